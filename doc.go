@@ -1,0 +1,20 @@
+// Package stint decides whether a request may proceed under a rate limit.
+//
+// A [Limit] is one algorithm with its parameters; a [Policy] is several limits
+// decided together, atomically; a [Store] holds the state and decides; a
+// [Limiter] joins a store and a policy and is what most callers use:
+//
+//	limiter, err := stint.New(memstore.New(memstore.Config{}),
+//		stint.TokenBucket(100, stint.PerSecond(10)))
+//	...
+//	decision, err := limiter.Allow(ctx, "user:42")
+//
+// Five algorithms are built in: token bucket, leaky bucket, fixed window,
+// sliding window log and sliding window counter, which is the one to choose
+// when in doubt. All of them count in integers: no fraction of a permit is lost
+// or invented. Time is the store's, in whole microseconds.
+//
+// State lives in the process (package memstore) or in Redis or Valkey (package
+// redisstore). Both give the same decision for the same sequence of times, keys
+// and costs.
+package stint

@@ -1,0 +1,50 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart with errors.Is. A denial is none of them: it is
+// a [Decision].
+var (
+	// ErrInvalid marks an input that is outside what is allowed. The message names
+	// the parameter, what came and what is allowed; [InvalidError] carries them.
+	ErrInvalid = errors.New("stint: invalid")
+	// ErrUnavailable marks a decision that the store could not make. Whether the
+	// permits were taken is not known.
+	ErrUnavailable = errors.New("stint: store unavailable")
+	// ErrDeadline says that Wait gave up at once because the context ends before
+	// the permits could be had.
+	ErrDeadline = errors.New("stint: the wait is longer than the context's deadline allows")
+	// ErrNever says that Wait was asked for more permits than the limit can ever
+	// grant. Nothing was consumed.
+	ErrNever = errors.New("stint: the cost is above the limit itself")
+)
+
+// An InvalidError is one fault of an input. errors.Is(err, [ErrInvalid]) holds.
+type InvalidError struct {
+	Param   string // the parameter, as the caller spelled it: "capacity", "key"
+	Value   string // what came
+	Allowed string // what is allowed, in words
+}
+
+// Invalid returns the fault of one parameter: its name, what came and what is
+// allowed.
+func Invalid(param string, value any, allowed string) *InvalidError {
+	text, ok := value.(string)
+	if ok {
+		text = fmt.Sprintf("%q", text)
+	} else {
+		text = fmt.Sprint(value)
+	}
+	return &InvalidError{Param: param, Value: text, Allowed: allowed}
+}
+
+// Error reads "capacity is 0; allowed: 1 to 1000000000".
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%s is %s; allowed: %s", e.Param, e.Value, e.Allowed)
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }

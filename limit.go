@@ -1,0 +1,287 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+	_ "time/tzdata" // calendar windows must work where the system has no zone files
+)
+
+// The ranges that limits accept. Inside them every intermediate value of every
+// algorithm stays exact, in Go and in a Lua number (an integer up to 2^53).
+const (
+	// MaxPermits bounds a capacity, a limit, a rate's permits and a debt.
+	MaxPermits = 1_000_000_000
+	// MinPeriod is the shortest period of a rate and the shortest window.
+	MinPeriod = time.Millisecond
+	// MaxPeriod is the longest period of a rate and the longest window.
+	MaxPeriod = 366 * 24 * time.Hour
+	// MaxDrain bounds how long a bucket may take to recover from its deepest debt:
+	// (capacity + debt) x period / permits must be shorter.
+	MaxDrain = 3650 * 24 * time.Hour
+	// MaxNameBytes bounds the name of a limit or policy.
+	MaxNameBytes = 128
+)
+
+// NoDebt as a [Limit.MaxDebt] says that a charge never goes into debt.
+const NoDebt = -1
+
+// A Rate is a number of permits per period: what a token bucket refills, what a
+// leaky bucket lets out.
+type Rate struct {
+	Permits int64         // 1 to MaxPermits
+	Period  time.Duration // MinPeriod to MaxPeriod, whole microseconds
+}
+
+// Per is n permits per period.
+func Per(n int64, period time.Duration) Rate { return Rate{Permits: n, Period: period} }
+
+// PerSecond is n permits per second.
+func PerSecond(n int64) Rate { return Per(n, time.Second) }
+
+// PerMinute is n permits per minute.
+func PerMinute(n int64) Rate { return Per(n, time.Minute) }
+
+// PerHour is n permits per hour.
+func PerHour(n int64) Rate { return Per(n, time.Hour) }
+
+// PerDay is n permits per 24 hours.
+func PerDay(n int64) Rate { return Per(n, 24*time.Hour) }
+
+// Every is one permit per interval.
+func Every(interval time.Duration) Rate { return Per(1, interval) }
+
+// String writes the rate as [ParseRate] reads it, such as 10/s or 2/3s.
+func (r Rate) String() string {
+	d := FormatDuration(r.Period)
+	switch d {
+	case "1s", "1m", "1h", "1d":
+		d = d[1:]
+	}
+	return strconv.FormatInt(r.Permits, 10) + "/" + d
+}
+
+// A Limit is one algorithm with its parameters. It is plain data, comparable,
+// and safe to copy. The constructors set what each algorithm needs; the other
+// fields may be set on the result.
+type Limit struct {
+	// Name tells apart limits of one algorithm under one key; it also names the
+	// limit in the RateLimit header fields. "" is a name like any other. At most
+	// MaxNameBytes of printable ASCII.
+	Name string
+	// Algorithm decides which of the fields below apply. It has no default.
+	Algorithm Algorithm
+	// Capacity is the bucket's capacity or the window's limit, in permits, 1 to
+	// MaxPermits. It has no default.
+	Capacity int64
+	// Rate is a token bucket's refill or a leaky bucket's leak. Buckets only.
+	Rate Rate
+	// Window is the window's length, MinPeriod to MaxPeriod in whole microseconds.
+	// Windows only; not with Calendar.
+	Window time.Duration
+	// Calendar lets a fixed window follow the calendar. Default: CalendarNone.
+	Calendar Calendar
+	// TimeZone is the IANA name of the zone that Calendar counts in. Default: "",
+	// which is UTC. Only with Calendar.
+	TimeZone string
+	// MinInterval is the least time between two admitted requests, whatever their
+	// cost. Default: 0, none. At most MaxPeriod, whole microseconds. Sliding window
+	// log only.
+	MinInterval time.Duration
+	// CountDenied records denied requests as well, so that a client that keeps
+	// hammering stays blocked until it pauses. Default: false. Sliding window log only.
+	CountDenied bool
+	// MaxDebt is how far Settle may charge below zero, in permits, up to MaxPermits.
+	// Default: 0, which is the capacity; NoDebt allows none.
+	MaxDebt int64
+}
+
+// TokenBucket holds up to capacity permits, starts full and refills
+// continuously.
+func TokenBucket(capacity int64, refill Rate) Limit {
+	return Limit{Algorithm: AlgorithmTokenBucket, Capacity: capacity, Rate: refill}
+}
+
+// LeakyBucket queues up to capacity permits and lets them out evenly. An
+// admitted request is to be held for [Decision.Delay].
+func LeakyBucket(capacity int64, leak Rate) Limit {
+	return Limit{Algorithm: AlgorithmLeakyBucket, Capacity: capacity, Rate: leak}
+}
+
+// FixedWindow admits limit permits per window. Windows start at multiples of the
+// window since the Unix epoch. Around a boundary up to twice the limit can pass
+// within one window's length; the sliding windows don't have that weakness.
+func FixedWindow(limit int64, window time.Duration) Limit {
+	return Limit{Algorithm: AlgorithmFixedWindow, Capacity: limit, Window: window}
+}
+
+// CalendarWindow admits limit permits per minute, hour, day, week, month or year
+// of the calendar in the named time zone ("" is UTC). An hour that the zone
+// repeats is one window.
+func CalendarWindow(limit int64, unit Calendar, timeZone string) Limit {
+	return Limit{Algorithm: AlgorithmFixedWindow, Capacity: limit, Calendar: unit, TimeZone: timeZone}
+}
+
+// SlidingWindowLog admits limit permits in every span of the window's length,
+// exactly. It remembers each admission.
+func SlidingWindowLog(limit int64, window time.Duration) Limit {
+	return Limit{Algorithm: AlgorithmSlidingWindowLog, Capacity: limit, Window: window}
+}
+
+// SlidingWindowCounter estimates a sliding window from the counts of the current
+// window and the previous one. It is the recommended default.
+func SlidingWindowCounter(limit int64, window time.Duration) Limit {
+	return Limit{Algorithm: AlgorithmSlidingWindowCounter, Capacity: limit, Window: window}
+}
+
+// Named returns the limit with another name.
+func (l Limit) Named(name string) Limit { l.Name = name; return l }
+
+// WithMaxDebt returns the limit with another bound on debt.
+func (l Limit) WithMaxDebt(permits int64) Limit { l.MaxDebt = permits; return l }
+
+// WithMinInterval returns the limit with a least time between admissions.
+func (l Limit) WithMinInterval(d time.Duration) Limit { l.MinInterval = d; return l }
+
+// CountingDenied returns the limit with denied requests counted too.
+func (l Limit) CountingDenied() Limit { l.CountDenied = true; return l }
+
+// Debt is the bound on debt in permits, with the default filled in.
+func (l Limit) Debt() int64 {
+	switch l.MaxDebt {
+	case 0:
+		return l.Capacity
+	case NoDebt:
+		return 0
+	default:
+		return l.MaxDebt
+	}
+}
+
+// IsBucket reports whether the limit refills or drains at a rate.
+func (l Limit) IsBucket() bool {
+	return l.Algorithm == AlgorithmTokenBucket || l.Algorithm == AlgorithmLeakyBucket
+}
+
+// Validate reports everything that is wrong with the limit, joined; each fault is
+// an [InvalidError].
+func (l Limit) Validate() error {
+	if l.Algorithm == 0 || int(l.Algorithm) >= len(algorithmNames) {
+		return Invalid("algorithm", uint8(l.Algorithm), "one of the five algorithms")
+	}
+	var faults faults
+	faults.name("name", l.Name)
+	capacity := "limit"
+	if l.IsBucket() {
+		capacity = "capacity"
+	}
+	faults.permits(capacity, l.Capacity)
+	if l.MaxDebt < NoDebt || l.MaxDebt > MaxPermits {
+		faults.add("max_debt", l.MaxDebt, fmt.Sprintf("0 to %d", MaxPermits))
+	}
+	if l.IsBucket() {
+		l.validateBucket(&faults)
+	} else {
+		l.validateWindow(&faults)
+	}
+	l.validateOptions(&faults)
+	return errors.Join(faults...)
+}
+
+func (l Limit) validateBucket(faults *faults) {
+	rate := "refill"
+	if l.Algorithm == AlgorithmLeakyBucket {
+		rate = "leak"
+	}
+	sound := len(*faults)
+	faults.permits(rate+" permits", l.Rate.Permits)
+	faults.period(rate+" period", l.Rate.Period)
+	if len(*faults) == sound && l.Capacity >= 1 && l.Capacity <= MaxPermits {
+		// The product needs up to 95 bits; the quotient is compared without dividing.
+		hi, lo := bits.Mul64(uint64(l.Capacity+l.Debt()), uint64(l.Rate.Period.Microseconds()))
+		maxHi, maxLo := bits.Mul64(uint64(MaxDrain.Microseconds()), uint64(l.Rate.Permits))
+		if hi > maxHi || hi == maxHi && lo >= maxLo {
+			faults.add("(capacity + max_debt) x period / permits",
+				fmt.Sprintf("(%d + %d) x %s / %d", l.Capacity, l.Debt(), FormatDuration(l.Rate.Period), l.Rate.Permits),
+				"less than 10 years, so that every intermediate value stays below 2^53")
+		}
+	}
+	if l.Window != 0 {
+		faults.add("window", l.Window, "none with "+l.Algorithm.String())
+	}
+}
+
+func (l Limit) validateWindow(faults *faults) {
+	if l.Rate != (Rate{}) {
+		faults.add("rate", l.Rate, "none with "+l.Algorithm.String())
+	}
+	switch {
+	case l.Calendar == CalendarNone:
+		faults.period("window", l.Window)
+	case l.Window != 0:
+		faults.add("window", l.Window, "none with calendar "+l.Calendar.String())
+	}
+}
+
+func (l Limit) validateOptions(faults *faults) {
+	if l.Calendar != CalendarNone && l.Algorithm != AlgorithmFixedWindow {
+		faults.add("calendar", l.Calendar, "only with FIXED_WINDOW")
+	}
+	if l.Calendar > CalendarYear {
+		faults.add("calendar", uint8(l.Calendar), "minute, hour, day, week, month or year")
+	}
+	if l.TimeZone != "" {
+		if l.Calendar == CalendarNone {
+			faults.add("timezone", l.TimeZone, "only with calendar")
+		}
+		if _, err := time.LoadLocation(l.TimeZone); err != nil || l.TimeZone == "Local" {
+			faults.add("timezone", l.TimeZone, "an IANA time zone such as Europe/Berlin, or UTC")
+		}
+	}
+	if l.Algorithm != AlgorithmSlidingWindowLog {
+		if l.MinInterval != 0 {
+			faults.add("min_interval", l.MinInterval, "only with SLIDING_WINDOW_LOG")
+		}
+		if l.CountDenied {
+			faults.add("count_denied", l.CountDenied, "only with SLIDING_WINDOW_LOG")
+		}
+		return
+	}
+	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod || l.MinInterval%time.Microsecond != 0) {
+		faults.add("min_interval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
+	}
+}
+
+// faults collects what is wrong with an input, so that all of it is reported at
+// once.
+type faults []error
+
+func (f *faults) add(param string, value any, allowed string) {
+	*f = append(*f, Invalid(param, value, allowed))
+}
+
+func (f *faults) permits(param string, n int64) {
+	if n < 1 || n > MaxPermits {
+		f.add(param, n, fmt.Sprintf("1 to %d", MaxPermits))
+	}
+}
+
+func (f *faults) period(param string, d time.Duration) {
+	if d < MinPeriod || d > MaxPeriod || d%time.Microsecond != 0 {
+		f.add(param, d, "1ms to 366d in whole microseconds")
+	}
+}
+
+func (f *faults) name(param, name string) {
+	if len(name) > MaxNameBytes {
+		f.add(param, name, fmt.Sprintf("at most %d bytes", MaxNameBytes))
+	}
+	for i := range len(name) {
+		if name[i] < 0x20 || name[i] > 0x7e {
+			f.add(param, name, "printable ASCII")
+			return
+		}
+	}
+}

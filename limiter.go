@@ -1,0 +1,165 @@
+package stint
+
+import (
+	"context"
+	"time"
+)
+
+// A Config says what a [Limiter] is made of.
+type Config struct {
+	// Store decides. It must not be nil.
+	Store Store
+	// Policy holds the limits. It must not be nil.
+	Policy *Policy
+	// Hooks observe. Default: none.
+	Hooks Hooks
+}
+
+// A Limiter limits by one policy on one store. It is safe for concurrent use.
+//
+// Most callers want Allow, which decides at once. Wait blocks until a permit is
+// had. Peek looks without taking, Settle charges or refunds what is known only
+// afterwards, Reset forgets.
+type Limiter struct {
+	store  Store
+	policy *Policy
+	hooks  Hooks
+}
+
+// New makes a limiter of one or more limits, all of which must admit.
+func New(store Store, limits ...Limit) (*Limiter, error) {
+	policy, err := NewPolicy("", limits...)
+	if err != nil {
+		return nil, err
+	}
+	return NewLimiter(Config{Store: store, Policy: policy})
+}
+
+// NewLimiter makes a limiter.
+func NewLimiter(config Config) (*Limiter, error) {
+	if config.Store == nil {
+		return nil, Invalid("store", "nil", "a store such as memstore.New makes")
+	}
+	if config.Policy == nil {
+		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
+	}
+	return &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}, nil
+}
+
+// Policy returns the limiter's policy.
+func (l *Limiter) Policy() *Policy { return l.policy }
+
+// Allow decides whether one request of the key may proceed, and takes a permit if
+// so. The error is not about the request: see [Store].
+func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	return l.decide(ctx, Take, key, 1)
+}
+
+// AllowN is Allow for n permits, all or none.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.decide(ctx, Take, key, n)
+}
+
+// Peek decides as Allow would, and consumes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	return l.decide(ctx, Peek, key, 1)
+}
+
+// PeekN decides as AllowN would, and consumes nothing.
+func (l *Limiter) PeekN(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.decide(ctx, Peek, key, n)
+}
+
+// Reset makes the key as new.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	_, err := l.decide(ctx, Reset, key, 0)
+	return err
+}
+
+// Settle charges n permits, or refunds -n when n is negative, for costs that are
+// known only when the work is done. [Decision.Applied] says how much of it was
+// applied: a charge may go into debt down to the limit's MaxDebt, a refund never
+// exceeds what was taken. A leaky bucket's refund is refused.
+func (l *Limiter) Settle(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.decide(ctx, Settle, key, n)
+}
+
+// Wait blocks until the key gets a permit, and with a leaky bucket until its turn.
+// It returns ErrDeadline at once when the context's deadline is nearer than the
+// wait, and the context's error when it ends meanwhile; a turn of a leaky bucket
+// that was taken by then stays taken. The decision returned is
+// the last one made.
+func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
+	return l.WaitN(ctx, key, 1)
+}
+
+// WaitN is Wait for n permits. It returns ErrNever when n is above the limit
+// itself. Its attempts are not recorded by limits that count denied requests. Who
+// waits holds no place: a request that comes at the right moment may be served
+// first.
+func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return Decision{}, err
+	}
+	deadline, bounded := ctx.Deadline()
+	if bounded && l.policy.leaky {
+		// A turn, once taken, is kept; so look first whether it comes in time.
+		d, err := l.decide(ctx, Peek, key, n)
+		if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
+			return d, orDeadline(err)
+		}
+	}
+	for {
+		d, err := l.decide(ctx, Try, key, n)
+		if err != nil {
+			return d, err
+		}
+		if d.Allowed && bounded && d.Delay > time.Until(deadline) {
+			return d, ErrDeadline // others queued since the look; the turn stays taken
+		}
+		if d.Allowed {
+			return d, sleep(ctx, d.Delay)
+		}
+		if d.RetryAfter == Never {
+			return d, ErrNever
+		}
+		if bounded && d.RetryAfter > time.Until(deadline) {
+			return d, ErrDeadline
+		}
+		if err := sleep(ctx, d.RetryAfter); err != nil {
+			return d, err
+		}
+	}
+}
+
+func orDeadline(err error) error {
+	if err == nil {
+		return ErrDeadline
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (Decision, error) {
+	op := Op{Verb: verb, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
+	if l.hooks.Decided == nil {
+		return l.store.Decide(ctx, op)
+	}
+	start := time.Now()
+	d, err := l.store.Decide(ctx, op)
+	l.hooks.Decided(ctx, Event{Verb: verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
+	return d, err
+}

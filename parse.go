@@ -1,0 +1,90 @@
+package stint
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// ParseDuration reads a duration as [time.ParseDuration] does, and the unit d of
+// 24 hours besides: 1d, 1d12h, 1.5d.
+func ParseDuration(text string) (time.Duration, error) {
+	fault := Invalid("duration", text, "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h")
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fault
+		}
+		return d, nil
+	}
+	// Days come first, so what precedes the unit is one number; hours carry its
+	// fraction exactly as far as time.ParseDuration does.
+	negative := strings.HasPrefix(days, "-")
+	whole, err := time.ParseDuration(days + "h")
+	if err != nil || whole > maxDuration/24 || whole < -maxDuration/24 {
+		return 0, fault
+	}
+	whole *= 24
+	if rest == "" {
+		return whole, nil
+	}
+	if strings.ContainsAny(rest, "+-") {
+		return 0, fault
+	}
+	part, err := time.ParseDuration(rest)
+	if err != nil {
+		return 0, fault
+	}
+	if negative {
+		part = -part
+	}
+	sum := whole + part
+	if (sum < whole) != (part < 0) {
+		return 0, fault
+	}
+	return sum, nil
+}
+
+const maxDuration = time.Duration(1<<63 - 1)
+
+// FormatDuration writes a duration with the largest units that express it
+// exactly, such as 1d12h or 90s, as [ParseDuration] reads it.
+func FormatDuration(d time.Duration) string {
+	if d == 0 {
+		return "0s"
+	}
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"d", day}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}, {"us", time.Microsecond}} {
+		if d%unit.size == 0 {
+			return strconv.FormatInt(int64(d/unit.size), 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(int64(d), 10) + "ns"
+}
+
+// ParseRate reads N/DURATION, where a duration of one unit may leave out its
+// number: 10/s, 2/3s, 1000/24h.
+func ParseRate(text string) (Rate, error) {
+	fault := Invalid("rate", text, "N/DURATION, such as 10/s, 2/3s or 1000/24h")
+	count, period, found := strings.Cut(text, "/")
+	if !found {
+		return Rate{}, fault
+	}
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || period == "" {
+		return Rate{}, fault
+	}
+	if period[0] < '0' || period[0] > '9' {
+		period = "1" + period
+	}
+	d, err := ParseDuration(period)
+	if err != nil {
+		return Rate{}, fault
+	}
+	return Per(n, d), nil
+}

@@ -1,0 +1,113 @@
+package stint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// MaxLimits bounds the limits of one policy.
+const MaxLimits = 64
+
+// A Policy is several limits decided together: all of them admit, or none
+// consumes anything. It is immutable and safe for concurrent use; make it with
+// [NewPolicy] once and keep it.
+type Policy struct {
+	name   string
+	limits []Limit
+	leaky  bool // whether any limit is a leaky bucket
+
+	prepared atomic.Pointer[preparation]
+}
+
+// preparation is what one store has derived from a policy; a linked list, since
+// a policy meets one store nearly always and two at times.
+type preparation struct {
+	owner any
+	value any
+	next  *preparation
+}
+
+// NewPolicy makes a policy of one or more limits, or reports everything that is
+// wrong with them. State belongs to (policy name, limit name, algorithm, key): two
+// policies of one name share the state of limits with one name and algorithm.
+// Most callers need no name.
+func NewPolicy(name string, limits ...Limit) (*Policy, error) {
+	var faults faults
+	faults.name("policy name", name)
+	if len(limits) == 0 || len(limits) > MaxLimits {
+		faults.add("limits", len(limits), fmt.Sprintf("1 to %d limits", MaxLimits))
+	}
+	p := &Policy{name: name, limits: slices.Clone(limits)}
+	for i, limit := range limits {
+		if err := limit.Validate(); err != nil {
+			if len(limits) > 1 {
+				err = fmt.Errorf("limit %d: %w", i, err)
+			}
+			faults = append(faults, err)
+			continue
+		}
+		p.leaky = p.leaky || limit.Algorithm == AlgorithmLeakyBucket
+		for _, other := range limits[:i] {
+			if other.Name == limit.Name && other.Algorithm == limit.Algorithm {
+				faults.add(fmt.Sprintf("limit %d: name", i), limit.Name, "a name that no other limit of the same algorithm in the policy has")
+			}
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Name is the policy's name, "" for most.
+func (p *Policy) Name() string { return p.name }
+
+// Len is the number of limits.
+func (p *Policy) Len() int { return len(p.limits) }
+
+// Limit returns limit i, counted from 0.
+func (p *Policy) Limit(i int) Limit { return p.limits[i] }
+
+// Limits returns the limits in order, as a copy.
+func (p *Policy) Limits() []Limit { return slices.Clone(p.limits) }
+
+// Prepared returns what the store called owner has derived from the policy,
+// calling prepare the first time. It is for stores: what they compute once per
+// policy is found without a lookup and lives no longer than the policy. When two
+// goroutines prepare at once, one of the values is kept and both get it.
+func (p *Policy) Prepared(owner any, prepare func() any) any {
+	first := p.prepared.Load()
+	for at := first; at != nil; at = at.next {
+		if at.owner == owner {
+			return at.value
+		}
+	}
+	mine := &preparation{owner: owner, value: prepare(), next: first}
+	for !p.prepared.CompareAndSwap(first, mine) {
+		first = p.prepared.Load()
+		for at := first; at != nil; at = at.next {
+			if at.owner == owner {
+				return at.value
+			}
+		}
+		mine.next = first
+	}
+	return mine.value
+}
+
+// overlaps reports whether the two policies name a state in common under one key.
+func (p *Policy) overlaps(q *Policy) bool {
+	if p.name != q.name {
+		return false
+	}
+	for _, a := range p.limits {
+		for _, b := range q.limits {
+			if a.Name == b.Name && a.Algorithm == b.Algorithm {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,148 @@
+package stint
+
+import (
+	"context"
+	"fmt"
+)
+
+// MaxKeyBytes bounds a key.
+const MaxKeyBytes = 256
+
+// A Verb is what an operation does. The zero value is Take.
+type Verb uint8
+
+// The verbs. All limits of an operation are carried out together: a Take is
+// admitted by all of them or consumes nothing.
+const (
+	// Take consumes permits when all limits admit. On denial only the limits that
+	// count denied requests record it.
+	Take Verb = iota
+	// Try is Take, but its denial is not recorded.
+	Try
+	// Peek decides as Take would and changes nothing.
+	Peek
+	// Reset makes the state as new.
+	Reset
+	// Settle charges (Permits > 0) or refunds (Permits < 0) after the fact.
+	Settle
+)
+
+var verbNames = [...]string{"take", "try", "peek", "reset", "settle"}
+
+// String is the verb in lower case.
+func (v Verb) String() string {
+	if int(v) >= len(verbNames) {
+		return "unknown"
+	}
+	return verbNames[v]
+}
+
+// A Claim asks for permits of a policy on behalf of one client.
+type Claim struct {
+	// Key is whom the policy applies to: 1 to MaxKeyBytes bytes of any value.
+	Key string
+	// Policy holds the limits. It must not be nil.
+	Policy *Policy
+	// Permits is the cost, at least 1; for Settle the amount, of either sign, not 0;
+	// for Reset it is not used.
+	Permits int64
+}
+
+// An Op is one operation on a store.
+type Op struct {
+	Verb Verb
+	Claim
+	// And holds further claims that are decided together with the first, each with
+	// its own key, policy and cost. No state may be named twice. Default: none.
+	And []Claim
+	// Each, if not nil, receives the outcome of every limit, in the order of the
+	// claims and their limits. It must be at least as long as [Op.Limits].
+	Each []Outcome
+}
+
+// Limits is the number of limits that the operation decides.
+func (op *Op) Limits() int {
+	n := op.Policy.Len()
+	for i := range op.And {
+		n += op.And[i].Policy.Len()
+	}
+	return n
+}
+
+// Validate reports what is wrong with the operation. Stores call it first. It
+// does not allocate when nothing is wrong.
+func (op *Op) Validate() error {
+	if op.Verb > Settle {
+		return Invalid("verb", uint8(op.Verb), "take, try, peek, reset or settle")
+	}
+	if err := op.Claim.validate(op.Verb); err != nil {
+		return err
+	}
+	if op.And == nil && op.Each == nil {
+		return nil
+	}
+	for i := range op.And {
+		if err := op.And[i].validate(op.Verb); err != nil {
+			return fmt.Errorf("claim %d: %w", i+1, err)
+		}
+		if op.Verb == Reset {
+			continue // resetting a state twice is resetting it
+		}
+		for j := -1; j < i; j++ {
+			other := &op.Claim
+			if j >= 0 {
+				other = &op.And[j]
+			}
+			if other.Key == op.And[i].Key && other.Policy.overlaps(op.And[i].Policy) {
+				return fmt.Errorf("claim %d: %w", i+1, Invalid("claims", op.And[i].Key,
+					"each key with limits whose state no other claim of the operation names"))
+			}
+		}
+	}
+	if op.Each != nil && len(op.Each) < op.Limits() {
+		return Invalid("each", len(op.Each), fmt.Sprintf("room for %d outcomes", op.Limits()))
+	}
+	return nil
+}
+
+func (c *Claim) validate(verb Verb) error {
+	if c.Policy == nil {
+		return Invalid("policy", "nil", "a policy made by NewPolicy")
+	}
+	if len(c.Key) == 0 || len(c.Key) > MaxKeyBytes {
+		return Invalid("key", c.Key, fmt.Sprintf("1 to %d bytes", MaxKeyBytes))
+	}
+	switch verb {
+	case Reset:
+	case Settle:
+		if c.Permits == 0 {
+			return Invalid("permits", c.Permits, "any integer but 0")
+		}
+		if c.Permits < 0 && c.Policy.leaky {
+			return Invalid("permits", c.Permits, "1 or more: a leaky bucket can't be refunded, its turns were handed out")
+		}
+	case Take, Try, Peek:
+		if c.Permits < 1 {
+			return Invalid("permits", c.Permits, "1 or more")
+		}
+	}
+	return nil
+}
+
+// A Result is the answer to one operation of a batch.
+type Result struct {
+	Decision Decision
+	Err      error
+}
+
+// A Store holds state and decides operations atomically, by its own clock. Its
+// methods are safe for concurrent use.
+type Store interface {
+	// Decide carries out one operation. An error wraps ErrInvalid when the operation
+	// is at fault (nothing was consumed), ErrUnavailable when the store could not
+	// decide (whether permits were consumed is not known), or is the context's.
+	Decide(ctx context.Context, op Op) (Decision, error)
+	// DecideAll carries out operations in order, each alone, in as few round trips as
+	// the store can; results[i] answers ops[i]. results must be as long as ops.
+	DecideAll(ctx context.Context, ops []Op, results []Result)
+}
