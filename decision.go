@@ -90,3 +90,36 @@ type Outcome struct {
 	// is at the limit already.
 	GrowsAfter time.Duration
 }
+
+// Combine makes the decision of an operation from its limits' outcomes, of which
+// there is at least one: all must allow; the deciding limit is, on denial, the one
+// with the longest wait, otherwise the one with the least Remaining, the first on
+// a tie. It is for stores.
+func Combine(outcomes []Outcome, at Instant) Decision {
+	d := Decision{Allowed: true, At: at}
+	least := &outcomes[0]
+	for i := range outcomes {
+		o := &outcomes[i]
+		d.Allowed = d.Allowed && o.Allowed
+		d.Delay = max(d.Delay, o.Delay)
+		if magnitude(o.Applied) < magnitude(least.Applied) {
+			least = o
+		}
+	}
+	decider := 0
+	for i := range outcomes[1:] {
+		o, best := &outcomes[i+1], &outcomes[decider]
+		if d.Allowed && o.Remaining < best.Remaining || !d.Allowed && o.RetryAfter > best.RetryAfter {
+			decider = i + 1
+		}
+	}
+	o := &outcomes[decider]
+	d.Index, d.Applied = int32(decider), least.Applied
+	d.Limit, d.Remaining, d.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
+	if !d.Allowed {
+		d.RetryAfter, d.Delay = o.RetryAfter, 0
+	}
+	return d
+}
+
+func magnitude(n int64) int64 { return max(n, -n) }

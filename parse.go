@@ -24,7 +24,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	// fraction exactly as far as time.ParseDuration does.
 	negative := strings.HasPrefix(days, "-")
 	whole, err := time.ParseDuration(days + "h")
-	if err != nil || whole > maxDuration/24 || whole < -maxDuration/24 {
+	if err != nil || strings.Trim(days, "+-.0123456789") != "" || whole > maxDuration/24 || whole < -maxDuration/24 {
 		return 0, fault
 	}
 	whole *= 24

@@ -69,6 +69,16 @@ func (op *Op) Limits() int {
 	return n
 }
 
+// LimitAt returns limit i of the operation, in the order of the claims.
+func (op *Op) LimitAt(i int) Limit {
+	policy := op.Policy
+	for next := 0; i >= policy.Len(); next++ {
+		i -= policy.Len()
+		policy = op.And[next].Policy
+	}
+	return policy.Limit(i)
+}
+
 // Validate reports what is wrong with the operation. Stores call it first. It
 // does not allocate when nothing is wrong.
 func (op *Op) Validate() error {

@@ -1,0 +1,142 @@
+package stint_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// example makes a limiter whose clock stands still, so that the output is the same
+// at every run.
+func example(limits ...stint.Limit) *stint.Limiter {
+	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), limits...)
+	if err != nil {
+		fmt.Println(err)
+	}
+	return limiter
+}
+
+func ExampleLimiter_Allow() {
+	limiter := example(stint.TokenBucket(2, stint.PerSecond(10)))
+	for range 3 {
+		d, err := limiter.Allow(context.Background(), "user:42")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(d.Allowed, "remaining", d.Remaining, "retry after", d.RetryAfter)
+	}
+	// Output:
+	// true remaining 1 retry after 0s
+	// true remaining 0 retry after 0s
+	// false remaining 0 retry after 100ms
+}
+
+func ExampleLimiter_AllowN() {
+	limiter := example(stint.SlidingWindowCounter(100, time.Minute))
+	d, err := limiter.AllowN(context.Background(), "user:42", 30)
+	fmt.Println(d.Allowed, d.Remaining, err)
+	// Output: true 70 <nil>
+}
+
+// A policy of several limits admits when all of them do.
+func ExampleNew() {
+	limiter := example(
+		stint.SlidingWindowLog(10, time.Minute).Named("per minute"),
+		stint.SlidingWindowLog(2, 3*time.Second).Named("burst"),
+	)
+	for range 3 {
+		d, _ := limiter.Allow(context.Background(), "phone:7")
+		fmt.Println(d.Allowed, limiter.Policy().Limit(int(d.Index)).Name, d.RetryAfter)
+	}
+	// Output:
+	// true burst 0s
+	// true burst 0s
+	// false burst 3s
+}
+
+// A leaky bucket hands out turns: hold an admitted request for Delay.
+func ExampleLeakyBucket() {
+	limiter := example(stint.LeakyBucket(3, stint.PerSecond(5)))
+	for range 4 {
+		d, _ := limiter.Allow(context.Background(), "printer")
+		fmt.Println(d.Allowed, d.Delay)
+	}
+	// Output:
+	// true 0s
+	// true 200ms
+	// true 400ms
+	// false 0s
+}
+
+func ExampleLimiter_Wait() {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.Every(time.Millisecond)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 3 {
+		d, err := limiter.Wait(ctx, "user:42")
+		fmt.Println(d.Allowed, err)
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+}
+
+func ExampleLimiter_WaitN() {
+	limiter := example(stint.TokenBucket(5, stint.PerSecond(1)))
+	_, err := limiter.WaitN(context.Background(), "user:42", 6)
+	fmt.Println(err)
+	// Output: stint: the cost is above the limit itself
+}
+
+func ExampleLimiter_Peek() {
+	limiter := example(stint.FixedWindow(3, time.Minute))
+	for range 2 {
+		d, _ := limiter.Peek(context.Background(), "user:42")
+		fmt.Println(d.Allowed, d.Remaining)
+	}
+	// Output:
+	// true 3
+	// true 3
+}
+
+func ExampleLimiter_Reset() {
+	limiter := example(stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin"))
+	ctx := context.Background()
+	d, _ := limiter.Allow(ctx, "user:42")
+	fmt.Println(d.Remaining, "until midnight in Berlin:", d.ResetAfter)
+	_ = limiter.Reset(ctx, "user:42")
+	d, _ = limiter.Peek(ctx, "user:42")
+	fmt.Println(d.Remaining)
+	// Output:
+	// 0 until midnight in Berlin: 23h0m0s
+	// 1
+}
+
+// The cost of a request may be known only when its work is done.
+func ExampleLimiter_Settle() {
+	limiter := example(stint.TokenBucket(1000, stint.PerMinute(1000)))
+	ctx := context.Background()
+	d, _ := limiter.AllowN(ctx, "model tokens:42", 200) // an estimate
+	fmt.Println("estimated 200, remaining", d.Remaining)
+	d, _ = limiter.Settle(ctx, "model tokens:42", 1050) // it used more
+	fmt.Println("charged", d.Applied, "remaining", d.Remaining)
+	d, _ = limiter.Allow(ctx, "model tokens:42")
+	fmt.Println("allowed", d.Allowed, "retry after", d.RetryAfter)
+	d, _ = limiter.Settle(ctx, "model tokens:42", -500)
+	fmt.Println("refunded", -d.Applied, "remaining", d.Remaining)
+	// Output:
+	// estimated 200, remaining 800
+	// charged 1050 remaining 0
+	// allowed false retry after 15.06s
+	// refunded 500 remaining 250
+}

@@ -1,0 +1,134 @@
+package stint_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// The ranges that ALGORITHMS demands ("Time and arithmetic") are accepted.
+func TestLimitAcceptsItsRanges(t *testing.T) {
+	const most = stint.MaxPermits
+	limits := map[string]stint.Limit{
+		"least bucket":          stint.TokenBucket(1, stint.Per(1, time.Millisecond)),
+		"largest bucket":        stint.TokenBucket(most, stint.Per(most, stint.MaxPeriod)),
+		"fastest bucket":        stint.LeakyBucket(most, stint.Per(most, time.Millisecond)),
+		"slowest bucket":        stint.LeakyBucket(4, stint.Per(1, stint.MaxPeriod)),
+		"just under ten years":  stint.TokenBucket(3649, stint.PerDay(1)).WithMaxDebt(stint.NoDebt),
+		"least window":          stint.FixedWindow(1, time.Millisecond),
+		"largest window":        stint.SlidingWindowCounter(most, stint.MaxPeriod),
+		"log with all options":  stint.SlidingWindowLog(most, stint.MaxPeriod).WithMinInterval(time.Second).CountingDenied(),
+		"calendar":              stint.CalendarWindow(most, stint.CalendarYear, "America/New_York"),
+		"calendar in UTC":       stint.CalendarWindow(1, stint.CalendarMinute, ""),
+		"named, with much debt": stint.FixedWindow(1, time.Second).Named("per second").WithMaxDebt(most),
+	}
+	for name, limit := range limits {
+		if err := limit.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is outside is refused with the parameter, the value and the bound.
+func TestLimitRefuses(t *testing.T) {
+	bucket := stint.TokenBucket(100, stint.PerSecond(10))
+	with := func(l stint.Limit, change func(*stint.Limit)) stint.Limit { change(&l); return l }
+	tests := []struct {
+		name  string
+		limit stint.Limit
+		says  []string
+	}{
+		{"no algorithm", stint.Limit{}, []string{"algorithm is 0", "one of the five"}},
+		{"no capacity", stint.TokenBucket(0, stint.PerSecond(1)), []string{"capacity is 0", "1 to 1000000000"}},
+		{"too large a limit", stint.FixedWindow(stint.MaxPermits+1, time.Second), []string{"limit is 1000000001"}},
+		{"no refill", stint.TokenBucket(1, stint.Rate{}), []string{"refill permits is 0", "refill period is 0s"}},
+		{"no leak", stint.LeakyBucket(1, stint.PerSecond(0)), []string{"leak permits is 0"}},
+		{"a number for a duration", stint.SlidingWindowLog(1, 60), []string{"window is 60ns", "1ms to 366d"}},
+		{"part of a microsecond", stint.FixedWindow(1, time.Second+1), []string{"window is 1.000000001s", "whole microseconds"}},
+		{"too long a window", stint.SlidingWindowCounter(1, stint.MaxPeriod+time.Hour), []string{"window is"}},
+		{"ten years to fill", stint.TokenBucket(3650, stint.PerDay(1)).WithMaxDebt(stint.NoDebt), []string{"(3650 + 0) x 1d / 1", "10 years", "2^53"}},
+		{"ten years with debt", stint.TokenBucket(1825, stint.PerDay(1)), []string{"(1825 + 1825) x 1d / 1"}},
+		{"negative debt", bucket.WithMaxDebt(-2), []string{"max_debt is -2"}},
+		{"a window on a bucket", with(bucket, func(l *stint.Limit) { l.Window = time.Second }), []string{"window is 1s", "none with TOKEN_BUCKET"}},
+		{"a rate on a window", with(stint.FixedWindow(1, time.Second), func(l *stint.Limit) { l.Rate = stint.PerSecond(1) }), []string{"rate is 1/s", "none with FIXED_WINDOW"}},
+		{"a calendar on a log", with(stint.SlidingWindowLog(1, 0), func(l *stint.Limit) { l.Calendar = stint.CalendarDay }), []string{"calendar is day", "only with FIXED_WINDOW"}},
+		{"a window and a calendar", with(stint.FixedWindow(1, time.Second), func(l *stint.Limit) { l.Calendar = stint.CalendarDay }), []string{"none with calendar day"}},
+		{"an unknown zone", stint.CalendarWindow(1, stint.CalendarDay, "Mars/Olympus"), []string{`timezone is "Mars/Olympus"`}},
+		{"the machine's zone", stint.CalendarWindow(1, stint.CalendarDay, "Local"), []string{`timezone is "Local"`}},
+		{"a zone without calendar", with(stint.FixedWindow(1, time.Second), func(l *stint.Limit) { l.TimeZone = "UTC" }), []string{"only with calendar"}},
+		{"an interval on a counter", stint.SlidingWindowCounter(1, time.Second).WithMinInterval(time.Second), []string{"min_interval is 1s", "only with SLIDING_WINDOW_LOG"}},
+		{"denied counted on a bucket", bucket.CountingDenied(), []string{"count_denied is true"}},
+		{"too fine an interval", stint.SlidingWindowLog(1, time.Second).WithMinInterval(5), []string{"min_interval is 5ns"}},
+		{"a name with a newline", bucket.Named("a\nb"), []string{`name is "a\nb"`, "printable ASCII"}},
+		{"too long a name", bucket.Named(strings.Repeat("x", 129)), []string{"at most 128 bytes"}},
+		{"all at once", stint.LeakyBucket(0, stint.Per(0, 0)).WithMaxDebt(-9).CountingDenied().Named("é"),
+			[]string{"capacity is 0", "leak permits is 0", "leak period is 0s", "max_debt is -9", "count_denied is true", `name is "é"`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.limit.Validate()
+			if !errors.Is(err, stint.ErrInvalid) {
+				t.Fatalf("error is %v, want ErrInvalid", err)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%q does not say %q", err, text)
+				}
+			}
+		})
+	}
+}
+
+func TestPolicyRefuses(t *testing.T) {
+	fine := stint.FixedWindow(1, time.Second)
+	tests := []struct {
+		name   string
+		policy string
+		limits []stint.Limit
+		says   []string
+	}{
+		{"no limits", "", nil, []string{"limits is 0", "1 to 64"}},
+		{"too many", "", make([]stint.Limit, 65), []string{"limits is 65"}},
+		{"a bad name", "\x00", []stint.Limit{fine}, []string{"policy name"}},
+		{"two of one name", "", []stint.Limit{fine, fine}, []string{"limit 1: name", "no other limit of the same algorithm"}},
+		{"faults of two limits", "", []stint.Limit{stint.FixedWindow(0, time.Second), stint.FixedWindow(1, 0).Named("b")}, []string{"limit 0: limit is 0", "limit 1: window is 0s"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := stint.NewPolicy(test.policy, test.limits...)
+			if !errors.Is(err, stint.ErrInvalid) {
+				t.Fatalf("error is %v, want ErrInvalid", err)
+			}
+			for _, text := range test.says {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("%q does not say %q", err, text)
+				}
+			}
+		})
+	}
+	if _, err := stint.NewPolicy("", fine, stint.SlidingWindowLog(1, time.Second)); err != nil {
+		t.Errorf("two unnamed limits of different algorithms: %v", err)
+	}
+}
+
+// Stores keep what they derive from a policy with it, apart from one another.
+func TestPolicyPrepared(t *testing.T) {
+	policy, err := stint.NewPolicy("", stint.FixedWindow(1, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := new(int), new(int)
+	prepare := func(v string) func() any { return func() any { return v } }
+	for range 2 {
+		if got := policy.Prepared(a, prepare("of a")); got != "of a" {
+			t.Errorf("a has %v", got)
+		}
+		if got := policy.Prepared(b, prepare("of b")); got != "of b" {
+			t.Errorf("b has %v", got)
+		}
+		prepare = func(string) func() any { return func() any { t.Error("prepared twice"); return nil } }
+	}
+}

@@ -1,0 +1,209 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// newLimiter makes a limiter on an empty memory store. Inside a synctest bubble its
+// clock is the bubble's.
+func newLimiter(t *testing.T, limits ...stint.Limit) *stint.Limiter {
+	t.Helper()
+	limiter, err := stint.New(memstore.New(memstore.Config{}), limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter
+}
+
+func TestWaitBlocksUntilAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.TokenBucket(2, stint.PerSecond(1)))
+		start := time.Now()
+		for _, want := range []time.Duration{0, 0, time.Second, 2 * time.Second} {
+			d, err := limiter.Wait(t.Context(), "k")
+			if err != nil || !d.Allowed {
+				t.Fatalf("Wait: %+v, %v", d, err)
+			}
+			if waited := time.Since(start); waited != want {
+				t.Errorf("admitted after %v, want %v", waited, want)
+			}
+		}
+	})
+}
+
+// "Wait: block until admitted (leaky bucket: until the turn)".
+func TestWaitForTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.LeakyBucket(2, stint.PerSecond(1)))
+		start := time.Now()
+		for i := range 4 {
+			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(start); waited != time.Duration(i)*time.Second {
+				t.Errorf("turn %d came after %v", i, waited)
+			}
+		}
+	})
+}
+
+// "it fails at once when the deadline is nearer than the wait".
+func TestWaitDeadline(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"denied": stint.TokenBucket(1, stint.PerMinute(1)),
+		"turn":   stint.LeakyBucket(9, stint.PerMinute(1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := newLimiter(t, limit)
+				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+				defer cancel()
+				if _, err := limiter.Wait(ctx, "k"); err != nil {
+					t.Fatal(err)
+				}
+				before, _ := limiter.Peek(t.Context(), "k")
+				start := time.Now()
+				if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, stint.ErrDeadline) {
+					t.Errorf("error is %v, want ErrDeadline", err)
+				}
+				if waited := time.Since(start); waited != 0 {
+					t.Errorf("failed after %v, want at once", waited)
+				}
+				if after, _ := limiter.Peek(t.Context(), "k"); after.Remaining != before.Remaining {
+					t.Errorf("%d permits remain, want %d: nothing consumed", after.Remaining, before.Remaining)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.TokenBucket(1, stint.PerMinute(1)))
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := limiter.Wait(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error is %v, want context.Canceled", err)
+		}
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("gave up after %v, want 1s", waited)
+		}
+		if _, err := limiter.Wait(ctx, "other"); !errors.Is(err, context.Canceled) {
+			t.Errorf("on an ended context: %v", err)
+		}
+	})
+}
+
+func TestWaitNever(t *testing.T) {
+	limiter := newLimiter(t, stint.TokenBucket(2, stint.PerSecond(1)))
+	if d, err := limiter.WaitN(t.Context(), "k", 3); !errors.Is(err, stint.ErrNever) || d.RetryAfter != stint.Never {
+		t.Errorf("got %+v, %v; want ErrNever", d, err)
+	}
+}
+
+// "Wait asks by peek, so its attempts are not recorded."
+func TestWaitIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.SlidingWindowLog(1, time.Minute).CountingDenied())
+		start := time.Now()
+		for range 3 {
+			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(start); waited != 2*time.Minute {
+			t.Errorf("three admissions took %v, want 2m: an attempt was recorded", waited)
+		}
+	})
+}
+
+func TestHooks(t *testing.T) {
+	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []stint.Event
+	limiter, err := stint.NewLimiter(stint.Config{
+		Store: memstore.New(memstore.Config{}), Policy: policy,
+		Hooks: stint.Hooks{Decided: func(_ context.Context, e stint.Event) { events = append(events, e) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	_, _ = limiter.Allow(ctx, "k")
+	_, _ = limiter.AllowN(ctx, "k", 1)
+	_, _ = limiter.Peek(ctx, "k")
+	_, _ = limiter.Settle(ctx, "k", -1)
+	_ = limiter.Reset(ctx, "k")
+	_, _ = limiter.AllowN(ctx, "k", 0)
+	want := []struct {
+		verb    stint.Verb
+		allowed bool
+		invalid bool
+	}{{stint.Take, true, false}, {stint.Take, false, false}, {stint.Peek, false, false}, {stint.Settle, true, false}, {stint.Reset, true, false}, {stint.Take, false, true}}
+	if len(events) != len(want) {
+		t.Fatalf("%d events, want %d", len(events), len(want))
+	}
+	for i, e := range events {
+		if e.Verb != want[i].verb || e.Decision.Allowed != want[i].allowed || errors.Is(e.Err, stint.ErrInvalid) != want[i].invalid || e.Claim.Key != "k" {
+			t.Errorf("event %d is %+v", i, e)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range map[string]stint.Config{
+		"no store":  {Policy: policy},
+		"no policy": {Store: memstore.New(memstore.Config{})},
+	} {
+		if _, err := stint.NewLimiter(config); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+	if _, err := stint.New(memstore.New(memstore.Config{})); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("no limits: %v, want ErrInvalid", err)
+	}
+}
+
+// The rules of Combine, from "Of a policy" in the algorithms' contract.
+func TestCombine(t *testing.T) {
+	admit := func(remaining int64) stint.Outcome { return stint.Outcome{Allowed: true, Remaining: remaining} }
+	deny := func(wait time.Duration) stint.Outcome { return stint.Outcome{RetryAfter: wait} }
+	tests := []struct {
+		name     string
+		outcomes []stint.Outcome
+		allowed  bool
+		index    int32
+		wait     time.Duration
+	}{
+		{"the least remaining decides", []stint.Outcome{admit(5), admit(3), admit(3)}, true, 1, 0},
+		{"the longest wait decides", []stint.Outcome{deny(1), admit(0), deny(7), deny(7)}, false, 2, 7},
+		{"never is longest", []stint.Outcome{deny(7), deny(stint.Never), deny(9)}, false, 1, stint.Never},
+	}
+	for _, test := range tests {
+		d := stint.Combine(test.outcomes, 5)
+		if d.Allowed != test.allowed || d.Index != test.index || d.RetryAfter != test.wait || d.At != 5 {
+			t.Errorf("%s: %+v", test.name, d)
+		}
+	}
+	d := stint.Combine([]stint.Outcome{{Allowed: true, Delay: 2, Applied: -5}, {Allowed: true, Delay: 9, Applied: -3}}, 0)
+	if d.Delay != 9 || d.Applied != -3 {
+		t.Errorf("delay %d, applied %d; want the longest delay and the least applied", d.Delay, d.Applied)
+	}
+}

@@ -1,0 +1,101 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+var errBroken = errors.New("broken")
+
+// Until it is told to fail, a faulty store is the store that it wraps.
+func TestFaultyPassesThrough(t *testing.T) {
+	Run(t, func(_ testing.TB, clock *Clock) stint.Store {
+		f := NewFaulty(Reference(clock))
+		f.Inject(func(Call) Fault { return Fault{After: true} })
+		return f
+	}, Options{Operations: 500})
+}
+
+// A fault before the call consumes nothing, one after it has consumed.
+func TestFaultyFails(t *testing.T) {
+	policy := policyOf(t, plain(stint.AlgorithmTokenBucket, 9))
+	op := operation(stint.Take, "k", policy, 2)
+	for _, row := range []struct {
+		name  string
+		fault Fault
+		batch bool
+		left  int64
+	}{
+		{"before", Fault{Err: errBroken}, false, 9},
+		{"after", Fault{Err: errBroken, After: true}, false, 7},
+		{"before a batch", Fault{Err: errBroken}, true, 9},
+		{"after a batch", Fault{Err: errBroken, After: true}, true, 5},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := NewFaulty(Reference(NewClock(noon)))
+			var seen []Call
+			f.Inject(func(c Call) Fault { seen = append(seen, c); return row.fault })
+			if row.batch {
+				results := make([]stint.Result, 2)
+				f.DecideAll(t.Context(), []stint.Op{op, op}, results)
+				for _, r := range results {
+					if !errors.Is(r.Err, errBroken) || r.Decision != (stint.Decision{}) {
+						t.Errorf("%+v, expected the fault's error alone", r)
+					}
+				}
+			} else if d, err := f.Decide(t.Context(), op); !errors.Is(err, errBroken) || d != (stint.Decision{}) {
+				t.Errorf("%+v, error %v, expected the fault's error alone", d, err)
+			}
+			if len(seen) != 1 || seen[0].Number != 1 || seen[0].Batch != row.batch || seen[0].Ops[0].Key != "k" {
+				t.Errorf("the plan was asked about %+v", seen)
+			}
+			f.Inject(nil)
+			d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1))
+			if err != nil || d.Remaining != row.left {
+				t.Errorf("then %+v, error %v, expected %d left", d, err, row.left)
+			}
+			if f.Calls() != 2 {
+				t.Errorf("%d calls, expected 2", f.Calls())
+			}
+		})
+	}
+}
+
+// A blocked call ends with its context, and not before.
+func TestFaultyBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := NewFaulty(Reference(NewClock(noon)))
+		policy := policyOf(t, plain(stint.AlgorithmFixedWindow, 9))
+		f.Inject(func(c Call) Fault { return Fault{Block: true, After: c.Batch} })
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := f.Decide(ctx, operation(stint.Take, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Decide: error %v, expected the context's", err)
+			}
+		})
+		group.Go(func() {
+			results := make([]stint.Result, 1)
+			f.DecideAll(ctx, []stint.Op{operation(stint.Take, "k", policy, 1)}, results)
+			if !errors.Is(results[0].Err, context.DeadlineExceeded) {
+				t.Errorf("DecideAll: error %v, expected the context's", results[0].Err)
+			}
+		})
+		group.Wait()
+		if waited := time.Since(start); waited != 3*time.Second {
+			t.Errorf("blocked for %s, expected 3s", waited)
+		}
+		f.Inject(nil)
+		if d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1)); err != nil || d.Remaining != 8 {
+			t.Errorf("then %+v, error %v, expected 8 left: only the batch was carried out", d, err)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+
+	"github.com/stint-go/stint"
+)
+
+func FuzzSequences(f *testing.F) {
+	Fuzz(f, func(_ testing.TB, clock *Clock) stint.Store { return Reference(clock) })
+}
+
+// Bytes decode to valid operations in batches that share their time, the same ones
+// each time.
+func TestDecodeOps(t *testing.T) {
+	for _, data := range [][]byte{nil, {0}, {1, 2, 3}, bytes.Repeat([]byte{0}, 500), bytes.Repeat([]byte{255}, 500), bytes.Repeat([]byte{3, 141, 59, 26}, 2000)} {
+		sequence := DecodeOps(data)
+		if len(sequence.Steps) > maxDecoded || len(data) > 100 && len(sequence.Steps) == 0 {
+			t.Errorf("%d bytes became %d steps", len(data), len(sequence.Steps))
+		}
+		wellFormed(t, sequence)
+		if again := DecodeOps(data); !reflect.DeepEqual(again.String(), sequence.String()) {
+			t.Errorf("%d bytes became another sequence the second time", len(data))
+		}
+	}
+}
+
+// A seed always gives the same sequence, of valid operations.
+func TestGenerate(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		found := false
+		for seed := range uint64(30) {
+			sequence := Generate(seed, algorithm, 100)
+			if len(sequence.Steps) != 100 || sequence.Seed != seed {
+				t.Fatalf("seed %d gave %d steps with seed %d", seed, len(sequence.Steps), sequence.Seed)
+			}
+			wellFormed(t, sequence)
+			if again := Generate(seed, algorithm, 100); again.String() != sequence.String() {
+				t.Errorf("seed %d gave another sequence the second time", seed)
+			}
+			for i := range sequence.Steps[0].Op.Policy.Len() {
+				found = found || sequence.Steps[0].Op.Policy.Limit(i).Algorithm == algorithm
+			}
+		}
+		if !found {
+			t.Errorf("no sequence for %s has a limit of it", algorithm)
+		}
+	}
+}
+
+func wellFormed(t *testing.T, sequence Sequence) {
+	t.Helper()
+	for i, step := range sequence.Steps {
+		if err := step.Op.Validate(); err != nil || step.Op.Each != nil {
+			t.Fatalf("step %d, %s: %v", i, describeOp(step.Op), err)
+		}
+		if step.At < earliest || step.At > latest {
+			t.Fatalf("step %d is at %s", i, formatInstant(step.At))
+		}
+		if i > 0 && step.Batch != 0 && step.Batch == sequence.Steps[i-1].Batch && step.At != sequence.Steps[i-1].At {
+			t.Fatalf("step %d: batch %d spans two times", i, step.Batch)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	second = stint.Instant(1_000_000)
+	minute = 60 * second
+	hour   = 60 * minute
+)
+
+// An almanac finds windows. For the calendar it looks at what the zone's clocks on
+// the wall show, instant by instant, and remembers what it found.
+type almanac struct {
+	zones map[string]*time.Location
+	first map[reading]stint.Instant
+}
+
+// A reading is what a clock on the wall of a zone shows: the microseconds since
+// the epoch in which a clock in UTC shows the same.
+type reading struct {
+	zone  string
+	shows stint.Instant
+}
+
+func newAlmanac() *almanac {
+	return &almanac{zones: map[string]*time.Location{}, first: map[reading]stint.Instant{}}
+}
+
+// window returns the window of an instant: from start, up to but without end.
+func (a *almanac) window(limit *stint.Limit, at stint.Instant) (start, end stint.Instant) {
+	zone := limit.TimeZone
+	switch limit.Calendar {
+	case stint.CalendarNone:
+		start = at - at%micros(limit.Window)
+		return start, start + micros(limit.Window)
+	case stint.CalendarMinute:
+		start = at - a.shows(zone, at)%minute
+		return start, start + minute
+	case stint.CalendarHour, stint.CalendarDay, stint.CalendarWeek, stint.CalendarMonth, stint.CalendarYear:
+	}
+	unit := unitStart(limit.Calendar, a.shows(zone, at).Time())
+	for {
+		next := unitNext(limit.Calendar, unit)
+		end = a.reaches(zone, next)
+		if end > at {
+			return a.reaches(zone, unit), end
+		}
+		// A clock that was set back shows a unit again whose successor has begun.
+		unit = next
+	}
+}
+
+// shows is what the zone's clocks show at an instant.
+func (a *almanac) shows(zone string, at stint.Instant) stint.Instant {
+	location, known := a.zones[zone]
+	if !known {
+		location, _ = time.LoadLocation(zone) // the limit's validation has loaded it
+		a.zones[zone] = location
+	}
+	_, offset := at.Time().In(location).Zone()
+	return at + stint.Instant(offset)*second
+}
+
+// reaches is the first instant at which the zone's clocks show the wall time or a
+// later one.
+func (a *almanac) reaches(zone string, wall time.Time) stint.Instant {
+	key := reading{zone, stint.Instant(wall.UnixMicro())}
+	if at, known := a.first[key]; known {
+		return at
+	}
+	// Begin where the zone's clocks cannot show it yet: with the farthest ahead that
+	// they are about that time.
+	ahead := -24 * hour
+	for at := key.shows - 30*hour; at <= key.shows+30*hour; at += hour {
+		ahead = max(ahead, a.shows(zone, at)-at)
+	}
+	at := key.shows - ahead
+	for a.shows(zone, at) < key.shows {
+		at += minute
+	}
+	for a.shows(zone, at-second) >= key.shows && at > key.shows-ahead {
+		at -= second
+	}
+	a.first[key] = at
+	return at
+}
+
+// unitStart is the start of the unit that a wall time lies in.
+func unitStart(unit stint.Calendar, wall time.Time) time.Time {
+	year, month, day := wall.Date()
+	switch unit {
+	case stint.CalendarHour:
+		return time.Date(year, month, day, wall.Hour(), 0, 0, 0, time.UTC)
+	case stint.CalendarWeek:
+		for wall.Weekday() != time.Monday {
+			wall = wall.AddDate(0, 0, -1)
+		}
+		year, month, day = wall.Date()
+	case stint.CalendarMonth:
+		day = 1
+	case stint.CalendarYear:
+		month, day = time.January, 1
+	case stint.CalendarNone, stint.CalendarMinute, stint.CalendarDay:
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// unitNext is the start of the following unit.
+func unitNext(unit stint.Calendar, start time.Time) time.Time {
+	switch unit {
+	case stint.CalendarHour:
+		return start.Add(time.Hour)
+	case stint.CalendarWeek:
+		return start.AddDate(0, 0, 7)
+	case stint.CalendarMonth:
+		return start.AddDate(0, 1, 0)
+	case stint.CalendarYear:
+		return start.AddDate(1, 0, 0)
+	case stint.CalendarNone, stint.CalendarMinute, stint.CalendarDay:
+	}
+	return start.AddDate(0, 0, 1)
+}

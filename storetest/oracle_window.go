@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A window is the count of a fixed window. Its zero start is untouched.
+type window struct {
+	limit      *stint.Limit
+	almanac    *almanac
+	start, end stint.Instant
+	count      int64
+	seen       stint.Instant // the newest time known when the window was read
+}
+
+func (w window) read(limit *stint.Limit, now stint.Instant) cell {
+	t := max(now, w.start)
+	start, end := w.almanac.window(limit, t)
+	if start != w.start || end != w.end {
+		w.count = 0
+	}
+	return window{limit, w.almanac, start, end, w.count, max(w.start, start)}
+}
+
+func (w window) time() stint.Instant { return w.seen }
+
+func (w window) room(at stint.Instant) int64 {
+	if max(at, w.seen) >= w.end {
+		return w.limit.Capacity
+	}
+	return w.limit.Capacity - w.count
+}
+
+func (w window) guess(int64) stint.Instant { return w.end }
+
+func (w window) readyAt() stint.Instant { return 0 }
+
+func (w window) delay(stint.Instant) time.Duration { return 0 }
+
+func (w window) untouchedAt() stint.Instant {
+	if w.count > 0 {
+		return w.end
+	}
+	return w.start
+}
+
+func (w window) take(n int64, _ stint.Instant) cell {
+	w.count += n
+	w.seen = w.start
+	return w
+}
+
+func (w window) settle(n int64, now stint.Instant) (cell, int64) {
+	if n > 0 {
+		n = min(n, max(0, w.limit.Capacity+w.limit.Debt()-w.count))
+	} else {
+		n = max(n, -w.count)
+	}
+	return w.take(n, now), n
+}
+
+func (w window) String() string {
+	return fmt.Sprintf("{%d in the window from %s to %s}", w.count, formatInstant(w.start), formatInstant(w.end))
+}
+
+// A counter is a sliding window counter. Its zero start is untouched.
+type counter struct {
+	limit             *stint.Limit
+	start             stint.Instant // of the current window
+	previous, current int64
+	seen              stint.Instant // the newest time known when the counter was read
+}
+
+// length is the window's length.
+func (c counter) length() stint.Instant { return micros(c.limit.Window) }
+
+// roll returns the counter with the window of t as its current one.
+func (c counter) roll(t stint.Instant) counter {
+	length := c.length()
+	start := t - t%length
+	switch {
+	case start == c.start:
+	case start == c.start+length:
+		c.previous, c.current = c.current, 0
+	default:
+		c.previous, c.current = 0, 0
+	}
+	c.start = start
+	return c
+}
+
+func (c counter) read(limit *stint.Limit, now stint.Instant) cell {
+	t := max(now, c.start)
+	seen := c.start
+	if c.limit.Window != limit.Window {
+		c = counter{}
+	}
+	c.limit = limit
+	c = c.roll(t)
+	c.seen = max(seen, c.start)
+	return c
+}
+
+func (c counter) time() stint.Instant { return c.seen }
+
+func (c counter) room(at stint.Instant) int64 {
+	t := max(at, c.seen)
+	c = c.roll(t)
+	left := int64(c.length() - (t - c.start))
+	used := c.current + ceiling(product(c.previous, left), int64(c.length()))
+	return c.limit.Capacity - used
+}
+
+// guess is the closed form of ALGORITHMS.md.
+func (c counter) guess(n int64) stint.Instant {
+	length := int64(c.length())
+	share := func(a, b int64) int64 {
+		x := product(a, length)
+		return x.Div(x, big.NewInt(b)).Int64()
+	}
+	free := c.limit.Capacity - n - c.current
+	if free >= 0 && c.previous > 0 {
+		if f := share(free, c.previous); f >= 1 {
+			return c.start + stint.Instant(length-f)
+		}
+	}
+	next := c.start + stint.Instant(length)
+	if c.current > c.limit.Capacity-n && n <= c.limit.Capacity {
+		next += stint.Instant(length - share(c.limit.Capacity-n, c.current))
+	}
+	return next
+}
+
+func (c counter) readyAt() stint.Instant { return 0 }
+
+func (c counter) delay(stint.Instant) time.Duration { return 0 }
+
+func (c counter) untouchedAt() stint.Instant {
+	switch {
+	case c.current > 0:
+		return c.start + 2*c.length()
+	case c.previous > 0:
+		return c.start + c.length()
+	}
+	return c.start
+}
+
+func (c counter) take(n int64, _ stint.Instant) cell {
+	c.current += n
+	c.seen = c.start
+	return c
+}
+
+func (c counter) settle(n int64, now stint.Instant) (cell, int64) {
+	if n > 0 {
+		used := c.limit.Capacity - c.room(now)
+		n = min(n, max(0, c.limit.Capacity+c.limit.Debt()-used))
+		return c.take(n, now), n
+	}
+	n = max(n, -c.previous-c.current)
+	first := max(n, -c.previous)
+	c.previous += first
+	c.current += n - first
+	c.seen = c.start
+	return c, n
+}
+
+func (c counter) String() string {
+	return fmt.Sprintf("{window %s from %s: previous %d, current %d}",
+		stint.FormatDuration(c.limit.Window), formatInstant(c.start), c.previous, c.current)
+}

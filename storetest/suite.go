@@ -1,0 +1,62 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/stint-go/stint"
+)
+
+// A NewStore makes an empty store that reads its time from the clock and nothing
+// else. What it holds open is closed by t.Cleanup. Run calls it many times; the
+// stores must not share state.
+type NewStore = func(t testing.TB, clock *Clock) stint.Store
+
+// Options say how much Run does. The zero value is what every store must pass.
+type Options struct {
+	// Operations is how many random operations are compared with the oracle, per
+	// algorithm. Default: 100,000.
+	Operations int
+	// Seed starts the random sequences. Default: 1. One seed gives one run.
+	Seed uint64
+}
+
+// EnsureDefaults returns the options with every default filled in.
+func (o Options) EnsureDefaults() Options {
+	if o.Operations == 0 {
+		o.Operations = 100_000
+	}
+	if o.Seed == 0 {
+		o.Seed = 1
+	}
+	return o
+}
+
+// Run puts the stores that newStore makes through the whole suite, as subtests
+// of t. The pinned clock moves forth by years and steps back within one store; a
+// store whose states also expire by another clock than the pinned one must keep
+// them for the length of a test.
+func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, opts Options) {
+	opts = opts.EnsureDefaults()
+	checks := []struct {
+		name  string
+		check func(t *testing.T, newStore NewStore)
+	}{
+		{"RetryAfter", testRetryAfter},
+		{"Peek", testPeek},
+		{"Reset", testReset},
+		{"ChangedLimits", testChangedLimits},
+		{"Policies", testPolicies},
+		{"CountDenied", testCountDenied},
+		{"Batches", testBatches},
+		{"Identity", testIdentity},
+		{"Invalid", testInvalid},
+		{"Cancelled", testCancelled},
+		{"Concurrency", testConcurrency},
+	}
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) { c.check(t, newStore) })
+	}
+	for _, algorithm := range stint.Algorithms() {
+		t.Run("Random/"+algorithm.String(), func(t *testing.T) { testRandom(t, newStore, algorithm, opts) })
+	}
+}
