@@ -1,0 +1,75 @@
+// Package algorithm holds the five algorithms as pure integer transitions: a
+// state, a limit, a time and a cost go in, the new state and an outcome come out.
+// There is no clock, lock, log or I/O here; stores bring those.
+//
+// Each algorithm stands in Go and, beside it, in Lua with the same structure, for
+// Redis to run. Transcripts in testdata hold the two to each other.
+//
+// Times are whole microseconds since the Unix epoch, of the store's clock. A
+// state's time never runs back: a transition uses the later of now and the newest
+// time that the state records, while the waits it answers count from now.
+//
+// Inside the ranges that [stint.Limit] accepts, every intermediate value is exact:
+// products are taken in 128 bits in Go and in steps below 2^53 in Lua.
+package algorithm
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// An Action is what a transition does.
+type Action uint8
+
+const (
+	// Take consumes the cost if the limit admits it. A denial changes nothing.
+	Take Action = iota
+	// Peek answers as Take would and changes nothing.
+	Peek
+	// Deny records a request that the policy denied, where the limit counts denied
+	// requests; elsewhere it is Peek.
+	Deny
+	// Settle charges a positive amount or refunds a negative one.
+	Settle
+)
+
+// Horizon is the furthest a bucket's schedule may reach past now, in
+// microseconds: what a changed limit takes over from another is cut to it.
+const Horizon = int64(stint.MaxDrain / time.Microsecond)
+
+// maxSettle bounds the amount of a Settle: no state holds or owes more, so a
+// larger amount has the same effect.
+const maxSettle = 2 * stint.MaxPermits
+
+// Amount bounds what a Settle asks for to what any state could hold or owe.
+func Amount(n int64) int64 { return max(-maxSettle, min(n, maxSettle)) }
+
+// Margin is how long beyond its last use, in microseconds, a state that lives for
+// the given time is to be kept: a tenth, and at least a second.
+func Margin(life int64) int64 { return max(life/10, int64(time.Second/time.Microsecond)) }
+
+// micros turns microseconds into a duration.
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// mulDivCeil is a*b/c rounded up. The operands are not negative, c is positive and
+// the quotient fits.
+func mulDivCeil(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(hi, lo, uint64(c))
+	if r > 0 {
+		q++
+	}
+	return int64(q)
+}
+
+// mulDiv is a*b/c rounded down, under the conditions of mulDivCeil.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(q)
+}
+
+// clamp bounds n from below by 0 and from above by most; a negative most is 0.
+func clamp(n, most int64) int64 { return max(0, min(n, most)) }

@@ -1,0 +1,39 @@
+-- Exact integer arithmetic in Lua numbers, which are doubles: every value stays
+-- below 2^53. Shared by the twins.
+
+local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+
+local EXACT = 2 ^ 53
+local HORIZON = 315360000000000 -- 3650 days: how far a schedule may reach, in microseconds
+local NEVER = -1                -- a wait that no time fulfils
+
+-- muldiv returns floor(a * b / c) and the remainder. The operands are integers
+-- with 0 <= a < 2^53, 0 <= b < 2^35, 0 < c < 2^45, and a quotient below 2^53.
+local function muldiv(a, b, c)
+  if a * b < EXACT then
+    local product = a * b
+    local quotient = floor(product / c)
+    return quotient, product - quotient * c
+  end
+  local whole = floor(a / c)
+  local part = a - whole * c
+  -- part * b / c, b taken in digits of 7 bits from the top: rest and part are below
+  -- 2^45, so rest * 128 + part * 127 is below 2^53.
+  local quotient, rest, left = 0, 0, b
+  local digit = 268435456 -- 128^4
+  while digit >= 1 do
+    local value = floor(left / digit)
+    left = left - value * digit
+    rest = rest * 128 + part * value
+    local carried = floor(rest / c)
+    rest = rest - carried * c
+    quotient = quotient * 128 + carried
+    digit = digit / 128
+  end
+  return whole * b + quotient, rest
+end
+
+-- clamp bounds n from below by 0 and from above by most; a negative most is 0.
+local function clamp(n, most)
+  return max(0, min(n, most))
+end

@@ -1,0 +1,40 @@
+package algorithm
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// LeakyBucket is a queue that drains at a constant rate. A request's turn is the
+// later of now and the previous turn plus period/permits; it leaves the queue one
+// such step after its turn. A request is admitted while at most capacity permits,
+// its own included, are in the queue. Idle time earns no credit. It is immutable
+// and safe for concurrent use.
+type LeakyBucket struct{ schedule }
+
+// NewLeakyBucket prepares a valid limit.
+func NewLeakyBucket(limit stint.Limit) *LeakyBucket { return &LeakyBucket{newSchedule(limit)} }
+
+// Apply carries out an action of n permits on the state. Delay is the time until
+// the turn of the first permit, rounded up. A refund is not for leaky buckets.
+func (b *LeakyBucket) Apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) {
+	turn := b.apply(action, state, now, n, out)
+	if out.Allowed && (action == Take || action == Peek) {
+		out.Delay = micros(turn.ceil())
+	}
+}
+
+// Grows is how long until Remaining grows, 0 when the queue is empty.
+func (b *LeakyBucket) Grows(state *BucketState, now stint.Instant) time.Duration {
+	return micros(b.grows(state, now))
+}
+
+// Adopt takes over a state that another limit wrote: the permits queued, rounded
+// up, are queued here.
+func (b *LeakyBucket) Adopt(state BucketState, writer *LeakyBucket, now stint.Instant) BucketState {
+	if b.same(&writer.schedule) {
+		return state
+	}
+	return b.adopt(state, &writer.schedule, now, 0)
+}

@@ -1,0 +1,22 @@
+-- Leaky bucket, the twin of leaky_bucket.go. State and limit as in schedule.lua;
+-- state.due is when the queue has drained.
+
+local leaky_bucket = {}
+
+-- adopt readies a loaded state for the limit: of another limit's it keeps the
+-- permits queued, rounded up.
+function leaky_bucket.adopt(state, limit, now)
+  schedule.adopt(state, limit, now, function() return 0 end)
+end
+
+-- apply carries out an action (take, peek, deny, settle) of n permits at now. An
+-- admitted request's delay is the time until its turn, rounded up.
+function leaky_bucket.apply(action, state, limit, now, n)
+  local out, turn = schedule.apply(action, state, limit, now, n)
+  if out.allowed and (action == 'take' or action == 'peek') then
+    out.delay = turn
+  end
+  return out
+end
+
+leaky_bucket.grows = schedule.grows

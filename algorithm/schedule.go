@@ -1,0 +1,217 @@
+package algorithm
+
+import (
+	"math/bits"
+
+	"github.com/stint-go/stint"
+)
+
+// BucketState is the state of a token bucket or a leaky bucket: an instant on a
+// schedule where each permit takes period/permits. The zero value is untouched.
+//
+// For a token bucket the instant is when the bucket is full again; for a leaky
+// bucket, when its queue has drained. The form is that of the generic cell rate
+// algorithm (ITU-T I.371), kept exact by the remainder.
+type BucketState struct {
+	// Due is the instant's whole microseconds, rounded down.
+	Due stint.Instant
+	// Rest is the remainder, in units of 1/permits of a microsecond, where permits
+	// is the reduced rate's: 0 <= Rest < permits.
+	Rest int64
+	// Last is the time of the last change.
+	Last stint.Instant
+}
+
+// schedule is what the two buckets have in common: permits that take
+// period/permits each, at most capacity of them outstanding.
+type schedule struct {
+	capacity int64
+	debt     int64
+	permits  int64 // the rate, reduced by the greatest common divisor
+	period   int64 // in microseconds
+	step     span  // one permit
+	brim     span  // capacity permits
+}
+
+// span is a length of time: us + rest/permits microseconds.
+type span struct{ us, rest int64 }
+
+func newSchedule(limit stint.Limit) schedule {
+	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
+	if d := gcd(permits, period); d > 1 {
+		permits, period = permits/d, period/d
+	}
+	s := schedule{
+		capacity: limit.Capacity, debt: limit.Debt(),
+		permits: permits, period: period,
+		step: span{period / permits, period % permits},
+	}
+	s.brim = s.lasting(limit.Capacity)
+	return s
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// lasting is how long n permits take.
+func (s *schedule) lasting(n int64) span {
+	if n == 1 {
+		return s.step
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(s.period))
+	us, rest := bits.Div64(hi, lo, uint64(s.permits))
+	return span{int64(us), int64(rest)}
+}
+
+// within is how many permits a span reaches into, the last one perhaps in part.
+func (s *schedule) within(d span) int64 {
+	hi, lo := bits.Mul64(uint64(d.us), uint64(s.permits))
+	lo, carry := bits.Add64(lo, uint64(d.rest), 0)
+	n, part := bits.Div64(hi+carry, lo, uint64(s.period))
+	if part > 0 {
+		n++
+	}
+	return int64(n)
+}
+
+func (s *schedule) add(a, b span) span {
+	sum := span{a.us + b.us, a.rest + b.rest}
+	if sum.rest >= s.permits {
+		sum.us++
+		sum.rest -= s.permits
+	}
+	return sum
+}
+
+func (s *schedule) sub(a, b span) span {
+	d := span{a.us - b.us, a.rest - b.rest}
+	if d.rest < 0 {
+		d.us--
+		d.rest += s.permits
+	}
+	return d
+}
+
+// less compares two spans.
+func (a span) less(b span) bool { return a.us < b.us || a.us == b.us && a.rest < b.rest }
+
+// ceil rounds up to a microsecond.
+func (a span) ceil() int64 {
+	if a.rest > 0 {
+		return a.us + 1
+	}
+	return a.us
+}
+
+// backlog brings the state to now: t is the state's time, backlog how far past t
+// it is due.
+func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
+	t = max(now, b.Last)
+	if b.Due >= t {
+		backlog = span{int64(b.Due - t), b.Rest}
+	}
+	return t, backlog
+}
+
+// due moves the state's instant to backlog past t.
+func (b *BucketState) due(t stint.Instant, backlog span) {
+	b.Due, b.Rest, b.Last = t+stint.Instant(backlog.us), backlog.rest, t
+}
+
+// apply is the transition of both buckets. It returns the backlog that a taken or
+// asked-for request found before it, from now, which is a leaky bucket's delay.
+func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n int64, out *stint.Outcome) span {
+	t, backlog := state.backlog(now)
+	found := backlog
+	late := int64(t - now) // above 0 only after a step back of the clock
+	out.Limit = s.capacity
+	out.Allowed = true
+	out.RetryAfter, out.Delay, out.Applied = 0, 0, 0
+	switch {
+	case action == Settle:
+		if out.Applied = s.settle(&backlog, n); out.Applied != 0 {
+			state.due(t, backlog)
+		}
+	case n > s.capacity:
+		out.Allowed, out.RetryAfter = false, stint.Never
+	default:
+		after := s.add(backlog, s.lasting(n))
+		if s.brim.less(after) {
+			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.brim).ceil()+late)
+		} else if action == Take {
+			backlog = after
+			state.due(t, backlog)
+		}
+	}
+	out.Remaining = max(0, s.capacity-s.within(backlog))
+	out.ResetAfter = 0
+	if backlog != (span{}) {
+		out.ResetAfter = micros(backlog.ceil() + late)
+	}
+	found.us += late
+	return found
+}
+
+// settle charges or refunds n on a backlog, and returns what it applied.
+func (s *schedule) settle(backlog *span, n int64) int64 {
+	held := s.within(*backlog) // what is outstanding, a part counted whole
+	if n > 0 {
+		n = clamp(n, s.capacity+s.debt-held)
+		*backlog = s.add(*backlog, s.lasting(n))
+		return n
+	}
+	n = clamp(-n, held)
+	if back := s.lasting(n); back.less(*backlog) {
+		*backlog = s.sub(*backlog, back)
+	} else {
+		*backlog = span{}
+	}
+	return -n
+}
+
+// adopt takes over a state that writer, the schedule of another limit, wrote: the
+// permits outstanding there, a part counted whole, are outstanding here; shift is
+// added to them.
+func (s *schedule) adopt(state BucketState, writer *schedule, now stint.Instant, shift int64) BucketState {
+	t, backlog := state.backlog(now)
+	if backlog == (span{}) {
+		return state
+	}
+	outstanding := max(0, writer.within(backlog)+shift)
+	backlog = span{Horizon, 0}
+	if hi, lo := bits.Mul64(uint64(outstanding), uint64(s.period)); !s.pastHorizon(hi, lo) {
+		backlog = s.lasting(outstanding)
+	}
+	last := state.Last
+	state.due(t, backlog)
+	state.Last = last
+	return state
+}
+
+// pastHorizon reports whether hi:lo, permits times the period, takes longer than
+// the horizon at the schedule's rate.
+func (s *schedule) pastHorizon(hi, lo uint64) bool {
+	mostHi, mostLo := bits.Mul64(uint64(Horizon), uint64(s.permits))
+	return hi > mostHi || hi == mostHi && lo > mostLo
+}
+
+// same reports whether two schedules give a state the same meaning.
+func (s *schedule) same(o *schedule) bool {
+	return s.capacity == o.capacity && s.permits == o.permits && s.period == o.period
+}
+
+// grows is how long after now one more whole permit is there.
+func (s *schedule) grows(state *BucketState, now stint.Instant) int64 {
+	t, backlog := state.backlog(now)
+	held := s.within(backlog)
+	if held == 0 {
+		return 0
+	}
+	// One more permit remains when at most held-1 are outstanding, and none remains
+	// as long as capacity or more are.
+	return s.sub(backlog, s.lasting(min(held, s.capacity)-1)).ceil() + int64(t-now)
+}

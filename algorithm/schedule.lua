@@ -1,0 +1,141 @@
+-- What the token bucket and the leaky bucket have in common: see schedule.go.
+--
+-- state: due, rest, last (microseconds, 1/permits of a microsecond, microseconds);
+--        capacity, permits, period of the limit that wrote it; nil due is untouched
+-- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms
+
+local schedule = {}
+
+-- lasting is how long n permits take: microseconds and a rest.
+function schedule.lasting(limit, n)
+  return muldiv(limit.period, n, limit.permits)
+end
+
+-- within is how many permits a span reaches into, the last one perhaps in part.
+function schedule.within(limit, us, rest)
+  local n, part = muldiv(us, limit.permits, limit.period)
+  part = part + rest
+  return n + ceil(part / limit.period)
+end
+
+function schedule.add(limit, us, rest, us2, rest2)
+  us, rest = us + us2, rest + rest2
+  if rest >= limit.permits then
+    return us + 1, rest - limit.permits
+  end
+  return us, rest
+end
+
+function schedule.sub(limit, us, rest, us2, rest2)
+  us, rest = us - us2, rest - rest2
+  if rest < 0 then
+    return us - 1, rest + limit.permits
+  end
+  return us, rest
+end
+
+-- up rounds a span up to a microsecond.
+function schedule.up(us, rest)
+  if rest > 0 then
+    return us + 1
+  end
+  return us
+end
+
+-- backlog brings a state to now: its time, and how far past it the state is due.
+function schedule.backlog(state, now)
+  local t = max(now, state.last)
+  if state.due >= t then
+    return t, state.due - t, state.rest
+  end
+  return t, 0, 0
+end
+
+-- adopt takes over a state that a limit with other parameters wrote; shift is added
+-- to the permits outstanding. It changes the state at hand, not the one stored.
+function schedule.adopt(state, limit, now, shift)
+  if not state.due then
+    state.due, state.rest, state.last = 0, 0, 0
+    return
+  end
+  if state.capacity == limit.capacity and state.permits == limit.permits and state.period == limit.period then
+    return
+  end
+  local t, us, rest = schedule.backlog(state, now)
+  if us == 0 and rest == 0 then
+    return
+  end
+  local outstanding = max(0, schedule.within(state, us, rest) + shift(state, limit))
+  -- The most permits that fit in the horizon; their number may pass 2^53, as a
+  -- double it still compares rightly with a number of permits.
+  us, rest = HORIZON, 0
+  if outstanding <= HORIZON / limit.period * limit.permits then
+    us, rest = schedule.lasting(limit, outstanding)
+    if us >= HORIZON then
+      us, rest = HORIZON, 0
+    end
+  end
+  state.due, state.rest = t + us, rest
+end
+
+local function settle(limit, us, rest, n)
+  local held = schedule.within(limit, us, rest)
+  if n > 0 then
+    n = clamp(n, limit.capacity + limit.debt - held)
+    us, rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+    return n, us, rest
+  end
+  n = clamp(-n, held)
+  local back, back_rest = schedule.lasting(limit, n)
+  if back < us or (back == us and back_rest < rest) then
+    us, rest = schedule.sub(limit, us, rest, back, back_rest)
+  elseif n > 0 then
+    us, rest = 0, 0
+  end
+  return -n, us, rest
+end
+
+-- apply is the transition of both buckets. It returns the outcome and the wait for
+-- the turn that a request found.
+function schedule.apply(action, state, limit, now, n)
+  local t, us, rest = schedule.backlog(state, now)
+  local late = t - now
+  local turn = schedule.up(us, rest) + late
+  local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
+  if action == 'settle' then
+    out.applied, us, rest = settle(limit, us, rest, n)
+    out.changed = out.applied ~= 0
+  elseif n > limit.capacity then
+    out.allowed, out.retry = false, NEVER
+  else
+    local after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+    local brim, brim_rest = schedule.lasting(limit, limit.capacity)
+    if after > brim or (after == brim and after_rest > brim_rest) then
+      out.allowed = false
+      out.retry = schedule.up(schedule.sub(limit, after, after_rest, brim, brim_rest)) + late
+    elseif action == 'take' then
+      us, rest = after, after_rest
+      out.changed = true
+    end
+  end
+  if out.changed then
+    state.due, state.rest, state.last = t + us, rest, t
+  end
+  out.remaining = max(0, limit.capacity - schedule.within(limit, us, rest))
+  out.reset = 0
+  if us > 0 or rest > 0 then
+    out.reset = schedule.up(us, rest) + late
+  end
+  return out, turn
+end
+
+-- grows is how long after now one more whole permit is there.
+function schedule.grows(state, limit, now)
+  local t, us, rest = schedule.backlog(state, now)
+  local held = schedule.within(limit, us, rest)
+  if held == 0 then
+    return 0
+  end
+  local free, free_rest = schedule.lasting(limit, min(held, limit.capacity) - 1)
+  return schedule.up(schedule.sub(limit, us, rest, free, free_rest)) + t - now
+end

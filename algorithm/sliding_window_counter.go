@@ -1,0 +1,146 @@
+package algorithm
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// CounterState is the state of a sliding window counter: the counts of the window
+// that starts at Start and of the one before. The zero value is untouched.
+type CounterState struct {
+	Start             stint.Instant
+	Previous, Current int64
+}
+
+// SlidingWindowCounter estimates a sliding window from two fixed ones: with e of
+// the current window elapsed, previous x (window - e) / window + current. It
+// admits when the estimate plus the cost is at most the limit, in integers, so the
+// estimate never exceeds the limit. It is immutable and safe for concurrent use.
+type SlidingWindowCounter struct {
+	limit  int64
+	debt   int64
+	window int64 // microseconds
+}
+
+// NewSlidingWindowCounter prepares a valid limit.
+func NewSlidingWindowCounter(limit stint.Limit) *SlidingWindowCounter {
+	return &SlidingWindowCounter{limit: limit.Capacity, debt: limit.Debt(), window: limit.Window.Microseconds()}
+}
+
+// at brings the state to now and returns what has elapsed of its window.
+func (c *SlidingWindowCounter) at(state *CounterState, now stint.Instant) (s CounterState, elapsed int64) {
+	t := int64(max(now, state.Start))
+	elapsed = t % c.window
+	s.Start = stint.Instant(t - elapsed)
+	switch int64(s.Start - state.Start) {
+	case 0:
+		s = *state
+	case c.window:
+		s.Previous = state.Current
+	}
+	return s, elapsed
+}
+
+// used is the estimate, rounded up.
+func (c *SlidingWindowCounter) used(s *CounterState, elapsed int64) int64 {
+	if s.Previous == 0 {
+		return s.Current
+	}
+	return s.Current + mulDivCeil(s.Previous, c.window-elapsed, c.window)
+}
+
+// Apply carries out an action of n permits on the state.
+func (c *SlidingWindowCounter) Apply(action Action, state *CounterState, now stint.Instant, n int64, out *stint.Outcome) {
+	s, elapsed := c.at(state, now)
+	used := c.used(&s, elapsed)
+	out.Limit = c.limit
+	out.Allowed = true
+	out.RetryAfter, out.Delay, out.Applied = 0, 0, 0
+	switch {
+	case action == Settle:
+		if out.Applied = c.settle(&s, used, n); out.Applied != 0 {
+			used = c.used(&s, elapsed)
+			*state = s
+		}
+	case n > c.limit:
+		out.Allowed, out.RetryAfter = false, stint.Never
+	case used+n > c.limit:
+		out.Allowed = false
+		out.RetryAfter = micros(c.wait(&s, elapsed, n) + int64(s.Start) + elapsed - int64(now))
+	case action == Take:
+		s.Current += n
+		used += n
+		*state = s
+	}
+	out.Remaining = max(0, c.limit-used)
+	switch {
+	case s.Current > 0:
+		out.ResetAfter = micros(int64(s.Start-now) + 2*c.window)
+	case s.Previous > 0:
+		out.ResetAfter = micros(int64(s.Start-now) + c.window)
+	default:
+		out.ResetAfter = 0
+	}
+}
+
+// settle charges or refunds n and returns what it applied. A refund takes the
+// previous counter first.
+func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {
+	if n > 0 {
+		n = clamp(n, c.limit+c.debt-used)
+		s.Current += n
+		return n
+	}
+	n = clamp(-n, s.Previous+s.Current)
+	fromPrevious := min(n, s.Previous)
+	s.Previous -= fromPrevious
+	s.Current -= n - fromPrevious
+	return -n
+}
+
+// wait is how long after the elapsed time n permits are there, when they are not
+// now: within this window once enough of the previous one has passed out, else in
+// the next.
+func (c *SlidingWindowCounter) wait(s *CounterState, elapsed, n int64) int64 {
+	free := c.limit - n - s.Current
+	if free >= 0 && s.Previous > 0 {
+		if f := mulDiv(free, c.window, s.Previous); f >= 1 {
+			return c.window - f - elapsed
+		}
+	}
+	wait := c.window - elapsed
+	if s.Current > c.limit-n {
+		wait += c.window - mulDiv(c.limit-n, c.window, s.Current)
+	}
+	return wait
+}
+
+// Grows is how long until Remaining grows, 0 when nothing is counted.
+func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant) time.Duration {
+	s, elapsed := c.at(state, now)
+	used := c.used(&s, elapsed)
+	if used == 0 {
+		return 0
+	}
+	return micros(c.wait(&s, elapsed, max(0, c.limit-used)+1) + int64(s.Start) + elapsed - int64(now))
+}
+
+// Adopt takes over a state that another limit wrote: its counts if the windows are
+// of one length, else only its time.
+func (c *SlidingWindowCounter) Adopt(state CounterState, writer *SlidingWindowCounter) CounterState {
+	if c.window != writer.window {
+		return CounterState{Start: state.Start}
+	}
+	return state
+}
+
+// Worthless returns when the state equals an untouched one, and the longest that a
+// state lives, in microseconds.
+func (c *SlidingWindowCounter) Worthless(state *CounterState) (at stint.Instant, life int64) {
+	at = state.Start + stint.Instant(c.window)
+	if state.Current > 0 {
+		at += stint.Instant(c.window)
+	}
+	return at, 2 * c.window
+}

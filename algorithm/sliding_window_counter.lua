@@ -1,0 +1,98 @@
+-- Sliding window counter, the twin of sliding_window_counter.go.
+--
+-- state: start (microseconds), previous, current, window (of the limit that wrote
+--        it); elapsed is set by adopt; nil start is untouched
+-- limit: capacity, debt, window (microseconds)
+
+local sliding_window_counter = {}
+
+-- adopt readies a loaded state: it brings it to now. Of a window of another length
+-- only the time is kept.
+function sliding_window_counter.adopt(state, limit, now)
+  local window = limit.window
+  if not state.start or state.window ~= window then
+    state.start, state.previous, state.current = state.start or 0, 0, 0
+  end
+  local t = max(now, state.start)
+  state.elapsed = t % window
+  local start = t - state.elapsed
+  if start == state.start + window then
+    state.previous, state.current = state.current, 0
+  elseif start ~= state.start then
+    state.previous, state.current = 0, 0
+  end
+  state.start = start
+end
+
+-- used is the estimate, rounded up.
+local function used(state, limit)
+  if state.previous == 0 then
+    return state.current
+  end
+  local n, rest = muldiv(limit.window - state.elapsed, state.previous, limit.window)
+  return state.current + n + (rest > 0 and 1 or 0)
+end
+
+-- wait is how long after the elapsed time n permits are there, when they are not now.
+local function wait(state, limit, n)
+  local window = limit.window
+  local free = limit.capacity - n - state.current
+  if free >= 0 and state.previous > 0 then
+    local f = muldiv(window, free, state.previous)
+    if f >= 1 then
+      return window - f - state.elapsed
+    end
+  end
+  local us = window - state.elapsed
+  if state.current > limit.capacity - n then
+    us = us + window - muldiv(window, limit.capacity - n, state.current)
+  end
+  return us
+end
+
+local function settle(state, limit, n)
+  if n > 0 then
+    n = clamp(n, limit.capacity + limit.debt - used(state, limit))
+    state.current = state.current + n
+    return n
+  end
+  n = clamp(-n, state.previous + state.current)
+  local from_previous = min(n, state.previous)
+  state.previous = state.previous - from_previous
+  state.current = state.current - (n - from_previous)
+  return -n
+end
+
+-- apply carries out an action (take, peek, deny, settle) of n permits at now.
+function sliding_window_counter.apply(action, state, limit, now, n)
+  local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
+  local late = state.start + state.elapsed - now
+  if action == 'settle' then
+    out.applied = settle(state, limit, n)
+    out.changed = out.applied ~= 0
+  elseif n > limit.capacity then
+    out.allowed, out.retry = false, NEVER
+  elseif used(state, limit) + n > limit.capacity then
+    out.allowed, out.retry = false, wait(state, limit, n) + late
+  elseif action == 'take' then
+    state.current = state.current + n
+    out.changed = true
+  end
+  out.remaining = max(0, limit.capacity - used(state, limit))
+  out.reset = 0
+  if state.current > 0 then
+    out.reset = state.start - now + 2 * limit.window
+  elseif state.previous > 0 then
+    out.reset = state.start - now + limit.window
+  end
+  return out
+end
+
+-- grows is how long after now Remaining grows.
+function sliding_window_counter.grows(state, limit, now)
+  local n = used(state, limit)
+  if n == 0 then
+    return 0
+  end
+  return wait(state, limit, max(0, limit.capacity - n) + 1) + state.start + state.elapsed - now
+end

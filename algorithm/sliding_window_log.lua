@@ -1,0 +1,138 @@
+-- Sliding window log, the twin of sliding_window_log.go.
+--
+-- log:   what an encoding loaded; nil at means that nothing is recorded
+--          at, total     the newest record: its time, the running total it reached
+--          stored        the running total of what is stored (total before a write)
+--          gone          the total at or below which permits have left
+--          floor         set by adopt: the time below which the log's does not run back
+--          request       time of the newest recorded request, 0 when there is none
+--          window, interval  of the limit that wrote it; nil of a new log
+--          before(t)     the total of the newest stored record at or before t, or 0
+--          reached(n)    the time of the first stored record whose total is n or more
+--          fresh         set by a write: whether a record is to be added
+-- limit: capacity, debt, window, interval (microseconds), count_denied
+
+local sliding_window_log = {}
+
+-- up_to is the running total of what was recorded at or before t.
+local function up_to(log, t)
+  if log.at and log.at <= t then
+    return max(log.gone, log.total)
+  end
+  if log.asked ~= t then
+    log.asked, log.answer = t, log.before(t)
+  end
+  return max(log.gone, log.answer)
+end
+
+local function reached(log, n)
+  if n > log.stored then
+    return log.at
+  end
+  return log.reached(n)
+end
+
+local function newest(log)
+  if log.at and log.total > log.gone then
+    return max(log.at, log.request, log.floor or 0)
+  end
+  return max(log.request, log.floor or 0)
+end
+
+local function spaced(log, interval, t)
+  return interval == 0 or log.request == 0 or t - log.request >= interval
+end
+
+-- adopt readies a loaded log: it keeps the entries, less those that had left under
+-- the limit that wrote it.
+function sliding_window_log.adopt(log, _, now)
+  if not log.window then
+    return
+  end
+  local t = max(now, newest(log))
+  log.gone = up_to(log, t - log.window)
+  if log.total == log.gone and spaced(log, log.interval, t) then
+    log.request, log.floor = 0, t -- as new, but for its time
+  end
+end
+
+local function append(log, t, n)
+  log.at, log.total, log.fresh = t, log.total + n, true
+end
+
+local function settle(log, limit, t, gone, n)
+  local active = log.total - gone
+  if n > 0 then
+    n = clamp(n, limit.capacity + limit.debt - active)
+  else
+    n = -clamp(-n, active)
+  end
+  if n > 0 then
+    log.gone = gone
+    append(log, t, n)
+  elseif n < 0 then
+    log.gone = gone - n
+  end
+  return n
+end
+
+-- apply carries out an action (take, peek, deny, settle) of n permits at now.
+function sliding_window_log.apply(action, log, limit, now, n)
+  local t = max(now, newest(log))
+  local gone = up_to(log, t - limit.window)
+  local active = log.total - gone
+  local out = { retry = 0, delay = 0, applied = 0, changed = false }
+  out.allowed = action == 'settle'
+    or (active + n <= limit.capacity and n <= limit.capacity and spaced(log, limit.interval, t))
+  if action == 'settle' then
+    out.applied = settle(log, limit, t, gone, n)
+    out.changed = out.applied ~= 0
+    gone = max(gone, log.gone)
+  elseif action == 'take' and out.allowed then
+    log.gone = gone
+    append(log, t, n)
+    log.request = t
+    out.changed = true
+  elseif action == 'deny' and limit.count_denied then
+    append(log, t, min(n, limit.capacity))
+    log.request = t
+    log.gone = max(gone, log.total - limit.capacity)
+    gone = log.gone
+    out.changed = true
+  end
+  active = log.total - gone
+  local spacing = 0
+  if not spaced(log, limit.interval, t) then
+    spacing = log.request + limit.interval
+  end
+  if action ~= 'settle' and (not out.allowed or action == 'deny') then
+    if n > limit.capacity then
+      out.retry = NEVER
+    else
+      local at = max(now, spacing)
+      local over = active + n - limit.capacity
+      if over > 0 then
+        at = max(at, reached(log, gone + over) + limit.window)
+      end
+      out.retry = at - now
+    end
+  end
+  out.remaining = max(0, limit.capacity - active)
+  local at = max(now, spacing)
+  if active > 0 then
+    at = max(at, log.at + limit.window)
+  end
+  out.reset = at - now
+  return out
+end
+
+-- grows is how long after now Remaining grows.
+function sliding_window_log.grows(log, limit, now)
+  local t = max(now, newest(log))
+  local gone = up_to(log, t - limit.window)
+  local active = log.total - gone
+  if active == 0 then
+    return 0
+  end
+  return reached(log, gone + max(1, active - limit.capacity + 1)) + limit.window - now
+end

@@ -1,0 +1,18 @@
+-- Token bucket, the twin of token_bucket.go. State and limit as in schedule.lua;
+-- state.due is when the bucket is full again.
+
+local token_bucket = {}
+
+-- adopt readies a loaded state for the limit: of another limit's it keeps the whole
+-- permits held, at most the new capacity.
+function token_bucket.adopt(state, limit, now)
+  schedule.adopt(state, limit, now, function(old, new) return new.capacity - old.capacity end)
+end
+
+-- apply carries out an action (take, peek, deny, settle) of n permits at now.
+function token_bucket.apply(action, state, limit, now, n)
+  local out = schedule.apply(action, state, limit, now, n)
+  return out
+end
+
+token_bucket.grows = schedule.grows

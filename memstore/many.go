@@ -1,0 +1,118 @@
+package memstore
+
+import (
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// part is one limit's part in an operation of several.
+type part struct {
+	limit   *limit
+	hash    uint64
+	permits int64
+	state   state
+	changed bool
+}
+
+// roomy is how many limits an operation may have before deciding it allocates.
+const roomy = 8
+
+// decideMany carries out an operation on several limits, atomically: the shards of
+// all its keys are locked, in order, until it is done.
+func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
+	var (
+		partsBuffer [roomy]part
+		outsBuffer  [roomy]stint.Outcome
+		locksBuffer [roomy]uint64
+	)
+	parts := s.gather(op, &op.Claim, partsBuffer[:0])
+	for i := range op.And {
+		parts = s.gather(op, &op.And[i], parts)
+	}
+	outs := outsBuffer[:]
+	if len(parts) > roomy {
+		outs = make([]stint.Outcome, len(parts))
+	}
+	outs = outs[:len(parts)]
+
+	locks := locksBuffer[:0]
+	for i := range parts {
+		locks = append(locks, parts[i].hash>>(64-shardBits))
+	}
+	slices.Sort(locks)
+	locks = slices.Compact(locks)
+	for _, i := range locks {
+		s.shards[i].mu.Lock()
+	}
+	if op.Verb == stint.Reset {
+		s.resetAll(parts, outs)
+	} else {
+		s.applyAll(op, parts, outs, now)
+	}
+	due := s.shards[locks[0]].due()
+	for _, i := range locks {
+		s.shards[i].mu.Unlock()
+	}
+	if due {
+		s.sweepNext(now)
+	}
+	if op.Each != nil {
+		copy(op.Each, outs)
+	}
+	return stint.Combine(outs, now)
+}
+
+func (s *Store) gather(op *stint.Op, claim *stint.Claim, parts []part) []part {
+	plan := s.plan(claim.Policy)
+	for i := range plan.limits {
+		l := &plan.limits[i]
+		parts = append(parts, part{limit: l, hash: s.hash(claim.Key, l), permits: claim.Permits})
+	}
+	return parts
+}
+
+func (s *Store) resetAll(parts []part, outs []stint.Outcome) {
+	for i := range parts {
+		t := s.shard(parts[i].hash)
+		if at, found := t.find(parts[i].hash); found {
+			s.remove(t, at)
+		}
+		parts[i].limit.fresh(&outs[i])
+	}
+}
+
+// applyAll decides first what all limits say to it, then carries it out on all.
+func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now stint.Instant) {
+	action := actionOf(op.Verb)
+	look := action
+	if action == algorithm.Take {
+		look = algorithm.Peek
+	}
+	allowed := true
+	for i := range parts {
+		p := &parts[i]
+		t := s.shard(p.hash)
+		if at, found := t.find(p.hash); found {
+			p.state, _ = s.load(t, at, p.limit, now)
+		}
+		p.changed = p.limit.apply(look, &p.state, now, p.permits, &outs[i])
+		allowed = allowed && outs[i].Allowed
+	}
+	for i := range parts {
+		p := &parts[i]
+		switch {
+		case allowed && action == algorithm.Take:
+			p.changed = p.limit.apply(algorithm.Take, &p.state, now, p.permits, &outs[i])
+		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
+			p.changed = p.limit.apply(algorithm.Deny, &p.state, now, p.permits, &outs[i])
+		}
+		if op.Each != nil {
+			outs[i].GrowsAfter = p.limit.grows(&p.state, now)
+		}
+		if p.changed {
+			s.store(s.shard(p.hash), p.hash, p.limit, &p.state, now)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package memstore
+
+import (
+	"hash/maphash"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// plan is a policy as this store decides it; it is kept with the policy.
+type plan struct {
+	limits      []limit
+	countDenied bool // whether any limit counts denied requests
+}
+
+// limit is one limit, ready to decide: one of the algorithm fields is set.
+type limit struct {
+	id          uint32 // among all limits that wrote to this store; marks the slots
+	algorithm   stint.Algorithm
+	countDenied bool
+	capacity    int64
+	tag         uint64 // tells apart the states of one key; spares the shard's bits
+
+	token   *algorithm.TokenBucket
+	leaky   *algorithm.LeakyBucket
+	window  *algorithm.FixedWindow
+	log     *algorithm.SlidingWindowLog
+	counter *algorithm.SlidingWindowCounter
+}
+
+// plan returns the policy's plan.
+func (s *Store) plan(policy *stint.Policy) *plan {
+	return policy.Prepared(s, func() any { return s.prepare(policy) }).(*plan)
+}
+
+func (s *Store) prepare(policy *stint.Policy) *plan {
+	p := &plan{limits: make([]limit, policy.Len())}
+	for i := range p.limits {
+		limit := policy.Limit(i)
+		l := &p.limits[i]
+		switch limit.Algorithm {
+		case stint.AlgorithmTokenBucket:
+			l.token = algorithm.NewTokenBucket(limit)
+		case stint.AlgorithmLeakyBucket:
+			l.leaky = algorithm.NewLeakyBucket(limit)
+		case stint.AlgorithmFixedWindow:
+			l.window = algorithm.NewFixedWindow(limit)
+		case stint.AlgorithmSlidingWindowLog:
+			l.log = algorithm.NewSlidingWindowLog(limit)
+		case stint.AlgorithmSlidingWindowCounter:
+			l.counter = algorithm.NewSlidingWindowCounter(limit)
+		}
+		l.algorithm, l.capacity = limit.Algorithm, limit.Capacity
+		l.countDenied = limit.CountDenied
+		p.countDenied = p.countDenied || limit.CountDenied
+		// Lengths keep distinct names distinct when they are joined.
+		identity := strconv.Itoa(int(limit.Algorithm)) + " " + strconv.Itoa(len(limit.Name)) + " " + limit.Name + policy.Name()
+		l.tag = maphash.String(s.seed, identity) >> shardBits
+		s.register(limit, l)
+	}
+	return p
+}
+
+// register gives the limit the id of its parameters.
+func (s *Store) register(parameters stint.Limit, l *limit) {
+	parameters.Name = ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, known := s.ids[parameters]
+	if !known {
+		writers := *s.writers.Load()
+		id = uint32(len(writers)) //nolint:gosec // distinct limits are fewer than 2^32
+		s.ids[parameters] = id
+		writers = append(writers, l)
+		s.writers.Store(&writers)
+	}
+	l.id = id
+}
+
+// apply carries out an action and reports whether it changed the state.
+func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n int64, out *stint.Outcome) bool {
+	if action == algorithm.Settle {
+		n = algorithm.Amount(n)
+	}
+	switch l.algorithm {
+	case stint.AlgorithmTokenBucket:
+		b := st.bucket()
+		l.token.Apply(action, &b, now, n, out)
+		st.setBucket(&b)
+	case stint.AlgorithmLeakyBucket:
+		b := st.bucket()
+		l.leaky.Apply(action, &b, now, n, out)
+		st.setBucket(&b)
+	case stint.AlgorithmFixedWindow:
+		w := st.window()
+		l.window.Apply(action, &w, now, n, out)
+		st.setWindow(&w)
+	case stint.AlgorithmSlidingWindowCounter:
+		c := st.counter()
+		l.counter.Apply(action, &c, now, n, out)
+		st.setCounter(&c)
+	case stint.AlgorithmSlidingWindowLog:
+		l.log.Apply(action, &st.log, now, n, out)
+	}
+	switch action {
+	case algorithm.Take:
+		return out.Allowed
+	case algorithm.Deny:
+		return l.countDenied
+	case algorithm.Settle:
+		return out.Applied != 0
+	default:
+		return false
+	}
+}
+
+// grows is how long until Remaining grows.
+func (l *limit) grows(st *state, now stint.Instant) time.Duration {
+	switch l.algorithm {
+	case stint.AlgorithmTokenBucket:
+		b := st.bucket()
+		return l.token.Grows(&b, now)
+	case stint.AlgorithmLeakyBucket:
+		b := st.bucket()
+		return l.leaky.Grows(&b, now)
+	case stint.AlgorithmFixedWindow:
+		w := st.window()
+		return l.window.Grows(&w, now)
+	case stint.AlgorithmSlidingWindowCounter:
+		c := st.counter()
+		return l.counter.Grows(&c, now)
+	default:
+		return l.log.Grows(&st.log, now)
+	}
+}
+
+// fresh is the outcome of a reset.
+func (l *limit) fresh(out *stint.Outcome) {
+	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: l.capacity}
+}
+
+// alike reports whether two limits are of one algorithm.
+func (l *limit) alike(o *limit) bool { return l.algorithm == o.algorithm }
+
+// adopt makes of a state that the limit writer, of the same algorithm, wrote one
+// that l reads.
+func (l *limit) adopt(st *state, writer *limit, now stint.Instant) {
+	switch l.algorithm {
+	case stint.AlgorithmTokenBucket:
+		b := l.token.Adopt(st.bucket(), writer.token, now)
+		st.setBucket(&b)
+	case stint.AlgorithmLeakyBucket:
+		b := l.leaky.Adopt(st.bucket(), writer.leaky, now)
+		st.setBucket(&b)
+	case stint.AlgorithmFixedWindow: // the window itself tells
+	case stint.AlgorithmSlidingWindowCounter:
+		c := l.counter.Adopt(st.counter(), writer.counter)
+		st.setCounter(&c)
+	case stint.AlgorithmSlidingWindowLog: // a log is readied whoever wrote it
+	}
+}
+
+// life returns when a state that l wrote equals an untouched one, and how long it
+// was to live when it was written.
+func (l *limit) life(st *state) (worthless stint.Instant, life int64) {
+	switch l.algorithm {
+	case stint.AlgorithmFixedWindow:
+		w := st.window()
+		return w.End, int64(w.End - w.Start)
+	case stint.AlgorithmSlidingWindowCounter:
+		c := st.counter()
+		return l.counter.Worthless(&c)
+	case stint.AlgorithmSlidingWindowLog:
+		return l.log.Worthless(&st.log)
+	default:
+		b := st.bucket()
+		return b.Due + 1, int64(b.Due - b.Last)
+	}
+}
