@@ -1,0 +1,229 @@
+package testredis
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var shared *Server
+
+func TestMain(m *testing.M) { os.Exit(Run(m, &shared)) }
+
+func do(t *testing.T, s *Server, args ...any) any {
+	t.Helper()
+	reply, err := s.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+func TestReplies(t *testing.T) {
+	script := "return {1, 'two', {err = 'THREE no'}, false, {}, -5}"
+	for _, c := range []struct {
+		args []any
+		want any
+	}{
+		{[]any{"PING"}, "PONG"},
+		{[]any{"SET", "bytes", []byte("a\r\nb\x00")}, "OK"},
+		{[]any{"GET", "bytes"}, "a\r\nb\x00"},
+		{[]any{"STRLEN", "bytes"}, int64(5)},
+		{[]any{"GET", "nothing"}, nil},
+		{[]any{"ECHO", ""}, ""},
+		{[]any{"EVAL", script, 0}, []any{int64(1), "two", Error("THREE no"), nil, []any{}, int64(-5)}},
+	} {
+		if got := do(t, shared, c.args...); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: got %#v, want %#v", c.args, got, c.want)
+		}
+	}
+	_, err := shared.Do("EVALSHA", strings.Repeat("0", 40), 0)
+	var failure Error
+	if !errors.As(err, &failure) || !strings.HasPrefix(string(failure), "NOSCRIPT") {
+		t.Errorf("an unknown script: got %v, want NOSCRIPT", err)
+	}
+	if _, err := shared.Do(); err == nil {
+		t.Error("no command: no error")
+	}
+}
+
+func TestDecodeFaults(t *testing.T) {
+	for _, text := range []string{"", "\r\n", "+OK", ":x\r\n", "?1\r\n", "$5\r\nab", "*2\r\n:1\r\n"} {
+		if got, err := decode(bufio.NewReader(strings.NewReader(text))); err == nil {
+			t.Errorf("%q: got %v, want an error", text, got)
+		}
+	}
+}
+
+func TestInfo(t *testing.T) {
+	info, err := shared.Info("server")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if port := strings.TrimPrefix(shared.Addr(), "127.0.0.1:"); info["tcp_port"] != port {
+		t.Errorf("tcp_port: got %q, want %q", info["tcp_port"], port)
+	}
+	if info, err = shared.Info("memory"); err != nil || info["used_memory"] == "" {
+		t.Errorf("used_memory: got %q (%v)", info["used_memory"], err)
+	}
+}
+
+func TestConfigAndPassword(t *testing.T) {
+	s := Start(t, Config("maxmemory", "3mb"), Password("s3cret/?"))
+	if got := do(t, s, "CONFIG", "GET", "maxmemory"); !reflect.DeepEqual(got, []any{"maxmemory", "3145728"}) {
+		t.Errorf("maxmemory: got %v", got)
+	}
+	if want := "redis://:s3cret%2F%3F@" + s.Addr(); s.URL() != want {
+		t.Errorf("URL: got %s, want %s", s.URL(), want)
+	}
+	if want := "redis://" + shared.Addr(); shared.URL() != want {
+		t.Errorf("URL: got %s, want %s", shared.URL(), want)
+	}
+	stranger := &Server{port: s.port}
+	if _, err := stranger.Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+		t.Errorf("without the password: got %v, want NOAUTH", err)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	s := Start(t)
+	addr := s.Addr()
+	do(t, s, "SET", "k", "v")
+	s.Restart(t)
+	if s.Addr() != addr {
+		t.Errorf("the address changed from %s to %s", addr, s.Addr())
+	}
+	if got := do(t, s, "GET", "k"); got != nil {
+		t.Errorf("got %v after a restart, want nothing", got)
+	}
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Do("PING"); err == nil {
+		t.Error("a killed server answers")
+	}
+	s.Restart(t)
+	do(t, s, "PING")
+}
+
+func TestStop(t *testing.T) {
+	s := Start(t)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Do("PING"); err == nil {
+		t.Error("a stopped server answers")
+	}
+	if err := errors.Join(s.Stop(), s.Kill()); err != nil {
+		t.Errorf("stopped twice: %v", err)
+	}
+	if err := s.Pause(); err == nil {
+		t.Error("a stopped server was paused")
+	}
+}
+
+func TestPause(t *testing.T) {
+	s := Start(t)
+	if err := s.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	reply := make(chan error, 1)
+	go func() {
+		_, err := s.Do("SET", "k", "v")
+		reply <- err
+	}()
+	if err := paused(s.process.pid()); err != nil {
+		t.Errorf("not paused: %v", err)
+	}
+	if err := s.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-reply; err != nil {
+		t.Errorf("the command sent meanwhile: %v", err)
+	}
+	if err := errors.Join(s.Pause(), s.Stop()); err != nil {
+		t.Errorf("stopping a paused server: %v", err)
+	}
+}
+
+// A port taken by somebody else is told apart from other faults and from a server
+// that answers there.
+func TestPortTaken(t *testing.T) {
+	s := &Server{dir: t.TempDir(), port: shared.port, args: []string{"--bind", "127.0.0.1", "--save", ""}}
+	if err := s.start(); !errors.Is(err, errPortTaken) {
+		t.Errorf("got %v, want %v", err, errPortTaken)
+	}
+}
+
+func TestFaultyConfig(t *testing.T) {
+	_, err := New(t.TempDir(), Config("no-such-directive", "1"))
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Errorf("got %v, want the server's own words", err)
+	}
+}
+
+func TestMissingProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := New(t.TempDir())
+	if !errors.Is(err, ErrMissing) {
+		t.Fatalf("got %v, want %v", err, ErrMissing)
+	}
+	if text := err.Error(); strings.Contains(text, "\n") || !strings.Contains(text, "redis-server") || !strings.Contains(text, "make test") {
+		t.Errorf("%q does not say in one line what to install and how", text)
+	}
+}
+
+func TestCluster(t *testing.T) {
+	c := StartCluster(t, 3)
+	if want := "redis-cluster://" + strings.Join(c.Addrs(), ","); c.URL() != want {
+		t.Errorf("URL: got %s, want %s", c.URL(), want)
+	}
+	served := 0
+	for i := range 30 {
+		for _, node := range c.Nodes {
+			_, err := node.Do("SET", fmt.Sprint("key", i), i)
+			var failure Error
+			switch {
+			case err == nil:
+				served++
+			case !errors.As(err, &failure) || !strings.HasPrefix(string(failure), "MOVED"):
+				t.Errorf("key%d on %s: %v", i, node.Addr(), err)
+			}
+		}
+	}
+	if served != 30 {
+		t.Errorf("30 keys were served %d times", served)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	s := StartSentinel(t, Password("pw"))
+	if want := "redis-sentinel://:pw@" + strings.Join(addrs(s.Sentinels), ",") + "/stint"; s.URL() != want {
+		t.Errorf("URL: got %s, want %s", s.URL(), want)
+	}
+	old := s.Primary
+	s.Failover(t)
+	if s.Primary == old {
+		t.Error("the primary is still the same")
+	}
+	do(t, s.Primary, "SET", "k", "v")
+	if err := s.replaced(); err == nil {
+		t.Error("the old primary passes for the new one")
+	}
+}
+
+func TestFreePort(t *testing.T) {
+	for range 50 {
+		port, err := freePort(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if port+busOffset >= 1<<16 {
+			t.Fatalf("port %d leaves no room for the bus", port)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+-- The sliding window log's encodings: how a log is kept in one key. Each loads
+-- what sliding_window_log.lua describes and saves what a transition left.
+--
+-- Times and totals are kept modulo a power of two, and read back from the newest:
+-- what is live spans less than half of it, so there is one answer.
+
+-- unwrap is the value at or below newest that is congruent to residue.
+local function unwrap(newest, residue, modulus)
+  return newest - (newest - residue) % modulus
+end
+
+-- TOTALS bounds running totals: beyond it they are shifted back.
+local TOTALS = 2 ^ 52
+
+-- rebase keeps totals below 2^53; modulus is the encoding's.
+local function rebase(log, modulus)
+  if log.total >= TOTALS then
+    local shift = floor(log.gone / modulus) * modulus
+    log.total, log.gone = log.total - shift, log.gone - shift
+  end
+end
+
+local function empty_log()
+  return { total = 0, stored = 0, gone = 0, request = 0, before = function() return 0 end }
+end
+
+-- first is the smallest i in [low, high + 1] for which holds(i), which is monotone.
+local function first(low, high, holds)
+  while low <= high do
+    local middle = floor((low + high) / 2)
+    if holds(middle) then
+      high = middle - 1
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+-- A number as big-endian bytes.
+local function put(n, width)
+  local bytes = {}
+  for i = width, 1, -1 do
+    bytes[i] = n % 256
+    n = floor(n / 256)
+  end
+  return string.char(unpack(bytes))
+end
+
+local function get(s, at, width)
+  local n = 0
+  for i = at, at + width - 1 do
+    n = n * 256 + string.byte(s, i)
+  end
+  return n
+end
+
+-- packed: one string. A header of 47 bytes: the widths of a record's time and total
+-- (1 byte each), at (7), total (7), gone (7), request (7), capacity (5), window (6),
+-- interval (6); then records of a time and a total each, modulo 256^width.
+local packed = {}
+
+local HEADER = 47
+local WHOLE = 4096 -- up to here a value is read and written whole
+
+-- page reads a long value's bytes where they are wanted.
+local function page(key, whole)
+  return function(from, width)
+    if whole then
+      return get(whole, from, width)
+    end
+    return get(redis.call('GETRANGE', key, from - 1, from + width - 2), 1, width)
+  end
+end
+
+function packed.load(key)
+  local head = redis.call('GETRANGE', key, 0, WHOLE - 1)
+  if head == '' then
+    return empty_log()
+  end
+  local size = #head
+  local log = {
+    at = get(head, 3, 7), total = get(head, 10, 7), gone = get(head, 17, 7), request = get(head, 24, 7),
+    capacity = get(head, 31, 5), window = get(head, 36, 6), interval = get(head, 42, 6),
+    times = get(head, 1, 1), totals = get(head, 2, 1),
+  }
+  if size == WHOLE then
+    size = redis.call('STRLEN', key)
+  end
+  local whole = size < WHOLE and head
+  local read = page(key, whole)
+  local width = log.times + log.totals
+  local count = (size - HEADER) / width
+  if count == 0 then
+    log.at = nil
+  end
+  local newest, newest_total = log.at, log.total
+  local times, totals = 256 ^ log.times, 256 ^ log.totals
+  local function time_of(i)
+    return unwrap(newest, read(HEADER + (i - 1) * width + 1, log.times), times)
+  end
+  local function total_of(i)
+    return unwrap(newest_total, read(HEADER + (i - 1) * width + log.times + 1, log.totals), totals)
+  end
+  log.stored, log.count, log.whole, log.stored_at = log.total, count, whole, log.at
+  log.time_of, log.total_of = time_of, total_of
+  log.before = function(t)
+    local i = first(1, count, function(i) return time_of(i) > t end) - 1
+    return i > 0 and total_of(i) or 0
+  end
+  log.reached = function(n)
+    return time_of(first(1, count, function(i) return total_of(i) >= n end))
+  end
+  return log
+end
+
+-- widths are the bytes that a limit's times and totals need: twice what can be live.
+local function widths(limit)
+  local times, totals = 1, 1
+  while 256 ^ times <= 2 * max(limit.window, limit.interval) do
+    times = times + 1
+  end
+  while 256 ^ totals <= 2 * (limit.capacity + limit.capacity + limit.debt) do
+    totals = totals + 1
+  end
+  return times, totals
+end
+
+local function record(log, at, total)
+  return put(at % 256 ^ log.times, log.times) .. put(total % 256 ^ log.totals, log.totals)
+end
+
+local function header(log, limit)
+  return string.char(log.times, log.totals) .. put(log.at or 0, 7) .. put(log.total, 7) .. put(log.gone, 7)
+    .. put(log.request, 7) .. put(limit.capacity, 5) .. put(limit.window, 6) .. put(limit.interval, 6)
+end
+
+function packed.save(key, log, limit, ttl)
+  local times, totals = widths(limit)
+  local count = log.count or 0
+  local live = count > 0 and first(1, count, function(i) return log.total_of(i) > log.gone end) or 1
+  local left = count - live + 1
+  local merge = left > 0 and log.fresh and log.at == log.stored_at
+  local body
+  if count > 0 and (log.times < times or log.totals < totals) then
+    -- The limit has grown: write the live records again, wider. What was recorded
+    -- under an old limit may need a width that the new one does not.
+    local parts = {}
+    local old = log
+    log = setmetatable({ times = max(log.times, times), totals = max(log.totals, totals) }, { __index = old })
+    for i = live, merge and count - 1 or count do
+      parts[#parts + 1] = record(log, old.time_of(i), old.total_of(i))
+    end
+    body = table.concat(parts)
+  elseif count == 0 then
+    log.times, log.totals = times, totals
+    body = ''
+  end
+  rebase(log, 256 ^ log.totals)
+  local width = log.times + log.totals
+  local head = header(log, limit)
+  local fresh = log.fresh and record(log, log.at, log.total) or ''
+  local whole = log.whole
+  local stale = count > 0 and (log.at - log.time_of(1) >= 256 ^ log.times / 2
+    or log.total - log.total_of(1) >= 256 ^ log.totals / 2)
+  if not body and (whole or stale or live - 1 >= left) then
+    -- Drop what has left: of a short value at once, of a long one when it is half,
+    -- or before its times and totals could be read as newer ones.
+    local from = HEADER + (live - 1) * width
+    local to = HEADER + (merge and count - 1 or count) * width
+    body = whole and string.sub(whole, from + 1, to) or ''
+    if not whole and to > from then
+      body = redis.call('GETRANGE', key, from, to - 1)
+    end
+  end
+  if body then
+    redis.call('SET', key, head .. body .. fresh, 'PX', ttl)
+    return
+  end
+  redis.call('SETRANGE', key, 0, head)
+  if merge then
+    redis.call('SETRANGE', key, HEADER + (count - 1) * width, fresh)
+  elseif log.fresh then
+    redis.call('APPEND', key, fresh)
+  end
+  redis.call('PEXPIRE', key, ttl)
+end
+
+-- The other two encodings keep totals modulo 2^48 in text, and the head beside the
+-- records: gone, request, capacity, window, interval, total.
+local MODULUS = 2 ^ 48
+
+local function head_text(log, limit)
+  return string.format('%.0f:%.0f:%.0f:%.0f:%.0f:%.0f',
+    log.gone, log.request, limit.capacity, limit.window, limit.interval, log.total)
+end
+
+local function parse_head(log, text)
+  local gone, request, capacity, window, interval, total =
+    string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+  log.gone, log.request, log.total = tonumber(gone), tonumber(request), tonumber(total)
+  log.capacity, log.window, log.interval = tonumber(capacity), tonumber(window), tonumber(interval)
+  log.stored = log.total
+end
+
+-- zset: a sorted set. Each record is a member, its total, with its time as the
+-- score; the head is the member with the score -1.
+local zset = {}
+
+function zset.load(key)
+  local newest = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')
+  if not newest[1] then
+    return empty_log()
+  end
+  local log = {}
+  log.text = redis.call('ZRANGE', key, 0, 0)[1]
+  parse_head(log, log.text)
+  local newest_total = log.total
+  if tonumber(newest[2]) >= 0 then
+    log.at, log.member = tonumber(newest[2]), newest[1]
+    log.stored_at = log.at
+  end
+  log.before = function(t)
+    local found = redis.call('ZREVRANGEBYSCORE', key, string.format('%.0f', t), 0, 'LIMIT', 0, 1)
+    return found[1] and unwrap(newest_total, tonumber(found[1]), MODULUS) or 0
+  end
+  log.reached = function(n)
+    local count = redis.call('ZCARD', key) - 1 -- the head has rank 0
+    local rank = first(1, count, function(i)
+      return unwrap(newest_total, tonumber(redis.call('ZRANGE', key, i, i)[1]), MODULUS) >= n
+    end)
+    return tonumber(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES')[2])
+  end
+  return log
+end
+
+-- live_from is the time of the oldest record to keep, given what a transition left.
+local function live_from(log, limit)
+  local cut = log.at - limit.window
+  if log.before(cut) >= log.gone then
+    return cut + 1 -- what left did so by its age
+  end
+  if log.gone >= log.stored then
+    return log.fresh and log.at or log.at + 1
+  end
+  return log.reached(log.gone + 1)
+end
+
+function zset.save(key, log, limit, ttl)
+  if log.text then
+    if log.at then
+      redis.call('ZREMRANGEBYSCORE', key, 0, string.format('(%.0f', live_from(log, limit)))
+    end
+    redis.call('ZREM', key, log.text)
+  end
+  rebase(log, MODULUS)
+  local add = { -1, head_text(log, limit) }
+  if log.fresh then
+    if log.member and log.stored_at == log.at then
+      redis.call('ZREM', key, log.member)
+    end
+    add[3], add[4] = string.format('%.0f', log.at), string.format('%.0f', log.total % MODULUS)
+  end
+  redis.call('ZADD', key, unpack(add))
+  redis.call('PEXPIRE', key, ttl)
+end
+
+-- stream: a stream. Each record is an entry, its id the time and a number to tell
+-- apart records of one instant; the newest entry carries the head.
+local stream = {}
+
+function stream.load(key)
+  local newest = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+  if not newest then
+    return empty_log()
+  end
+  local log = {}
+  parse_head(log, newest[2][2])
+  local newest_total = log.total
+  local at, number = string.match(newest[1], '^(%d+)-(%d+)$')
+  log.at, log.number = tonumber(at), tonumber(number)
+  log.stored_at = log.at
+  local function total_of(entry)
+    return unwrap(newest_total, tonumber(string.match(entry[2][2], '%d+$')) % MODULUS, MODULUS)
+  end
+  log.before = function(t)
+    local found = redis.call('XREVRANGE', key, string.format('%.0f', t), '-', 'COUNT', 1)[1]
+    return found and total_of(found) or 0
+  end
+  log.reached = function(n)
+    local from = '-'
+    while true do
+      local entries = redis.call('XRANGE', key, from, '+', 'COUNT', 100)
+      for _, entry in ipairs(entries) do
+        if total_of(entry) >= n then
+          return tonumber(string.match(entry[1], '^%d+'))
+        end
+      end
+      from = '(' .. entries[#entries][1]
+    end
+  end
+  return log
+end
+
+function stream.save(key, log, limit, ttl)
+  local at, number = log.at, 0
+  local from = log.number and live_from(log, limit)
+  if log.number and (not log.fresh or at == log.stored_at) then
+    at, number = log.stored_at, log.number + 1
+  end
+  if log.number and log.gone >= log.stored then
+    -- Nothing stored is live. Its newest entry would forbid ids of earlier times,
+    -- to which a clock may have stepped back.
+    redis.call('DEL', key)
+    from = nil
+  end
+  rebase(log, MODULUS)
+  redis.call('XADD', key, string.format('%.0f-%.0f', at, number), 'h', head_text(log, limit))
+  if from and from <= at then
+    redis.call('XTRIM', key, 'MINID', string.format('%.0f', from))
+  end
+  redis.call('PEXPIRE', key, ttl)
+end
+
+local encodings = { packed = packed, zset = zset, stream = stream }
