@@ -64,8 +64,10 @@ func TestLimitRefuses(t *testing.T) {
 		{"too fine an interval", stint.SlidingWindowLog(1, time.Second).WithMinInterval(5), []string{"min_interval is 5ns"}},
 		{"a name with a newline", bucket.Named("a\nb"), []string{`name is "a\nb"`, "printable ASCII"}},
 		{"too long a name", bucket.Named(strings.Repeat("x", 129)), []string{"at most 128 bytes"}},
-		{"all at once", stint.LeakyBucket(0, stint.Per(0, 0)).WithMaxDebt(-9).CountingDenied().Named("é"),
-			[]string{"capacity is 0", "leak permits is 0", "leak period is 0s", "max_debt is -9", "count_denied is true", `name is "é"`}},
+		{
+			"all at once", stint.LeakyBucket(0, stint.Per(0, 0)).WithMaxDebt(-9).CountingDenied().Named("é"),
+			[]string{"capacity is 0", "leak permits is 0", "leak period is 0s", "max_debt is -9", "count_denied is true", `name is "é"`},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -24,6 +24,7 @@ type Limiter struct {
 	store  Store
 	policy *Policy
 	hooks  Hooks
+	taker  Taker // the store's shorter way to take, or the limiter's own where a hook wants to know
 }
 
 // New makes a limiter of one or more limits, all of which must admit.
@@ -43,7 +44,12 @@ func NewLimiter(config Config) (*Limiter, error) {
 	if config.Policy == nil {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
-	return &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}, nil
+	l := &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}
+	l.taker = (*takeByOp)(l)
+	if binder, ok := config.Store.(Binder); ok && config.Hooks.Decided == nil {
+		l.taker = binder.Bind(config.Policy)
+	}
+	return l, nil
 }
 
 // Policy returns the limiter's policy.
@@ -52,12 +58,12 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // Allow decides whether one request of the key may proceed, and takes a permit if
 // so. The error is not about the request: see [Store].
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.decide(ctx, Take, key, 1)
+	return l.taker.Take(ctx, key, 1)
 }
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.decide(ctx, Take, key, n)
+	return l.taker.Take(ctx, key, n)
 }
 
 // Peek decides as Allow would, and consumes nothing.
@@ -151,6 +157,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// takeByOp is a limiter as a Taker that makes an Op.
+type takeByOp Limiter
+
+func (l *takeByOp) Take(ctx context.Context, key string, n int64) (Decision, error) {
+	return (*Limiter)(l).decide(ctx, Take, key, n)
 }
 
 func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (Decision, error) {

@@ -85,7 +85,7 @@ func (op *Op) Validate() error {
 	if op.Verb > Settle {
 		return Invalid("verb", uint8(op.Verb), "take, try, peek, reset or settle")
 	}
-	if err := op.Claim.validate(op.Verb); err != nil {
+	if err := op.validate(op.Verb); err != nil {
 		return err
 	}
 	if op.And == nil && op.Each == nil {
@@ -143,6 +143,17 @@ func (c *Claim) validate(verb Verb) error {
 type Result struct {
 	Decision Decision
 	Err      error
+}
+
+// A Taker takes permits of one policy, as Op's Take with one claim would.
+type Taker interface {
+	Take(ctx context.Context, key string, permits int64) (Decision, error)
+}
+
+// A Binder is a Store that has a shorter way to Take of one policy. A [Limiter] uses
+// it. The decisions are the same.
+type Binder interface {
+	Bind(policy *Policy) Taker
 }
 
 // A Store holds state and decides operations atomically, by its own clock. Its

@@ -66,10 +66,10 @@ function schedule.adopt(state, limit, now, shift)
     return
   end
   local outstanding = max(0, schedule.within(state, us, rest) + shift(state, limit))
-  -- The most permits that fit in the horizon; their number may pass 2^53, as a
-  -- double it still compares rightly with a number of permits.
+  -- The most permits that fit in the horizon; their number may pass 2^53, and as a
+  -- double it is rounded: one more makes up for that, and what it lets through is cut.
   us, rest = HORIZON, 0
-  if outstanding <= HORIZON / limit.period * limit.permits then
+  if outstanding <= HORIZON / limit.period * limit.permits + 1 then
     us, rest = schedule.lasting(limit, outstanding)
     if us >= HORIZON then
       us, rest = HORIZON, 0

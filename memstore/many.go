@@ -27,9 +27,9 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 		outsBuffer  [roomy]stint.Outcome
 		locksBuffer [roomy]uint64
 	)
-	parts := s.gather(op, &op.Claim, partsBuffer[:0])
+	parts := s.gather(&op.Claim, partsBuffer[:0])
 	for i := range op.And {
-		parts = s.gather(op, &op.And[i], parts)
+		parts = s.gather(&op.And[i], parts)
 	}
 	outs := outsBuffer[:]
 	if len(parts) > roomy {
@@ -64,7 +64,7 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	return stint.Combine(outs, now)
 }
 
-func (s *Store) gather(op *stint.Op, claim *stint.Claim, parts []part) []part {
+func (s *Store) gather(claim *stint.Claim, parts []part) []part {
 	plan := s.plan(claim.Policy)
 	for i := range plan.limits {
 		l := &plan.limits[i]

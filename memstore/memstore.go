@@ -38,7 +38,7 @@ const MinMaxBytes = 1 << 20
 type Config struct {
 	// MaxBytes caps the memory of tables and logs, in bytes; less than MinMaxBytes is
 	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. While a shard's table grows, its
-	// old and its new form exist together for a moment, at most 0.2 % more.
+	// old and its new form exist together for a moment, at most 1 % more.
 	MaxBytes int64
 	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock when the store is made. It must be safe for concurrent use.
@@ -124,7 +124,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 	var out stint.Outcome
 	hash := s.hash(op.Key, l)
 	shard := s.shard(hash)
-	shard.mu.Lock()
+	shard.lock()
 	at, found := shard.find(hash)
 	if op.Verb == stint.Reset {
 		if found {

@@ -71,7 +71,7 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 	id, known := s.ids[parameters]
 	if !known {
 		writers := *s.writers.Load()
-		id = uint32(len(writers)) //nolint:gosec // distinct limits are fewer than 2^32
+		id = uint32(len(writers))
 		s.ids[parameters] = id
 		writers = append(writers, l)
 		s.writers.Store(&writers)
@@ -84,6 +84,26 @@ func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n i
 	if action == algorithm.Settle {
 		n = algorithm.Amount(n)
 	}
+	if l.log != nil {
+		l.log.Apply(action, &st.log, now, n, out)
+	} else {
+		l.applyWords(action, &st.words, now, n, out)
+	}
+	switch action {
+	case algorithm.Take:
+		return out.Allowed
+	case algorithm.Deny:
+		return l.countDenied
+	case algorithm.Settle:
+		return out.Applied != 0
+	default:
+		return false
+	}
+}
+
+// applyWords carries out an action on the state of a fixed-size algorithm. A Take
+// that is denied and a Peek leave the state as it was.
+func (l *limit) applyWords(action algorithm.Action, st *words, now stint.Instant, n int64, out *stint.Outcome) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
 		b := st.bucket()
@@ -101,18 +121,7 @@ func (l *limit) apply(action algorithm.Action, st *state, now stint.Instant, n i
 		c := st.counter()
 		l.counter.Apply(action, &c, now, n, out)
 		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog:
-		l.log.Apply(action, &st.log, now, n, out)
-	}
-	switch action {
-	case algorithm.Take:
-		return out.Allowed
-	case algorithm.Deny:
-		return l.countDenied
-	case algorithm.Settle:
-		return out.Applied != 0
-	default:
-		return false
+	case stint.AlgorithmSlidingWindowLog: // its state is not in words
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	shardBits  = 10
+	shardBits  = 8
 	shardCount = 1 << shardBits
 
 	slotBytes = 32
@@ -44,6 +44,21 @@ type shard struct {
 	hand  uint32                   // where the sweep stands
 	logs  map[uint64]algorithm.Log // by hash, of the sliding window logs
 	_     [8]byte                  // to a cache line
+}
+
+// lock locks the shard. What is done under it takes tens of nanoseconds, so it is
+// worth trying a few times, each after a longer pause, before going to sleep. Of two
+// cores that want one shard, the one that has it goes on meanwhile with what its
+// cache holds.
+func (t *shard) lock() {
+	for pause := 512; pause <= 8192; pause *= 2 {
+		if t.mu.TryLock() {
+			return
+		}
+		for range pause {
+		}
+	}
+	t.mu.Lock()
 }
 
 // home is where a hash belongs: its bits below the shard's, scaled to the homes.
@@ -126,7 +141,7 @@ func (s *Store) rebuild(t *shard, more uint32) {
 	old := t.slots
 	for n := size(t.used + more); ; n += tail {
 		t.slots = make([]slot, n)
-		t.homes = uint32(n - tail) //nolint:gosec // a shard holds fewer than 2^32 slots
+		t.homes = uint32(n - tail)
 		if t.place(old) {
 			break
 		}

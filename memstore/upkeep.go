@@ -116,7 +116,7 @@ func (s *Store) evict(t *shard) {
 			nearest, least = at, ends
 		}
 	}
-	t.hand = uint32(at) //nolint:gosec // a place in the table
+	t.hand = uint32(at)
 	s.remove(t, nearest)
 	s.evictions.Add(1)
 }
@@ -198,7 +198,7 @@ func (s *Store) sweepNext(now stint.Instant) {
 		}
 		at++
 	}
-	t.hand = uint32(at) //nolint:gosec // a place in the table
+	t.hand = uint32(at)
 }
 
 // shrink gives back the memory of a table that has emptied.

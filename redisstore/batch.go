@@ -242,6 +242,9 @@ func read(reply []int64, ops []stint.Op, results []stint.Result, places []int) (
 		}
 		results[i].Decision = stint.Combine(outcomes, at)
 	}
+	if len(reply) != 0 {
+		return places, nil, errReply
+	}
 	return nil, nil, nil
 }
 

@@ -37,22 +37,11 @@ local function first(low, high, holds)
   return low
 end
 
--- A number as big-endian bytes.
-local function put(n, width)
-  local bytes = {}
-  for i = width, 1, -1 do
-    bytes[i] = n % 256
-    n = floor(n / 256)
-  end
-  return string.char(unpack(bytes))
-end
+-- BIG holds struct's formats of a big-endian number by its width.
+local BIG = { '>I1', '>I2', '>I3', '>I4', '>I5', '>I6', '>I7' }
 
 local function get(s, at, width)
-  local n = 0
-  for i = at, at + width - 1 do
-    n = n * 256 + string.byte(s, i)
-  end
-  return n
+  return (struct.unpack(BIG[width], s, at))
 end
 
 -- packed: one string. A header of 47 bytes: the widths of a record's time and total
@@ -60,8 +49,10 @@ end
 -- interval (6); then records of a time and a total each, modulo 256^width.
 local packed = {}
 
+local HEAD = '>I1I1I7I7I7I7I5I6I6'
 local HEADER = 47
-local WHOLE = 4096 -- up to here a value is read and written whole
+local WRITTEN = 4096 -- a value below it is written whole
+local READ = 32768   -- a value below it is read whole
 
 -- page reads a long value's bytes where they are wanted.
 local function page(key, whole)
@@ -74,21 +65,18 @@ local function page(key, whole)
 end
 
 function packed.load(key)
-  local head = redis.call('GETRANGE', key, 0, WHOLE - 1)
+  local head = redis.call('GETRANGE', key, 0, READ - 1)
   if head == '' then
     return empty_log()
   end
   local size = #head
-  local log = {
-    at = get(head, 3, 7), total = get(head, 10, 7), gone = get(head, 17, 7), request = get(head, 24, 7),
-    capacity = get(head, 31, 5), window = get(head, 36, 6), interval = get(head, 42, 6),
-    times = get(head, 1, 1), totals = get(head, 2, 1),
-  }
-  if size == WHOLE then
+  local log = {}
+  log.times, log.totals, log.at, log.total, log.gone, log.request, log.capacity, log.window, log.interval =
+    struct.unpack(HEAD, head)
+  if size == READ then
     size = redis.call('STRLEN', key)
   end
-  local whole = size < WHOLE and head
-  local read = page(key, whole)
+  local read = page(key, size < READ and head)
   local width = log.times + log.totals
   local count = (size - HEADER) / width
   if count == 0 then
@@ -102,7 +90,8 @@ function packed.load(key)
   local function total_of(i)
     return unwrap(newest_total, read(HEADER + (i - 1) * width + log.times + 1, log.totals), totals)
   end
-  log.stored, log.count, log.whole, log.stored_at = log.total, count, whole, log.at
+  log.stored, log.count, log.stored_at = log.total, count, log.at
+  log.whole = size < WRITTEN and head
   log.time_of, log.total_of = time_of, total_of
   log.before = function(t)
     local i = first(1, count, function(i) return time_of(i) > t end) - 1
@@ -127,12 +116,12 @@ local function widths(limit)
 end
 
 local function record(log, at, total)
-  return put(at % 256 ^ log.times, log.times) .. put(total % 256 ^ log.totals, log.totals)
+  return struct.pack(BIG[log.times] .. string.sub(BIG[log.totals], 2), at % 256 ^ log.times, total % 256 ^ log.totals)
 end
 
 local function header(log, limit)
-  return string.char(log.times, log.totals) .. put(log.at or 0, 7) .. put(log.total, 7) .. put(log.gone, 7)
-    .. put(log.request, 7) .. put(limit.capacity, 5) .. put(limit.window, 6) .. put(limit.interval, 6)
+  return struct.pack(HEAD, log.times, log.totals, log.at or 0, log.total, log.gone, log.request,
+    limit.capacity, limit.window, limit.interval)
 end
 
 function packed.save(key, log, limit, ttl)

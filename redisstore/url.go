@@ -110,7 +110,7 @@ func parse(address string) (options rueidis.ClientOption, cluster bool, err erro
 		}
 		cluster = true
 	default:
-		return options, false, invalidURL("scheme " + strconv.Quote(scheme))
+		return options, false, invalidURL("unknown scheme")
 	}
 	options.ForceSingleClient = scheme == "redis" || scheme == "rediss"
 	for _, host := range strings.Split(authority, ",") {
@@ -138,10 +138,15 @@ func database(path string) (int, error) {
 func withPort(host, port string) (string, error) {
 	name, number, err := net.SplitHostPort(host)
 	if err != nil {
-		name, number = strings.Trim(host, "[]"), port
-		if strings.Contains(host, ":") && !strings.HasPrefix(host, "[") {
+		name, number = host, port
+		if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+			name = host[1 : len(host)-1]
+		} else if strings.Contains(host, ":") {
 			return "", invalidURL("a host is not host:port")
 		}
+	}
+	if strings.ContainsAny(name, "[]?# ") {
+		return "", invalidURL("a host is not host:port")
 	}
 	if n, err := strconv.Atoi(number); err != nil || n < 1 || n > 65535 || name == "" {
 		return "", invalidURL("a host is not host:port")

@@ -140,8 +140,11 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 			}
 		}}, all},
 		{"no deciding limit", broken{after: func(_ stint.Op, d *stint.Decision) { d.Index = 0 }}, all},
-		{"states dropped a second early", broken{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom - second })},
-			[]stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow}},
+		{
+			"states dropped a second early",
+			broken{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom - second })},
+			[]stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow},
+		},
 	} {
 		for _, algorithm := range row.algorithms {
 			if _, err := firstFailure(t, newBroken(row.store), algorithm, 150); err == nil {

@@ -159,7 +159,7 @@ func (g *generator) batch(room int) {
 		return
 	}
 	g.advance()
-	size, number := 1, 0
+	var size, number int
 	switch n := g.rng.IntN(16); {
 	case n < 1:
 		size = 1 + g.rng.IntN(64)

@@ -82,9 +82,9 @@ func (c counter) length() stint.Instant { return micros(c.limit.Window) }
 func (c counter) roll(t stint.Instant) counter {
 	length := c.length()
 	start := t - t%length
-	switch {
-	case start == c.start:
-	case start == c.start+length:
+	switch start {
+	case c.start:
+	case c.start + length:
 		c.previous, c.current = c.current, 0
 	default:
 		c.previous, c.current = 0, 0

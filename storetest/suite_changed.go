@@ -44,37 +44,63 @@ func bucketChanges() []change {
 	tokens := func(c, r int64) stint.Limit { return stint.TokenBucket(c, stint.PerSecond(r)) }
 	leaks := func(c, r int64) stint.Limit { return stint.LeakyBucket(c, stint.PerSecond(r)) }
 	return []change{
-		{name: "token bucket/smaller: at most the new capacity",
-			old: tokens(10, 1), do: takes(4), at: 500 * ms, changed: tokens(5, 1), left: 5},
-		{name: "token bucket/larger and faster: the whole permits held",
-			old: tokens(10, 1), do: takes(4), at: 500 * ms, changed: tokens(20, 2), left: 6, full: 7 * time.Second},
-		{name: "token bucket/faster: the fraction is not held",
-			old: tokens(10, 1), do: takes(10), at: 500 * ms, changed: tokens(10, 3),
-			full: 3_333_334 * time.Microsecond, retry: 333_334 * time.Microsecond},
-		{name: "token bucket/the same rate in other words is no change",
-			old: tokens(10, 1), do: takes(10), at: 500 * ms, changed: stint.TokenBucket(10, stint.Per(2, 2*time.Second)),
-			full: 9500 * ms, retry: 500 * ms},
-		{name: "token bucket/another max_debt is no change",
-			old: tokens(10, 1), do: takes(10), at: 500 * ms, changed: tokens(10, 1).WithMaxDebt(3),
-			full: 9500 * ms, retry: 500 * ms},
-		{name: "token bucket/debt: whole permits, rounded down",
-			old: tokens(2, 1), do: charges(4), at: 500 * ms, changed: tokens(10, 1),
-			full: 12 * time.Second, retry: 3 * time.Second},
-		{name: "token bucket/full under the old limit is untouched",
-			old: tokens(2, 1), do: takes(2), at: 2 * time.Second, changed: tokens(100, 1), left: 100},
-		{name: "token bucket/not quite full under the old limit",
-			old: tokens(2, 1), do: takes(2), at: 2*time.Second - time.Microsecond, changed: tokens(100, 1), left: 1, full: 99 * time.Second},
-		{name: "token bucket/no further than ten years from full",
-			old: tokens(stint.MaxPermits, stint.MaxPermits), do: charges(2 * stint.MaxPermits), at: 0,
-			changed: stint.TokenBucket(2, stint.Every(time.Hour)), full: stint.MaxDrain, retry: stint.MaxDrain - time.Hour},
-		{name: "leaky bucket/faster: the permits queued",
-			old: leaks(10, 1), do: takes(5), at: 0, changed: leaks(10, 2), left: 5, full: 2500 * ms, delay: 2500 * ms},
-		{name: "leaky bucket/slower: the permits queued, rounded up",
-			old: leaks(10, 2), do: takes(5), at: 250 * ms, changed: leaks(10, 1), left: 5, full: 5 * time.Second, delay: 5 * time.Second},
-		{name: "leaky bucket/smaller: more is queued than fits",
-			old: leaks(10, 1), do: takes(5), at: 0, changed: leaks(3, 1), full: 5 * time.Second, retry: 3 * time.Second},
-		{name: "leaky bucket/drained under the old limit is untouched",
-			old: leaks(10, 1), do: takes(5), at: 5 * time.Second, changed: leaks(2, 1), left: 2},
+		{
+			name: "token bucket/smaller: at most the new capacity",
+			old:  tokens(10, 1), do: takes(4), at: 500 * ms, changed: tokens(5, 1), left: 5,
+		},
+		{
+			name: "token bucket/larger and faster: the whole permits held",
+			old:  tokens(10, 1), do: takes(4), at: 500 * ms, changed: tokens(20, 2), left: 6, full: 7 * time.Second,
+		},
+		{
+			name: "token bucket/faster: the fraction is not held",
+			old:  tokens(10, 1), do: takes(10), at: 500 * ms, changed: tokens(10, 3),
+			full: 3_333_334 * time.Microsecond, retry: 333_334 * time.Microsecond,
+		},
+		{
+			name: "token bucket/the same rate in other words is no change",
+			old:  tokens(10, 1), do: takes(10), at: 500 * ms, changed: stint.TokenBucket(10, stint.Per(2, 2*time.Second)),
+			full: 9500 * ms, retry: 500 * ms,
+		},
+		{
+			name: "token bucket/another max_debt is no change",
+			old:  tokens(10, 1), do: takes(10), at: 500 * ms, changed: tokens(10, 1).WithMaxDebt(3),
+			full: 9500 * ms, retry: 500 * ms,
+		},
+		{
+			name: "token bucket/debt: whole permits, rounded down",
+			old:  tokens(2, 1), do: charges(4), at: 500 * ms, changed: tokens(10, 1),
+			full: 12 * time.Second, retry: 3 * time.Second,
+		},
+		{
+			name: "token bucket/full under the old limit is untouched",
+			old:  tokens(2, 1), do: takes(2), at: 2 * time.Second, changed: tokens(100, 1), left: 100,
+		},
+		{
+			name: "token bucket/not quite full under the old limit",
+			old:  tokens(2, 1), do: takes(2), at: 2*time.Second - time.Microsecond, changed: tokens(100, 1), left: 1, full: 99 * time.Second,
+		},
+		{
+			name: "token bucket/no further than ten years from full",
+			old:  tokens(stint.MaxPermits, stint.MaxPermits), do: charges(2 * stint.MaxPermits), at: 0,
+			changed: stint.TokenBucket(2, stint.Every(time.Hour)), full: stint.MaxDrain, retry: stint.MaxDrain - time.Hour,
+		},
+		{
+			name: "leaky bucket/faster: the permits queued",
+			old:  leaks(10, 1), do: takes(5), at: 0, changed: leaks(10, 2), left: 5, full: 2500 * ms, delay: 2500 * ms,
+		},
+		{
+			name: "leaky bucket/slower: the permits queued, rounded up",
+			old:  leaks(10, 2), do: takes(5), at: 250 * ms, changed: leaks(10, 1), left: 5, full: 5 * time.Second, delay: 5 * time.Second,
+		},
+		{
+			name: "leaky bucket/smaller: more is queued than fits",
+			old:  leaks(10, 1), do: takes(5), at: 0, changed: leaks(3, 1), full: 5 * time.Second, retry: 3 * time.Second,
+		},
+		{
+			name: "leaky bucket/drained under the old limit is untouched",
+			old:  leaks(10, 1), do: takes(5), at: 5 * time.Second, changed: leaks(2, 1), left: 2,
+		},
 	}
 }
 
@@ -84,42 +110,74 @@ func windowChanges() []change {
 	counter := stint.SlidingWindowCounter
 	spaced := func(l stint.Limit, d time.Duration) stint.Limit { return l.WithMinInterval(d) }
 	return []change{
-		{name: "fixed window/larger limit: its count",
-			old: fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(10, time.Minute), left: 7, full: 40 * time.Second},
-		{name: "fixed window/limit below the count",
-			old: fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(2, time.Minute), full: 40 * time.Second, retry: 40 * time.Second},
-		{name: "fixed window/another length: empty",
-			old: fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(5, time.Hour), left: 5},
-		{name: "fixed window/a calendar window with the same edges",
-			old: fixed(5, time.Hour), do: takes(3), at: 20 * time.Minute, changed: stint.CalendarWindow(4, stint.CalendarHour, ""), left: 1, full: 40 * time.Minute},
-		{name: "fixed window/a day of another zone: empty",
-			old: stint.CalendarWindow(5, stint.CalendarDay, ""), do: takes(3), at: 0,
-			changed: stint.CalendarWindow(5, stint.CalendarDay, "Asia/Kathmandu"), left: 5},
-		{name: "log/longer window: its entries",
-			old: log(5, 10*time.Second), do: takes(3), at: 5 * time.Second, changed: log(5, 20*time.Second), left: 2, full: 15 * time.Second},
-		{name: "log/longer window: what the old one dropped stays dropped",
-			old: log(5, time.Second), do: then(takes(3), 500*ms, takes(1)), at: 1200 * ms, changed: log(5, 10*time.Second), left: 4, full: 9300 * ms},
-		{name: "log/longer window: nothing counted under the old one is untouched",
-			old: log(5, time.Second), do: takes(3), at: time.Second, changed: log(5, 10*time.Second), left: 5},
-		{name: "log/shorter window",
-			old: log(5, 10*time.Second), do: takes(5), at: time.Second, changed: log(5, time.Second), left: 5},
-		{name: "log/lower limit",
-			old: log(5, 10*time.Second), do: then(takes(2), time.Second, takes(2)), at: 2 * time.Second, changed: log(2, 10*time.Second),
-			full: 9 * time.Second, retry: 9 * time.Second},
-		{name: "log/min_interval added: counts from the last request",
-			old: log(5, 10*time.Second), do: takes(1), at: time.Second, changed: spaced(log(5, 10*time.Second), 15*time.Second),
-			left: 4, full: 14 * time.Second, retry: 14 * time.Second},
-		{name: "log/min_interval removed",
-			old: spaced(log(5, 10*time.Second), 15*time.Second), do: takes(1), at: time.Second, changed: log(5, 10*time.Second), left: 4, full: 9 * time.Second},
-		{name: "counter/larger limit: its counts",
-			old: counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(10, time.Minute), left: 7, full: 100 * time.Second},
-		{name: "counter/limit below the count: from the closed form",
-			old: counter(5, time.Minute), do: takes(4), at: 20 * time.Second, changed: counter(2, time.Minute),
-			full: 100 * time.Second, retry: 85 * time.Second},
-		{name: "counter/another length: empty",
-			old: counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(5, 2*time.Minute), left: 5},
-		{name: "another algorithm starts empty",
-			old: fixed(5, time.Minute), do: takes(5), at: 0, changed: counter(5, time.Minute), left: 5},
+		{
+			name: "fixed window/larger limit: its count",
+			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(10, time.Minute), left: 7, full: 40 * time.Second,
+		},
+		{
+			name: "fixed window/limit below the count",
+			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(2, time.Minute), full: 40 * time.Second, retry: 40 * time.Second,
+		},
+		{
+			name: "fixed window/another length: empty",
+			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(5, time.Hour), left: 5,
+		},
+		{
+			name: "fixed window/a calendar window with the same edges",
+			old:  fixed(5, time.Hour), do: takes(3), at: 20 * time.Minute, changed: stint.CalendarWindow(4, stint.CalendarHour, ""), left: 1, full: 40 * time.Minute,
+		},
+		{
+			name: "fixed window/a day of another zone: empty",
+			old:  stint.CalendarWindow(5, stint.CalendarDay, ""), do: takes(3), at: 0,
+			changed: stint.CalendarWindow(5, stint.CalendarDay, "Asia/Kathmandu"), left: 5,
+		},
+		{
+			name: "log/longer window: its entries",
+			old:  log(5, 10*time.Second), do: takes(3), at: 5 * time.Second, changed: log(5, 20*time.Second), left: 2, full: 15 * time.Second,
+		},
+		{
+			name: "log/longer window: what the old one dropped stays dropped",
+			old:  log(5, time.Second), do: then(takes(3), 500*ms, takes(1)), at: 1200 * ms, changed: log(5, 10*time.Second), left: 4, full: 9300 * ms,
+		},
+		{
+			name: "log/longer window: nothing counted under the old one is untouched",
+			old:  log(5, time.Second), do: takes(3), at: time.Second, changed: log(5, 10*time.Second), left: 5,
+		},
+		{
+			name: "log/shorter window",
+			old:  log(5, 10*time.Second), do: takes(5), at: time.Second, changed: log(5, time.Second), left: 5,
+		},
+		{
+			name: "log/lower limit",
+			old:  log(5, 10*time.Second), do: then(takes(2), time.Second, takes(2)), at: 2 * time.Second, changed: log(2, 10*time.Second),
+			full: 9 * time.Second, retry: 9 * time.Second,
+		},
+		{
+			name: "log/min_interval added: counts from the last request",
+			old:  log(5, 10*time.Second), do: takes(1), at: time.Second, changed: spaced(log(5, 10*time.Second), 15*time.Second),
+			left: 4, full: 14 * time.Second, retry: 14 * time.Second,
+		},
+		{
+			name: "log/min_interval removed",
+			old:  spaced(log(5, 10*time.Second), 15*time.Second), do: takes(1), at: time.Second, changed: log(5, 10*time.Second), left: 4, full: 9 * time.Second,
+		},
+		{
+			name: "counter/larger limit: its counts",
+			old:  counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(10, time.Minute), left: 7, full: 100 * time.Second,
+		},
+		{
+			name: "counter/limit below the count: from the closed form",
+			old:  counter(5, time.Minute), do: takes(4), at: 20 * time.Second, changed: counter(2, time.Minute),
+			full: 100 * time.Second, retry: 85 * time.Second,
+		},
+		{
+			name: "counter/another length: empty",
+			old:  counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(5, 2*time.Minute), left: 5,
+		},
+		{
+			name: "another algorithm starts empty",
+			old:  fixed(5, time.Minute), do: takes(5), at: 0, changed: counter(5, time.Minute), left: 5,
+		},
 	}
 }
 

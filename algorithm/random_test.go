@@ -1,0 +1,157 @@
+package algorithm_test
+
+import (
+	"flag"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+var seed = flag.Uint64("seed", 20260101, "the seed of the random tests")
+
+// newGenerator draws from the seed, a sequence of its own for each algorithm.
+func newGenerator(a stint.Algorithm) generator {
+	return generator{rand.New(rand.NewPCG(*seed, uint64(a))), a}
+}
+
+const (
+	randomSteps = 100_000 // per algorithm
+	runSteps    = 48
+)
+
+// Go and Lua give the same decision for the same trace, and leave the same state
+// (ALGORITHMS.md, first paragraph).
+func TestTwins(t *testing.T) {
+	for _, a := range stint.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			vm := newVM(t)
+			vm.grows = 5
+			g := newGenerator(a)
+			for done := 0; done < randomSteps; {
+				limits, steps, results, entries := g.run(runSteps)
+				if difference := compare(vm, limits, steps, results, entries); difference != "" {
+					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
+				}
+				done += len(steps)
+			}
+		})
+	}
+}
+
+// Every intermediate value stays within 2^53 and muldiv within its stated ranges
+// (ALGORITHMS.md, Time and arithmetic), and muldiv is right wherever a twin uses it.
+func TestTwinsStayExact(t *testing.T) {
+	for _, a := range stint.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			vm := newVM(t)
+			var calls int
+			vm.check(t, func(x, y, c, quotient, rest int64) bool {
+				calls++
+				return calls%8 != 0 || divides(x, y, c, quotient, rest)
+			})
+			g := newGenerator(a)
+			for done := 0; done < randomSteps/25; {
+				limits, steps, results, entries := g.run(runSteps)
+				if difference := compare(vm, limits, steps, results, entries); difference != "" {
+					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
+				}
+				done += len(steps)
+			}
+		})
+	}
+}
+
+// check makes the twins check their arithmetic, and hands every muldiv to right.
+func (vm *vm) check(t *testing.T, right func(a, b, c, quotient, rest int64) bool) {
+	t.Helper()
+	check := vm.state.NewFunction(func(state *lua.LState) int {
+		a, b, c := state.CheckInt64(1), state.CheckInt64(2), state.CheckInt64(3)
+		if quotient, rest := state.CheckInt64(4), state.CheckInt64(5); !right(a, b, c, quotient, rest) {
+			state.RaiseError("muldiv(%d, %d, %d) = %d, %d", a, b, c, quotient, rest)
+		}
+		return 0
+	})
+	if err := vm.state.CallByParam(lua.P{Fn: vm.guard, Protect: true}, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// divides reports whether a*b = quotient*c + rest with 0 <= rest < c.
+func divides(a, b, c, quotient, rest int64) bool {
+	product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
+	sum := new(big.Int).Mul(big.NewInt(quotient), big.NewInt(c))
+	sum.Add(sum, big.NewInt(rest))
+	return rest >= 0 && rest < c && sum.Cmp(product) == 0
+}
+
+// RetryAfter, GrowsAfter and ResetAfter are the shortest waits that do what they
+// say (ALGORITHMS.md, Words and check 2).
+func TestWaits(t *testing.T) {
+	for _, a := range stint.Algorithms() {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			g := newGenerator(a)
+			for done := 0; done < randomSteps/4; {
+				limits, steps, results, _ := g.run(runSteps)
+				twin := newTwin(limits)
+				writer := -1
+				for i, s := range steps {
+					if twin.step(s); results[i].changed {
+						writer = s.limit
+					}
+					if writer != s.limit {
+						continue // a state that another limit wrote is taken over anew each time
+					}
+					checkWaits(t, twin, limits[s.limit], s, results[i])
+					if t.Failed() {
+						t.Fatalf("seed %d, after %d steps: %s", *seed, done, describe(limits, steps[:i+1], results[:i+1]))
+					}
+				}
+				done += len(steps)
+			}
+		})
+	}
+}
+
+// checkWaits looks at the times to which an answer points, by peeks.
+func checkWaits(t *testing.T, twin twin, limit stint.Limit, s step, r result) {
+	t.Helper()
+	peek := func(wait, n int64) result {
+		return twin.step(step{limit: s.limit, action: algorithm.Peek, now: s.now + stint.Instant(wait), n: n})
+	}
+	if !r.allowed && r.retry != never {
+		if !peek(r.retry, s.n).allowed {
+			t.Errorf("%d is denied at the end of its wait", s.n)
+		}
+		if r.retry > 0 && peek(r.retry-1, s.n).allowed {
+			t.Errorf("%d is allowed a microsecond before the end of its wait", s.n)
+		}
+	}
+	if never := r.retry == never; never != (s.action != algorithm.Settle && s.n > limit.Capacity) {
+		t.Errorf("a cost of %d to wait for ever: %t", s.n, never)
+	}
+	if (r.grows == 0) != (r.remaining == limit.Capacity) && r.state[0] != 0 {
+		t.Errorf("remaining %d of %d grows after %d", r.remaining, limit.Capacity, r.grows)
+	}
+	if r.grows > 0 {
+		if now := peek(r.grows, 1).remaining; now <= r.remaining {
+			t.Errorf("remaining has not grown by then: %d", now)
+		}
+		if before := peek(r.grows-1, 1).remaining; before > r.remaining {
+			t.Errorf("remaining has grown a microsecond before: %d", before)
+		}
+	}
+	if after := peek(r.reset, 1); after.reset != 0 || after.remaining != limit.Capacity {
+		t.Errorf("the state is not untouched after ResetAfter: %+v", after)
+	}
+	if r.reset > 0 && peek(r.reset-1, 1).reset == 0 {
+		t.Errorf("the state is untouched a microsecond before ResetAfter")
+	}
+}

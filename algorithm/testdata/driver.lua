@@ -1,0 +1,184 @@
+-- Drives a twin through a run of steps, as a store does: load a copy of what is
+-- stored, adopt it for the limit at hand, apply, and store it if it changed. It
+-- follows the twins in one chunk, so that it sees their locals.
+
+local actions = { [0] = 'take', 'peek', 'deny', 'settle' }
+
+-- Each kind: load copies what is stored, save makes of a state what is to be stored,
+-- show gives the stored state in three numbers.
+local kinds = {}
+
+local function bucket(twin)
+  return {
+    twin = twin,
+    load = function(s)
+      return {
+        due = s.due, rest = s.rest, last = s.last,
+        capacity = s.capacity, permits = s.permits, period = s.period,
+      }
+    end,
+    save = function(s, limit)
+      s.capacity, s.permits, s.period = limit.capacity, limit.permits, limit.period
+      return s
+    end,
+    show = function(s) return s.due or 0, s.rest or 0, s.last or 0 end,
+  }
+end
+kinds.TOKEN_BUCKET = bucket(token_bucket)
+kinds.LEAKY_BUCKET = bucket(leaky_bucket)
+
+kinds.FIXED_WINDOW = {
+  twin = fixed_window,
+  load = function(s) return { start = s.start, stop = s.stop, count = s.count } end,
+  save = function(s) return s end,
+  show = function(s) return s.start or 0, s.stop or 0, s.count or 0 end,
+}
+
+kinds.SLIDING_WINDOW_COUNTER = {
+  twin = sliding_window_counter,
+  load = function(s)
+    return { start = s.start, previous = s.previous, current = s.current, window = s.window }
+  end,
+  save = function(s, limit)
+    s.window = limit.window
+    return s
+  end,
+  show = function(s) return s.start or 0, s.previous or 0, s.current or 0 end,
+}
+
+-- A stored log: the records from first to last in two lists, and the head. Records
+-- are dropped as soon as all their permits have left.
+local function first_where(stored, holds)
+  local low, high = stored.first, stored.last
+  while low <= high do
+    local middle = (low + high - (low + high) % 2) / 2
+    if holds(middle) then
+      high = middle - 1
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+local function load_log(stored)
+  if not stored.total then
+    return { total = 0, stored = 0, gone = 0, request = 0, before = function() return 0 end }
+  end
+  local at, total = stored.at, stored.totals
+  return {
+    at = at[stored.last], total = stored.total, stored = stored.total, gone = stored.gone,
+    request = stored.request, capacity = stored.capacity, window = stored.window,
+    interval = stored.interval, from = stored,
+    before = function(t)
+      local i = first_where(stored, function(i) return at[i] > t end) - 1
+      return i >= stored.first and total[i] or 0
+    end,
+    reached = function(n)
+      return at[first_where(stored, function(i) return total[i] >= n end)]
+    end,
+  }
+end
+
+local function save_log(log, limit)
+  local stored = log.from or { at = {}, totals = {}, first = 1, last = 0 }
+  if log.fresh then
+    if stored.last < stored.first or stored.at[stored.last] ~= log.at then
+      stored.last = stored.last + 1
+    end
+    stored.at[stored.last], stored.totals[stored.last] = log.at, log.total
+  end
+  while stored.first <= stored.last and stored.totals[stored.first] <= log.gone do
+    stored.at[stored.first], stored.totals[stored.first] = nil, nil
+    stored.first = stored.first + 1
+  end
+  stored.total, stored.gone, stored.request = log.total, log.gone, log.request
+  stored.capacity, stored.window, stored.interval = limit.capacity, limit.window, limit.interval
+  return stored
+end
+
+kinds.SLIDING_WINDOW_LOG = {
+  twin = sliding_window_log, load = load_log, save = save_log,
+  show = function(s)
+    if not s.total then
+      return 0, 0, 0
+    end
+    local held = s.total - s.gone
+    return held, held > 0 and s.at[s.last] or 0, s.request
+  end,
+}
+
+-- drive runs the steps, a flat list of limit, action, now and n, and fills results,
+-- ten numbers a step; the state's three are left out where it did not change. The
+-- growth is asked for at every so many steps, as grows says. edges(i, t) gives the
+-- calendar's edges around t to limit i. It returns the log's entries, a flat list of
+-- time and permits.
+local function drive(name, limits, steps, grows, results, edges)
+  local kind = kinds[name]
+  local twin, load, save, show = kind.twin, kind.load, kind.save, kind.show
+  local adopt, apply = twin.adopt, twin.apply
+  local stored = {}
+  local at = 0
+  for i = 1, #steps, 4 do
+    local which, action, now, n = steps[i], actions[steps[i + 1]], steps[i + 2], steps[i + 3]
+    local limit = limits[which]
+    local state = load(stored)
+    if adopt(state, limit, now) == false then
+      edges(which, max(now, state.start or 0))
+      assert(adopt(state, limit, now), 'the edges around the time asked for do not hold it')
+    end
+    local out = apply(action, state, limit, now, n)
+    results[at + 1] = (out.allowed and 1 or 0) + (out.changed and 2 or 0)
+    results[at + 2], results[at + 3], results[at + 4] = out.remaining, out.retry, out.reset
+    results[at + 5], results[at + 6] = out.delay, out.applied
+    if i % (4 * grows) == 1 then
+      results[at + 7] = twin.grows(state, limit, now)
+    end
+    if out.changed then
+      stored = save(state, limit)
+      results[at + 8], results[at + 9], results[at + 10] = show(stored)
+    end
+    at = at + 10
+  end
+  local entries = {}
+  if stored.totals then
+    local total = stored.gone
+    for i = stored.first, stored.last do
+      entries[#entries + 1] = stored.at[i]
+      entries[#entries + 1] = stored.totals[i] - total
+      total = stored.totals[i]
+    end
+  end
+  return entries
+end
+
+local function whole(n)
+  assert(n == floor(n) and n > -EXACT and n < EXACT, 'left the exact integers: ' .. n)
+  return n
+end
+
+-- guard makes the twins check their arithmetic: whatever passes through a helper is
+-- an integer below 2^53, and muldiv's operands keep to their ranges. check is called
+-- with each muldiv's operands and results.
+local function guard(check)
+  local plain, plain_max, plain_min = muldiv, max, min
+  muldiv = function(a, b, c)
+    assert(whole(a) >= 0 and whole(b) >= 0 and b < 2 ^ 35 and whole(c) > 0 and c < 2 ^ 45, 'muldiv: out of range')
+    local quotient, rest = plain(a, b, c)
+    check(a, b, c, whole(quotient), whole(rest))
+    return quotient, rest
+  end
+  max = function(a, b) return plain_max(whole(a), whole(b)) end
+  min = function(a, b) return whole(plain_min(a, whole(b))) end -- a cost may be anything
+  for name, f in pairs(schedule) do
+    if name ~= 'apply' and name ~= 'adopt' then
+      schedule[name] = function(...)
+        local a, b, c = f(...)
+        return whole(a), b and whole(b), c and whole(c)
+      end
+    end
+  end
+  token_bucket.grows, leaky_bucket.grows = schedule.grows, schedule.grows
+end
+
+return drive, muldiv, guard

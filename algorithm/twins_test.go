@@ -1,0 +1,220 @@
+package algorithm_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// A step is what a store asks of an algorithm: an action of n permits at now, on the
+// state read by one of the run's limits.
+type step struct {
+	limit  int
+	action algorithm.Action
+	now    stint.Instant
+	n      int64
+}
+
+func (s step) String() string {
+	verb := [...]string{"take", "peek", "deny", "settle"}[s.action]
+	return fmt.Sprintf("limit %d at %d: %s %d", s.limit, s.now, verb, s.n)
+}
+
+// amount is the step's n as stores pass it on.
+func (s step) amount() int64 {
+	if s.action == algorithm.Settle {
+		return algorithm.Amount(s.n)
+	}
+	return s.n
+}
+
+// A result is the answer to a step, times in microseconds and never as -1, and the
+// state that is stored after it, in three numbers.
+type result struct {
+	allowed, changed                               bool
+	remaining, retry, reset, delay, applied, grows int64
+	state                                          [3]int64
+}
+
+const never = -1
+
+// A twin carries out steps on the one state that it holds.
+type twin interface {
+	step(s step) result
+	// entries is a log's state in full.
+	entries() []algorithm.Entry
+}
+
+// machine is the shape that the five algorithms share.
+type machine[S any] interface {
+	Apply(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
+	Grows(state *S, now stint.Instant) time.Duration
+}
+
+// keeper holds the state of a machine as a store does: a step works on a copy, which
+// is stored if the step changed it.
+type keeper[S any] struct {
+	limits   []stint.Limit
+	machines []machine[S]
+	adopt    func(state S, reader, writer int, now stint.Instant) S // nil for none
+	always   bool                                                   // adopt of the same limit's too
+	show     func(*S) [3]int64
+	list     func(*S) []algorithm.Entry // nil for none
+
+	state   S
+	written bool
+	writer  int
+}
+
+func (k *keeper[S]) step(s step) result {
+	state := k.state
+	if k.written && k.adopt != nil && (k.always || k.writer != s.limit) {
+		state = k.adopt(state, s.limit, k.writer, s.now)
+	}
+	var out stint.Outcome
+	k.machines[s.limit].Apply(s.action, &state, s.now, s.amount(), &out)
+	r := result{
+		allowed: out.Allowed, changed: changed(s.action, k.limits[s.limit], &out),
+		remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds(),
+		delay: out.Delay.Microseconds(), applied: out.Applied,
+		grows: k.machines[s.limit].Grows(&state, s.now).Microseconds(),
+	}
+	if out.RetryAfter == stint.Never {
+		r.retry = never
+	}
+	if out.Limit != k.limits[s.limit].Capacity {
+		panic("Limit is not the capacity")
+	}
+	if r.changed {
+		k.state, k.written, k.writer = state, true, s.limit
+	}
+	r.state = k.show(&k.state)
+	return r
+}
+
+// changed reports whether an action changed the state, as stores tell it.
+func changed(action algorithm.Action, limit stint.Limit, out *stint.Outcome) bool {
+	switch action {
+	case algorithm.Take:
+		return out.Allowed
+	case algorithm.Deny:
+		return limit.CountDenied
+	case algorithm.Settle:
+		return out.Applied != 0
+	default:
+		return false
+	}
+}
+
+func (k *keeper[S]) entries() []algorithm.Entry {
+	if k.list == nil {
+		return nil
+	}
+	return k.list(&k.state)
+}
+
+// newTwin is the Go algorithm of the limits, which are of one algorithm.
+func newTwin(limits []stint.Limit) twin {
+	switch limits[0].Algorithm {
+	case stint.AlgorithmTokenBucket:
+		machines, all := machinesOf[algorithm.BucketState](limits, algorithm.NewTokenBucket)
+		return &keeper[algorithm.BucketState]{
+			limits: limits, machines: all, show: showBucket,
+			adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
+				return machines[reader].Adopt(state, machines[writer], now)
+			},
+		}
+	case stint.AlgorithmLeakyBucket:
+		machines, all := machinesOf[algorithm.BucketState](limits, algorithm.NewLeakyBucket)
+		return &keeper[algorithm.BucketState]{
+			limits: limits, machines: all, show: showBucket,
+			adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
+				return machines[reader].Adopt(state, machines[writer], now)
+			},
+		}
+	case stint.AlgorithmFixedWindow:
+		_, all := machinesOf[algorithm.WindowState](limits, algorithm.NewFixedWindow)
+		return &keeper[algorithm.WindowState]{
+			limits: limits, machines: all,
+			show: func(s *algorithm.WindowState) [3]int64 { return [3]int64{int64(s.Start), int64(s.End), s.Count} },
+		}
+	case stint.AlgorithmSlidingWindowCounter:
+		machines, all := machinesOf[algorithm.CounterState](limits, algorithm.NewSlidingWindowCounter)
+		return &keeper[algorithm.CounterState]{
+			limits: limits, machines: all,
+			show: func(s *algorithm.CounterState) [3]int64 { return [3]int64{int64(s.Start), s.Previous, s.Current} },
+			adopt: func(state algorithm.CounterState, reader, writer int, _ stint.Instant) algorithm.CounterState {
+				return machines[reader].Adopt(state, machines[writer])
+			},
+		}
+	default:
+		machines, all := machinesOf[algorithm.Log](limits, algorithm.NewSlidingWindowLog)
+		return &keeper[algorithm.Log]{
+			limits: limits, machines: all, always: true, list: (*algorithm.Log).Entries,
+			show: func(s *algorithm.Log) [3]int64 {
+				held, newest, request := s.Summary()
+				return [3]int64{held, int64(newest), int64(request)}
+			},
+			adopt: func(state algorithm.Log, reader, writer int, now stint.Instant) algorithm.Log {
+				machines[reader].Adopt(&state, machines[writer], now)
+				return state
+			},
+		}
+	}
+}
+
+// machinesOf prepares each limit, as its own type and as a machine.
+func machinesOf[S any, M machine[S]](limits []stint.Limit, prepare func(stint.Limit) M) ([]M, []machine[S]) {
+	var machines []M
+	var all []machine[S]
+	for _, limit := range limits {
+		m := prepare(limit)
+		machines, all = append(machines, m), append(all, m)
+	}
+	return machines, all
+}
+
+func showBucket(s *algorithm.BucketState) [3]int64 {
+	return [3]int64{int64(s.Due), s.Rest, int64(s.Last)}
+}
+
+// compare runs steps, whose Go results are known, through the Lua twin and describes
+// the first difference, or returns "".
+func compare(vm *vm, limits []stint.Limit, steps []step, want []result, entries []algorithm.Entry) string {
+	got, gotEntries, err := vm.run(limits, steps)
+	if err != nil {
+		return fmt.Sprintf("Lua: %v\n%s", err, describe(limits, steps, want))
+	}
+	for i := range steps {
+		if got[i].grows == notAsked {
+			got[i].grows = want[i].grows
+		}
+		if got[i] != want[i] {
+			return fmt.Sprintf("Lua differs at the last of these steps: %+v\n%s",
+				got[i], describe(limits, steps[:i+1], want[:i+1]))
+		}
+	}
+	if !slices.Equal(gotEntries, entries) {
+		return fmt.Sprintf("Lua's log holds %v\nGo's holds %v\n%s", gotEntries, entries, describe(limits, steps, want))
+	}
+	return ""
+}
+
+// describe lists a run's limits and its last steps.
+func describe(limits []stint.Limit, steps []step, results []result) string {
+	var text string
+	for i, limit := range limits {
+		text += fmt.Sprintf("limit %d: %+v\n", i, limit)
+	}
+	from := max(0, len(steps)-12)
+	if from > 0 {
+		text += fmt.Sprintf("(%d steps before)\n", from)
+	}
+	for i := from; i < len(steps); i++ {
+		text += fmt.Sprintf("%v\n    %+v\n", steps[i], results[i])
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// contender is one of the stores that must answer alike.
+type contender struct {
+	name  string
+	store stint.Store
+}
+
+// contenders are the memory store and a Redis store of each encoding of the log, all
+// empty and under one clock.
+func contenders(t testing.TB, conn redisstore.Conn, clock *storetest.Clock) []contender {
+	list := []contender{{"memory", memstore.New(memstore.Config{Now: clock.Now})}}
+	for _, encoding := range encodings {
+		store, _ := storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now})
+		list = append(list, contender{string(encoding), store})
+	}
+	return list
+}
+
+// compare carries out a sequence on all contenders and reports the first answer in
+// which one differs from the first of them.
+func compare(t testing.TB, clock *storetest.Clock, stores []contender, sequence storetest.Sequence) error {
+	steps := sequence.Steps
+	for from := 0; from < len(steps); {
+		to := from + 1
+		for to < len(steps) && steps[from].Batch != 0 && steps[to].Batch == steps[from].Batch {
+			to++
+		}
+		clock.Set(steps[from].At)
+		var want []stint.Result
+		var wantEach [][]stint.Outcome
+		for i, c := range stores {
+			results, each := carryOut(t, c.store, steps[from:to])
+			if i == 0 {
+				want, wantEach = results, each
+				continue
+			}
+			for j := range results {
+				got, expected := results[j], want[j]
+				if got.Err != nil || expected.Err != nil || got.Decision != expected.Decision || !slices.Equal(each[j], wantEach[j]) {
+					return &storetest.Failure{Step: from + j, Err: fmt.Errorf("%s answers\n%+v %+v\nand %s\n%+v %+v",
+						c.name, got, each[j], stores[0].name, expected, wantEach[j])}
+				}
+			}
+		}
+		from = to
+	}
+	return nil
+}
+
+func carryOut(t testing.TB, store stint.Store, steps []storetest.Step) ([]stint.Result, [][]stint.Outcome) {
+	ops := make([]stint.Op, len(steps))
+	each := make([][]stint.Outcome, len(steps))
+	for i, step := range steps {
+		ops[i] = step.Op
+		if step.Each {
+			each[i] = make([]stint.Outcome, ops[i].Limits())
+			ops[i].Each = each[i]
+		}
+	}
+	results := make([]stint.Result, len(ops))
+	store.DecideAll(t.Context(), ops, results)
+	return results, each
+}
+
+// nearlyForward keeps the clock of a sequence from stepping back by a second or
+// more: a state that has been worthless for that long may or may not be remembered.
+func nearlyForward(sequence storetest.Sequence) storetest.Sequence {
+	var newest stint.Instant
+	for i := range sequence.Steps {
+		step := &sequence.Steps[i]
+		step.At = max(step.At, newest-stint.Instant(900_000))
+		newest = max(newest, step.At)
+	}
+	return sequence
+}
+
+// mustAgree fails the test with the shortest sequence found on which the stores
+// differ.
+func mustAgree(t *testing.T, conn redisstore.Conn, sequence storetest.Sequence) {
+	t.Helper()
+	clock := storetest.NewClock(dawn)
+	replay := func(s storetest.Sequence) error { return compare(t, clock, contenders(t, conn, clock), s) }
+	if err := replay(sequence); err == nil {
+		return
+	}
+	short, fault := storetest.Minimise(sequence, 300, replay)
+	t.Fatalf("%d operations, of which these suffice:\n%s%v", len(sequence.Steps), short, fault)
+}
+
+// All encodings and the memory store give the same decision for the same sequence of
+// times, keys and costs (ALGORITHMS.md, its first paragraph): policies, batches,
+// changed limits, clocks stepping back, every algorithm and verb.
+func TestStoresAgree(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			conn := newConn(t)
+			for seed := range uint64(16) {
+				mustAgree(t, conn, nearlyForward(storetest.Generate(1000+seed, algorithm, 400)))
+			}
+		})
+	}
+}
+
+// A charge that is refunded leaves no entry whose time could hold back the clock:
+// what follows after a step back is recorded at its own time.
+func TestStoresAgreeAfterAFullRefund(t *testing.T) {
+	log := stint.SlidingWindowLog(5, 10*time.Second)
+	policy := policyOf(t, "", log)
+	changed := policyOf(t, "", stint.SlidingWindowLog(6, 20*time.Second))
+	step := func(us stint.Instant, verb stint.Verb, policy *stint.Policy, n int64) storetest.Step {
+		return storetest.Step{At: dawn + us, Op: op(verb, "k", policy, n), Each: true}
+	}
+	for name, steps := range map[string][]storetest.Step{
+		"charge": {
+			step(900_000, stint.Settle, policy, 3), step(900_000, stint.Settle, policy, -3),
+			step(0, stint.Take, policy, 1), step(1, stint.Take, policy, 2), step(10_000_000, stint.Peek, policy, 5),
+		},
+		"charge twice": {
+			step(900_000, stint.Settle, policy, 3), step(900_000, stint.Settle, policy, -3),
+			step(0, stint.Settle, policy, 2), step(0, stint.Settle, policy, -2), step(0, stint.Take, policy, 5),
+		},
+		"take and changed limit": {
+			step(900_000, stint.Take, policy, 3), step(900_000, stint.Settle, policy, -3),
+			step(0, stint.Take, changed, 1), step(1, stint.Take, changed, 2), step(10_000_000, stint.Peek, policy, 5),
+		},
+	} {
+		t.Run(name, func(t *testing.T) { mustAgree(t, newConn(t), storetest.Sequence{Steps: steps}) })
+	}
+}

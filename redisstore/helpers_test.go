@@ -1,0 +1,112 @@
+package redisstore_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// encodings are the log's encodings.
+var encodings = []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream}
+
+// dawn is where pinned clocks start: 2026-01-01T00:00:00Z.
+const dawn = stint.Instant(1_767_225_600_000_000)
+
+func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
+	t.Helper()
+	p, err := stint.NewPolicy(name, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func op(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {
+	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}}
+}
+
+func decide(t testing.TB, store stint.Store, o stint.Op) stint.Decision {
+	t.Helper()
+	d, err := store.Decide(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%s %d of %q: %v", o.Verb, o.Permits, o.Key, err)
+	}
+	return d
+}
+
+func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, permits int64) stint.Decision {
+	t.Helper()
+	return decide(t, store, op(stint.Take, key, policy, permits))
+}
+
+// open opens a store on a URL, closed at the end of the test.
+func open(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), url, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// newConn is a connection to the shared server that many stores can be made on.
+func newConn(t testing.TB) redisstore.Conn {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return redisstore.Rueidis(client, false)
+}
+
+// storeOn makes a store on a connection, with keys of its own, and says their prefix.
+func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*redisstore.Store, string) {
+	t.Helper()
+	options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
+	store, err := redisstore.New(conn, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, options.KeyPrefix
+}
+
+// redis sends a command to the shared server.
+func redis(t testing.TB, args ...any) any {
+	t.Helper()
+	reply, err := server.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// keysOf lists the keys that start with a store's prefix.
+func keysOf(t testing.TB, prefix string) []string {
+	t.Helper()
+	var keys []string
+	for _, key := range redis(t, "KEYS", prefix+":*").([]any) {
+		keys = append(keys, key.(string))
+	}
+	return keys
+}
+
+// aLimit is a limit of each algorithm, slow enough for none to turn during a test.
+func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
+	const slow = 300 * 24 * time.Hour
+	l := stint.Limit{Algorithm: algorithm, Capacity: n}
+	if l.IsBucket() {
+		l.Rate = stint.Per(1, 24*time.Hour)
+	} else {
+		l.Window = slow
+	}
+	return l
+}

@@ -1,0 +1,260 @@
+package redisstore_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// slot is a key's hash slot in a cluster: CRC16 (XMODEM) of its hash tag, modulo
+// 16384 (Redis cluster specification, "Key distribution model").
+func slot(key string) int {
+	if _, after, opened := strings.Cut(key, "{"); opened {
+		if inside, _, closed := strings.Cut(after, "}"); closed && inside != "" {
+			key = inside
+		}
+	}
+	crc := 0
+	for i := range len(key) {
+		crc ^= int(key[i]) << 8
+		for range 8 {
+			crc <<= 1
+			if crc&0x10000 != 0 {
+				crc ^= 0x11021
+			}
+		}
+	}
+	return crc % 16384
+}
+
+// The check value of CRC-16/XMODEM, and the specification's example of one slot.
+func TestSlot(t *testing.T) {
+	if got := slot("123456789"); got != 0x31c3%16384 {
+		t.Errorf("slot %d, want %d", got, 0x31c3%16384)
+	}
+	if a, b := slot("{user1000}.following"), slot("{user1000}.followers"); a != b {
+		t.Errorf("slots %d and %d, want one", a, b)
+	}
+}
+
+// All limits of one client, of all policies, are in one slot, and no two states meet.
+func TestClientInOneSlot(t *testing.T) {
+	conn := newConn(t)
+	var limits []stint.Limit
+	for _, algorithm := range stint.Algorithms() {
+		limits = append(limits, aLimit(algorithm, 1), aLimit(algorithm, 1).Named("}:{a"))
+	}
+	clients := []string{"a", "{a}", "{", "}", "%7B", "a:b", "a\nb", "naïve", "\xff", "a}:token_bucket::{"}
+	for _, encoding := range encodings {
+		store, prefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding})
+		slots := map[int]bool{}
+		for _, client := range clients {
+			for _, name := range []string{"", "p", "}{"} {
+				if d := take(t, store, client, policyOf(t, name, limits...), 1); !d.Allowed {
+					t.Errorf("policy %q of %q meets another state: %+v", name, client, d)
+				}
+			}
+		}
+		keys := keysOf(t, prefix)
+		if want := len(clients) * 3 * len(limits); len(keys) != want {
+			t.Errorf("%d keys, want %d", len(keys), want)
+		}
+		for _, key := range keys {
+			slots[slot(key)] = true
+		}
+		if len(slots) != len(clients) {
+			t.Errorf("%d clients are in %d slots", len(clients), len(slots))
+		}
+	}
+}
+
+// write is an operation that changes a state of its own.
+type write struct {
+	what string
+	ops  func(p *stint.Policy) []stint.Op
+}
+
+var writes = []write{
+	{"take", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Take, "k", p, 2)} }},
+	{"take of all", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Take, "k", p, 10)} }},
+	{"try", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Try, "k", p, 1)} }},
+	{"charge into debt", func(p *stint.Policy) []stint.Op { return []stint.Op{op(stint.Settle, "k", p, 1000)} }},
+	{"refund", func(p *stint.Policy) []stint.Op {
+		if p.Limit(0).Algorithm == stint.AlgorithmLeakyBucket {
+			return nil
+		}
+		return []stint.Op{op(stint.Settle, "k", p, 9), op(stint.Settle, "k", p, -4)}
+	}},
+	{"refund of all", func(p *stint.Policy) []stint.Op {
+		if p.Limit(0).Algorithm == stint.AlgorithmLeakyBucket {
+			return nil
+		}
+		return []stint.Op{op(stint.Take, "k", p, 9), op(stint.Settle, "k", p, -100)}
+	}},
+	{"second take", func(p *stint.Policy) []stint.Op {
+		return []stint.Op{op(stint.Take, "k", p, 1), op(stint.Take, "k", p, 1)}
+	}},
+}
+
+// lifeLimits are limits whose states live from a millisecond to years.
+func lifeLimits() []stint.Limit {
+	limits := []stint.Limit{
+		stint.TokenBucket(10, stint.Per(1, time.Millisecond)),
+		stint.TokenBucket(10, stint.PerMinute(7)).WithMaxDebt(1000),
+		stint.TokenBucket(10, stint.Per(1, 90*24*time.Hour)),
+		stint.LeakyBucket(10, stint.Per(2, 3*time.Second)),
+		stint.FixedWindow(10, 20*24*time.Hour),
+		stint.CalendarWindow(10, stint.CalendarYear, "Europe/Berlin"),
+		stint.SlidingWindowCounter(10, time.Millisecond),
+		stint.SlidingWindowCounter(10, 24*time.Hour),
+		stint.SlidingWindowLog(10, time.Millisecond),
+		stint.SlidingWindowLog(10, 24*time.Hour),
+		stint.SlidingWindowLog(10, time.Minute).WithMinInterval(time.Hour),
+		stint.SlidingWindowLog(10, time.Hour).CountingDenied(),
+	}
+	return limits
+}
+
+// ALGORITHMS.md, "Time and arithmetic": every state key has a TTL that covers the
+// time until it is untouched, debt included, and a margin of 10 %, at least a
+// second; and it is not much longer than that.
+func TestTTL(t *testing.T) {
+	conn := newConn(t)
+	for _, encoding := range encodings {
+		store, prefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding})
+		for i, limit := range lifeLimits() {
+			if limit.Algorithm != stint.AlgorithmSlidingWindowLog && encoding != redisstore.LogPacked {
+				continue
+			}
+			for _, w := range writes {
+				policy := policyOf(t, string(rune('a'+i))+w.what, limit)
+				var d stint.Decision
+				for _, o := range w.ops(policy) {
+					d = decide(t, store, o)
+				}
+				for _, key := range keysOf(t, prefix) {
+					checkLife(t, w.what, limit, key, d)
+					redis(t, "DEL", key)
+				}
+			}
+		}
+	}
+}
+
+// checkLife compares when a key expires with what the decision said of its state.
+func checkLife(t *testing.T, what string, limit stint.Limit, key string, d stint.Decision) {
+	t.Helper()
+	margin := max(d.ResetAfter/10, time.Second)
+	got := stint.Instant(1000 * redis(t, "PEXPIRETIME", key).(int64))
+	// The life counts from the start of the script, a moment before its time is read.
+	least, most := d.At.Add(d.ResetAfter+margin/2), d.At.Add(d.ResetAfter+margin+time.Second)
+	if d.Allowed && (got < least || got > most) {
+		t.Errorf("%s of %+v: %s expires at %s, want %s to %s", what, limit, key, got.Time(), least.Time(), most.Time())
+	}
+}
+
+// A peek, a denial, a try that is denied and a settlement that changes nothing
+// write nothing: values and expiry stay, and no command that writes is called.
+func TestDenialWritesNothing(t *testing.T) {
+	own := testredis.Start(t)
+	do := func(args ...any) any {
+		reply, err := own.Do(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	for _, encoding := range encodings {
+		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding, KeyPrefix: string(encoding)})
+		for _, algorithm := range stint.Algorithms() {
+			limit := aLimit(algorithm, 10).WithMaxDebt(stint.NoDebt)
+			policy := policyOf(t, "", limit)
+			other := policyOf(t, "other", aLimit(stint.AlgorithmSlidingWindowCounter, 1).Named("one"), aLimit(algorithm, 10))
+			changed := policyOf(t, "", aLimit(algorithm, 9).WithMaxDebt(stint.NoDebt))
+			take(t, store, "k", policy, 10)
+			take(t, store, "k", other, 1)
+			snapshot := func() map[string]any {
+				values := map[string]any{}
+				for _, key := range do("KEYS", "*").([]any) {
+					values[key.(string)] = do("DUMP", key)
+					values[key.(string)+" expires"] = do("PEXPIRETIME", key)
+				}
+				return values
+			}
+			before := snapshot()
+			do("CONFIG", "RESETSTAT")
+			for _, o := range []stint.Op{
+				op(stint.Take, "k", policy, 1), op(stint.Try, "k", policy, 1), op(stint.Peek, "k", policy, 1),
+				op(stint.Take, "k", policy, 11), op(stint.Take, "new", policy, 11), op(stint.Peek, "new", policy, 1),
+				op(stint.Settle, "k", policy, 5), op(stint.Take, "k", other, 1), op(stint.Take, "k", changed, 1),
+			} {
+				d := decide(t, store, o)
+				if o.Key == "k" && o.Verb != stint.Settle && d.Allowed || d.Applied != 0 {
+					t.Fatalf("%s, %s: %s is carried out: %+v", encoding, algorithm, o.Verb, d)
+				}
+			}
+			if calls := commands(t, own, "write"); len(calls) != 0 {
+				t.Errorf("%s, %s: called %v", encoding, algorithm, calls)
+			}
+			if after := snapshot(); !maps.Equal(before, after) {
+				t.Errorf("%s, %s: the state was %q and is %q", encoding, algorithm, before, after)
+			}
+		}
+	}
+}
+
+// commands lists the commands of a category that a server was sent, by clients and
+// scripts, since its statistics were reset.
+func commands(t *testing.T, s *testredis.Server, category string) []string {
+	t.Helper()
+	listed, err := s.Do("ACL", "CAT", category)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := s.Info("commandstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	for _, name := range listed.([]any) {
+		if n, called := stats["cmdstat_"+name.(string)]; called {
+			calls = append(calls, name.(string)+" "+n)
+		}
+	}
+	return calls
+}
+
+// No verb on any algorithm looks for keys, or does anything dangerous.
+func TestNoKeysNoScan(t *testing.T) {
+	own := testredis.Start(t)
+	for _, encoding := range encodings {
+		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding})
+		if _, err := own.Do("CONFIG", "RESETSTAT"); err != nil {
+			t.Fatal(err)
+		}
+		for i, limit := range lifeLimits() {
+			policy := policyOf(t, string(rune('a'+i)), limit)
+			for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Peek, stint.Settle, stint.Reset, stint.Take} {
+				decide(t, store, op(verb, "k", policy, 3))
+			}
+		}
+		stats, err := own.Info("commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats["cmdstat_unlink"] == "" || stats["cmdstat_evalsha"] == "" {
+			t.Errorf("%s: the statistics miss commands that were called: %v", encoding, stats)
+		}
+		for name := range stats {
+			command := strings.TrimPrefix(name, "cmdstat_")
+			if command == "keys" || strings.HasSuffix(command, "scan") || strings.HasPrefix(command, "flush") {
+				t.Errorf("%s: %s was called: %s", encoding, command, stats[name])
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// exercise decides with a store of every limit at once, singly and in a batch over
+// many keys.
+func exercise(t *testing.T, store *redisstore.Store) {
+	t.Helper()
+	var limits []stint.Limit
+	for _, algorithm := range stint.Algorithms() {
+		limits = append(limits, aLimit(algorithm, 2))
+	}
+	policy := policyOf(t, "", limits...)
+	const keys, each = 100, 3
+	var ops []stint.Op
+	for range each {
+		for k := range keys {
+			ops = append(ops, op(stint.Take, fmt.Sprint("client", k), policy, 1))
+		}
+	}
+	results := make([]stint.Result, len(ops))
+	store.DecideAll(t.Context(), ops, results)
+	for i, r := range results {
+		round := i / keys
+		if r.Err != nil || r.Decision.Allowed != (round < 2) || r.Decision.Remaining != max(0, int64(1-round)) {
+			t.Fatalf("take %d of %s: %+v", round+1, ops[i].Key, r)
+		}
+	}
+	decide(t, store, op(stint.Reset, "client7", policy, 0))
+	if d := take(t, store, "client7", policy, 2); !d.Allowed {
+		t.Errorf("after a reset: %+v", d)
+	}
+}
+
+func TestOpenWithPassword(t *testing.T) {
+	own := testredis.Start(t, testredis.Password("s3cret/?@:%"))
+	exercise(t, open(t, own.URL(), redisstore.Options{}))
+	for _, c := range []struct{ name, user, password string }{
+		{"wrong password", "", "hunter2"}, {"wrong user", "hunter2", "s3cret/?@:%"}, {"no password", "", ""},
+	} {
+		u := url.URL{Scheme: "redis", Host: own.Addr(), User: url.UserPassword(c.user, c.password)}
+		store, err := redisstore.Open(t.Context(), u.String(), redisstore.Options{})
+		if err == nil {
+			store.Close()
+		}
+		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: got %v, want %v and no password", c.name, err, stint.ErrUnavailable)
+		}
+	}
+}
+
+func TestOpenUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "stint") //nolint:usetesting // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := filepath.Join(dir, "redis.sock")
+	testredis.Start(t, testredis.Config("unixsocket", path))
+	exercise(t, open(t, "unix://"+path, redisstore.Options{}))
+}
+
+func TestOpenDatabase(t *testing.T) {
+	own := testredis.Start(t)
+	store := open(t, own.URL()+"/3", redisstore.Options{})
+	take(t, store, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), 1)
+	keyspace, err := own.Info("keyspace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=1,") {
+		t.Errorf("the keyspace is %v, want one key in db3", keyspace)
+	}
+	if _, err := redisstore.Open(t.Context(), own.URL()+"/99", redisstore.Options{}); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("database 99 of 16: got %v, want %v", err, stint.ErrUnavailable)
+	}
+}
+
+// A server that is not there is unavailable, whichever way it is addressed.
+func TestOpenNobody(t *testing.T) {
+	own := testredis.Start(t)
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{
+		"redis://x:hunter2@" + own.Addr(), "rediss://x:hunter2@" + own.Addr(), "redis-cluster://x:hunter2@" + own.Addr(),
+		"redis-sentinel://x:hunter2@" + own.Addr() + "/main", "unix://" + filepath.Join(t.TempDir(), "none"),
+	} {
+		_, err := redisstore.Open(t.Context(), address, redisstore.Options{})
+		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want %v and no password", address, err, stint.ErrUnavailable)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := redisstore.Open(ctx, server.URL(), redisstore.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled context: got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestSentinel(t *testing.T) {
+	exercise(t, open(t, testredis.StartSentinel(t, testredis.Password("pw")).URL(), redisstore.Options{}))
+}
+
+func TestCluster(t *testing.T) {
+	store := open(t, testredis.StartCluster(t, 3, testredis.Password("pw")).URL(), redisstore.Options{})
+	exercise(t, store)
+	policy, other := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), policyOf(t, "other", aLimit(stint.AlgorithmFixedWindow, 3))
+
+	// Several policies on one key are in one slot, and decided together.
+	together := op(stint.Take, "k", policy, 2)
+	together.And = []stint.Claim{{Key: "k", Policy: other, Permits: 2}}
+	if d := decide(t, store, together); !d.Allowed || d.Index != 1 || d.Remaining != 1 {
+		t.Errorf("%+v, want 1 of the second limit left", d)
+	}
+	if d := decide(t, store, together); d.Allowed || d.Index != 1 {
+		t.Errorf("%+v, want a denial by the second limit", d)
+	}
+
+	// Keys in different slots can't be, so that is refused and consumes nothing.
+	apart := op(stint.Take, "k", policy, 1)
+	apart.And = []stint.Claim{{Key: "l", Policy: policy, Permits: 1}}
+	results := make([]stint.Result, 3)
+	store.DecideAll(t.Context(), []stint.Op{op(stint.Take, "k", policy, 1), apart, op(stint.Take, "k", policy, 1)}, results)
+	if err := results[1].Err; !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"l"`) {
+		t.Errorf("claims on two keys: got %v, want %v naming the key", err, stint.ErrInvalid)
+	}
+	for i, left := range map[int]int64{0: 2, 2: 1} {
+		if r := results[i]; r.Err != nil || r.Decision.Remaining != left {
+			t.Errorf("operation %d: %+v, want %d remaining", i, r, left)
+		}
+	}
+	if d := decide(t, store, op(stint.Peek, "l", policy, 1)); d.Remaining != 5 {
+		t.Errorf("%d remain of 5 under the key that was refused", d.Remaining)
+	}
+}
