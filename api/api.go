@@ -1,0 +1,143 @@
+// Package api holds the REST API's wire types: what the service reads and writes,
+// shared by the server and its clients. Durations come in whole seconds, rounded
+// up, and in microseconds; instants in microseconds since the Unix epoch.
+package api
+
+import "fmt"
+
+// The paths of the API.
+const (
+	PathCheck     = "/api/v1/rate-limit/check"
+	PathRemaining = "/api/v1/rate-limit/remaining"
+	PathReset     = "/api/v1/rate-limit/reset"
+	PathSettle    = "/api/v1/rate-limit/settle"
+	PathHealth    = "/actuator/health"
+	PathLiveness  = "/actuator/health/liveness"
+	PathReadiness = "/actuator/health/readiness"
+	PathInfo      = "/actuator/info"
+	PathMetrics   = "/actuator/prometheus"
+	// PathMetricsAlias serves what PathMetrics serves.
+	PathMetricsAlias = "/metrics"
+	PathOpenAPI      = "/openapi.yaml"
+)
+
+// MaxBatch is the largest number of checks in one request.
+const MaxBatch = 1000
+
+// The values of [CheckResponse.Message].
+const (
+	MessageAllowed = "Request allowed"
+	MessageDenied  = "Rate limit exceeded"
+)
+
+// A Request is the body of a check or a settlement, and the query of the others.
+// Algorithm and Policy exclude each other; with neither, a check, a look at what
+// remains and a settlement are by TOKEN_BUCKET, and a reset is of everything.
+type Request struct {
+	// Key is whom the limit applies to: 1 to 256 bytes of UTF-8 without control
+	// characters. Default: "", the client's own address.
+	Key string `json:"key,omitempty"`
+	// Algorithm is the name of an algorithm, such as TOKEN_BUCKET.
+	Algorithm string `json:"algorithm,omitempty"`
+	// Policy is the name of a configured policy.
+	Policy string `json:"policy,omitempty"`
+	// Permits is the cost of a check, 1 to the limit's capacity; default: 0, which
+	// is left out and means 1. For a settlement it is the amount to charge (positive)
+	// or to refund (negative) and has no default.
+	Permits int64 `json:"permits,omitempty"`
+}
+
+// A CheckResponse is the answer to a check. Its limit fields are the deciding
+// limit's.
+type CheckResponse struct {
+	Allowed bool `json:"allowed"`
+	// Degraded says that a failure policy answered instead of the store. Then nothing
+	// was counted, and Remaining is the limit itself.
+	Degraded bool   `json:"degraded,omitempty"`
+	Key      string `json:"key"`
+	Policy   string `json:"policy,omitempty"`
+	// Algorithm is the canonical name of the deciding limit's algorithm.
+	Algorithm         string `json:"algorithm"`
+	Limit             int64  `json:"limit"`
+	Remaining         int64  `json:"remaining"`
+	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
+	// RetryAfterSeconds is -1 when no wait will do, because the cost is above the
+	// limit; RetryAfterMicros is -1 with it.
+	RetryAfterSeconds int64  `json:"retryAfterSeconds"`
+	Message           string `json:"message"`
+	ResetAfterMicros  int64  `json:"resetAfterMicros"`
+	RetryAfterMicros  int64  `json:"retryAfterMicros"`
+	// DelayMicros is how long to hold an admitted request so that output is even.
+	DelayMicros int64 `json:"delayMicros"`
+	// At is the store's time of the decision.
+	At int64 `json:"at"`
+	// Source is store, denial-cache, lease or failure-policy.
+	Source string `json:"source"`
+}
+
+// A RemainingResponse says what is left, without having taken any.
+type RemainingResponse struct {
+	Key               string `json:"key"`
+	Policy            string `json:"policy,omitempty"`
+	Algorithm         string `json:"algorithm"`
+	Limit             int64  `json:"limit"`
+	Remaining         int64  `json:"remaining"`
+	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
+}
+
+// A SettleResponse says what a settlement changed and what is left after it.
+type SettleResponse struct {
+	RemainingResponse
+	// Applied is the permits charged (positive) or refunded (negative).
+	Applied int64 `json:"applied"`
+}
+
+// A ResetResponse confirms a reset. Policy and Algorithm say of what; with neither
+// it was of all.
+type ResetResponse struct {
+	Key       string `json:"key"`
+	Policy    string `json:"policy,omitempty"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Reset     bool   `json:"reset"`
+}
+
+// The values of [Component.Status].
+const (
+	StatusUp   = "UP"
+	StatusDown = "DOWN"
+)
+
+// A Component is the health of one part.
+type Component struct {
+	Status string `json:"status"`
+}
+
+// Health is the answer of the health endpoints.
+type Health struct {
+	Status     string               `json:"status"`
+	Components map[string]Component `json:"components,omitempty"`
+}
+
+// Info says what is running.
+type Info struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit"`
+	GoVersion string `json:"goVersion"`
+}
+
+// ProblemType is the media type of a [Problem].
+const ProblemType = "application/problem+json"
+
+// A Problem says why a request was not served (RFC 9457). It is an error.
+type Problem struct {
+	// Type identifies the kind of problem; "about:blank" means that the status says
+	// it all.
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Detail names the parameter at fault, what came and what is allowed.
+	Detail string `json:"detail"`
+}
+
+// Error reads "400 Bad Request: key is empty; …".
+func (p *Problem) Error() string { return fmt.Sprintf("%d %s: %s", p.Status, p.Title, p.Detail) }

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// AppendJSON appends the response as encoding/json would write it without HTML
+// escaping. It exists because a check is answered far more often than anything
+// else.
+func (c *CheckResponse) AppendJSON(text []byte) []byte {
+	text = append(text, `{"allowed":`...)
+	text = strconv.AppendBool(text, c.Allowed)
+	if c.Degraded {
+		text = append(text, `,"degraded":true`...)
+	}
+	text = appendString(append(text, `,"key":`...), c.Key)
+	if c.Policy != "" {
+		text = appendString(append(text, `,"policy":`...), c.Policy)
+	}
+	text = appendString(append(text, `,"algorithm":`...), c.Algorithm)
+	text = appendInt(append(text, `,"limit":`...), c.Limit)
+	text = appendInt(append(text, `,"remaining":`...), c.Remaining)
+	text = appendInt(append(text, `,"resetAfterSeconds":`...), c.ResetAfterSeconds)
+	text = appendInt(append(text, `,"retryAfterSeconds":`...), c.RetryAfterSeconds)
+	text = appendString(append(text, `,"message":`...), c.Message)
+	text = appendInt(append(text, `,"resetAfterMicros":`...), c.ResetAfterMicros)
+	text = appendInt(append(text, `,"retryAfterMicros":`...), c.RetryAfterMicros)
+	text = appendInt(append(text, `,"delayMicros":`...), c.DelayMicros)
+	text = appendInt(append(text, `,"at":`...), c.At)
+	text = appendString(append(text, `,"source":`...), c.Source)
+	return append(text, '}')
+}
+
+func appendInt(text []byte, n int64) []byte { return strconv.AppendInt(text, n, 10) }
+
+// appendString appends a JSON string (RFC 8259, section 7). Bytes that are not
+// UTF-8 become U+FFFD; U+2028 and U+2029 are escaped for the sake of JavaScript.
+func appendString(text []byte, s string) []byte {
+	text = append(text, '"')
+	start := 0 // of what is copied as it is
+	for i := 0; i < len(s); {
+		if plain(s[i]) {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r >= utf8.RuneSelf && r != '\u2028' && r != '\u2029' && (r != utf8.RuneError || size > 1) {
+			i += size
+			continue
+		}
+		text = append(text, s[start:i]...)
+		text = appendEscape(text, r)
+		i += size
+		start = i
+	}
+	text = append(text, s[start:]...)
+	return append(text, '"')
+}
+
+// plain reports whether the byte is a character that stands for itself.
+func plain(c byte) bool { return c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' }
+
+func appendEscape(text []byte, r rune) []byte {
+	switch r {
+	case '"', '\\':
+		return append(text, '\\', byte(r))
+	case '\b':
+		return append(text, `\b`...)
+	case '\f':
+		return append(text, `\f`...)
+	case '\n':
+		return append(text, `\n`...)
+	case '\r':
+		return append(text, `\r`...)
+	case '\t':
+		return append(text, `\t`...)
+	}
+	const digits = "0123456789abcdef"
+	return append(text, '\\', 'u', digits[r>>12&0xf], digits[r>>8&0xf], digits[r>>4&0xf], digits[r&0xf])
+}

@@ -1,0 +1,153 @@
+// Package clientip says who is calling: which address a request comes from when
+// reverse proxies may stand in between, and by which key a limit knows it.
+//
+// An address is believed only as far as trusted hands reach. The peer counts
+// unless it is a trusted proxy; then the header field that the proxies keep is
+// walked from its end, past the proxies, to the first address that is not one of
+// them. What stands further left was written by whoever it belongs to and is never
+// looked at.
+package clientip
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// A Resolver finds clients. It is immutable and safe for concurrent use; make it
+// with [New].
+type Resolver struct {
+	config Config
+}
+
+// New makes a resolver, or reports everything that is wrong with the
+// configuration.
+func New(config Config) (*Resolver, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Resolver{config: config.withDefaults()}, nil
+}
+
+// Key is the client's address as a key: an IPv4 address as it is, an IPv6 address
+// as its network, such as 2001:db8:1:2::/64. It is "unknown" when the peer has no
+// address, as on a Unix socket.
+func (r *Resolver) Key(peer string, header http.Header) string {
+	return r.KeyOf(r.Client(peer, header))
+}
+
+// KeyOf is the key of an address that [Resolver.Client] returned.
+func (r *Resolver) KeyOf(client netip.Addr) string {
+	switch bits := r.config.IPv6Prefix; {
+	case !client.IsValid():
+		return "unknown"
+	case client.Is4() || bits == client.BitLen():
+		return client.String()
+	default:
+		return netip.PrefixFrom(client, bits).Masked().String()
+	}
+}
+
+// Client is the address that a request comes from, given the peer (host:port, as
+// in http.Request.RemoteAddr) and the request's header. IPv4-mapped addresses come
+// out as IPv4, and no address has a zone. The zero Addr means that the peer has no
+// address.
+func (r *Resolver) Client(peer string, header http.Header) netip.Addr {
+	last := parseHop(peer)
+	if !r.trusts(last) {
+		return last
+	}
+	for _, name := range r.config.Headers {
+		if lines, present := header[name]; present {
+			return r.walk(last, lines)
+		}
+	}
+	return last
+}
+
+// TrustsPeer reports whether the peer (host:port) is a trusted proxy.
+func (r *Resolver) TrustsPeer(peer string) bool { return r.trusts(parseHop(peer)) }
+
+// walk goes through the joined lines of a field from the right. last is the
+// trusted hop to which the right-most element was told.
+func (r *Resolver) walk(last netip.Addr, lines []string) netip.Addr {
+	for i := len(lines) - 1; i >= 0; i-- {
+		for line, more := lines[i], true; more; {
+			var hop string
+			line, hop, more = cutLast(line)
+			addr := parseHop(hop)
+			if !addr.IsValid() {
+				return last
+			}
+			if !r.trusts(addr) {
+				return addr
+			}
+			last = addr
+		}
+	}
+	return last
+}
+
+// cutLast splits a list at its last comma.
+func cutLast(list string) (before, last string, found bool) {
+	i := strings.LastIndexByte(list, ',')
+	if i < 0 {
+		return "", list, false
+	}
+	return list[:i], list[i+1:], true
+}
+
+func (r *Resolver) trusts(addr netip.Addr) bool {
+	for _, network := range r.config.TrustedProxies {
+		if network.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// parseHop reads an address with or without a port: 192.0.2.1, 192.0.2.1:80,
+// 2001:db8::1, [2001:db8::1], [2001:db8::1]:80, each IPv6 address perhaps with a
+// zone. It returns the zero Addr for anything else.
+func parseHop(text string) netip.Addr {
+	text = strings.Trim(text, " \t")
+	host := text
+	switch {
+	case strings.HasPrefix(text, "["):
+		end := strings.IndexByte(text, ']')
+		if end < 0 || end+1 < len(text) && !isPort(text[end+1:]) {
+			return netip.Addr{}
+		}
+		host = text[1:end]
+		if strings.IndexByte(host, ':') < 0 {
+			return netip.Addr{} // brackets are for IPv6
+		}
+	case strings.Count(text, ":") == 1:
+		colon := strings.IndexByte(text, ':')
+		if !isPort(text[colon:]) {
+			return netip.Addr{}
+		}
+		host = text[:colon]
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.WithZone("").Unmap()
+}
+
+// isPort reports whether the text is a colon and a port, 0 to 65535.
+func isPort(text string) bool {
+	const longest = len(":65535")
+	if len(text) < 2 || len(text) > longest || text[0] != ':' {
+		return false
+	}
+	port := 0
+	for i := 1; i < len(text); i++ {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
+		port = port*10 + int(text[i]-'0')
+	}
+	return port <= 65535
+}

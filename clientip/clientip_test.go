@@ -1,0 +1,215 @@
+package clientip_test
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+)
+
+func resolver(t testing.TB, config clientip.Config) *clientip.Resolver {
+	t.Helper()
+	r, err := clientip.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
+
+// behind trusts 10/8 and fd00::/8 and reads X-Forwarded-For, then X-Real-IP.
+var behind = clientip.Config{
+	TrustedProxies: prefixes("10.0.0.0/8", "fd00::/8"),
+	Headers:        []string{"X-Forwarded-For", "x-real-ip"},
+}
+
+func TestClient(t *testing.T) {
+	type fields = http.Header
+	xff := func(lines ...string) fields { return fields{"X-Forwarded-For": lines} }
+	for _, test := range []struct {
+		name   string
+		peer   string
+		header fields
+		want   string
+	}{
+		{"a peer without proxies", "203.0.113.7:4711", nil, "203.0.113.7"},
+		{"an untrusted peer is not believed", "203.0.113.7:4711", xff("198.51.100.1"), "203.0.113.7"},
+		{"a trusted peer that says nothing", "10.0.0.1:80", nil, "10.0.0.1"},
+		{"one hop", "10.0.0.1:80", xff("198.51.100.1"), "198.51.100.1"},
+		{"the right-most untrusted counts", "10.0.0.1:80", xff("1.2.3.4, 198.51.100.1, 10.9.9.9"), "198.51.100.1"},
+		{"lines are joined", "10.0.0.1:80", xff("1.2.3.4", "198.51.100.1 ,10.2.2.2", "10.3.3.3"), "198.51.100.1"},
+		{"all trusted: the left-most", "10.0.0.1:80", xff("10.7.7.7, 10.8.8.8", "10.9.9.9"), "10.7.7.7"},
+		{"an unreadable hop stops the walk", "10.0.0.1:80", xff("198.51.100.1, nonsense, 10.9.9.9"), "10.9.9.9"},
+		{"unreadable at once", "10.0.0.1:80", xff("198.51.100.1, unknown"), "10.0.0.1"},
+		{"an unreadable line stops the walk", "10.0.0.1:80", xff("198.51.100.1", "_hidden", "10.9.9.9"), "10.9.9.9"},
+		{"an empty hop is unreadable", "10.0.0.1:80", xff("198.51.100.1,"), "10.0.0.1"},
+		{"an empty field is present", "10.0.0.1:80", fields{"X-Forwarded-For": {""}, "X-Real-Ip": {"198.51.100.1"}}, "10.0.0.1"},
+		{"what stands left of the client is not read", "10.0.0.1:80", xff("\x00junk, 198.51.100.1"), "198.51.100.1"},
+		{"the first present field counts", "10.0.0.1:80", fields{"X-Real-Ip": {"198.51.100.2"}, "X-Forwarded-For": {"198.51.100.1"}}, "198.51.100.1"},
+		{"the second field", "10.0.0.1:80", fields{"X-Real-Ip": {"198.51.100.2"}}, "198.51.100.2"},
+		{"a field that was not named", "10.0.0.1:80", fields{"Cf-Connecting-Ip": {"198.51.100.2"}}, "10.0.0.1"},
+		{"a port", "10.0.0.1:80", xff("198.51.100.1:4711"), "198.51.100.1"},
+		{"port 0", "10.0.0.1:80", xff("198.51.100.1:0"), "198.51.100.1"},
+		{"no port behind the colon", "10.0.0.1:80", xff("198.51.100.1:"), "10.0.0.1"},
+		{"a port out of range", "10.0.0.1:80", xff("198.51.100.1:65536"), "10.0.0.1"},
+		{"a port of words", "10.0.0.1:80", xff("198.51.100.1:http"), "10.0.0.1"},
+		{"IPv6", "10.0.0.1:80", xff("2001:db8::1"), "2001:db8::1"},
+		{"IPv6 in brackets", "10.0.0.1:80", xff("[2001:db8::1]"), "2001:db8::1"},
+		{"IPv6 with a port", "10.0.0.1:80", xff("[2001:db8::1]:443"), "2001:db8::1"},
+		{"IPv6 with a zone and a port", "10.0.0.1:80", xff("[fe80::1%eth0]:443"), "fe80::1"},
+		{"IPv6 with a zone", "10.0.0.1:80", xff("fe80::1%eth0"), "fe80::1"},
+		{"a trusted hop with a zone", "10.0.0.1:80", xff("198.51.100.1, fd00::1%eth0"), "198.51.100.1"},
+		{"an open bracket", "10.0.0.1:80", xff("[2001:db8::1"), "10.0.0.1"},
+		{"junk behind a bracket", "10.0.0.1:80", xff("[2001:db8::1]443"), "10.0.0.1"},
+		{"IPv4 in brackets", "10.0.0.1:80", xff("[198.51.100.1]:80"), "10.0.0.1"},
+		{"an IPv4-mapped client", "10.0.0.1:80", xff("::ffff:198.51.100.1"), "198.51.100.1"},
+		{"an IPv4-mapped proxy", "[::ffff:10.0.0.1]:80", xff("198.51.100.1"), "198.51.100.1"},
+		{"an IPv6 proxy", "[fd00::1]:80", xff("198.51.100.1"), "198.51.100.1"},
+		{"an IPv6 peer with a zone", "[fe80::7%eth0]:80", nil, "fe80::7"},
+		{"quotes are not read", "10.0.0.1:80", xff(`"[2001:db8::1]:80"`), "10.0.0.1"},
+		{"leading zeros are not read", "10.0.0.1:80", xff("198.051.100.1"), "10.0.0.1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := resolver(t, behind).Client(test.peer, test.header)
+			if got != netip.MustParseAddr(test.want) {
+				t.Errorf("Client(%q, %v) = %v, want %v", test.peer, test.header, got, test.want)
+			}
+		})
+	}
+}
+
+func TestPeerWithoutAddress(t *testing.T) {
+	r := resolver(t, clientip.Config{TrustedProxies: prefixes("0.0.0.0/0", "::/0")})
+	for _, peer := range []string{"", "@", "/run/stint.sock"} {
+		header := http.Header{"X-Forwarded-For": {"198.51.100.1"}}
+		if got := r.Client(peer, header); got.IsValid() {
+			t.Errorf("Client(%q) = %v, want none", peer, got)
+		}
+		if got := r.Key(peer, header); got != "unknown" {
+			t.Errorf("Key(%q) = %q, want unknown", peer, got)
+		}
+	}
+}
+
+func TestTrustsPeer(t *testing.T) {
+	r := resolver(t, behind)
+	for peer, want := range map[string]bool{
+		"10.1.2.3:80": true, "[fd12::1]:80": true, "[::ffff:10.1.2.3]:80": true,
+		"11.1.2.3:80": false, "[2001:db8::1]:80": false, "@": false,
+	} {
+		if got := r.TrustsPeer(peer); got != want {
+			t.Errorf("TrustsPeer(%q) = %v, want %v", peer, got, want)
+		}
+	}
+}
+
+func TestKey(t *testing.T) {
+	for _, test := range []struct {
+		bits int
+		peer string
+		want string
+	}{
+		{0, "203.0.113.7:1", "203.0.113.7"},
+		{0, "[::ffff:203.0.113.7]:1", "203.0.113.7"},
+		{0, "[2001:db8:1:2:3:4:5:6]:1", "2001:db8:1:2::/64"},
+		{0, "[2001:db8:1:2:ffff::1]:1", "2001:db8:1:2::/64"},
+		{0, "[2001:db8:1:3::1]:1", "2001:db8:1:3::/64"},
+		{56, "[2001:db8:1:2ff::1]:1", "2001:db8:1:200::/56"},
+		{128, "[2001:db8:1:2::1]:1", "2001:db8:1:2::1"},
+		{1, "203.0.113.7:1", "203.0.113.7"},
+	} {
+		r := resolver(t, clientip.Config{IPv6Prefix: test.bits})
+		if got := r.Key(test.peer, nil); got != test.want {
+			t.Errorf("Key(%q) with /%d = %q, want %q", test.peer, test.bits, got, test.want)
+		}
+	}
+}
+
+func TestMappedTrustedNetwork(t *testing.T) {
+	r := resolver(t, clientip.Config{TrustedProxies: prefixes("::ffff:10.0.0.0/104")})
+	if got := r.Key("10.1.2.3:80", http.Header{"X-Forwarded-For": {"198.51.100.1"}}); got != "198.51.100.1" {
+		t.Errorf("Key = %q; the mapped network does not trust its IPv4 form", got)
+	}
+}
+
+func TestConfigIsCopied(t *testing.T) {
+	config := clientip.Config{TrustedProxies: prefixes("10.0.0.0/8"), Headers: []string{"X-Real-IP"}}
+	r := resolver(t, config)
+	config.TrustedProxies[0] = netip.MustParsePrefix("0.0.0.0/0")
+	config.Headers[0] = "X-Other"
+	header := http.Header{"X-Real-Ip": {"198.51.100.1"}}
+	if got := r.Key("203.0.113.7:1", header); got != "203.0.113.7" {
+		t.Errorf("Key = %q; the resolver follows the caller's slice", got)
+	}
+	if got := r.Key("10.0.0.1:1", header); got != "198.51.100.1" {
+		t.Errorf("Key = %q; the resolver follows the caller's slice", got)
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	_, err := clientip.New(clientip.Config{
+		TrustedProxies: []netip.Prefix{{}},
+		Headers:        []string{"", "X Forwarded", "forwarded"},
+		IPv6Prefix:     129,
+	})
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Fatalf("New = %v, want ErrInvalid", err)
+	}
+	for _, want := range []string{"trusted_proxies is invalid", `""`, `"X Forwarded"`, `"forwarded"`, "ipv6_prefix is 129; allowed: 1 to 128"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not report %s:\n%v", want, err)
+		}
+	}
+	if _, err := clientip.New(clientip.Config{IPv6Prefix: -1}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("New with prefix -1 = %v, want ErrInvalid", err)
+	}
+}
+
+func TestUntrustedPeerDoesNotAllocate(t *testing.T) {
+	r := resolver(t, behind)
+	header := http.Header{"X-Forwarded-For": {"198.51.100.1"}}
+	if n := testing.AllocsPerRun(100, func() { r.Client("203.0.113.7:4711", header) }); n != 0 {
+		t.Errorf("Client allocates %v times", n)
+	}
+}
+
+// FuzzClient checks what must hold for any field: the client is never a trusted
+// proxy while an untrusted hop was read, prepending hops never changes an untrusted
+// client, and a peer that isn't trusted is always the client.
+func FuzzClient(f *testing.F) {
+	f.Add("198.51.100.1, 10.0.0.2")
+	f.Add("[2001:db8::1%25x]:80,unknown")
+	f.Add("::ffff:10.0.0.1,,")
+	f.Add("1.2.3.4:99999")
+	f.Fuzz(func(t *testing.T, value string) {
+		r := resolver(t, behind)
+		header := http.Header{"X-Forwarded-For": {value}}
+		if got := r.Key("203.0.113.7:1", header); got != "203.0.113.7" {
+			t.Fatalf("an untrusted peer is %q", got)
+		}
+		client := r.Client("10.0.0.1:1", header)
+		if !client.IsValid() || client.Zone() != "" || client.Is4In6() {
+			t.Fatalf("client %v is not in canonical form", client)
+		}
+		trusted := r.TrustsPeer(netip.AddrPortFrom(client, 1).String())
+		spoofed := r.Client("10.0.0.1:1", http.Header{"X-Forwarded-For": {"6.6.6.6, " + value}})
+		if !trusted && spoofed != client {
+			t.Fatalf("prepending a hop turned %v into %v", client, spoofed)
+		}
+		split := r.Client("10.0.0.1:1", http.Header{"X-Forwarded-For": strings.Split(value, ",")})
+		if split != client {
+			t.Fatalf("one line gives %v, a line for each hop %v", client, split)
+		}
+	})
+}

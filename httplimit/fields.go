@@ -1,0 +1,19 @@
+package httplimit
+
+// Fields is a set of header fields. The zero value is none of them.
+type Fields uint8
+
+// The header fields that a response can carry.
+const (
+	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
+	// of the deciding limit; the last is a time in Unix seconds.
+	XRateLimit Fields = 1 << iota
+	// IETF is RateLimit and RateLimit-Policy of the IETF's httpapi draft, revision
+	// 11, with one item per limit.
+	IETF
+	// RetryAfter is Retry-After, in whole seconds, on a denial.
+	RetryAfter
+
+	// AllFields is all of them.
+	AllFields = XRateLimit | IETF | RetryAfter
+)

@@ -1,0 +1,249 @@
+package httplimit
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// The fields' names in the form in which http.Header keeps them.
+const (
+	limitField     = "X-Ratelimit-Limit"
+	remainingField = "X-Ratelimit-Remaining"
+	resetField     = "X-Ratelimit-Reset"
+	rateField      = "Ratelimit"
+	policyField    = "Ratelimit-Policy"
+	retryField     = "Retry-After"
+)
+
+// Headers writes the header fields of one policy's decisions. It is immutable and
+// safe for concurrent use; make it once for a policy with [NewHeaders].
+type Headers struct {
+	fields Fields
+	policy []string   // the value of RateLimit-Policy
+	items  []string   // `"name";r=` of each limit
+	limits [][]string // X-RateLimit-Limit of each limit
+}
+
+// NewHeaders prepares the fields of the policy's decisions.
+func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
+	h := &Headers{fields: fields}
+	var text []byte
+	for i, name := range displayNames(policy.Limits()) {
+		limit := policy.Limit(i)
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		text = appendPolicyItem(text, name, limit)
+		h.items = append(h.items, string(appendQuoted(nil, name))+";r=")
+		h.limits = append(h.limits, []string{strconv.FormatInt(limit.Capacity, 10)})
+	}
+	h.policy = []string{string(text)}
+	return h
+}
+
+// NeedsEach reports whether [Headers.Write] wants the outcome of every limit.
+func (h *Headers) NeedsEach() bool { return h.fields&IETF != 0 }
+
+// The values that change from decision to decision.
+const (
+	remainingValue = iota
+	resetValue
+	rateValue
+	retryValue
+	values
+)
+
+// Write sets the fields that describe a decision of the policy. each holds the
+// outcome of every limit, in order, as [stint.Op.Each] receives it; it is used only
+// when NeedsEach, and may be nil otherwise. A degraded decision says nothing about
+// the limits, so nothing is written for it.
+func (h *Headers) Write(header http.Header, d stint.Decision, each []stint.Outcome) {
+	if d.Degraded || h.fields == 0 {
+		return
+	}
+	// All texts are written into one buffer on the stack and become one string, whose
+	// parts are the values.
+	var buffer [256]byte
+	text := buffer[:0]
+	var ends [values]int
+	if h.fields&XRateLimit != 0 {
+		text = strconv.AppendInt(text, d.Remaining, 10)
+		ends[remainingValue] = len(text)
+		text = strconv.AppendInt(text, unixCeil(d.At, d.ResetAfter), 10)
+	}
+	ends[resetValue] = len(text)
+	if h.fields&IETF != 0 {
+		text = h.appendRate(text, each)
+	}
+	ends[rateValue] = len(text)
+	if h.fields&RetryAfter != 0 && !d.Allowed && d.RetryAfter != stint.Never {
+		text = strconv.AppendInt(text, RetrySeconds(d.RetryAfter), 10)
+	}
+	ends[retryValue] = len(text)
+
+	all := string(text)
+	list := new([values]string)
+	for i, start := 0, 0; i < values; i++ {
+		list[i] = all[start:ends[i]]
+		start = ends[i]
+	}
+	if h.fields&XRateLimit != 0 {
+		header[limitField] = h.limits[d.Index]
+		header[remainingField] = list[remainingValue : remainingValue+1 : remainingValue+1]
+		header[resetField] = list[resetValue : resetValue+1 : resetValue+1]
+	}
+	if h.fields&IETF != 0 {
+		header[policyField] = h.policy
+		header[rateField] = list[rateValue : rateValue+1 : rateValue+1]
+	}
+	if list[retryValue] != "" {
+		header[retryField] = list[retryValue : retryValue+1 : retryValue+1]
+	}
+}
+
+// appendRate appends the value of RateLimit: the remaining permits of each limit
+// and when there will be more.
+func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
+	for i, item := range h.items {
+		if i > 0 {
+			text = append(text, ", "...)
+		}
+		outcome := &each[i]
+		text = append(text, item...)
+		text = strconv.AppendInt(text, outcome.Remaining, 10)
+		wait := Seconds(outcome.GrowsAfter)
+		if !outcome.Allowed {
+			wait = RetrySeconds(outcome.RetryAfter)
+		}
+		if wait > 0 {
+			text = append(text, ";t="...)
+			text = strconv.AppendInt(text, wait, 10)
+		}
+	}
+	return text
+}
+
+// Seconds is a wait in whole seconds, rounded up; -1 for [stint.Never].
+func Seconds(d time.Duration) int64 {
+	if d == stint.Never {
+		return -1
+	}
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}
+
+// RetrySeconds is the value of Retry-After for a denial: whole seconds, rounded up,
+// at least 1; -1 for [stint.Never], which has none.
+func RetrySeconds(d time.Duration) int64 {
+	if d >= 0 && d <= time.Second {
+		return 1
+	}
+	return Seconds(d)
+}
+
+// unixCeil is the Unix second in which the instant after at is reached, rounded
+// up.
+func unixCeil(at stint.Instant, after time.Duration) int64 {
+	const second = 1_000_000
+	micros := int64(at.Add(after))
+	seconds := micros / second
+	if micros%second > 0 {
+		seconds++
+	}
+	return seconds
+}
+
+// appendPolicyItem appends one item of RateLimit-Policy.
+func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
+	text = appendQuoted(text, name)
+	text = append(text, ";q="...)
+	text = strconv.AppendInt(text, limit.Capacity, 10)
+	if w := windowSeconds(limit); w > 0 {
+		text = append(text, ";w="...)
+		text = strconv.AppendInt(text, w, 10)
+	}
+	return text
+}
+
+var calendarSeconds = [...]int64{
+	stint.CalendarMinute: 60,
+	stint.CalendarHour:   3600,
+	stint.CalendarDay:    86400,
+	stint.CalendarWeek:   604800,
+	stint.CalendarMonth:  2592000,
+	stint.CalendarYear:   31536000,
+}
+
+// windowSeconds is the length of the limit's window in seconds, rounded up: the
+// nominal one of a calendar's unit, the time to full of a bucket. It is 0 when it
+// is less than a second.
+func windowSeconds(limit stint.Limit) int64 {
+	switch {
+	case limit.IsBucket():
+		// capacity x period / permits: less than ten years, though the product may not fit.
+		micros := mulDivCeil(limit.Capacity, limit.Rate.Period.Microseconds(), limit.Rate.Permits)
+		return secondsOrNone(time.Duration(micros) * time.Microsecond)
+	case limit.Calendar != stint.CalendarNone:
+		return calendarSeconds[limit.Calendar]
+	default:
+		return secondsOrNone(limit.Window)
+	}
+}
+
+func secondsOrNone(d time.Duration) int64 {
+	if d < time.Second {
+		return 0
+	}
+	return Seconds(d)
+}
+
+// displayNames are the names under which the limits appear: their own, "default"
+// for none. A name that several would share gets the algorithm appended, and a
+// number where that does not do.
+func displayNames(limits []stint.Limit) []string {
+	count := map[string]int{}
+	names := make([]string, len(limits))
+	for i, limit := range limits {
+		names[i] = limit.Name
+		if limit.Name == "" {
+			names[i] = "default"
+		}
+		count[names[i]]++
+	}
+	taken := map[string]bool{}
+	for _, name := range names {
+		taken[name] = count[name] == 1
+	}
+	for i, name := range names {
+		if count[name] == 1 {
+			continue
+		}
+		base := name + "-" + strings.ToLower(limits[i].Algorithm.String())
+		names[i] = base
+		for n := 2; taken[names[i]]; n++ {
+			names[i] = base + "-" + strconv.Itoa(n)
+		}
+		taken[names[i]] = true
+	}
+	return names
+}
+
+// appendQuoted appends a string of structured field values (RFC 9651, section
+// 3.3.3). Names are printable ASCII, which is all that such a string can hold.
+func appendQuoted(text []byte, s string) []byte {
+	text = append(text, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			text = append(text, '\\')
+		}
+		text = append(text, s[i])
+	}
+	return append(text, '"')
+}

@@ -1,0 +1,123 @@
+// Package promlimit counts decisions for Prometheus. No metric carries a key.
+//
+// The metrics are
+//
+//	rate_limiter_requests_total{algorithm,allowed}  checks answered
+//	rate_limiter_check_seconds{algorithm,allowed}   how long the store took to decide them
+//	rate_limiter_degraded_total{allowed}            checks that a failure policy answered
+//	rate_limiter_store_errors_total                 operations that the store could not decide
+//
+// The algorithm is the deciding limit's; allowed is true or false.
+package promlimit
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+)
+
+// Metrics counts decisions. It is safe for concurrent use; make it with [New].
+type Metrics struct {
+	checks      [stint.AlgorithmSlidingWindowCounter + 1][2]series
+	degraded    [2]prometheus.Counter
+	storeErrors prometheus.Counter
+}
+
+// series is what one algorithm's admissions or denials are counted by. It is found
+// once, since finding it by its labels costs more than counting.
+type series struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+}
+
+// New makes the metrics and registers them. It fails when the registerer has
+// metrics of these names already; none is registered then.
+func New(registerer prometheus.Registerer) (*Metrics, error) {
+	labels := []string{"algorithm", "allowed"}
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rate_limiter_requests_total",
+		Help: "Checks answered, by the deciding limit's algorithm and by whether they were admitted.",
+	}, labels)
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "rate_limiter_check_seconds",
+		Help: "Time that the store took to decide checks.",
+		Buckets: []float64{
+			1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1,
+		},
+	}, labels)
+	degraded := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rate_limiter_degraded_total",
+		Help: "Checks that a failure policy answered instead of the store.",
+	}, []string{"allowed"})
+	m := &Metrics{storeErrors: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rate_limiter_store_errors_total",
+		Help: "Operations that the store could not decide.",
+	})}
+	for i, allowed := range []bool{false, true} {
+		text := strconv.FormatBool(allowed)
+		m.degraded[i] = degraded.WithLabelValues(text)
+		for _, algorithm := range stint.Algorithms() {
+			m.checks[algorithm][i] = series{
+				requests: requests.WithLabelValues(algorithm.String(), text),
+				seconds:  seconds.WithLabelValues(algorithm.String(), text),
+			}
+		}
+	}
+	return m, register(registerer, requests, seconds, degraded, m.storeErrors)
+}
+
+// register registers all of the collectors or none.
+func register(registerer prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for i, collector := range collectors {
+		if err := registerer.Register(collector); err != nil {
+			for _, done := range collectors[:i] {
+				registerer.Unregister(done)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Checked counts a check that was decided, by the store or by a failure policy,
+// and how long it took. The algorithm is the deciding limit's.
+func (m *Metrics) Checked(algorithm stint.Algorithm, d stint.Decision, elapsed time.Duration) {
+	if int(algorithm) >= len(m.checks) || algorithm == 0 {
+		return
+	}
+	i := 0
+	if d.Allowed {
+		i = 1
+	}
+	s := &m.checks[algorithm][i]
+	s.requests.Inc()
+	s.seconds.Observe(elapsed.Seconds())
+	if d.Degraded {
+		m.degraded[i].Inc()
+	}
+}
+
+// StoreFailed counts an operation that the store could not decide.
+func (m *Metrics) StoreFailed() { m.storeErrors.Inc() }
+
+// Hooks returns hooks that count what a [stint.Limiter] decides: each Take and Try
+// as a check, each failure of the store. Peeks, resets and settlements are no
+// checks; input errors, and operations that the caller gave up, are not counted.
+func (m *Metrics) Hooks() stint.Hooks {
+	return stint.Hooks{Decided: func(ctx context.Context, event stint.Event) {
+		switch {
+		case event.Err != nil:
+			if ctx.Err() == nil && !errors.Is(event.Err, stint.ErrInvalid) {
+				m.StoreFailed()
+			}
+		case event.Verb == stint.Take || event.Verb == stint.Try:
+			limit := event.Claim.Policy.Limit(int(event.Decision.Index))
+			m.Checked(limit.Algorithm, event.Decision, event.Elapsed)
+		}
+	}}
+}

@@ -1,0 +1,173 @@
+package promlimit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/promlimit"
+)
+
+func metrics(t *testing.T) (*promlimit.Metrics, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	m, err := promlimit.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, registry
+}
+
+func TestNames(t *testing.T) {
+	_, registry := metrics(t)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, family := range families {
+		names = append(names, family.GetName())
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if name := label.GetName(); name != "algorithm" && name != "allowed" {
+					t.Errorf("%s carries the label %s", family.GetName(), name)
+				}
+			}
+		}
+	}
+	want := []string{
+		"rate_limiter_check_seconds", "rate_limiter_degraded_total",
+		"rate_limiter_requests_total", "rate_limiter_store_errors_total",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("metrics %v, want %v", names, want)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func TestChecked(t *testing.T) {
+	m, registry := metrics(t)
+	m.Checked(stint.AlgorithmTokenBucket, stint.Decision{Allowed: true}, 2*time.Millisecond)
+	m.Checked(stint.AlgorithmTokenBucket, stint.Decision{Allowed: true, Degraded: true}, time.Millisecond)
+	m.Checked(stint.AlgorithmFixedWindow, stint.Decision{}, time.Second)
+	m.Checked(0, stint.Decision{}, time.Second)
+	m.Checked(99, stint.Decision{}, time.Second)
+	m.StoreFailed()
+	want := `
+# HELP rate_limiter_degraded_total Checks that a failure policy answered instead of the store.
+# TYPE rate_limiter_degraded_total counter
+rate_limiter_degraded_total{allowed="false"} 0
+rate_limiter_degraded_total{allowed="true"} 1
+# HELP rate_limiter_requests_total Checks answered, by the deciding limit's algorithm and by whether they were admitted.
+# TYPE rate_limiter_requests_total counter
+rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 1
+rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="true"} 0
+rate_limiter_requests_total{algorithm="LEAKY_BUCKET",allowed="false"} 0
+rate_limiter_requests_total{algorithm="LEAKY_BUCKET",allowed="true"} 0
+rate_limiter_requests_total{algorithm="SLIDING_WINDOW_COUNTER",allowed="false"} 0
+rate_limiter_requests_total{algorithm="SLIDING_WINDOW_COUNTER",allowed="true"} 0
+rate_limiter_requests_total{algorithm="SLIDING_WINDOW_LOG",allowed="false"} 0
+rate_limiter_requests_total{algorithm="SLIDING_WINDOW_LOG",allowed="true"} 0
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 0
+rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2
+# HELP rate_limiter_store_errors_total Operations that the store could not decide.
+# TYPE rate_limiter_store_errors_total counter
+rate_limiter_store_errors_total 1
+`
+	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"rate_limiter_requests_total", "rate_limiter_degraded_total", "rate_limiter_store_errors_total")
+	if err != nil {
+		t.Error(err)
+	}
+	if sum, count := histogram(t, registry, "TOKEN_BUCKET", "true"); count != 2 || sum < 0.00299 || sum > 0.00301 {
+		t.Errorf("check_seconds has %d observations of %v s in all, want 2 of 0.003", count, sum)
+	}
+}
+
+// histogram returns the sum and the count of rate_limiter_check_seconds.
+func histogram(t *testing.T, registry *prometheus.Registry, algorithm, allowed string) (sum float64, count uint64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			labels := metric.GetLabel()
+			if family.GetName() == "rate_limiter_check_seconds" && labels[0].GetValue() == algorithm && labels[1].GetValue() == allowed {
+				return metric.GetHistogram().GetSampleSum(), metric.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	t.Fatalf("no rate_limiter_check_seconds of %s, %s", algorithm, allowed)
+	return 0, 0
+}
+
+func TestRegistersAllOrNone(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	taken := prometheus.NewCounter(prometheus.CounterOpts{Name: "rate_limiter_store_errors_total", Help: "Taken."})
+	registry.MustRegister(taken)
+	if _, err := promlimit.New(registry); err == nil {
+		t.Fatal("New registered a name that was taken")
+	}
+	if n := testutil.CollectAndCount(registry); n != 1 {
+		t.Errorf("%d series are left registered, want the one that was there", n)
+	}
+}
+
+func TestHooks(t *testing.T) {
+	m, registry := metrics(t)
+	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided := m.Hooks().Decided
+	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
+	event := func(verb stint.Verb, d stint.Decision, err error) stint.Event {
+		return stint.Event{Verb: verb, Claim: claim, Decision: d, Err: err, Elapsed: time.Millisecond}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	decided(t.Context(), event(stint.Take, stint.Decision{Allowed: true, Index: 1}, nil))
+	decided(t.Context(), event(stint.Try, stint.Decision{Index: 1}, nil))
+	decided(t.Context(), event(stint.Peek, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.Reset, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.Settle, stint.Decision{Allowed: true}, nil))
+	decided(t.Context(), event(stint.Take, stint.Decision{}, errors.New("away")))
+	decided(t.Context(), event(stint.Take, stint.Decision{}, stint.Invalid("key", "", "something")))
+	decided(gone, event(stint.Take, stint.Decision{}, context.Canceled))
+	for _, want := range []string{"true", "false"} {
+		if _, count := histogram(t, registry, "FIXED_WINDOW", want); count != 1 {
+			t.Errorf("%d checks with allowed=%s, want 1", count, want)
+		}
+		if _, count := histogram(t, registry, "TOKEN_BUCKET", want); count != 0 {
+			t.Errorf("%d checks by the limit that did not decide, want 0", count)
+		}
+	}
+	err = testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiter_store_errors_total Operations that the store could not decide.
+# TYPE rate_limiter_store_errors_total counter
+rate_limiter_store_errors_total 1
+`), "rate_limiter_store_errors_total")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckedDoesNotAllocate(t *testing.T) {
+	m, _ := metrics(t)
+	if n := testing.AllocsPerRun(100, func() {
+		m.Checked(stint.AlgorithmTokenBucket, stint.Decision{Allowed: true}, time.Microsecond)
+	}); n != 0 {
+		t.Errorf("Checked allocates %v times", n)
+	}
+}

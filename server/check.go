@@ -1,0 +1,184 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/httplimit"
+)
+
+func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.RawQuery, costMembers)
+	if err != nil {
+		return err
+	}
+	return s.check(w, r, &q)
+}
+
+func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
+	requests, batch, err := s.readBody(w, r, costMembers, true)
+	if err != nil {
+		return err
+	}
+	if batch {
+		return s.checkAll(w, r, requests)
+	}
+	return s.check(w, r, &requests[0])
+}
+
+// claim is what the request asks for, if it may.
+func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
+	t, err := s.targets.find(q)
+	if err != nil {
+		return nil, stint.Claim{}, err
+	}
+	key, err := s.keyOf(r, q)
+	return t, stint.Claim{Key: key, Policy: t.policy, Permits: 1}, err
+}
+
+// keyOf is the key that the request names, if it may, else the client's address.
+func (s *service) keyOf(r *http.Request, q *request) (string, error) {
+	if !q.has(keyMember) {
+		return s.clients.Key(r.RemoteAddr, r.Header), nil
+	}
+	if err := s.authority.mayNameKeys(r); err != nil {
+		return "", err
+	}
+	return q.key, checkKey(q.key)
+}
+
+// check decides one request. A scratch whose operation failed is not used again,
+// as a store that was given up may still write outcomes.
+func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) error {
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	if claim.Permits, err = t.cost(q); err != nil {
+		return err
+	}
+	x, _ := s.scratches.Get().(*scratch)
+	op := stint.Op{Verb: stint.Take, Claim: claim}
+	if t.headers.NeedsEach() {
+		op.Each = x.each[:t.policy.Len()]
+	}
+	start := time.Now()
+	d, failed := s.keeper.decide(r.Context(), op)
+	elapsed := time.Since(start)
+	if failed != nil {
+		if d, err = s.withoutStore(t, failed); err != nil {
+			return err
+		}
+	}
+	s.metrics.Checked(t.algorithm(&d), d, elapsed)
+
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Cache-Control"] = noStore
+	t.headers.Write(header, d, op.Each)
+	t.fill(&x.CheckResponse, claim.Key, &d)
+	x.body = x.AppendJSON(x.body[:0])
+	if !d.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(x.body) // a client that is gone has no use for the error
+	if failed == nil {
+		s.scratches.Put(x)
+	}
+	return nil
+}
+
+// checkAll decides a batch in order, each element alone. All elements are judged
+// before the first is decided.
+func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []request) error {
+	found := make([]*target, len(requests))
+	ops := make([]stint.Op, len(requests))
+	for i := range requests {
+		t, claim, err := s.claim(r, &requests[i])
+		if err == nil {
+			claim.Permits, err = t.cost(&requests[i])
+		}
+		if err != nil {
+			return inElement(i, err)
+		}
+		found[i], ops[i] = t, stint.Op{Verb: stint.Take, Claim: claim}
+	}
+	results := make([]stint.Result, len(ops))
+	start := time.Now()
+	_ = s.keeper.decideAll(r.Context(), ops, results) // each result has its own error
+	elapsed := time.Since(start)
+
+	body := []byte{'['}
+	var response api.CheckResponse
+	for i := range results {
+		t, d := found[i], results[i].Decision
+		if err := results[i].Err; err != nil {
+			if d, err = s.withoutStore(t, err); err != nil {
+				return inElement(i, err)
+			}
+		}
+		s.metrics.Checked(t.algorithm(&d), d, elapsed)
+		if i > 0 {
+			body = append(body, ',')
+		}
+		t.fill(&response, ops[i].Key, &d)
+		body = response.AppendJSON(body)
+	}
+	body = append(body, ']')
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Cache-Control"] = noStore
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	_, _ = w.Write(body)
+	return nil
+}
+
+// withoutStore is the failure policy: what a check comes to that the store did not
+// decide. Other errors than the store's it returns. An admission tells the untouched
+// limits, of which nothing was taken.
+func (s *service) withoutStore(t *target, err error) (stint.Decision, error) {
+	if failureOf(err).status != http.StatusServiceUnavailable || errors.Is(err, errGone) {
+		return stint.Decision{}, err
+	}
+	d := stint.Decision{
+		Allowed: s.config.OnStoreFailure == FailOpen, Degraded: true, Source: stint.SourceFailurePolicy,
+		Index: t.least, Limit: t.capacity, Remaining: t.capacity,
+		At: stint.Instant(s.keeper.now().UnixMicro()),
+	}
+	if !d.Allowed {
+		s.metrics.Checked(t.algorithm(&d), d, 0)
+		return d, err
+	}
+	return d, nil
+}
+
+// fill describes a decision of the target.
+func (t *target) fill(c *api.CheckResponse, key string, d *stint.Decision) {
+	*c = api.CheckResponse{
+		Allowed:           d.Allowed,
+		Degraded:          d.Degraded,
+		Key:               key,
+		Policy:            t.name,
+		Algorithm:         t.algorithm(d).String(),
+		Limit:             d.Limit,
+		Remaining:         d.Remaining,
+		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
+		RetryAfterSeconds: httplimit.Seconds(d.RetryAfter),
+		Message:           api.MessageAllowed,
+		ResetAfterMicros:  d.ResetAfter.Microseconds(),
+		RetryAfterMicros:  -1,
+		DelayMicros:       d.Delay.Microseconds(),
+		At:                int64(d.At),
+		Source:            d.Source.String(),
+	}
+	if !d.Allowed {
+		c.Message = api.MessageDenied
+	}
+	if d.RetryAfter != stint.Never {
+		c.RetryAfterMicros = d.RetryAfter.Microseconds()
+	}
+}

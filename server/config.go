@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/httplimit"
+)
+
+// DefaultStoreTimeout is the deadline that suits a store on the network.
+const DefaultStoreTimeout = 100 * time.Millisecond
+
+// A FailurePolicy says how to answer a check that the store could not decide. The
+// zero value is FailOpen.
+type FailurePolicy uint8
+
+// The failure policies.
+const (
+	// FailOpen admits and marks the answer as degraded.
+	FailOpen FailurePolicy = iota
+	// FailClosed answers 503.
+	FailClosed
+)
+
+// String is the policy's name in the configuration: open or closed.
+func (p FailurePolicy) String() string {
+	switch p {
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	default:
+		return "unknown"
+	}
+}
+
+// ParseFailurePolicy reads open or closed.
+func ParseFailurePolicy(name string) (FailurePolicy, error) {
+	switch name {
+	case "open":
+		return FailOpen, nil
+	case "closed":
+		return FailClosed, nil
+	default:
+		return FailOpen, stint.Invalid("on_store_failure", name, "open or closed")
+	}
+}
+
+// An API says who may name keys, reset and settle.
+type API struct {
+	// ExplicitKeys lets requests name a key. When it is false, any key is refused
+	// with 403 and every request is its client's own.
+	ExplicitKeys bool
+	// Tokens are bearer tokens, one of which is needed to name a key, to reset and
+	// to settle. Default: none, which allows it on a loopback listener only.
+	Tokens []string
+	// Open allows it without tokens on any listener. Default: false.
+	Open bool
+}
+
+// A Build says what is running. The zero value is a build of unknown origin.
+type Build struct {
+	Version string // such as v1.2.3; default: "unknown"
+	Commit  string // the revision it was built from; default: "unknown"
+}
+
+// A Config says what a [Server] is made of. [DefaultConfig] returns one with every
+// default filled in; only Store has none.
+type Config struct {
+	// Listen is the address of the REST API, metrics and health, as host:port; port
+	// 0 picks a free one. Default: "", which is 127.0.0.1:8080.
+	Listen string
+	// AdminListen is the address of the profiler, in the same form. Default: "",
+	// which is none.
+	AdminListen string
+
+	// Store decides. It must not be nil. The caller closes it after Run returns.
+	Store stint.Store
+	// StoreHealth reports whether the store can be reached; it is asked by the health
+	// endpoints, with a deadline. Default: nil, the store is always there.
+	StoreHealth func(context.Context) error
+	// StoreTimeout bounds each call of the store. Default: 0, no bound, which suits a
+	// store in memory; see DefaultStoreTimeout for the others.
+	StoreTimeout time.Duration
+	// OnStoreFailure is how a check is answered when the store can't decide.
+	// Default: FailOpen.
+	OnStoreFailure FailurePolicy
+
+	// Defaults are the limits that an algorithm's name stands for. Missing ones are
+	// taken from DefaultLimits.
+	Defaults map[stint.Algorithm]stint.Limit
+	// Policies are the limits that a policy's name stands for. Their state is never
+	// shared with the defaults' or with another policy's. Default: none.
+	Policies map[string][]stint.Limit
+
+	// ClientIP says how a client's address is found. Default: the peer's address.
+	ClientIP clientip.Config
+	// Headers are the rate limit header fields of a check's response. Default: 0,
+	// none; DefaultConfig has all of them.
+	Headers httplimit.Fields
+	// API says who may name keys, reset and settle.
+	API API
+
+	// Collectors are further metrics to serve, such as the store's. Default: none.
+	Collectors []prometheus.Collector
+	// Logger receives a line per listener, per change of the store's state and per
+	// recovered panic. Default: nil, slog.Default.
+	Logger *slog.Logger
+	// Build is what /actuator/info tells.
+	Build Build
+
+	// ReadHeaderTimeout bounds the time until a connection's first request has its
+	// head; a later request's counts as idle time. Default: 0, which is 5 seconds.
+	ReadHeaderTimeout time.Duration
+	// BodyTimeout bounds the reading of a request's body. Default: 0, which is 10
+	// seconds.
+	BodyTimeout time.Duration
+	// WriteTimeout bounds a request from its head to the end of the response. Default:
+	// 0, which is 30 seconds. The admin listener has none.
+	WriteTimeout time.Duration
+	// IdleTimeout is how long a connection is kept between requests. Default: 0,
+	// which is 2 minutes.
+	IdleTimeout time.Duration
+	// MaxHeaderBytes bounds a request's head. Default: 0, which is 64 KiB.
+	MaxHeaderBytes int
+	// DrainDelay is how long, when asked to stop, the server still accepts
+	// connections while it reports itself not ready, so that load balancers notice.
+	// Default: 0.
+	DrainDelay time.Duration
+	// DrainTimeout bounds the wait for requests in flight. Default: 0, which is 30
+	// seconds.
+	DrainTimeout time.Duration
+}
+
+// DefaultConfig returns the configuration of a service on loopback that lacks
+// nothing but a store.
+func DefaultConfig() Config {
+	return Config{Headers: httplimit.AllFields, API: API{ExplicitKeys: true}}.withDefaults()
+}
+
+// DefaultLimits returns the limits that the algorithms' names stand for when the
+// configuration says nothing else: 100 permits, refilled or drained at 10 per
+// second, or per 60 seconds.
+func DefaultLimits() map[stint.Algorithm]stint.Limit {
+	const permits, window = 100, 60 * time.Second
+	limits := map[stint.Algorithm]stint.Limit{}
+	for _, limit := range []stint.Limit{
+		stint.TokenBucket(permits, stint.PerSecond(10)),
+		stint.LeakyBucket(permits, stint.PerSecond(10)),
+		stint.FixedWindow(permits, window),
+		stint.SlidingWindowLog(permits, window),
+		stint.SlidingWindowCounter(permits, window),
+	} {
+		limits[limit.Algorithm] = limit
+	}
+	return limits
+}
+
+// withDefaults returns the configuration with what is missing filled in.
+func (c Config) withDefaults() Config {
+	text := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	duration := func(field *time.Duration, value time.Duration) {
+		if *field == 0 {
+			*field = value
+		}
+	}
+	text(&c.Listen, "127.0.0.1:8080")
+	text(&c.Build.Version, "unknown")
+	text(&c.Build.Commit, "unknown")
+	duration(&c.ReadHeaderTimeout, 5*time.Second)
+	duration(&c.BodyTimeout, 10*time.Second)
+	duration(&c.WriteTimeout, 30*time.Second)
+	duration(&c.IdleTimeout, 2*time.Minute)
+	duration(&c.DrainTimeout, 30*time.Second)
+	if c.MaxHeaderBytes == 0 {
+		c.MaxHeaderBytes = 64 << 10
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	limits := DefaultLimits()
+	maps.Copy(limits, c.Defaults)
+	c.Defaults = limits
+	return c
+}
+
+// Validate reports everything that is wrong with the configuration, joined. The
+// parameters carry the names of the configuration file.
+func (c Config) Validate() error {
+	var faults []error
+	add := func(param string, value any, allowed string) {
+		faults = append(faults, stint.Invalid(param, value, allowed))
+	}
+	if c.Store == nil {
+		add("store", "nil", "a store such as memstore.New makes")
+	}
+	if c.OnStoreFailure > FailClosed {
+		add("on_store_failure", uint8(c.OnStoreFailure), "open or closed")
+	}
+	if c.Headers&^httplimit.AllFields != 0 {
+		add("headers", uint8(c.Headers), "x_ratelimit, ietf and retry_after")
+	}
+	for _, d := range []struct {
+		param string
+		value time.Duration
+	}{
+		{"store.timeout", c.StoreTimeout},
+		{"read_header_timeout", c.ReadHeaderTimeout},
+		{"body_timeout", c.BodyTimeout},
+		{"write_timeout", c.WriteTimeout},
+		{"idle_timeout", c.IdleTimeout},
+		{"drain_delay", c.DrainDelay},
+		{"drain_timeout", c.DrainTimeout},
+	} {
+		if d.value < 0 {
+			add(d.param, d.value, "0 or more")
+		}
+	}
+	if c.MaxHeaderBytes < 0 {
+		add("max_header_bytes", c.MaxHeaderBytes, "0 or more")
+	}
+	for _, token := range c.API.Tokens {
+		if !isBearerToken(token) {
+			add("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)),
+				"tokens of letters, digits and -._~+/ with = at the end")
+		}
+	}
+	faults = append(faults, c.ClientIP.Validate())
+	for _, algorithm := range slices.Sorted(maps.Keys(c.Defaults)) {
+		if limit := c.Defaults[algorithm]; limit.Algorithm != algorithm {
+			add("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String())
+		} else if err := limit.Validate(); err != nil {
+			faults = append(faults, fmt.Errorf("defaults: %s: %w", algorithm, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+		if name == "" {
+			add("policies", name, "a name of at least one character")
+			continue
+		}
+		if _, err := stint.NewPolicy(name, c.Policies[name]...); err != nil {
+			faults = append(faults, fmt.Errorf("policies: %s: %w", name, err))
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+
+	"github.com/stint-go/stint/api"
+)
+
+// liveness never depends on the store: restarting the process would not mend it.
+func liveness(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, api.Health{Status: api.StatusUp})
+	return nil
+}
+
+// readiness is up while requests are answered: not when draining, and with the
+// store away only when checks are admitted nevertheless.
+func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
+	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
+		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
+	}}
+	if !s.storeIsUp(r.Context()) {
+		health.Components["store"] = api.Component{Status: api.StatusDown}
+		if s.config.OnStoreFailure == FailClosed {
+			health.Status = api.StatusDown
+		}
+	}
+	if s.draining.Load() {
+		health.Components["server"] = api.Component{Status: api.StatusDown}
+		health.Status = api.StatusDown
+	}
+	status := http.StatusOK
+	if health.Status == api.StatusDown {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, health)
+	return nil
+}
+
+func (s *service) storeIsUp(ctx context.Context) bool {
+	if s.config.StoreHealth == nil {
+		return true
+	}
+	timeout := s.config.StoreTimeout
+	if timeout == 0 {
+		timeout = DefaultStoreTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return s.config.StoreHealth(ctx) == nil
+}
+
+func (s *service) info(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, api.Info{
+		Version: s.config.Build.Version, Commit: s.config.Build.Commit, GoVersion: runtime.Version(),
+	})
+	return nil
+}
+
+func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
+	w.Header()["Cache-Control"] = noStore
+	s.scrape.ServeHTTP(w, r)
+	return nil
+}
+
+func describe(w http.ResponseWriter, _ *http.Request) error {
+	w.Header()["Content-Type"] = yamlType
+	_, _ = w.Write(openAPI) // a client that is gone has no use for the error
+	return nil
+}

@@ -1,0 +1,127 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/server"
+)
+
+func TestHealth(t *testing.T) {
+	away := func(ctx context.Context) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the store's health is asked without a deadline")
+		}
+		return errors.New("away")
+	}
+	there := func(context.Context) error { return nil }
+	const storeDown = `"components":{"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
+	const allUp = `{"status":"UP","components":{"server":{"status":"UP"},"store":{"status":"UP"}}}` + "\n"
+	for _, test := range []struct {
+		name   string
+		policy server.FailurePolicy
+		health func(context.Context) error
+		status int
+		body   string
+	}{
+		{"no health to ask", server.FailClosed, nil, 200, allUp},
+		{"there", server.FailClosed, there, 200, allUp},
+		{"away, open", server.FailOpen, away, 200, `{"status":"UP",` + storeDown},
+		{"away, closed", server.FailClosed, away, 503, `{"status":"DOWN",` + storeDown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, func(c *server.Config) { c.OnStoreFailure, c.StoreHealth = test.policy, test.health })
+			for _, path := range []string{api.PathHealth, api.PathReadiness} {
+				if got := f.get(path); got.status != test.status || got.body != test.body {
+					t.Errorf("%s: %d %s, want %d %s", path, got.status, got.body, test.status, test.body)
+				}
+			}
+			if got := f.get(api.PathLiveness); got.status != 200 || got.body != `{"status":"UP"}`+"\n" {
+				t.Errorf("liveness: %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+func TestInfo(t *testing.T) {
+	f := newFixture(t, nil)
+	var info api.Info
+	f.get(api.PathInfo).into(&info)
+	if want := (api.Info{Version: "v1.2.3", Commit: "abc", GoVersion: runtime.Version()}); info != want {
+		t.Errorf("%+v, want %+v", info, want)
+	}
+}
+
+func TestOpenAPIIsServed(t *testing.T) {
+	f := newFixture(t, nil)
+	want, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.get(api.PathOpenAPI); got.body != string(want) || got.header.Get("Content-Type") != "application/yaml" {
+		t.Errorf("%s of %d bytes, want the file's %d", got.header.Get("Content-Type"), len(got.body), len(want))
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	extra := promlimit.NewStoreCollector(func() promlimit.StoreStats { return promlimit.StoreStats{States: 42} })
+	f := newFixture(t, func(c *server.Config) { c.Collectors = []prometheus.Collector{extra} })
+	f.get(check + "?key=secret-key&permits=100")
+	f.get(check + "?key=secret-key")
+	f.get(check + "?key=secret-key&policy=pair")
+	f.post(check, `[{"key":"secret-key"},{"key":"other","algorithm":"FIXED_WINDOW"}]`)
+	f.get(check + "?key=")
+	f.get(api.PathRemaining + "?key=secret-key")
+	f.store.fail(errors.New("away"))
+	f.get(check + "?key=secret-key")
+	text := f.get(api.PathMetrics).body
+	for _, want := range []string{
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 3`,
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 2`,
+		`rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="true"} 1`,
+		`rate_limiter_check_seconds_count{algorithm="TOKEN_BUCKET",allowed="true"} 3`,
+		`rate_limiter_degraded_total{allowed="true"} 1`,
+		`rate_limiter_store_errors_total 1`,
+		`rate_limiter_store_states 42`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if strings.Contains(text, "secret-key") {
+		t.Error("a metric carries a key")
+	}
+	var names []string
+	for _, match := range regexp.MustCompile(`(?m)^# TYPE (rate_limiter_\S+)`).FindAllStringSubmatch(text, -1) {
+		names = append(names, match[1])
+	}
+	want := []string{
+		"rate_limiter_check_seconds", "rate_limiter_degraded_total", "rate_limiter_requests_total", "rate_limiter_store_bytes",
+		"rate_limiter_store_errors_total", "rate_limiter_store_evictions_total", "rate_limiter_store_states",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("metrics %v, want %v", names, want)
+	}
+	if alias := f.get(api.PathMetricsAlias); !strings.Contains(alias.body, "rate_limiter_requests_total") {
+		t.Error("/metrics does not serve the metrics")
+	}
+}
+
+func TestCollectorsMayNotClash(t *testing.T) {
+	config, _, _ := testConfig()
+	one := prometheus.NewCounter(prometheus.CounterOpts{Name: "one_total", Help: "One."})
+	config.Collectors = []prometheus.Collector{one, one}
+	if _, err := server.New(config); err == nil {
+		t.Error("New takes a collector twice")
+	}
+}

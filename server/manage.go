@@ -1,0 +1,130 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/httplimit"
+)
+
+// maxBody bounds a request's body.
+const maxBody = 1 << 20
+
+// readBody reads and parses a request's body.
+func (s *service) readBody(w http.ResponseWriter, r *http.Request, allowed member, list bool) ([]request, bool, error) {
+	if err := noQuery(r.URL.RawQuery); err != nil {
+		return nil, false, err
+	}
+	if r.ContentLength > maxBody {
+		w.Header().Set("Connection", "close") // rather than reading it to its end
+		return nil, false, errTooLarge()
+	}
+	var text strings.Builder
+	text.Grow(int(max(r.ContentLength, 0)))
+	if _, err := io.Copy(&text, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return nil, false, errTooLarge()
+		}
+		return nil, false, badRequest("the body ended early or came too slowly")
+	}
+	return parseBody(text.String(), allowed, list)
+}
+
+func errTooLarge() error {
+	return &failure{
+		status: http.StatusRequestEntityTooLarge,
+		detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", maxBody, maxBody),
+	}
+}
+
+// remaining looks without taking.
+func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.RawQuery, claimMembers)
+	if err != nil {
+		return err
+	}
+	t, claim, err := s.claim(r, &q)
+	if err != nil {
+		return err
+	}
+	d, err := s.keeper.decide(r.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, t.remaining(claim.Key, &d))
+	return nil
+}
+
+func (t *target) remaining(key string, d *stint.Decision) api.RemainingResponse {
+	return api.RemainingResponse{
+		Key: key, Policy: t.name, Algorithm: t.algorithm(d).String(),
+		Limit: d.Limit, Remaining: d.Remaining, ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
+	}
+}
+
+// reset makes a key as new: for one target, or in one operation for all of them.
+func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.RawQuery, claimMembers)
+	if err != nil {
+		return err
+	}
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	t, claim, err := s.claim(r, &q)
+	if err != nil {
+		return err
+	}
+	op := stint.Op{Verb: stint.Reset, Claim: claim}
+	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
+	switch {
+	case q.has(algorithmMember):
+		response.Algorithm = t.deciders[0].String()
+	case !q.has(policyMember):
+		op.Policy = s.targets.all[0].policy
+		for _, other := range s.targets.all[1:] {
+			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
+		}
+	}
+	if _, err := s.keeper.decide(r.Context(), op); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, response)
+	return nil
+}
+
+// settle charges or refunds after the fact.
+func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	requests, _, err := s.readBody(w, r, costMembers, false)
+	if err != nil {
+		return err
+	}
+	q := &requests[0]
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	n, err := parseInteger(q.permits)
+	if err != nil || n == 0 {
+		return stint.Invalid("permits", clip(q.permits), "any integer of 64 bits but 0")
+	}
+	claim.Permits = n
+	op := stint.Op{Verb: stint.Settle, Claim: claim}
+	if err := op.Validate(); err != nil {
+		return err
+	}
+	d, err := s.keeper.decide(r.Context(), op)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, api.SettleResponse{RemainingResponse: t.remaining(claim.Key, &d), Applied: d.Applied})
+	return nil
+}

@@ -1,0 +1,218 @@
+package server_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server"
+)
+
+func (f *fixture) remaining(query string) api.RemainingResponse {
+	f.t.Helper()
+	var left api.RemainingResponse
+	got := f.get(api.PathRemaining + "?" + query)
+	if got.status != http.StatusOK {
+		f.t.Fatalf("remaining: %d %s", got.status, got.body)
+	}
+	got.into(&left)
+	return left
+}
+
+func TestRemaining(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, algorithm := range stint.Algorithms() {
+		query := "key=k&algorithm=" + algorithm.String()
+		f.get(check + "?permits=30&" + query)
+		first, second := f.remaining(query), f.remaining(query)
+		if first != second {
+			t.Errorf("looking changes what is left: %+v, then %+v", first, second)
+		}
+		if first.Key != "k" || first.Algorithm != algorithm.String() || first.Limit != 100 || first.Remaining != 70 || first.ResetAfterSeconds < 1 {
+			t.Errorf("%+v", first)
+		}
+	}
+	if left := f.remaining("key=new"); left.Remaining != 100 || left.ResetAfterSeconds != 0 {
+		t.Errorf("an untouched key: %+v", left)
+	}
+	if left := f.remaining("policy=pair"); left.Policy != "pair" || left.Key != "192.0.2.1" || left.Remaining != 3 {
+		t.Errorf("a policy: %+v", left)
+	}
+	f.get(api.PathRemaining+"?permits=1").problem(400, `parameter is "permits"; allowed: key, algorithm, policy`)
+	f.get(api.PathRemaining+"?key=").problem(400, "key")
+	if got := f.get(api.PathRemaining).header.Get("X-RateLimit-Limit"); got != "" {
+		t.Errorf("remaining has rate limit fields")
+	}
+	head := httptest.NewRecorder()
+	f.ServeHTTP(head, httptest.NewRequestWithContext(t.Context(), http.MethodHead, api.PathRemaining+"?key=k", nil))
+	if head.Code != http.StatusOK {
+		t.Errorf("HEAD: %d", head.Code)
+	}
+}
+
+func TestReset(t *testing.T) {
+	f := newFixture(t, nil)
+	drain := func() {
+		for _, algorithm := range stint.Algorithms() {
+			f.get(check + "?key=k&permits=50&algorithm=" + algorithm.String())
+		}
+		f.get(check + "?key=k&permits=2&policy=pair")
+		f.get(check + "?key=other&permits=50")
+	}
+	drain()
+	if got := f.delete(api.PathReset + "?key=k&algorithm=SLIDING_WINDOW"); got.body != `{"key":"k","algorithm":"SLIDING_WINDOW_LOG","reset":true}`+"\n" {
+		t.Errorf("body %s", got.body)
+	}
+	for _, algorithm := range stint.Algorithms() {
+		want := int64(50)
+		if algorithm == stint.AlgorithmSlidingWindowLog {
+			want = 100
+		}
+		if left := f.remaining("key=k&algorithm=" + algorithm.String()); left.Remaining != want {
+			t.Errorf("%s: %d left, want %d", algorithm, left.Remaining, want)
+		}
+	}
+	if got := f.delete(api.PathReset + "?key=k&policy=pair"); got.body != `{"key":"k","policy":"pair","reset":true}`+"\n" {
+		t.Errorf("body %s", got.body)
+	}
+	if left := f.remaining("key=k&policy=pair"); left.Remaining != 3 {
+		t.Errorf("pair: %d left, want 3", left.Remaining)
+	}
+	drain()
+	f.store.calls.Store(0)
+	if got := f.delete(api.PathReset + "?key=k"); got.body != `{"key":"k","reset":true}`+"\n" {
+		t.Errorf("body %s", got.body)
+	}
+	if n := f.store.ops.Load(); f.store.calls.Load() != 1 {
+		t.Errorf("resetting everything took %d operations", n)
+	}
+	for _, algorithm := range stint.Algorithms() {
+		if left := f.remaining("key=k&algorithm=" + algorithm.String()); left.Remaining != 100 || left.ResetAfterSeconds != 0 {
+			t.Errorf("%s: %+v, want untouched", algorithm, left)
+		}
+	}
+	if left := f.remaining("key=k&policy=pair"); left.Remaining != 3 || left.ResetAfterSeconds != 0 {
+		t.Errorf("pair: %+v, want untouched", left)
+	}
+	if left := f.remaining("key=other"); left.Remaining != 0 {
+		t.Errorf("another key was reset: %+v", left)
+	}
+	f.get(check + "?permits=9")
+	if got := f.delete(api.PathReset); got.body != `{"key":"192.0.2.1","reset":true}`+"\n" {
+		t.Errorf("body %s", got.body)
+	}
+	f.delete(api.PathReset+"?key=k&permits=1").problem(400, "permits")
+	f.delete(api.PathReset+"?key=k&algorithm=X").problem(400, "algorithm")
+}
+
+func TestSettle(t *testing.T) {
+	f := newFixture(t, nil)
+	for _, step := range []struct {
+		body               string
+		applied, remaining int64
+	}{
+		{`{"key":"k","algorithm":"FIXED_WINDOW","permits":30}`, 30, 70},
+		{`{"key":"k","algorithm":"FIXED_WINDOW","permits":-10}`, -10, 80},
+		{`{"key":"k","algorithm":"FIXED_WINDOW","permits":-9223372036854775808}`, -20, 100},
+		{`{"key":"k","algorithm":"FIXED_WINDOW","permits":9223372036854775807}`, 200, 0},
+		{`{"key":"k","permits":5}`, 5, 95},
+		{`{"permits":150}`, 150, 0},
+		{`{"key":"k","policy":"pair","permits":1}`, 1, 2},
+		{`{"key":"k","algorithm":"LEAKY_BUCKET","permits":7}`, 7, 93},
+	} {
+		var settled api.SettleResponse
+		got := f.post(api.PathSettle, step.body)
+		got.into(&settled)
+		if got.status != 200 || settled.Applied != step.applied || settled.Remaining != step.remaining {
+			t.Errorf("%s: %d %s, want applied %d and remaining %d", step.body, got.status, got.body, step.applied, step.remaining)
+		}
+	}
+	if got := f.get(check + "?key=k&algorithm=FIXED_WINDOW"); got.status != http.StatusTooManyRequests {
+		t.Errorf("a check in debt: %d", got.status)
+	}
+	for body, want := range map[string]string{
+		`{"key":"k"}`:                                         `permits is ""; allowed: any integer of 64 bits but 0`,
+		`{"key":"k","permits":0}`:                             `permits is "0"`,
+		`{"key":"k","permits":-0}`:                            `permits is "-0"`,
+		`{"key":"k","permits":9223372036854775808}`:           "64 bits",
+		`{"key":"k","permits":-9223372036854775809}`:          "64 bits",
+		`{"key":"k","permits":-1,"algorithm":"LEAKY_BUCKET"}`: "a leaky bucket can't be refunded",
+		`{"key":"k","permits":-1,"policy":"leak"}`:            "a leaky bucket can't be refunded",
+		`[{"key":"k","permits":1}]`:                           "a JSON object",
+		`{"key":"","permits":1}`:                              "key",
+		`{"key":"k","permits":1,"x":1}`:                       "parameter",
+	} {
+		f.post(api.PathSettle, body).problem(400, want)
+	}
+	f.post(api.PathSettle+"?x=1", `{"permits":1}`).problem(400, "the query")
+}
+
+func TestAuthority(t *testing.T) {
+	const good, other = "0123456789abcdef", "s3cret~token=="
+	tokens := func(c *server.Config) { c.API = server.API{ExplicitKeys: true, Tokens: []string{other, good}} }
+	closed := func(c *server.Config) { c.API = server.API{ExplicitKeys: true} }
+	implicit := func(c *server.Config) { c.API = server.API{Open: true} }
+	implicitTokens := func(c *server.Config) { c.API = server.API{Tokens: []string{good}} }
+	for _, test := range []struct {
+		name                     string
+		change                   func(*server.Config)
+		bearer                   string
+		ownCheck, key, ownManage int
+	}{
+		{"no token, none configured, not on loopback", closed, "", 200, 403, 403},
+		{"open", nil, "", 200, 200, 200},
+		{"tokens: none given", tokens, "", 200, 401, 401},
+		{"tokens: a wrong one", tokens, "Bearer 0123456789abcdeF", 200, 401, 401},
+		{"tokens: a prefix", tokens, "Bearer 0123456789abcde", 200, 401, 401},
+		{"tokens: an empty one", tokens, "Bearer ", 200, 401, 401},
+		{"tokens: another scheme", tokens, "Basic " + good, 200, 401, 401},
+		{"tokens: the first", tokens, "Bearer " + other, 200, 200, 200},
+		{"tokens: the second", tokens, "Bearer " + good, 200, 200, 200},
+		{"tokens: the scheme in another case", tokens, "bearer  " + good, 200, 200, 200},
+		{"no explicit keys", implicit, "", 200, 403, 200},
+		{"no explicit keys, whatever the token", implicitTokens, "Bearer " + good, 200, 403, 200},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, test.change)
+			for _, request := range []struct {
+				method, path, body string
+				want               int
+			}{
+				{"GET", check, "", test.ownCheck},
+				{"POST", check, `{}`, test.ownCheck},
+				{"GET", api.PathRemaining, "", test.ownCheck},
+				{"GET", check + "?key=k", "", test.key},
+				{"POST", check, `{"key":"k"}`, test.key},
+				{"POST", check, `[{},{"key":"k"}]`, test.key},
+				{"GET", api.PathRemaining + "?key=k", "", test.key},
+				{"DELETE", api.PathReset + "?key=k", "", max(test.key, test.ownManage)},
+				{"POST", api.PathSettle, `{"key":"k","permits":1}`, max(test.key, test.ownManage)},
+				{"DELETE", api.PathReset, "", test.ownManage},
+				{"POST", api.PathSettle, `{"permits":1}`, test.ownManage},
+			} {
+				r := newRequest(request.method, request.path, request.body)
+				if test.bearer != "" {
+					r.Header.Set("Authorization", test.bearer)
+				}
+				got := f.do(r)
+				if got.status != request.want {
+					t.Errorf("%s %s %s: %d %s, want %d", request.method, request.path, request.body, got.status, got.body, request.want)
+				} else if request.want >= 400 {
+					got.problem(request.want, "allowed")
+				}
+				if challenged := got.header.Get("WWW-Authenticate") != ""; challenged != (got.status == 401) {
+					t.Errorf("%s %s: %d with WWW-Authenticate %q", request.method, request.path, got.status, got.header.Get("WWW-Authenticate"))
+				}
+			}
+		})
+	}
+}
+
+func TestTwoAuthorizations(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) { c.API.Tokens = []string{"good"} })
+	r := newRequest("GET", check+"?key=k", "")
+	r.Header["Authorization"] = []string{"Bearer good", "Bearer good"}
+	f.do(r).problem(401, "single")
+}

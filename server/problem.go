@@ -1,0 +1,95 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+)
+
+// A failure is an error with its status. Every other error turns into one in
+// failureOf.
+type failure struct {
+	status int
+	detail string
+	field  string // a header field to send along, with its value
+	value  string
+}
+
+func (f *failure) Error() string { return f.detail }
+
+func badRequest(detail string) error { return &failure{status: http.StatusBadRequest, detail: detail} }
+
+// inElement says in which element of a batch the error lies.
+func inElement(index int, err error) error {
+	f := *failureOf(err)
+	f.detail = fmt.Sprintf("element %d: %s", index, f.detail)
+	return &f
+}
+
+// errStoreAway answers what could not be decided.
+func errStoreAway() error {
+	return &failure{
+		status: http.StatusServiceUnavailable,
+		detail: "the store could not decide in time; whether anything was consumed is not known",
+	}
+}
+
+// failureOf is the one place where errors turn into statuses. The text of an
+// unknown error stays inside: it may name what is no caller's business.
+func failureOf(err error) *failure {
+	var known *failure
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, stint.ErrInvalid):
+		return &failure{status: http.StatusBadRequest, detail: err.Error()}
+	case errors.Is(err, stint.ErrUnavailable):
+		return &failure{status: http.StatusServiceUnavailable, detail: errStoreAway().Error()}
+	default:
+		return &failure{status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more"}
+	}
+}
+
+// writeProblem answers with a problem document (RFC 9457).
+func writeProblem(w http.ResponseWriter, err error) {
+	f := failureOf(err)
+	if f.field != "" {
+		w.Header().Set(f.field, f.value)
+	}
+	writeDocument(w, f.status, problemType, api.Problem{
+		Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: f.detail,
+	})
+}
+
+// writeJSON answers with a document.
+func writeJSON(w http.ResponseWriter, status int, v any) { writeDocument(w, status, jsonType, v) }
+
+func writeDocument(w http.ResponseWriter, status int, mediaType []string, v any) {
+	header := w.Header()
+	header["Content-Type"] = mediaType
+	header["Cache-Control"] = noStore
+	w.WriteHeader(status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	// A client that is gone by now has no use for the error.
+	_ = encoder.Encode(v)
+}
+
+func errNotFound(path string) error {
+	return &failure{
+		status: http.StatusNotFound,
+		detail: fmt.Sprintf("path is %q; allowed: the paths that %s describes", clip(path), api.PathOpenAPI),
+	}
+}
+
+func errMethod(method, allowed string) error {
+	return &failure{
+		status: http.StatusMethodNotAllowed,
+		detail: fmt.Sprintf("method is %q; allowed: %s", clip(method), allowed),
+		field:  "Allow", value: allowed,
+	}
+}

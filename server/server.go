@@ -1,0 +1,210 @@
+// Package server is the rate limiter as a service: the REST API, its metrics and
+// its health, over HTTP.
+//
+//	config := server.DefaultConfig()
+//	config.Store = memstore.New(memstore.Config{})
+//	s, err := server.New(config)
+//	...
+//	err = s.Run(ctx) // until ctx is done and the requests in flight have ended
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// collectorFloor is the heap that the garbage collector reckons with at the least.
+const collectorFloor = 32 << 20
+
+// A Server is the service as a value: made by [New], run by [Server.Run].
+type Server struct {
+	config    Config
+	service   *service
+	started   atomic.Bool
+	listening chan struct{}
+	addr      net.Addr // set before listening is closed
+	adminAddr net.Addr
+}
+
+// New makes a server, or reports everything that is wrong with the configuration.
+// It opens nothing.
+func New(config Config) (*Server, error) {
+	config = config.withDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, listening: make(chan struct{})}
+	service, err := newService(&s.config)
+	if err != nil {
+		return nil, err
+	}
+	s.service = service
+	return s, nil
+}
+
+// Handler is the service without a listener, for embedding it in another server.
+// Such a listener does not count as loopback.
+func (s *Server) Handler() http.Handler { return s.service }
+
+// Listening is closed once Run listens; from then on the addresses are known. When
+// Run fails to listen it stays open.
+func (s *Server) Listening() <-chan struct{} { return s.listening }
+
+// Addr is the service's real address, nil before Listening is closed.
+func (s *Server) Addr() net.Addr { return s.known(&s.addr) }
+
+// AdminAddr is the admin listener's real address, nil before Listening is closed
+// and when there is none.
+func (s *Server) AdminAddr() net.Addr { return s.known(&s.adminAddr) }
+
+func (s *Server) known(addr *net.Addr) net.Addr {
+	select {
+	case <-s.listening:
+		return *addr
+	default:
+		return nil
+	}
+}
+
+// Run listens and serves until ctx is done; then it reports itself not ready, lets
+// the requests in flight end and returns nil. It returns an error when it can't
+// listen, when a listener fails, and when requests had to be cut off at the
+// DrainTimeout. It can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	if s.started.Swap(true) {
+		return errors.New("server: Run was called before")
+	}
+	ln, err := listen(ctx, "listen", s.config.Listen)
+	if err != nil {
+		return err
+	}
+	s.addr = ln.Addr()
+	s.service.authority.loopback.Store(isLoopback(s.addr))
+	slow := newWatch(s.config.ReadHeaderTimeout, s.config.IdleTimeout, s.config.WriteTimeout)
+	public := s.httpServer(s.service)
+	public.ConnState = slow.changed
+	running, listeners := []*http.Server{public}, []net.Listener{watchedListener{ln}}
+	if s.config.AdminListen != "" {
+		ln, err := listen(ctx, "admin_listen", s.config.AdminListen)
+		if err != nil {
+			return errors.Join(err, listeners[0].Close())
+		}
+		s.adminAddr = ln.Addr()
+		private := s.httpServer(&admin{guarded: isLoopback(s.adminAddr), bodyTimeout: s.config.BodyTimeout})
+		// No WriteTimeout: a profile takes as long as it was asked to.
+		private.ReadHeaderTimeout, private.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
+		running, listeners = append(running, private), append(listeners, ln)
+	}
+	s.announce()
+	close(s.listening)
+
+	// Many short-lived requests over a small heap keep the collector at work; so much
+	// memory, which is never touched and so never used, lets it run when there is
+	// something to collect.
+	ballast := make([]byte, collectorFloor)
+	defer runtime.KeepAlive(ballast)
+	var watching sync.WaitGroup
+	stop := make(chan struct{})
+	watching.Go(func() { slow.run(stop) })
+	defer watching.Wait()
+	defer close(stop)
+	return s.serve(ctx, running, listeners)
+}
+
+// serve serves until ctx is done or a listener fails, then drains.
+func (s *Server) serve(ctx context.Context, running []*http.Server, listeners []net.Listener) error {
+	ended := make(chan error, len(running))
+	for i, server := range running {
+		go func() { ended <- server.Serve(listeners[i]) }()
+	}
+	serving := len(running)
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-ended:
+		serving--
+	}
+	failed = errors.Join(failed, s.drain(running, failed == nil))
+	for range serving {
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+func listen(ctx context.Context, param, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", param, err)
+	}
+	return ln, nil
+}
+
+// announce logs the real addresses and what they imply.
+func (s *Server) announce() {
+	log := s.config.Logger
+	log.Info("listening", "service", "http", "addr", s.addr.String())
+	if s.adminAddr != nil {
+		log.Info("listening", "service", "admin", "addr", s.adminAddr.String())
+	}
+	switch {
+	case len(s.config.API.Tokens) > 0:
+	case s.config.API.Open:
+		log.Warn("whoever can reach the service may name keys, reset and settle: api.open is set and no tokens are configured")
+	case isLoopback(s.addr):
+		log.Warn("whoever is on this machine may name keys, reset and settle: no tokens are configured")
+	default:
+		log.Warn("explicit keys, reset and settle are refused: no tokens are configured and the listener is not on loopback")
+	}
+}
+
+// drain stops the servers. It waits for load balancers only when the servers are
+// still fine.
+func (s *Server) drain(running []*http.Server, wait bool) error {
+	s.service.draining.Store(true)
+	if wait && s.config.DrainDelay > 0 {
+		<-time.After(s.config.DrainDelay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	defer cancel()
+	stopped := make(chan error, len(running))
+	for _, server := range running {
+		go func() {
+			err := server.Shutdown(ctx)
+			if err != nil {
+				err = errors.Join(fmt.Errorf("server: requests were cut off after %s: %w", s.config.DrainTimeout, err), server.Close())
+			}
+			stopped <- err
+		}()
+	}
+	var failed error
+	for range running {
+		failed = errors.Join(failed, <-stopped)
+	}
+	return failed
+}
+
+func (s *Server) httpServer(handler http.Handler) *http.Server {
+	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
+		Handler:        handler,
+		MaxHeaderBytes: s.config.MaxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// isLoopback reports whether the address is reached from this machine only.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	_ "embed"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/promlimit"
+)
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// Values of header fields that never change. They are only read.
+var (
+	jsonType    = []string{"application/json"}
+	problemType = []string{api.ProblemType}
+	yamlType    = []string{"application/yaml"}
+	noStore     = []string{"no-store"}
+)
+
+// A service is the handler of the REST API, metrics and health.
+type service struct {
+	config    *Config
+	targets   *targets
+	keeper    *keeper
+	authority *authority
+	clients   *clientip.Resolver
+	metrics   *promlimit.Metrics
+	scrape    http.Handler
+	logger    *slog.Logger
+	draining  atomic.Bool
+	scratches sync.Pool // of *scratch
+}
+
+// A scratch is what answering one check needs for a moment.
+type scratch struct {
+	each []stint.Outcome
+	body []byte
+	api.CheckResponse
+}
+
+func newService(config *Config) (*service, error) {
+	ts, err := newTargets(config)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := clientip.New(config.ClientIP)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	for _, collector := range append([]prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, config.Collectors...) {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	metrics, err := promlimit.New(registry)
+	if err != nil {
+		return nil, err
+	}
+	limits := 1
+	for _, t := range ts.all {
+		limits = max(limits, t.policy.Len())
+	}
+	return &service{
+		config:  config,
+		targets: ts,
+		keeper: &keeper{
+			store: config.Store, timeout: config.StoreTimeout, logger: config.Logger, metrics: metrics, now: time.Now,
+		},
+		authority: newAuthority(config.API),
+		clients:   clients,
+		metrics:   metrics,
+		scrape:    promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		logger:    config.Logger,
+		scratches: sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
+	}, nil
+}
+
+// ServeHTTP routes by the path, and answers a panic as a mistake of the server.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recover(w, r)
+	boundBody(w, r, s.config.BodyTimeout)
+	if err := s.route(w, r); err != nil {
+		writeProblem(w, err)
+	}
+}
+
+// boundBody makes the body come in time, whether it is read here or, unread, by
+// net/http. A connection that knows no deadlines, as in a test of the handler alone,
+// has none.
+func boundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+	}
+}
+
+func (s *service) recover(w http.ResponseWriter, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is panicked with as it is
+		panic(v) //nolint:forbidigo // net/http asks for it
+	}
+	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	clear(w.Header())
+	writeProblem(w, &failure{
+		status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more",
+	})
+}
+
+func (s *service) route(w http.ResponseWriter, r *http.Request) error {
+	switch r.URL.Path {
+	case api.PathCheck:
+		switch r.Method {
+		case http.MethodGet:
+			return s.checkQuery(w, r)
+		case http.MethodPost:
+			return s.checkBody(w, r)
+		default:
+			return errMethod(r.Method, "GET, POST")
+		}
+	case api.PathReset:
+		if r.Method != http.MethodDelete {
+			return errMethod(r.Method, http.MethodDelete)
+		}
+		return s.reset(w, r)
+	case api.PathSettle:
+		if r.Method != http.MethodPost {
+			return errMethod(r.Method, http.MethodPost)
+		}
+		return s.settle(w, r)
+	}
+	look, ok := s.look(r.URL.Path)
+	if !ok {
+		return errNotFound(r.URL.Path)
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return errMethod(r.Method, "GET, HEAD")
+	}
+	return look(w, r)
+}
+
+// look returns the handler of a path that only looks.
+func (s *service) look(path string) (func(http.ResponseWriter, *http.Request) error, bool) {
+	switch path {
+	case api.PathRemaining:
+		return s.remaining, true
+	case api.PathHealth, api.PathReadiness:
+		return s.readiness, true
+	case api.PathLiveness:
+		return liveness, true
+	case api.PathInfo:
+		return s.info, true
+	case api.PathMetrics, api.PathMetricsAlias:
+		return s.scrapeMetrics, true
+	case api.PathOpenAPI:
+		return describe, true
+	default:
+		return nil, false
+	}
+}
