@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/server"
+)
+
+// maxAnswerBytes bounds what is read of an answer.
+const maxAnswerBytes = 1 << 20
+
+// ask sends one request and returns the body of the answer, decoded into answer as
+// well. An answer that is not one of the API's is an error.
+func (q *question) ask(p process, method, path, key string, query url.Values, answer any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
+	defer cancel()
+	base, client, done, err := q.connect(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set("key", key)
+	for name, text := range map[string]string{"algorithm": q.algorithm, "policy": q.policy} {
+		if q.command.Flags().Changed(name) {
+			query.Set(name, text)
+		}
+	}
+	target := base.JoinPath(path)
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
+	if err != nil {
+		return nil, failed(err)
+	}
+	request.Header.Set("Accept", "application/json")
+	if token := cmp.Or(q.token, p.env("STINT_TOKEN")); token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		var known *url.Error // its text repeats the URL, with the key
+		if errors.As(err, &known) {
+			err = known.Err
+		}
+		return nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+	}
+	return body, understand(base, response, body, answer)
+}
+
+// understand decodes an answer. A denied check is one.
+func understand(base *url.URL, response *http.Response, body []byte, answer any) error {
+	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	if media == api.ProblemType {
+		var problem api.Problem
+		if err := json.Unmarshal(body, &problem); err == nil {
+			return failed(&problem)
+		}
+	}
+	denied := response.StatusCode == http.StatusTooManyRequests
+	if media != "application/json" || response.StatusCode != http.StatusOK && !denied || json.Unmarshal(body, answer) != nil {
+		return failed(fmt.Errorf("%s does not answer like stint: %s, %q", base.Redacted(), response.Status, media))
+	}
+	return nil
+}
+
+// connect returns whom to ask, how, and what to call when done.
+func (q *question) connect(ctx context.Context, p process) (*url.URL, *http.Client, func(), error) {
+	flags := q.command.Flags()
+	if flags.Changed("store") {
+		if flags.Changed("server") {
+			return nil, nil, nil, misused("--server and --store are given; allowed: one of them")
+		}
+		return q.connectStore(ctx)
+	}
+	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
+		if flags.Changed(name) {
+			return nil, nil, nil, misused("--%s is given; allowed: only with --store", name)
+		}
+	}
+	from, text := "--server", q.server
+	if env := p.env("STINT_SERVER"); env != "" && !flags.Changed("server") {
+		from, text = "STINT_SERVER", env
+	}
+	base, err := url.Parse(text)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
+		return nil, nil, nil, misused("%s is %q; allowed: a URL such as %s", from, config.RedactURL(text), defaultServer)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return base, client, client.CloseIdleConnections, nil
+}
+
+// connectStore makes a service without a listener in this process, so that a store
+// is asked exactly as a service would ask it. It fails rather than guess when the
+// store is away, and lets the caller name keys.
+func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, func(), error) {
+	loaded, err := q.loadStore()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if loaded.Store.Memory() {
+		return nil, nil, nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
+	}
+	store, err := openStore(ctx, loaded.Store)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	loaded.OnStoreFailure = server.FailClosed
+	loaded.API = server.API{ExplicitKeys: true, Open: true}
+	service := serverConfig(loaded, store)
+	service.Logger = slog.New(slog.DiscardHandler)
+	s, err := server.New(service)
+	if err != nil {
+		store.Close()
+		return nil, nil, nil, misconfigured(err)
+	}
+	base := &url.URL{Scheme: "http", Host: "store"}
+	return base, &http.Client{Transport: inProcess{s.Handler()}}, store.Close, nil
+}

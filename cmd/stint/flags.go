@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+)
+
+// A settingFlag keeps what a flag was given as text; package config reads it.
+type settingFlag struct {
+	setting config.Setting
+	text    *string
+}
+
+func (f settingFlag) String() string {
+	if f.text == nil || *f.text == "" {
+		return f.setting.Default
+	}
+	return *f.text
+}
+
+func (f settingFlag) Set(text string) error {
+	*f.text = text
+	return nil
+}
+
+func (f settingFlag) Type() string { return f.setting.Value }
+
+// settingFlags registers the flags of the settings that choose, and returns what
+// reads the configuration from all sources once the flags are parsed.
+func settingFlags(p process, flags *pflag.FlagSet, choose func(config.Setting) bool) func() (config.Config, error) {
+	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
+	texts := map[string]*string{}
+	for _, s := range config.Settings() {
+		if !choose(s) {
+			continue
+		}
+		texts[s.Flag()] = new(string)
+		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Usage, s.Env()))
+		if s.Boolean() {
+			flags.Lookup(s.Flag()).NoOptDefVal = "true"
+		}
+	}
+	flags.SortFlags = false
+	return func() (config.Config, error) {
+		sources := config.Sources{Env: p.Env, Flags: map[string]string{}}
+		sources.File, sources.FileFrom = p.env("STINT_CONFIG"), "STINT_CONFIG"
+		if flags.Changed("config") {
+			sources.File, sources.FileFrom = *file, "--config"
+		}
+		for name, text := range texts {
+			if flags.Changed(name) {
+				sources.Flags[name] = *text
+			}
+		}
+		loaded, err := config.Load(sources)
+		if err != nil {
+			return loaded, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
+		}
+		return loaded, nil
+	}
+}
+
+func serveCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the service",
+		Long: "Run the service until SIGTERM or SIGINT: then it reports itself not ready, lets the\n" +
+			"requests in flight end and exits with 0. A second signal ends it at once.\n\n" +
+			"A flag beats the environment (the name in brackets), which beats the file of --config,\n" +
+			"where the limits are. docs/stint.example.yaml explains the file.",
+		Args: cobra.NoArgs,
+	}
+	load := settingFlags(p, command.Flags(), func(config.Setting) bool { return true })
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		return serve(command.Context(), p, loaded)
+	}
+	return command
+}

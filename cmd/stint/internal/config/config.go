@@ -1,0 +1,91 @@
+package config
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/server"
+)
+
+// A Config is everything that `stint serve` can be told, checked. [Default] makes
+// one with the built-in values, [Load] one with what the sources say.
+type Config struct {
+	// Listen is HOST:PORT of the REST API, metrics and health.
+	Listen string
+	// AdminListen is HOST:PORT of the admin listener; "" is off.
+	AdminListen string
+	// AdminAsked says that some source gave AdminListen. When none did, a service may
+	// do without the admin listener if its address is taken.
+	AdminAsked bool
+	// Store says where state lives.
+	Store Store
+	// OnStoreFailure is what a check answers while the store is away.
+	OnStoreFailure server.FailurePolicy
+	// Instances is how many processes share the limits, at least 1.
+	Instances int
+	// ClientIP says how a client's address is found.
+	ClientIP clientip.Config
+	// Identity names the headers that say who the user is.
+	Identity Identity
+	// Headers are the rate limit header fields of an answer.
+	Headers httplimit.Fields
+	// API says who may name keys, with the tokens read from TokensFile.
+	API server.API
+	// TokensFile is where the tokens came from; "" is nowhere.
+	TokensFile string
+	// Log says how the log is written.
+	Log Log
+	// Defaults holds the limit of each algorithm that a check without a policy is
+	// decided by.
+	Defaults map[stint.Algorithm]stint.Limit
+	// Policies are what a check may name.
+	Policies map[string][]stint.Limit
+}
+
+// Store says where state lives.
+type Store struct {
+	// URL is such as memory:// or redis://host:6379/0. It may hold a password: show
+	// it with [RedactURL] only.
+	URL string
+	// Timeout bounds one call of the store, 1ms to 1m.
+	Timeout time.Duration
+	// KeyPrefix starts the name of every key in Redis.
+	KeyPrefix string
+	// LogEncoding is how a sliding window log is laid out in Redis: "packed", "zset"
+	// or "stream"; "" is the store's default.
+	LogEncoding string
+	// MaxMemory bounds the memory store in bytes; 0 is the store's default.
+	MaxMemory int64
+}
+
+// Memory reports whether state lives in this process.
+func (s Store) Memory() bool { return s.URL == memoryURL }
+
+const memoryURL = "memory://"
+
+// Identity names header fields; "" is none.
+type Identity struct {
+	User   string
+	APIKey string
+}
+
+// Log says how the log is written.
+type Log struct {
+	// Format is "text" or "json".
+	Format string
+	// Level is the least level that is written.
+	Level slog.Level
+}
+
+// Default returns the built-in configuration.
+func Default() Config {
+	config := Config{Defaults: server.DefaultLimits(), Policies: map[string][]stint.Limit{}}
+	var none Faults // a test holds the built-in values against their setters
+	for _, s := range settings(&config) {
+		s.apply(value{kind: kindUntyped, text: s.Default}, &none)
+	}
+	return config
+}

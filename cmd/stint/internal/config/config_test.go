@@ -1,0 +1,332 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/server"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testdata")
+
+func env(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		text, found := variables[name]
+		return text, found
+	}
+}
+
+func write(t testing.TB, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "stint.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// faults loads a file's text and returns what is wrong with it, without the file's
+// name.
+func faults(t testing.TB, text string) string {
+	t.Helper()
+	name := write(t, text)
+	_, err := config.Load(config.Sources{File: name})
+	if err == nil {
+		return ""
+	}
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("%v is not ErrInvalid", err)
+	}
+	return strings.ReplaceAll(err.Error(), name+":", "")
+}
+
+func TestPrecedence(t *testing.T) {
+	file := write(t, "listen: 127.0.0.1:1\nstore: {timeout: 1s, key_prefix: file}\ntrusted_proxies: [10.0.0.0/8]\nheaders: {ietf: false}\n")
+	got, err := config.Load(config.Sources{
+		File: file,
+		Env: env(map[string]string{
+			"STINT_LISTEN": "127.0.0.1:2", "STINT_STORE_TIMEOUT": "2s", "STINT_TRUSTED_PROXIES": "::1, 192.0.2.0/24",
+			"STINT_STORE": "", "STINT_ON_STORE_FAILURE": "closed",
+		}),
+		Flags: map[string]string{"listen": "127.0.0.1:3", "admin-listen": "off"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Listen != "127.0.0.1:3" || got.Store.Timeout != 2*time.Second || got.Store.KeyPrefix != "file" {
+		t.Errorf("listen %q of flag, environment and file; timeout %v of environment and file; prefix %q of the file",
+			got.Listen, got.Store.Timeout, got.Store.KeyPrefix)
+	}
+	if !got.Store.Memory() {
+		t.Errorf("store is %q; an empty variable counts as absent", got.Store.URL)
+	}
+	if len(got.ClientIP.TrustedProxies) != 2 || got.ClientIP.TrustedProxies[0].String() != "::1/128" {
+		t.Errorf("trusted proxies: %v; a list is replaced as a whole", got.ClientIP.TrustedProxies)
+	}
+	if got.Headers != httplimit.XRateLimit|httplimit.RetryAfter {
+		t.Errorf("headers: %b; those that nobody mentions stay", got.Headers)
+	}
+	if got.OnStoreFailure != server.FailClosed || got.AdminListen != "" || !got.AdminAsked {
+		t.Errorf("on_store_failure %v, admin_listen %q, asked for: %v", got.OnStoreFailure, got.AdminListen, got.AdminAsked)
+	}
+}
+
+func TestNothingGivenIsTheDefault(t *testing.T) {
+	for _, text := range []string{
+		"", "# nothing\n", "store:\ndefaults:\npolicies:\nrules:\ngrpc_listen:\n",
+		"grpc_listen: off\nresp_listen: \"\"\nrules: []\ndefaults: {token_bucket: {}}\n",
+	} {
+		got, err := config.Load(config.Sources{File: write(t, text)})
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if !reflect.DeepEqual(got, config.Default()) {
+			t.Errorf("%q: %+v", text, got)
+		}
+	}
+}
+
+func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
+	const wrong, expected = "testdata/wrong.yaml", "testdata/wrong.txt"
+	_, err := config.Load(config.Sources{
+		File:  wrong,
+		Env:   env(map[string]string{"STINT_STORE_MAX_MEMORY": "1GiB", "STINT_INSTANCES": "many"}),
+		Flags: map[string]string{"store": "redis://user:hunter2@host:6379", "headers-ietf": "maybe"},
+	})
+	if err == nil {
+		t.Fatal("no fault")
+	}
+	got := err.Error() + "\n"
+	if strings.Contains(got, "hunter2") {
+		t.Error("a message shows a password")
+	}
+	if *rewrite {
+		if err := os.WriteFile(expected, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(expected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestNotADocument(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen: [1\n":           "1:9: not YAML: ",
+		"a:\n\t- b\n":            "2:1: not YAML: ",
+		"- a\n":                  "1:1: the configuration is a list; allowed: a mapping with listen, ",
+		"listen: a:1\n---\nb: 2": "3:1: a second document; allowed: one document in a file",
+		"<<: {a: b}":             "1:1: a name must be a plain text",
+		"policies: {p: 5}":       "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
+		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, timeout`,
+		"store:\n  max_memory: 2MiB\n  url: redis://h": "2:15: store.max_memory is given; allowed: only with store.url memory://",
+	} {
+		if got := faults(t, text); !strings.HasPrefix(got, want) {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	_, err := config.Load(config.Sources{File: "no/such.yaml", FileFrom: "--config"})
+	if err == nil || !strings.HasPrefix(err.Error(), "--config: no/such.yaml: ") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// The configuration of the API's contract, but for what this version refuses.
+const contract = `
+listen: 127.0.0.1:8080
+store: {url: "redis://127.0.0.1:6379", timeout: 100ms, key_prefix: rate_limiter}
+on_store_failure: open            # open | closed | local; a rule may say otherwise
+instances: 4                      # for local: this process's share is 1/instances
+trusted_proxies: [10.0.0.0/8, "fd00::/8"]                    # empty by default
+client_ip_headers: [X-Forwarded-For, X-Real-IP]              # only those that your proxy sets itself
+identity: {user: X-User-Id, api_key: X-Api-Key}              # headers, believed from trusted peers only
+ipv6_prefix: 64
+headers: {x_ratelimit: true, ietf: true, retry_after: true}
+api: {explicit_keys: true, tokens_file: "", open: false}
+defaults:                         # what ?algorithm= decides by; these are the built-in values
+  token_bucket: {capacity: 100, refill: 10/s}
+  leaky_bucket: {capacity: 100, leak: 10/s}
+  fixed_window: {limit: 100, window: 60s}
+  sliding_window_log: {limit: 100, window: 60s}
+  sliding_window_counter: {limit: 100, window: 60s}
+policies:                         # what ?policy= decides by: all limits together
+  push-messages:
+    - {algorithm: sliding_window_log, limit: 10, window: 1m, min_interval: 1s, count_denied: true}
+    - {algorithm: sliding_window_log, name: burst, limit: 2, window: 3s}
+rules: []
+`
+
+func TestContractsExample(t *testing.T) {
+	got, err := config.Load(config.Sources{File: write(t, contract)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Defaults, config.Default().Defaults) {
+		t.Errorf("the built-in limits differ: %+v", got.Defaults)
+	}
+	want := []stint.Limit{
+		stint.SlidingWindowLog(10, time.Minute).WithMinInterval(time.Second).CountingDenied(),
+		stint.SlidingWindowLog(2, 3*time.Second).Named("burst"),
+	}
+	if !reflect.DeepEqual(got.Policies["push-messages"], want) {
+		t.Errorf("policy: %+v", got.Policies)
+	}
+	if got.Instances != 4 || got.Identity != (config.Identity{User: "X-User-Id", APIKey: "X-Api-Key"}) || len(got.ClientIP.Headers) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestExampleFile(t *testing.T) {
+	got, err := config.Load(config.Sources{File: "../../../../docs/stint.example.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	if !reflect.DeepEqual(got.Defaults, want.Defaults) || got.Store != want.Store || got.Listen != want.Listen ||
+		got.AdminListen != want.AdminListen || got.Headers != want.Headers || got.Log != want.Log {
+		t.Errorf("the example claims other built-in values: %+v, %+v", got, want)
+	}
+	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
+	if len(got.Policies) != 4 || got.Policies["monthly-quota"][0] != quota {
+		t.Errorf("policies: %+v", got.Policies)
+	}
+	text, err := os.ReadFile("../../../../docs/stint.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range config.Settings() {
+		for name := range strings.SplitSeq(s.Path, ".") {
+			if !strings.Contains(string(text), name+":") {
+				t.Errorf("the example does not mention %s", s.Path)
+			}
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	got, err := config.Load(config.Sources{File: write(t, `
+defaults:
+  token_bucket: {capacity: 7}
+  fixed_window: {calendar: week}
+  sliding_window_counter: {name: web, window: 90s, max_debt: 0}
+policies:
+  mail: [{algorithm: LEAKY_BUCKET, capacity: 2, leak: 2/3s, max_debt: 4, name: out}]
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, got := range map[stint.Limit]stint.Limit{
+		stint.TokenBucket(7, stint.PerSecond(10)):                                                         got.Defaults[stint.AlgorithmTokenBucket],
+		stint.CalendarWindow(100, stint.CalendarWeek, ""):                                                 got.Defaults[stint.AlgorithmFixedWindow],
+		stint.SlidingWindowCounter(100, 90*time.Second).Named("web").WithMaxDebt(stint.NoDebt):            got.Defaults[stint.AlgorithmSlidingWindowCounter],
+		stint.SlidingWindowLog(100, time.Minute):                                                          got.Defaults[stint.AlgorithmSlidingWindowLog],
+		stint.LeakyBucket(2, stint.Rate{Permits: 2, Period: 3 * time.Second}).Named("out").WithMaxDebt(4): got.Policies["mail"][0],
+	} {
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"1048576": 1 << 20, "64MiB": 64 << 20, "1GiB": 1 << 30, "2TiB": 2 << 40, "default": 0} {
+		got, err := config.Load(config.Sources{Flags: map[string]string{"store-max-memory": text}})
+		if err != nil || got.Store.MaxMemory != want {
+			t.Errorf("%s: %d, %v; want %d", text, got.Store.MaxMemory, err, want)
+		}
+	}
+	for _, text := range []string{"1GB", "-1GiB", "1023KiB", "99999999TiB", "1.5GiB", "GiB", "+5MiB"} {
+		if _, err := config.Load(config.Sources{Flags: map[string]string{"store-max-memory": text}}); err == nil {
+			t.Errorf("%s is accepted", text)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	load := func(text string, mode os.FileMode) (config.Config, string) {
+		t.Helper()
+		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(tokens, mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.Load(config.Sources{Env: env(map[string]string{"STINT_API_TOKENS_FILE": tokens})})
+		if err == nil {
+			return got, ""
+		}
+		return got, strings.ReplaceAll(err.Error(), tokens, "TOKENS")
+	}
+	got, fault := load("# ours\n\n0123456789abcdef\r\n  another-token.of_mine==\n", 0o644)
+	if fault != "" || !reflect.DeepEqual(got.API.Tokens, []string{"0123456789abcdef", "another-token.of_mine=="}) {
+		t.Errorf("tokens %q, %s", got.API.Tokens, fault)
+	}
+	const prefix = "STINT_API_TOKENS_FILE: api.tokens_file: TOKENS"
+	for text, want := range map[string]string{
+		"0123456789abcdef\nshort\nwith a space in it\n": prefix + ":2: a token of 5 characters; allowed: 16 or more\n" +
+			prefix + ":3: a token with other characters; allowed: letters, digits and -._~+/ with = at the end",
+		"# nothing\n": prefix + ": no token; allowed: one or more, one a line",
+	} {
+		if _, fault := load(text, 0o600); fault != want {
+			t.Errorf("got %q, want %q", fault, want)
+		}
+	}
+	want := prefix + ": mode is 0622; allowed: one that only the owner can write, such as 0600"
+	if _, fault := load("0123456789abcdef\n", 0o622); fault != want {
+		t.Errorf("got %q, want %q", fault, want)
+	}
+	for _, name := range []string{filepath.Dir(tokens), tokens + ".none"} {
+		if _, err := config.Load(config.Sources{Flags: map[string]string{"api-tokens-file": name}}); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://user:pass@host:1/2": "redis://redacted@host:1/2",
+		"redis://:p@ss/w@host":       "redis://redacted@host",
+		"user:pass@host":             "redacted@host",
+		"memory://":                  "memory://",
+	} {
+		if got := config.RedactURL(url); got != want {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+		if got := config.Redact("dial " + url); strings.Contains(url, "://") && got != "dial "+want {
+			t.Errorf("in a text, %s: %s", url, got)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range config.Settings() {
+		if seen[s.Flag()] || seen[s.Env()] || s.Usage == "" {
+			t.Errorf("%s: flag %s or variable %s is taken, or there is no usage", s.Path, s.Flag(), s.Env())
+		}
+		seen[s.Flag()], seen[s.Env()] = true, true
+	}
+	// Those that the API's contract fixes.
+	for _, name := range []string{
+		"listen", "STINT_LISTEN", "grpc-listen", "STINT_GRPC_LISTEN", "resp-listen", "STINT_RESP_LISTEN",
+		"admin-listen", "STINT_ADMIN_LISTEN", "store", "STINT_STORE",
+	} {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// A Position says where a value was given: a file with line and column, or an
+// environment variable or a flag.
+type Position struct {
+	// Source is the file's name, or such as STINT_LISTEN or --listen.
+	Source string
+	// Line and Column count from 1, the column in characters. Both are 0 where the
+	// source has no lines.
+	Line, Column int
+}
+
+// String reads stint.yaml:3:5, or just the source where there are no lines.
+func (p Position) String() string {
+	if p.Line == 0 {
+		return p.Source
+	}
+	return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column)
+}
+
+// A Fault is one thing that is wrong with the configuration.
+type Fault struct {
+	Position Position
+	// Message names the setting, what came and what is allowed.
+	Message string
+}
+
+// Error reads stint.yaml:3:5: ipv6_prefix is 300; allowed: 1 to 128.
+func (f Fault) Error() string { return f.Position.String() + ": " + f.Message }
+
+// Faults is everything that is wrong with the configuration, in the order of the
+// positions. errors.Is(err, [stint.ErrInvalid]) holds.
+type Faults []Fault
+
+// Error holds one fault on each line.
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i, fault := range f {
+		lines[i] = fault.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Is reports whether target is [stint.ErrInvalid].
+func (f Faults) Is(target error) bool { return target == stint.ErrInvalid }
+
+// add records a fault in free words.
+func (f *Faults) add(at Position, format string, args ...any) {
+	*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...))})
+}
+
+// invalid records that the setting at path can't be v.
+func (f *Faults) invalid(path string, v value, allowed string) {
+	f.add(v.at, "%s", stint.Invalid(path, verbatim(v.String()), allowed))
+}
+
+// sorted returns the faults by position, or nil when there are none. Sources keep
+// the order in which they first appear.
+func (f Faults) sorted() error {
+	if len(f) == 0 {
+		return nil
+	}
+	first := make(map[string]int)
+	for i, fault := range f {
+		if _, seen := first[fault.Position.Source]; !seen {
+			first[fault.Position.Source] = i
+		}
+	}
+	slices.SortStableFunc(f, func(a, b Fault) int {
+		return cmp.Or(
+			cmp.Compare(first[a.Position.Source], first[b.Position.Source]),
+			cmp.Compare(a.Position.Line, b.Position.Line),
+			cmp.Compare(a.Position.Column, b.Position.Column),
+		)
+	})
+	return f
+}
+
+// verbatim is a text that [stint.Invalid] shows without quoting it again.
+type verbatim string
+
+// Redact hides what may be secret in a text with URLs: all between a scheme and
+// the last @ of the line.
+func Redact(text string) string {
+	return regexp.MustCompile(`://.*@`).ReplaceAllString(text, "://redacted@")
+}
+
+// RedactURL hides the user and the password of one URL, also when it is
+// malformed.
+func RedactURL(url string) string {
+	at := strings.LastIndexByte(url, '@')
+	if at < 0 {
+		return url
+	}
+	scheme, _, found := strings.Cut(url[:at], "://")
+	if !found {
+		return "redacted" + url[at:]
+	}
+	return scheme + "://redacted" + url[at:]
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/stint-go/stint/httplimit"
+)
+
+// A Setting is one scalar or list of the configuration, which a flag, the
+// environment and the file can give.
+type Setting struct {
+	// Path is the setting's place in the file, such as store.timeout.
+	Path string
+	// Default is the built-in value as a flag would give it.
+	Default string
+	// Value stands for the value in a help text, such as HOST:PORT.
+	Value string
+	// Usage says what the setting does.
+	Usage string
+
+	set setter
+}
+
+// Flag is the name of the flag, without dashes.
+func (s Setting) Flag() string {
+	if s.Path == "store.url" {
+		return "store"
+	}
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Path)
+}
+
+// Env is the name of the environment variable.
+func (s Setting) Env() string {
+	return "STINT_" + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
+}
+
+// Boolean reports whether the setting is true or false.
+func (s Setting) Boolean() bool { return s.Value == "" }
+
+// apply gives the setting a value, or records what is wrong with it.
+func (s Setting) apply(v value, faults *Faults) {
+	s.set(v, func(v value, allowed string) {
+		if s.Path == "store.url" {
+			v.text = RedactURL(v.text)
+		}
+		faults.invalid(s.Path, v, allowed)
+	})
+}
+
+// Settings lists what flags and the environment can set, in the order in which
+// help shows it.
+func Settings() []Setting { return settings(new(Config)) }
+
+// settings binds the settings to a configuration.
+func settings(c *Config) []Setting {
+	return []Setting{
+		{"listen", "127.0.0.1:8080", "HOST:PORT", "address of the REST API, metrics and health; port 0 picks a free one", address(&c.Listen)},
+		{"grpc_listen", "off", "HOST:PORT", "address of the gRPC services; not offered by this version", notYet("gRPC")},
+		{"resp_listen", "off", "HOST:PORT", "address of the Redis protocol; not offered by this version", notYet("the Redis protocol")},
+		{"admin_listen", "127.0.0.1:8079", "HOST:PORT", "address of the admin listener, or off", orOff(&c.AdminListen)},
+		{"store.url", memoryURL, "URL", "where state lives: memory://, redis://, rediss://, redis-sentinel://, redis-cluster:// or unix://", storeURL(&c.Store.URL)},
+		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
+		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},
+		{"store.log_encoding", "default", "NAME", "how Redis keeps a sliding window log: packed, zset, stream or default", logEncoding(&c.Store.LogEncoding)},
+		{"store.max_memory", "default", "SIZE", "most that a memory:// store may use, such as 1GiB, or default", size(&c.Store.MaxMemory)},
+		{"on_store_failure", "open", "POLICY", "what a check answers while the store is away: open or closed", failurePolicy(&c.OnStoreFailure)},
+		{"instances", "1", "N", "how many processes share the limits", integer(&c.Instances, 1, 1_000_000)},
+		{"trusted_proxies", "", "CIDR,...", "peers whose forwarded headers are believed", prefixes(&c.ClientIP.TrustedProxies)},
+		{"client_ip_headers", "X-Forwarded-For", "NAME,...", "headers of trusted proxies that name the client; only those that the proxy sets itself", headerNames(&c.ClientIP.Headers)},
+		{"identity.user", "", "NAME", "header of trusted proxies that names the user", headerName(&c.Identity.User)},
+		{"identity.api_key", "", "NAME", "header of trusted proxies that holds the API key", headerName(&c.Identity.APIKey)},
+		{"ipv6_prefix", "64", "BITS", "how many bits of an IPv6 address identify a client", integer(&c.ClientIP.IPv6Prefix, 1, 128)},
+		{"headers.x_ratelimit", "true", "", "answer with X-RateLimit-Limit, -Remaining and -Reset", included(&c.Headers, httplimit.XRateLimit)},
+		{"headers.ietf", "true", "", "answer with RateLimit and RateLimit-Policy", included(&c.Headers, httplimit.IETF)},
+		{"headers.retry_after", "true", "", "answer denials with Retry-After", included(&c.Headers, httplimit.RetryAfter)},
+		{"api.explicit_keys", "true", "", "let callers name keys", boolean(&c.API.ExplicitKeys)},
+		{"api.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers who name keys must show one of", text(&c.TokensFile)},
+		{"api.open", "false", "", "let callers name keys without a token on any address", boolean(&c.API.Open)},
+		{"log.format", "text", "FORMAT", "text or json", oneOf(&c.Log.Format, "text", "json")},
+		{"log.level", "info", "LEVEL", "debug, info, warn or error", logLevel(&c.Log.Level)},
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it did not work
+	exitUsage  = 2 // it was asked or configured wrongly
+	exitDenied = 3 // the check was denied
+)
+
+// A process is what the program knows of the world around it.
+type process struct {
+	Out, Err io.Writer
+	// Env looks up an environment variable.
+	Env func(name string) (text string, found bool)
+}
+
+// env is a variable's text, "" when there is none.
+func (p process) env(name string) string {
+	text, _ := p.Env(name)
+	return text
+}
+
+// An exit is an error that knows the exit code. Its text may be empty when all was
+// said.
+type exit struct {
+	code int
+	text string
+}
+
+func (e exit) Error() string { return e.text }
+
+func failed(err error) error { return exit{exitFailed, "stint: " + err.Error()} }
+
+// misused is a fault of the command line.
+func misused(format string, args ...any) error {
+	return exit{exitUsage, "stint: " + fmt.Sprintf(format, args...)}
+}
+
+// run carries out one command line until it ends or ctx is done, and returns the
+// exit code. What was asked for goes to Out, everything else to Err.
+func run(ctx context.Context, args []string, p process) int {
+	root := &cobra.Command{
+		Use:   "stint",
+		Short: "A distributed rate limiter",
+		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one.\n\n" +
+			"Exit codes: 0 done (check: allowed), 1 failed, 2 wrong usage or configuration, 3 check denied.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetArgs(args)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), versionCommand(p))
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var known exit
+	if !errors.As(err, &known) { // from reading the command line
+		known = exit{exitUsage, fmt.Sprintf("stint: %v\nstint: see '%s --help'", err, command.CommandPath())}
+	}
+	if known.text != "" {
+		_, _ = fmt.Fprintln(p.Err, known.text) // nobody is left to tell
+	}
+	return known.code
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// asProgram makes the test's binary behave as the program itself.
+const asProgram = "STINT_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long a test waits for what should come at once.
+const patience = 30 * time.Second
+
+var addrPattern = regexp.MustCompile(`level=INFO msg=listening service=http addr=(\S+)`)
+
+// readAddr reads a log until it says where the service listens, and goes on reading
+// in the background.
+func readAddr(t testing.TB, log io.Reader) (addr string, all *lines) {
+	t.Helper()
+	all = new(lines)
+	found := make(chan string, 1)
+	go func() {
+		defer close(found)
+		for scanner := bufio.NewScanner(log); scanner.Scan(); {
+			all.add(scanner.Text())
+			if match := addrPattern.FindStringSubmatch(scanner.Text()); match != nil {
+				found <- match[1]
+			}
+		}
+	}()
+	select {
+	case addr, ok := <-found:
+		if !ok {
+			t.Fatalf("the service ended:\n%s", all)
+		}
+		return addr, all
+	case <-time.After(patience):
+		t.Fatalf("the service does not say where it listens:\n%s", all)
+	}
+	return "", all
+}
+
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.WriteString(line + "\n")
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// start runs `stint serve` on a free port until the test ends, and returns its URL
+// and its log.
+func start(t testing.TB, args ...string) (url string, log *lines) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stderr, writer := io.Pipe()
+	var stdout bytes.Buffer
+	code := make(chan int, 1)
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off"}, args...)
+	go func() {
+		code <- run(ctx, args, process{Out: &stdout, Err: writer, Env: environment(nil)})
+		_ = writer.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case got := <-code:
+			if got != exitOK || stdout.Len() > 0 {
+				t.Errorf("serve: exit code %d, output %q", got, &stdout)
+			}
+		case <-time.After(patience):
+			t.Error("the service does not stop")
+		}
+	})
+	addr, log := readAddr(t, stderr)
+	return "http://" + addr, log
+}
+
+func environment(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		text, found := variables[name]
+		return text, found
+	}
+}
+
+// do runs one command line to its end.
+func do(t testing.TB, variables map[string]string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	code = run(ctx, args, process{Out: &out, Err: &log, Env: environment(variables)})
+	return code, out.String(), log.String()
+}
+
+func writeFile(t testing.TB, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"sing"}, `stint: unknown command "sing" for "stint"`},
+		{[]string{"serve", "--loud"}, "stint: unknown flag: --loud\nstint: see 'stint serve --help'\n"},
+		{[]string{"serve", "now"}, `stint: unknown command "now" for "stint serve"`},
+		{[]string{"check"}, "stint: accepts 1 arg(s), received 0\nstint: see 'stint check --help'\n"},
+		{[]string{"check", "k", "--permits", "few"}, `stint: invalid argument "few" for "--permits" flag`},
+		{[]string{"check", "k", "--server", "ftp://h"}, `stint: --server is "ftp://h"; allowed: a URL such as http://127.0.0.1:8080`},
+		{[]string{"peek", "k", "--config", "f"}, "stint: --config is given; allowed: only with --store\n"},
+		{[]string{"peek", "k", "--store", "redis://h", "--server", "http://h"}, "stint: --server and --store are given; allowed: one of them\n"},
+		{[]string{"reset", "k", "--store", "memory://"}, "stint: --store is memory://, which lives in a service's process"},
+		{[]string{"serve", "--listen", "8080", "--ipv6-prefix=0"}, "stint: --listen: listen is \"8080\"; allowed: HOST:PORT with a port from 0 to 65535\n" +
+			"stint: --ipv6-prefix: ipv6_prefix is \"0\"; allowed: 1 to 128\n"},
+		{[]string{"serve", "--store", "redis://user:hunter2@h:0"}, "stint: store URL is malformed"},
+	} {
+		code, stdout, stderr := do(t, nil, test.args...)
+		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, test.stderr) {
+			t.Errorf("%q: exit code %d, output %q, errors %q", test.args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestConfigurationFaultsAreAllReported(t *testing.T) {
+	file := writeFile(t, "listn: 1\nstore: {timeout: 5h}\n")
+	code, stdout, stderr := do(t, map[string]string{"STINT_CONFIG": file, "STINT_INSTANCES": "0"}, "serve", "--api-open=maybe")
+	if code != exitUsage || stdout != "" {
+		t.Errorf("exit code %d, output %q", code, stdout)
+	}
+	for _, want := range []string{file + `:1:1: "listn" is not`, file + ":2:18: store.timeout", "STINT_INSTANCES: ", "--api-open: "} {
+		if !strings.Contains(stderr, "stint: "+want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	code, stdout, stderr := do(t, nil, "serve", "--help")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "--trusted-proxies") || !strings.Contains(stdout, "[STINT_STORE_TIMEOUT]") {
+		t.Errorf("help: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = do(t, nil, "version")
+	if code != exitOK || stderr != "" || !regexp.MustCompile(`^stint \S+\ncommit \S+\ngo\S+ \S+/\S+\n$`).MatchString(stdout) {
+		t.Errorf("version: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+func TestServeFailures(t *testing.T) {
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	if !taken(t.Context(), ln.Addr().String()) || taken(t.Context(), "127.0.0.1:0") {
+		t.Error("an address in use is not told from a free one")
+	}
+	code, _, stderr := do(t, nil, "serve", "--admin-listen=off", "--listen", ln.Addr().String())
+	if code != exitFailed || !strings.Contains(stderr, "stint: server: listen: ") {
+		t.Errorf("a taken address: exit code %d, %s", code, stderr)
+	}
+	silent := strings.Replace(ln.Addr().String(), "127.0.0.1", "user:hunter2@127.0.0.1", 1)
+	_ = ln.Close() // nobody answers there
+	code, stdout, stderr := do(t, map[string]string{"STINT_STORE": "redis://" + silent}, "serve", "--admin-listen=off", "--listen=127.0.0.1:0")
+	if code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "stint: store redis://redacted@127.0.0.1:") || strings.Contains(stderr, "hunter2") {
+		t.Errorf("an absent store: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}

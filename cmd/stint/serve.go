@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/server"
+)
+
+// openTimeout bounds the first connection to a store, which has more to do than a
+// decision: names, TLS, passwords.
+const openTimeout = 10 * time.Second
+
+// serve runs the service until ctx is done.
+func serve(ctx context.Context, p process, loaded config.Config) error {
+	logger := newLogger(p.Err, loaded.Log)
+	store, err := openStore(ctx, loaded.Store)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	service := serverConfig(loaded, store)
+	service.Logger = logger
+	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
+		logger.Warn("no admin listener: its default address is taken", "addr", service.AdminListen)
+		service.AdminListen = ""
+	}
+	s, err := server.New(service)
+	if err != nil {
+		return misconfigured(err)
+	}
+	if err := s.Run(ctx); err != nil {
+		return failed(err)
+	}
+	logger.Info("stopped")
+	return nil
+}
+
+// taken reports whether somebody listens at the address, such as another stint of
+// this machine.
+func taken(ctx context.Context, address string) bool {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return errors.Is(err, syscall.EADDRINUSE)
+	}
+	return ln.Close() != nil
+}
+
+func newLogger(out io.Writer, log config.Log) *slog.Logger {
+	options := &slog.HandlerOptions{Level: log.Level}
+	if log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(out, options))
+	}
+	return slog.New(slog.NewTextHandler(out, options))
+}
+
+// An openedStore is a store with what the service wants to know of it.
+type openedStore struct {
+	stint.Store
+	Close      func()
+	Health     func(context.Context) error // nil: always well
+	Timeout    time.Duration               // of each call; 0: none
+	Collectors []prometheus.Collector
+}
+
+// openStore opens the store that the configuration names.
+func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
+	if c.Memory() {
+		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
+		stats := promlimit.NewStoreCollector(func() promlimit.StoreStats {
+			s := store.Stats()
+			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, Evictions: s.Evictions}
+		})
+		return &openedStore{Store: store, Close: func() {}, Collectors: []prometheus.Collector{stats}}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	store, err := redisstore.Open(ctx, c.URL, redisstore.Options{
+		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
+	})
+	if errors.Is(err, stint.ErrInvalid) {
+		return nil, misconfigured(err)
+	}
+	if err != nil {
+		text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
+		return nil, exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+	}
+	return &openedStore{Store: store, Close: store.Close, Health: store.Ping, Timeout: c.Timeout}, nil
+}
+
+// serverConfig is the service's part of the configuration.
+func serverConfig(c config.Config, store *openedStore) server.Config {
+	s := server.DefaultConfig()
+	s.Listen, s.AdminListen = c.Listen, c.AdminListen
+	s.Store, s.StoreHealth, s.StoreTimeout, s.Collectors = store.Store, store.Health, store.Timeout, store.Collectors
+	s.OnStoreFailure = c.OnStoreFailure
+	s.Defaults, s.Policies = c.Defaults, c.Policies
+	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
+	s.Build = build()
+	return s
+}
+
+// misconfigured is a fault that only what is configured could tell.
+func misconfigured(err error) error {
+	return exit{exitUsage, "stint: " + strings.ReplaceAll(config.Redact(err.Error()), "\n", "\nstint: ")}
+}

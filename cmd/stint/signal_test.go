@@ -1,0 +1,142 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A program is `stint serve` as a process of its own.
+type program struct {
+	cmd    *exec.Cmd
+	addr   string
+	log    *lines
+	exited chan error
+}
+
+func startProgram(t *testing.T) *program {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	p := &program{exited: make(chan error, 1)}
+	p.cmd = exec.CommandContext(ctx, os.Args[0], "serve", "--listen=127.0.0.1:0", "--admin-listen=off")
+	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	stderr, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stderr = writer
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Close()
+	go func() { p.exited <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	p.addr, p.log = readAddr(t, stderr)
+	return p
+}
+
+// begin sends half a request, of which the service has read the head and awaits
+// the body.
+func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, err = fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: stint\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	line, err := reader.ReadString('\n')
+	if err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if _, err := reader.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	return conn, reader
+}
+
+// signal sends SIGTERM and returns when the service no longer accepts connections.
+func (p *program) signal(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for ctx.Err() == nil {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+	}
+	t.Fatalf("the service goes on accepting connections:\n%s", p.log)
+}
+
+func TestSIGTERMDrains(t *testing.T) {
+	p := startProgram(t)
+	const body = `{"key":"k","permits":3}`
+	conn, reader := p.begin(t, body)
+	p.signal(t)
+	if _, err := io.WriteString(conn, body); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatalf("the request in flight: %v\n%s", err, p.log)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(answer), `"remaining":97`) {
+		t.Errorf("the request in flight: %s %s, %v", response.Status, answer, err)
+	}
+	select {
+	case err := <-p.exited:
+		if err != nil {
+			t.Errorf("exit: %v\n%s", err, p.log)
+		}
+	case <-time.After(patience):
+		t.Errorf("the service does not end:\n%s", p.log)
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	p := startProgram(t)
+	p.begin(t, "{}") // and never ends it
+	p.signal(t)
+	ticker := time.NewTicker(5 * time.Millisecond) // until the first signal is dealt with, a second is the same one
+	defer ticker.Stop()
+	for {
+		select {
+		case err := <-p.exited:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+				t.Errorf("exit: %v\n%s", err, p.log)
+			}
+			return
+		case <-ticker.C:
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
+		}
+	}
+}
