@@ -1,0 +1,111 @@
+// Command table prints what the benchmarks found against what they must reach. It
+// reads files in benchstat's format; several runs in one file are taken by their
+// median.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/stint-go/stint/bench/internal/results"
+)
+
+func main() {
+	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
+	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
+	flag.Parse()
+	missed, err := run(os.Stdout, *dir, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "table:", err)
+		os.Exit(1)
+	}
+	if missed > 0 && *strict {
+		os.Exit(1)
+	}
+}
+
+// run prints the table and says how many rows are not reached.
+func run(w io.Writer, dir string, files []string) (missed int, err error) {
+	if len(files) == 0 {
+		if files, err = filepath.Glob(filepath.Join(dir, "*.txt")); err != nil {
+			return 0, err
+		}
+	}
+	var set results.Set
+	for _, file := range files {
+		if err := set.Read(file); err != nil {
+			return 0, err
+		}
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "what\tmust\taim\tmeasured\t\tfrom")
+	for _, r := range rows(&set) {
+		if r.verdict() != reached {
+			missed++
+		}
+		from := r.from
+		if r.verdict() == unknown {
+			from = ""
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.bound(r.must), r.bound(r.aim), r.value(r.measured), r.verdict(), from)
+	}
+	return missed, out.Flush()
+}
+
+// The verdicts on a row.
+const (
+	reached    = "ok"
+	notReached = "MISSED"
+	unknown    = "not measured"
+)
+
+// A row is one bound and what was measured for it.
+type row struct {
+	what     string
+	atMost   bool    // whether the bounds are upper ones
+	must     float64 // the bound
+	aim      float64 // NaN for none
+	measured float64 // NaN when it was not
+	unit     string
+	from     string // the figures behind it
+}
+
+func (r row) verdict() string {
+	switch {
+	case math.IsNaN(r.measured):
+		return unknown
+	case r.atMost && r.measured <= r.must, !r.atMost && r.measured >= r.must:
+		return reached
+	default:
+		return notReached
+	}
+}
+
+func (r row) bound(b float64) string {
+	if math.IsNaN(b) {
+		return ""
+	}
+	if r.atMost {
+		return "<= " + r.number(b)
+	}
+	return ">= " + r.number(b)
+}
+
+func (r row) value(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return r.number(v)
+}
+
+func (r row) number(v float64) string {
+	if v == math.Trunc(v) {
+		return fmt.Sprintf("%.0f%s", v, r.unit)
+	}
+	return fmt.Sprintf("%.2f%s", v, r.unit)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const sample = `BenchmarkTake/impl=floor/keys=hot/path=admitted 	 1 	 40 ns/op 	 0 allocs/op
+BenchmarkTake/impl=stint/keys=hot/path=admitted 	 1 	 60 ns/op 	 0 allocs/op
+BenchmarkTake/impl=slow/keys=hot/path=admitted 	 1 	 200 ns/op 	 2 allocs/op
+BenchmarkTake/impl=fast/keys=hot/path=admitted 	 1 	 120 ns/op 	 0 allocs/op
+BenchmarkTake/impl=fast/keys=hot/path=denied 	 1 	 120 ns/op 	 0 allocs/op
+BenchmarkTake/impl=stint/keys=hot/path=denied 	 1 	 100 ns/op 	 0 allocs/op
+BenchmarkMemory/impl=stint/alg=token_bucket/order=random/keys=1000000 	 1 	 1 ns/op 	 49 B/key
+BenchmarkMemory/impl=stint/alg=token_bucket/order=reversed/keys=1000000 	 1 	 1 ns/op 	 47 B/key
+`
+
+func TestTableComparesWithTheFastestPeer(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "take.txt"), []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if _, err := run(&out, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	for start, want := range map[string][]string{
+		"x fastest peer: one hot key, admitted, serial":    {">= 1.50x", " 2x", " ok ", "fast 120 ns"},
+		"x fastest peer: one hot key, denied, serial":      {" 1.20x", "MISSED"},
+		"x fastest peer: one hot key, denied, two cores":   {"not measured"},
+		"x floor: one hot key, admitted, serial":           {"<= 2.50x", " 1.50x", " ok ", "floor 40 ns"},
+		"heap per key at 1,000,000: token_bucket":          {"<= 48 B", " 49 B", "MISSED"},
+		"allocations per decision":                         {"<= 0", " ok"},
+		"service on memory, share of a bare handler's req": {"not measured"},
+		"4 processes on Redis, open loop: p99":             {"<= 10 ms", "not measured"},
+	} {
+		line := lineThat(out.String(), start)
+		for _, part := range want {
+			if !strings.Contains(line, part) {
+				t.Errorf("line %q lacks %q", line, part)
+			}
+		}
+	}
+}
+
+func lineThat(text, start string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, start) {
+			return line
+		}
+	}
+	return ""
+}

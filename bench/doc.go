@@ -1,0 +1,11 @@
+// Package bench measures stint against other limiters of the field and against
+// a floor, in one run on one machine, so that what it prints are ratios.
+//
+// The measurements live in the package's benchmarks: BenchmarkTake (time and
+// allocations of a decision) and BenchmarkMemory (bytes of heap per key).
+// cmd/service and cmd/openloop measure the running service, cmd/table prints
+// what all of them found. README.md says how to repeat it.
+//
+// The module is separate so that nobody who uses stint downloads its
+// competitors.
+package bench
