@@ -1,0 +1,80 @@
+# Run `make` alone to see what there is.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GOLANGCI_VERSION := 2.15.0
+FUZZTIME ?= 5s
+
+# The benchmarks are a module of their own, so that nobody who uses stint
+# downloads its competitors.
+MODULES := . bench
+LINTER := $(CURDIR)/bin/golangci-lint
+
+define CURL
+curl -i 'http://127.0.0.1:8080/api/v1/rate-limit/check?key=user:123&algorithm=TOKEN_BUCKET'
+endef
+
+# each runs a command in every module.
+each = for module in $(MODULES); do (cd "$$module" && $(1)); done
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: build ## start the service on 127.0.0.1:8080 with its state in memory
+	@printf 'Try, in another terminal:\n\n  %s\n\n' "$(CURL)"
+	@exec bin/stint serve --store memory://
+
+.PHONY: build
+build: ## build bin/stint
+	@go build -o bin/stint ./cmd/stint
+
+.PHONY: test
+test: ## run all tests, against a real Redis, installing it where it is missing
+	@scripts/ensure redis-server
+	@$(call each,"$(CURDIR)/scripts/test")
+
+.PHONY: lint
+lint: $(LINTER)-$(GOLANGCI_VERSION) ## check the formatting and run the linters
+	@$(call each,"$(LINTER)" fmt --diff)
+	@$(call each,"$(LINTER)" run)
+
+.PHONY: fmt
+fmt: $(LINTER)-$(GOLANGCI_VERSION) ## format the code
+	@$(call each,"$(LINTER)" fmt)
+
+# The file's name carries the version, so that a new one is installed when the pin moves.
+$(LINTER)-$(GOLANGCI_VERSION):
+	@echo "installing golangci-lint $(GOLANGCI_VERSION); this takes some minutes"
+	@GOBIN="$(CURDIR)/bin" go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v$(GOLANGCI_VERSION)"
+	@touch "$@"
+
+.PHONY: vet
+vet: ## run go vet
+	@$(call each,go vet ./...)
+
+.PHONY: tidy-check
+tidy-check: ## check that go.mod and go.sum are tidy
+	@$(call each,go mod tidy -diff)
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (5s)
+	@scripts/ensure redis-server
+	@$(call each,"$(CURDIR)/scripts/fuzz" $(FUZZTIME))
+
+.PHONY: bench-smoke
+bench-smoke: ## run one iteration of every benchmark
+	@scripts/ensure redis-server
+	@$(call each,go test -run '^$$' -bench . -benchtime 1x ./...)
+
+.PHONY: bench
+bench: ## measure against other limiters and print the ratios
+	@$(MAKE) -C bench bench
+
+.PHONY: ci
+ci: ## run everything that has to pass
+	@.ci/run
