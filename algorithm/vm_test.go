@@ -58,10 +58,14 @@ func (vm *vm) run(limits []stint.Limit, steps []step) ([]result, []algorithm.Ent
 	}
 	const width = 10
 	answers := vm.state.CreateTable(width*len(steps), 0)
+	windows := make([]*algorithm.FixedWindow, len(limits))
 	edges := vm.state.NewFunction(func(state *lua.LState) int {
 		i := state.CheckInt(1)
 		at := stint.Instant(state.CheckInt64(2))
-		tables.RawGetInt(i).(*lua.LTable).RawSetString("edges", vm.edges(limits[i-1], at))
+		if windows[i-1] == nil {
+			windows[i-1] = algorithm.NewFixedWindow(limits[i-1])
+		}
+		tables.RawGetInt(i).(*lua.LTable).RawSetString("edges", vm.edges(windows[i-1], at))
 		return 0
 	})
 	call := lua.P{Fn: vm.drive, NRet: 1, Protect: true}
@@ -121,7 +125,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 	case stint.AlgorithmFixedWindow:
 		set("length", limit.Window.Microseconds())
 		if limit.Calendar != stint.CalendarNone {
-			table.RawSetString("edges", vm.edges(limit, 0)) // stale, until they are asked for
+			table.RawSetString("edges", vm.table(0, 0, 0, 0)) // until better ones are asked for
 		}
 	case stint.AlgorithmSlidingWindowCounter:
 		set("window", limit.Window.Microseconds())
@@ -134,14 +138,17 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 }
 
 // edges are the bounds of the calendar's windows around t.
-func (vm *vm) edges(limit stint.Limit, t stint.Instant) *lua.LTable {
-	window := algorithm.NewFixedWindow(limit)
+func (vm *vm) edges(window *algorithm.FixedWindow, t stint.Instant) *lua.LTable {
 	start, end := window.Window(t)
 	before, _ := window.Window(start - 1)
 	_, after := window.Window(end)
+	return vm.table(before, start, end, after)
+}
+
+func (vm *vm) table(list ...stint.Instant) *lua.LTable {
 	table := vm.state.NewTable()
-	for i, edge := range [...]stint.Instant{before, start, end, after} {
-		table.RawSetInt(i+1, lua.LNumber(edge))
+	for i, at := range list {
+		table.RawSetInt(i+1, lua.LNumber(at))
 	}
 	return table
 }
