@@ -31,7 +31,7 @@ run: build ## start the service on 127.0.0.1:8080 with its state in memory
 
 .PHONY: build
 build: ## build bin/stint
-	@go build -o bin/stint ./cmd/stint
+	@go build -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./cmd/stint
 
 .PHONY: test
 test: ## run all tests, against a real Redis, installing it where it is missing

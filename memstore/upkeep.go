@@ -10,7 +10,7 @@ import (
 
 const (
 	// sweepEvery decisions in a shard, sweepSlots slots of some shard are looked at.
-	sweepEvery, sweepSlots = 64, 64
+	sweepEvery, sweepSlots = 128, 32
 	// sample is how many states an eviction chooses from.
 	sample = 8
 )
