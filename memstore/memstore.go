@@ -143,8 +143,8 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 			changed = l.apply(algorithm.Deny, &state, now, op.Permits, &out)
 		}
 		if changed {
-			state.limit = l.id
 			if found && l.log == nil {
+				state.limit = l.id
 				shard.slots[at].words = state.words
 			} else {
 				s.store(shard, hash, l, &state, now)

@@ -163,16 +163,17 @@ func (s *Store) purge(t *shard, now stint.Instant) {
 }
 
 // makeRoom lets one more state in: by dropping the worthless, by growing, or at the
-// cap by evicting.
+// cap by evicting. A pass over the shard is made only where it may grow, so that the
+// passes stay rare; at the cap a sample decides.
 func (s *Store) makeRoom(t *shard, now stint.Instant) {
+	grown := int64(size(t.used+1)-len(t.slots)) * slotBytes
+	if s.bytes.Load()+grown > s.maxBytes && t.used > 0 {
+		s.evict(t, now)
+		return
+	}
 	s.purge(t, now)
 	if t.used*fullDen < t.homes*fullNum*3/4 {
 		return // enough was worthless; leave the size as it is
 	}
-	grown := int64(size(t.used+1)-len(t.slots)) * slotBytes
-	if s.bytes.Load()+grown <= s.maxBytes || t.used == 0 {
-		s.rebuild(t, 1)
-		return
-	}
-	s.evict(t)
+	s.rebuild(t, 1)
 }

@@ -66,7 +66,7 @@ func (s *Store) store(t *shard, hash uint64, l *limit, st *state, now stint.Inst
 		}
 	}
 	if l.log != nil && s.bytes.Load() > s.maxBytes {
-		s.evictLogs(t, hash)
+		s.evictLogs(t, hash, now)
 	}
 }
 
@@ -97,8 +97,9 @@ func (s *Store) remove(t *shard, at int) {
 	t.delete(at)
 }
 
-// evict drops, of a few states sampled, the one nearest to untouched.
-func (s *Store) evict(t *shard) {
+// evict drops, of a few states sampled, the one nearest to untouched. One that was
+// worthless already is reclaimed and not counted as evicted.
+func (s *Store) evict(t *shard, now stint.Instant) {
 	if t.used == 0 {
 		return
 	}
@@ -117,8 +118,17 @@ func (s *Store) evict(t *shard) {
 		}
 	}
 	t.hand = uint32(at)
-	s.remove(t, nearest)
-	s.evictions.Add(1)
+	s.drop(t, nearest, now)
+}
+
+// drop removes a state for want of memory, and counts it.
+func (s *Store) drop(t *shard, at int, now stint.Instant) {
+	if s.worthless(t, at, now) {
+		s.reclaimed.Add(1)
+	} else {
+		s.evictions.Add(1)
+	}
+	s.remove(t, at)
 }
 
 // logBytes is what a log takes beside its records: its entry in the shard's map.
@@ -150,7 +160,7 @@ func (s *Store) dropLog(t *shard, hash uint64) {
 
 // evictLogs drops logs of a shard, nearest to untouched of a sample first, until
 // memory is below the cap; the one of the given hash, just written, goes last.
-func (s *Store) evictLogs(t *shard, hash uint64) {
+func (s *Store) evictLogs(t *shard, hash uint64, now stint.Instant) {
 	for s.bytes.Load() > s.maxBytes && len(t.logs) > 0 {
 		victim, least, seen := hash, stint.Instant(math.MaxInt64), 0
 		for other := range t.logs {
@@ -166,8 +176,7 @@ func (s *Store) evictLogs(t *shard, hash uint64) {
 			}
 		}
 		at, _ := t.find(victim)
-		s.remove(t, at)
-		s.evictions.Add(1)
+		s.drop(t, at, now)
 	}
 }
 

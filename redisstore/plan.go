@@ -12,7 +12,6 @@ type plan []limit
 
 type limit struct {
 	suffix      string // of the key
-	capacity    int64
 	description string // of the script's ARGV, without a calendar's edges
 	calendar    *algorithm.FixedWindow
 }
@@ -30,7 +29,6 @@ func (s *Store) prepare(policy *stint.Policy) plan {
 		l := policy.Limit(i)
 		p[i] = limit{
 			suffix:      keySuffix(policy.Name(), l, s.options.LogEncoding),
-			capacity:    l.Capacity,
 			description: describe(l, s.options.LogEncoding),
 		}
 		if l.Calendar != stint.CalendarNone {

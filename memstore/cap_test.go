@@ -1,0 +1,49 @@
+package memstore_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// "A hard cap on memory with a stated eviction rule; evictions are counted."
+func TestCap(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"fixed size": stint.TokenBucket(10, stint.PerHour(10)),
+		"log":        stint.SlidingWindowLog(10, time.Hour),
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(1_790_000_000_000_000)
+			store := memstore.New(memstore.Config{MaxBytes: memstore.MinMaxBytes, Now: clock.Now})
+			limiter, err := stint.New(store, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 100_000 {
+				if _, err := limiter.Allow(t.Context(), strconv.Itoa(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stats := store.Stats()
+			if stats.Bytes > stats.MaxBytes {
+				t.Errorf("%d bytes, the cap is %d", stats.Bytes, stats.MaxBytes)
+			}
+			if stats.Evictions == 0 || stats.Clients+stats.Evictions != 100_000 || stats.Reclaimed != 0 {
+				t.Errorf("stats are %+v; want every client held or counted as evicted", stats)
+			}
+			clock.Advance(48 * time.Hour)
+			for i := range 100_000 {
+				if _, err := limiter.Allow(t.Context(), strconv.Itoa(-1-i%10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if after := store.Stats(); after.Reclaimed == 0 || after.Evictions != stats.Evictions {
+				t.Errorf("stats are %+v after two days; want the worthless reclaimed and nothing more evicted", after)
+			}
+		})
+	}
+}
