@@ -85,6 +85,33 @@ func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant
 	}
 }
 
+// Admit takes n permits k times, one after another, as often as they fit, and returns
+// how often. It is k times Apply, in one step and without outcomes.
+func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, k int64) int64 {
+	if n > w.limit {
+		return 0
+	}
+	s := w.at(state, now)
+	admitted := min(k, max(0, w.limit-s.Count)/n)
+	if admitted > 0 {
+		s.Count += admitted * n
+		*state = s
+	}
+	return admitted
+}
+
+// Release gives back n permits that were taken at an instant, if its window is still
+// the state's, and reports whether that changed the state.
+func (w *FixedWindow) Release(state *WindowState, now stint.Instant, n int64, taken stint.Instant) bool {
+	s := w.at(state, now)
+	if taken < s.Start || taken >= s.End || s.Count == 0 {
+		return false
+	}
+	s.Count = max(0, s.Count-n)
+	*state = s
+	return true
+}
+
 // Grows is how long until Remaining grows, 0 when the window is empty.
 func (w *FixedWindow) Grows(state *WindowState, now stint.Instant) time.Duration {
 	if s := w.at(state, now); s.Count > 0 {

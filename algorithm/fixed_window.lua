@@ -59,6 +59,35 @@ function fixed_window.apply(action, state, limit, now, n)
   return out
 end
 
+-- fits reports whether n permits would be admitted now; commit, which may follow it
+-- and nothing else, takes them.
+function fixed_window.fits(state, limit, _, n)
+  state.next_count = state.count + n
+  return state.next_count <= limit.capacity
+end
+
+function fixed_window.commit(state)
+  state.count = state.next_count
+end
+
+-- admit takes n permits k times, one after another, as often as they fit, and
+-- returns how often.
+function fixed_window.admit(state, limit, _, n, k)
+  local admitted = max(0, min(k, floor((limit.capacity - state.count) / n)))
+  state.count = state.count + admitted * n
+  return admitted
+end
+
+-- release gives back n permits that were taken at an instant, if its window is still
+-- the state's, and returns whether that changed the state.
+function fixed_window.release(state, _, _, n, taken)
+  if taken < state.start or taken >= state.stop or state.count == 0 then
+    return false
+  end
+  state.count = max(0, state.count - n)
+  return true
+end
+
 -- grows is how long after now Remaining grows.
 function fixed_window.grows(state, _, now)
   return state.count > 0 and state.stop - now or 0

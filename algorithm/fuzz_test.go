@@ -35,7 +35,7 @@ func FuzzTwins(f *testing.F) {
 		}
 		algorithms := stint.Algorithms()
 		source := &choices{data[1:], rand.NewPCG(0, 0)}
-		g := generator{rand.New(source), algorithms[int(data[0])%len(algorithms)]}
+		g := generator{Rand: rand.New(source), algorithm: algorithms[int(data[0])%len(algorithms)]}
 		limits, steps, results, entries := g.runWhile(func(done int) bool { return done < 64 && len(source.data) > 0 })
 		if difference := compare(vm, limits, steps, results, entries); difference != "" {
 			t.Fatal(difference)

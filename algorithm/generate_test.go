@@ -14,6 +14,7 @@ import (
 type generator struct {
 	*rand.Rand
 	algorithm stint.Algorithm
+	admits    bool // whether three steps in four are to admit
 }
 
 // limits draws the limits of a run: one, and a few that others changed it to.
@@ -155,8 +156,16 @@ func (g generator) runWhile(more func(done int) bool) (limits []stint.Limit, ste
 		now = g.next(limits[limit], now, last)
 		s := step{limit: limit, now: now}
 		s.action, s.n = g.action(limits[limit], last)
-		last = twin.step(s)
-		steps, results = append(steps, s), append(results, last)
+		if g.admits && len(steps)%4 > 0 {
+			s.action, s.n, s.k = admit, g.cost(limits[limit], last), g.times()
+		}
+		r := twin.step(s)
+		if s.action == admit {
+			s.room = r.remaining
+		} else {
+			last = r
+		}
+		steps, results = append(steps, s), append(results, r)
 	}
 	return limits, steps, results, twin.entries()
 }
@@ -241,6 +250,18 @@ func (g generator) cost(limit stint.Limit, last result) int64 {
 		return 1 + g.Int64N(1+limit.Capacity/8)
 	default:
 		return 1
+	}
+}
+
+// times is how often a cost is asked for at once.
+func (g generator) times() int64 {
+	switch g.IntN(32) {
+	case 0:
+		return 1 + g.Int64N(1000)
+	case 1, 2, 3, 4:
+		return 1 + g.Int64N(50)
+	default:
+		return 1 + g.Int64N(4)
 	}
 }
 

@@ -6,7 +6,7 @@ local leaky_bucket = {}
 -- adopt readies a loaded state for the limit: of another limit's it keeps the
 -- permits queued, rounded up.
 function leaky_bucket.adopt(state, limit, now)
-  schedule.adopt(state, limit, now, function() return 0 end)
+  schedule.adopt(state, limit, now, state.capacity)
 end
 
 -- apply carries out an action (take, peek, deny, settle) of n permits at now. An
@@ -19,4 +19,6 @@ function leaky_bucket.apply(action, state, limit, now, n)
   return out
 end
 
+leaky_bucket.prepare, leaky_bucket.fits, leaky_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
+leaky_bucket.once, leaky_bucket.admit, leaky_bucket.release = schedule.once, schedule.admit, schedule.release
 leaky_bucket.grows = schedule.grows

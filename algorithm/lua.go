@@ -1,6 +1,11 @@
 package algorithm
 
-import _ "embed" // the twins
+import (
+	_ "embed" // the twins
+	"slices"
+
+	"github.com/stint-go/stint"
+)
 
 var (
 	//go:embed arithmetic.lua
@@ -19,12 +24,33 @@ var (
 	slidingWindowCounterLua string
 )
 
-// Lua is the source of the five twins: each file defines one local table of
-// functions, for a script that follows to use.
-func Lua() string {
-	return arithmeticLua + scheduleLua + tokenBucketLua + leakyBucketLua + fixedWindowLua +
-		slidingWindowLogLua + slidingWindowCounterLua
+// Lua is the source of the twins of some algorithms, of all when none is named: each
+// file defines one local table of functions, for a script that follows to use.
+func Lua(algorithms ...stint.Algorithm) string {
+	if len(algorithms) == 0 {
+		algorithms = stint.Algorithms()
+	}
+	source := arithmeticLua
+	if slices.Contains(algorithms, stint.AlgorithmTokenBucket) || slices.Contains(algorithms, stint.AlgorithmLeakyBucket) {
+		source += scheduleLua
+	}
+	for _, a := range algorithms {
+		source += twins[a]
+	}
+	return source
+}
+
+var twins = map[stint.Algorithm]string{
+	stint.AlgorithmTokenBucket:          tokenBucketLua,
+	stint.AlgorithmLeakyBucket:          leakyBucketLua,
+	stint.AlgorithmFixedWindow:          fixedWindowLua,
+	stint.AlgorithmSlidingWindowLog:     slidingWindowLogLua,
+	stint.AlgorithmSlidingWindowCounter: slidingWindowCounterLua,
 }
 
 // Rate returns a bucket's rate in lowest terms: permits per so many microseconds.
 func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
+
+// Longest is the longest backlog that requests and charges cause, the debt included,
+// in microseconds, rounded up.
+func (s *schedule) Longest() int64 { return s.lasting(s.capacity + s.debt).ceil() }

@@ -16,7 +16,7 @@ var seed = flag.Uint64("seed", 20260101, "the seed of the random tests")
 
 // newGenerator draws from the seed, a sequence of its own for each algorithm.
 func newGenerator(a stint.Algorithm) generator {
-	return generator{rand.New(rand.NewPCG(*seed, uint64(a))), a}
+	return generator{Rand: rand.New(rand.NewPCG(*seed, uint64(a))), algorithm: a}
 }
 
 const (
@@ -61,6 +61,35 @@ func TestTwinsStayExact(t *testing.T) {
 				done += len(steps)
 			}
 		})
+	}
+}
+
+// What scripts decide takes by, without outcomes, is a number of takes of the Go
+// transition, one after another: as many are admitted, and the same state is left. The
+// largest cost that fits is the largest that is admitted.
+func TestTwinsAdmit(t *testing.T) {
+	for _, a := range stint.Algorithms() {
+		if a == stint.AlgorithmSlidingWindowLog {
+			continue // its twin answers operations one by one
+		}
+		for name, cases := range map[string]int{"plain": randomSteps / 5, "guarded": randomSteps / 25} {
+			t.Run(a.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				vm := newVM(t)
+				g := newGenerator(a)
+				if g.admits = true; name == "guarded" {
+					vm.check(t)
+				}
+				vm.grows = runSteps
+				for done := 0; done < cases; {
+					limits, steps, results, entries := g.run(runSteps)
+					if difference := compare(vm, limits, steps, results, entries); difference != "" {
+						t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
+					}
+					done += len(steps) * 3 / 4
+				}
+			})
+		}
 	}
 }
 

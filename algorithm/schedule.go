@@ -173,6 +173,31 @@ func (s *schedule) settle(backlog *span, n int64) int64 {
 	return -n
 }
 
+// Admit takes n permits k times, one after another, as often as they fit, and returns
+// how often. It is k times Apply, in one step and without outcomes.
+func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int64 {
+	if n > s.capacity {
+		return 0
+	}
+	t, backlog := state.backlog(now)
+	admitted := min(k, max(0, s.capacity-s.within(backlog))/n)
+	if admitted > 0 {
+		state.due(t, s.add(backlog, s.lasting(admitted*n)))
+	}
+	return admitted
+}
+
+// Release gives back n permits that were taken at an instant, and reports whether
+// that changed the state. What a bucket has refilled since is not refilled twice.
+func (s *schedule) Release(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
+	t, backlog := state.backlog(now)
+	if s.settle(&backlog, -n) == 0 {
+		return false
+	}
+	state.due(t, backlog)
+	return true
+}
+
 // adopt takes over a state that writer, the schedule of another limit, wrote: the
 // permits outstanding there, a part counted whole, are outstanding here; shift is
 // added to them.

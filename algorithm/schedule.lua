@@ -2,13 +2,21 @@
 --
 -- state: due, rest, last (microseconds, 1/permits of a microsecond, microseconds);
 --        capacity, permits, period of the limit that wrote it; nil due is untouched
--- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms
+-- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
+--        once prepared, brim and brim_rest, how long the capacity takes, and step and
+--        step_rest, how long one permit
 
 local schedule = {}
 
 -- lasting is how long n permits take: microseconds and a rest.
 function schedule.lasting(limit, n)
   return muldiv(limit.period, n, limit.permits)
+end
+
+-- prepare computes once what transitions use again and again.
+function schedule.prepare(limit)
+  limit.brim, limit.brim_rest = schedule.lasting(limit, limit.capacity)
+  limit.step, limit.step_rest = schedule.lasting(limit, 1)
 end
 
 -- within is how many permits a span reaches into, the last one perhaps in part.
@@ -51,9 +59,9 @@ function schedule.backlog(state, now)
   return t, 0, 0
 end
 
--- adopt takes over a state that a limit with other parameters wrote; shift is added
--- to the permits outstanding. It changes the state at hand, not the one stored.
-function schedule.adopt(state, limit, now, shift)
+-- adopt takes over a state that a limit with other parameters wrote, whose capacity
+-- counts as full here. It changes the state at hand, not the one stored.
+function schedule.adopt(state, limit, now, full)
   if not state.due then
     state.due, state.rest, state.last = 0, 0, 0
     return
@@ -65,7 +73,7 @@ function schedule.adopt(state, limit, now, shift)
   if us == 0 and rest == 0 then
     return
   end
-  local outstanding = max(0, schedule.within(state, us, rest) + shift(state, limit))
+  local outstanding = max(0, schedule.within(state, us, rest) + full - state.capacity)
   -- The most permits that fit in the horizon; their number may pass 2^53, and as a
   -- double it is rounded: one more makes up for that, and what it lets through is cut.
   us, rest = HORIZON, 0
@@ -109,10 +117,9 @@ function schedule.apply(action, state, limit, now, n)
     out.allowed, out.retry = false, NEVER
   else
     local after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
-    local brim, brim_rest = schedule.lasting(limit, limit.capacity)
-    if after > brim or (after == brim and after_rest > brim_rest) then
+    if after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
       out.allowed = false
-      out.retry = schedule.up(schedule.sub(limit, after, after_rest, brim, brim_rest)) + late
+      out.retry = schedule.up(schedule.sub(limit, after, after_rest, limit.brim, limit.brim_rest)) + late
     elseif action == 'take' then
       us, rest = after, after_rest
       out.changed = true
@@ -127,6 +134,76 @@ function schedule.apply(action, state, limit, now, n)
     out.reset = schedule.up(us, rest) + late
   end
   return out, turn
+end
+
+-- fits reports whether n permits would be admitted now; commit, which may follow it
+-- and nothing else, takes them.
+function schedule.fits(state, limit, now, n)
+  if n > limit.capacity then
+    return false
+  end
+  local t, us, rest = schedule.backlog(state, now)
+  us, rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+  state.next_due, state.next_rest, state.next_last = t + us, rest, t
+  return us < limit.brim or (us == limit.brim and rest <= limit.brim_rest)
+end
+
+function schedule.commit(state)
+  state.due, state.rest, state.last = state.next_due, state.next_rest, state.next_last
+end
+
+-- once takes one permit, if it fits, of a state in three numbers, and returns what
+-- becomes of them, or nothing.
+function schedule.once(limit, now, due, rest, last)
+  local t = last
+  if now > t then
+    t = now
+  end
+  local us = due - t
+  if us < 0 then
+    us, rest = 0, 0
+  end
+  us, rest = us + limit.step, rest + limit.step_rest
+  if rest >= limit.permits then
+    us, rest = us + 1, rest - limit.permits
+  end
+  if us < limit.brim or (us == limit.brim and rest <= limit.brim_rest) then
+    return t + us, rest, t
+  end
+end
+
+-- admit takes n permits k times, one after another, as often as they fit, and
+-- returns how often. It is k times apply, in one step and without outcomes.
+function schedule.admit(state, limit, now, n, k)
+  local t, us, rest = schedule.backlog(state, now)
+  local admitted = k
+  local after, after_rest = limit.brim, nil
+  if n * k <= limit.capacity then
+    -- Most often all fit, which takes no division by the period to see.
+    after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, n * k))
+  end
+  if not after_rest or after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
+    admitted = floor((limit.capacity - schedule.within(limit, us, rest)) / n)
+    if admitted < 1 then
+      return 0
+    end
+    after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, admitted * n))
+  end
+  state.due, state.rest, state.last = t + after, after_rest, t
+  return admitted
+end
+
+-- release gives back n permits that were taken before, and returns whether that
+-- changed the state.
+function schedule.release(state, limit, now, n)
+  local t, us, rest = schedule.backlog(state, now)
+  local applied
+  applied, us, rest = settle(limit, us, rest, -n)
+  if applied == 0 then
+    return false
+  end
+  state.due, state.rest, state.last = t + us, rest, t
+  return true
 end
 
 -- grows is how long after now one more whole permit is there.

@@ -84,6 +84,37 @@ func (c *SlidingWindowCounter) Apply(action Action, state *CounterState, now sti
 	}
 }
 
+// Admit takes n permits k times, one after another, as often as they fit, and returns
+// how often. It is k times Apply, in one step and without outcomes.
+func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, k int64) int64 {
+	if n > c.limit {
+		return 0
+	}
+	s, elapsed := c.at(state, now)
+	admitted := min(k, max(0, c.limit-c.used(&s, elapsed))/n)
+	if admitted > 0 {
+		s.Current += admitted * n
+		*state = s
+	}
+	return admitted
+}
+
+// Release gives back n permits that were taken at an instant, from the counter of its
+// window, and reports whether that changed the state.
+func (c *SlidingWindowCounter) Release(state *CounterState, now stint.Instant, n int64, taken stint.Instant) bool {
+	s, _ := c.at(state, now)
+	counter := &s.Current
+	if taken < s.Start {
+		counter = &s.Previous
+	}
+	if taken < s.Start-stint.Instant(c.window) || *counter == 0 {
+		return false
+	}
+	*counter = max(0, *counter-n)
+	*state = s
+	return true
+}
+
 // settle charges or refunds n and returns what it applied. A refund takes the
 // previous counter first.
 func (c *SlidingWindowCounter) settle(s *CounterState, used, n int64) int64 {

@@ -88,6 +88,36 @@ function sliding_window_counter.apply(action, state, limit, now, n)
   return out
 end
 
+-- fits reports whether n permits would be admitted now; commit, which may follow it
+-- and nothing else, takes them.
+function sliding_window_counter.fits(state, limit, _, n)
+  state.next_current = state.current + n
+  return used(state, limit) + n <= limit.capacity
+end
+
+function sliding_window_counter.commit(state)
+  state.current = state.next_current
+end
+
+-- admit takes n permits k times, one after another, as often as they fit, and
+-- returns how often.
+function sliding_window_counter.admit(state, limit, _, n, k)
+  local admitted = max(0, min(k, floor((limit.capacity - used(state, limit)) / n)))
+  state.current = state.current + admitted * n
+  return admitted
+end
+
+-- release gives back n permits that were taken at an instant, from the counter of its
+-- window, and returns whether that changed the state.
+function sliding_window_counter.release(state, limit, _, n, taken)
+  local counter = taken >= state.start and 'current' or 'previous'
+  if taken < state.start - limit.window or state[counter] == 0 then
+    return false
+  end
+  state[counter] = max(0, state[counter] - n)
+  return true
+end
+
 -- grows is how long after now Remaining grows.
 function sliding_window_counter.grows(state, limit, now)
   local n = used(state, limit)

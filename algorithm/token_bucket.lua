@@ -6,7 +6,7 @@ local token_bucket = {}
 -- adopt readies a loaded state for the limit: of another limit's it keeps the whole
 -- permits held, at most the new capacity.
 function token_bucket.adopt(state, limit, now)
-  schedule.adopt(state, limit, now, function(old, new) return new.capacity - old.capacity end)
+  schedule.adopt(state, limit, now, limit.capacity)
 end
 
 -- apply carries out an action (take, peek, deny, settle) of n permits at now.
@@ -15,4 +15,6 @@ function token_bucket.apply(action, state, limit, now, n)
   return out
 end
 
+token_bucket.prepare, token_bucket.fits, token_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
+token_bucket.once, token_bucket.admit, token_bucket.release = schedule.once, schedule.admit, schedule.release
 token_bucket.grows = schedule.grows

@@ -3,6 +3,7 @@ package algorithm_test
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -16,10 +17,20 @@ type step struct {
 	action algorithm.Action
 	now    stint.Instant
 	n      int64
+	k      int64 // of admit
+	room   int64 // of admit: the largest cost that fits, as the Go algorithm found
 }
 
+// admit is no action of the algorithms: it takes n permits k times, one after
+// another. Its result is how often they were admitted, as applied, and the largest
+// cost that would have been before, as remaining.
+const admit = algorithm.Settle + 1
+
 func (s step) String() string {
-	verb := [...]string{"take", "peek", "deny", "settle"}[s.action]
+	verb := [...]string{"take", "peek", "deny", "settle", "admit"}[s.action]
+	if s.action == admit {
+		return fmt.Sprintf("limit %d at %d: %d times take %d", s.limit, s.now, s.k, s.n)
+	}
 	return fmt.Sprintf("limit %d at %d: %s %d", s.limit, s.now, verb, s.n)
 }
 
@@ -70,10 +81,10 @@ type keeper[S any] struct {
 }
 
 func (k *keeper[S]) step(s step) result {
-	state := k.state
-	if k.written && k.adopt != nil && (k.always || k.writer != s.limit) {
-		state = k.adopt(state, s.limit, k.writer, s.now)
+	if s.action == admit {
+		return k.admit(s)
 	}
+	state := k.read(s)
 	var out stint.Outcome
 	k.machines[s.limit].Apply(s.action, &state, s.now, s.amount(), &out)
 	r := result{
@@ -93,6 +104,37 @@ func (k *keeper[S]) step(s step) result {
 	}
 	r.state = k.show(&k.state)
 	return r
+}
+
+// admit takes one after another.
+func (k *keeper[S]) admit(s step) result {
+	state := k.read(s)
+	apply := k.machines[s.limit].Apply
+	var out stint.Outcome
+	largest := sort.Search(int(k.limits[s.limit].Capacity), func(n int) bool {
+		apply(algorithm.Peek, &state, s.now, int64(n)+1, &out)
+		return !out.Allowed
+	})
+	r := result{remaining: int64(largest)}
+	for range s.k {
+		if apply(algorithm.Take, &state, s.now, s.n, &out); out.Allowed {
+			r.applied++
+		}
+	}
+	if r.applied > 0 {
+		r.allowed, r.changed = true, true
+		k.state, k.written, k.writer = state, true, s.limit
+	}
+	r.state = k.show(&k.state)
+	return r
+}
+
+// read is the stored state, taken over by the step's limit.
+func (k *keeper[S]) read(s step) S {
+	if k.written && k.adopt != nil && (k.always || k.writer != s.limit) {
+		return k.adopt(k.state, s.limit, k.writer, s.now)
+	}
+	return k.state
 }
 
 // changed reports whether an action changed the state, as stores tell it.
@@ -189,7 +231,7 @@ func compare(vm *vm, limits []stint.Limit, steps []step, want []result, entries 
 		return fmt.Sprintf("Lua: %v\n%s", err, describe(limits, steps, want))
 	}
 	for i := range steps {
-		if got[i].grows == notAsked {
+		if got[i].grows == notAsked || steps[i].action == admit {
 			got[i].grows = want[i].grows
 		}
 		if got[i] != want[i] {

@@ -49,11 +49,12 @@ func (vm *vm) run(limits []stint.Limit, steps []step) ([]result, []algorithm.Ent
 	for i, limit := range limits {
 		tables.RawSetInt(i+1, vm.limit(limit))
 	}
-	flat := vm.state.CreateTable(4*len(steps), 0)
+	const stepWidth = 6
+	flat := vm.state.CreateTable(stepWidth*len(steps), 0)
 	for i, s := range steps {
-		numbers := [...]int64{int64(s.limit + 1), int64(s.action), int64(s.now), s.amount()}
+		numbers := [stepWidth]int64{int64(s.limit + 1), int64(s.action), int64(s.now), s.amount(), s.k, s.room}
 		for j, n := range numbers {
-			flat.RawSetInt(4*i+j+1, lua.LNumber(n))
+			flat.RawSetInt(stepWidth*i+j+1, lua.LNumber(n))
 		}
 	}
 	const width = 10

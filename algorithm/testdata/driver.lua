@@ -2,7 +2,7 @@
 -- stored, adopt it for the limit at hand, apply, and store it if it changed. It
 -- follows the twins in one chunk, so that it sees their locals.
 
-local actions = { [0] = 'take', 'peek', 'deny', 'settle' }
+local actions = { [0] = 'take', 'peek', 'deny', 'settle', 'admit' }
 
 -- Each kind: load copies what is stored into the table of a state gone by, save makes
 -- of a state what is to be stored, show gives the stored state in three numbers.
@@ -112,7 +112,41 @@ kinds.SLIDING_WINDOW_LOG = {
   end,
 }
 
--- drive runs the steps, a flat list of limit, action, now and n, and fills results,
+-- admits carries out a step that takes n permits k times, one after another, in one
+-- of the ways that scripts do. Its outcome is room, if that is the largest cost that
+-- fits, how often n was admitted, and whether that changed the state. own says that
+-- the limit itself wrote what is stored.
+local ways = 0
+local function admits(twin, state, limit, now, n, k, room, own)
+  local right = (room == 0 or twin.fits(state, limit, now, room)) and not twin.fits(state, limit, now, room + 1)
+  local admitted = 0
+  ways = ways + 1
+  if twin.once and own and n == 1 and k <= 20 and ways % 4 < 2 then
+    local due, rest, last = state.due, state.rest, state.last
+    while due and admitted < k do
+      due, rest, last = twin.once(limit, now, due, rest, last)
+      if due then
+        admitted = admitted + 1
+        state.due, state.rest, state.last = due, rest, last
+      end
+    end
+  elseif ways % 2 == 0 or k > 20 then
+    admitted = twin.admit(state, limit, now, n, k)
+  else
+    for _ = 1, k do
+      if twin.fits(state, limit, now, n) then
+        twin.commit(state)
+        admitted = admitted + 1
+      end
+    end
+  end
+  return {
+    allowed = admitted > 0, changed = admitted > 0, remaining = right and room or -1,
+    retry = 0, reset = 0, delay = 0, applied = admitted,
+  }
+end
+
+-- drive runs the steps, a flat list of limit, action, now, n, k and room, and fills results,
 -- ten numbers a step; the state's three are left out where it did not change. The
 -- growth is asked for at every so many steps, as grows says. edges(i, t) gives the
 -- calendar's edges around t to limit i. It returns the log's entries, a flat list of
@@ -123,7 +157,13 @@ local function drive(name, limits, steps, grows, results, edges)
   local adopt, apply = twin.adopt, twin.apply
   local stored, spare = {}, {}
   local at = 0
-  for i = 1, #steps, 4 do
+  for _, limit in ipairs(limits) do
+    if twin.prepare then
+      twin.prepare(limit)
+    end
+  end
+  local writer
+  for i = 1, #steps, 6 do
     local which, action, now, n = steps[i], actions[steps[i + 1]], steps[i + 2], steps[i + 3]
     local limit = limits[which]
     local state = load(stored, spare)
@@ -131,16 +171,21 @@ local function drive(name, limits, steps, grows, results, edges)
       edges(which, max(now, state.start or 0))
       assert(adopt(state, limit, now), 'the edges around the time asked for do not hold it')
     end
-    local out = apply(action, state, limit, now, n)
+    local out
+    if action == 'admit' then
+      out = admits(twin, state, limit, now, n, steps[i + 4], steps[i + 5], writer == which)
+    else
+      out = apply(action, state, limit, now, n)
+    end
     results[at + 1] = (out.allowed and 1 or 0) + (out.changed and 2 or 0)
     results[at + 2], results[at + 3], results[at + 4] = out.remaining, out.retry, out.reset
     results[at + 5], results[at + 6] = out.delay, out.applied
-    if i % (4 * grows) == 1 then
+    if i % (6 * grows) == 1 then
       results[at + 7] = twin.grows(state, limit, now)
     end
     if out.changed then
       spare = stored
-      stored = save(state, limit)
+      stored, writer = save(state, limit), which
       results[at + 8], results[at + 9], results[at + 10] = show(stored)
     end
     at = at + 10
@@ -158,8 +203,10 @@ local function drive(name, limits, steps, grows, results, edges)
 end
 
 local function whole(n)
-  assert(n == floor(n) and n > -EXACT and n < EXACT, 'left the exact integers: ' .. n)
-  return n
+  if n == floor(n) and n > -EXACT and n < EXACT then
+    return n
+  end
+  error('left the exact integers: ' .. n)
 end
 
 -- guard makes the twins check their arithmetic: whatever passes through a helper is
@@ -179,15 +226,26 @@ local function guard(check)
   end
   max = function(a, b) return plain_max(whole(a), whole(b)) end
   min = function(a, b) return whole(plain_min(a, whole(b))) end -- a cost may be anything
+  local function checked(f)
+    return function(...)
+      local a, b, c = f(...)
+      if type(a) == 'number' then
+        return whole(a), b and whole(b), c and whole(c)
+      end
+      return a
+    end
+  end
   for name, f in pairs(schedule) do
     if name ~= 'apply' and name ~= 'adopt' then
-      schedule[name] = function(...)
-        local a, b, c = f(...)
-        return whole(a), b and whole(b), c and whole(c)
+      schedule[name] = checked(f)
+      for _, twin in pairs({ token_bucket, leaky_bucket }) do
+        if twin[name] == f then
+          twin[name] = schedule[name]
+        end
       end
     end
   end
-  token_bucket.grows, leaky_bucket.grows = schedule.grows, schedule.grows
+  fixed_window.admit, sliding_window_counter.admit = checked(fixed_window.admit), checked(sliding_window_counter.admit)
 end
 
 return drive, muldiv, guard
