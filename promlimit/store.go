@@ -44,3 +44,51 @@ func (c *StoreCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(c.bytes, prometheus.GaugeValue, float64(stats.Bytes))
 	metrics <- prometheus.MustNewConstMetric(c.evictions, prometheus.CounterValue, float64(stats.Evictions))
 }
+
+// SharedStats is what a store that processes share has done in this process.
+type SharedStats struct {
+	Calls       uint64 // calls that decided something, since the start
+	Operations  uint64 // operations that they decided
+	DenialHits  uint64 // denials answered from those remembered, without a call
+	DenialsKept int64  // denials remembered now
+}
+
+// A SharedCollector reads the figures of a store that processes share:
+//
+//	rate_limiter_store_calls_total       calls that decided something
+//	rate_limiter_store_operations_total  operations that they decided
+//	rate_limiter_denial_cache_hits_total denials answered without a call
+//	rate_limiter_denial_cache_entries    denials remembered
+type SharedCollector struct {
+	read                            func() SharedStats
+	calls, operations, hits, denied *prometheus.Desc
+}
+
+// NewSharedCollector makes a collector that reads the figures by calling read, which
+// must be safe for concurrent use. The caller registers it.
+func NewSharedCollector(read func() SharedStats) *SharedCollector {
+	return &SharedCollector{
+		read:       read,
+		calls:      prometheus.NewDesc("rate_limiter_store_calls_total", "Calls of the store that decided something.", nil, nil),
+		operations: prometheus.NewDesc("rate_limiter_store_operations_total", "Operations that calls of the store decided.", nil, nil),
+		hits:       prometheus.NewDesc("rate_limiter_denial_cache_hits_total", "Denials answered without a call of the store.", nil, nil),
+		denied:     prometheus.NewDesc("rate_limiter_denial_cache_entries", "Denials that are remembered.", nil, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *SharedCollector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.calls
+	descs <- c.operations
+	descs <- c.hits
+	descs <- c.denied
+}
+
+// Collect implements [prometheus.Collector].
+func (c *SharedCollector) Collect(metrics chan<- prometheus.Metric) {
+	stats := c.read()
+	metrics <- prometheus.MustNewConstMetric(c.calls, prometheus.CounterValue, float64(stats.Calls))
+	metrics <- prometheus.MustNewConstMetric(c.operations, prometheus.CounterValue, float64(stats.Operations))
+	metrics <- prometheus.MustNewConstMetric(c.hits, prometheus.CounterValue, float64(stats.DenialHits))
+	metrics <- prometheus.MustNewConstMetric(c.denied, prometheus.GaugeValue, float64(stats.DenialsKept))
+}

@@ -34,3 +34,31 @@ rate_limiter_store_states 3
 		t.Errorf("lint: %v %v", problems, err)
 	}
 }
+
+func TestSharedCollector(t *testing.T) {
+	stats := promlimit.SharedStats{Calls: 1}
+	collector := promlimit.NewSharedCollector(func() promlimit.SharedStats { return stats })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2} // read at each scrape
+	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiter_denial_cache_entries Denials that are remembered.
+# TYPE rate_limiter_denial_cache_entries gauge
+rate_limiter_denial_cache_entries 2
+# HELP rate_limiter_denial_cache_hits_total Denials answered without a call of the store.
+# TYPE rate_limiter_denial_cache_hits_total counter
+rate_limiter_denial_cache_hits_total 5
+# HELP rate_limiter_store_calls_total Calls of the store that decided something.
+# TYPE rate_limiter_store_calls_total counter
+rate_limiter_store_calls_total 3
+# HELP rate_limiter_store_operations_total Operations that calls of the store decided.
+# TYPE rate_limiter_store_operations_total counter
+rate_limiter_store_operations_total 700
+`))
+	if err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}

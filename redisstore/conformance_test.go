@@ -27,8 +27,8 @@ func newStore(t testing.TB, options redisstore.Options) *redisstore.Store {
 func TestConformance(t *testing.T) {
 	for encoding, options := range map[redisstore.LogEncoding]storetest.Options{
 		redisstore.LogPacked: {},
-		redisstore.LogZSet:   {Operations: 10_000}, // of another encoding only the log differs
-		redisstore.LogStream: {Operations: 10_000},
+		redisstore.LogZSet:   {Operations: 5_000}, // of another encoding only the log differs
+		redisstore.LogStream: {Operations: 5_000},
 	} {
 		t.Run(string(encoding), func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {

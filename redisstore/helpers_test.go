@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -89,13 +90,16 @@ func redis(t testing.TB, args ...any) any {
 	return reply
 }
 
-// keysOf lists the keys that start with a store's prefix.
+// keysOf lists a store's keys with states.
 func keysOf(t testing.TB, prefix string) []string {
 	t.Helper()
 	var keys []string
 	for _, key := range redis(t, "KEYS", prefix+":*").([]any) {
-		keys = append(keys, key.(string))
+		if key != prefix+":partitions" {
+			keys = append(keys, key.(string))
+		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 

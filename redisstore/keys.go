@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -15,24 +16,92 @@ var algorithmKeys = map[stint.Algorithm]string{
 	stint.AlgorithmSlidingWindowCounter: "sliding_window_counter",
 }
 
-var (
-	// A brace in a client's key would end or fake the hash tag.
-	clientEscaper = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
-	// A colon in a policy's name would run into the limit's.
-	policyEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
-)
+// nameEscaper escapes a policy's or a limit's name, so that its colons don't run
+// into what follows.
+var nameEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-// keyPrefix is the part of a key up to the client's own.
-func keyPrefix(prefix string) string { return prefix + ":{" }
-
-// keySuffix is the part of a key behind the client's own.
-func keySuffix(policy string, limit stint.Limit, encoding LogEncoding) string {
+// identify is what tells apart the states of one client: the algorithm and the
+// names of the policy and the limit.
+func identify(policy string, limit stint.Limit, encoding LogEncoding) string {
 	name := algorithmKeys[limit.Algorithm]
 	if limit.Algorithm == stint.AlgorithmSlidingWindowLog && encoding != LogPacked {
 		name += "." + string(encoding)
 	}
-	return "}:" + name + ":" + policyEscaper.Replace(policy) + ":" + limit.Name
+	return name + ":" + nameEscaper.Replace(policy) + ":" + nameEscaper.Replace(limit.Name)
 }
 
-// tag is the part of a client's keys that a cluster hashes.
-func tag(client string) string { return clientEscaper.Replace(client) }
+// key is where a partition keeps the states of an identity: its hashes, by
+// generation, or the log of a client. Only the tag stands in braces.
+func (s *Store) key(partition int, identity, last string) string {
+	return s.options.KeyPrefix + ":{" + s.tags[partition] + "}:" + identity + ":" + last
+}
+
+// The generations of a partition's hash.
+const (
+	generationNow    = "cur"
+	generationBefore = "prev"
+)
+
+// partition is where a client's states are. Clients whose keys have one hash tag in
+// common, by the rule of Redis Cluster, are in one partition.
+func (s *Store) partition(client string) int {
+	return int(fnv1a(hashTag(client)) % uint64(len(s.tags)))
+}
+
+// fnv1a is the hash of Fowler, Noll and Vo, FNV-1a, in 64 bits, with its bits mixed
+// once more, since the low ones are weak. It is part of the layout in Redis.
+func fnv1a(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	h ^= h >> 32
+	return h
+}
+
+// hashTag is what Redis Cluster hashes of a key: what stands between the first '{'
+// and the first '}' after it, unless that is nothing.
+func hashTag(key string) string {
+	if open := strings.IndexByte(key, '{'); open >= 0 {
+		if length := strings.IndexByte(key[open+1:], '}'); length > 0 {
+			return key[open+1 : open+1+length]
+		}
+	}
+	return key
+}
+
+// clusterSlots is the number of hash slots of a Redis Cluster.
+const clusterSlots = 16384
+
+// partitionTags names n partitions so that their hash slots are spread evenly over
+// a cluster: partition i has a slot in the i-th of n equal parts. A tag says how many
+// partitions there are, so processes that disagree about it share no state.
+func partitionTags(n int) []string {
+	tags := make([]string, n)
+	for i := range tags {
+		for salt := 0; ; salt++ {
+			tags[i] = fmt.Sprintf("%d.%d.%d", n, i, salt)
+			if slot(tags[i])*n/clusterSlots == i {
+				break
+			}
+		}
+	}
+	return tags
+}
+
+// slot is the hash slot of a tag: CRC-16/XMODEM modulo the number of slots (Redis
+// Cluster specification, "Key distribution model").
+func slot(tag string) int {
+	crc := uint16(0)
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			carry := crc & 0x8000
+			crc <<= 1
+			if carry != 0 {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % clusterSlots
+}

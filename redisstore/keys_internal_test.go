@@ -1,6 +1,9 @@
 package redisstore
 
 import (
+	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,24 +17,38 @@ type identity struct {
 	encoding                  LogEncoding
 }
 
-// redisKey is the key of the identity, as flights put it together.
-func (id identity) redisKey() string {
+// place is where a state is: in a field of a hash, or in a key of its own.
+type place struct{ key, field string }
+
+// testPartitions is how many partitions the identities' stores have.
+const testPartitions = 16
+
+var testTags = partitionTags(testPartitions)
+
+// place is the place of the identity in a generation, as flights put it together.
+func (id identity) place(generation string) place {
+	s := &Store{options: Options{KeyPrefix: id.prefix, LogEncoding: id.encoding}, tags: testTags}
 	l := stint.Limit{Name: id.name, Algorithm: id.algorithm}
-	return keyPrefix(id.prefix) + tag(id.key) + keySuffix(id.policy, l, id.encoding)
+	identity := identify(id.policy, l, id.encoding)
+	if id.algorithm == stint.AlgorithmSlidingWindowLog {
+		return place{s.key(s.partition(id.key), identity, id.key), ""}
+	}
+	return place{s.key(s.partition(id.key), identity, generation), id.key}
 }
 
 // valid reports whether options and policies accept the parts.
 func (id identity) valid() bool {
 	options := Options{KeyPrefix: id.prefix, LogEncoding: id.encoding}
+	options.ensureDefaults()
 	limit := stint.FixedWindow(1, stint.MinPeriod).Named(id.name)
 	_, err := stint.NewPolicy(id.policy, limit)
 	return err == nil && id.prefix != "" && options.validate() == nil && id.key != "" && len(id.key) <= stint.MaxKeyBytes
 }
 
-// hashTag is what a cluster hashes of a key: what stands between the first '{' and
+// ruleTag is what a cluster hashes of a key: what stands between the first '{' and
 // the first '}' after it, if that is not empty (Redis cluster specification, "Hash
 // tags").
-func hashTag(key string) string {
+func ruleTag(key string) string {
 	_, after, opened := strings.Cut(key, "{")
 	inside, _, closed := strings.Cut(after, "}")
 	if !opened || !closed || inside == "" {
@@ -40,15 +57,24 @@ func hashTag(key string) string {
 	return inside
 }
 
-// checkPair fails the test when two identities share a key, or two limits of one
-// client do not share a slot.
+// checkPair fails the test when two identities share a state, when a state's
+// generations do, or when two limits of one client, or of clients with one hash tag,
+// do not share a slot.
 func checkPair(t *testing.T, a, b identity) {
 	t.Helper()
-	if (a.redisKey() == b.redisKey()) != (a == b) {
-		t.Errorf("%+v has the key %q, %+v has %q", a, a.redisKey(), b, b.redisKey())
+	now, before, other := a.place(generationNow), a.place(generationBefore), b.place(generationNow)
+	if (now == other) != (a == b) {
+		t.Errorf("%+v is at %q, %+v at %q", a, now, b, other)
 	}
-	if (hashTag(a.redisKey()) == hashTag(b.redisKey())) != (a.key == b.key) {
-		t.Errorf("%+v is hashed by %q, %+v by %q", a, hashTag(a.redisKey()), b, hashTag(b.redisKey()))
+	if log := a.algorithm == stint.AlgorithmSlidingWindowLog; (now == before) != log || before == other && a != b {
+		t.Errorf("%+v is at %q and %q, %+v at %q", a, now, before, b, other)
+	}
+	tags := [...]string{ruleTag(now.key), ruleTag(before.key), ruleTag(other.key)}
+	if tags[0] != tags[1] || ruleTag(a.key) == ruleTag(b.key) && tags[0] != tags[2] {
+		t.Errorf("%+v is hashed by %q and %q, %+v by %q", a, tags[0], tags[1], b, tags[2])
+	}
+	if !slices.Contains(testTags, tags[0]) {
+		t.Errorf("%+v is hashed by %q, which is no partition's tag", a, tags[0])
 	}
 }
 
@@ -58,17 +84,21 @@ var awkward = []string{
 	" ", "sliding_window_log", "token_bucket", "packed", ".zset", "/", "*",
 }
 
-// Distinct identities never share a key, and a client's share a slot.
+// Distinct identities never share a state, and a client's share a slot.
 func TestKeysDistinct(t *testing.T) {
 	var ids []identity
 	names := append([]string{""}, awkward...)
-	keys := append([]string{"a\nb", "a\r\nb", "\x00", "\xff\xfe", "naïve", "日本", strings.Repeat("{", stint.MaxKeyBytes)}, awkward...)
-	for _, key := range keys {
-		for _, policy := range names {
-			ids = append(ids, identity{"p", key, policy, "n", stint.AlgorithmTokenBucket, LogPacked})
-		}
-		for _, name := range names {
-			ids = append(ids, identity{"p", key, "q", name, stint.AlgorithmTokenBucket, LogPacked})
+	keys := append([]string{
+		"a\nb", "a\r\nb", "\x00", "\xff\xfe", "naïve", "日本", strings.Repeat("{", stint.MaxKeyBytes), "cur", "prev", "a:cur", "{a}b", "b{a}",
+	}, awkward...)
+	for _, algorithm := range []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog} {
+		for _, key := range keys {
+			for _, policy := range names {
+				ids = append(ids, identity{"p", key, policy, "n", algorithm, LogPacked})
+			}
+			for _, name := range names {
+				ids = append(ids, identity{"p", key, "q", name, algorithm, LogPacked})
+			}
 		}
 	}
 	for _, policy := range names {
@@ -81,21 +111,111 @@ func TestKeysDistinct(t *testing.T) {
 			}
 		}
 	}
-	seen := map[string]identity{}
+	seen := map[place]identity{}
 	for _, id := range ids {
 		if !id.valid() {
 			t.Fatalf("%+v is no identity that could be used", id)
 		}
-		if other, taken := seen[id.redisKey()]; taken && other != id {
-			t.Errorf("%+v and %+v have the key %q", id, other, id.redisKey())
-		}
-		seen[id.redisKey()] = id
-		if got := tag(id.key); hashTag(id.redisKey()) != got {
-			t.Errorf("%+v is hashed by %q, not by %q", id, hashTag(id.redisKey()), got)
+		for _, generation := range []string{generationNow, generationBefore} {
+			at := id.place(generation)
+			if other, taken := seen[at]; taken && other != id {
+				t.Errorf("%+v and %+v are at %q", id, other, at)
+			}
+			seen[at] = id
+			if at.key == id.prefix+":partitions" {
+				t.Errorf("%+v is where the number of partitions is", id)
+			}
 		}
 	}
 	for i, id := range ids {
 		checkPair(t, id, ids[(i*7919+1)%len(ids)])
+	}
+}
+
+// Redis cluster specification, "Hash tags", with its examples.
+func TestHashTag(t *testing.T) {
+	for key, want := range map[string]string{
+		"{user1000}.following": "user1000", "foo{}{bar}": "foo{}{bar}", "foo{{bar}}zap": "{bar", "foo{bar}{zap}": "bar",
+		"": "", "a": "a", "{": "{", "{a": "{a", "}a{b}": "b", "{}": "{}",
+	} {
+		if got := hashTag(key); got != want || ruleTag(key) != want {
+			t.Errorf("%q is hashed by %q, want %q", key, got, want)
+		}
+	}
+}
+
+// The slots of partitions are spread evenly: each has one in its part of all.
+func TestPartitionTags(t *testing.T) {
+	if got := slot("123456789"); got != 0x31c3%clusterSlots { // CRC-16/XMODEM's check value
+		t.Errorf("slot %d, want %d", got, 0x31c3%clusterSlots)
+	}
+	seen := map[string]int{}
+	for _, n := range []int{1, 2, 3, 7, DefaultPartitions, 100, MaxPartitions} {
+		for i, tag := range partitionTags(n) {
+			if other, taken := seen[tag]; taken {
+				t.Errorf("the tag %q is of %d partitions and of %d", tag, other, n)
+			}
+			seen[tag] = n
+			first, end := (i*clusterSlots+n-1)/n, ((i+1)*clusterSlots+n-1)/n
+			if at := slot(tag); ruleTag(tag) != tag || at < first || at >= end {
+				t.Errorf("partition %d of %d, %q, has slot %d, want %d to %d", i, n, tag, at, first, end-1)
+			}
+		}
+	}
+}
+
+// Clients are spread evenly over the partitions.
+func TestPartitionsOfClients(t *testing.T) {
+	for hash, text := range map[uint64]string{ // FNV-1a's test vectors, by its authors
+		0xcbf29ce484222325: "", 0xaf63dc4c8601ec8c: "a", 0x85944171f73967e8: "foobar",
+	} {
+		if got, want := fnv1a(text), hash^hash>>32; got != want {
+			t.Errorf("%q has the hash %x, want %x", text, got, want)
+		}
+	}
+	const clients = 20_000
+	for _, n := range []int{2, DefaultPartitions, 100, MaxPartitions} {
+		s := &Store{tags: make([]string, n)}
+		for _, name := range []string{"%d", "user:%d", "10.0.0.%d", "%d@example.org", "%016x"} {
+			counts := make([]int, n)
+			for i := range clients {
+				counts[s.partition(fmt.Sprintf(name, i))]++
+			}
+			mean := float64(clients) / float64(n)
+			if slack := 6 * math.Sqrt(mean); float64(slices.Min(counts)) < mean-slack || float64(slices.Max(counts)) > mean+slack {
+				t.Errorf("clients %q in %d partitions: %d to %d of %d in each, want about %.0f",
+					name, n, slices.Min(counts), slices.Max(counts), clients, mean)
+			}
+		}
+	}
+}
+
+// Processes of several versions share states, so where these are may not change.
+func TestLayoutIsKept(t *testing.T) {
+	for _, c := range []struct {
+		id   identity
+		want place
+	}{
+		{
+			identity{"rate_limiter", "user:42", "", "", stint.AlgorithmTokenBucket, LogPacked},
+			place{"rate_limiter:{16.6.0}:token_bucket:::cur", "user:42"},
+		},
+		{
+			identity{"rate_limiter", "{eu}user:42", "a:b", "x%", stint.AlgorithmSlidingWindowCounter, LogPacked},
+			place{"rate_limiter:{16.8.2}:sliding_window_counter:a%3Ab:x%25:cur", "{eu}user:42"},
+		},
+		{
+			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, LogPacked},
+			place{"p:{16.0.22}:sliding_window_log:api::10.0.0.1", ""},
+		},
+		{
+			identity{"p", "10.0.0.1", "api", "", stint.AlgorithmSlidingWindowLog, LogZSet},
+			place{"p:{16.0.22}:sliding_window_log.zset:api::10.0.0.1", ""},
+		},
+	} {
+		if got := c.id.place(generationNow); got != c.want {
+			t.Errorf("%+v is at %q, want %q", c.id, got, c.want)
+		}
 	}
 }
 

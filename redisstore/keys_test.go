@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"maps"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -49,26 +50,40 @@ func TestClientInOneSlot(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		limits = append(limits, aLimit(algorithm, 1), aLimit(algorithm, 1).Named("}:{a"))
 	}
-	clients := []string{"a", "{a}", "{", "}", "%7B", "a:b", "a\nb", "naïve", "\xff", "a}:token_bucket::{"}
+	clients := []string{
+		"a", "{a}", "{", "}", "%7B", "a:b", "a\nb", "naïve", "\xff", "a}:token_bucket::{", "cur", "prev", "\x00", "a:cur", "{a}b",
+	}
 	for _, encoding := range encodings {
-		store, prefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding})
-		slots := map[int]bool{}
+		shared, sharedPrefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding})
 		for _, client := range clients {
+			own, prefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding})
 			for _, name := range []string{"", "p", "}{"} {
-				if d := take(t, store, client, policyOf(t, name, limits...), 1); !d.Allowed {
+				policy := policyOf(t, name, limits...)
+				take(t, own, client, policy, 1)
+				if d := take(t, shared, client, policy, 1); !d.Allowed {
 					t.Errorf("policy %q of %q meets another state: %+v", name, client, d)
 				}
 			}
+			keys := keysOf(t, prefix)
+			if want := 3 * len(limits); len(keys) != want {
+				t.Errorf("%q has %d keys, want %d", client, len(keys), want)
+			}
+			for _, key := range keys {
+				if at, first := slot(key), slot(keys[0]); at != first {
+					t.Errorf("%q has slot %d, %q has %d", keys[0], first, key, at)
+				}
+			}
 		}
-		keys := keysOf(t, prefix)
-		if want := len(clients) * 3 * len(limits); len(keys) != want {
-			t.Errorf("%d keys, want %d", len(keys), want)
+		states := 0
+		for _, key := range keysOf(t, sharedPrefix) {
+			if isLog(key) {
+				states++
+			} else {
+				states += len(readHash(t, key).states)
+			}
 		}
-		for _, key := range keys {
-			slots[slot(key)] = true
-		}
-		if len(slots) != len(clients) {
-			t.Errorf("%d clients are in %d slots", len(clients), len(slots))
+		if want := len(clients) * 3 * len(limits); states != want {
+			t.Errorf("%d states, want %d", states, want)
 		}
 	}
 }
@@ -110,6 +125,9 @@ func lifeLimits() []stint.Limit {
 		stint.LeakyBucket(10, stint.Per(2, 3*time.Second)),
 		stint.FixedWindow(10, 20*24*time.Hour),
 		stint.CalendarWindow(10, stint.CalendarYear, "Europe/Berlin"),
+		stint.CalendarWindow(10, stint.CalendarMinute, ""),
+		stint.CalendarWindow(10, stint.CalendarHour, "Australia/Lord_Howe"),
+		stint.CalendarWindow(10, stint.CalendarDay, "America/Havana"),
 		stint.SlidingWindowCounter(10, time.Millisecond),
 		stint.SlidingWindowCounter(10, 24*time.Hour),
 		stint.SlidingWindowLog(10, time.Millisecond),
@@ -121,8 +139,9 @@ func lifeLimits() []stint.Limit {
 }
 
 // ALGORITHMS.md, "Time and arithmetic": every state key has a TTL that covers the
-// time until it is untouched, debt included, and a margin of 10 %, at least a
-// second; and it is not much longer than that.
+// time until its states are untouched, debt included, and a margin of 10 %, at least
+// a second; and it is not much longer than that: for a log twice the margin, for a
+// hash twice the life of the limit's states.
 func TestTTL(t *testing.T) {
 	conn := newConn(t)
 	for _, encoding := range encodings {
@@ -133,12 +152,19 @@ func TestTTL(t *testing.T) {
 			}
 			for _, w := range writes {
 				policy := policyOf(t, string(rune('a'+i))+w.what, limit)
-				var d stint.Decision
-				for _, o := range w.ops(policy) {
-					d = decide(t, store, o)
+				var d, first stint.Decision
+				for j, o := range w.ops(policy) {
+					if d = decide(t, store, o); j == 0 {
+						first = d
+					}
 				}
 				for _, key := range keysOf(t, prefix) {
-					checkLife(t, w.what, limit, key, d)
+					expires := stint.Instant(1000 * redis(t, "PEXPIRETIME", key).(int64))
+					if isLog(key) {
+						checkLogLife(t, w.what, limit, key, expires, d)
+					} else {
+						checkHashLife(t, w.what, limit, key, expires, first.At, d)
+					}
 					redis(t, "DEL", key)
 				}
 			}
@@ -146,17 +172,116 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// checkLife compares when a key expires with what the decision said of its state.
-func checkLife(t *testing.T, what string, limit stint.Limit, key string, d stint.Decision) {
+// checkLogLife compares when a log expires with what the decision said of it.
+func checkLogLife(t *testing.T, what string, limit stint.Limit, key string, expires stint.Instant, d stint.Decision) {
 	t.Helper()
 	margin := max(d.ResetAfter/10, time.Second)
-	got := stint.Instant(1000 * redis(t, "PEXPIRETIME", key).(int64))
 	// The life counts from the start of the script, a moment before its time is read.
 	least, most := d.At.Add(d.ResetAfter+margin/2), d.At.Add(d.ResetAfter+margin+time.Second)
-	if d.Allowed && (got < least || got > most) {
-		t.Errorf("%s of %+v: %s expires at %s, want %s to %s", what, limit, key, got.Time(), least.Time(), most.Time())
+	if d.Allowed && (expires < least || expires > most) {
+		t.Errorf("%s of %+v: %s expires at %s, want %s to %s", what, limit, key, expires.Time(), least.Time(), most.Time())
 	}
 }
+
+// checkHashLife compares when a hash whose first state was written at a time expires
+// with what its head says, and that with its limit and the last decision.
+func checkHashLife(t *testing.T, what string, limit stint.Limit, key string, expires, first stint.Instant, d stint.Decision) {
+	t.Helper()
+	h := readHash(t, key)
+	least, most := longest(limit)
+	if h.life < withMargin(least) || h.life > withMargin(most)+rounding {
+		t.Errorf("%s of %+v: %s says that states live for %d us, want %d to %d with a margin", what, limit, key, h.life, least, most)
+	}
+	if h.start != first || h.turn < first+h.life-rounding || h.turn > first+h.life || h.dead != 0 {
+		t.Errorf("%s of %+v: %s was written at %d first, and its head is %+v", what, limit, key, first, h)
+	}
+	// The life counts from the start of the script, a moment before its time is read.
+	if end := h.turn + h.life; expires < end-slackTTL || expires > end+slackTTL {
+		t.Errorf("%s of %+v: %s expires at %s, want %s", what, limit, key, expires.Time(), end.Time())
+	}
+	if untouched := d.At.Add(d.ResetAfter); untouched > h.turn+h.life-1_000_000 {
+		t.Errorf("%s of %+v: %s lives until %d, and its state matters until %d", what, limit, key, h.turn+h.life, untouched)
+	}
+}
+
+// rounding is by how much a state may be said to matter for longer than it does.
+const rounding = 1
+
+// A limit whose states live for longer than those of the limits before it raises its
+// generation's life and TTL, even if its states are read like theirs; what a changed
+// limit took over does, too, and a limit with shorter lives does not.
+func TestLifeIsRaised(t *testing.T) {
+	store, prefix := storeOn(t, newConn(t), redisstore.Options{})
+	bucket := stint.TokenBucket(20, stint.PerSecond(1))
+	slow := stint.TokenBucket(1, stint.Every(time.Hour)).WithMaxDebt(stint.NoDebt)
+	var start, life stint.Instant
+	for i, step := range []struct {
+		limit   stint.Limit
+		permits int64 // settled
+		life    time.Duration
+	}{
+		{bucket.WithMaxDebt(stint.NoDebt), 1, 20 * time.Second},
+		{bucket.WithMaxDebt(10), 28, 30 * time.Second},
+		{bucket.WithMaxDebt(5), -1, 30 * time.Second},
+		{slow, -2, 7 * time.Hour}, // of 28 permits taken 20 were the old capacity, 1 is the new
+		{bucket.WithMaxDebt(1), -1, 7 * time.Hour},
+	} {
+		d := decide(t, store, op(stint.Settle, "k", policyOf(t, "", step.limit), step.permits))
+		key := keysOf(t, prefix)[0]
+		h := readHash(t, key)
+		if start == 0 {
+			start = d.At
+		}
+		want := withMargin(stint.Instant(step.life.Microseconds()))
+		if h.life < want || h.life > want+2*rounding {
+			t.Errorf("step %d: states live for %d us, want %d", i, h.life, want)
+		}
+		if h.start != start || h.turn != start+withMargin(20_000_000) || h.life < life || d.Applied != step.permits {
+			t.Errorf("step %d: %+v and %+v", i, h, d)
+		}
+		life = h.life
+		expires := stint.Instant(1000 * redis(t, "PEXPIRETIME", key).(int64))
+		if end := h.turn + h.life; expires < end-slackTTL || expires > end+slackTTL {
+			t.Errorf("step %d: expires at %s, want %s", i, expires.Time(), end.Time())
+		}
+	}
+}
+
+// slackTTL is how far an expiry may be from where the script's time puts it.
+const slackTTL = stint.Instant(500_000)
+
+// longest is how long a state of a limit matters at most, in microseconds: two
+// bounds, which only a calendar's hours and days in a year hold apart.
+func longest(limit stint.Limit) (least, most stint.Instant) {
+	us := func(d time.Duration) stint.Instant { return stint.Instant(d.Microseconds()) }
+	switch {
+	case limit.IsBucket():
+		permits := new(big.Int).SetInt64(limit.Capacity + limit.Debt())
+		permits.Mul(permits, big.NewInt(limit.Rate.Period.Microseconds()))
+		permits.Add(permits, big.NewInt(limit.Rate.Permits-1))
+		n := stint.Instant(permits.Div(permits, big.NewInt(limit.Rate.Permits)).Int64())
+		return n, n
+	case limit.Calendar != stint.CalendarNone:
+		const day = 24 * time.Hour
+		units := [...][2]time.Duration{
+			{time.Minute, time.Minute},
+			{time.Hour, 25 * time.Hour},
+			{25 * time.Hour, 49 * time.Hour},
+			{7*day + time.Hour, 9 * day},
+			{31*day + time.Hour, 33 * day},
+			{366 * day, 368 * day},
+		}
+		unit := units[limit.Calendar-stint.CalendarMinute]
+		return us(unit[0]), us(unit[1])
+	case limit.Algorithm == stint.AlgorithmSlidingWindowCounter:
+		return us(2 * limit.Window), us(2 * limit.Window)
+	default:
+		return us(limit.Window), us(limit.Window)
+	}
+}
+
+// withMargin is a life with a tenth more, and at least a second.
+func withMargin(life stint.Instant) stint.Instant { return life + max(life/10, 1_000_000) }
 
 // A peek, a denial, a try that is denied and a settlement that changes nothing
 // write nothing: values and expiry stay, and no command that writes is called.

@@ -311,4 +311,11 @@ function stream.save(key, log, limit, ttl)
   redis.call('PEXPIRE', key, ttl)
 end
 
-local encodings = { packed = packed, zset = zset, stream = stream }
+for letter, encoding in pairs({ p = packed, z = zset, x = stream }) do
+  kinds[letter] = {
+    twin = sliding_window_log, log = encoding, numbers = '>i8i8i8i8i8i8',
+    describe = function(limit, window, interval, counts)
+      limit.window, limit.interval, limit.count_denied = window, interval, counts == 1
+    end,
+  }
+end

@@ -81,8 +81,8 @@ func TestOpenDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=1,") {
-		t.Errorf("the keyspace is %v, want one key in db3", keyspace)
+	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=2,") {
+		t.Errorf("the keyspace is %v, want a hash and the number of partitions in db3", keyspace)
 	}
 	if _, err := redisstore.Open(t.Context(), own.URL()+"/99", redisstore.Options{}); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("database 99 of 16: got %v, want %v", err, stint.ErrUnavailable)
@@ -130,7 +130,14 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%+v, want a denial by the second limit", d)
 	}
 
-	// Keys in different slots can't be, so that is refused and consumes nothing.
+	// Keys with one hash tag are, too.
+	tagged := op(stint.Take, "{k}1", policy, 2)
+	tagged.And = []stint.Claim{{Key: "2{k}", Policy: other, Permits: 2}, {Key: "3{k}3", Policy: policy, Permits: 1}}
+	if d := decide(t, store, tagged); !d.Allowed || d.Index != 1 || d.Remaining != 1 {
+		t.Errorf("%+v, want 1 of the second limit left", d)
+	}
+
+	// Keys in different partitions can't be, so that is refused and consumes nothing.
 	apart := op(stint.Take, "k", policy, 1)
 	apart.And = []stint.Claim{{Key: "l", Policy: policy, Permits: 1}}
 	results := make([]stint.Result, 3)

@@ -1,7 +1,9 @@
 package redisstore
 
 import (
-	"strconv"
+	"encoding/binary"
+	"time"
+	"unique"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -10,11 +12,18 @@ import (
 // plan is a policy as this store sends it; it is kept with the policy.
 type plan []limit
 
+// limit is one limit, ready to be sent and to decide.
 type limit struct {
-	suffix      string // of the key
-	description string // of the script's ARGV, without a calendar's edges
-	calendar    *algorithm.FixedWindow
+	machine
+	identity   unique.Handle[string]
+	letter     string        // of the script, for the algorithm and a log's encoding
+	parameters string        // as a generation's head has them; "" of a log
+	numbers    string        // of the script's description, without a calendar's edges
+	names      []generations // by partition; nil of a log
 }
+
+// generations are the keys of a partition's hash.
+type generations struct{ now, before string }
 
 // logLetters are the script's letters for the log's encodings.
 var logLetters = map[LogEncoding]string{LogPacked: "p", LogZSet: "z", LogStream: "x"}
@@ -26,60 +35,142 @@ func (s *Store) plan(policy *stint.Policy) plan {
 func (s *Store) prepare(policy *stint.Policy) plan {
 	p := make(plan, policy.Len())
 	for i := range p {
-		l := policy.Limit(i)
-		p[i] = limit{
-			suffix:      keySuffix(policy.Name(), l, s.options.LogEncoding),
-			description: describe(l, s.options.LogEncoding),
+		l := &p[i]
+		l.machine = newMachine(policy.Limit(i))
+		l.identity = unique.Make(identify(policy.Name(), l.limit, s.options.LogEncoding))
+		l.describe(s.options.LogEncoding)
+		if l.log {
+			continue
 		}
-		if l.Calendar != stint.CalendarNone {
-			p[i].calendar = algorithm.NewFixedWindow(l)
+		l.names = make([]generations, len(s.tags))
+		for partition := range l.names {
+			l.names[partition] = generations{
+				now:    s.key(partition, l.identity.Value(), generationNow),
+				before: s.key(partition, l.identity.Value(), generationBefore),
+			}
 		}
 	}
 	return p
 }
 
-// describe writes a limit as the script reads it.
-func describe(l stint.Limit, encoding LogEncoding) string {
-	switch l.Algorithm {
-	case stint.AlgorithmLeakyBucket:
-		permits, period := algorithm.NewLeakyBucket(l).Rate()
-		return join("l", l.Capacity, l.Debt(), permits, period)
-	case stint.AlgorithmFixedWindow:
-		if l.Calendar != stint.CalendarNone {
-			return join("c", l.Capacity, l.Debt())
+// describe writes the limit as the script reads it.
+func (l *limit) describe(encoding LogEncoding) {
+	spec := l.limit
+	switch {
+	case l.token != nil:
+		permits, period := l.token.Rate()
+		l.bucket("t", l.token.Longest(), permits, period)
+	case l.leaky != nil:
+		permits, period := l.leaky.Rate()
+		l.bucket("l", l.leaky.Longest(), permits, period)
+	case l.window != nil:
+		length := spec.Window.Microseconds()
+		life, lengthWidth := length, 1
+		l.letter = "f"
+		if l.calendar() {
+			life, l.letter = calendarLife[spec.Calendar], "c"
+			lengthWidth = width(life)
 		}
-		return join("f", l.Capacity, l.Debt(), l.Window.Microseconds())
-	case stint.AlgorithmSlidingWindowCounter:
-		return join("s", l.Capacity, l.Debt(), l.Window.Microseconds())
-	case stint.AlgorithmSlidingWindowLog:
+		l.parameters = parameters(2*life, lengthWidth, width(l.most()), number{length, 6})
+		l.number(life)
+		if !l.calendar() {
+			l.number(length)
+		}
+	case l.counter != nil:
+		window := spec.Window.Microseconds()
+		l.letter = "s"
+		l.parameters = parameters(4*window, width(l.most()), width(l.most()), number{window, 6})
+		l.number(2*window, window)
+	default:
 		counts := int64(0)
-		if l.CountDenied {
+		if spec.CountDenied {
 			counts = 1
 		}
-		return join(logLetters[encoding], l.Capacity, l.Debt(), l.Window.Microseconds(), l.MinInterval.Microseconds(), counts)
-	default:
-		permits, period := algorithm.NewTokenBucket(l).Rate()
-		return join("t", l.Capacity, l.Debt(), permits, period)
+		window, interval := spec.Window.Microseconds(), spec.MinInterval.Microseconds()
+		l.letter = logLetters[encoding]
+		l.number(max(window, interval), window, interval, counts)
 	}
 }
 
-// describeAt is the description with, for a calendar, the bounds of the window that
-// holds t and of its neighbours.
+// calendarLife is the longest that a calendar's window lasts, an hour that the clocks
+// are set back included, in microseconds.
+var calendarLife = map[stint.Calendar]int64{
+	stint.CalendarMinute: int64(time.Minute / time.Microsecond),
+	stint.CalendarHour:   int64(25 * time.Hour / time.Microsecond),
+	stint.CalendarDay:    int64(49 * time.Hour / time.Microsecond),
+	stint.CalendarWeek:   int64(9 * 24 * time.Hour / time.Microsecond),
+	stint.CalendarMonth:  int64(33 * 24 * time.Hour / time.Microsecond),
+	stint.CalendarYear:   int64(368 * 24 * time.Hour / time.Microsecond),
+}
+
+func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }
+
+// most is the greatest count of a state that the limit alone writes.
+func (l *limit) most() int64 { return l.limit.Capacity + l.limit.Debt() }
+
+// bucket describes a bucket whose longest backlog is span.
+func (l *limit) bucket(letter string, span, permits, period int64) {
+	l.letter = letter
+	l.parameters = parameters(2*span, width(span), width(permits),
+		number{l.limit.Capacity, 4}, number{permits, 4}, number{period, 6})
+	l.number(span, permits, period)
+}
+
+// number starts the description's numbers: capacity, debt and more.
+func (l *limit) number(more ...int64) {
+	if l.numbers == "" {
+		l.numbers = l.letter
+		more = append([]int64{l.limit.Capacity, l.limit.Debt()}, more...)
+	}
+	l.numbers += words(more...)
+}
+
+// describeAt is the limit's numbers with, for a calendar, the bounds of the window
+// that holds t and of its neighbours.
 func (l *limit) describeAt(t stint.Instant) string {
-	if l.calendar == nil {
-		return l.description
+	if l.window == nil || !l.calendar() {
+		return l.numbers
 	}
-	start, end := l.calendar.Window(t)
-	before, _ := l.calendar.Window(start - 1)
-	_, after := l.calendar.Window(end)
-	return join(l.description, int64(before), int64(start), int64(end), int64(after))
+	start, end := l.window.Window(t)
+	before, _ := l.window.Window(start - 1)
+	_, after := l.window.Window(end)
+	return l.numbers + words(int64(before), int64(start), int64(end), int64(after))
 }
 
-func join(first string, rest ...int64) string {
-	text := []byte(first)
-	for _, n := range rest {
-		text = append(text, ':')
-		text = strconv.AppendInt(text, n, 10)
+// words writes numbers of 8 bytes.
+func words(numbers ...int64) string {
+	text := make([]byte, 0, 8*len(numbers))
+	for _, n := range numbers {
+		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
 	return string(text)
+}
+
+// number is a number of so many bytes.
+type number struct {
+	value int64
+	bytes int
+}
+
+// parameters writes a limit's parameters for a generation's head: how many bytes a
+// state's time, second and third number take, and what reading it takes. times is
+// how far a time may be from a generation's start, with some room.
+func parameters(times int64, second, third int, reading ...number) string {
+	margin := algorithm.Margin(times)
+	text := []byte{byte(width(2 * (times + 2*margin))), byte(second), byte(third)}
+	for _, n := range reading {
+		for shift := 8 * (n.bytes - 1); shift >= 0; shift -= 8 {
+			text = append(text, byte(n.value>>shift))
+		}
+	}
+	return string(text)
+}
+
+// width is how many bytes a number takes.
+func width(n int64) int {
+	bytes := 1
+	for n >>= 8; n > 0; n >>= 8 {
+		bytes++
+	}
+	return bytes
 }

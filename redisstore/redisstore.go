@@ -2,24 +2,44 @@
 // several processes to share.
 //
 // Every operation is decided inside the server, by the Lua twins of package
-// algorithm and by the server's clock; a batch of operations is one script call. A
-// denial writes nothing. Every key has a time to live that covers the time until
-// its state no longer matters, and a margin.
+// algorithm and by the server's clock. Callers do not make a round trip each: what
+// comes while a script call is under way is decided by the next one, all of it at
+// once, and requests on one key and limit travel together. Each is still decided one
+// after another. A denial writes nothing. Every key has a time to live that covers
+// the time until its states no longer matter, and a margin.
 //
-// A key is PREFIX:{KEY}:ALGORITHM:POLICY:NAME, so that all limits of one client are
-// in one slot of a cluster. Characters that would make two keys one are escaped.
+// States of the fixed-size algorithms are kept many in a hash, by partitions of the
+// clients; a sliding window log has a key of its own. docs/redis.md describes both.
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 )
 
 // DefaultKeyPrefix is what keys start with unless Options say otherwise.
 const DefaultKeyPrefix = "rate_limiter"
+
+// What Options are unless they say otherwise, and what they may be.
+const (
+	DefaultPartitions = 16
+	MaxPartitions     = 256
+	DefaultMaxBatch   = 512
+	MaxMaxBatch       = 1000
+	DefaultFlights    = 2
+	MaxFlights        = 64
+	DefaultMaxQueue   = 65536
+
+	DefaultDenialCache = 65536
+)
 
 // A LogEncoding says how sliding window logs are kept. Each encoding has keys of
 // its own: a change of it starts logs anew.
@@ -44,6 +64,27 @@ type Options struct {
 	// LogEncoding is how sliding window logs are kept. Default: "", which is
 	// LogPacked.
 	LogEncoding LogEncoding
+	// Partitions is in how many hashes the clients of each limit are kept, and over
+	// how many slots of a cluster they are spread: 1 to MaxPartitions. All processes
+	// that share states need the same number; another one starts anew. Default: 0,
+	// which is DefaultPartitions.
+	Partitions int
+	// MaxBatch is how many limits one script call decides at most, 1 to MaxMaxBatch;
+	// the server does nothing else meanwhile, about 5 microseconds for each. With 1
+	// every operation has a call of its own. Default: 0, which is DefaultMaxBatch.
+	MaxBatch int
+	// Flights is how many script calls are under way at once, to each partition of a
+	// cluster or to a single server: 1 to MaxFlights. Default: 0, which is
+	// DefaultFlights.
+	Flights int
+	// MaxQueue is how many operations wait at most to be sent, in each such place.
+	// What comes on top fails with an error that wraps stint.ErrUnavailable. Default:
+	// 0, which is DefaultMaxQueue.
+	MaxQueue int
+	// DenialCache is how many denials are remembered at most, to answer a client that
+	// keeps asking without asking the server; below 0 none is. Default: 0, which is
+	// DefaultDenialCache, or none if Now is set.
+	DenialCache int
 	// Now, if set, is the time of every decision instead of the server's clock. It is
 	// for tests. Default: nil.
 	Now func() stint.Instant
@@ -55,6 +96,27 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.LogEncoding == "" {
 		o.LogEncoding = LogPacked
+	}
+	for _, option := range o.numbers() {
+		if *option.value == 0 {
+			*option.value = option.standard
+		}
+	}
+}
+
+// number is an option with its default and the most it may be, 0 for no bound.
+type option struct {
+	name           string
+	value          *int
+	standard, most int
+}
+
+func (o *Options) numbers() []option {
+	return []option{
+		{"partitions", &o.Partitions, DefaultPartitions, MaxPartitions},
+		{"max_batch", &o.MaxBatch, DefaultMaxBatch, MaxMaxBatch},
+		{"flights", &o.Flights, DefaultFlights, MaxFlights},
+		{"max_queue", &o.MaxQueue, DefaultMaxQueue, 0},
 	}
 }
 
@@ -70,18 +132,33 @@ func (o *Options) validate() error {
 	if _, known := logLetters[o.LogEncoding]; !known {
 		faults = append(faults, stint.Invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream"))
 	}
+	for _, option := range o.numbers() {
+		if n := *option.value; n < 1 || option.most > 0 && n > option.most {
+			allowed := "1 or more"
+			if option.most > 0 {
+				allowed = fmt.Sprintf("1 to %d", option.most)
+			}
+			faults = append(faults, stint.Invalid(option.name, n, allowed))
+		}
+	}
 	return errors.Join(faults...)
 }
 
-// A Conn runs the store's script. [Rueidis] makes one of a rueidis client.
+// A Conn is the store's way to its server. [Rueidis] makes one of a rueidis client,
+// package goredis one of a go-redis client. Its methods are safe for concurrent use.
 type Conn interface {
-	// Eval runs the script with the keys and arguments and returns its reply, an array
-	// of integers. It must not run it again when it may have run already, and must
-	// load it when the server does not know it. All keys hash to one slot if Cluster
-	// says true.
-	Eval(ctx context.Context, keys, args []string) ([]int64, error)
-	// Ping reports whether the server answers.
-	Ping(ctx context.Context) error
+	// Eval runs a script with the keys and arguments and returns its reply, a string.
+	// It must not run it again when it may have run already, and must load it when the
+	// server does not know it. All keys hash to one slot if Cluster says true. It
+	// keeps neither keys nor args.
+	Eval(ctx context.Context, script *Script, keys, args []string) (string, error)
+	// Do sends a command that replies with a string, and returns it; for nil it
+	// returns "". A key among the arguments is the second of them.
+	Do(ctx context.Context, args ...string) (string, error)
+	// Subscribe subscribes to a channel, calls ready once that is so, and message for
+	// each message, one after another, until the context ends or the subscription is
+	// lost. It then returns why; it does not renew a subscription by itself.
+	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 	// Cluster reports whether the keys of one call must hash to one slot.
 	Cluster() bool
 	// Close ends the connection.
@@ -92,6 +169,22 @@ type Conn interface {
 type Store struct {
 	conn    Conn
 	options Options
+	tags    []string // of partitions, in keys
+	channel string   // on which scripts announce; "" if nobody listens
+	denials *denials // nil for none
+	life    context.Context
+	end     context.CancelFunc
+	ear     sync.Once
+	ears    sync.WaitGroup
+	agreed  atomic.Bool
+
+	flights    atomic.Uint64
+	operations atomic.Uint64
+
+	scripts [256]atomic.Pointer[Script] // by mix
+	landed  sync.Pool                   // of flights
+	parcels sync.Pool
+	lanes   []lane // one, or on a cluster one for each partition
 }
 
 // New makes a store on a connection. [Open] makes one from a URL.
@@ -100,27 +193,174 @@ func New(conn Conn, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{conn: conn, options: options}, nil
+	s := &Store{conn: conn, options: options, tags: partitionTags(options.Partitions)}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.channel = options.KeyPrefix + ":announce"
+	switch {
+	case options.DenialCache < 0:
+	case options.Now == nil:
+		s.denials = newDenials(cmp.Or(options.DenialCache, DefaultDenialCache), uptime())
+	case options.DenialCache > 0:
+		s.denials = newDenials(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
+	}
+	s.lanes = make([]lane, 1)
+	if conn.Cluster() {
+		s.lanes = make([]lane, options.Partitions)
+	}
+	for i := range s.lanes {
+		s.lanes[i].store = s
+	}
+	return s, nil
 }
 
 // Ping reports whether the server answers.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.conn.Ping(ctx); err != nil {
+	if _, err := s.conn.Do(ctx, "PING"); err != nil {
 		return unavailable(err)
 	}
 	return nil
 }
 
+// agree makes sure, once, that all processes have the same number of partitions: the
+// first to come writes it down.
+func (s *Store) agree(ctx context.Context) error {
+	if s.agreed.Load() {
+		return nil
+	}
+	key, mine := s.options.KeyPrefix+":partitions", strconv.Itoa(s.options.Partitions)
+	if _, err := s.conn.Do(ctx, "SET", key, mine, "NX"); err != nil {
+		return err
+	}
+	theirs, err := s.conn.Do(ctx, "GET", key)
+	if err != nil {
+		return err
+	}
+	if theirs != mine {
+		return stint.Invalid("partitions", s.options.Partitions, fmt.Sprintf(
+			"%s, as the server's key %q says; to change it, stop all processes and delete the key", theirs, key))
+	}
+	s.agreed.Store(true)
+	return nil
+}
+
 // Close ends the store's connections. Operations under way fail.
-func (s *Store) Close() { s.conn.Close() }
+func (s *Store) Close() {
+	for i := range s.lanes {
+		s.lanes[i].close()
+	}
+	s.end()
+	s.conn.Close()
+	s.ears.Wait()
+}
 
 // Decide implements [stint.Store]. An operation whose claims have different keys is
 // refused on a cluster, where no script can reach them all.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	ops := [1]stint.Op{op}
-	var results [1]stint.Result
-	s.DecideAll(ctx, ops[:], results[:])
-	return results[0].Decision, results[0].Err
+	if err := s.check(ctx, &op); err != nil {
+		return stint.Decision{}, err
+	}
+	if d, denied := s.denials.answer(&op); denied {
+		return d, nil
+	}
+	return s.lane(&op).decideOne(ctx, &op)
+}
+
+// DecideAll implements [stint.Store].
+func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	loads := make([]load, len(s.lanes))
+	for i := range ops {
+		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
+		if results[i].Err != nil {
+			continue
+		}
+		if d, denied := s.denials.answer(&ops[i]); denied {
+			results[i].Decision = d
+			continue
+		}
+		at := 0
+		if len(s.lanes) > 1 {
+			at = s.partition(ops[i].Key)
+		}
+		loads[at].ops = append(loads[at].ops, ops[i])
+		loads[at].places = append(loads[at].places, i)
+	}
+	var group sync.WaitGroup
+	for i := range loads {
+		load := &loads[i]
+		if len(load.ops) == 0 {
+			continue
+		}
+		load.results = make([]stint.Result, len(load.ops))
+		group.Go(func() { s.lanes[i].decide(ctx, load.ops, load.results) })
+	}
+	group.Wait()
+	for i := range loads {
+		for j, place := range loads[i].places {
+			results[place] = loads[i].results[j]
+		}
+	}
+}
+
+// listen starts to listen for announcements, when there is first a denial to keep.
+func (s *Store) listen() {
+	s.ear.Do(func() {
+		s.ears.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
+	})
+}
+
+// Stats is what a store has done, and what it holds in the process.
+type Stats struct {
+	Flights     uint64 // script calls
+	Operations  uint64 // decided by them
+	DenialHits  uint64 // denials answered without the server
+	DenialsKept int64  // denials remembered now
+	Announcing  bool   // whether announcements are heard, without which none is remembered
+}
+
+// Stats reads the store's figures.
+func (s *Store) Stats() Stats {
+	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load()}
+	if s.denials != nil {
+		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
+		stats.Announcing = s.denials.live.Load()
+	}
+	return stats
+}
+
+// load is what goes through one lane, and where it stands in the batch.
+type load struct {
+	ops     []stint.Op
+	results []stint.Result
+	places  []int
+}
+
+// lane is where an operation flies.
+func (s *Store) lane(op *stint.Op) *lane {
+	if len(s.lanes) == 1 {
+		return &s.lanes[0]
+	}
+	return &s.lanes[s.partition(op.Key)]
+}
+
+// maxLimits bounds the limits of one operation, which are sent in one call.
+const maxLimits = 1000
+
+// check reports what forbids an operation before anything is sent.
+func (s *Store) check(ctx context.Context, op *stint.Op) error {
+	if err := op.Validate(); err != nil {
+		return err
+	}
+	if limits := op.Limits(); limits > maxLimits {
+		return stint.Invalid("claims", limits, fmt.Sprintf("at most %d limits in one operation", maxLimits))
+	}
+	if s.conn.Cluster() {
+		for i := range op.And {
+			if s.partition(op.And[i].Key) != s.partition(op.Key) {
+				return stint.Invalid("claims", op.And[i].Key, fmt.Sprintf("the partition of the first, %q", op.Key))
+			}
+		}
+	}
+	return ctx.Err()
 }
 
 // unavailable wraps a failure of the connection or the server; a context's end stays

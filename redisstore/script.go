@@ -1,23 +1,84 @@
 package redisstore
 
 import (
-	_ "embed" // the script's parts
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
+	_ "embed"     // the script's parts
+	"encoding/hex"
 	"regexp"
+	"strings"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 )
 
 var (
+	//go:embed clock.lua
+	clockLua string
+	//go:embed generations.lua
+	generationsLua string
 	//go:embed logs.lua
 	logsLua string
-	//go:embed harness.lua
-	harnessLua string
+	//go:embed batch.lua
+	batchLua string
+	//go:embed operations.lua
+	operationsLua string
+	//go:embed takes.lua
+	takesLua string
+	//go:embed done.lua
+	doneLua string
 )
 
-// Script is the source of the script that decides: the algorithms, the log's
-// encodings and the harness. A [Conn] runs it.
-func Script() string {
-	return comments.ReplaceAllString(algorithm.Lua()+logsLua+harnessLua, "")
+// A Script is a script that decides batches, for a [Conn] to run. A server defines
+// all of a script's functions each time that it runs it, so there is one script for
+// every mix of algorithms, with no more in it than the mix needs.
+type Script struct {
+	Source string
+	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
+}
+
+// mix is what a batch needs of a script: the algorithms, by bits, and whether its
+// first part is used.
+type mix uint8
+
+// operations says that the first part is used; the bits below are the algorithms'.
+const operations mix = 1 << 7
+
+func mixOf(a stint.Algorithm) mix { return 1 << a }
+
+// script is the script for a mix. Two flights may put one together at once; one of
+// the two is kept.
+func (s *Store) script(m mix) *Script {
+	if known := s.scripts[m].Load(); known != nil {
+		return known
+	}
+	source := m.source()
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	script := &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
+	s.scripts[m].Store(script)
+	return script
+}
+
+func (m mix) source() string {
+	needed := func(a stint.Algorithm) bool { return m&mixOf(a) != 0 }
+	names := []string{"schedule"}
+	var twins []stint.Algorithm
+	for _, a := range stint.Algorithms() {
+		names = append(names, algorithmKeys[a])
+		if needed(a) {
+			twins = append(twins, a)
+		}
+	}
+	// Twins that are left out are nil.
+	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), clockLua, generationsLua}
+	if needed(stint.AlgorithmSlidingWindowLog) {
+		parts = append(parts, logsLua)
+	}
+	parts = append(parts, batchLua)
+	if m&operations != 0 {
+		parts = append(parts, operationsLua)
+	}
+	parts = append(parts, takesLua, doneLua)
+	return comments.ReplaceAllString(strings.Join(parts, ""), "")
 }
 
 // comments are whole lines of comment and blank ones, which need not travel.

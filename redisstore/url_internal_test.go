@@ -115,6 +115,10 @@ func TestBadOptions(t *testing.T) {
 		{Options{KeyPrefix: strings.Repeat("k", 65)}, []string{"key_prefix"}},
 		{Options{LogEncoding: "PACKED"}, []string{"log_encoding"}},
 		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"key_prefix", "log_encoding"}},
+		{Options{Partitions: -1}, []string{"partitions"}},
+		{Options{Partitions: MaxPartitions + 1}, []string{"partitions"}},
+		{Options{MaxBatch: -1, Flights: -1, MaxQueue: -1}, []string{"max_batch", "flights", "max_queue"}},
+		{Options{MaxBatch: MaxMaxBatch + 1, Flights: MaxFlights + 1}, []string{"max_batch", "flights"}},
 	} {
 		_, err := Open(t.Context(), "redis://127.0.0.1:1", c.options)
 		if !errors.Is(err, stint.ErrInvalid) {

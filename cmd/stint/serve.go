@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -32,6 +33,9 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	defer store.Close()
+	for _, advice := range store.Advice {
+		logger.Warn(advice)
+	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
@@ -74,6 +78,7 @@ type openedStore struct {
 	Health     func(context.Context) error // nil: always well
 	Timeout    time.Duration               // of each call; 0: none
 	Collectors []prometheus.Collector
+	Advice     []string // what is unwise about the server's configuration
 }
 
 // openStore opens the store that the configuration names.
@@ -90,6 +95,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 	defer cancel()
 	store, err := redisstore.Open(ctx, c.URL, redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
+		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
 	})
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
@@ -98,7 +104,16 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 		text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
 		return nil, exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
 	}
-	return &openedStore{Store: store, Close: store.Close, Health: store.Ping, Timeout: c.Timeout}, nil
+	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
+		s := store.Stats()
+		return promlimit.SharedStats{
+			Calls: s.Flights, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+		}
+	})
+	return &openedStore{
+		Store: store, Close: store.Close, Health: store.Ping, Timeout: c.Timeout,
+		Collectors: []prometheus.Collector{stats}, Advice: store.Advise(ctx),
+	}, nil
 }
 
 // serverConfig is the service's part of the configuration.

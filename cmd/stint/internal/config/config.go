@@ -57,6 +57,10 @@ type Store struct {
 	// LogEncoding is how a sliding window log is laid out in Redis: "packed", "zset"
 	// or "stream"; "" is the store's default.
 	LogEncoding string
+	// Partitions is in how many parts Redis keeps the clients of each limit.
+	Partitions int
+	// DenialCache is how many denials of a store in Redis are remembered; 0 is none.
+	DenialCache int
 	// MaxMemory bounds the memory store in bytes; 0 is the store's default.
 	MaxMemory int64
 }

@@ -62,6 +62,8 @@ func settings(c *Config) []Setting {
 		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
 		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},
 		{"store.log_encoding", "default", "NAME", "how Redis keeps a sliding window log: packed, zset, stream or default", logEncoding(&c.Store.LogEncoding)},
+		{"store.partitions", "16", "N", "in how many parts Redis keeps each limit's clients, 1 to 256; the same for all processes", integer(&c.Store.Partitions, 1, 256)},
+		{"store.denial_cache", "65536", "N", "how many denials are remembered, to answer them without Redis; 0 for none", integer(&c.Store.DenialCache, 0, 10_000_000)},
 		{"store.max_memory", "default", "SIZE", "most that a memory:// store may use, such as 1GiB, or default", size(&c.Store.MaxMemory)},
 		{"on_store_failure", "open", "POLICY", "what a check answers while the store is away: open or closed", failurePolicy(&c.OnStoreFailure)},
 		{"instances", "1", "N", "how many processes share the limits", integer(&c.Instances, 1, 1_000_000)},

@@ -1,0 +1,142 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// How operations are put together into script calls changes no decision: each way
+// stands up to the oracle.
+func TestBatchingConforms(t *testing.T) {
+	const sequences, operations = 4, 250 // for each algorithm
+	seed := uint64(100_000)
+	for _, batch := range []int{1, 2, 50, redisstore.MaxMaxBatch} {
+		for _, flights := range []int{1, 4} {
+			t.Run(fmt.Sprintf("batch=%d/flights=%d", batch, flights), func(t *testing.T) {
+				clock := storetest.NewClock(dawn)
+				store := newStore(t, redisstore.Options{MaxBatch: batch, Flights: flights, Partitions: 1 + batch%3, Now: clock.Now})
+				for _, algorithm := range stint.Algorithms() {
+					for range sequences {
+						sequence := storetest.Generate(seed, algorithm, operations)
+						if err := storetest.Replay(t.Context(), store, clock, sequence); err != nil {
+							t.Fatalf("%s, seed %d: %v", algorithm, seed, err)
+						}
+						seed++
+					}
+				}
+			})
+		}
+	}
+}
+
+// cold is a store whose server forgets its scripts before every call.
+type cold struct {
+	stint.Store
+	t testing.TB
+}
+
+func (c cold) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	redis(c.t, "SCRIPT", "FLUSH")
+	c.Store.DecideAll(ctx, ops, results)
+}
+
+// colocate gives keys that come together in an operation of the sequence one hash
+// tag, and other keys others, so that a cluster accepts the sequence.
+func colocate(sequence storetest.Sequence) storetest.Sequence {
+	tag := map[string]string{}
+	find := func(key string) string {
+		for tag[key] != key {
+			if tag[key] == "" {
+				tag[key] = key
+			}
+			key = tag[key]
+		}
+		return key
+	}
+	for _, step := range sequence.Steps {
+		for _, claim := range step.Op.And {
+			tag[find(claim.Key)] = find(step.Op.Key)
+		}
+	}
+	numbers := map[string]int{}
+	rename := func(key string) string {
+		root := find(key)
+		if _, known := numbers[root]; !known {
+			numbers[root] = len(numbers)
+		}
+		// The sequences' keys start with their seed.
+		return fmt.Sprintf("{%d.%d}%s", sequence.Seed, numbers[root], key)
+	}
+	steps := make([]storetest.Step, len(sequence.Steps))
+	for i, step := range sequence.Steps {
+		step.Op.Key = rename(step.Op.Key)
+		and := make([]stint.Claim, len(step.Op.And))
+		for j, claim := range step.Op.And {
+			claim.Key = rename(claim.Key)
+			and[j] = claim
+		}
+		step.Op.And = and
+		steps[i] = step
+	}
+	return storetest.Sequence{Seed: sequence.Seed, Steps: steps}
+}
+
+// fitting cuts keys that the tag makes too long.
+func fitting(sequence storetest.Sequence) bool {
+	for _, step := range sequence.Steps {
+		if step.Op.Validate() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Standalone or on a cluster, with warm or cold scripts, batched or not, the decisions
+// are the same (DESIGN.md, "The Redis engine").
+func TestDeploymentsAgree(t *testing.T) {
+	cluster := testredis.StartCluster(t, 3)
+	clock := storetest.NewClock(dawn)
+	conn := newConn(t)
+	stores := []contender{{"memory", memstore.New(memstore.Config{Now: clock.Now})}}
+	for _, c := range []struct {
+		name    string
+		cold    bool
+		options redisstore.Options
+	}{
+		{"one by one", false, redisstore.Options{MaxBatch: 1, Flights: 1}},
+		{"two by two", false, redisstore.Options{MaxBatch: 2, Flights: 4, Partitions: 3}},
+		{"all at once", false, redisstore.Options{MaxBatch: redisstore.MaxMaxBatch, Partitions: 1}},
+		{"cold", true, redisstore.Options{Partitions: redisstore.MaxPartitions}},
+	} {
+		c.options.Now = clock.Now
+		store, _ := storeOn(t, conn, c.options)
+		stores = append(stores, contender{c.name, store})
+		if c.cold {
+			stores[len(stores)-1].store = cold{store, t}
+		}
+	}
+	for _, options := range []redisstore.Options{{KeyPrefix: "one"}, {KeyPrefix: "other", MaxBatch: 3, Flights: 4, Partitions: 5}} {
+		options.Now = clock.Now
+		stores = append(stores, contender{fmt.Sprintf("cluster with batches of %d", options.MaxBatch), open(t, cluster.URL(), options)})
+	}
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			for seed := range uint64(3) {
+				sequence := colocate(nearlyForward(storetest.Generate(2000+100*uint64(algorithm)+seed, algorithm, 400)))
+				if !fitting(sequence) {
+					t.Fatalf("seed %d: keys are too long", sequence.Seed)
+				}
+				if err := compare(t, clock, stores, sequence); err != nil {
+					t.Fatalf("seed %d: %v", sequence.Seed, err)
+				}
+			}
+		})
+	}
+}

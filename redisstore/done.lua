@@ -1,0 +1,6 @@
+-- The end of the script.
+if announced[1] then
+  redis.call('PUBLISH', ARGV[2], table.concat(announced))
+end
+reply[said + 1] = pack('>I4', allowed_takes)
+return table.concat(reply)

@@ -1,0 +1,524 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unique"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// flight is one script call: the operations it carries, the states they touch, and
+// what is sent. Flights are used again.
+type flight struct {
+	store   *Store
+	entries []entry
+	parts   []part
+	states  []touched
+	outs    []stint.Outcome    // by part
+	places  map[stateKey]int32 // of states
+	limits  int                // of all entries
+
+	mix          mix // of the script
+	keys, args   []string
+	operations   []byte         // as they are sent
+	descriptions map[*limit]int // numbers, from 1
+	first        []*group       // of the script's first part
+	logs         []int32        // states
+	second       []*group
+	groups       map[groupKey]*group
+	free         []*group
+	asked        map[int32]stint.Instant // calendars' times that the script asked for
+	flying       flying
+	numbered     []int32 // states of the first part in the script's order
+}
+
+// entry is one operation under way, copied, since its caller may leave.
+type entry struct {
+	parcel *parcel
+	place  int // in the parcel
+	verb   stint.Verb
+	growth bool
+	logs   bool // whether any part is a log's
+	from   int32
+	count  int32
+	cached bool          // whether a denial may be remembered
+	taken  stint.Instant // when what a release gives back was taken
+	extra  int64         // permits to take on top, one after another, once the operation is admitted
+
+	admitted int64 // of the extra permits
+
+	decision stint.Decision
+}
+
+// release is a verb that no caller has: it gives back permits taken at an instant,
+// each limit's own and nobody else's, where that is still possible. It is for token
+// buckets, fixed windows and sliding window counters.
+const release = stint.Settle + 1
+
+// part is one limit's part in an operation.
+type part struct {
+	policy  *stint.Policy
+	limit   *limit // of the operation; a reset's may differ from the state's
+	state   int32
+	permits int64
+}
+
+// touched is a state that operations of the flight touch.
+type touched struct {
+	limit  *limit
+	client string
+	// alone says that nothing but takes, tries and peeks of this limit alone touch it,
+	// so what is sent is how often how much is taken.
+	alone bool
+	// last says that no further operation may touch it: it follows a calendar, whose
+	// edges may be around a time that a reset has undone.
+	last      bool
+	partition int32
+	number    int32 // of its description, then in the script's first part
+	takes     []takes
+	state     state
+}
+
+// takes is k takes of n permits each, one after another.
+type takes struct{ n, k int64 }
+
+type stateKey struct {
+	identity unique.Handle[string]
+	client   string
+}
+
+// group is a hash with the states in it.
+type group struct {
+	limit     *limit
+	partition int32
+	states    []int32
+}
+
+// groupKey tells groups apart: of the first part by the identity, of the second by
+// the limit.
+type groupKey struct {
+	identity  unique.Handle[string]
+	limit     *limit
+	partition int32
+}
+
+// newFlight makes a flight, most often of one that has landed.
+func newFlight(s *Store) *flight {
+	f, used := s.landed.Get().(*flight)
+	if !used {
+		f = &flight{places: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}}
+	}
+	f.store = s
+	return f
+}
+
+// release gives the flight back, without what it pointed to.
+func (f *flight) release() {
+	clear(f.entries)
+	for i := range f.states {
+		takes := f.states[i].takes[:0]
+		f.states[i] = touched{takes: takes}
+	}
+	f.entries, f.parts, f.states, f.limits = f.entries[:0], f.parts[:0], f.states[:0], 0
+	clear(f.places)
+	f.forget()
+	s := f.store
+	f.asked, f.store = nil, nil
+	s.landed.Put(f)
+}
+
+// forget drops what was put together to be sent.
+func (f *flight) forget() {
+	clear(f.keys)
+	clear(f.args)
+	f.keys, f.args = f.keys[:0], f.args[:0]
+	f.mix = 0
+	clear(f.descriptions)
+	for _, g := range f.groups {
+		*g = group{states: g.states[:0]}
+		f.free = append(f.free, g)
+	}
+	clear(f.groups)
+	f.first, f.second, f.logs, f.numbered = f.first[:0], f.second[:0], f.logs[:0], f.numbered[:0]
+}
+
+// add adds an operation. It reports false when it has to fly later: the flight is
+// full, or a state of it has been touched under a limit with other parameters.
+func (f *flight) add(p *parcel, place int, op *stint.Op) bool {
+	limits := op.Limits()
+	if len(f.entries) > 0 && (f.limits+limits > f.store.options.MaxBatch || !f.fits(op)) {
+		return false
+	}
+	e := entry{
+		parcel: p, place: place, verb: op.Verb, growth: op.Each != nil, taken: p.taken, extra: p.extra,
+		from: int32(len(f.parts)), count: int32(limits),
+	}
+	f.claim(&e, &op.Claim)
+	for i := range op.And {
+		f.claim(&e, &op.And[i])
+	}
+	e.cached = f.store.denials != nil && cacheable(op)
+	f.limits += limits
+	parts := f.partsOf(&e)
+	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
+		for i := range parts {
+			t := &f.states[parts[i].state]
+			t.alone = false
+			t.last = op.Verb == stint.Reset && t.limit.calendar()
+		}
+	} else if op.Verb != stint.Peek {
+		t := &f.states[parts[0].state]
+		t.take(parts[0].permits, 1)
+		if e.extra > 0 {
+			t.take(1, e.extra)
+		}
+	}
+	f.entries = append(f.entries, e)
+	return true
+}
+
+func (f *flight) partsOf(e *entry) []part { return f.parts[e.from : e.from+e.count] }
+
+func (f *flight) outsOf(e *entry) []stint.Outcome { return f.outs[e.from : e.from+e.count] }
+
+// take notes k takes of n permits of this state alone.
+func (t *touched) take(n, k int64) {
+	if last := len(t.takes) - 1; last >= 0 && t.takes[last].n == n {
+		t.takes[last].k += k
+		return
+	}
+	t.takes = append(t.takes, takes{n, k})
+}
+
+// fits reports whether the flight may touch all states of an operation: not those
+// that it touches under other parameters, nor those that it has done with.
+func (f *flight) fits(op *stint.Op) bool {
+	if !f.fitsClaim(&op.Claim) {
+		return false
+	}
+	for i := range op.And {
+		if !f.fitsClaim(&op.And[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *flight) fitsClaim(claim *stint.Claim) bool {
+	plan := f.store.plan(claim.Policy)
+	for i := range plan {
+		l := &plan[i]
+		at, known := f.places[stateKey{l.identity, claim.Key}]
+		if known && (f.states[at].last || !l.same(f.states[at].limit)) {
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether two limits of one identity have the same parameters.
+func (l *limit) same(o *limit) bool { return l == o || l.limit == o.limit }
+
+// touch adds a state. What stood in its place in an earlier flight left its list.
+func (f *flight) touch() *touched {
+	n := len(f.states)
+	if n < cap(f.states) {
+		f.states = f.states[:n+1]
+	} else {
+		f.states = append(f.states, touched{})
+	}
+	return &f.states[n]
+}
+
+// claim adds the parts of a claim.
+func (f *flight) claim(e *entry, claim *stint.Claim) {
+	plan := f.store.plan(claim.Policy)
+	permits := claim.Permits
+	if e.verb == stint.Settle {
+		permits = algorithm.Amount(permits)
+	}
+	for i := range plan {
+		l := &plan[i]
+		key := stateKey{l.identity, claim.Key}
+		at, known := f.places[key]
+		if !known {
+			at = int32(len(f.states))
+			f.places[key] = at
+			t := f.touch()
+			t.limit, t.client, t.partition = l, claim.Key, int32(f.store.partition(claim.Key))
+			t.alone = !l.log && (l.window == nil || !l.calendar())
+		}
+		e.logs = e.logs || l.log
+		f.parts = append(f.parts, part{claim.Policy, l, at, permits})
+	}
+}
+
+// small are numbers in text.
+var small = func() (texts [1024]string) {
+	for i := range texts {
+		texts[i] = strconv.Itoa(i)
+	}
+	return texts
+}()
+
+func text(n int64) string {
+	if n >= 0 && n < int64(len(small)) {
+		return small[n]
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (f *flight) say(args ...string) { f.args = append(f.args, args...) }
+
+// compose puts together what is sent.
+func (f *flight) compose() {
+	f.forget()
+	now := ""
+	guess := stint.Instant(time.Now().UnixMicro())
+	if pin := f.store.options.Now; pin != nil {
+		guess = pin()
+		now = strconv.FormatInt(int64(guess), 10)
+	}
+	f.say(now, f.store.channel, "")
+	for i := range f.states {
+		f.place(int32(i), guess)
+	}
+	f.args[2] = text(int64(len(f.args)-3) / 2)
+	if len(f.first)+len(f.logs) > 0 {
+		f.mix |= operations
+		f.composeFirst()
+	}
+	for _, g := range f.second {
+		f.composeTakes(g)
+	}
+}
+
+// place describes a state's limit and puts it into its group.
+func (f *flight) place(at int32, guess stint.Instant) {
+	t := &f.states[at]
+	l := t.limit
+	f.mix |= mixOf(l.limit.Algorithm)
+	asked, again := f.asked[at]
+	if _, known := f.descriptions[l]; !known || again {
+		if !again {
+			asked = guess
+			f.descriptions[l] = (len(f.args)-3)/2 + 1
+		}
+		t.number = int32((len(f.args)-3)/2 + 1)
+		f.say(l.parameters, l.describeAt(asked))
+	} else {
+		t.number = int32(f.descriptions[l])
+	}
+	if l.log {
+		f.logs = append(f.logs, at)
+		return
+	}
+	key := groupKey{limit: l, partition: t.partition}
+	if !t.alone {
+		key = groupKey{identity: l.identity, partition: t.partition}
+	}
+	g, known := f.groups[key]
+	if !known {
+		if last := len(f.free) - 1; last >= 0 {
+			g, f.free = f.free[last], f.free[:last]
+		} else {
+			g = &group{}
+		}
+		g.limit, g.partition = l, t.partition
+		f.groups[key] = g
+		if t.alone {
+			f.second = append(f.second, g)
+		} else {
+			f.first = append(f.first, g)
+		}
+	}
+	g.states = append(g.states, at)
+}
+
+// name adds a group's keys.
+func (f *flight) name(g *group) {
+	names := &g.limit.names[g.partition]
+	f.keys = append(f.keys, names.now, names.before)
+}
+
+// composeFirst writes the first part: states, then operations that name them.
+func (f *flight) composeFirst() {
+	f.say(text(int64(len(f.first))))
+	for _, g := range f.first {
+		f.name(g)
+		f.say(g.limit.letter, text(int64(len(g.states))))
+		only := true
+		for _, at := range g.states {
+			f.say(f.states[at].client)
+			only = only && f.states[at].number == f.states[g.states[0]].number
+		}
+		var numbers []byte
+		for i, at := range g.states {
+			if i == 0 || !only {
+				numbers = binary.BigEndian.AppendUint16(numbers, uint16(f.states[at].number))
+			}
+			f.enlist(at)
+		}
+		f.say(string(numbers))
+	}
+	f.say(text(int64(len(f.logs))))
+	for _, at := range f.logs {
+		t := &f.states[at]
+		f.keys = append(f.keys, f.store.key(int(t.partition), t.limit.identity.Value(), t.client))
+		f.say(text(int64(t.number)), t.client)
+		f.enlist(at)
+	}
+	operations := f.operations[:0]
+	for i := range f.entries {
+		e := &f.entries[i]
+		if !f.sent(e) {
+			continue
+		}
+		growth := byte(0)
+		if e.growth {
+			growth = 1
+		}
+		operations = append(operations, byte(e.verb), growth)
+		operations = binary.BigEndian.AppendUint16(operations, uint16(e.count))
+		if e.verb == release {
+			operations = binary.BigEndian.AppendUint64(operations, uint64(e.taken))
+		}
+		for _, p := range f.partsOf(e) {
+			operations = binary.BigEndian.AppendUint16(operations, uint16(f.states[p.state].number))
+			operations = binary.BigEndian.AppendUint64(operations, uint64(p.permits))
+		}
+	}
+	f.say(string(operations))
+	f.operations = operations
+}
+
+// enlist gives a state of the first part, whose description has been named, its
+// number there.
+func (f *flight) enlist(at int32) {
+	f.numbered = append(f.numbered, at)
+	f.states[at].number = int32(len(f.numbered))
+}
+
+// sent reports whether the script is to carry out the operation by itself: not when
+// its state is sent with what is taken, nor when the states tell all that is asked.
+func (f *flight) sent(e *entry) bool {
+	if e.verb == stint.Peek {
+		return e.logs
+	}
+	return !f.states[f.parts[e.from].state].alone
+}
+
+// composeTakes writes a group of the second part.
+func (f *flight) composeTakes(g *group) {
+	f.name(g)
+	plain := true
+	for _, at := range g.states {
+		takes := f.states[at].takes
+		plain = plain && len(takes) == 1 && takes[0].n == 1 && takes[0].k == 1
+	}
+	mode := "0"
+	if plain {
+		mode = "1"
+	}
+	f.say(text(int64(f.states[g.states[0]].number)), text(int64(len(g.states))), mode)
+	for _, at := range g.states {
+		f.say(f.states[at].client)
+	}
+	if plain {
+		return
+	}
+	for _, at := range g.states {
+		f.say(takesText(f.states[at].takes))
+	}
+}
+
+func takesText(list []takes) string {
+	if len(list) == 0 {
+		return ""
+	}
+	if len(list) == 1 && list[0].k == 1 {
+		return text(list[0].n)
+	}
+	var buffer [64]byte
+	line := buffer[:0]
+	for i, t := range list {
+		if i > 0 {
+			line = append(line, ',')
+		}
+		line = strconv.AppendInt(line, t.n, 10)
+		if t.k > 1 {
+			line = append(line, 'x')
+			line = strconv.AppendInt(line, t.k, 10)
+		}
+	}
+	return string(line)
+}
+
+// maxAsks bounds how often a flight is sent again with other edges of the calendar:
+// the first answer names every state that needs others.
+const maxAsks = 8
+
+// errAsks says that the calendars did not come to rest.
+var errAsks = errors.New("the calendar was asked for too often")
+
+// fly sends the flight and works out its answers.
+func (f *flight) fly(ctx context.Context) error {
+	if err := f.store.agree(ctx); err != nil {
+		return unavailable(err)
+	}
+	for range maxAsks {
+		f.compose()
+		f.flying = f.store.denials.send()
+		reply, err := f.store.conn.Eval(ctx, f.store.script(f.mix), f.keys, f.args)
+		if err != nil {
+			return unavailable(err)
+		}
+		again, err := f.read(reply)
+		if err != nil {
+			return unavailable(fmt.Errorf("unexpected reply of the script: %w", err))
+		}
+		if !again {
+			f.store.flights.Add(1)
+			f.store.operations.Add(uint64(len(f.entries)))
+			f.remember()
+			return nil
+		}
+	}
+	return unavailable(errAsks)
+}
+
+// remember keeps the denials that the flight brought, and forgets those that it made
+// wrong.
+func (f *flight) remember() {
+	for i := range f.entries {
+		e := &f.entries[i]
+		switch {
+		case e.verb == stint.Reset || e.verb == release || e.verb == stint.Settle && e.decision.Applied < 0:
+			if f.store.denials != nil {
+				for _, p := range f.partsOf(e) {
+					f.store.denials.announce(f.states[p.state].client)
+				}
+			}
+		case e.cached && !e.decision.Allowed:
+			f.keep(e)
+		}
+	}
+}
+
+// keep keeps a denial, by the claims of the operation.
+func (f *flight) keep(e *entry) {
+	f.store.listen()
+	parts, outs := f.partsOf(e), f.outsOf(e)
+	for first := 0; first < len(parts); {
+		policy, n := parts[first].policy, parts[first].policy.Len()
+		claim := stint.Claim{Key: f.states[parts[first].state].client, Policy: policy, Permits: parts[first].permits}
+		f.store.denials.keep(f.flying, claim, e.decision.At, outs[first:first+n], e.growth)
+		first += n
+	}
+}

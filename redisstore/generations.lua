@@ -1,0 +1,293 @@
+-- The states of the fixed-size algorithms: many clients in one hash, in two
+-- generations.
+--
+-- A partition of a limit has two hashes, cur and prev; a client's field is its key.
+-- A state is read from cur, else from prev, and written to cur. A write at or after
+-- the time when cur is to turn drops prev and makes cur the new prev; nothing else
+-- does. By then every state of prev is worthless, so nothing that matters is lost and
+-- no client is ever looked for to be removed.
+--
+-- The field '' is a generation's head: start (8 bytes), life (8), turn (8) and dead
+-- (8), signed, in microseconds, then the parameters of the limits that wrote in it.
+--   start  times of states count from it
+--   life   the longest that a state written in it matters, with the margin
+--   turn   from when on a write turns the generation, so all its states are
+--          worthless at turn + life
+--   dead   when those of the generation before are worthless
+-- Parameters, of a fixed length for each algorithm, are the widths in bytes of a
+-- state's three numbers (1 each) and then what reading a state takes: a bucket's
+-- capacity (4), permits (4) and period (6); a fixed window's length (6), 0 with a
+-- calendar; a sliding window counter's window (6).
+--
+-- A state is a tag (1 byte) and three numbers of those widths, the first signed:
+-- a bucket's last - start, due - last, rest; a fixed window's window start - start,
+-- length (0 without a calendar) and count; a sliding window counter's window
+-- start - start, previous and current. The tag is the number of the writer's
+-- parameters in the head, from 0, or 63 when they follow the tag; 128 is added when
+-- each number takes 8 bytes, since one of them does not fit its width.
+
+local byte, sub = string.byte, string.sub
+local pack, unpack_struct = struct.pack, struct.unpack
+
+local HEAD, HEAD_BYTES = '>i8i8i8i8', 32
+local INLINE, WIDE = 63, 128
+local WIDE_TAGGED, WIDE_BODY = '>Bi8i8i8', '>i8i8i8'
+
+-- Each kind of limit has its twin; the format of its description behind the letter;
+-- describe, which makes a limit of the description's numbers; and, unless it is a
+-- log: the format of its parameters behind the widths, and their length with the
+-- widths; whether a state moves with time and is adopted whoever wrote it, others
+-- are when another limit did; read, which makes a state of what is stored; and
+-- write, which returns a state's time, its two other numbers and how long it matters.
+local kinds = {}
+
+if schedule then
+  local function bucket(twin)
+    return {
+      twin = twin, numbers = '>i8i8i8i8i8', format = '>BBBI4I4I6', bytes = 17, moves = false,
+      describe = function(limit, a, b)
+        limit.permits, limit.period = a, b
+        twin.prepare(limit)
+      end,
+      blank = function(state) state.due = nil end,
+      read = function(state, set, a, b, c)
+        state.due, state.rest, state.last = a + b, c, a
+        state.capacity, state.permits, state.period = set[1], set[2], set[3]
+      end,
+      write = function(state)
+        local us = state.due - state.last
+        return state.last, us, state.rest, us + 1
+      end,
+    }
+  end
+  kinds.t = token_bucket and bucket(token_bucket)
+  kinds.l = leaky_bucket and bucket(leaky_bucket)
+end
+
+if fixed_window then
+  local function window(numbers, describe)
+    return {
+      twin = fixed_window, numbers = numbers, format = '>BBBI6', bytes = 9, moves = true, describe = describe,
+      blank = function(state) state.start = nil end,
+      read = function(state, set, a, b, c)
+        state.start, state.stop, state.count = a, a + (set[1] > 0 and set[1] or b), c
+      end,
+      write = function(state, limit)
+        local length = state.stop - state.start
+        return state.start, limit.length > 0 and 0 or length, state.count, length
+      end,
+    }
+  end
+  kinds.f = window('>i8i8i8i8', function(limit, a) limit.length = a end)
+  kinds.c = window('>i8i8i8i8i8i8i8', function(limit, a, b, c, d) limit.length, limit.edges = 0, { a, b, c, d } end)
+end
+
+if sliding_window_counter then
+  kinds.s = {
+    twin = sliding_window_counter, numbers = '>i8i8i8i8', format = '>BBBI6', bytes = 9, moves = true,
+    describe = function(limit, a) limit.window = a end,
+    blank = function(state) state.start, state.window = nil, nil end,
+    read = function(state, set, a, b, c)
+      state.start, state.previous, state.current, state.window = a, b, c, set[1]
+    end,
+    write = function(state, limit) return state.start, state.previous, state.current, 2 * limit.window end,
+  }
+end
+
+-- parameters reads a writer's parameters; what it returns is kept by their text.
+local known = {}
+local function parameters(kind, text)
+  local set = known[text]
+  if not set then
+    local wa, wb, wc, x, y, z = unpack_struct(kind.format, text)
+    local body = 'i' .. wa .. 'I' .. wb .. 'I' .. wc
+    set = {
+      x, y, z, text = text, body = '>' .. body, tagged = '>B' .. body, length = 1 + wa + wb + wc,
+      most_a = 256 ^ wa / 2, most_b = 256 ^ wb, most_c = 256 ^ wc,
+    }
+    known[text] = set
+  end
+  return set
+end
+
+-- generation reads a head, or returns nil for none.
+local function generation(kind, head)
+  if not head then
+    return nil
+  end
+  local g = { text = head, sets = {} }
+  g.start, g.life, g.turn, g.dead = unpack_struct(HEAD, head)
+  for i = 0, (#head - HEAD_BYTES) / kind.bytes - 1 do
+    local from = HEAD_BYTES + i * kind.bytes + 1
+    g.sets[i] = parameters(kind, sub(head, from, from + kind.bytes - 1))
+    g.count = i + 1
+  end
+  return g
+end
+
+-- head writes a generation's head.
+local function head(g)
+  local text = { pack(HEAD, g.start, g.life, g.turn, g.dead) }
+  for i = 0, g.count - 1 do
+    text[i + 2] = g.sets[i].text
+  end
+  return table.concat(text)
+end
+
+-- decode reads a stored value into a state and returns its writer's parameters.
+local function decode(kind, g, value, state)
+  local tag, at = byte(value), 2
+  local set = g.sets[tag]
+  if set then
+    local a, b, c = unpack_struct(set.body, value, 2)
+    kind.read(state, set, g.start + a, b, c)
+    return set
+  end
+  local wide = tag >= WIDE
+  if wide then
+    tag = tag - WIDE
+  end
+  set = g.sets[tag]
+  if tag == INLINE then
+    set = parameters(kind, sub(value, 2, 1 + kind.bytes))
+    at = 2 + kind.bytes
+  end
+  local a, b, c = unpack_struct(wide and WIDE_BODY or set.body, value, at)
+  kind.read(state, set, g.start + a, b, c)
+  return set
+end
+
+-- fetch reads the values of clients, whose keys are ARGV[first] to ARGV[last]: of the
+-- hash it returns, values[i + 1] is client i's and aged[i + 1] says that it is of
+-- prev. loaded and before are the generations as they were read, now is the one to
+-- write to.
+local function fetch(kind, cur, prev, first, last)
+  local hash = { kind = kind, cur = cur, prev = prev }
+  local values, aged = redis.call('HMGET', cur, '', unpack(ARGV, first, last)), nil
+  local count = last - first + 1
+  local missing = false
+  for i = 2, count + 1 do
+    if not values[i] then
+      missing = true
+      break
+    end
+  end
+  hash.now = generation(kind, values[1])
+  hash.loaded = hash.now
+  if missing and not (hash.now and now >= hash.now.dead) then
+    local older = redis.call('HMGET', prev, '', unpack(ARGV, first, last))
+    hash.before = generation(kind, older[1])
+    if hash.before then
+      aged = {}
+      for i = 2, count + 1 do
+        if not values[i] and older[i] then
+          values[i], aged[i] = older[i], true
+        end
+      end
+    end
+  end
+  hash.values, hash.aged = values, aged
+  return hash
+end
+
+-- open makes ready to write: it turns or starts a generation when it is time to.
+local function open(hash, limit)
+  local g = hash.now
+  hash.list, hash.count, hash.tags = {}, 0, {}
+  if g and now < g.turn then
+    return
+  end
+  local dead = 0
+  if g then
+    redis.call('UNLINK', hash.prev)
+    redis.call('RENAME', hash.cur, hash.prev)
+    dead = g.turn + g.life
+  elseif hash.before then
+    dead = hash.before.turn + hash.before.life
+  end
+  hash.now = { start = now, life = limit.life, turn = max(now + limit.life, dead), dead = dead, sets = {}, count = 0 }
+  hash.renewed = true
+end
+
+-- tag_of is the tag of a set of parameters in a generation, or nil.
+local function tag_of(g, set)
+  for tag = 0, g.count - 1 do
+    if g.sets[tag] == set then
+      return tag
+    end
+  end
+end
+
+-- enter makes sure that the head knows the limit, and returns the tag of its states.
+local function enter(hash, limit)
+  local g = hash.now
+  if limit.life > g.life then
+    g.life, hash.renewed = limit.life, true
+  end
+  local tag = tag_of(g, limit.set)
+  if not tag and g.count < INLINE then
+    tag = g.count
+    g.sets[tag], g.count, hash.renewed = limit.set, tag + 1, true
+  end
+  hash.tags[limit] = tag or INLINE
+  return hash.tags[limit]
+end
+
+-- read_state makes a client's state of what fetch read. It returns the parameters of the
+-- limit that wrote it, or nil for an untouched one.
+local function read_state(hash, i, state)
+  local value = hash.values[i + 1]
+  if not value then
+    hash.kind.blank(state)
+    return nil
+  end
+  return decode(hash.kind, hash.aged and hash.aged[i + 1] and hash.before or hash.loaded, value, state)
+end
+
+-- write_numbers writes a client's state in numbers, the first an instant.
+local function write_numbers(hash, limit, field, a, b, c)
+  if not hash.list then
+    open(hash, limit)
+  end
+  local tag = hash.tags[limit] or enter(hash, limit)
+  local set = limit.set
+  local value
+  a = a - hash.now.start
+  if a < set.most_a and a >= -set.most_a and b < set.most_b and c < set.most_c then
+    value = pack(set.tagged, tag, a, b, c)
+  else
+    value = pack(WIDE_TAGGED, tag + WIDE, a, b, c)
+  end
+  if tag == INLINE then
+    value = sub(value, 1, 1) .. set.text .. sub(value, 2)
+  end
+  local list, n = hash.list, hash.count
+  list[n + 1], list[n + 2] = field, value
+  hash.count = n + 2
+end
+
+-- write_state writes a client's state under a limit, to be sent by flush.
+local function write_state(hash, limit, field, state)
+  local a, b, c, matters = hash.kind.write(state, limit)
+  write_numbers(hash, limit, field, a, b, c)
+  if matters > limit.span and matters + margin(matters) > hash.now.life then
+    -- What a changed limit took over may matter for longer than what it starts.
+    hash.now.life, hash.renewed = matters + margin(matters), true
+  end
+end
+
+-- flush sends what was written.
+local function flush(hash)
+  local list = hash.list
+  if not list then
+    return
+  end
+  if hash.renewed then
+    list[#list + 1] = ''
+    list[#list + 1] = head(hash.now)
+  end
+  redis.call('HSET', hash.cur, unpack(list))
+  if hash.renewed then
+    redis.call('PEXPIRE', hash.cur, milliseconds(hash.now.turn + hash.now.life - now))
+  end
+end

@@ -1,0 +1,49 @@
+package goredis_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/goredis"
+)
+
+// The client stays the program's, for whatever else it does.
+func ExampleNew() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+
+	conn, err := goredis.New(client)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	store, err := redisstore.New(conn, redisstore.Options{KeyPrefix: "example"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	limiter, err := stint.New(store, stint.FixedWindow(100, 24*time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := limiter.AllowN(ctx, "user:42", 30)
+	fmt.Println(decision.Allowed, decision.Remaining, err)
+	// Output: true 70 <nil>
+}
+
+// A client that would send a take again is refused.
+func ExampleNew_retries() {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	_, err := goredis.New(client)
+	fmt.Println(err)
+	// Output: MaxRetries is 3; allowed: -1 (0 stands for 3), as go-redis sends again what may have been executed
+}

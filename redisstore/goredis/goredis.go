@@ -1,0 +1,203 @@
+// Package goredis lets a store of package redisstore use a go-redis client that the
+// program has already, with its one pool of connections, its authentication and its
+// hooks. A program without one is better served by [redisstore.Open].
+//
+// go-redis sends a command again when its connection breaks or its reply is late, by
+// default up to three times. What takes permits must not be sent twice, since the
+// first may have been executed: [New] says what it asks of a client.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// clients is what New accepts, in words.
+const clients = "*redis.Client or *redis.ClusterClient of go-redis v9; " +
+	"a ring would spread the keys of one script over several servers"
+
+var (
+	errClosed       = errors.New("the connection is closed")
+	errUnsubscribed = errors.New("unsubscribed")
+)
+
+// New makes a connection of a client:
+//
+//   - a [redis.Client], of a server or of Sentinel's, made with MaxRetries -1;
+//   - a [redis.ClusterClient] made with MaxRetries 0 or -1, and with ReadOnly,
+//     RouteByLatency and RouteRandomly off, since replicas lag. Its MaxRedirects may be
+//     anything: it bounds how often a command follows its key to another node. It also
+//     is how often commands are sent again, but those of the connection are not.
+//
+// An error names what came and what is allowed. The client stays the caller's: closing
+// the connection ends what it has under way, and neither the client nor its pool.
+//
+// A call returns when its context ends, whatever the client's timeouts are, but without
+// ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout.
+func New(client redis.UniversalClient) (redisstore.Conn, error) {
+	c := &conn{client: client}
+	switch client := client.(type) {
+	case *redis.Client:
+		if client == nil {
+			return nil, stint.Invalid("client", "nil", clients)
+		}
+		// Options are as go-redis has normalised them: -1 reads 0, and 0 reads 3.
+		if n := client.Options().MaxRetries; n != 0 {
+			return nil, stint.Invalid("MaxRetries", n,
+				"-1 (0 stands for 3), as go-redis sends again what may have been executed")
+		}
+	case *redis.ClusterClient:
+		if client == nil {
+			return nil, stint.Invalid("client", "nil", clients)
+		}
+		// For a cluster 0 reads -1, and both stand for no retries.
+		if n := client.Options().MaxRetries; n > 0 {
+			return nil, stint.Invalid("MaxRetries", n,
+				"0 or -1, as go-redis sends again what may have been executed")
+		}
+		if client.Options().ReadOnly {
+			return nil, stint.Invalid("ReadOnly", true,
+				"false, and neither RouteByLatency nor RouteRandomly, as replicas lag")
+		}
+		c.cluster = client
+	default:
+		return nil, stint.Invalid("client", fmt.Sprintf("%T", client), clients)
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c, nil
+}
+
+type conn struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // the client, or nil if it is not of a cluster
+	life    context.Context      // until Close
+	end     context.CancelFunc
+}
+
+// once is a command that go-redis does not send again when it may have been executed.
+// It is still sent to where MOVED and ASK say, having not been.
+type once struct{ *redis.StringCmd }
+
+// NoRetry is what go-redis asks before it sends a command again.
+func (once) NoRetry() bool { return true }
+
+// Eval runs the script by its digest, and by its source if the server answers
+// NOSCRIPT, in which case it has not run.
+func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	command := make([]any, 0, 3+len(keys)+len(args))
+	command = append(command, "evalsha", script.Digest, strconv.Itoa(len(keys)))
+	for _, key := range keys {
+		command = append(command, key)
+	}
+	for _, arg := range args {
+		command = append(command, arg)
+	}
+	reply, err := c.send(ctx, command)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		command[0], command[1] = "eval", script.Source
+		reply, err = c.send(ctx, command)
+	}
+	return reply, err
+}
+
+func (c *conn) Do(ctx context.Context, args ...string) (string, error) {
+	command := make([]any, len(args))
+	for i, arg := range args {
+		command[i] = arg
+	}
+	reply, err := c.send(ctx, command)
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return reply, err
+}
+
+// send sends a command at most once and returns its reply.
+func (c *conn) send(ctx context.Context, command []any) (string, error) {
+	reply := redis.NewStringCmd(ctx, command...)
+	var cmd redis.Cmder = once{reply}
+	if len(command) == 1 {
+		// PING and the like may go to all nodes of a cluster, whose replies go-redis puts
+		// together for commands of its own types alone. They do nothing twice.
+		cmd = reply
+	}
+	err := c.await(ctx, func() error { return c.client.Process(ctx, cmd) })
+	if err != nil {
+		var answer redis.Error
+		if c.cluster != nil && !errors.As(err, &answer) {
+			c.cluster.ReloadState(ctx) // the node may have been replaced
+		}
+		return "", err
+	}
+	return reply.Val(), nil
+}
+
+// await waits for do until the context ends or the connection is closed. go-redis heeds
+// no context while it reads, and its deadline only if told to.
+func (c *conn) await(ctx context.Context, do func() error) error {
+	if c.life.Err() != nil {
+		return errClosed
+	}
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.Done():
+		return errClosed
+	}
+}
+
+func (c *conn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	subscription := c.client.Subscribe(ctx) // has a network connection of its own
+	closeIt := func() { _ = subscription.Close() }
+	if err := c.await(ctx, func() error { return subscription.Subscribe(ctx, channel) }); err != nil {
+		go closeIt() // waits for what is under way
+		return err
+	}
+	defer closeIt()
+	defer context.AfterFunc(ctx, closeIt)()
+	defer context.AfterFunc(c.life, closeIt)()
+
+	// go-redis renews a lost subscription, in places without a word. It can't with a
+	// context that has ended, which it looks at when it dials and not when it reads.
+	ended, end := context.WithCancel(context.WithoutCancel(ctx))
+	end()
+	for subscribed := false; ; {
+		event, err := subscription.Receive(ended)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case c.life.Err() != nil:
+			return errClosed
+		case err != nil:
+			return err
+		}
+		switch event := event.(type) {
+		case *redis.Subscription:
+			// The first confirms. Another one is of a renewal after all, by a dialer that
+			// heeds no context.
+			if subscribed {
+				return errUnsubscribed
+			}
+			subscribed = true
+			ready()
+		case *redis.Message:
+			message(event.Payload)
+		}
+	}
+}
+
+func (c *conn) Cluster() bool { return c.cluster != nil }
+
+// Close leaves the client open.
+func (c *conn) Close() { c.end() }

@@ -1,0 +1,205 @@
+-- The first part: every state is loaded, then every operation carried out, then what
+-- changed is saved. A state's table is what its twin makes of it, with more: client,
+-- limit, twin, taken_over when another limit wrote it, changed, gone once reset; a
+-- log's is its own, in log, with its key.
+local states, hashes = {}, {}
+for i = 1, tonumber(argument()) do
+  local kind, count = kinds[argument()], tonumber(argument())
+  local hash = load(kind, count)
+  local numbers = argument()
+  local limit, only = nil, #numbers == 2
+  hash.states = {}
+  hashes[i] = hash
+  for j = 1, count do
+    if j == 1 or not only then
+      limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
+    end
+    local state = { client = ARGV[hash.first + j - 1], limit = limit, twin = kind.twin, changed = false }
+    local signer = read_state(hash, j, state)
+    state.taken_over = signer and signer ~= limit.set
+    hash.states[j] = state
+    states[#states + 1] = state
+  end
+end
+for _ = 1, tonumber(argument()) do
+  local limit, client, key = limits[tonumber(argument())], argument(), KEYS[next_key]
+  next_key = next_key + 1
+  local log = limit.kind.log.load(key)
+  states[#states + 1] = {
+    client = client, limit = limit, twin = limit.kind.twin, key = key, log = log, changed = false,
+    taken_over = log.window and (log.window ~= limit.window or log.interval ~= limit.interval),
+  }
+end
+
+local asks
+for i, state in ipairs(states) do
+  if not state.log and state.twin.adopt(state, state.limit, now) == false then
+    asks = (asks or '\1') .. pack('>I4i8', i, max(now, state.start or 0))
+  end
+end
+if asks then
+  return asks
+end
+
+-- The states of the operation at hand, and its permits of each.
+local parts, permits = {}, {}
+
+local function reset(count)
+  for i = 1, count do
+    local state = parts[i]
+    announce(state.client)
+    if state.log then
+      redis.call('UNLINK', state.key)
+      state.log = empty_log()
+    else
+      state.limit.kind.blank(state)
+      if not state.limit.edges then -- nothing else happens to a calendar in this batch
+        state.twin.adopt(state, state.limit, now)
+      end
+    end
+    state.gone, state.changed, state.taken_over = true, false, nil
+  end
+end
+
+-- admit takes when all limits, none of them a log's, admit.
+local function admit(count)
+  for i = 1, count do
+    local state = parts[i]
+    if not state.twin.fits(state, state.limit, now, permits[i]) then
+      return false
+    end
+  end
+  for i = 1, count do
+    local state = parts[i]
+    state.twin.commit(state)
+    state.changed = true
+  end
+  return true
+end
+
+-- ready makes a log ready for an operation; what that changes is undone by settled
+-- unless the operation changes the log.
+local function ready(log, limit)
+  log.held_gone, log.held_request, log.floor = log.gone, log.request, nil
+  sliding_window_log.adopt(log, limit, now)
+end
+
+local function settled(log, limit, changed)
+  if changed then
+    log.window, log.interval = limit.window, limit.interval
+  else
+    log.gone, log.request = log.held_gone, log.held_request
+  end
+end
+
+-- apply decides first what all limits say, then carries it out on all. Of one limit
+-- the first answer stands. It answers for the logs.
+local function apply(verb, count, growth)
+  local action = verb == 'settle' and 'settle' or 'take'
+  local look = action
+  if verb == 'peek' or (action == 'take' and count > 1) then
+    look = 'peek'
+  end
+  local outs = {}
+  local allowed, logged = true, false
+  for i = 1, count do
+    local state = parts[i]
+    if state.log then
+      logged = true
+      ready(state.log, state.limit)
+    end
+    outs[i] = state.twin.apply(look, state.log or state, state.limit, now, permits[i])
+    allowed = allowed and outs[i].allowed
+  end
+  if logged then
+    say(allowed and '\1' or '\0')
+  end
+  for i = 1, count do
+    local state, out = parts[i], outs[i]
+    local again
+    if allowed and look == 'peek' and verb ~= 'peek' then
+      again = 'take'
+    elseif not allowed and verb == 'take' and state.limit.count_denied then
+      again = 'deny'
+    end
+    if again then
+      out = state.twin.apply(again, state.log or state, state.limit, now, permits[i])
+    end
+    if out.changed then
+      state.changed = true
+      if out.applied < 0 then
+        announce(state.client)
+      end
+    end
+    if state.log then
+      local grows = growth and state.twin.grows(state.log, state.limit, now) or 0
+      settled(state.log, state.limit, out.changed)
+      state.left = out.changed and out.reset or state.left
+      say(pack('>Bi8i8i8i8i8', out.allowed and 1 or 0, out.remaining, out.retry, out.reset, out.applied, grows))
+    end
+  end
+  return allowed and (verb == 'take' or verb == 'try')
+end
+
+-- release gives back what was taken at an instant.
+local function release(count, taken)
+  for i = 1, count do
+    local state = parts[i]
+    if state.twin.release(state, state.limit, now, permits[i], taken) then
+      state.changed = true
+      announce(state.client)
+    end
+  end
+end
+
+local verbs = { [0] = 'take', 'try', 'peek', 'reset', 'settle', 'release' }
+local list, from = argument(), 1
+while from <= #list do
+  local verb, growth, count, number
+  verb, growth, count, from = unpack_struct('>BBI2', list, from)
+  local fixed, taken = verb < 2, nil
+  if verb == 5 then
+    taken, from = unpack_struct('>i8', list, from)
+  end
+  for i = 1, count do
+    number, permits[i], from = unpack_struct('>I2i8', list, from)
+    local state = states[number]
+    parts[i] = state
+    fixed = fixed and not state.log
+  end
+  verb = verbs[verb]
+  if verb == 'reset' then
+    reset(count)
+  elseif verb == 'release' then
+    release(count, taken)
+  elseif fixed and admit(count) or not fixed and apply(verb, count, growth == 1) then
+    allowed_takes = allowed_takes + 1
+  end
+end
+
+for _, hash in ipairs(hashes) do
+  local gone = {}
+  for _, state in ipairs(hash.states) do
+    if state.gone and not state.changed then
+      gone[#gone + 1] = state.client
+    end
+  end
+  if gone[1] then
+    redis.call('HDEL', hash.cur, unpack(gone))
+    redis.call('HDEL', hash.prev, unpack(gone))
+  end
+  for _, state in ipairs(hash.states) do
+    if state.changed then
+      write_state(hash, state.limit, state.client, state)
+    end
+  end
+  flush(hash)
+end
+for _, state in ipairs(states) do
+  if state.changed and state.log then
+    state.limit.kind.log.save(state.key, state.log, state.limit, expiry(state.left))
+  end
+  if state.changed and state.taken_over then
+    announce(state.client)
+  end
+end

@@ -1,0 +1,58 @@
+-- The second part: a state is loaded, the takes on it carried out, and it is written.
+
+-- take_each carries out what each client of a hash takes: takes(i), or one permit.
+local function take_each(hash, limit, count, takes)
+  local kind, own = limit.kind, limit.set
+  local adopt, once, admit = kind.twin.adopt, kind.twin.once, kind.twin.admit
+  local values, aged, loaded, clients = hash.values, hash.aged, hash.loaded, hash.first - 1
+  local mine = loaded and tag_of(loaded, own)
+  local state = {}
+  for i = 1, count do
+    local value = values[i + 1]
+    local admitted, signer = 0, nil
+    if once and not takes and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
+      -- Most often: a bucket's state that the limit itself wrote.
+      local last, us, rest = unpack_struct(own.body, value, 2)
+      last = last + loaded.start
+      local due
+      due, rest, last = once(limit, now, last + us, rest, last)
+      if due then
+        admitted = 1
+        write_numbers(hash, limit, ARGV[clients + i], last, due - last, rest)
+      end
+    elseif not takes or takes(i) ~= '' then
+      signer = read_state(hash, i, state)
+      if kind.moves or signer ~= own or not signer then
+        adopt(state, limit, now)
+      end
+      if not takes then
+        admitted = admit(state, limit, now, 1, 1)
+      else
+        for n, k in string.gmatch(takes(i), '(%d+)x?(%d*)') do
+          admitted = admitted + admit(state, limit, now, tonumber(n), tonumber(k) or 1)
+        end
+      end
+      if admitted > 0 then
+        write_state(hash, limit, ARGV[clients + i], state)
+        if signer and signer ~= own then
+          announce(ARGV[clients + i])
+        end
+      end
+    end
+    allowed_takes = allowed_takes + admitted
+  end
+end
+
+while at <= #ARGV do
+  local limit, count, plain = limits[tonumber(ARGV[at])], tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
+  at = at + 3
+  local hash = load(limit.kind, count)
+  if plain then
+    take_each(hash, limit, count)
+  else
+    local before = at - 1
+    at = at + count
+    take_each(hash, limit, count, function(i) return ARGV[before + i] end)
+  end
+  flush(hash)
+end
