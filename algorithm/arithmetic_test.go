@@ -1,6 +1,7 @@
 package algorithm_test
 
 import (
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -75,6 +76,34 @@ func checkMuldiv(t *testing.T, vm *vm, a, b, c int64) {
 	vm.state.Pop(2)
 	if got != lua.LNumber(quotient.Int64()) || gotRest != lua.LNumber(rest.Int64()) {
 		t.Errorf("muldiv(%d, %d, %d) = %v, %v, want %v, %v", a, b, c, got, gotRest, quotient, rest)
+	}
+}
+
+// TestPeriods compares the division by a reciprocal with a plain one, most of all next
+// to multiples of the period and at the ends of the range.
+func TestPeriods(t *testing.T) {
+	const longest = uint64(366 * 24 * time.Hour / time.Microsecond)
+	random := rand.New(rand.NewPCG(*seed, 1))
+	periods := []uint64{1, 2, 3, 5, 7, 1000, 1 << 20, 1<<20 + 1, 86_400, 999_999_937, 1<<44 - 1, 1 << 44, longest - 1, longest}
+	for range 2000 {
+		periods = append(periods, 1+random.Uint64N(longest)>>random.IntN(44))
+	}
+	for _, period := range periods {
+		last := math.MaxUint64 / period * period // the greatest multiple
+		near := []uint64{0, period, 2 * period, last, last - period, 1 << 32, 1 << 63, random.Uint64() / period * period}
+		xs := []uint64{0, 1, math.MaxUint64 - 1, math.MaxUint64, random.Uint64(), random.Uint64() >> random.IntN(64)}
+		for _, x := range near {
+			xs = append(xs, x-1, x, x+1)
+		}
+		for _, x := range xs {
+			want := x / period
+			if x%period > 0 {
+				want++
+			}
+			if got := algorithm.Periods(x, period); uint64(got) != want {
+				t.Fatalf("%d is within %d periods of %d, want %d", x, got, period, want)
+			}
+		}
 	}
 }
 

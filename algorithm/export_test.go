@@ -1,6 +1,10 @@
 package algorithm
 
-import "github.com/stint-go/stint"
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
 
 // An Entry is what a log records of one instant.
 type Entry struct {
@@ -28,4 +32,10 @@ func (l *Log) Summary() (held int64, newest, request stint.Instant) {
 		newest = l.records[len(l.records)-1].at
 	}
 	return held, newest, l.request
+}
+
+// Periods is how many periods x reaches into, as a schedule of that period finds it.
+func Periods(x, period uint64) int64 {
+	s := newSchedule(stint.TokenBucket(1, stint.Per(1, time.Duration(period)*time.Microsecond)))
+	return s.periods(x)
 }

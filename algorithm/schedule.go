@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/stint-go/stint"
@@ -27,10 +28,11 @@ type BucketState struct {
 type schedule struct {
 	capacity int64
 	debt     int64
-	permits  int64 // the rate, reduced by the greatest common divisor
-	period   int64 // in microseconds
-	step     span  // one permit
-	brim     span  // capacity permits
+	permits  int64  // the rate, reduced by the greatest common divisor
+	period   int64  // in microseconds
+	inverse  uint64 // of period: (2^64 - 1) / period, rounded down
+	step     span   // one permit
+	brim     span   // capacity permits
 }
 
 // span is a length of time: us + rest/permits microseconds.
@@ -43,7 +45,7 @@ func newSchedule(limit stint.Limit) schedule {
 	}
 	s := schedule{
 		capacity: limit.Capacity, debt: limit.Debt(),
-		permits: permits, period: period,
+		permits: permits, period: period, inverse: math.MaxUint64 / uint64(period),
 		step: span{period / permits, period % permits},
 	}
 	s.brim = s.lasting(limit.Capacity)
@@ -71,7 +73,25 @@ func (s *schedule) lasting(n int64) span {
 func (s *schedule) within(d span) int64 {
 	hi, lo := bits.Mul64(uint64(d.us), uint64(s.permits))
 	lo, carry := bits.Add64(lo, uint64(d.rest), 0)
+	if hi+carry == 0 {
+		return s.periods(lo)
+	}
 	n, part := bits.Div64(hi+carry, lo, uint64(s.period))
+	if part > 0 {
+		n++
+	}
+	return int64(n)
+}
+
+// periods is x/period rounded up, without a division. Since period x inverse is more
+// than 2^64 - 1 - period, the product below falls short of x/period by less than 1:
+// n is the quotient rounded down, or one less, and part is below 2 x period.
+func (s *schedule) periods(x uint64) int64 {
+	n, _ := bits.Mul64(x, s.inverse)
+	part := x - n*uint64(s.period)
+	if part > uint64(s.period) {
+		n++
+	}
 	if part > 0 {
 		n++
 	}
@@ -133,7 +153,7 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	out.RetryAfter, out.Delay, out.Applied = 0, 0, 0
 	switch {
 	case action == Settle:
-		if out.Applied = s.settle(&backlog, n); out.Applied != 0 {
+		if backlog, out.Applied = s.settle(backlog, n); out.Applied != 0 {
 			state.due(t, backlog)
 		}
 	case n > s.capacity:
@@ -156,21 +176,18 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	return found
 }
 
-// settle charges or refunds n on a backlog, and returns what it applied.
-func (s *schedule) settle(backlog *span, n int64) int64 {
-	held := s.within(*backlog) // what is outstanding, a part counted whole
+// settle charges or refunds n on a backlog, and returns it with what was applied.
+func (s *schedule) settle(backlog span, n int64) (span, int64) {
+	held := s.within(backlog) // what is outstanding, a part counted whole
 	if n > 0 {
 		n = clamp(n, s.capacity+s.debt-held)
-		*backlog = s.add(*backlog, s.lasting(n))
-		return n
+		return s.add(backlog, s.lasting(n)), n
 	}
 	n = clamp(-n, held)
-	if back := s.lasting(n); back.less(*backlog) {
-		*backlog = s.sub(*backlog, back)
-	} else {
-		*backlog = span{}
+	if back := s.lasting(n); back.less(backlog) {
+		return s.sub(backlog, back), -n
 	}
-	return -n
+	return span{}, -n
 }
 
 // Admit takes n permits k times, one after another, as often as they fit, and returns
