@@ -208,7 +208,8 @@ func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int6
 // that changed the state. What a bucket has refilled since is not refilled twice.
 func (s *schedule) Release(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
 	t, backlog := state.backlog(now)
-	if s.settle(&backlog, -n) == 0 {
+	backlog, applied := s.settle(backlog, -n)
+	if applied == 0 {
 		return false
 	}
 	state.due(t, backlog)

@@ -7,11 +7,13 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// part is one limit's part in an operation of several.
+// part is one limit's part in an operation.
 type part struct {
 	limit   *limit
 	hash    uint64
 	permits int64
+	slot    *slot  // held while the operation is decided; nil: there is no state yet
+	writer  *limit // that wrote the slot
 	state   state
 	changed bool
 }
@@ -51,13 +53,10 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	} else {
 		s.applyAll(op, parts, outs, now)
 	}
-	due := s.shards[locks[0]].due()
 	for _, i := range locks {
 		s.shards[i].mu.Unlock()
 	}
-	if due {
-		s.sweepNext(now)
-	}
+	s.sweepNow(now)
 	if op.Each != nil {
 		copy(op.Each, outs)
 	}
@@ -68,22 +67,35 @@ func (s *Store) gather(claim *stint.Claim, parts []part) []part {
 	plan := s.plan(claim.Policy)
 	for i := range plan.limits {
 		l := &plan.limits[i]
-		parts = append(parts, part{limit: l, hash: s.hash(claim.Key, l), permits: claim.Permits})
+		hash := s.hash(claim.Key, l)
+		for taken(parts, hash) {
+			hash++ // a part waits for its slot, and must not wait for another part
+		}
+		parts = append(parts, part{limit: l, hash: hash, permits: claim.Permits})
 	}
 	return parts
 }
 
+// taken reports whether a part has the hash.
+func taken(parts []part, hash uint64) bool {
+	for i := range parts {
+		if parts[i].hash == hash {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *Store) resetAll(parts []part, outs []stint.Outcome) {
 	for i := range parts {
-		t := s.shard(parts[i].hash)
-		if at, found := t.find(parts[i].hash); found {
-			s.remove(t, at)
-		}
+		s.reset(s.shard(parts[i].hash), parts[i].hash)
 		parts[i].limit.fresh(&outs[i])
 	}
 }
 
-// applyAll decides first what all limits say to it, then carries it out on all.
+// applyAll decides first what all limits say to it, then carries it out on all. All
+// slots are held until then; who sees one part done, and looks for another that was
+// not there, waits for the shard's lock.
 func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now stint.Instant) {
 	action := actionOf(op.Verb)
 	look := action
@@ -93,10 +105,7 @@ func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now s
 	allowed := true
 	for i := range parts {
 		p := &parts[i]
-		t := s.shard(p.hash)
-		if at, found := t.find(p.hash); found {
-			p.state, _ = s.load(t, at, p.limit, now)
-		}
+		s.open(s.shard(p.hash), p, now)
 		p.changed = p.limit.apply(look, &p.state, now, p.permits, &outs[i])
 		allowed = allowed && outs[i].Allowed
 	}
@@ -111,8 +120,9 @@ func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now s
 		if op.Each != nil {
 			outs[i].GrowsAfter = p.limit.grows(&p.state, now)
 		}
-		if p.changed {
-			s.store(s.shard(p.hash), p.hash, p.limit, &p.state, now)
-		}
+		s.close(s.shard(p.hash), p)
+	}
+	for i := range parts {
+		s.keep(s.shard(parts[i].hash), &parts[i], now)
 	}
 }

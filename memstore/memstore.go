@@ -1,8 +1,10 @@
 // Package memstore keeps limiter state in the process.
 //
-// Clients live in an open-addressing table of 32-byte slots, in shards with a lock
-// each. A slot holds the whole state of the fixed-size algorithms; a sliding window
-// log has its entries beside the table. Deciding allocates nothing.
+// Clients live in open-addressing tables of 32-byte slots, one for each of 256 shards.
+// A slot holds the whole state of the fixed-size algorithms; a sliding window log has
+// its entries beside the table. Who decides on a state that is there locks its slot
+// alone; the shard's lock is for coming, going and several limits at once. Deciding
+// allocates nothing.
 //
 // A client is identified by a 64-bit hash of its key under a seed that is random
 // per store. Two of n clients are taken for one with a probability of about
@@ -59,6 +61,7 @@ type Store struct {
 	evictions atomic.Int64
 	reclaimed atomic.Int64
 	sweeps    atomic.Uint64
+	swept     atomic.Int64 // when the last sweep was
 
 	mu      sync.Mutex               // guards the writing of writers and ids
 	ids     map[stint.Limit]uint32   // the limits met, without their names
@@ -75,6 +78,10 @@ func New(config Config) *Store {
 	s.anchor = time.Now()
 	s.epoch = stint.Instant(s.anchor.UnixMicro())
 	s.writers.Store(new([]*limit))
+	empty := newTable(0)
+	for i := range s.shards {
+		s.shards[i].table.Store(empty)
+	}
 	return s
 }
 
@@ -122,43 +129,26 @@ func (s *Store) decide(op *stint.Op, now stint.Instant) stint.Decision {
 // decideOne carries out an operation on one limit.
 func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decision {
 	var out stint.Outcome
-	hash := s.hash(op.Key, l)
-	shard := s.shard(hash)
-	shard.lock()
-	at, found := shard.find(hash)
+	p := part{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}
+	t := s.shard(p.hash)
+	t.mu.Lock()
 	if op.Verb == stint.Reset {
-		if found {
-			s.remove(shard, at)
-		}
-		shard.mu.Unlock()
+		s.reset(t, p.hash)
 		l.fresh(&out)
 	} else {
-		var state state
-		if found {
-			state, found = s.load(shard, at, l, now)
-		}
-		action := actionOf(op.Verb)
-		changed := l.apply(action, &state, now, op.Permits, &out)
+		s.open(t, &p, now)
+		p.changed = l.apply(actionOf(op.Verb), &p.state, now, op.Permits, &out)
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
-			changed = l.apply(algorithm.Deny, &state, now, op.Permits, &out)
-		}
-		if changed {
-			if found && l.log == nil {
-				state.limit = l.id
-				shard.slots[at].words = state.words
-			} else {
-				s.store(shard, hash, l, &state, now)
-			}
+			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
 		}
 		if op.Each != nil {
-			out.GrowsAfter = l.grows(&state, now)
+			out.GrowsAfter = l.grows(&p.state, now)
 		}
-		due := shard.due()
-		shard.mu.Unlock()
-		if due {
-			s.sweepNext(now)
-		}
+		s.close(t, &p)
+		s.keep(t, &p, now)
 	}
+	t.mu.Unlock()
+	s.sweepNow(now)
 	if op.Each != nil {
 		op.Each[0] = out
 	}

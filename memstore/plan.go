@@ -17,7 +17,7 @@ type plan struct {
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
-	id          uint32 // among all limits that wrote to this store; marks the slots
+	id          uint32 // among all limits that wrote to this store, from 1 on; marks the slots
 	algorithm   stint.Algorithm
 	countDenied bool
 	capacity    int64
@@ -71,9 +71,9 @@ func (s *Store) register(parameters stint.Limit, l *limit) {
 	id, known := s.ids[parameters]
 	if !known {
 		writers := *s.writers.Load()
+		writers = append(writers, l)
 		id = uint32(len(writers))
 		s.ids[parameters] = id
-		writers = append(writers, l)
 		s.writers.Store(&writers)
 	}
 	l.id = id

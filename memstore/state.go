@@ -5,14 +5,6 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// words is the state of a fixed-size algorithm as a slot holds it. A sliding
-// window log's words say where its entries are: a is its place in the shard's logs.
-type words struct {
-	a, b  uint64
-	c     uint32
-	limit uint32 // the id of the limit that wrote the state
-}
-
 // state is a state at work: read from a slot, changed, written back.
 type state struct {
 	words

@@ -3,8 +3,8 @@ package memstore
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 )
 
@@ -12,168 +12,156 @@ const (
 	shardBits  = 8
 	shardCount = 1 << shardBits
 
-	slotBytes = 32
-	// A table is full at fullNum/fullDen of its homes and is given roomNum/roomDen
-	// homes for each state when it is built, so its load is between 0.71 and 0.85.
-	fullNum, fullDen = 17, 20
-	roomNum, roomDen = 7, 5
-	// tail is how many slots follow the last home, for what is displaced past it.
-	tail = 16
-	// page is the number of slots in a page of the allocator; larger tables fill
+	groupSlots = 4
+	groupBytes = groupSlots * 32
+	// A table is full with fullNum/fullDen of its slots in use, and is given
+	// roomNum/roomDen slots for each state when it is built: its load is between 0.7
+	// and 0.83.
+	fullNum, fullDen = 5, 6
+	roomNum, roomDen = 10, 7
+	// page is the number of groups in a page of the allocator; larger tables fill
 	// whole pages, which would otherwise be wasted in part.
-	page = 8192 / slotBytes
+	page = 8192 / groupBytes
 )
 
-// slot is one client's state under one limit. It holds no pointer, so the garbage
-// collector does not look into tables. A hash of 0 marks an empty slot.
-type slot struct {
-	hash uint64
-	words
-}
-
-// shard is one part of the table: an ordered linear-probing table (Amble and
-// Knuth, "Ordered hash tables", 1974). Slots are sorted by hash, each at its home
-// or after it with no empty slot between. A search ends at the first greater hash,
-// so a miss costs no more than a hit, and a table grows by one sequential pass.
+// shard is one part of the clients. Its lock is for who adds, moves or removes
+// states. To decide on a state that is there, holding its slot is enough.
 type shard struct {
 	mu    sync.Mutex
-	slots []slot
-	homes uint32 // how many of the slots are homes
+	table atomic.Pointer[table]
 	used  uint32
-	turns uint32                   // decisions made, to pace the sweep
-	hand  uint32                   // where the sweep stands
+	hand  uint32                   // the group where the sweep stands
 	logs  map[uint64]algorithm.Log // by hash, of the sliding window logs
-	_     [8]byte                  // to a cache line
+	_     [32]byte                 // to a cache line
 }
 
-// lock locks the shard. What is done under it takes tens of nanoseconds, so it is
-// worth trying a few times, each after a longer pause, before going to sleep. Of two
-// cores that want one shard, the one that has it goes on meanwhile with what its
-// cache holds.
-func (t *shard) lock() {
-	for pause := 512; pause <= 8192; pause *= 2 {
-		if t.mu.TryLock() {
-			return
-		}
-		for range pause {
-		}
+// table is an open-addressing table of groups of slots. A state is in the first
+// group from its hash's home on that had an empty slot, so a search ends at a group
+// that has one.
+type table struct{ groups []group }
+
+// group is two cache lines, next to each other.
+type group [groupSlots]slot
+
+// find returns the slot of a hash, or an empty one's with 0; nil when there is none.
+// It does not stop at the first that fits: without branches to guess, both lines are
+// on their way from memory at once.
+func (g *group) find(hash uint64) *slot {
+	i := 0
+	if g[1].hash.Load() == hash {
+		i = 1
 	}
-	t.mu.Lock()
+	if g[2].hash.Load() == hash {
+		i = 2
+	}
+	if g[3].hash.Load() == hash {
+		i = 3
+	}
+	if s := &g[i]; s.hash.Load() == hash {
+		return s
+	}
+	return nil
 }
 
-// home is where a hash belongs: its bits below the shard's, scaled to the homes.
-// Homes ascend with hashes.
-func (t *shard) home(hash uint64) int {
-	hi, _ := bits.Mul64(hash<<shardBits, uint64(t.homes))
+func (g *group) full() bool { return g.find(0) == nil }
+
+func newTable(groups int) *table { return &table{make([]group, groups)} }
+
+// size is how many groups a table for so many states gets.
+func size(states uint32) int {
+	groups := int(states)*roomNum/roomDen/groupSlots + 1
+	if groups > 2*page {
+		groups = (groups + page - 1) / page * page
+	}
+	return groups
+}
+
+// home is the group where a hash belongs: its bits below the shard's, scaled to the
+// groups.
+func (t *table) home(hash uint64) int {
+	hi, _ := bits.Mul64(hash<<shardBits, uint64(len(t.groups)))
 	return int(hi)
 }
 
-// find returns where the hash is, or would be.
-func (t *shard) find(hash uint64) (at int, found bool) {
-	slots := t.slots
-	at = t.home(hash)
-	// An empty slot's 0 wraps to the greatest value and ends the search.
-	for at < len(slots) && slots[at].hash-1 < hash-1 {
-		at++
+// next is the group after one, around the table.
+func (t *table) next(group int) int {
+	if group++; group >= len(t.groups) {
+		return 0
 	}
-	return at, at < len(slots) && slots[at].hash == hash
+	return group
 }
 
-// full reports whether the table is to be rebuilt before another insertion.
-func (t *shard) full() bool { return t.used*fullDen >= t.homes*fullNum }
-
-// insert puts a state at the place that find returned for its hash. It reports
-// false when the displaced slots don't fit.
-func (t *shard) insert(at int, s slot) bool {
-	end := at
-	for end < len(t.slots) && t.slots[end].hash != 0 {
-		end++
-	}
-	if end == len(t.slots) {
-		return false
-	}
-	copy(t.slots[at+1:end+1], t.slots[at:end])
-	t.slots[at] = s
-	t.used++
-	return true
-}
-
-// delete removes the slot at a place and moves those displaced by it back.
-func (t *shard) delete(at int) {
-	end := at + 1
-	for end < len(t.slots) && t.slots[end].hash != 0 && t.home(t.slots[end].hash) < end {
-		end++
-	}
-	copy(t.slots[at:end-1], t.slots[at+1:end])
-	t.slots[end-1] = slot{}
-	t.used--
-}
-
-// size is how many slots a table for so many states gets, its tail included.
-func size(states uint32) int {
-	slots := int(states)*roomNum/roomDen + 2 + tail
-	if slots > 2*page {
-		slots = (slots + page - 1) / page * page
-	}
-	return slots
-}
-
-// place fills an empty table with slots in the order of their hashes. It reports
-// false when they don't fit.
-func (t *shard) place(slots []slot) bool {
-	next := 0
-	for i := range slots {
-		if slots[i].hash == 0 {
-			continue
+// find returns the slot of a hash and its group, or nil. It needs no lock, but without
+// the shard's it may miss a state that is just being moved.
+func (t *table) find(hash uint64) (s *slot, group int) {
+	group = t.home(hash)
+	for range t.groups {
+		g := &t.groups[group]
+		if s = g.find(hash); s != nil || !g.full() {
+			return s, group
 		}
-		at := max(next, t.home(slots[i].hash))
-		if at >= len(t.slots) {
-			return false
-		}
-		t.slots[at] = slots[i]
-		next = at + 1
+		group = t.next(group)
 	}
-	return true
+	return nil, 0
 }
 
-// rebuild gives the shard's table a size that fits what it holds and more.
-func (s *Store) rebuild(t *shard, more uint32) {
-	old := t.slots
-	for n := size(t.used + more); ; n += tail {
-		t.slots = make([]slot, n)
-		t.homes = uint32(n - tail)
-		if t.place(old) {
+// hold finds the state of a hash that the limit with the id wrote, and takes hold of
+// its slot. It needs no lock. When it returns nil, the state may be there all the
+// same, busy or just being moved: who has the shard's lock can tell.
+func (t *table) hold(hash uint64, id uint32) *slot {
+	if s, _ := t.find(hash); s != nil && s.tryHold(hash, id) {
+		return s
+	}
+	return nil
+}
+
+// insert adds a state that is not there.
+func (t *table) insert(hash uint64, w *words, id uint32) {
+	group := t.home(hash)
+	for t.groups[group].full() {
+		group = t.next(group)
+	}
+	t.groups[group].find(0).fill(hash, w, id)
+}
+
+// delete empties a slot of a group, which the caller holds, and closes the gap: a
+// state whose search passed the full group moves into it.
+func (t *table) delete(s *slot, group int) {
+	for s != nil {
+		full := t.groups[group].full()
+		s.hash.Store(0)
+		if !full {
+			return
+		}
+		gap := s
+		if s, group = t.passed(group); s != nil {
+			id := s.hold()
+			gap.fill(s.hash.Load(), &s.words, id)
+		}
+	}
+}
+
+// passed finds a state whose search passes the group.
+func (t *table) passed(group int) (s *slot, at int) {
+	for at = t.next(group); at != group; at = t.next(at) {
+		g := &t.groups[at]
+		for i := range g {
+			hash := g[i].hash.Load()
+			if hash != 0 && t.steps(t.home(hash), at) >= t.steps(group, at) {
+				return &g[i], at
+			}
+		}
+		if !g.full() {
 			break
 		}
 	}
-	t.hand = 0
-	s.bytes.Add(int64(len(t.slots)-len(old)) * slotBytes)
+	return nil, 0
 }
 
-// purge removes every worthless state of a shard.
-func (s *Store) purge(t *shard, now stint.Instant) {
-	for at := 0; at < len(t.slots); {
-		if t.slots[at].hash != 0 && s.worthless(t, at, now) {
-			s.remove(t, at)
-			s.reclaimed.Add(1)
-			continue // what was displaced has moved here
-		}
-		at++
+// steps is how many groups lie from one to another, around the table.
+func (t *table) steps(from, to int) int {
+	if to < from {
+		to += len(t.groups)
 	}
-}
-
-// makeRoom lets one more state in: by dropping the worthless, by growing, or at the
-// cap by evicting. A pass over the shard is made only where it may grow, so that the
-// passes stay rare; at the cap a sample decides.
-func (s *Store) makeRoom(t *shard, now stint.Instant) {
-	grown := int64(size(t.used+1)-len(t.slots)) * slotBytes
-	if s.bytes.Load()+grown > s.maxBytes && t.used > 0 {
-		s.evict(t, now)
-		return
-	}
-	s.purge(t, now)
-	if t.used*fullDen < t.homes*fullNum*3/4 {
-		return // enough was worthless; leave the size as it is
-	}
-	s.rebuild(t, 1)
+	return to - from
 }

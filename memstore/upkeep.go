@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// sweepEvery decisions in a shard, sweepSlots slots of some shard are looked at.
-	sweepEvery, sweepSlots = 128, 32
-	// sample is how many states an eviction chooses from.
+	// At most every sweepEvery microseconds, sweepGroups groups of some shard are looked
+	// at.
+	sweepEvery, sweepGroups = 100, 8
+	// sample is how many states an eviction chooses from at least, if there are as many.
 	sample = 8
 )
 
@@ -27,108 +28,200 @@ func (s *Store) hash(key string, l *limit) uint64 {
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits)] }
 
-// load reads the state at a place, as l reads it.
-func (s *Store) load(t *shard, at int, l *limit, now stint.Instant) (st state, found bool) {
-	st.words = t.slots[at].words
-	writer := l
-	if st.limit != l.id {
-		if writer = s.writer(st.limit); !l.alike(writer) {
-			s.remove(t, at) // two hashes met, and this state is no use to l
-			return state{}, false
-		}
-	}
-	if l.log != nil {
-		st.log = t.logs[t.slots[at].hash]
-		l.log.Adopt(&st.log, writer.log, now)
-	} else if writer != l {
-		l.adopt(&st, writer, now)
-	}
-	return st, true
-}
-
-// store writes a state that may be new to the table, or whose log may have grown.
-func (s *Store) store(t *shard, hash uint64, l *limit, st *state, now stint.Instant) {
-	at, found := t.find(hash)
-	if !found && t.full() {
-		s.makeRoom(t, now)
-		at, _ = t.find(hash)
-	}
-	st.limit = l.id
-	if l.log != nil {
-		s.keepLog(t, hash, st.log)
-	}
-	if found {
-		t.slots[at].words = st.words
-	} else {
-		for !t.insert(at, slot{hash, st.words}) {
-			s.rebuild(t, t.used/8+tail)
-			at, _ = t.find(hash)
-		}
-	}
-	if l.log != nil && s.bytes.Load() > s.maxBytes {
-		s.evictLogs(t, hash, now)
-	}
-}
-
 // writer is the limit with the id.
-func (s *Store) writer(id uint32) *limit { return (*s.writers.Load())[id] }
+func (s *Store) writer(id uint32) *limit { return (*s.writers.Load())[id-1] }
 
-// worthless reports whether the state at a place has equalled an untouched one for
-// longer than the margin, so that dropping it changes nothing.
-func (s *Store) worthless(t *shard, at int, now stint.Instant) bool {
-	ends, life := s.life(t, at)
-	return ends+stint.Instant(algorithm.Margin(life)) < now
+// open holds the slot of a part, if there is one, and reads its state as the part's
+// limit reads it.
+func (s *Store) open(t *shard, p *part, now stint.Instant) {
+	if p.slot, _ = t.table.Load().find(p.hash); p.slot == nil {
+		return
+	}
+	p.writer = s.writer(p.slot.hold())
+	if !p.limit.alike(p.writer) {
+		return // two hashes met, and this state is no use here
+	}
+	p.state.set(&p.slot.words)
+	if p.limit.log != nil {
+		p.state.log = t.logs[p.hash]
+		p.limit.log.Adopt(&p.state.log, p.writer.log, now)
+	} else if p.writer.id != p.limit.id {
+		p.limit.adopt(&p.state, p.writer, now)
+	}
 }
 
-func (s *Store) life(t *shard, at int) (ends stint.Instant, life int64) {
-	st := state{words: t.slots[at].words}
-	l := s.writer(st.limit)
+// close writes the state of a part to its slot, if it changed, and lets go of it.
+func (s *Store) close(t *shard, p *part) {
+	if p.slot == nil {
+		return
+	}
+	if p.changed {
+		if p.writer.log != nil && p.limit.log == nil {
+			s.dropLog(t, p.hash)
+		}
+		p.slot.set(&p.state.words)
+		p.writer = p.limit
+	}
+	p.slot.release(p.writer.id)
+}
+
+// keep makes room for a state that is new, and for a log. The operation holds no slot
+// any more, as states are moved and evicted here.
+func (s *Store) keep(t *shard, p *part, now stint.Instant) {
+	if !p.changed || p.slot != nil && p.limit.log == nil {
+		return
+	}
+	if slot, _ := t.table.Load().find(p.hash); slot == nil {
+		if t.full() {
+			s.makeRoom(t, now)
+		}
+		t.table.Load().insert(p.hash, &p.state.words, p.limit.id)
+		t.used++
+	}
+	if p.limit.log != nil {
+		s.keepLog(t, p.hash, p.state.log)
+		s.evictLogs(t, p.hash, now)
+	}
+}
+
+// reset removes the state of a hash.
+func (s *Store) reset(t *shard, hash uint64) {
+	if slot, group := t.table.Load().find(hash); slot != nil {
+		s.remove(t, slot, group, slot.hold())
+	}
+}
+
+// remove drops the state of a slot in a group, which the caller holds and the limit
+// with the id wrote.
+func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
+	if s.writer(id).log != nil {
+		s.dropLog(t, slot.hash.Load())
+	}
+	t.table.Load().delete(slot, group)
+	t.used--
+}
+
+// full reports whether the table is to be rebuilt before another insertion.
+func (t *shard) full() bool { return int(t.used) >= t.most() }
+
+// most is how many states the table is to hold at most.
+func (t *shard) most() int { return len(t.table.Load().groups) * groupSlots * fullNum / fullDen }
+
+// rebuild gives the shard's table a size that fits what it holds and one more. The
+// slots of the old one stay held, so that nobody decides on what is no longer there.
+func (s *Store) rebuild(t *shard) {
+	old, table := t.table.Load(), newTable(size(t.used+1))
+	for group := range old.groups {
+		for i := range groupSlots {
+			slot := &old.groups[group][i]
+			if hash := slot.hash.Load(); hash != 0 {
+				id := slot.hold()
+				table.insert(hash, &slot.words, id)
+			}
+		}
+	}
+	t.table.Store(table)
+	t.hand = 0
+	s.bytes.Add(int64(len(table.groups)-len(old.groups)) * groupBytes)
+}
+
+// purge removes every worthless state of a shard.
+func (s *Store) purge(t *shard, now stint.Instant) {
+	for group := range t.table.Load().groups {
+		s.reclaim(t, group, now)
+	}
+}
+
+// reclaim removes every worthless state of a group.
+func (s *Store) reclaim(t *shard, group int, now stint.Instant) {
+	for i := 0; i < groupSlots; {
+		slot := &t.table.Load().groups[group][i]
+		if slot.hash.Load() != 0 {
+			id := slot.hold()
+			if ends, life := s.life(t, slot, id); isWorthless(ends, life, now) {
+				s.remove(t, slot, group, id)
+				s.reclaimed.Add(1)
+				continue // what had passed may have moved here
+			}
+			slot.release(id)
+		}
+		i++
+	}
+}
+
+// makeRoom lets one more state in: by dropping the worthless, by growing, or at the
+// cap by evicting. A pass over the shard is made only where it may grow, so that the
+// passes stay rare; at the cap a sample decides.
+func (s *Store) makeRoom(t *shard, now stint.Instant) {
+	grown := int64(size(t.used+1)-len(t.table.Load().groups)) * groupBytes
+	if s.bytes.Load()+grown > s.maxBytes && t.used > 0 {
+		s.evict(t, now)
+		return
+	}
+	s.purge(t, now)
+	if int(t.used) < t.most()*3/4 {
+		return // enough was worthless; leave the size as it is
+	}
+	s.rebuild(t)
+}
+
+// life returns when a state whose slot is held equals an untouched one, and how long
+// it was to live when the limit with the id wrote it.
+func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life int64) {
+	var st state
+	st.set(&slot.words)
+	l := s.writer(id)
 	if l.log != nil {
-		st.log = t.logs[t.slots[at].hash]
+		st.log = t.logs[slot.hash.Load()]
 	}
 	return l.life(&st)
 }
 
-// remove drops the state at a place.
-func (s *Store) remove(t *shard, at int) {
-	if s.writer(t.slots[at].limit).log != nil {
-		s.dropLog(t, t.slots[at].hash)
-	}
-	t.delete(at)
+// isWorthless reports whether a state has equalled an untouched one for longer than
+// the margin, so that dropping it changes nothing.
+func isWorthless(ends stint.Instant, life int64, now stint.Instant) bool {
+	return ends+stint.Instant(algorithm.Margin(life)) < now
 }
 
 // evict drops, of a few states sampled, the one nearest to untouched. One that was
 // worthless already is reclaimed and not counted as evicted.
 func (s *Store) evict(t *shard, now stint.Instant) {
-	if t.used == 0 {
-		return
+	table := t.table.Load()
+	var nearest *slot
+	group, least := 0, stint.Instant(math.MaxInt64)
+	for seen := 0; seen < min(sample, int(t.used)); {
+		t.hand = uint32(table.next(int(t.hand)))
+		for i := range groupSlots {
+			slot := &table.groups[t.hand][i]
+			if slot.hash.Load() == 0 {
+				continue
+			}
+			seen++
+			if ends := s.ends(t, slot); ends <= least {
+				nearest, group, least = slot, int(t.hand), ends
+			}
+		}
 	}
-	nearest, least := -1, stint.Instant(math.MaxInt64)
-	at := int(t.hand)
-	for seen := 0; seen < sample && seen < int(t.used); at++ {
-		if at >= len(t.slots) {
-			at = 0
-		}
-		if t.slots[at].hash == 0 {
-			continue
-		}
-		seen++
-		if ends, _ := s.life(t, at); ends < least {
-			nearest, least = at, ends
-		}
-	}
-	t.hand = uint32(at)
-	s.drop(t, nearest, now)
+	s.drop(t, nearest, group, now)
+}
+
+// ends is when the state of a slot equals an untouched one.
+func (s *Store) ends(t *shard, slot *slot) stint.Instant {
+	id := slot.hold()
+	ends, _ := s.life(t, slot, id)
+	slot.release(id)
+	return ends
 }
 
 // drop removes a state for want of memory, and counts it.
-func (s *Store) drop(t *shard, at int, now stint.Instant) {
-	if s.worthless(t, at, now) {
+func (s *Store) drop(t *shard, slot *slot, group int, now stint.Instant) {
+	id := slot.hold()
+	if ends, life := s.life(t, slot, id); isWorthless(ends, life, now) {
 		s.reclaimed.Add(1)
 	} else {
 		s.evictions.Add(1)
 	}
-	s.remove(t, at)
+	s.remove(t, slot, group, id)
 }
 
 // logBytes is what a log takes beside its records: its entry in the shard's map.
@@ -167,52 +260,52 @@ func (s *Store) evictLogs(t *shard, hash uint64, now stint.Instant) {
 			if other == hash {
 				continue
 			}
-			at, _ := t.find(other)
-			if ends, _ := s.life(t, at); ends < least {
+			slot, _ := t.table.Load().find(other)
+			if ends := s.ends(t, slot); ends < least {
 				victim, least = other, ends
 			}
 			if seen++; seen == sample {
 				break
 			}
 		}
-		at, _ := t.find(victim)
-		s.drop(t, at, now)
+		slot, group := t.table.Load().find(victim)
+		s.drop(t, slot, group, now)
 	}
 }
 
-// due counts a decision and reports whether a sweep is due. The shard is locked.
-func (t *shard) due() bool {
-	t.turns++
-	return t.turns%sweepEvery == 0
+// sweepNow sweeps, if that is due. So that deciding writes nothing that all share,
+// it is paced by time: a state becomes worthless by time alone.
+func (s *Store) sweepNow(now stint.Instant) {
+	// A clock that was set back makes the difference negative, which is due as well.
+	if last := s.swept.Load(); uint64(int64(now)-last) >= sweepEvery {
+		s.sweep(now, last)
+	}
 }
 
-// sweepNext looks at a few slots of a shard, another one each time, and drops what
-// is worthless.
-func (s *Store) sweepNext(now stint.Instant) {
+// sweep looks at a few groups of a shard, another one each time, and drops what is
+// worthless. Of those who saw when the last sweep was, one sweeps.
+func (s *Store) sweep(now stint.Instant, last int64) {
+	if !s.swept.CompareAndSwap(last, int64(now)) {
+		return
+	}
 	t := &s.shards[s.sweeps.Add(1)%shardCount]
 	if !t.mu.TryLock() {
 		return
 	}
 	defer t.mu.Unlock()
-	at := int(t.hand)
-	for range min(sweepSlots, len(t.slots)) {
-		if at >= len(t.slots) {
-			at = 0
+	for range min(sweepGroups, len(t.table.Load().groups)) {
+		if int(t.hand) >= len(t.table.Load().groups) {
+			t.hand = 0
 			s.shrink(t)
 		}
-		if t.slots[at].hash != 0 && s.worthless(t, at, now) {
-			s.remove(t, at)
-			s.reclaimed.Add(1)
-			continue
-		}
-		at++
+		s.reclaim(t, int(t.hand), now)
+		t.hand++
 	}
-	t.hand = uint32(at)
 }
 
 // shrink gives back the memory of a table that has emptied.
 func (s *Store) shrink(t *shard) {
-	if size(t.used+1)*4 < len(t.slots) {
-		s.rebuild(t, 1)
+	if size(t.used+1)*4 < len(t.table.Load().groups) {
+		s.rebuild(t)
 	}
 }

@@ -1,0 +1,181 @@
+package memstore
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A clock that stands still, long after the epoch.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
+func policyOf(t *testing.T, limits ...stint.Limit) *stint.Policy {
+	t.Helper()
+	policy, err := stint.NewPolicy("", limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+// TestMovedUnderDecisions has states moved all the time, by rebuilt tables and by
+// others that come and go, while many take of them. No admission may be lost or made
+// twice.
+func TestMovedUnderDecisions(t *testing.T) {
+	const keys, capacity = 4, 20_000
+	s := New(Config{Now: still})
+	limiter, err := stint.New(s, stint.TokenBucket(capacity, stint.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	var admitted [keys]atomic.Int64
+	var done atomic.Bool
+	var take, move sync.WaitGroup
+	l := &s.plan(limiter.Policy()).limits[0]
+	move.Go(func() {
+		for i := 0; !done.Load(); i++ {
+			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
+			shard.mu.Lock()
+			s.rebuild(shard)
+			s.purge(shard, still())
+			shard.mu.Unlock()
+			passing := "passing " + strconv.Itoa(i%5000)
+			if _, err := limiter.Allow(ctx, passing); err != nil {
+				t.Error(err)
+			}
+			if err := limiter.Reset(ctx, passing); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 2 {
+		take.Go(func() {
+			for i := range keys * capacity {
+				d, err := limiter.Allow(ctx, strconv.Itoa(i%keys))
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					admitted[i%keys].Add(1)
+				}
+			}
+		})
+	}
+	take.Wait()
+	done.Store(true)
+	move.Wait()
+	for key := range admitted {
+		if n := admitted[key].Load(); n != capacity {
+			t.Errorf("key %d: %d admitted, want %d", key, n, capacity)
+		}
+	}
+}
+
+// TestShortAndLongWay has one state decided by limiters, by operations and as a part
+// of policies at once. They act as if one came after another: each admission leaves
+// another Remaining.
+func TestShortAndLongWay(t *testing.T) {
+	const quota, rounds = 6000, 1000
+	const day = 24 * time.Hour
+	for name, limit := range map[string]stint.Limit{
+		"token bucket": stint.TokenBucket(quota, stint.PerHour(1)),
+		"leaky bucket": stint.LeakyBucket(quota, stint.PerHour(1)),
+		"window":       stint.FixedWindow(quota, day),
+		"counter":      stint.SlidingWindowCounter(quota, day),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := New(Config{Now: still})
+			limiter, err := stint.New(s, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := limit
+			other.Name, other.Capacity = "other", 2*quota
+			one, two := policyOf(t, limit), policyOf(t, limit, other)
+			ctx := t.Context()
+			var left [quota]atomic.Int64
+			var work sync.WaitGroup
+			for worker := range 8 {
+				work.Go(func() {
+					for range rounds {
+						var d stint.Decision
+						var err error
+						switch worker % 4 {
+						case 0, 1:
+							d, err = limiter.Allow(ctx, "k")
+						case 2:
+							d, err = s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: one, Permits: 1}})
+						case 3:
+							d, err = s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: two, Permits: 1}})
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						if d.Allowed {
+							left[d.Remaining].Add(1)
+						}
+					}
+				})
+			}
+			work.Wait()
+			for n := range left {
+				if got := left[n].Load(); got != 1 {
+					t.Errorf("%d admissions left %d, want 1", got, n)
+				}
+			}
+		})
+	}
+}
+
+// TestPartsWithOneHash: parts of an operation that have one hash do not wait for each
+// other.
+func TestPartsWithOneHash(t *testing.T) {
+	s := New(Config{Now: still})
+	claim := stint.Claim{Key: "k", Policy: policyOf(t, stint.TokenBucket(10, stint.PerHour(1))), Permits: 1}
+	op := stint.Op{Claim: claim, And: []stint.Claim{claim, claim}} // Validate would refuse it
+	for range 2 {
+		if d := s.decideMany(&op, still()); !d.Allowed {
+			t.Errorf("decided %+v", d)
+		}
+	}
+}
+
+// TestSweep: what is worthless is reclaimed and its memory given back while decisions
+// are made on something else, whether the clock goes on or was set back.
+func TestSweep(t *testing.T) {
+	const keys, pause = 20_000, 200 * time.Microsecond
+	for name, step := range map[string]time.Duration{"a day on": 24 * time.Hour, "set back": -24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			now := still()
+			s := New(Config{Now: func() stint.Instant { return now }})
+			limiter, err := stint.New(s, stint.TokenBucket(10, stint.PerHour(10)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			allow := func(key string) {
+				if _, err := limiter.Allow(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+			allow("busy")
+			now = now.Add(step)
+			for i := range keys {
+				allow(strconv.Itoa(i))
+			}
+			full := s.Stats()
+			now = now.Add(12 * time.Hour)
+			for range 2 * keys {
+				now = now.Add(pause)
+				allow("busy")
+			}
+			if stats := s.Stats(); stats.Clients != 1 || stats.Reclaimed < keys || stats.Bytes > full.Bytes/10 {
+				t.Errorf("stats were %+v and are %+v; want the busy client alone", full, stats)
+			}
+		})
+	}
+}

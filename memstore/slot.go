@@ -1,0 +1,69 @@
+package memstore
+
+import (
+	"runtime"
+	"sync/atomic"
+)
+
+// slot is one client's state under one limit. It holds no pointer, so the garbage
+// collector does not look into tables.
+//
+// Its limit is its lock. Who swaps the id for 0 holds the slot, and alone reads and
+// writes its words until the id is put back. An empty slot stays 0, and so does one
+// of a table that was replaced: nobody can take hold of them. The hash is written by
+// who has the shard's lock as well.
+type slot struct {
+	hash atomic.Uint64 // 0: empty
+	words
+}
+
+// words is the state of a fixed-size algorithm. A sliding window log is in the
+// shard's logs instead.
+type words struct {
+	a, b  uint64
+	c     uint32
+	limit atomic.Uint32 // of a slot: the id of the limit that wrote the state
+}
+
+// set copies the state, and not the limit.
+func (w *words) set(from *words) { w.a, w.b, w.c = from.a, from.b, from.c }
+
+// tryHold takes hold of the slot if it is that of the hash, and the limit with the id
+// wrote it. What is done with a slot takes tens of nanoseconds, so it is worth trying
+// a few times, each after a longer pause. Of two cores that want one slot, the one
+// that has it goes on meanwhile with what its cache holds.
+func (s *slot) tryHold(hash uint64, id uint32) bool {
+	for pause := 512; !s.limit.CompareAndSwap(id, 0); pause *= 2 {
+		if found := s.limit.Load(); pause > 8192 || found != 0 && found != id {
+			return false
+		}
+		for range pause {
+		}
+	}
+	if s.hash.Load() != hash { // another state has moved in
+		s.release(id)
+		return false
+	}
+	return true
+}
+
+// hold takes hold of a slot that is not empty and returns the id. The shard is
+// locked, so that the slot stays what it is; who else has it is about to let go.
+func (s *slot) hold() (id uint32) {
+	for {
+		if id = s.limit.Load(); id != 0 && s.limit.CompareAndSwap(id, 0) {
+			return id
+		}
+		runtime.Gosched()
+	}
+}
+
+// release lets go of the slot. Its state is now that of the limit with the id.
+func (s *slot) release(id uint32) { s.limit.Store(id) }
+
+// fill makes an empty slot that of a state.
+func (s *slot) fill(hash uint64, w *words, id uint32) {
+	s.set(w)
+	s.hash.Store(hash)
+	s.release(id)
+}
