@@ -75,6 +75,10 @@ bench-smoke: ## run one iteration of every benchmark
 bench: ## measure against other limiters and print the ratios
 	@$(MAKE) -C bench bench
 
+.PHONY: bench-redis
+bench-redis: ## measure against other limiters in Redis and print the ratios
+	@$(MAKE) -C bench bench-redis
+
 .PHONY: ci
 ci: ## run everything that has to pass
 	@.ci/run

@@ -16,10 +16,11 @@ import (
 )
 
 func main() {
+	part := flag.String("part", "all", "which rows to print: all, take, memory, service or redis")
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
 	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
 	flag.Parse()
-	missed, err := run(os.Stdout, *dir, flag.Args())
+	missed, err := run(os.Stdout, *part, *dir, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "table:", err)
 		os.Exit(1)
@@ -29,8 +30,12 @@ func main() {
 	}
 }
 
-// run prints the table and says how many rows are not reached.
-func run(w io.Writer, dir string, files []string) (missed int, err error) {
+// run prints a part of the table and says how many rows are not reached.
+func run(w io.Writer, part, dir string, files []string) (missed int, err error) {
+	rows, known := parts[part]
+	if !known {
+		return 0, fmt.Errorf("part is %q; allowed: all, take, memory, service or redis", part)
+	}
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "*.txt")); err != nil {
 			return 0, err
@@ -54,13 +59,17 @@ func run(w io.Writer, dir string, files []string) (missed int, err error) {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.bound(r.must), r.bound(r.aim), r.value(r.measured), r.verdict(), from)
 	}
-	return missed, out.Flush()
+	if err := out.Flush(); err != nil || part != "redis" {
+		return missed, err
+	}
+	return missed, everyLimiter(w, &set)
 }
 
 // The verdicts on a row.
 const (
 	reached    = "ok"
 	notReached = "MISSED"
+	wrong      = "WRONG" // fast or slow, it admitted what it should not, or the other way round
 	unknown    = "not measured"
 )
 
@@ -73,12 +82,15 @@ type row struct {
 	measured float64 // NaN when it was not
 	unit     string
 	from     string // the figures behind it
+	wrong    bool   // whether a run behind it admitted wrongly
 }
 
 func (r row) verdict() string {
 	switch {
 	case math.IsNaN(r.measured):
 		return unknown
+	case r.wrong:
+		return wrong
 	case r.atMost && r.measured <= r.must, !r.atMost && r.measured >= r.must:
 		return reached
 	default:

@@ -23,7 +23,7 @@ func TestTableComparesWithTheFastestPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if _, err := run(&out, dir, nil); err != nil {
+	if _, err := run(&out, "all", dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	for start, want := range map[string][]string{

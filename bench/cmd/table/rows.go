@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/stint-go/stint/bench/internal/results"
@@ -20,11 +21,15 @@ const (
 
 var none = math.NaN()
 
-func rows(set *results.Set) []row {
-	var all []row
-	all = append(all, speed(set)...)
-	all = append(all, size(set)...)
-	return append(all, served(set)...)
+// parts are the rows that can be asked for, by name.
+var parts = map[string]func(*results.Set) []row{
+	"take":    speed,
+	"memory":  size,
+	"service": served,
+	"redis":   onRedis,
+	"all": func(set *results.Set) []row {
+		return slices.Concat(speed(set), size(set), served(set), onRedis(set))
+	},
 }
 
 // speed compares the time of a decision with the fastest peer's and the floor's.

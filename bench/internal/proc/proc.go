@@ -79,6 +79,16 @@ func StartServer(ctx context.Context, path string, args ...string) (*Process, er
 // StartRedis starts a redis-server that keeps nothing on disk, and waits until it
 // answers. It ends with the context.
 func StartRedis(ctx context.Context) (*Process, error) {
+	return startRedis(ctx, "redis-server")
+}
+
+// StartRedisOn is [StartRedis] with the server kept on one processor.
+func StartRedisOn(ctx context.Context, cpu int) (*Process, error) {
+	return startRedis(ctx, "taskset", "-c", strconv.Itoa(cpu), "redis-server")
+}
+
+// startRedis starts it by a command, to which its arguments are added.
+func startRedis(ctx context.Context, command string, before ...string) (*Process, error) {
 	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
@@ -87,12 +97,12 @@ func StartRedis(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := prepare(ctx, "redis-server", []string{
+	server := prepare(ctx, command, append(before,
 		"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
 		"--save", "", "--appendonly", "no", "--dir", dir,
-	})
-	p := &Process{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: command, dir: dir}
-	if err := command.Start(); err != nil {
+	))
+	p := &Process{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: server, dir: dir}
+	if err := server.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	deadline := time.Now().Add(startTimeout)
@@ -107,6 +117,9 @@ func StartRedis(ctx context.Context) (*Process, error) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+// ID is the process's number.
+func (p *Process) ID() int { return p.command.Process.Pid }
 
 // Stop asks the program to end, and kills it when it does not.
 func (p *Process) Stop() error {

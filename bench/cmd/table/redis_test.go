@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const redisSample = `BenchmarkRedis/load=hot/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 400000 decisions/s 	 0 wrong 	 0 errors
+BenchmarkRedis/load=hot/callers=512/impl=redis_rate/check=books 	 1 	 1 ns/op 	 10000 decisions/s 	 0 wrong 	 2 errors
+BenchmarkRedis/load=zipf/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 0 wrong 	 0 errors
+BenchmarkRedis/load=zipf/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 3 wrong 	 0 errors
+BenchmarkRedis/load=zipf/callers=512/impl=redis_rate/check=books 	 1 	 1 ns/op 	 10000 decisions/s 	 0 wrong 	 0 errors
+BenchmarkRedis/load=uniform/callers=64/impl=stint/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 0.002 p99-sec 	 0 wrong 	 0 errors
+BenchmarkRedis/load=uniform/callers=64/impl=redis_rate/check=books 	 1 	 1 ns/op 	 200000 decisions/s 	 0.003 p99-sec 	 0 wrong 	 0 errors
+BenchmarkRedis/load=denied/callers=512/impl=stint/check=none 	 1 	 1 ns/op 	 200000 decisions/s 	 3.5 commands/s 	 0 wrong 	 0 errors
+BenchmarkRedisMemory/state=token_bucket/generations=1/clients=1000000/impl=stint 	 1 	 1 ns/op 	 90 B/client
+BenchmarkRedisMemory/state=sliding_log/entries=1000/window=1m/impl=stint 	 1 	 1 ns/op 	 5 B/entry
+BenchmarkRedisMemory/state=sliding_log/entries=1000/window=1h/impl=stint 	 1 	 1 ns/op 	 13 B/entry
+`
+
+func TestRedisIsComparedWithRedisRate(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if _, err := run(&out, "redis", dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	for start, want := range map[string][]string{
+		"x redis_rate: one hot key, 512 callers":                    {">= 20x", ">= 30x", " 40x", " ok ", "400000/s, redis_rate 10000/s"},
+		"x redis_rate: Zipf 1.1 over 100,000 keys, 512 callers":     {" 20x", "WRONG"},
+		"x redis_rate: three limits on three clients, 512 callers":  {"not measured"},
+		"x redis_rate's p99: 100,000 uniform keys, 64 callers":      {"<= 0.50x", " 0.67x", "MISSED", "2.00 ms, redis_rate 3.00 ms"},
+		"Redis commands per second under that flood":                {"<= 10", " 3.50", " ok "},
+		"Redis bytes per client, token bucket, within a generation": {"<= 100 B", "<= 80 B", " 90 B", " ok "},
+		"Redis bytes per client, token bucket, across a turn":       {"not measured"},
+		"Redis bytes per entry of a sliding log":                    {" 13 B", "MISSED"},
+		"zipf     512      stint":                                   {"20x", "books", "WRONG"},
+		"hot      512      redis_rate":                              {" 1x ", " 2 ", "books", "ok"},
+	} {
+		line := lineThat(out.String(), start)
+		for _, part := range want {
+			if !strings.Contains(line, part) {
+				t.Errorf("line %q lacks %q", line, part)
+			}
+		}
+	}
+	if strings.Contains(out.String(), "heap per key") {
+		t.Error("other parts are printed too")
+	}
+}
+
+func TestAnUnknownPartIsRefused(t *testing.T) {
+	if _, err := run(&strings.Builder{}, "mongo", t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "allowed: all, take") {
+		t.Errorf("error %v", err)
+	}
+}
