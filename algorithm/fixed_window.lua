@@ -70,6 +70,15 @@ function fixed_window.commit(state)
   state.count = state.next_count
 end
 
+-- step takes n permits, if they fit, of a state brought to now, in three numbers: the
+-- window's start, a number that it keeps, and the count. It returns what becomes of
+-- them, or nothing.
+function fixed_window.step(limit, _, start, kept, count, n)
+  if count + n <= limit.capacity then
+    return start, kept, count + n
+  end
+end
+
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
 function fixed_window.admit(state, limit, _, n, k)

@@ -20,5 +20,5 @@ function leaky_bucket.apply(action, state, limit, now, n)
 end
 
 leaky_bucket.prepare, leaky_bucket.fits, leaky_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
-leaky_bucket.once, leaky_bucket.admit, leaky_bucket.release = schedule.once, schedule.admit, schedule.release
+leaky_bucket.step, leaky_bucket.admit, leaky_bucket.release = schedule.step, schedule.admit, schedule.release
 leaky_bucket.grows = schedule.grows

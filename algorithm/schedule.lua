@@ -152,23 +152,30 @@ function schedule.commit(state)
   state.due, state.rest, state.last = state.next_due, state.next_rest, state.next_last
 end
 
--- once takes one permit, if it fits, of a state in three numbers, and returns what
--- becomes of them, or nothing.
-function schedule.once(limit, now, due, rest, last)
+-- step takes n permits, if they fit, of a state in three numbers: the time of its last
+-- change, how far past that it is due, and the rest. It returns what becomes of them,
+-- or nothing.
+function schedule.step(limit, now, last, us, rest, n)
   local t = last
   if now > t then
-    t = now
+    us, t = us - (now - t), now
+    if us < 0 then
+      us, rest = 0, 0
+    end
   end
-  local us = due - t
-  if us < 0 then
-    us, rest = 0, 0
+  if n == 1 then
+    us, rest = us + limit.step, rest + limit.step_rest
+  elseif n > limit.capacity then
+    return
+  else
+    local more, more_rest = schedule.lasting(limit, n)
+    us, rest = us + more, rest + more_rest
   end
-  us, rest = us + limit.step, rest + limit.step_rest
   if rest >= limit.permits then
     us, rest = us + 1, rest - limit.permits
   end
   if us < limit.brim or (us == limit.brim and rest <= limit.brim_rest) then
-    return t + us, rest, t
+    return t, us, rest
   end
 end
 

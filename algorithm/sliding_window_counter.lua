@@ -99,6 +99,20 @@ function sliding_window_counter.commit(state)
   state.current = state.next_current
 end
 
+-- step takes n permits, if they fit, of a state brought to now, in three numbers: the
+-- window's start and the two counts. It returns what becomes of them, or nothing.
+function sliding_window_counter.step(limit, now, start, previous, current, n)
+  local total = current + n
+  if previous > 0 then
+    local left = limit.window - (max(now, start) - start)
+    local part, rest = muldiv(left, previous, limit.window)
+    total = total + part + (rest > 0 and 1 or 0)
+  end
+  if total <= limit.capacity then
+    return start, previous, current + n
+  end
+end
+
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
 function sliding_window_counter.admit(state, limit, _, n, k)

@@ -16,5 +16,5 @@ function token_bucket.apply(action, state, limit, now, n)
 end
 
 token_bucket.prepare, token_bucket.fits, token_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
-token_bucket.once, token_bucket.admit, token_bucket.release = schedule.once, schedule.admit, schedule.release
+token_bucket.step, token_bucket.admit, token_bucket.release = schedule.step, schedule.admit, schedule.release
 token_bucket.grows = schedule.grows

@@ -25,7 +25,12 @@
 --          times are microseconds; life is the longest that a state matters;
 --          permits:period is a rate in lowest terms; counts is 1 when denied requests
 --          are counted
--- then     if the script has a first part: the number of its groups; for each the letter,
+-- then     if all operations of the first part are takes or tries and none touches a
+--          log or a calendar, another first part: the number of its groups; for each
+--          the numbers of its limit and of its clients and their keys; and the
+--          operations, each the number of states (1 byte) and for each its number, from
+--          1 (2), and the permits (4)
+-- else     if there is a first part: the number of its groups; for each the letter,
 --          the number of clients, their keys, and the numbers of their limits (2 bytes
 --          each, one if it is that of all); the number of logs, and for each the number
 --          of its limit and the client's key; and the operations, each a verb (take 0,

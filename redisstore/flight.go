@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 	"unique"
@@ -23,6 +24,9 @@ type flight struct {
 	outs    []stint.Outcome    // by part
 	places  map[stateKey]int32 // of states
 	limits  int                // of all entries
+	// mixed says that there is more than takes of states other than logs and calendars,
+	// or states of one hash under limits with different parameters.
+	mixed bool
 
 	mix          mix // of the script
 	keys, args   []string
@@ -45,6 +49,7 @@ type entry struct {
 	verb   stint.Verb
 	growth bool
 	logs   bool // whether any part is a log's
+	mixed  bool // or a calendar's
 	from   int32
 	count  int32
 	cached bool          // whether a denial may be remembered
@@ -100,8 +105,8 @@ type group struct {
 	states    []int32
 }
 
-// groupKey tells groups apart: of the first part by the identity, of the second by
-// the limit.
+// groupKey tells groups apart: of the first part by the identity, since two groups of
+// one hash would each turn its generation; of the second by the limit.
 type groupKey struct {
 	identity  unique.Handle[string]
 	limit     *limit
@@ -125,7 +130,7 @@ func (f *flight) release() {
 		takes := f.states[i].takes[:0]
 		f.states[i] = touched{takes: takes}
 	}
-	f.entries, f.parts, f.states, f.limits = f.entries[:0], f.parts[:0], f.states[:0], 0
+	f.entries, f.parts, f.states, f.limits, f.mixed = f.entries[:0], f.parts[:0], f.states[:0], 0, false
 	clear(f.places)
 	f.forget()
 	s := f.store
@@ -166,6 +171,7 @@ func (f *flight) add(p *parcel, place int, op *stint.Op) bool {
 	e.cached = f.store.denials != nil && cacheable(op)
 	f.limits += limits
 	parts := f.partsOf(&e)
+	f.mixed = f.mixed || e.mixed || op.Verb >= stint.Reset || limits > math.MaxUint8
 	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
 		for i := range parts {
 			t := &f.states[parts[i].state]
@@ -255,6 +261,7 @@ func (f *flight) claim(e *entry, claim *stint.Claim) {
 			t.alone = !l.log && (l.window == nil || !l.calendar())
 		}
 		e.logs = e.logs || l.log
+		e.mixed = e.mixed || l.log || l.calendar()
 		f.parts = append(f.parts, part{claim.Policy, l, at, permits})
 	}
 }
@@ -290,9 +297,13 @@ func (f *flight) compose() {
 		f.place(int32(i), guess)
 	}
 	f.args[2] = text(int64(len(f.args)-3) / 2)
-	if len(f.first)+len(f.logs) > 0 {
+	switch {
+	case f.mixed:
 		f.mix |= operations
 		f.composeFirst()
+	case len(f.first) > 0:
+		f.mix |= policies
+		f.composePolicies()
 	}
 	for _, g := range f.second {
 		f.composeTakes(g)
@@ -338,6 +349,7 @@ func (f *flight) place(at int32, guess stint.Instant) {
 			f.first = append(f.first, g)
 		}
 	}
+	f.mixed = f.mixed || !t.alone && !g.limit.same(l)
 	g.states = append(g.states, at)
 }
 
@@ -392,6 +404,34 @@ func (f *flight) composeFirst() {
 		for _, p := range f.partsOf(e) {
 			operations = binary.BigEndian.AppendUint16(operations, uint16(f.states[p.state].number))
 			operations = binary.BigEndian.AppendUint64(operations, uint64(p.permits))
+		}
+	}
+	f.say(string(operations))
+	f.operations = operations
+}
+
+// composePolicies writes the first part when it is not mixed.
+func (f *flight) composePolicies() {
+	f.say(text(int64(len(f.first))))
+	for _, g := range f.first {
+		f.name(g)
+		f.say(text(int64(f.states[g.states[0]].number)), text(int64(len(g.states))))
+		for _, at := range g.states {
+			f.say(f.states[at].client)
+			f.enlist(at)
+		}
+	}
+	operations := f.operations[:0]
+	for i := range f.entries {
+		e := &f.entries[i]
+		if !f.sent(e) {
+			continue
+		}
+		operations = append(operations, byte(e.count))
+		for _, p := range f.partsOf(e) {
+			operations = binary.BigEndian.AppendUint16(operations, uint16(f.states[p.state].number))
+			// What is above any capacity does not fit, however far.
+			operations = binary.BigEndian.AppendUint32(operations, uint32(min(p.permits, math.MaxUint32)))
 		}
 	}
 	f.say(string(operations))

@@ -20,6 +20,8 @@ var (
 	logsLua string
 	//go:embed batch.lua
 	batchLua string
+	//go:embed policies.lua
+	policiesLua string
 	//go:embed operations.lua
 	operationsLua string
 	//go:embed takes.lua
@@ -36,12 +38,16 @@ type Script struct {
 	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
 }
 
-// mix is what a batch needs of a script: the algorithms, by bits, and whether its
-// first part is used.
+// mix is what a batch needs of a script: the algorithms, by bits, and whether it has a
+// first part.
 type mix uint8
 
-// operations says that the first part is used; the bits below are the algorithms'.
-const operations mix = 1 << 7
+// A first part is one of policies or of operations of any kind. The bits below are
+// the algorithms'.
+const (
+	policies   mix = 1 << 6
+	operations mix = 1 << 7
+)
 
 func mixOf(a stint.Algorithm) mix { return 1 << a }
 
@@ -74,6 +80,9 @@ func (m mix) source() string {
 		parts = append(parts, logsLua)
 	}
 	parts = append(parts, batchLua)
+	if m&policies != 0 {
+		parts = append(parts, policiesLua)
+	}
 	if m&operations != 0 {
 		parts = append(parts, operationsLua)
 	}

@@ -3,22 +3,21 @@
 -- take_each carries out what each client of a hash takes: takes(i), or one permit.
 local function take_each(hash, limit, count, takes)
   local kind, own = limit.kind, limit.set
-  local adopt, once, admit = kind.twin.adopt, kind.twin.once, kind.twin.admit
+  local adopt, step, admit = kind.twin.adopt, kind.twin.step, kind.twin.admit
   local values, aged, loaded, clients = hash.values, hash.aged, hash.loaded, hash.first - 1
   local mine = loaded and tag_of(loaded, own)
+  local quick = mine and not takes and not kind.moves
   local state = {}
   for i = 1, count do
     local value = values[i + 1]
     local admitted, signer = 0, nil
-    if once and not takes and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
+    if quick and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
       -- Most often: a bucket's state that the limit itself wrote.
       local last, us, rest = unpack_struct(own.body, value, 2)
-      last = last + loaded.start
-      local due
-      due, rest, last = once(limit, now, last + us, rest, last)
-      if due then
+      last, us, rest = step(limit, now, last + loaded.start, us, rest, 1)
+      if last then
         admitted = 1
-        write_numbers(hash, limit, ARGV[clients + i], last, due - last, rest)
+        write_numbers(hash, limit, ARGV[clients + i], last, us, rest)
       end
     elseif not takes or takes(i) ~= '' then
       signer = read_state(hash, i, state)

@@ -112,6 +112,26 @@ kinds.SLIDING_WINDOW_LOG = {
   end,
 }
 
+-- numbers are a state in three numbers, as it is stored; restore does the reverse.
+local function numbers(state)
+  if state.due then
+    return state.last, state.due - state.last, state.rest
+  elseif state.count then
+    return state.start, state.stop - state.start, state.count
+  end
+  return state.start, state.previous, state.current
+end
+
+local function restore(state, a, b, c)
+  if state.due then
+    state.last, state.due, state.rest = a, a + b, c
+  elseif state.count then
+    state.start, state.count = a, c
+  else
+    state.start, state.previous, state.current = a, b, c
+  end
+end
+
 -- admits carries out a step that takes n permits k times, one after another, in one
 -- of the ways that scripts do. Its outcome is room, if that is the largest cost that
 -- fits, how often n was admitted, and whether that changed the state. own says that
@@ -121,13 +141,13 @@ local function admits(twin, state, limit, now, n, k, room, own)
   local right = (room == 0 or twin.fits(state, limit, now, room)) and not twin.fits(state, limit, now, room + 1)
   local admitted = 0
   ways = ways + 1
-  if twin.once and own and n == 1 and k <= 20 and ways % 4 < 2 then
-    local due, rest, last = state.due, state.rest, state.last
-    while due and admitted < k do
-      due, rest, last = twin.once(limit, now, due, rest, last)
-      if due then
+  if k <= 20 and ways % 4 < 2 then
+    local a, b, c = numbers(state)
+    while a and admitted < k do
+      a, b, c = twin.step(limit, now, a, b, c, n)
+      if a then
         admitted = admitted + 1
-        state.due, state.rest, state.last = due, rest, last
+        restore(state, a, b, c)
       end
     end
   elseif ways % 2 == 0 or k > 20 then

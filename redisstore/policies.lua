@@ -1,0 +1,72 @@
+-- The first part, when all of its operations are takes and none touches a log or a
+-- calendar: states are kept in three numbers, by their place.
+local as, bs, cs, of, taken = {}, {}, {}, {}, {}
+local groups, places = {}, 0
+for i = 1, tonumber(argument()) do
+  local limit, count = limits[tonumber(argument())], tonumber(argument())
+  local kind, own = limit.kind, limit.set
+  local hash = load(kind, count)
+  local values, aged, loaded = hash.values, hash.aged, hash.loaded
+  local mine = loaded and not kind.moves and tag_of(loaded, own)
+  local state = {}
+  groups[i], hash.limit, hash.places = hash, limit, places
+  for j = 1, count do
+    local value = values[j + 1]
+    places = places + 1
+    of[places] = limit
+    if mine and value and #value == own.length and byte(value) == mine and not (aged and aged[j + 1]) then
+      local a, b, c = unpack_struct(own.body, value, 2)
+      as[places], bs[places], cs[places] = a + loaded.start, b, c
+    else
+      local signer = read_state(hash, j, state)
+      kind.twin.adopt(state, limit, now)
+      as[places], bs[places], cs[places] = kind.write(state, limit)
+      if signer and signer ~= own then
+        hash.foreign = hash.foreign or {}
+        hash.foreign[j] = true
+      end
+    end
+  end
+end
+
+local list, from = argument(), 1
+local next_as, next_bs, next_cs, number, permits = {}, {}, {}, {}, nil
+while from <= #list do
+  local count = byte(list, from)
+  local last = from + 1 + 6 * count
+  from = from + 1
+  local fits = true
+  for i = 1, count do
+    local place
+    place, permits, from = unpack_struct('>I2I4', list, from)
+    local limit = of[place]
+    local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits)
+    if not a then
+      fits = false
+      break
+    end
+    number[i], next_as[i], next_bs[i], next_cs[i] = place, a, b, c
+  end
+  if fits then
+    allowed_takes = allowed_takes + 1
+    for i = 1, count do
+      local place = number[i]
+      as[place], bs[place], cs[place], taken[place] = next_as[i], next_bs[i], next_cs[i], true
+    end
+  end
+  from = last
+end
+
+for _, hash in ipairs(groups) do
+  local limit, clients, place = hash.limit, hash.first - 1, hash.places
+  for j = 1, #hash.values - 1 do
+    if taken[place + j] then
+      write_numbers(hash, limit, ARGV[clients + j], as[place + j], bs[place + j], cs[place + j])
+      if hash.foreign and hash.foreign[j] then
+        announce(ARGV[clients + j])
+        extend(hash, bs[place + j])
+      end
+    end
+  end
+  flush(hash)
+end
