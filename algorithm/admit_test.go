@@ -1,0 +1,58 @@
+package algorithm_test
+
+import (
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// shortcut is what the machines of fixed size do in one step, without outcomes.
+type shortcut[S any] interface {
+	machine[S]
+	Admit(state *S, now stint.Instant, n, k int64) int64
+	Release(state *S, now stint.Instant, n int64, taken stint.Instant) bool
+}
+
+// Admit is so many takes, one after another: as many are admitted, and the same state
+// is left.
+func TestAdmit(t *testing.T) {
+	t.Run("token bucket", func(t *testing.T) { testAdmit(t, stint.AlgorithmTokenBucket, algorithm.NewTokenBucket) })
+	t.Run("leaky bucket", func(t *testing.T) { testAdmit(t, stint.AlgorithmLeakyBucket, algorithm.NewLeakyBucket) })
+	t.Run("fixed window", func(t *testing.T) { testAdmit(t, stint.AlgorithmFixedWindow, algorithm.NewFixedWindow) })
+	t.Run("sliding window counter", func(t *testing.T) {
+		testAdmit(t, stint.AlgorithmSlidingWindowCounter, algorithm.NewSlidingWindowCounter)
+	})
+}
+
+func testAdmit[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
+	t.Parallel()
+	g := newGenerator(a)
+	for done := 0; done < randomSteps/5; {
+		limit := g.limit()
+		m := prepare(limit)
+		var state S
+		var last result
+		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
+		for range runSteps {
+			now = g.next(limit, now, last)
+			n, k := g.cost(limit, last), g.times()
+			one, admitted := state, int64(0)
+			var out stint.Outcome
+			for range k {
+				if m.Apply(algorithm.Take, &one, now, n, &out); out.Allowed {
+					admitted++
+				}
+			}
+			if got := m.Admit(&state, now, n, k); got != admitted || state != one {
+				t.Fatalf("seed %d, %+v at %d: %d of %d times %d were admitted, want %d; left %+v, want %+v",
+					*seed, limit, now, got, k, n, admitted, state, one)
+			}
+			last = result{remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds()}
+			if out.RetryAfter == stint.Never {
+				last.retry = never
+			}
+			done++
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package algorithm_test
+
+import (
+	_ "embed"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+//go:embed testdata/release.lua
+var releaseLua string
+
+// newReleaseVM is a machine with the twins and the driver of their release.
+func newReleaseVM(t testing.TB) (*vm, lua.LValue) {
+	t.Helper()
+	state := lua.NewState(lua.Options{SkipOpenLibs: true})
+	t.Cleanup(state.Close)
+	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenString, lua.OpenMath} {
+		state.Push(state.NewFunction(open))
+		state.Call(0, 0)
+	}
+	chunk, err := state.LoadString(algorithm.Lua() + releaseLua)
+	if err != nil {
+		t.Fatalf("the twins don't load: %v", err)
+	}
+	state.Push(chunk)
+	state.Call(0, 1)
+	defer state.Pop(1)
+	return &vm{state: state}, state.Get(-1)
+}
+
+func TestReleaseOfTokenBucket(t *testing.T) {
+	testRelease(t, stint.AlgorithmTokenBucket, algorithm.NewTokenBucket, showBucket)
+}
+
+func TestReleaseOfLeakyBucket(t *testing.T) {
+	testRelease(t, stint.AlgorithmLeakyBucket, algorithm.NewLeakyBucket, showBucket)
+}
+
+func TestReleaseOfFixedWindow(t *testing.T) {
+	testRelease(t, stint.AlgorithmFixedWindow, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
+		return [3]int64{int64(s.Start), int64(s.End), s.Count}
+	})
+}
+
+func TestReleaseOfSlidingWindowCounter(t *testing.T) {
+	testRelease(t, stint.AlgorithmSlidingWindowCounter, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
+		return [3]int64{int64(s.Start), s.Previous, s.Current}
+	})
+}
+
+func testRelease[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
+	t.Run("twins", func(t *testing.T) { testReleaseTwins(t, a, prepare, show) })
+	t.Run("undoes its take", func(t *testing.T) { testReleaseUndoes(t, a, prepare) })
+}
+
+// Go and Lua give back alike, and leave the same state.
+func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
+	t.Parallel()
+	vm, release := newReleaseVM(t)
+	g := newGenerator(a)
+	for done := 0; done < randomSteps/10; {
+		limit := g.limit()
+		m, table := prepare(limit), vm.limit(limit)
+		var state, untouched S
+		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
+		for range runSteps {
+			before := now
+			now = g.next(limit, now, result{})
+			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), g.times())
+			taken := []stint.Instant{now, before, now - stint.Instant(g.Int64N(3*length(limit)))}[g.IntN(3)]
+			now = max(now, g.next(limit, now, result{}))
+			n := 1 + g.Int64N(limit.Capacity)
+
+			numbers := show(&state)
+			args := []lua.LValue{lua.LString(a.String()), table, lua.LNumber(now), lua.LNumber(n), lua.LNumber(taken)}
+			for i, number := range numbers {
+				if i == 0 && state == untouched {
+					args = append(args, lua.LNil)
+				} else {
+					args = append(args, lua.LNumber(number))
+				}
+			}
+			if limit.Calendar != stint.CalendarNone {
+				at := now
+				if state != untouched {
+					at = max(now, stint.Instant(numbers[0]))
+				}
+				table.RawSetString("edges", vm.edges(algorithm.NewFixedWindow(limit), at))
+			}
+			if err := vm.state.CallByParam(lua.P{Fn: release, NRet: 4, Protect: true}, args...); err != nil {
+				t.Fatal(err)
+			}
+			left := state
+			changed := m.Release(&left, now, n, taken)
+			want := show(&left)
+			var got [3]int64
+			for i := range got {
+				got[i] = int64(lua.LVAsNumber(vm.state.Get(i - 3)))
+			}
+			if twin := vm.state.Get(-4) == lua.LTrue; twin != changed || changed && got != want || !changed && left != state {
+				t.Fatalf("seed %d, %+v at %d: release of %d taken at %d from %v: Lua changed: %t, to %v; Go changed: %t, to %v",
+					*seed, limit, now, n, taken, numbers, twin, got, changed, want)
+			}
+			vm.state.Pop(4)
+			state = left
+			done++
+		}
+	}
+}
+
+// A take that is given back leaves everything as if it had not been, also when others
+// took since: of a bucket at the same instant, of windows at any time.
+func testReleaseUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
+	t.Parallel()
+	g := newGenerator(a)
+	for done := 0; done < randomSteps/10; {
+		limit := g.limit()
+		m := prepare(limit)
+		var state S
+		now := year2000 + stint.Instant(g.Int64N(int64(year2100-year2000)))
+		for range runSteps {
+			now = max(now, g.next(limit, now, result{}))
+			m.Admit(&state, now, 1+g.Int64N(limit.Capacity), g.times())
+
+			with, without, taken, n := state, state, now, 1+g.Int64N(limit.Capacity)
+			if m.Admit(&with, taken, n, 1) == 0 {
+				now += stint.Instant(g.Int64N(length(limit)))
+				continue
+			}
+			if !limit.IsBucket() {
+				now = max(now, g.next(limit, now, result{}))
+			}
+			others := 1 + g.Int64N(limit.Capacity)
+			if m.Admit(&with, now, others, 1) == 1 {
+				m.Admit(&without, now, others, 1)
+			}
+			now = max(now, g.next(limit, now, result{}))
+			m.Release(&with, now, n, taken)
+			var got, want stint.Outcome
+			m.Apply(algorithm.Peek, &with, now, 1, &got)
+			m.Apply(algorithm.Peek, &without, now, 1, &want)
+			if got != want {
+				t.Fatalf("seed %d, %+v: %d taken at %d and given back at %d, and %d by others: %+v, want %+v",
+					*seed, limit, n, taken, now, others, got, want)
+			}
+			state = without
+			done++
+		}
+	}
+}
