@@ -81,7 +81,7 @@ func (l *lane) enqueue(p *parcel) error {
 	case l.closed:
 		l.mu.Unlock()
 		return errClosed
-	case l.queued+len(p.ops) > l.store.options.MaxQueue && l.queued > 0:
+	case l.queued+len(p.ops) > l.store.options.MaxQueue && l.queued > 0 && p.ops[0].Verb != release:
 		l.mu.Unlock()
 		return errFull
 	}

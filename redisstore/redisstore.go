@@ -185,6 +185,8 @@ type Store struct {
 	landed  sync.Pool                   // of flights
 	parcels sync.Pool
 	lanes   []lane // one, or on a cluster one for each partition
+
+	withdrawals sync.WaitGroup // of reservations
 }
 
 // New makes a store on a connection. [Open] makes one from a URL.
@@ -253,11 +255,15 @@ func (s *Store) Close() {
 	s.ears.Wait()
 }
 
-// Decide implements [stint.Store]. An operation whose claims have different keys is
-// refused on a cluster, where no script can reach them all.
+// Decide implements [stint.Store]. On a cluster an operation over keys in several
+// partitions is atomic in each of them, and a take of it reserves and gives back, as
+// docs/redis.md describes; keys with one hash tag in common are in one partition.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	if err := s.check(ctx, &op); err != nil {
 		return stint.Decision{}, err
+	}
+	if s.apart(&op) {
+		return s.decideApart(ctx, op)
 	}
 	if d, denied := s.denials.answer(&op); denied {
 		return d, nil
@@ -265,8 +271,22 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	return s.lane(&op).decideOne(ctx, &op)
 }
 
-// DecideAll implements [stint.Store].
+// DecideAll implements [stint.Store]. An operation over several partitions of a cluster
+// waits for those before it, and those after it wait for it.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	from := 0
+	for i := range ops {
+		if s.apart(&ops[i]) {
+			s.decideTogether(ctx, ops[from:i], results[from:i])
+			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
+			from = i + 1
+		}
+	}
+	s.decideTogether(ctx, ops[from:], results[from:])
+}
+
+// decideTogether carries out operations of one partition each.
+func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	loads := make([]load, len(s.lanes))
 	for i := range ops {
 		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
@@ -352,13 +372,6 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	}
 	if limits := op.Limits(); limits > maxLimits {
 		return stint.Invalid("claims", limits, fmt.Sprintf("at most %d limits in one operation", maxLimits))
-	}
-	if s.conn.Cluster() {
-		for i := range op.And {
-			if s.partition(op.And[i].Key) != s.partition(op.Key) {
-				return stint.Invalid("claims", op.And[i].Key, fmt.Sprintf("the partition of the first, %q", op.Key))
-			}
-		}
 	}
 	return ctx.Err()
 }
