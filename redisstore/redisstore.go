@@ -32,7 +32,7 @@ const DefaultKeyPrefix = "rate_limiter"
 const (
 	DefaultPartitions = 16
 	MaxPartitions     = 256
-	DefaultMaxBatch   = 512
+	DefaultMaxBatch   = 256
 	MaxMaxBatch       = 1000
 	DefaultFlights    = 2
 	MaxFlights        = 64
