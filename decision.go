@@ -49,6 +49,10 @@ type Decision struct {
 	Allowed bool
 	// Degraded says that a failure policy answered instead of the store.
 	Degraded bool
+	// Leased says of a denial that permits of the limit may be leased (see
+	// [Limit.Lease]): what is not spent of them comes back, so RetryAfter is a bound,
+	// and the wait may be shorter.
+	Leased bool
 	// Source says where the decision was made.
 	Source Source
 	// Index is the deciding limit's place among the operation's limits.

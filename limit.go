@@ -28,6 +28,9 @@ const (
 // NoDebt as a [Limit.MaxDebt] says that a charge never goes into debt.
 const NoDebt = -1
 
+// LeaseAuto as a [Limit.Lease] lets the store size leases by the recent rate.
+const LeaseAuto = -1
+
 // A Rate is a number of permits per period: what a token bucket refills, what a
 // leaky bucket lets out.
 type Rate struct {
@@ -96,6 +99,13 @@ type Limit struct {
 	// MaxDebt is how far Settle may charge below zero, in permits, up to MaxPermits.
 	// Default: 0, which is the capacity; NoDebt allows none.
 	MaxDebt int64
+	// Lease lets each process take so many permits at a time in advance, and spend
+	// them without asking the store, for limits so large that asking for each request
+	// is too slow: 1 to the capacity, or LeaseAuto. A token bucket then admits somewhat
+	// more at once (docs/redis.md, "Leases"), a window never more than its limit.
+	// Default: 0, none. Token buckets and fixed windows only. A store in the process
+	// has nothing to lease from, and ignores it.
+	Lease int64
 }
 
 // TokenBucket holds up to capacity permits, starts full and refills
@@ -142,6 +152,9 @@ func (l Limit) Named(name string) Limit { l.Name = name; return l }
 // WithMaxDebt returns the limit with another bound on debt.
 func (l Limit) WithMaxDebt(permits int64) Limit { l.MaxDebt = permits; return l }
 
+// WithLease returns the limit with leases of so many permits, or LeaseAuto.
+func (l Limit) WithLease(permits int64) Limit { l.Lease = permits; return l }
+
 // WithMinInterval returns the limit with a least time between admissions.
 func (l Limit) WithMinInterval(d time.Duration) Limit { l.MinInterval = d; return l }
 
@@ -187,6 +200,7 @@ func (l Limit) Validate() error {
 		l.validateWindow(&faults)
 	}
 	l.validateOptions(&faults)
+	l.validateLease(&faults)
 	return errors.Join(faults...)
 }
 
@@ -251,6 +265,16 @@ func (l Limit) validateOptions(faults *faults) {
 	}
 	if l.MinInterval != 0 && (l.MinInterval < time.Microsecond || l.MinInterval > MaxPeriod || l.MinInterval%time.Microsecond != 0) {
 		faults.add("min_interval", l.MinInterval, "0, or 1us to 366d in whole microseconds")
+	}
+}
+
+func (l Limit) validateLease(faults *faults) {
+	switch {
+	case l.Lease == 0:
+	case l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmFixedWindow:
+		faults.add("lease", l.Lease, "only with TOKEN_BUCKET and FIXED_WINDOW")
+	case l.Lease < LeaseAuto || l.Lease > max(1, l.Capacity):
+		faults.add("lease", l.Lease, "auto, none, or 1 to the capacity")
 	}
 }
 

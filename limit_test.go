@@ -23,6 +23,9 @@ func TestLimitAcceptsItsRanges(t *testing.T) {
 		"log with all options":  stint.SlidingWindowLog(most, stint.MaxPeriod).WithMinInterval(time.Second).CountingDenied(),
 		"calendar":              stint.CalendarWindow(most, stint.CalendarYear, "America/New_York"),
 		"calendar in UTC":       stint.CalendarWindow(1, stint.CalendarMinute, ""),
+		"least lease":           stint.TokenBucket(1, stint.PerSecond(1)).WithLease(1),
+		"largest lease":         stint.FixedWindow(most, time.Second).WithLease(most),
+		"lease by the rate":     stint.CalendarWindow(1, stint.CalendarDay, "").WithLease(stint.LeaseAuto),
 		"named, with much debt": stint.FixedWindow(1, time.Second).Named("per second").WithMaxDebt(most),
 	}
 	for name, limit := range limits {
@@ -61,6 +64,9 @@ func TestLimitRefuses(t *testing.T) {
 		{"a zone without calendar", with(stint.FixedWindow(1, time.Second), func(l *stint.Limit) { l.TimeZone = "UTC" }), []string{"only with calendar"}},
 		{"an interval on a counter", stint.SlidingWindowCounter(1, time.Second).WithMinInterval(time.Second), []string{"min_interval is 1s", "only with SLIDING_WINDOW_LOG"}},
 		{"denied counted on a bucket", bucket.CountingDenied(), []string{"count_denied is true"}},
+		{"a lease on a leaky bucket", stint.LeakyBucket(5, stint.PerSecond(1)).WithLease(1), []string{"lease is 1", "only with TOKEN_BUCKET and FIXED_WINDOW"}},
+		{"a lease above the capacity", bucket.WithLease(101), []string{"lease is 101", "1 to the capacity"}},
+		{"a negative lease, and a debt", bucket.WithLease(-2).WithMaxDebt(-2), []string{"lease is -2", "max_debt is -2"}},
 		{"too fine an interval", stint.SlidingWindowLog(1, time.Second).WithMinInterval(5), []string{"min_interval is 5ns"}},
 		{"a name with a newline", bucket.Named("a\nb"), []string{`name is "a\nb"`, "printable ASCII"}},
 		{"too long a name", bucket.Named(strings.Repeat("x", 129)), []string{"at most 128 bytes"}},

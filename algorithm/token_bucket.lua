@@ -15,6 +15,16 @@ function token_bucket.apply(action, state, limit, now, n)
   return out
 end
 
+-- lapse gives back n permits that were leased at an instant and not spent, less what
+-- has been refilled since, and returns whether that changed the state.
+function token_bucket.lapse(state, limit, now, n, leased)
+  local since = max(0, max(now, state.last) - leased)
+  if since >= (schedule.lasting(limit, n)) then
+    return false
+  end
+  return schedule.release(state, limit, now, n - schedule.within(limit, since, 0))
+end
+
 token_bucket.prepare, token_bucket.fits, token_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
 token_bucket.step, token_bucket.admit, token_bucket.release = schedule.step, schedule.admit, schedule.release
 token_bucket.grows = schedule.grows

@@ -65,7 +65,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 
 // register gives the limit the id of its parameters.
 func (s *Store) register(parameters stint.Limit, l *limit) {
-	parameters.Name = ""
+	parameters.Name, parameters.Lease = "", 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, known := s.ids[parameters]

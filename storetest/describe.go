@@ -49,6 +49,13 @@ func describeLimit(l stint.Limit) string {
 	if l.MaxDebt != 0 {
 		fmt.Fprintf(&b, " max_debt %d", l.MaxDebt)
 	}
+	switch l.Lease {
+	case 0:
+	case stint.LeaseAuto:
+		b.WriteString(" lease auto")
+	default:
+		fmt.Fprintf(&b, " lease %d", l.Lease)
+	}
 	return b.String()
 }
 

@@ -189,6 +189,21 @@ func TestContractsExample(t *testing.T) {
 	}
 }
 
+func TestLease(t *testing.T) {
+	for text, want := range map[string]int64{
+		"auto": stint.LeaseAuto, "5": 5, "100": 100, "off": 0, "0": 0, `"off"`: 0, "": 0,
+		"101": -2, "-1": -2, "-5": -2, "true": -2, "some": -2, "1.5": -2, // refused
+	} {
+		file := write(t, "policies:\n  one:\n    - {algorithm: token_bucket, capacity: 100, refill: 1/s, lease: "+text+"}\n")
+		got, err := config.Load(config.Sources{File: file})
+		if refused := err != nil; refused != (want == -2) {
+			t.Errorf("lease: %s: %v", text, err)
+		} else if !refused && got.Policies["one"][0].Lease != want {
+			t.Errorf("lease: %s is read as %d", text, got.Policies["one"][0].Lease)
+		}
+	}
+}
+
 func TestExampleFile(t *testing.T) {
 	got, err := config.Load(config.Sources{File: "../../../../docs/stint.example.yaml"})
 	if err != nil {
@@ -200,7 +215,10 @@ func TestExampleFile(t *testing.T) {
 		t.Errorf("the example claims other built-in values: %+v, %+v", got, want)
 	}
 	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
-	if len(got.Policies) != 4 || got.Policies["monthly-quota"][0] != quota {
+	if lease := got.Policies["events-of-all"][0].Lease; lease != stint.LeaseAuto {
+		t.Errorf("lease: %d", lease)
+	}
+	if len(got.Policies) != 5 || got.Policies["monthly-quota"][0] != quota {
 		t.Errorf("policies: %+v", got.Policies)
 	}
 	text, err := os.ReadFile("../../../../docs/stint.example.yaml")

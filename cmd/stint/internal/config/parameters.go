@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -41,7 +40,7 @@ func (r *limitReader) parameter(name string) setter {
 	case "max_debt":
 		return maxDebt(&limit.MaxDebt)
 	default:
-		return lease()
+		return lease(&limit.Lease)
 	}
 }
 
@@ -92,9 +91,19 @@ func calendar(field *stint.Calendar) setter {
 	}, kindText)
 }
 
-// lease refuses everything but no lease.
-func lease() setter {
-	return scalar("off, since this version does not offer leases yet", func(text string) bool {
-		return slices.Contains([]string{"", "off", "false", "0"}, text)
+// lease reads how many permits are leased at a time.
+func lease(field *int64) setter {
+	return scalar("auto, off, or 1 to the capacity", func(text string) bool {
+		switch text {
+		case "auto":
+			*field = stint.LeaseAuto
+		case "", "off", "false", "0":
+			*field = 0
+		default:
+			n, ok := parseInteger(text)
+			*field = n
+			return ok && n > 0
+		}
+		return true
 	}, kindText, kindBoolean, kindInteger, kindNull)
 }
