@@ -93,7 +93,7 @@ func (f *flight) read(reply string) (again bool, err error) {
 	if err := f.readGroups(r, f.second, now); err != nil {
 		return false, err
 	}
-	allowed := r.number(4)
+	allowed := r.number(6)
 	if r.short {
 		return false, errShort
 	}
@@ -234,10 +234,14 @@ func (d *decider) decide(e *entry) {
 			t := &d.flight.states[parts[i].state]
 			parts[i].limit.reset(&t.state, &outs[i])
 		}
-	case e.verb == release:
+	case e.verb >= release:
 		for i := range parts {
 			t := &d.flight.states[parts[i].state]
-			t.limit.release(&t.state, d.now, parts[i].permits, e.taken)
+			giveBack := t.limit.release
+			if e.verb == lapse {
+				giveBack = t.limit.lapse
+			}
+			giveBack(&t.state, d.now, parts[i].permits, e.taken)
 			outs[i] = stint.Outcome{Allowed: true}
 		}
 	case len(parts) == 1 && !e.logs:

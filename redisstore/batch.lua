@@ -34,10 +34,11 @@
 --          the number of clients, their keys, and the numbers of their limits (2 bytes
 --          each, one if it is that of all); the number of logs, and for each the number
 --          of its limit and the client's key; and the operations, each a verb (take 0,
---          try 1, peek 2, reset 3, settle 4, release 5; 1 byte), 1 if the growth of logs is
---          asked for or 0 (1), the number of states (2), of a release the time of what
---          was taken (8), and for each state its number, from 1, in
---          the order of the groups and then the logs (2), and the permits (8)
+--          try 1, peek 2, reset 3, settle 4, release 5, lapse 6, share 7; 1 byte), 1 if
+--          the growth of logs is asked for or 0 (1), the number of states (2), of a
+--          release and a lapse the time of what was taken (8), and for each state its
+--          number, from 1, in the order of the groups and then the logs (2), and the
+--          permits (8)
 -- then     groups of the second part until the end: the number of the limit and of the
 --          clients, 1 if each client takes one permit once or 0, the clients' keys,
 --          and with 0 for each client what it takes: n, or nxk for k times n, joined
@@ -49,9 +50,10 @@
 -- allowed or 0, and for each log 1 if it allows or 0, then 8 bytes each: remaining
 -- permits; microseconds until a retry (-1 for never), until untouched; permits
 -- applied; microseconds until remaining grows (0 if not asked for); the groups of the
--- second part; and how many takes and tries were allowed (4). A group is the heads of
--- its generations, each behind its length (2), and for each client its value, 255
--- and its value when that is of the generation before, or 254 for none.
+-- second part; and how many takes and tries were allowed and permits shared (6). A
+-- group is the heads of its generations, each behind its length (2), and for each
+-- client its value, 255 and its value when that is of the generation before, or 254
+-- for none.
 
 local reply, said = { '\0', pack('>i8', now) }, 2
 local function say(text)

@@ -1,5 +1,61 @@
 package redisstore
 
+import (
+	"context"
+	"testing"
+
+	"github.com/stint-go/stint"
+)
+
+// Sweep ends leases whose time is over, and waits until what is left is given back.
+func (s *Store) Sweep() { s.leases.sweep() }
+
+// MaxLeases bounds the leases at hand.
+const MaxLeases = maxLeases
+
+// Lapse gives back permits that were leased.
+const Lapse = lapse
+
+// Sending is an operation as only the store itself makes it.
+type Sending struct {
+	Op    stint.Op
+	Extra int64         // permits on top of the operation
+	Taken stint.Instant // of a lapse
+}
+
+// Landed is the answer to a Sending.
+type Landed struct {
+	Decision stint.Decision
+	More     int64 // permits admitted on top
+}
+
+// FlyTogether carries out operations in one script call.
+func (s *Store) FlyTogether(t testing.TB, sendings ...Sending) []Landed {
+	t.Helper()
+	f := newFlight(s)
+	defer f.release()
+	parcels := make([]*parcel, len(sendings))
+	for i, sending := range sendings {
+		p := s.lanes[0].newParcel(context.Background())
+		p.op[0], p.extra, p.taken = sending.Op, sending.Extra, sending.Taken
+		p.ops, p.results = p.op[:], p.result[:]
+		if !f.add(p, 0, &p.op[0]) {
+			t.Fatalf("operation %d does not fit", i)
+		}
+		parcels[i] = p
+	}
+	f.land(f.carry())
+	landed := make([]Landed, len(parcels))
+	for i, p := range parcels {
+		<-p.done
+		if p.result[0].Err != nil {
+			t.Fatalf("operation %d: %v", i, p.result[0].Err)
+		}
+		landed[i] = Landed{p.result[0].Decision, p.more}
+	}
+	return landed
+}
+
 // Waiting is how many operations wait to be sent.
 func (s *Store) Waiting() int { return s.sum(func(l *lane) int { return l.queued }) }
 

@@ -54,7 +54,7 @@ type entry struct {
 	count  int32
 	cached bool          // whether a denial may be remembered
 	taken  stint.Instant // when what a release gives back was taken
-	extra  int64         // permits to take on top, one after another, once the operation is admitted
+	extra  int64         // permits to take on top of one, one after another
 
 	admitted int64 // of the extra permits
 
@@ -65,6 +65,13 @@ type entry struct {
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
 const release = stint.Settle + 1
+
+// lapse is release for permits that were leased and not spent: of a token bucket less
+// what it has refilled since.
+const lapse = release + 1
+
+// onTop is how an entry's extra permits are sent in the script's first part.
+const onTop = lapse + 1
 
 // part is one limit's part in an operation.
 type part struct {
@@ -293,6 +300,10 @@ func (f *flight) compose() {
 		now = strconv.FormatInt(int64(guess), 10)
 	}
 	f.say(now, f.store.channel, "")
+	for i := range f.entries {
+		// Permits on top are an operation of their own there.
+		f.mixed = f.mixed || f.entries[i].extra > 0 && f.sent(&f.entries[i])
+	}
 	for i := range f.states {
 		f.place(int32(i), guess)
 	}
@@ -398,12 +409,18 @@ func (f *flight) composeFirst() {
 		}
 		operations = append(operations, byte(e.verb), growth)
 		operations = binary.BigEndian.AppendUint16(operations, uint16(e.count))
-		if e.verb == release {
+		if e.verb >= release {
 			operations = binary.BigEndian.AppendUint64(operations, uint64(e.taken))
 		}
 		for _, p := range f.partsOf(e) {
 			operations = binary.BigEndian.AppendUint16(operations, uint16(f.states[p.state].number))
 			operations = binary.BigEndian.AppendUint64(operations, uint64(p.permits))
+		}
+		if e.extra > 0 {
+			operations = append(operations, byte(onTop), 0)
+			operations = binary.BigEndian.AppendUint16(operations, 1)
+			operations = binary.BigEndian.AppendUint16(operations, uint16(f.states[f.parts[e.from].state].number))
+			operations = binary.BigEndian.AppendUint64(operations, uint64(e.extra))
 		}
 	}
 	f.say(string(operations))
@@ -538,8 +555,11 @@ func (f *flight) fly(ctx context.Context) error {
 func (f *flight) remember() {
 	for i := range f.entries {
 		e := &f.entries[i]
+		if e.verb == stint.Reset {
+			f.store.leases.forget(f, e)
+		}
 		switch {
-		case e.verb == stint.Reset || e.verb == release || e.verb == stint.Settle && e.decision.Applied < 0:
+		case e.verb == stint.Reset || e.verb >= release || e.verb == stint.Settle && e.decision.Applied < 0:
 			if f.store.denials != nil {
 				for _, p := range f.partsOf(e) {
 					f.store.denials.announce(f.states[p.state].client)

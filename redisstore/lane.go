@@ -60,6 +60,11 @@ func (l *lane) send(p *parcel) (free bool) {
 		p.fail(unavailable(err))
 		return true
 	}
+	return l.await(p)
+}
+
+// await waits until all of a queued parcel has landed or its context has ended.
+func (l *lane) await(p *parcel) (free bool) {
 	select {
 	case <-p.done:
 		return true
@@ -208,8 +213,8 @@ type parcel struct {
 	aloft   bool // whether some are under way
 	left    bool // whether the caller has left
 
-	taken stint.Instant // of a release, when what it gives back was taken
-	extra int64         // permits to take on top of a take, one after another
+	taken stint.Instant // of a release or a lapse, when what it gives back was taken
+	extra int64         // permits to take on top of a take of one, one after another
 	more  int64         // how many of those were admitted
 
 	op     [1]stint.Op

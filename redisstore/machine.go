@@ -101,6 +101,15 @@ func (m *machine) release(s *state, now stint.Instant, n int64, taken stint.Inst
 	}
 }
 
+// lapse gives back n permits that were leased at an instant and not spent.
+func (m *machine) lapse(s *state, now stint.Instant, n int64, leased stint.Instant) {
+	if m.token != nil {
+		m.token.Lapse(&s.bucket, now, n, leased)
+		return
+	}
+	m.release(s, now, n, leased)
+}
+
 // reset makes a state as new and tells so.
 func (m *machine) reset(s *state, out *stint.Outcome) {
 	*s = state{}

@@ -141,24 +141,33 @@ local function apply(verb, count, growth)
   return allowed and (verb == 'take' or verb == 'try')
 end
 
--- release gives back what was taken at an instant.
-local function release(count, taken)
+-- release gives back what was taken at an instant, a lapse what was leased then.
+local function release(verb, count, taken)
   for i = 1, count do
     local state = parts[i]
-    if state.twin.release(state, state.limit, now, permits[i], taken) then
+    local give_back = verb == 'lapse' and state.twin.lapse or state.twin.release
+    if give_back(state, state.limit, now, permits[i], taken) then
       state.changed = true
       announce(state.client)
     end
   end
 end
 
-local verbs = { [0] = 'take', 'try', 'peek', 'reset', 'settle', 'release' }
+-- share takes permits of a state one after another, as many as fit.
+local function share()
+  local state = parts[1]
+  local admitted = state.twin.admit(state, state.limit, now, 1, permits[1])
+  state.changed = state.changed or admitted > 0
+  return admitted
+end
+
+local verbs = { [0] = 'take', 'try', 'peek', 'reset', 'settle', 'release', 'lapse', 'share' }
 local list, from = argument(), 1
 while from <= #list do
   local verb, growth, count, number
   verb, growth, count, from = unpack_struct('>BBI2', list, from)
   local fixed, taken = verb < 2, nil
-  if verb == 5 then
+  if verb == 5 or verb == 6 then
     taken, from = unpack_struct('>i8', list, from)
   end
   for i = 1, count do
@@ -170,8 +179,10 @@ while from <= #list do
   verb = verbs[verb]
   if verb == 'reset' then
     reset(count)
-  elseif verb == 'release' then
-    release(count, taken)
+  elseif taken then
+    release(verb, count, taken)
+  elseif verb == 'share' then
+    allowed_takes = allowed_takes + share()
   elseif fixed and admit(count) or not fixed and apply(verb, count, growth == 1) then
     allowed_takes = allowed_takes + 1
   end

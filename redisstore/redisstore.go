@@ -39,6 +39,10 @@ const (
 	DefaultMaxQueue   = 65536
 
 	DefaultDenialCache = 65536
+
+	DefaultLeaseTime = 100 * time.Millisecond
+	MinLeaseTime     = time.Millisecond
+	MaxLeaseTime     = 10 * time.Second
 )
 
 // A LogEncoding says how sliding window logs are kept. Each encoding has keys of
@@ -85,6 +89,9 @@ type Options struct {
 	// keeps asking without asking the server; below 0 none is. Default: 0, which is
 	// DefaultDenialCache, or none if Now is set.
 	DenialCache int
+	// LeaseTime is how long permits of a limit with leases may be spent after they were
+	// asked for: MinLeaseTime to MaxLeaseTime. Default: 0, which is DefaultLeaseTime.
+	LeaseTime time.Duration
 	// Now, if set, is the time of every decision instead of the server's clock. It is
 	// for tests. Default: nil.
 	Now func() stint.Instant
@@ -97,6 +104,7 @@ func (o *Options) ensureDefaults() {
 	if o.LogEncoding == "" {
 		o.LogEncoding = LogPacked
 	}
+	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
 	for _, option := range o.numbers() {
 		if *option.value == 0 {
 			*option.value = option.standard
@@ -141,6 +149,9 @@ func (o *Options) validate() error {
 			faults = append(faults, stint.Invalid(option.name, n, allowed))
 		}
 	}
+	if o.LeaseTime < MinLeaseTime || o.LeaseTime > MaxLeaseTime {
+		faults = append(faults, stint.Invalid("lease_time", o.LeaseTime, fmt.Sprintf("%s to %s", MinLeaseTime, MaxLeaseTime)))
+	}
 	return errors.Join(faults...)
 }
 
@@ -172,6 +183,7 @@ type Store struct {
 	tags    []string // of partitions, in keys
 	channel string   // on which scripts announce; "" if nobody listens
 	denials *denials // nil for none
+	leases  *leases
 	life    context.Context
 	end     context.CancelFunc
 	ear     sync.Once
@@ -205,6 +217,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	case options.DenialCache > 0:
 		s.denials = newDenials(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
 	}
+	s.leases = newLeases(s)
 	s.lanes = make([]lane, 1)
 	if conn.Cluster() {
 		s.lanes = make([]lane, options.Partitions)
@@ -245,8 +258,10 @@ func (s *Store) agree(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the store's connections. Operations under way fail.
+// Close gives back what is leased, if the server answers within a second, and ends the
+// store's connections. Operations under way fail.
 func (s *Store) Close() {
+	s.leases.close()
 	for i := range s.lanes {
 		s.lanes[i].close()
 	}
@@ -265,10 +280,14 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if s.apart(&op) {
 		return s.decideApart(ctx, op)
 	}
-	if d, denied := s.denials.answer(&op); denied {
-		return d, nil
+	if l := s.leasable(&op); l != nil {
+		return s.leases.decide(ctx, &op, l)
 	}
-	return s.lane(&op).decideOne(ctx, &op)
+	if d, denied := s.denials.answer(&op); denied {
+		return marked(&op, d), nil
+	}
+	d, err := s.lane(&op).decideOne(ctx, &op)
+	return marked(&op, d), err
 }
 
 // DecideAll implements [stint.Store]. An operation over several partitions of a cluster
@@ -293,7 +312,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 		if results[i].Err != nil {
 			continue
 		}
-		if d, denied := s.denials.answer(&ops[i]); denied {
+		if d, known := s.atHand(&ops[i]); known {
 			results[i].Decision = d
 			continue
 		}
@@ -317,6 +336,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 	for i := range loads {
 		for j, place := range loads[i].places {
 			results[place] = loads[i].results[j]
+			results[place].Decision = marked(&ops[place], results[place].Decision)
 		}
 	}
 }
@@ -335,11 +355,12 @@ type Stats struct {
 	DenialHits  uint64 // denials answered without the server
 	DenialsKept int64  // denials remembered now
 	Announcing  bool   // whether announcements are heard, without which none is remembered
+	Leases      int    // clients of limits with leases at hand now
 }
 
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
-	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load()}
+	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load(), Leases: s.leases.count()}
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.live.Load()

@@ -1,0 +1,269 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// lease is what one client of one limit has in this process. Permits are spent from
+// the current grant without a lock; the next grant is asked for when half of it is
+// gone, and takes its place when it is used up or has ended.
+type lease struct {
+	leases  *leases
+	limit   *limit
+	claim   stint.Claim // of one permit
+	current atomic.Pointer[grant]
+	direct  atomic.Int64 // permits asked of the server, not taken from grants
+	used    atomic.Int64 // when it was last seen in use, by the local clock
+
+	mu      sync.Mutex
+	next    *grant
+	request *request // under way
+	gone    bool     // whether the process has let go of the lease
+	spent   int64    // permits, of grants that have ended
+	demand  demand
+}
+
+// request is a request for a share. It is sent as a take of one permit, its caller's own
+// or the first of the share, with more on top. If that one is denied, so are the others.
+type request struct {
+	done chan struct{} // closed when all below is set
+	own  bool          // whether the take is its caller's
+	size int64         // permits to spend
+	sent time.Duration
+
+	decision stint.Decision // of the take
+	outs     [1]stint.Outcome
+	more     int64 // permits charged on top of the take
+	granted  int64 // permits to spend
+	err      error
+}
+
+// spend takes n permits of what is at hand.
+func (l *lease) spend(n int64, now time.Duration) (g *grant, d stint.Decision, ok bool) {
+	if g = l.current.Load(); !g.fresh(now) {
+		return g, d, false
+	}
+	left, ok := g.spend(n)
+	if !ok {
+		return g, d, false
+	}
+	if left <= g.half && left+n > g.half {
+		l.renew(n, now)
+	}
+	return g, g.tell(now, left), true
+}
+
+// serve serves an operation from what is at hand, the next grant included.
+func (l *lease) serve(op *stint.Op) (d stint.Decision, ok bool) {
+	now := l.leases.clock()
+	g, d, ok := l.spend(op.Permits, now)
+	if !ok {
+		l.used.Store(int64(now))
+		l.promote(op.Permits, now)
+		g, d, ok = l.spend(op.Permits, now)
+	}
+	if ok && op.Each != nil {
+		op.Each[0] = g.outcome(l.limit, &d)
+	}
+	return d, ok
+}
+
+// promote puts the next grant in the place of one that has ended or has less than n
+// permits.
+func (l *lease) promote(n int64, now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	current := l.current.Load()
+	if l.next == nil || current.fresh(now) && current.left.Load() >= n {
+		return
+	}
+	l.retire(current, now)
+	l.current.Store(l.next)
+	l.next = nil
+}
+
+// decide decides a take or a try for which there is too little at hand. One request for
+// a share is under way at a time, and others wait for it. Whom it does not serve goes to
+// the server like everybody else.
+func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+	store := l.leases.store
+	if d, ok := l.serve(op); ok {
+		return d, nil
+	}
+	if d, denied := store.denials.answer(op); denied {
+		return d, nil
+	}
+	if q, mine := l.join(op); q != nil {
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			return stint.Decision{}, ctx.Err()
+		}
+		if mine {
+			copy(op.Each, q.outs[:])
+			return q.decision, q.err
+		}
+		if d, ok := l.serve(op); ok {
+			return d, nil
+		}
+	}
+	l.direct.Add(op.Permits)
+	d, err := store.lane(op).decideOne(ctx, op)
+	if err == nil && d.Allowed && op.Permits > 1 {
+		l.renew(op.Permits, l.leases.clock())
+	}
+	return d, err
+}
+
+// join returns the request under way, or makes one with the operation in it, if that
+// takes one permit and a share is due; otherwise nil.
+func (l *lease) join(op *stint.Op) (q *request, mine bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.request != nil || op.Permits > 1 {
+		return l.request, false
+	}
+	if size := l.size(l.leases.clock()); size > 0 && l.ask(size, true) {
+		l.direct.Add(1)
+		return l.request, true
+	}
+	return nil, false
+}
+
+// renew asks for the next share, unless that is under way or there, or one would not
+// cover n permits.
+func (l *lease) renew(n int64, now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.request != nil || l.next != nil {
+		return
+	}
+	if size := l.size(now); size >= n {
+		l.ask(size, false)
+	}
+}
+
+// ask sends a request for a share. It does not depend on any caller's context, since
+// the share is not one caller's. The lease is locked.
+func (l *lease) ask(size int64, own bool) bool {
+	if l.gone || !l.leases.begin() {
+		return false
+	}
+	q := &request{done: make(chan struct{}), own: own, size: size}
+	l.request = q
+	go func() {
+		defer l.leases.under.Done()
+		q.fly(l)
+		l.land(q)
+	}()
+	return true
+}
+
+// fly makes the request. Who waits for the server also pays for the wait: a share's
+// time runs from here.
+func (q *request) fly(l *lease) {
+	q.sent = l.leases.clock()
+	lane := l.leases.store.lane(&stint.Op{Claim: l.claim})
+	p := lane.newParcel(l.leases.life)
+	p.op[0] = stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outs[:]}
+	p.extra = q.size
+	if !q.own {
+		p.extra--
+	}
+	p.ops, p.results = p.op[:], p.result[:]
+	free := lane.send(p)
+	q.decision, q.err = p.result[0].Decision, p.result[0].Err
+	if !free {
+		return
+	}
+	q.more = p.more
+	if q.granted = p.more; !q.own && q.decision.Allowed {
+		q.granted++
+	}
+	lane.recycle(p)
+}
+
+// land puts a share at hand, and wakes who waits for it.
+func (l *lease) land(q *request) {
+	now := l.leases.clock()
+	l.mu.Lock()
+	l.request = nil
+	if q.err == nil && q.granted > 0 {
+		l.take(newGrant(l.limit, q, now, l.leases.time), now)
+	}
+	l.mu.Unlock()
+	close(q.done)
+}
+
+// take takes a grant in. The lease is locked.
+func (l *lease) take(g *grant, now time.Duration) {
+	current := l.current.Load()
+	switch {
+	case l.gone:
+		l.retire(g, now)
+	case current.fresh(now) && current.left.Load() > 0:
+		l.retire(l.next, now)
+		l.next = g
+	default:
+		l.retire(current, now)
+		l.current.Store(g)
+	}
+}
+
+// retire ends a grant; what is left of it goes back. The lease is locked.
+func (l *lease) retire(g *grant, now time.Duration) {
+	if g == nil {
+		return
+	}
+	rest := g.close()
+	l.spent += g.granted - rest
+	if g.returnable(l.limit, rest, now) {
+		l.leases.owe(debt{l, rest, g.at})
+	}
+}
+
+// tidy ends grants whose time is over. It reports whether the lease is of use: it holds
+// a grant, or was used a while ago.
+func (l *lease) tidy(now time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next != nil && !l.next.fresh(now) {
+		l.retire(l.next, now)
+		l.next = nil
+	}
+	if current := l.current.Load(); current != nil && !current.fresh(now) {
+		l.retire(current, now)
+		l.current.Store(l.next)
+		l.next = nil
+		l.used.Store(int64(now))
+	}
+	if l.current.Load() != nil || l.request != nil || now-time.Duration(l.used.Load()) < idle*l.leases.time {
+		return true
+	}
+	l.gone = true
+	return false
+}
+
+// drop lets go of the lease. If what is left goes back is up to the caller: after a
+// reset there is nothing to give it back to.
+func (l *lease) drop(now time.Duration, giveBack bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range []*grant{l.current.Swap(nil), l.next} {
+		if g == nil {
+			continue
+		}
+		if giveBack {
+			l.retire(g, now)
+		} else {
+			l.spent += g.granted - g.close()
+		}
+	}
+	l.next = nil
+	l.gone = l.gone || giveBack
+}

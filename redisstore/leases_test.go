@@ -1,0 +1,547 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// leaseTime is V.
+const leaseTime = redisstore.DefaultLeaseTime
+
+// processes makes stores that share their states, as processes do.
+func processes(t testing.TB, n int, conn redisstore.Conn, now func() stint.Instant) []*redisstore.Store {
+	t.Helper()
+	first, prefix := storeOn(t, conn, redisstore.Options{Now: now})
+	stores := []*redisstore.Store{first}
+	for len(stores) < n {
+		store, err := redisstore.New(conn, redisstore.Options{Now: now, KeyPrefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, store)
+	}
+	return stores
+}
+
+// shared is a connection whose stores may be closed one by one, whose calls may take
+// time, hang or fail.
+type shared struct {
+	redisstore.Conn
+	after func()        // called when the server has answered; or nil
+	gate  chan struct{} // what a call waits for, closed by Close; or nil
+	open  sync.Once
+	calls atomic.Int64
+	dead  atomic.Bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (c *shared) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	if c.dead.Load() {
+		return "", errDead
+	}
+	c.calls.Add(1)
+	if c.gate != nil {
+		select {
+		case <-c.gate:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	reply, err := c.Conn.Eval(ctx, script, keys, args)
+	if c.after != nil {
+		c.after()
+	}
+	return reply, err
+}
+
+func (c *shared) Close() {
+	if c.gate != nil {
+		c.open.Do(func() { close(c.gate) })
+	}
+}
+
+func left(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
+	t.Helper()
+	return decide(t, store, op(stint.Peek, key, policy, 1)).Remaining
+}
+
+// leaseLimits are limits whose states don't turn within a test.
+func leaseLimits(n int64) map[string]stint.Limit {
+	return map[string]stint.Limit{
+		"token bucket": aLimit(stint.AlgorithmTokenBucket, n),
+		"fixed window": aLimit(stint.AlgorithmFixedWindow, n),
+		"calendar":     stint.CalendarWindow(n, stint.CalendarYear, "Europe/Berlin"),
+	}
+}
+
+// spent is what was admitted at a time.
+type spent struct {
+	at stint.Instant
+	n  int64
+}
+
+// keepsTo fails the test when more was admitted than docs/redis.md, "Leases", says: of a
+// token bucket C + R x (b - a + V) / P in any [a, b], of a window its limit.
+func keepsTo(t *testing.T, limit stint.Limit, all []spent) {
+	t.Helper()
+	slices.SortStableFunc(all, func(a, b spent) int { return int(a.at - b.at) })
+	if limit.Algorithm == stint.AlgorithmFixedWindow {
+		window, length := map[stint.Instant]int64{}, stint.Instant(limit.Window.Microseconds())
+		for _, s := range all {
+			start := s.at - s.at%length
+			if window[start] += s.n; window[start] > limit.Capacity {
+				t.Fatalf("%d of %d were admitted in the window from %d", window[start], limit.Capacity, start)
+			}
+		}
+		return
+	}
+	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
+	for i := range all {
+		sum := int64(0)
+		for j := i; j < len(all); j++ {
+			sum += all[j].n
+			span := int64(all[j].at-all[i].at) + leaseTime.Microseconds()
+			if (sum-limit.Capacity)*period > permits*span {
+				t.Fatalf("%d were admitted from %d to %d; the bucket holds %d and refills %s", sum, all[i].at, all[j].at, limit.Capacity, limit.Rate)
+			}
+		}
+	}
+}
+
+// Four processes, of which each lets time pass while it waits for the server, take in
+// random order, also around the ends of windows: the bounds hold, and most of it is
+// spent without the server.
+func TestLeasesKeepTheirBounds(t *testing.T) {
+	const seeds, steps = 6, 600
+	for name, limit := range map[string]stint.Limit{
+		"token bucket":              stint.TokenBucket(60, stint.Per(300, time.Second)).WithLease(8),
+		"slow token bucket":         stint.TokenBucket(40, stint.Per(7, time.Second)).WithLease(9),
+		"token bucket by the rate":  stint.TokenBucket(300, stint.Per(500, time.Second)).WithLease(stint.LeaseAuto),
+		"all of a bucket":           stint.TokenBucket(20, stint.Per(30, time.Second)).WithLease(20),
+		"fixed window":              stint.FixedWindow(50, 250*time.Millisecond).WithLease(7),
+		"short window":              stint.FixedWindow(30, 37*time.Millisecond).WithLease(5),
+		"fixed window by the rate":  stint.FixedWindow(200, time.Second).WithLease(stint.LeaseAuto),
+		"a window at once, in part": stint.FixedWindow(16, 130*time.Millisecond).WithLease(16),
+	} {
+		t.Run(name, func(t *testing.T) {
+			leased, admitted := 0, 0
+			for seed := range uint64(seeds) {
+				rng := rand.New(rand.NewPCG(seed, 6))
+				clock := storetest.NewClock(dawn)
+				var mu sync.Mutex
+				conn := &shared{Conn: newConn(t), after: func() {
+					mu.Lock()
+					defer mu.Unlock()
+					clock.Advance(time.Duration(rng.IntN(3000)) * time.Microsecond)
+				}}
+				random := func(n int) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return rng.IntN(n)
+				}
+				stores := processes(t, 4, conn, clock.Now)
+				policy := policyOf(t, "", limit)
+				var all []spent
+				for range steps {
+					store := stores[min(random(4), random(4))]
+					n := int64(1 + random(2)*random(3))
+					if d := take(t, store, "k", policy, n); d.Allowed {
+						all = append(all, spent{d.At, n})
+						if d.Source == stint.SourceLease {
+							leased++
+						}
+					} else if !d.Leased {
+						t.Fatalf("a denial is not marked: %+v", d)
+					}
+					switch random(12) {
+					case 0:
+						clock.Advance(time.Duration(random(200)) * time.Millisecond)
+					case 1:
+						store.Sweep()
+					case 2, 3, 4, 5:
+						clock.Advance(time.Duration(random(2000)) * time.Microsecond)
+					}
+				}
+				for _, store := range stores {
+					store.Close()
+				}
+				admitted += len(all)
+				keepsTo(t, limit, all)
+			}
+			if leased < admitted/4 {
+				t.Errorf("%d of %d permits came from leases", leased, admitted)
+			}
+		})
+	}
+}
+
+// The same by the server's clock and the processes' own, with many callers at once.
+func TestLeasesKeepTheirBoundsAtOnce(t *testing.T) {
+	const callers, calls = 6, 400
+	for name, limit := range map[string]stint.Limit{
+		"token bucket": stint.TokenBucket(300, stint.Per(4000, time.Second)).WithLease(25),
+		"by the rate":  stint.TokenBucket(300, stint.Per(40000, time.Second)).WithLease(stint.LeaseAuto),
+		"fixed window": stint.FixedWindow(150, 20*time.Millisecond).WithLease(20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			stores := processes(t, 4, &shared{Conn: newConn(t)}, nil)
+			policy := policyOf(t, "", limit)
+			var (
+				mu    sync.Mutex
+				all   []spent
+				group sync.WaitGroup
+			)
+			for _, store := range stores {
+				for range callers {
+					group.Go(func() {
+						for range calls {
+							d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+							mu.Lock()
+							if err != nil {
+								t.Error(err)
+							} else if d.Allowed {
+								all = append(all, spent{d.At, 1})
+							}
+							mu.Unlock()
+						}
+					})
+				}
+			}
+			group.Wait()
+			for _, store := range stores {
+				store.Close()
+			}
+			keepsTo(t, limit, all)
+			t.Logf("%d of %d were admitted", len(all), 4*callers*calls)
+		})
+	}
+}
+
+// What is not spent comes back when the lease ends, and when the store is closed.
+func TestUnspentPermitsReturn(t *testing.T) {
+	for name, limit := range leaseLimits(1000) {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			policy := policyOf(t, "", limit.WithLease(100))
+			for range 3 {
+				take(t, stores[0], "k", policy, 1)
+			}
+			if n := left(t, stores[1], "k", policy); n != 899 {
+				t.Errorf("%d are left while 100 are leased, want 899", n)
+			}
+			clock.Advance(leaseTime - time.Microsecond)
+			if d := take(t, stores[0], "k", policy, 1); d.Source != stint.SourceLease {
+				t.Errorf("right before its end: %+v", d)
+			}
+			clock.Advance(time.Microsecond)
+			stores[0].Sweep()
+			// A bucket keeps what it may have refilled in 0.1 seconds: a part of a permit.
+			want := int64(996)
+			if limit.IsBucket() {
+				want = 995
+			}
+			if n := left(t, stores[1], "k", policy); n != want {
+				t.Errorf("%d are left after the lease, want %d", n, want)
+			}
+			if d := take(t, stores[0], "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != want-1 {
+				t.Errorf("after the lease: %+v", d)
+			}
+			stores[0].Close()
+			if n := left(t, stores[1], "k", policy); n != want-1 {
+				t.Errorf("%d are left after Close, want %d", n, want-1)
+			}
+			stores[1].Close()
+		})
+	}
+}
+
+// Permits come back without anybody asking, while the store just stands there.
+func TestReturnsByItself(t *testing.T) {
+	store := newStore(t, redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 100).WithLease(50))
+	take(t, store, "k", policy, 1)
+	until(t, "what was leased is back", func() bool { return left(t, store, "k", policy) == 99 })
+}
+
+// A process that dies loses what it had leased, no more, and a bucket refills it.
+func TestCrashLosesTheLease(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	conn := newConn(t)
+	first := &shared{Conn: conn}
+	mortal, prefix := storeOn(t, first, redisstore.Options{Now: clock.Now})
+	other, err := redisstore.New(&shared{Conn: conn}, redisstore.Options{Now: clock.Now, KeyPrefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	policy := policyOf(t, "", stint.TokenBucket(1000, stint.PerSecond(100)).WithLease(200))
+	take(t, mortal, "k", policy, 1)
+	first.dead.Store(true)
+	for _, c := range []struct {
+		after time.Duration
+		left  int64
+	}{{0, 799}, {leaseTime, 809}, {time.Second, 909}, {time.Second, 1000}} {
+		clock.Advance(c.after)
+		mortal.Sweep()
+		if n := left(t, other, "k", policy); n != c.left {
+			t.Errorf("%d are left, want %d", n, c.left)
+		}
+	}
+	mortal.Close()
+}
+
+// A denial of a limit with leases says that it may be due to them, and that the wait is
+// a bound: when the lease ends before, it was shorter.
+func TestDenialsAreMarked(t *testing.T) {
+	for name, limit := range leaseLimits(10) {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			policy := policyOf(t, "", limit.WithLease(9))
+			take(t, stores[0], "k", policy, 1)
+			d := take(t, stores[1], "k", policy, 1)
+			if d.Allowed || !d.Leased || d.RetryAfter <= leaseTime {
+				t.Errorf("with all leased: %+v", d)
+			}
+			results := make([]stint.Result, 1)
+			stores[1].DecideAll(t.Context(), []stint.Op{op(stint.Try, "k", policy, 1)}, results)
+			if d := results[0].Decision; results[0].Err != nil || d.Allowed || !d.Leased {
+				t.Errorf("in a batch: %+v", results[0])
+			}
+			if d := decide(t, stores[1], op(stint.Peek, "k", policy, 1)); d.Allowed || !d.Leased {
+				t.Errorf("a peek: %+v", d)
+			}
+			if d := take(t, stores[1], "k", policy, 11); d.Leased || d.RetryAfter != stint.Never {
+				t.Errorf("more than the limit: %+v", d)
+			}
+			clock.Advance(leaseTime)
+			stores[0].Sweep()
+			if d := take(t, stores[1], "k", policy, 1); !d.Allowed || d.Leased {
+				t.Errorf("after the lease: %+v", d)
+			}
+			plain := policyOf(t, "plain", limit)
+			take(t, stores[0], "k", plain, 10)
+			if d := take(t, stores[0], "k", plain, 1); d.Allowed || d.Leased {
+				t.Errorf("without leases: %+v", d)
+			}
+			stores[0].Close()
+			stores[1].Close()
+		})
+	}
+}
+
+// What a decision from a lease tells: what the store had left and what the lease has,
+// and times that go on.
+func TestLeaseTells(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
+	defer store.Close()
+	for name, c := range map[string]struct {
+		limit stint.Limit
+		reset time.Duration // right after 1 and 10 are charged
+		grows time.Duration
+	}{
+		"bucket": {stint.TokenBucket(100, stint.PerSecond(10)), 1100 * time.Millisecond, 100 * time.Millisecond},
+		"window": {stint.FixedWindow(100, time.Minute), time.Minute, time.Minute},
+	} {
+		clock.Set(dawn)
+		policy := policyOf(t, name, c.limit.WithLease(10))
+		first := take(t, store, "k", policy, 1)
+		if first.Source != stint.SourceStore || first.Remaining != 99 {
+			t.Errorf("%s: the first: %+v", name, first)
+		}
+		clock.Advance(10 * time.Millisecond)
+		o := op(stint.Try, "k", policy, 3)
+		o.Each = make([]stint.Outcome, 1)
+		got := decide(t, store, o)
+		want := stint.Decision{
+			Allowed: true, Source: stint.SourceLease, Limit: 100, Remaining: 96,
+			ResetAfter: c.reset - 10*time.Millisecond, At: dawn.Add(10 * time.Millisecond),
+		}
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		outcome := stint.Outcome{
+			Allowed: true, Limit: 100, Remaining: 96, ResetAfter: want.ResetAfter, GrowsAfter: min(c.grows, want.ResetAfter),
+		}
+		if o.Each[0] != outcome {
+			t.Errorf("%s: %+v, want %+v", name, o.Each[0], outcome)
+		}
+		results := make([]stint.Result, 2)
+		store.DecideAll(t.Context(), []stint.Op{op(stint.Take, "k", policy, 1), op(stint.Take, "k", policy, 1)}, results)
+		for i, r := range results {
+			if r.Err != nil || r.Decision.Source != stint.SourceLease || r.Decision.Remaining != int64(95-i) {
+				t.Errorf("%s: %d of a batch: %+v", name, i, r)
+			}
+		}
+	}
+}
+
+// However many ask at once, one asks the server, and the others are served of what it
+// brings. A caller who leaves takes nothing along.
+func TestOneAsks(t *testing.T) {
+	const callers = 50
+	conn := &shared{Conn: newConn(t), gate: make(chan struct{})}
+	clock := storetest.NewClock(dawn)
+	store := processes(t, 1, conn, clock.Now)[0]
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000).WithLease(400))
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 2)
+	for range 2 { // one asks, the other waits
+		go func() {
+			_, err := store.Decide(ctx, op(stint.Take, "k", policy, 1))
+			gone <- err
+		}()
+	}
+	until(t, "the request is under way", func() bool { return conn.calls.Load() == 1 })
+	cancel()
+	for range 2 {
+		if err := <-gone; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left got %v", err)
+		}
+	}
+	var group sync.WaitGroup
+	for range callers {
+		group.Go(func() {
+			if d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); err != nil || d.Source != stint.SourceLease {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	conn.Close()
+	group.Wait()
+	if n := conn.calls.Load(); n != 1 {
+		t.Errorf("%d calls were made", n)
+	}
+	store.Close()
+}
+
+// The next share is asked for when half is spent, so nobody has to wait for it.
+func TestLeaseRenews(t *testing.T) {
+	conn := &shared{Conn: newConn(t)}
+	clock := storetest.NewClock(dawn)
+	store := processes(t, 1, conn, clock.Now)[0]
+	limiter, err := stint.New(store, aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := func(want stint.Source) {
+		t.Helper()
+		if d, err := limiter.Allow(t.Context(), "k"); err != nil || d.Source != want {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	allow(stint.SourceStore)
+	for range 4 {
+		allow(stint.SourceLease)
+	}
+	if n := conn.calls.Load(); n != 1 {
+		t.Errorf("%d calls before half is spent", n)
+	}
+	allow(stint.SourceLease)
+	until(t, "the next share is there", func() bool { return store.Stats().Flights == 2 })
+	for range 5 + 4 {
+		allow(stint.SourceLease)
+	}
+	if n := conn.calls.Load(); n != 2 {
+		t.Errorf("%d calls before half of the next is spent", n)
+	}
+	store.Close()
+	if n := left(t, processes(t, 1, conn, clock.Now)[0], "k", limiter.Policy()); n != 1000 {
+		t.Errorf("another store's states are the same: %d", n)
+	}
+}
+
+// A reset drops what is leased here.
+func TestResetDropsTheLease(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
+	take(t, store, "k", policy, 1)
+	decide(t, store, op(stint.Reset, "k", policy, 0))
+	if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != 99 {
+		t.Errorf("after the reset: %+v", d)
+	}
+	decide(t, store, op(stint.Reset, "k", policy, 0))
+	store.Close()
+}
+
+// The leases at hand are bounded; those that are let go of give their permits back.
+func TestLeasesAreBounded(t *testing.T) {
+	const clients = redisstore.MaxLeases + 500
+	clock := storetest.NewClock(dawn)
+	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10).WithLease(5))
+	key := func(i int) string { return fmt.Sprint("k", i) }
+	var group sync.WaitGroup
+	for worker := range 50 {
+		group.Go(func() {
+			for i := worker; i < clients; i += 50 {
+				if _, err := store.Decide(t.Context(), op(stint.Take, key(i), policy, 1)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := store.Stats().Leases; n > redisstore.MaxLeases || n < redisstore.MaxLeases/2 {
+		t.Errorf("%d leases are at hand", n)
+	}
+	store.Sweep()
+	back := 0
+	for i := range clients {
+		if left(t, store, key(i), policy) == 9 {
+			back++
+		}
+	}
+	if back != clients-store.Stats().Leases {
+		t.Errorf("%d are back of %d, of which %d are at hand", back, clients, store.Stats().Leases)
+	}
+	clock.Advance(time.Hour)
+	store.Sweep() // ends them
+	clock.Advance(time.Hour)
+	store.Sweep() // forgets them
+	if n := store.Stats().Leases; n != 0 {
+		t.Errorf("%d leases are at hand after two hours", n)
+	}
+	store.Close()
+}
+
+// Closing gives up on a server that hangs, and leaves no goroutine behind.
+func TestCloseWithLeases(t *testing.T) {
+	conn := newConn(t)
+	warm, _ := storeOn(t, &shared{Conn: conn}, redisstore.Options{})
+	take(t, warm, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1)), 1)
+	for _, hangs := range []bool{false, true} {
+		before := goleak.IgnoreCurrent()
+		c := &shared{Conn: conn}
+		store, _ := storeOn(t, c, redisstore.Options{DenialCache: -1})
+		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
+		take(t, store, "k", policy, 1)
+		if hangs {
+			c.gate = make(chan struct{})
+		}
+		store.Close()
+		store.Close()
+		if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("after Close: %v", err)
+		}
+		goleak.VerifyNone(t, before)
+	}
+	warm.Close()
+}

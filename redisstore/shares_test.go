@@ -1,0 +1,119 @@
+package redisstore_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// shareModel is a limit's one state, driven one operation after another.
+type shareModel struct {
+	bucket *algorithm.TokenBucket
+	window *algorithm.FixedWindow
+	b      algorithm.BucketState
+	w      algorithm.WindowState
+}
+
+func newShareModel(limit stint.Limit) *shareModel {
+	if limit.Algorithm == stint.AlgorithmTokenBucket {
+		return &shareModel{bucket: algorithm.NewTokenBucket(limit)}
+	}
+	return &shareModel{window: algorithm.NewFixedWindow(limit)}
+}
+
+func (m *shareModel) carryOut(s redisstore.Sending, now stint.Instant) (out stint.Outcome, more int64) {
+	if s.Op.Verb == redisstore.Lapse {
+		if m.bucket != nil {
+			m.bucket.Lapse(&m.b, now, s.Op.Permits, s.Taken)
+		} else {
+			m.window.Release(&m.w, now, s.Op.Permits, s.Taken)
+		}
+		return stint.Outcome{Allowed: true}, 0
+	}
+	action := map[stint.Verb]algorithm.Action{
+		stint.Take: algorithm.Take, stint.Peek: algorithm.Peek, stint.Settle: algorithm.Settle,
+	}[s.Op.Verb]
+	if m.bucket != nil {
+		m.bucket.Apply(action, &m.b, now, s.Op.Permits, &out)
+		return out, m.bucket.Admit(&m.b, now, 1, s.Extra)
+	}
+	m.window.Apply(action, &m.w, now, s.Op.Permits, &out)
+	return out, m.window.Admit(&m.w, now, 1, s.Extra)
+}
+
+// Shares are taken and lapse in the server as the algorithms in Go say, whichever part
+// of the script carries them out.
+func TestSharesAgree(t *testing.T) {
+	const flights = 400
+	for name, limit := range map[string]stint.Limit{
+		"bucket":        stint.TokenBucket(50, stint.Per(7, 300*time.Millisecond)),
+		"fast bucket":   stint.TokenBucket(1_000_000, stint.Per(stint.MaxPermits, time.Second)),
+		"slow bucket":   stint.TokenBucket(1_000_000, stint.PerDay(1000)),
+		"window":        stint.FixedWindow(50, time.Second),
+		"calendar":      stint.CalendarWindow(50, stint.CalendarMinute, ""),
+		"large windows": stint.FixedWindow(stint.MaxPermits, time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 9))
+			clock := storetest.NewClock(dawn)
+			store := newStore(t, redisstore.Options{Now: clock.Now})
+			policy := policyOf(t, "", limit)
+			model := newShareModel(limit)
+			unit := max(1, limit.Capacity/50)
+			var out []redisstore.Sending // lapses of what is leased
+			gaveBack := 0
+			for range flights {
+				clock.Advance(time.Duration(rng.Int64N(60_000_000) >> rng.IntN(26)).Truncate(time.Microsecond))
+				now := clock.Now()
+				var sendings []redisstore.Sending
+				for range 1 + rng.IntN(4) {
+					s := redisstore.Sending{Op: op(stint.Take, "k", policy, 1)}
+					switch pick := rng.IntN(10); {
+					case pick < 4:
+						s.Extra = unit * (1 + rng.Int64N(20))
+					case pick < 7 && len(out) > 0:
+						i := rng.IntN(len(out))
+						s, out[i] = out[i], out[len(out)-1]
+						out = out[:len(out)-1]
+					case pick == 7:
+						s.Op.Verb, s.Op.Permits = stint.Settle, unit*(1-2*rng.Int64N(2))
+					default:
+						s.Op.Permits = unit * (1 + rng.Int64N(5))
+					}
+					sendings = append(sendings, s)
+				}
+				sendings = append(sendings, redisstore.Sending{Op: op(stint.Peek, "k", policy, 1)})
+				for i, got := range store.FlyTogether(t, sendings...) {
+					s := sendings[i]
+					before := model.b
+					want, more := model.carryOut(s, now)
+					if s.Op.Verb == redisstore.Lapse {
+						if model.b != before || model.window != nil {
+							gaveBack++
+						}
+						continue
+					}
+					if d := got.Decision; d.Allowed != want.Allowed || d.Remaining != want.Remaining || d.RetryAfter != want.RetryAfter || got.More != more {
+						t.Fatalf("%s %d and %d more at %d: %+v, want %+v and %d", s.Op.Verb, s.Op.Permits, s.Extra, now, got, want, more)
+					}
+					if more > 0 {
+						out = append(out, redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, more), Taken: now})
+					}
+				}
+			}
+			// What the server has stored is what the model has.
+			want, _ := model.carryOut(redisstore.Sending{Op: op(stint.Peek, "k", policy, 1)}, clock.Now())
+			if n := left(t, store, "k", policy); n != want.Remaining {
+				t.Errorf("%d are left, want %d", n, want.Remaining)
+			}
+			if gaveBack == 0 {
+				t.Error("nothing was given back")
+			}
+		})
+	}
+}
