@@ -248,7 +248,7 @@ func explain(op stint.Op, now stint.Instant, parts []part, states []candidate, d
 		fmt.Fprintf(&b, "\n\t%s", d)
 	}
 	for i, p := range parts {
-		state := "untouched"
+		state := untouched
 		if states[i].cell != nil {
 			state = states[i].cell.String()
 		}
