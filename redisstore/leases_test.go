@@ -43,6 +43,7 @@ type shared struct {
 	after func()        // called when the server has answered; or nil
 	gate  chan struct{} // what a call waits for, closed by Close; or nil
 	open  sync.Once
+	alone bool // whether Close closes the connection
 	calls atomic.Int64
 	dead  atomic.Bool
 }
@@ -71,6 +72,9 @@ func (c *shared) Eval(ctx context.Context, script *redisstore.Script, keys, args
 func (c *shared) Close() {
 	if c.gate != nil {
 		c.open.Do(func() { close(c.gate) })
+	}
+	if c.alone {
+		c.Conn.Close()
 	}
 }
 
@@ -524,12 +528,9 @@ func TestLeasesAreBounded(t *testing.T) {
 
 // Closing gives up on a server that hangs, and leaves no goroutine behind.
 func TestCloseWithLeases(t *testing.T) {
-	conn := newConn(t)
-	warm, _ := storeOn(t, &shared{Conn: conn}, redisstore.Options{})
-	take(t, warm, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1)), 1)
 	for _, hangs := range []bool{false, true} {
 		before := goleak.IgnoreCurrent()
-		c := &shared{Conn: conn}
+		c := &shared{Conn: newConn(t), alone: true}
 		store, _ := storeOn(t, c, redisstore.Options{DenialCache: -1})
 		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
 		take(t, store, "k", policy, 1)
@@ -543,5 +544,4 @@ func TestCloseWithLeases(t *testing.T) {
 		}
 		goleak.VerifyNone(t, before)
 	}
-	warm.Close()
 }
