@@ -79,6 +79,10 @@ bench: ## measure against other limiters and print the ratios
 bench-redis: ## measure against other limiters in Redis and print the ratios
 	@$(MAKE) -C bench bench-redis
 
+.PHONY: exact-redis
+exact-redis: ## hammer one Redis from eight processes and check every answer
+	@$(MAKE) -C bench exact-redis
+
 .PHONY: ci
 ci: ## run everything that has to pass
 	@.ci/run

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/storetest"
+)
+
+// A total is what all processes found in one part.
+type total struct {
+	decisions, remembered, admitted, model int64
+
+	elapsed time.Duration // of the slowest process
+	faults  []string
+}
+
+// check holds what the processes were answered against the model, client by client.
+func check(keys int, policy *stint.Policy, reports []*report) *total {
+	t := &total{}
+	for _, r := range reports {
+		t.elapsed = max(t.elapsed, r.Elapsed)
+	}
+	for key := range keys {
+		var moments []moment
+		var faults []string
+		for _, r := range reports {
+			a := &r.Clients[key]
+			t.decisions += a.Admissions + a.Denials + a.Hits
+			t.remembered += a.Hits
+			t.admitted += a.Admissions
+			moments = append(moments, a.Decided...)
+			faults = append(faults, a.Faults...)
+			faults = append(faults, checkRecalled(a)...)
+		}
+		moments = merge(moments)
+		model, wrong := replay(policy, moments)
+		t.model += model
+		faults = append(append(faults, wrong...), checkSums(policy.Limit(0), moments)...)
+		for _, fault := range faults {
+			t.faults = append(t.faults, fmt.Sprintf("client %d: %s", key, fault))
+		}
+	}
+	return t
+}
+
+// merge puts the moments of all processes in order, one for each time.
+func merge(moments []moment) []moment {
+	slices.SortFunc(moments, func(a, b moment) int { return cmp.Compare(a.At, b.At) })
+	merged := moments[:0]
+	for _, m := range moments {
+		if last := len(merged) - 1; last >= 0 && merged[last].At == m.At {
+			merged[last].Admitted += m.Admitted
+			merged[last].Denied += m.Denied
+			merged[last].Until = max(merged[last].Until, m.Until)
+			continue
+		}
+		merged = append(merged, m)
+	}
+	return merged
+}
+
+// replay asks the exact model what Redis was asked, at the times of its decisions, and
+// returns how many permits the model admits. Among requests of one time, each for one
+// permit, those that were admitted came before those that were denied.
+func replay(policy *stint.Policy, moments []moment) (admitted int64, faults []string) {
+	oracle := storetest.NewOracle()
+	op := stint.Op{Verb: stint.Take, Claim: stint.Claim{Key: "client", Policy: policy, Permits: 1}}
+	for _, m := range moments {
+		for i := range m.Admitted {
+			if d, _ := oracle.Decide(op, m.At); !d.Allowed {
+				faults = append(faults, fmt.Sprintf("at %d %d were admitted, the model admits %d", m.At, m.Admitted, i))
+				break
+			}
+			admitted++
+		}
+		for range m.Denied {
+			d, _ := oracle.Decide(op, m.At)
+			if !d.Allowed {
+				if until := m.At.Add(d.RetryAfter); until != m.Until {
+					faults = append(faults, fmt.Sprintf("at %d denied until %d, by the model until %d", m.At, m.Until, until))
+				}
+				break
+			}
+			admitted++
+			faults = append(faults, fmt.Sprintf("at %d one was denied that the model admits: a permit was lost", m.At))
+		}
+	}
+	return admitted, faults
+}
+
+// checkRecalled checks the denials from a process's memory: each is one that Redis gave
+// the same process at that time or before, and has not ended. Since nothing here gives
+// permits back, the model denies until then, so nothing was lost by not asking.
+func checkRecalled(a *account) (faults []string) {
+	since := map[stint.Instant]stint.Instant{} // when Redis first denied until an instant
+	for _, m := range a.Decided {
+		if _, known := since[m.Until]; !known && m.Denied > 0 {
+			since[m.Until] = m.At
+		}
+	}
+	for _, s := range a.Recalled {
+		if first, known := since[s.Until]; !known || s.First < first || s.Last >= s.Until {
+			faults = append(faults, fmt.Sprintf("denied from memory at %d to %d until %d, which no denial of Redis said", s.First, s.Last, s.Until))
+		}
+	}
+	return faults
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// dawn is a time at which windows of a second and a permit's turn begin.
+const dawn = stint.Instant(1_767_225_600_000_000)
+
+// answers are what two processes got about one client under a bucket of 3 that gains
+// one permit a second: after dawn 3 and a denial, after a second one more.
+func answers() []*report {
+	second := dawn.Add(time.Second)
+	return []*report{
+		{Elapsed: time.Second, Clients: []account{{
+			Decided:    []moment{{At: dawn, Admitted: 2}, {At: second, Admitted: 1, Denied: 2, Until: dawn.Add(2 * time.Second)}},
+			Recalled:   []span{{Until: dawn.Add(2 * time.Second), First: second + 1, Last: second + 999_999}},
+			Admissions: 3, Denials: 2, Hits: 7,
+		}}},
+		{Elapsed: time.Second, Clients: []account{{
+			Decided:    []moment{{At: dawn + 5, Admitted: 1, Denied: 1, Until: second}},
+			Admissions: 1, Denials: 1,
+		}}},
+	}
+}
+
+// Each fault in the answers is found.
+func TestCheckFindsFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil  func(first, second *account)
+		wants  []string // in the faults, in this order
+		models int64
+	}{
+		"none": {func(_, _ *account) {}, nil, 4},
+		"one more is admitted": {
+			func(_, b *account) { b.Decided[0].Admitted++; b.Admissions++ },
+			[]string{"the model admits 1", "more than C + R x t / P"},
+			4,
+		},
+		"a write is lost and no request before denied": {
+			func(_, b *account) { b.Decided[0] = moment{At: dawn + 5, Admitted: 2}; b.Admissions++ },
+			[]string{"the model admits 1", "more than C"},
+			4,
+		},
+		"a permit is lost": {
+			func(a, _ *account) { a.Decided[0].Admitted--; a.Admissions-- },
+			[]string{"a permit was lost", "although not C + R x t / P"},
+			4,
+		},
+		"a wait is too long": {
+			func(_, b *account) { b.Decided[0].Until++ },
+			[]string{"by the model until"},
+			4,
+		},
+		"memory keeps a denial that ended": {
+			func(a, _ *account) { a.Recalled[0].Last++ },
+			[]string{"denied from memory"},
+			4,
+		},
+		"memory knows what another process was told": {
+			func(_, b *account) {
+				b.Recalled = []span{{dawn.Add(2 * time.Second), dawn.Add(time.Second), dawn.Add(time.Second)}}
+			},
+			[]string{"denied from memory"},
+			4,
+		},
+		"a process noticed something": {
+			func(a, _ *account) { a.Faults = []string{"strange"} },
+			[]string{"strange"},
+			4,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy, err := stint.NewPolicy("", stint.TokenBucket(3, stint.PerSecond(1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reports := answers()
+			c.spoil(&reports[0].Clients[0], &reports[1].Clients[0])
+			got := check(1, policy, reports)
+			if got.model != c.models {
+				t.Errorf("the model admits %d, want %d", got.model, c.models)
+			}
+			for _, want := range c.wants {
+				if !slices.ContainsFunc(got.faults, func(fault string) bool { return strings.Contains(fault, want) }) {
+					t.Errorf("faults %q, want %q among them", got.faults, want)
+				}
+			}
+			if len(c.wants) == 0 && len(got.faults) > 0 {
+				t.Errorf("faults %q, want none", got.faults)
+			}
+		})
+	}
+}
+
+// What arrives while a bucket is full is lost, and nobody's fault.
+func TestCheckBucketKnowsGaps(t *testing.T) {
+	limit := stint.TokenBucket(3, stint.PerSecond(1))
+	later := dawn.Add(time.Minute)
+	moments := []moment{{At: dawn, Admitted: 1}, {At: later, Admitted: 3, Denied: 1}}
+	if faults := checkBucket(limit, moments); len(faults) > 0 {
+		t.Errorf("%q, want none", faults)
+	}
+	moments[1].Admitted = 2
+	if faults := checkBucket(limit, moments); len(faults) != 1 {
+		t.Errorf("%q, want one: a permit was left", faults)
+	}
+}
+
+func TestCheckWindows(t *testing.T) {
+	limit := stint.FixedWindow(3, time.Second)
+	for name, c := range map[string]struct {
+		moments []moment
+		faults  int
+	}{
+		"right":     {[]moment{{At: dawn, Admitted: 2}, {At: dawn + 1, Admitted: 1, Denied: 1}, {At: dawn.Add(time.Second), Admitted: 3}}, 0},
+		"too many":  {[]moment{{At: dawn, Admitted: 2}, {At: dawn + 999_999, Admitted: 2}}, 1},
+		"one lost":  {[]moment{{At: dawn, Admitted: 2, Denied: 1}}, 1},
+		"no denial": {[]moment{{At: dawn, Admitted: 2}}, 0},
+	} {
+		if faults := checkWindows(limit, c.moments); len(faults) != c.faults {
+			t.Errorf("%s: %q, want %d", name, faults, c.faults)
+		}
+	}
+}
