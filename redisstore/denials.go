@@ -72,36 +72,38 @@ func (c *denials) shard(client string) *denialShard {
 
 // cacheable reports whether an operation's denial may come from the cache or go
 // there.
-func cacheable(op *stint.Op) bool {
-	if op.Verb != stint.Take && op.Verb != stint.Try || op.Each != nil && op.And != nil {
+func (s *Store) cacheable(op *stint.Op) bool {
+	if op.Verb != stint.Take && op.Verb != stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
 		return false
 	}
-	for claim := -1; claim < len(op.And); claim++ {
-		policy := op.Policy
-		if claim >= 0 {
-			policy = op.And[claim].Policy
-		}
-		if countsDenied(policy) {
+	for i := range op.And {
+		if s.countsDenied(op.And[i].Policy) {
 			return false
 		}
 	}
 	return true
 }
 
-func countsDenied(policy *stint.Policy) bool {
-	for i := range policy.Len() {
-		if policy.Limit(i).CountDenied {
+func (s *Store) countsDenied(policy *stint.Policy) bool {
+	plan := s.plan(policy)
+	for i := range plan {
+		if plan[i].limit.CountDenied {
 			return true
 		}
 	}
 	return false
 }
 
-// answer answers an operation that is known to be denied.
-func (c *denials) answer(op *stint.Op) (d stint.Decision, denied bool) {
-	if c == nil || c.entries.Load() == 0 || !cacheable(op) {
+// remembered answers an operation that is known to be denied.
+func (s *Store) remembered(op *stint.Op) (d stint.Decision, denied bool) {
+	if s.denials == nil || s.denials.entries.Load() == 0 || !s.cacheable(op) {
 		return d, false
 	}
+	return s.denials.answer(op)
+}
+
+// answer answers an operation that is known to be denied.
+func (c *denials) answer(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
 	if op.And == nil {
 		return c.claim(&op.Claim, now, op.Each)

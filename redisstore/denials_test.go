@@ -62,7 +62,7 @@ func listening(t *testing.T, options redisstore.Options) (own *ear, store, elsew
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The first denial starts the listening, and is not remembered itself.
+	// The first call starts the listening; its denial may come too early to be remembered.
 	policy := policyOf(t, "warm-up", aLimit(stint.AlgorithmFixedWindow, 1))
 	take(t, store, "k", policy, 1)
 	if d := take(t, store, "k", policy, 1); d.Allowed || d.Source != stint.SourceStore {

@@ -175,7 +175,7 @@ func (f *flight) add(p *parcel, place int, op *stint.Op) bool {
 	for i := range op.And {
 		f.claim(&e, &op.And[i])
 	}
-	e.cached = f.store.denials != nil && cacheable(op)
+	e.cached = f.store.denials != nil && f.store.cacheable(op)
 	f.limits += limits
 	parts := f.partsOf(&e)
 	f.mixed = f.mixed || e.mixed || op.Verb >= stint.Reset || limits > math.MaxUint8
@@ -529,6 +529,7 @@ func (f *flight) fly(ctx context.Context) error {
 	if err := f.store.agree(ctx); err != nil {
 		return unavailable(err)
 	}
+	f.store.listen()
 	for range maxAsks {
 		f.compose()
 		f.flying = f.store.denials.send()
@@ -573,7 +574,6 @@ func (f *flight) remember() {
 
 // keep keeps a denial, by the claims of the operation.
 func (f *flight) keep(e *entry) {
-	f.store.listen()
 	parts, outs := f.partsOf(e), f.outsOf(e)
 	for first := 0; first < len(parts); {
 		policy, n := parts[first].policy, parts[first].policy.Len()

@@ -95,7 +95,7 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 	if d, ok := l.serve(op); ok {
 		return d, nil
 	}
-	if d, denied := store.denials.answer(op); denied {
+	if d, denied := store.remembered(op); denied {
 		return d, nil
 	}
 	if q, mine := l.join(op); q != nil {

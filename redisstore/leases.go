@@ -77,10 +77,13 @@ func newLeases(s *Store) *leases {
 // leasable returns the limit of an operation that may be decided by a lease: a take or
 // a try of one policy with one limit that has leases.
 func (s *Store) leasable(op *stint.Op) *limit {
-	if op.Verb > stint.Try || op.And != nil || op.Policy.Len() > 1 || op.Policy.Limit(0).Lease == 0 {
+	if op.Verb > stint.Try || op.And != nil || op.Policy.Len() > 1 {
 		return nil
 	}
-	return &s.plan(op.Policy)[0]
+	if l := &s.plan(op.Policy)[0]; l.limit.Lease != 0 {
+		return l
+	}
+	return nil
 }
 
 // marked marks a denial by limits with leases, of which the server can't tell whether
@@ -104,7 +107,7 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 			}
 		}
 	}
-	if d, known = s.denials.answer(op); known {
+	if d, known = s.remembered(op); known {
 		return marked(op, d), true
 	}
 	if l != nil {

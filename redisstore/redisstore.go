@@ -283,7 +283,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if l := s.leasable(&op); l != nil {
 		return s.leases.decide(ctx, &op, l)
 	}
-	if d, denied := s.denials.answer(&op); denied {
+	if d, denied := s.remembered(&op); denied {
 		return marked(&op, d), nil
 	}
 	d, err := s.lane(&op).decideOne(ctx, &op)
@@ -341,8 +341,12 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 	}
 }
 
-// listen starts to listen for announcements, when there is first a denial to keep.
+// listen starts to listen for announcements, with the first flight, if denials are
+// remembered.
 func (s *Store) listen() {
+	if s.denials == nil {
+		return
+	}
 	s.ear.Do(func() {
 		s.ears.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
 	})

@@ -51,7 +51,7 @@ func (s *Store) decideApart(ctx context.Context, op stint.Op) (stint.Decision, e
 		}
 		carryOut = s.reserve
 	}
-	if d, denied := s.denials.answer(&op); denied {
+	if d, denied := s.remembered(&op); denied {
 		return d, nil
 	}
 	if err := carryOut(ctx, shares); err != nil {
