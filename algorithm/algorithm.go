@@ -35,6 +35,18 @@ const (
 	Settle
 )
 
+// ActionOf is the action by which a verb is decided; a reset has none.
+func ActionOf(verb stint.Verb) Action {
+	switch verb {
+	case stint.Peek:
+		return Peek
+	case stint.Settle:
+		return Settle
+	default:
+		return Take
+	}
+}
+
 // Horizon is the furthest a bucket's schedule may reach past now, in
 // microseconds: what a changed limit takes over from another is cut to it.
 const Horizon = int64(stint.MaxDrain / time.Microsecond)

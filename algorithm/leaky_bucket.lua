@@ -19,6 +19,10 @@ function leaky_bucket.apply(action, state, limit, now, n)
   return out
 end
 
-leaky_bucket.prepare, leaky_bucket.fits, leaky_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
-leaky_bucket.step, leaky_bucket.admit, leaky_bucket.release = schedule.step, schedule.admit, schedule.release
+leaky_bucket.prepare = schedule.prepare
+leaky_bucket.fits = schedule.fits
+leaky_bucket.commit = schedule.commit
+leaky_bucket.step = schedule.step
+leaky_bucket.admit = schedule.admit
+leaky_bucket.release = schedule.release
 leaky_bucket.grows = schedule.grows

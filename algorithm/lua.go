@@ -51,6 +51,5 @@ var twins = map[stint.Algorithm]string{
 // Rate returns a bucket's rate in lowest terms: permits per so many microseconds.
 func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
 
-// Longest is the longest backlog that requests and charges cause, the debt included,
-// in microseconds, rounded up.
-func (s *schedule) Longest() int64 { return s.lasting(s.capacity + s.debt).ceil() }
+// Lasting is how long n permits take at the rate, in microseconds, rounded up.
+func (s *schedule) Lasting(n int64) int64 { return s.lasting(n).ceil() }

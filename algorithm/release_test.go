@@ -16,18 +16,7 @@ var releaseLua string
 // newReleaseVM is a machine with the twins and the driver of their release.
 func newReleaseVM(t testing.TB) (*vm, lua.LValue) {
 	t.Helper()
-	state := lua.NewState(lua.Options{SkipOpenLibs: true})
-	t.Cleanup(state.Close)
-	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenString, lua.OpenMath} {
-		state.Push(state.NewFunction(open))
-		state.Call(0, 0)
-	}
-	chunk, err := state.LoadString(algorithm.Lua() + releaseLua)
-	if err != nil {
-		t.Fatalf("the twins don't load: %v", err)
-	}
-	state.Push(chunk)
-	state.Call(0, 1)
+	state := loadTwins(t, releaseLua, 1)
 	defer state.Pop(1)
 	return &vm{state: state}, state.Get(-1)
 }

@@ -25,6 +25,10 @@ function token_bucket.lapse(state, limit, now, n, leased)
   return schedule.release(state, limit, now, n - schedule.within(limit, since, 0))
 end
 
-token_bucket.prepare, token_bucket.fits, token_bucket.commit = schedule.prepare, schedule.fits, schedule.commit
-token_bucket.step, token_bucket.admit, token_bucket.release = schedule.step, schedule.admit, schedule.release
+token_bucket.prepare = schedule.prepare
+token_bucket.fits = schedule.fits
+token_bucket.commit = schedule.commit
+token_bucket.step = schedule.step
+token_bucket.admit = schedule.admit
+token_bucket.release = schedule.release
 token_bucket.grows = schedule.grows

@@ -158,25 +158,27 @@ func (k *keeper[S]) entries() []algorithm.Entry {
 	return k.list(&k.state)
 }
 
+// keeperOfBucket keeps the state of either bucket.
+func keeperOfBucket[M interface {
+	machine[algorithm.BucketState]
+	Adopt(state algorithm.BucketState, writer M, now stint.Instant) algorithm.BucketState
+}](limits []stint.Limit, prepare func(stint.Limit) M) twin {
+	machines, all := machinesOf[algorithm.BucketState](limits, prepare)
+	return &keeper[algorithm.BucketState]{
+		limits: limits, machines: all, show: showBucket,
+		adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
+			return machines[reader].Adopt(state, machines[writer], now)
+		},
+	}
+}
+
 // newTwin is the Go algorithm of the limits, which are of one algorithm.
 func newTwin(limits []stint.Limit) twin {
 	switch limits[0].Algorithm {
 	case stint.AlgorithmTokenBucket:
-		machines, all := machinesOf[algorithm.BucketState](limits, algorithm.NewTokenBucket)
-		return &keeper[algorithm.BucketState]{
-			limits: limits, machines: all, show: showBucket,
-			adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
-				return machines[reader].Adopt(state, machines[writer], now)
-			},
-		}
+		return keeperOfBucket(limits, algorithm.NewTokenBucket)
 	case stint.AlgorithmLeakyBucket:
-		machines, all := machinesOf[algorithm.BucketState](limits, algorithm.NewLeakyBucket)
-		return &keeper[algorithm.BucketState]{
-			limits: limits, machines: all, show: showBucket,
-			adopt: func(state algorithm.BucketState, reader, writer int, now stint.Instant) algorithm.BucketState {
-				return machines[reader].Adopt(state, machines[writer], now)
-			},
-		}
+		return keeperOfBucket(limits, algorithm.NewLeakyBucket)
 	case stint.AlgorithmFixedWindow:
 		_, all := machinesOf[algorithm.WindowState](limits, algorithm.NewFixedWindow)
 		return &keeper[algorithm.WindowState]{

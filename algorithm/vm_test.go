@@ -23,20 +23,28 @@ type vm struct {
 
 func newVM(t testing.TB) *vm {
 	t.Helper()
+	state := loadTwins(t, driverLua, 3)
+	defer state.Pop(3)
+	return &vm{state: state, drive: state.Get(-3), muldiv: state.Get(-2), guard: state.Get(-1), grows: 1}
+}
+
+// loadTwins makes a machine with the twins and a driver, whose so many results it leaves
+// on the stack.
+func loadTwins(t testing.TB, driver string, results int) *lua.LState {
+	t.Helper()
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})
 	t.Cleanup(state.Close)
 	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenString, lua.OpenMath} {
 		state.Push(state.NewFunction(open))
 		state.Call(0, 0)
 	}
-	chunk, err := state.LoadString(algorithm.Lua() + driverLua)
+	chunk, err := state.LoadString(algorithm.Lua() + driver)
 	if err != nil {
 		t.Fatalf("the twins don't load: %v", err)
 	}
 	state.Push(chunk)
-	state.Call(0, 3)
-	defer state.Pop(3)
-	return &vm{state: state, drive: state.Get(-3), muldiv: state.Get(-2), guard: state.Get(-1), grows: 1}
+	state.Call(0, results)
+	return state
 }
 
 // notAsked stands for a growth that was not asked for.

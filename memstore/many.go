@@ -97,7 +97,7 @@ func (s *Store) resetAll(parts []part, outs []stint.Outcome) {
 // slots are held until then; who sees one part done, and looks for another that was
 // not there, waits for the shard's lock.
 func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now stint.Instant) {
-	action := actionOf(op.Verb)
+	action := algorithm.ActionOf(op.Verb)
 	look := action
 	if action == algorithm.Take {
 		look = algorithm.Peek

@@ -137,7 +137,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 		l.fresh(&out)
 	} else {
 		s.open(t, &p, now)
-		p.changed = l.apply(actionOf(op.Verb), &p.state, now, op.Permits, &out)
+		p.changed = l.apply(algorithm.ActionOf(op.Verb), &p.state, now, op.Permits, &out)
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
 			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
 		}
@@ -155,17 +155,6 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 	return stint.Decision{
 		Allowed: out.Allowed, Limit: out.Limit, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
 		ResetAfter: out.ResetAfter, Delay: out.Delay, Applied: out.Applied, At: now,
-	}
-}
-
-func actionOf(verb stint.Verb) algorithm.Action {
-	switch verb {
-	case stint.Peek:
-		return algorithm.Peek
-	case stint.Settle:
-		return algorithm.Settle
-	default:
-		return algorithm.Take
 	}
 }
 

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -94,11 +93,5 @@ func (l *limit) lasting(n int64) time.Duration {
 	if l.token == nil {
 		return 0
 	}
-	permits, period := l.token.Rate()
-	hi, lo := bits.Mul64(uint64(n), uint64(period))
-	us, rest := bits.Div64(hi, lo, uint64(permits))
-	if rest > 0 {
-		us++
-	}
-	return micros(int64(us))
+	return micros(l.token.Lasting(n))
 }

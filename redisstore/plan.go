@@ -59,10 +59,10 @@ func (l *limit) describe(encoding LogEncoding) {
 	switch {
 	case l.token != nil:
 		permits, period := l.token.Rate()
-		l.bucket("t", l.token.Longest(), permits, period)
+		l.bucket("t", l.token.Lasting(l.most()), permits, period)
 	case l.leaky != nil:
 		permits, period := l.leaky.Rate()
-		l.bucket("l", l.leaky.Longest(), permits, period)
+		l.bucket("l", l.leaky.Lasting(l.most()), permits, period)
 	case l.window != nil:
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1
@@ -128,7 +128,7 @@ func (l *limit) number(more ...int64) {
 // describeAt is the limit's numbers with, for a calendar, the bounds of the window
 // that holds t and of its neighbours.
 func (l *limit) describeAt(t stint.Instant) string {
-	if l.window == nil || !l.calendar() {
+	if !l.calendar() {
 		return l.numbers
 	}
 	start, end := l.window.Window(t)
