@@ -246,15 +246,10 @@ func (d *decider) decide(e *entry) {
 		}
 	case len(parts) == 1 && !e.logs:
 		d.decideOne(e, &parts[0], &outs[0])
-		return
 	default:
 		d.decideMany(e, parts, outs)
 	}
 	e.decision = stint.Combine(outs, d.now)
-	d.count(e)
-}
-
-func (d *decider) count(e *entry) {
 	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {
 		d.allowed++
 	}
@@ -264,7 +259,7 @@ func (d *decider) count(e *entry) {
 func (d *decider) decideOne(e *entry, p *part, out *stint.Outcome) {
 	t := &d.flight.states[p.state]
 	*out = stint.Outcome{}
-	t.limit.apply(actionOf(e.verb), &t.state, d.now, p.permits, out)
+	t.limit.apply(algorithm.ActionOf(e.verb), &t.state, d.now, p.permits, out)
 	if e.extra > 0 {
 		e.admitted = t.limit.admit(&t.state, d.now, 1, e.extra)
 		d.allowed += e.admitted
@@ -272,17 +267,12 @@ func (d *decider) decideOne(e *entry, p *part, out *stint.Outcome) {
 	if e.growth {
 		out.GrowsAfter = t.limit.grows(&t.state, d.now)
 	}
-	e.decision = stint.Decision{
-		Allowed: out.Allowed, Limit: out.Limit, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
-		ResetAfter: out.ResetAfter, Delay: out.Delay, Applied: out.Applied, At: d.now,
-	}
-	d.count(e)
 }
 
 // decideMany decides first what all limits say, then carries it out on all. Logs'
 // answers are the script's.
 func (d *decider) decideMany(e *entry, parts []part, outs []stint.Outcome) {
-	action := actionOf(e.verb)
+	action := algorithm.ActionOf(e.verb)
 	look := action
 	if action == algorithm.Take {
 		look = algorithm.Peek
@@ -314,16 +304,5 @@ func (d *decider) decideMany(e *entry, parts []part, outs []stint.Outcome) {
 		if e.growth {
 			outs[i].GrowsAfter = t.limit.grows(&t.state, d.now)
 		}
-	}
-}
-
-func actionOf(verb stint.Verb) algorithm.Action {
-	switch verb {
-	case stint.Peek:
-		return algorithm.Peek
-	case stint.Settle:
-		return algorithm.Settle
-	default:
-		return algorithm.Take
 	}
 }

@@ -73,7 +73,7 @@ func (c *denials) shard(client string) *denialShard {
 // cacheable reports whether an operation's denial may come from the cache or go
 // there.
 func (s *Store) cacheable(op *stint.Op) bool {
-	if op.Verb != stint.Take && op.Verb != stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
+	if s.denials == nil || op.Verb > stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
 		return false
 	}
 	for i := range op.And {

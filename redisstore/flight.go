@@ -17,13 +17,15 @@ import (
 // flight is one script call: the operations it carries, the states they touch, and
 // what is sent. Flights are used again.
 type flight struct {
-	store   *Store
-	entries []entry
-	parts   []part
-	states  []touched
-	outs    []stint.Outcome    // by part
-	places  map[stateKey]int32 // of states
-	limits  int                // of all entries
+	store    *Store
+	entries  []entry
+	parts    []part
+	states   []touched
+	outs     []stint.Outcome    // by part
+	places   map[stateKey]int32 // of states
+	latest   stateKey           // the last that was found
+	latestAt int32
+	limits   int // of all entries
 	// mixed says that there is more than takes of states other than logs and calendars,
 	// or states of one hash under limits with different parameters.
 	mixed bool
@@ -49,7 +51,6 @@ type entry struct {
 	verb   stint.Verb
 	growth bool
 	logs   bool // whether any part is a log's
-	mixed  bool // or a calendar's
 	from   int32
 	count  int32
 	cached bool          // whether a denial may be remembered
@@ -134,11 +135,11 @@ func newFlight(s *Store) *flight {
 func (f *flight) release() {
 	clear(f.entries)
 	for i := range f.states {
-		takes := f.states[i].takes[:0]
-		f.states[i] = touched{takes: takes}
+		f.states[i] = touched{takes: f.states[i].takes[:0]}
 	}
 	f.entries, f.parts, f.states, f.limits, f.mixed = f.entries[:0], f.parts[:0], f.states[:0], 0, false
 	clear(f.places)
+	f.latest = stateKey{}
 	f.forget()
 	s := f.store
 	f.asked, f.store = nil, nil
@@ -161,24 +162,29 @@ func (f *flight) forget() {
 }
 
 // add adds an operation. It reports false when it has to fly later: the flight is
-// full, or a state of it has been touched under a limit with other parameters.
+// full, or it touches under other parameters a state that the operation touches, or
+// has done with it.
 func (f *flight) add(p *parcel, place int, op *stint.Op) bool {
 	limits := op.Limits()
-	if len(f.entries) > 0 && (f.limits+limits > f.store.options.MaxBatch || !f.fits(op)) {
+	if len(f.entries) > 0 && f.limits+limits > f.store.options.MaxBatch {
 		return false
 	}
 	e := entry{
 		parcel: p, place: place, verb: op.Verb, growth: op.Each != nil, taken: p.taken, extra: p.extra,
-		from: int32(len(f.parts)), count: int32(limits),
+		from: int32(len(f.parts)), count: int32(limits), cached: f.store.cacheable(op),
 	}
-	f.claim(&e, &op.Claim)
+	states := len(f.states)
+	claimed := f.claim(&e, &op.Claim)
 	for i := range op.And {
-		f.claim(&e, &op.And[i])
+		claimed = claimed && f.claim(&e, &op.And[i])
 	}
-	e.cached = f.store.denials != nil && f.store.cacheable(op)
+	if !claimed {
+		f.disclaim(&e, states)
+		return false
+	}
 	f.limits += limits
+	f.mixed = f.mixed || op.Verb >= stint.Reset || limits > math.MaxUint8
 	parts := f.partsOf(&e)
-	f.mixed = f.mixed || e.mixed || op.Verb >= stint.Reset || limits > math.MaxUint8
 	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
 		for i := range parts {
 			t := &f.states[parts[i].state]
@@ -209,48 +215,43 @@ func (t *touched) take(n, k int64) {
 	t.takes = append(t.takes, takes{n, k})
 }
 
-// fits reports whether the flight may touch all states of an operation: not those
-// that it touches under other parameters, nor those that it has done with.
-func (f *flight) fits(op *stint.Op) bool {
-	if !f.fitsClaim(&op.Claim) {
-		return false
-	}
-	for i := range op.And {
-		if !f.fitsClaim(&op.And[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func (f *flight) fitsClaim(claim *stint.Claim) bool {
-	plan := f.store.plan(claim.Policy)
-	for i := range plan {
-		l := &plan[i]
-		at, known := f.places[stateKey{l.identity, claim.Key}]
-		if known && (f.states[at].last || !l.same(f.states[at].limit)) {
-			return false
-		}
-	}
-	return true
-}
-
 // same reports whether two limits of one identity have the same parameters.
 func (l *limit) same(o *limit) bool { return l == o || l.limit == o.limit }
 
+// find finds a state that the flight touches. Most often it is the one that was asked
+// for last, when one client is what most ask for.
+func (f *flight) find(l *limit, client string) (at int32, known bool) {
+	key := stateKey{l.identity, client}
+	if key == f.latest {
+		return f.latestAt, true
+	}
+	if at, known = f.places[key]; known {
+		f.latest, f.latestAt = key, at
+	}
+	return at, known
+}
+
 // touch adds a state. What stood in its place in an earlier flight left its list.
-func (f *flight) touch() *touched {
+func (f *flight) touch(l *limit, client string) (at int32) {
 	n := len(f.states)
 	if n < cap(f.states) {
 		f.states = f.states[:n+1]
 	} else {
 		f.states = append(f.states, touched{})
 	}
-	return &f.states[n]
+	t := &f.states[n]
+	*t = touched{
+		limit: l, client: client, partition: int32(f.store.partition(client)),
+		alone: !l.log && !l.calendar(), takes: t.takes[:0],
+	}
+	f.latest, f.latestAt = stateKey{l.identity, client}, int32(n)
+	f.places[f.latest] = f.latestAt
+	return f.latestAt
 }
 
-// claim adds the parts of a claim.
-func (f *flight) claim(e *entry, claim *stint.Claim) {
+// claim adds the parts of a claim. It reports false when the flight may not touch one
+// of its states.
+func (f *flight) claim(e *entry, claim *stint.Claim) bool {
 	plan := f.store.plan(claim.Policy)
 	permits := claim.Permits
 	if e.verb == stint.Settle {
@@ -258,19 +259,30 @@ func (f *flight) claim(e *entry, claim *stint.Claim) {
 	}
 	for i := range plan {
 		l := &plan[i]
-		key := stateKey{l.identity, claim.Key}
-		at, known := f.places[key]
-		if !known {
-			at = int32(len(f.states))
-			f.places[key] = at
-			t := f.touch()
-			t.limit, t.client, t.partition = l, claim.Key, int32(f.store.partition(claim.Key))
-			t.alone = !l.log && (l.window == nil || !l.calendar())
+		at, known := f.find(l, claim.Key)
+		switch {
+		case !known:
+			at = f.touch(l, claim.Key)
+		case len(f.entries) > 0 && (f.states[at].last || !l.same(f.states[at].limit)):
+			return false
 		}
 		e.logs = e.logs || l.log
-		e.mixed = e.mixed || l.log || l.calendar()
+		f.mixed = f.mixed || l.log || l.calendar()
 		f.parts = append(f.parts, part{claim.Policy, l, at, permits})
 	}
+	return true
+}
+
+// disclaim takes back what was claimed for an operation that does not fly: its parts,
+// and the states that were not there before.
+func (f *flight) disclaim(e *entry, states int) {
+	f.parts = f.parts[:e.from]
+	for i := range f.states[states:] {
+		t := &f.states[states+i]
+		delete(f.places, stateKey{t.limit.identity, t.client})
+		*t = touched{takes: t.takes[:0]}
+	}
+	f.states, f.latest = f.states[:states], stateKey{}
 }
 
 // small are numbers in text.
@@ -290,6 +302,10 @@ func text(n int64) string {
 
 func (f *flight) say(args ...string) { f.args = append(f.args, args...) }
 
+// describedFrom is where the descriptions of limits begin among the arguments, two for
+// each.
+const describedFrom = 3
+
 // compose puts together what is sent.
 func (f *flight) compose() {
 	f.forget()
@@ -307,7 +323,7 @@ func (f *flight) compose() {
 	for i := range f.states {
 		f.place(int32(i), guess)
 	}
-	f.args[2] = text(int64(len(f.args)-3) / 2)
+	f.args[describedFrom-1] = text(int64(len(f.args)-describedFrom) / 2)
 	switch {
 	case f.mixed:
 		f.mix |= operations
@@ -327,16 +343,16 @@ func (f *flight) place(at int32, guess stint.Instant) {
 	l := t.limit
 	f.mix |= mixOf(l.limit.Algorithm)
 	asked, again := f.asked[at]
-	if _, known := f.descriptions[l]; !known || again {
+	number, known := f.descriptions[l]
+	if !known || again {
+		number = (len(f.args)-describedFrom)/2 + 1
 		if !again {
 			asked = guess
-			f.descriptions[l] = (len(f.args)-3)/2 + 1
+			f.descriptions[l] = number
 		}
-		t.number = int32((len(f.args)-3)/2 + 1)
 		f.say(l.parameters, l.describeAt(asked))
-	} else {
-		t.number = int32(f.descriptions[l])
 	}
+	t.number = int32(number)
 	if l.log {
 		f.logs = append(f.logs, at)
 		return

@@ -266,21 +266,15 @@ local function write_numbers(hash, limit, field, a, b, c)
   hash.count = n + 2
 end
 
--- extend makes a generation live as long as a state that matters for so long: what a
--- changed limit took over may matter for longer than what it starts.
-local function extend(hash, matters)
-  local life = matters + margin(matters)
-  if life > hash.now.life then
-    hash.now.life, hash.renewed = life, true
-  end
-end
-
--- write_state writes a client's state under a limit, to be sent by flush.
+-- write_state writes a client's state under a limit, to be sent by flush. What a
+-- changed limit took over may matter for longer than what it starts; then so does the
+-- generation.
 local function write_state(hash, limit, field, state)
   local a, b, c, matters = hash.kind.write(state, limit)
   write_numbers(hash, limit, field, a, b, c)
-  if matters > limit.span then
-    extend(hash, matters)
+  local life = matters + margin(matters)
+  if matters > limit.span and life > hash.now.life then
+    hash.now.life, hash.renewed = life, true
   end
 end
 

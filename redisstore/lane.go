@@ -65,10 +65,15 @@ func (l *lane) send(p *parcel) (free bool) {
 
 // await waits until all of a queued parcel has landed or its context has ended.
 func (l *lane) await(p *parcel) (free bool) {
+	end := p.ctx.Done()
+	if end == nil {
+		<-p.done // a select of one costs more
+		return true
+	}
 	select {
 	case <-p.done:
 		return true
-	case <-p.ctx.Done():
+	case <-end:
 		if !p.leave() {
 			<-p.done
 			return true

@@ -108,7 +108,7 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 		}
 	}
 	if d, known = s.remembered(op); known {
-		return marked(op, d), true
+		return d, true
 	}
 	if l != nil {
 		l.direct.Add(op.Permits)
@@ -118,13 +118,11 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 }
 
 // decide decides an operation that may be decided by a lease of the limit.
-func (c *leases) decide(ctx context.Context, op *stint.Op, limit *limit) (d stint.Decision, err error) {
+func (c *leases) decide(ctx context.Context, op *stint.Op, limit *limit) (stint.Decision, error) {
 	if l := c.of(limit, op); l != nil {
-		d, err = l.decide(ctx, op)
-	} else {
-		d, err = c.store.lane(op).decideOne(ctx, op)
+		return l.decide(ctx, op)
 	}
-	return marked(op, d), err
+	return c.store.lane(op).decideOne(ctx, op)
 }
 
 // of returns the lease of an operation's client, a new one if need be; none once the

@@ -140,7 +140,7 @@ func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, writer str
 	case m.counter != nil:
 		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
 		if !mine {
-			window := time.Duration(windowOf(writer)) * time.Microsecond
+			window := micros(windowOf(writer))
 			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}))
 		}
 	}

@@ -35,19 +35,19 @@ while from <= #list do
   local count = byte(list, from)
   local last = from + 1 + 6 * count
   from = from + 1
-  local fits = true
+  local admits = true
   for i = 1, count do
     local place
     place, permits, from = unpack_struct('>I2I4', list, from)
     local limit = of[place]
     local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits)
     if not a then
-      fits = false
+      admits = false
       break
     end
     number[i], next_as[i], next_bs[i], next_cs[i] = place, a, b, c
   end
-  if fits then
+  if admits then
     allowed_takes = allowed_takes + 1
     for i = 1, count do
       local place = number[i]
@@ -64,7 +64,6 @@ for _, hash in ipairs(groups) do
       write_numbers(hash, limit, ARGV[clients + j], as[place + j], bs[place + j], cs[place + j])
       if hash.foreign and hash.foreign[j] then
         announce(ARGV[clients + j])
-        extend(hash, bs[place + j])
       end
     end
   end

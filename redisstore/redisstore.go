@@ -112,7 +112,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// number is an option with its default and the most it may be, 0 for no bound.
+// option is one with a number, its default and the most it may be, 0 for no bound.
 type option struct {
 	name           string
 	value          *int
@@ -277,17 +277,22 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if err := s.check(ctx, &op); err != nil {
 		return stint.Decision{}, err
 	}
-	if s.apart(&op) {
+	d, err := s.decide(ctx, &op)
+	return marked(&op, d), err
+}
+
+// decide carries out an operation that has been checked.
+func (s *Store) decide(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+	if s.apart(op) {
 		return s.decideApart(ctx, op)
 	}
-	if l := s.leasable(&op); l != nil {
-		return s.leases.decide(ctx, &op, l)
+	if l := s.leasable(op); l != nil {
+		return s.leases.decide(ctx, op, l)
 	}
-	if d, denied := s.remembered(&op); denied {
-		return marked(&op, d), nil
+	if d, denied := s.remembered(op); denied {
+		return d, nil
 	}
-	d, err := s.lane(&op).decideOne(ctx, &op)
-	return marked(&op, d), err
+	return s.lane(op).decideOne(ctx, op)
 }
 
 // DecideAll implements [stint.Store]. An operation over several partitions of a cluster
@@ -313,13 +318,10 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			continue
 		}
 		if d, known := s.atHand(&ops[i]); known {
-			results[i].Decision = d
+			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		at := 0
-		if len(s.lanes) > 1 {
-			at = s.partition(ops[i].Key)
-		}
+		at := s.laneOf(ops[i].Key)
 		loads[at].ops = append(loads[at].ops, ops[i])
 		loads[at].places = append(loads[at].places, i)
 	}
@@ -341,8 +343,8 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 	}
 }
 
-// listen starts to listen for announcements, with the first flight, if denials are
-// remembered.
+// listen starts to listen for announcements, if denials are remembered: when the store
+// is opened, or with the first flight.
 func (s *Store) listen() {
 	if s.denials == nil {
 		return
@@ -380,11 +382,14 @@ type load struct {
 }
 
 // lane is where an operation flies.
-func (s *Store) lane(op *stint.Op) *lane {
+func (s *Store) lane(op *stint.Op) *lane { return &s.lanes[s.laneOf(op.Key)] }
+
+// laneOf is the number of a client's lane.
+func (s *Store) laneOf(client string) int {
 	if len(s.lanes) == 1 {
-		return &s.lanes[0]
+		return 0
 	}
-	return &s.lanes[s.partition(op.Key)]
+	return s.partition(client)
 }
 
 // maxLimits bounds the limits of one operation, which are sent in one call.

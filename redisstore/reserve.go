@@ -42,8 +42,8 @@ func (s *Store) apart(op *stint.Op) bool {
 }
 
 // decideApart carries out an operation over several partitions.
-func (s *Store) decideApart(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	shares := s.split(&op)
+func (s *Store) decideApart(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+	shares := s.split(op)
 	carryOut := s.ask
 	if op.Verb == stint.Take || op.Verb == stint.Try {
 		if err := refuse(shares); err != nil {
@@ -51,13 +51,13 @@ func (s *Store) decideApart(ctx context.Context, op stint.Op) (stint.Decision, e
 		}
 		carryOut = s.reserve
 	}
-	if d, denied := s.remembered(&op); denied {
+	if d, denied := s.remembered(op); denied {
 		return d, nil
 	}
 	if err := carryOut(ctx, shares); err != nil {
 		return stint.Decision{}, err
 	}
-	return join(&op, shares), nil
+	return join(op, shares), nil
 }
 
 // split makes an operation's shares, of each partition one.

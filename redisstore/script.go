@@ -32,7 +32,7 @@ var (
 
 // A Script is a script that decides batches, for a [Conn] to run. A server defines
 // all of a script's functions each time that it runs it, so there is one script for
-// every mix of algorithms, with no more in it than the mix needs.
+// every mix of algorithms, with no more in it than the mix needs: see trim.
 type Script struct {
 	Source string
 	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
@@ -87,7 +87,7 @@ func (m mix) source() string {
 		parts = append(parts, operationsLua)
 	}
 	parts = append(parts, takesLua, doneLua)
-	return comments.ReplaceAllString(strings.Join(parts, ""), "")
+	return trim(comments.ReplaceAllString(strings.Join(parts, ""), ""))
 }
 
 // comments are whole lines of comment and blank ones, which need not travel.

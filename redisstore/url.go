@@ -51,6 +51,7 @@ func Open(ctx context.Context, address string, options Options) (*Store, error) 
 		conn.Close()
 		return nil, err
 	}
+	store.listen() // so that the first denial can be remembered
 	return store, nil
 }
 
