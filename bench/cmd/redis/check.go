@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/redislimit"
+	"github.com/stint-go/stint/redisstore"
 )
 
 // A check is what must be right about what was admitted, however fast it was.
@@ -104,17 +105,26 @@ func (s *session) checkBound(turns bool, elapsed time.Duration) []string {
 	if s.contender.TellsTime {
 		// The times it tells are Redis's; on one machine that is the same clock.
 		told := time.Duration(s.ledger.last-s.ledger.first) * time.Microsecond
-		if told > elapsed+time.Millisecond {
-			faults = append(faults, fmt.Sprintf("the decisions' times span %v, want at most %v", told, elapsed))
+		if most := elapsed + time.Millisecond + s.ahead(); told > most {
+			faults = append(faults, fmt.Sprintf("the decisions' times span %v, want at most %v", told, most))
 		}
 		faults = append(faults, s.boundFaults("by the decisions' times", told, 0, turns, asked, admitted)...)
 	}
 	return faults
 }
 
+// ahead is how long before they are spent permits may be charged. By that much a lease
+// may be wrong about the server's time, which it reckons from when it asked.
+func (s *session) ahead() time.Duration {
+	if s.load.quotas[0].Leased {
+		return redisstore.DefaultLeaseTime
+	}
+	return 0
+}
+
 func (s *session) boundFaults(clock string, elapsed time.Duration, tolerance float64, turns bool, asked, admitted int64) []string {
 	q, failed := s.load.quotas[0], s.ledger.failed.Load()
-	most := int64(float64(q.Permits) + q.Refilled(elapsed) + tolerance)
+	most := int64(float64(q.Permits) + q.Refilled(elapsed+s.ahead()) + tolerance)
 	least := float64(q.Permits)
 	if !turns {
 		refilled := (1-slackShare)*q.Refilled(elapsed) - q.Refilled(slackTime)

@@ -46,6 +46,9 @@ var (
 	onePerMinute = redislimit.Quota{Permits: 1, Refill: 1, Period: time.Minute}
 	// Any load is above it.
 	small = redislimit.Quota{Permits: 100, Refill: 500, Period: time.Second}
+	// So large that a process takes permits in advance, and a burst that lasts for all
+	// that callers can ask for.
+	millions = redislimit.Quota{Permits: 1_000_000_000, Refill: 1_000_000, Period: time.Second, Leased: true}
 	// Many clients want more, and nothing comes back meanwhile.
 	three = redislimit.Quota{Permits: 3, Refill: 3, Period: 24 * time.Hour}
 )
@@ -65,6 +68,7 @@ func loads() []load {
 		},
 		{name: "denied", quotas: one(onePerMinute), draws: []draw{single}, filled: true, fresh: true, check: none},
 		{name: "saturated", quotas: one(small), draws: []draw{single}, fresh: true, check: bound},
+		{name: "lease", quotas: one(millions), draws: []draw{single}, fresh: true, check: bound, impls: []string{redislimit.Stint}},
 		{name: "exhausted", quotas: one(three), draws: []draw{zipfian}, fresh: true, check: exact},
 	}
 }

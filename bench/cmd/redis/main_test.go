@@ -100,7 +100,7 @@ func TestWrongFlagsAreExplained(t *testing.T) {
 		"-calm -1":                   "calm is -1; allowed: 0 or more",
 		"-keys 1":                    "keys is 1; allowed: 2 to",
 		"-clients 0":                 "clients is 0; allowed: 1 to",
-		"-only load=cold":            `load="cold"; allowed: hot, uniform, zipf, policy, denied, saturated, exhausted, memory`,
+		"-only load=cold":            `load="cold"; allowed: hot, uniform, zipf, policy, denied, saturated, lease, exhausted, memory`,
 		"-only impl=mine":            `impl="mine"; allowed: stint, redis_rate`,
 		"-only callers=some":         `callers="some"; allowed: numbers`,
 		"-only speed":                "allowed: parts impl=…, load=… and callers=…, joined by /",

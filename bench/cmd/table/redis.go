@@ -27,6 +27,7 @@ var redisLoads = []struct{ name, title string }{
 	{"uniform", "100,000 uniform keys"},
 	{"policy", "three limits on three clients"},
 	{"denied", "a flood on a denied key"},
+	{"lease", "one key with leases"},
 	{"saturated", "one key that always wants more"},
 	{"exhausted", "many keys that want more, Zipf 1.1"},
 }
@@ -54,6 +55,11 @@ func onRedis(set *results.Set) []row {
 		what: "Redis commands per second under that flood", atMost: true, must: 10, aim: none, measured: flood,
 		wrong: isWrong(set, subject, "denied", crowd),
 		from:  fmt.Sprintf("redis_rate %.0f", median(set, redisRate, "denied", crowd, "commands/s")),
+	})
+	all = append(all, row{
+		what: "leases on 1,000,000 per second, one process, 512 callers", must: 5e6, aim: 10e6,
+		measured: median(set, subject, "lease", crowd, decisions), unit: "/s", wrong: isWrong(set, subject, "lease", crowd),
+		from: fmt.Sprintf("%.0f Redis commands per second", median(set, subject, "lease", crowd, "commands/s")),
 	})
 	for _, load := range []string{"hot", "zipf", "uniform"} {
 		all = append(all, faster(set, load, "1", 0.9, 1))

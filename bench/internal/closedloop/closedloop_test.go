@@ -26,8 +26,8 @@ func TestEveryCallerAsksItsTurnsInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Count() != callers*turns || result.Latency.Count() != callers*turns {
-		t.Errorf("%d answers, %d latencies, want %d", result.Count(), result.Latency.Count(), callers*turns)
+	if timed := result.Latency.Count(); result.Count() != callers*turns || timed != callers*turns/timedEvery {
+		t.Errorf("%d answers, %d timed, want %d and %d", result.Count(), timed, callers*turns, callers*turns/timedEvery)
 	}
 	for kind, n := range result.Answers {
 		if want := callers * ((turns + 2 - kind) / 3); n != int64(want) {

@@ -15,6 +15,9 @@ type Quota struct {
 	Permits int64
 	Refill  int64
 	Period  time.Duration
+	// Leased lets stint take permits in advance and spend them in the process. The
+	// others don't know that.
+	Leased bool
 }
 
 // Refilled is what comes back in a time, in permits and parts of them.

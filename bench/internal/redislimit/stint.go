@@ -21,6 +21,9 @@ func newStint(ctx context.Context, o Options, quotas []Quota) (Subject, error) {
 	limits := make([]stint.Limit, len(quotas))
 	for i, q := range quotas {
 		limits[i] = stint.TokenBucket(q.Permits, stint.Per(q.Refill, q.Period)).WithMaxDebt(stint.NoDebt)
+		if q.Leased {
+			limits[i] = limits[i].WithLease(stint.LeaseAuto)
+		}
 	}
 	return NewStintOf(ctx, o, limits)
 }
