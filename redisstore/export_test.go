@@ -78,3 +78,6 @@ func (s *Store) sum(of func(*lane) int) int {
 	}
 	return total
 }
+
+// DepartureGap is how often a flight leaves for a server far away.
+const DepartureGap = departureGap

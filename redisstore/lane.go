@@ -13,6 +13,9 @@ import (
 // lane gathers operations while flights are under way. The first to come flies at
 // once; what comes meanwhile flies together when a flight is back. So an idle caller
 // waits for one round trip, and batches grow with the load.
+//
+// Where a flight takes long, since the server is far away or slow, waiting for one to be
+// back would double the time. There a flight leaves every departureGap, too.
 type lane struct {
 	store *Store
 
@@ -22,6 +25,9 @@ type lane struct {
 	queued  int // operations that wait
 	flights int // under way
 	closed  bool
+	far     bool      // whether the last flight took long
+	left    time.Time // when a flight left last, if it is far
+	waiting bool      // whether a timer will start a flight
 }
 
 var (
@@ -32,6 +38,13 @@ var (
 // maxFlightTime bounds a flight none of whose callers has a deadline, so that a
 // server that hangs does not hold the lane for ever.
 const maxFlightTime = 10 * time.Second
+
+const (
+	// departureGap is how often a flight leaves where the last took longer than farAway. A
+	// batch that is full takes the server a millisecond.
+	departureGap = 10 * time.Millisecond
+	farAway      = 2 * departureGap
+)
 
 // decide sends operations through the lane and waits for their answers.
 func (l *lane) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
@@ -103,13 +116,32 @@ func (l *lane) enqueue(p *parcel) error {
 	return nil
 }
 
-// start starts a flight if there is something to fly and one more may. The lane is
-// locked.
+// start starts a flight if there is something to fly and one more may, or sees to it
+// that one starts when it may. The lane is locked.
 func (l *lane) start() {
-	if l.first < len(l.pending) && l.flights < l.store.options.Flights {
-		l.flights++
-		go l.fly()
+	if l.first == len(l.pending) {
+		return
 	}
+	if l.flights >= l.store.options.Flights {
+		if !l.far || l.waiting || l.flights == MaxFlights {
+			return
+		}
+		if wait := departureGap - time.Since(l.left); wait > 0 {
+			l.waiting = true
+			time.AfterFunc(wait, l.startLater)
+			return
+		}
+	}
+	l.flights++
+	l.left = time.Now()
+	go l.fly()
+}
+
+func (l *lane) startLater() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = false
+	l.start()
 }
 
 // fly makes flights as long as something waits.
@@ -130,7 +162,10 @@ func (l *lane) fly() {
 			boarded++
 		}
 		l.giveBack(batch[boarded:])
-		l.giveBack(f.land(f.carry()))
+		sent := time.Now()
+		err := f.carry()
+		l.landed(err == nil && l.store.options.adapts && time.Since(sent) > farAway)
+		l.giveBack(f.land(err))
 		f.release()
 		clear(batch)
 		// Those who were answered, and have more to ask, go before the next flight
@@ -139,10 +174,25 @@ func (l *lane) fly() {
 	}
 }
 
-// take takes parcels for one flight out of the queue; with none left the flight ends.
+// landed notes whether the server is far.
+func (l *lane) landed(far bool) {
+	l.mu.Lock()
+	l.far = far
+	l.mu.Unlock()
+}
+
+// take takes parcels for one flight out of the queue; with none left, or one flight too
+// many, the flight ends.
 func (l *lane) take(batch []*parcel) []*parcel {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.flights > l.store.options.Flights && !l.far {
+		l.flights--
+		return batch
+	}
+	if l.far {
+		l.left = time.Now()
+	}
 	ops := 0
 	for l.first < len(l.pending) && ops < l.store.options.MaxBatch {
 		p := l.pending[l.first]

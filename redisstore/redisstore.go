@@ -78,8 +78,8 @@ type Options struct {
 	// every operation has a call of its own. Default: 0, which is DefaultMaxBatch.
 	MaxBatch int
 	// Flights is how many script calls are under way at once, to each partition of a
-	// cluster or to a single server: 1 to MaxFlights. Default: 0, which is
-	// DefaultFlights.
+	// cluster or to a single server: 1 to MaxFlights. Default: 0, which is DefaultFlights,
+	// and up to MaxFlights while they take more than 20 milliseconds.
 	Flights int
 	// MaxQueue is how many operations wait at most to be sent, in each such place.
 	// What comes on top fails with an error that wraps stint.ErrUnavailable. Default:
@@ -95,9 +95,12 @@ type Options struct {
 	// Now, if set, is the time of every decision instead of the server's clock. It is
 	// for tests. Default: nil.
 	Now func() stint.Instant
+
+	adapts bool // whether more flights may be under way than Flights says
 }
 
 func (o *Options) ensureDefaults() {
+	o.adapts = o.adapts || o.Flights == 0
 	if o.KeyPrefix == "" {
 		o.KeyPrefix = DefaultKeyPrefix
 	}
