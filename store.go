@@ -157,7 +157,8 @@ type Binder interface {
 }
 
 // A Store holds state and decides operations atomically, by its own clock. Its
-// methods are safe for concurrent use.
+// methods are safe for concurrent use. Once a method has returned, for whatever reason,
+// the store does not touch what it was given to write to: results, and Each.
 type Store interface {
 	// Decide carries out one operation. An error wraps ErrInvalid when the operation
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not

@@ -1,0 +1,142 @@
+package failover_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+)
+
+// BenchmarkHealthy is what a failover store costs on top of the store it wraps.
+func BenchmarkHealthy(b *testing.B) {
+	p := policy(b, "", stint.TokenBucket(stint.MaxPermits, stint.PerSecond(stint.MaxPermits)))
+	inner := memstore.New(memstore.Config{})
+	wrapped, err := failover.New(failover.Config{Store: inner})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer wrapped.Close()
+	for _, row := range []struct {
+		name  string
+		store interface {
+			stint.Store
+			stint.Binder
+		}
+	}{{"bare", inner}, {"failover", wrapped}} {
+		taker, o := row.store.Bind(p), op(stint.Take, "k", p, 1)
+		b.Run("verb=decide/store="+row.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = row.store.Decide(b.Context(), o)
+			}
+		})
+		b.Run("verb=take/store="+row.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = taker.Take(b.Context(), "k", 1)
+			}
+		})
+		b.Run("verb=take/parallel/store="+row.name, func(b *testing.B) {
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					_, _ = taker.Take(b.Context(), "k", 1)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDeadline compares the contexts of calls that wait and of calls that don't.
+func BenchmarkDeadline(b *testing.B) {
+	own := func(parent context.Context) (context.Context, func()) {
+		ctx, release, _ := failover.WithTimeout(parent, timeout)
+		return ctx, release
+	}
+	standard := func(parent context.Context) (context.Context, func()) { return context.WithTimeout(parent, timeout) }
+	for name, with := range map[string]func(context.Context) (context.Context, func()){"own": own, "context": standard} {
+		b.Run("waits=no/kind="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx, release := with(b.Context())
+				_ = ctx.Err()
+				release()
+			}
+		})
+		b.Run("waits=yes/kind="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ctx, release := with(b.Context())
+				_ = ctx.Done()
+				release()
+			}
+		})
+	}
+}
+
+// BenchmarkAway is what a decision takes while the store is away, with 512 callers at
+// once: each measures its own, and the median and the 99th percentile are reported.
+func BenchmarkAway(b *testing.B) {
+	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
+		b.Run("mode="+mode.String()+"/goroutines=512", func(b *testing.B) {
+			store, err := failover.New(failover.Config{
+				Store: silent{}, Timeout: time.Millisecond, Mode: mode, Local: memstore.New(memstore.Config{}),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer store.Close()
+			p := policy(b, "", stint.TokenBucket(1000, stint.PerSecond(1000)))
+			_, _ = store.Decide(b.Context(), op(stint.Take, "k", p, 1))
+			const callers = 512
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			took := make([][]time.Duration, callers)
+			var group sync.WaitGroup
+			b.ResetTimer()
+			for i := range callers {
+				group.Go(func() {
+					for left.Add(-1) >= 0 {
+						start := time.Now()
+						_, _ = store.Decide(b.Context(), op(stint.Take, "k", p, 1))
+						took[i] = append(took[i], time.Since(start))
+					}
+				})
+			}
+			group.Wait()
+			b.StopTimer()
+			all := slices.Sorted(func(yield func(time.Duration) bool) {
+				for _, list := range took {
+					for _, d := range list {
+						if !yield(d) {
+							return
+						}
+					}
+				}
+			})
+			b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "p50-ns")
+			b.ReportMetric(float64(all[int(math.Ceil(float64(len(all))*0.99))-1].Nanoseconds()), "p99-ns")
+		})
+	}
+}
+
+// silent never answers.
+type silent struct{}
+
+func (silent) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
+	<-ctx.Done()
+	return stint.Decision{}, ctx.Err()
+}
+
+func (silent) DecideAll(ctx context.Context, _ []stint.Op, results []stint.Result) {
+	<-ctx.Done()
+	for i := range results {
+		results[i] = stint.Result{Err: ctx.Err()}
+	}
+}

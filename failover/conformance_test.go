@@ -1,0 +1,33 @@
+package failover_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// As long as the store it wraps is well, a failover store is as transparent as glass.
+func TestConformance(t *testing.T) {
+	for name, wrap := range map[string]func(stint.Store) stint.Store{
+		"whole":   func(s stint.Store) stint.Store { return s },
+		"sharded": func(s stint.Store) stint.Store { return sharded{s, 3} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
+				// The timeout is such that a machine with much to do does not run into it.
+				store, err := failover.New(failover.Config{
+					Store: wrap(memstore.New(memstore.Config{Now: clock.Now})), Timeout: time.Minute,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(store.Close)
+				return store
+			}, storetest.Options{Operations: 10_000})
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package failover
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A deadline is a context that ends at a time, at the latest. It is as
+// context.WithDeadline makes one, but has no timer, and is not known to its parent,
+// until somebody asks for Done: many decisions never wait, since what they need is in
+// the process. Like those it has to be released.
+type deadline struct {
+	context.Context // the parent
+	base            time.Time
+	at              time.Duration // since base: reading one clock is cheaper than two
+	watch           atomic.Pointer[watch]
+	released        atomic.Bool
+}
+
+// A watch is what ends the context in time for those who wait for that.
+type watch struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// withTimeout returns a context that ends after the timeout, or nil when the parent
+// ends no later by itself. The base may be any time.
+func withTimeout(parent context.Context, base time.Time, timeout time.Duration) *deadline {
+	at := time.Since(base) + timeout
+	if earlier, bounded := parent.Deadline(); bounded && earlier.Sub(base) <= at {
+		return nil
+	}
+	return &deadline{Context: parent, base: base, at: at}
+}
+
+// Deadline implements [context.Context].
+func (d *deadline) Deadline() (time.Time, bool) { return d.base.Add(d.at), true }
+
+// Done implements [context.Context]. The first call starts the timer.
+func (d *deadline) Done() <-chan struct{} { return d.watched().Done() }
+
+func (d *deadline) watched() *watch {
+	if w := d.watch.Load(); w != nil {
+		return w
+	}
+	w := &watch{}
+	w.Context, w.cancel = context.WithDeadline(d.Context, d.base.Add(d.at))
+	if !d.watch.CompareAndSwap(nil, w) {
+		w.cancel()
+		w = d.watch.Load()
+	}
+	if d.released.Load() {
+		w.cancel()
+	}
+	return w
+}
+
+// Err implements [context.Context].
+func (d *deadline) Err() error {
+	w := d.watch.Load()
+	if w == nil && d.Context.Err() == nil && time.Since(d.base) < d.at && !d.released.Load() {
+		return nil
+	}
+	if w == nil {
+		w = d.watched() // so that the answer stays
+	}
+	return w.Err()
+}
+
+// Value implements [context.Context]. Contexts made of this one find the watch by it,
+// and need no goroutine.
+func (d *deadline) Value(key any) any {
+	if w := d.watch.Load(); w != nil {
+		return w.Value(key)
+	}
+	return d.Context.Value(key)
+}
+
+// release ends the context, as a context.CancelFunc does.
+func (d *deadline) release() {
+	d.released.Store(true)
+	if w := d.watch.Load(); w != nil {
+		w.cancel()
+	}
+}

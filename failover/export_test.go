@@ -1,0 +1,29 @@
+package failover
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// What tests of the package from outside reach inside for.
+
+// Divide is the n-th part of a limit.
+func Divide(limit stint.Limit, n int64) stint.Limit { return divide(limit, n) }
+
+// WithChance sets what chance comes to.
+func (c Config) WithChance(float func() float64) Config { c.float = float; return c }
+
+// WithTimeout returns the context that calls get, and what releases it. ok is false
+// when it is the parent itself.
+func WithTimeout(parent context.Context, timeout time.Duration) (ctx context.Context, release func(), ok bool) {
+	d := withTimeout(parent, time.Now(), timeout)
+	if d == nil {
+		return parent, func() {}, false
+	}
+	return d, d.release, true
+}
+
+// MaxTouched is how many clients' local spending is remembered.
+const MaxTouched = maxTouched

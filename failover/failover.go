@@ -1,0 +1,262 @@
+// Package failover answers for a store that can't: it wraps a [stint.Store], bounds
+// each call in time, stops calling a store that fails, and decides by a policy until
+// the store is back.
+//
+//	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Open})
+//
+// # When the store counts as away
+//
+// A call that runs into its deadline takes the store for away at once, if the store
+// has answered nothing since the call was sent. Other failures do after three in a
+// row, or when half of at least 20 calls within 10 seconds fail. So a store that is
+// dead costs a caller at most one deadline. From then on decisions take microseconds
+// and the store is not called, but for a probe at a time, after about 50 ms and then
+// in growing intervals of up to half a second, half as much longer or shorter by
+// chance. A probe writes: it takes a permit of a policy of its own, so that a replica,
+// a server that is full and a user without permission don't pass. The first one that
+// succeeds brings the store back.
+//
+// What the caller does to itself is no failure of the store: invalid operations,
+// cancellations, and deadlines of the caller's that come before the store's. When one
+// of those passes and nothing was heard of the store meanwhile, it is asked by a probe, at
+// most once a second, so that a store that is dead is noticed by impatient callers as well.
+//
+// A store whose parts fail apart, such as a cluster, implements [Sharded]; each part
+// is then watched, avoided and probed by itself.
+//
+// # What is decided then
+//
+// A Take or Try is answered by the policy's [Mode]; the decision is marked Degraded,
+// its source is stint.SourceFailurePolicy. A cost above the limit itself is denied for
+// good in every mode but Closed, as the store would. Of an operation over several
+// policies, one that is Closed makes it fail; else the Local ones are decided, all
+// together, and the Open ones admit. Peek, Reset and Settle are never answered by a
+// mode: they fail with an error that wraps stint.ErrUnavailable.
+//
+// Local decides by the limits divided by the number of processes, Config.Instances:
+// capacities, limits and debts rounded down but at least 1 (a debt: none), rates
+// exactly unless they become slower than a limit can say (then the nearest that admits
+// no more, and at the slowest one permit in 366 days). Intervals, windows and names stay. A
+// cost above the share but not above the limit is denied with a RetryAfter of a second,
+// as the store may be back by then.
+//
+// # When it is back
+//
+// What was admitted locally, and still counts, is charged to the store, as
+// stint.Settle charges, in the background; then the local states are as new. What counts is
+// what the local limits hold against a client: a bucket's permits that have refilled and
+// windows that have passed are forgotten, a limit that counts denied requests has
+// those charged too. A charge goes into debt down to the limit's MaxDebt and no further.
+// It counts from when it is made: entries of a sliding log stay a window longer, a
+// sliding counter has it in its current window, and the least interval of a log does
+// not span the change. A charge whose fate is unknown is not made again.
+//
+// So from the failure until the return each process admits at most its share: all
+// together, over an outage of length T, a bucket admits at most max(C, N) + R x T / P on
+// top of what the store itself had admitted, a window at most max(L, N) for each window.
+// That is also the most that can be admitted beyond the limit, around the way there
+// and the way back: until the charges have arrived, the store knows nothing of what was
+// admitted locally, and a client may find a full bucket in it once more. Once they have, the
+// store's bound holds again, with what was charged counted as admitted. What exceeds it
+// for good is what could not be charged: what is beyond MaxDebt, and what [Stats.Dropped]
+// counts.
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// DefaultTimeout bounds a call of the store unless a Config says otherwise.
+const DefaultTimeout = 100 * time.Millisecond
+
+// Config says how a [Store] is made. Only Store has no default.
+type Config struct {
+	// Store decides as long as it can. It must not be nil. Once it has returned it must
+	// not touch what the caller passed: neither results nor Each. The caller closes it, after
+	// the failover store.
+	Store stint.Store
+	// Timeout bounds each call of the store, unless the caller's context ends earlier.
+	// Default: 0, which is DefaultTimeout.
+	Timeout time.Duration
+	// Mode is what is done while the store can't decide, unless a rule says otherwise.
+	// Default: Open.
+	Mode Mode
+	// Rule returns what holds for a policy instead. It is asked once per policy; a rule
+	// that is not valid makes the policy's operations fail with stint.ErrInvalid.
+	// Default: nil, none.
+	Rule func(*stint.Policy) (Rule, bool)
+	// Local decides for those whose mode is Local: a store in the process, such as
+	// memstore.New makes, that nobody else uses. Default: nil; needed if a mode is Local.
+	Local stint.Store
+	// Instances returns how many processes share the limits; less than 1 counts as 1. It
+	// is asked by every local decision and must be safe for concurrent use. Default: nil,
+	// which is 1.
+	Instances func() int
+	// Hooks observe. Default: none.
+	Hooks Hooks
+
+	now   func() time.Time // for tests; default: time.Now
+	float func() float64   // chance in [0, 1), for tests; default: rand.Float64
+}
+
+func (c *Config) ensureDefaults() {
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Instances == nil {
+		c.Instances = func() int { return 1 }
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.float == nil {
+		c.float = rand.Float64
+	}
+}
+
+// Validate reports everything that is wrong with the configuration, joined.
+func (c Config) Validate() error {
+	var faults []error
+	if c.Store == nil {
+		faults = append(faults, stint.Invalid("store", "nil", "a store such as redisstore.Open makes"))
+	}
+	if c.Timeout < 0 {
+		faults = append(faults, stint.Invalid("store.timeout", c.Timeout, "0 or more"))
+	}
+	if c.Mode > Local {
+		faults = append(faults, stint.Invalid("on_store_failure", uint8(c.Mode), "open, closed or local"))
+	}
+	if c.Mode == Local && c.Local == nil {
+		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
+	}
+	return errors.Join(faults...)
+}
+
+// A Sharded store has parts that fail apart from each other.
+type Sharded interface {
+	// Shards is the number of parts, at least 1. It does not change.
+	Shards() int
+	// Shard is the part that decides about a key, from 0.
+	Shard(key string) int
+}
+
+// A Store is a stint.Store that answers when the store it wraps can't. It is safe
+// for concurrent use; make it with [New].
+type Store struct {
+	config  Config
+	inner   stint.Store
+	sharded Sharded // nil: there is one shard
+	shards  []*shard
+	probing *stint.Policy
+	base    time.Time // of deadlines
+
+	life   context.Context
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	mu     sync.Mutex // guards closed, and the adding of work
+	closed bool
+
+	locals locals
+	counts counts
+}
+
+// New makes a failover store, or reports everything that is wrong with the
+// configuration.
+func New(config Config) (*Store, error) {
+	config.ensureDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	probing, err := stint.NewPolicy("failover.probe", stint.FixedWindow(stint.MaxPermits, time.Second))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{config: config, inner: config.Store, probing: probing, base: time.Now()}
+	n := 1
+	if sharded, ok := config.Store.(Sharded); ok && sharded.Shards() > 1 {
+		n, s.sharded = sharded.Shards(), sharded
+	}
+	keys, err := s.probeKeys(n)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		s.shards = append(s.shards, newShard(s, i, key))
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.locals.store = s
+	s.locals.touched = map[client]struct{}{}
+	return s, nil
+}
+
+// probeKeys finds for each shard a key that belongs to it.
+func (s *Store) probeKeys(shards int) ([]string, error) {
+	const triesPerShard = 1000
+	keys := make([]string, shards)
+	missing := shards
+	for i := 0; missing > 0 && i < shards*triesPerShard; i++ {
+		key := fmt.Sprintf("failover.probe:%d", i)
+		at := 0
+		if s.sharded != nil {
+			at = s.sharded.Shard(key)
+		}
+		if at < 0 || at >= shards {
+			return nil, stint.Invalid("store", fmt.Sprintf("shard %d of %d", at, shards), "a store that knows its shards")
+		}
+		if keys[at] == "" {
+			keys[at] = key
+			missing--
+		}
+	}
+	if missing > 0 {
+		return nil, stint.Invalid("store", fmt.Sprintf("%d shards without a key", missing), "a store whose shards have keys")
+	}
+	return keys, nil
+}
+
+// Close ends probing and charging, and waits for what of it is under way, at most one
+// deadline. It does not close the store. Afterwards the state stays as it is.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.work.Wait()
+}
+
+// start runs work in the background, unless the store is closed.
+func (s *Store) start(work func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Go(work)
+	}
+	return !s.closed
+}
+
+// pause waits for so long and reports false when the store is closed.
+func (s *Store) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}
+
+// shard is the part of the store that decides about a key.
+func (s *Store) shard(key string) *shard {
+	if s.sharded == nil {
+		return s.shards[0]
+	}
+	return s.shards[s.sharded.Shard(key)]
+}

@@ -1,0 +1,128 @@
+package failover
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/stint-go/stint"
+)
+
+// maxTouched bounds the clients whose local spending is known.
+const maxTouched = 65536
+
+// locals is what was decided locally and is to be charged.
+type locals struct {
+	store *Store
+	// deciding is held for reading by local decisions, and for writing while a client's
+	// spending is taken out of the local store, so that nothing falls in between.
+	deciding sync.RWMutex
+
+	mu       sync.Mutex
+	touched  map[client]struct{}
+	charging bool // whether a goroutine charges
+}
+
+// A client of a policy.
+type client struct {
+	plan *plan
+	key  string
+}
+
+// decideLocally decides the claims whose mode is Local by this process's shares. The
+// others admit.
+func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
+	instances := max(1, s.config.Instances())
+	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
+	local := stint.Op{Verb: op.Verb}
+	claims := make([]stint.Claim, 0, 4)
+	for i := -1; i < len(op.And); i++ {
+		claim := op.Claim
+		if i >= 0 {
+			claim = op.And[i]
+		}
+		p := s.plan(claim.Policy)
+		if p.mode != Local {
+			continue
+		}
+		share, err := p.shareOf(instances)
+		if err != nil {
+			return stint.Decision{}, err
+		}
+		whole = whole && claim.Permits <= share.least
+		claim.Policy = share.policy
+		claims = append(claims, claim)
+	}
+	local.Claim = claims[0]
+	if len(claims) > 1 {
+		local.And = claims[1:]
+	}
+	if !whole {
+		local.Each = make([]stint.Outcome, local.Limits())
+	}
+	s.locals.deciding.RLock()
+	d, err := s.config.Local.Decide(ctx, local)
+	s.locals.deciding.RUnlock()
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	s.locals.touch(op, d.Allowed)
+	if !whole {
+		d = s.join(op, local.Each, d.At)
+	}
+	return degraded(d), nil
+}
+
+// join makes the decision of an operation of which some claims were decided locally.
+func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) stint.Decision {
+	outs := outcomes(op)
+	next := outs
+	for i := -1; i < len(op.And); i++ {
+		claim := &op.Claim
+		if i >= 0 {
+			claim = &op.And[i]
+		}
+		n := claim.Policy.Len()
+		if s.plan(claim.Policy).mode == Local {
+			copy(next[:n], locally)
+			locally = locally[n:]
+			for j := range n {
+				if o := &next[j]; o.RetryAfter == stint.Never && claim.Permits <= claim.Policy.Limit(j).Capacity {
+					o.RetryAfter = retryAway
+				}
+			}
+		} else {
+			untouched(next, claim)
+		}
+		next = next[n:]
+	}
+	return stint.Combine(outs, at)
+}
+
+// touch remembers whose local states an operation may have changed.
+func (l *locals) touch(op *stint.Op, allowed bool) {
+	well := false
+	l.mu.Lock()
+	for i := -1; i < len(op.And); i++ {
+		claim := &op.Claim
+		if i >= 0 {
+			claim = &op.And[i]
+		}
+		p := l.store.plan(claim.Policy)
+		if p.mode != Local || !allowed && !p.counts {
+			continue
+		}
+		if _, known := l.touched[client{p, claim.Key}]; !known {
+			if len(l.touched) >= maxTouched {
+				l.store.counts.dropped.Add(1)
+				continue
+			}
+			l.touched[client{p, strings.Clone(claim.Key)}] = struct{}{}
+		}
+		well = well || l.store.shard(claim.Key).well()
+	}
+	l.mu.Unlock()
+	if well {
+		l.comeBack() // the store is back, or others were answered meanwhile
+	}
+}

@@ -1,0 +1,63 @@
+package failover
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// When probes are made: so long after the one before, half as much more or less.
+const (
+	firstProbe = 50 * time.Millisecond
+	lastProbe  = 500 * time.Millisecond
+)
+
+// probe probes the shard until it answers, first after about the given time. There is
+// one for a shard at a time.
+func (sh *shard) probe(wait time.Duration) {
+	for wait == 0 || sh.store.pause(sh.store.jitter(wait)) {
+		err := sh.ask()
+		if sh.store.life.Err() != nil || sh.answered(err) {
+			return
+		}
+		wait = min(max(firstProbe, 2*wait), lastProbe)
+	}
+}
+
+// jitter is a duration of half to one and a half times d.
+func (s *Store) jitter(d time.Duration) time.Duration {
+	return d/2 + time.Duration(s.config.float()*float64(d))
+}
+
+// ask takes a permit of the probes' policy, which has more than are ever taken.
+func (sh *shard) ask() error {
+	s := sh.store
+	s.counts.probes.Add(1)
+	ctx := withTimeout(s.life, s.base, s.config.Timeout)
+	defer ctx.release()
+	_, err := s.inner.Decide(ctx, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
+	return err
+}
+
+// answered notes what a probe came to. It reports whether the shard needs no further
+// ones.
+func (sh *shard) answered(err error) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	down := sh.down.Load()
+	switch {
+	case err == nil:
+		sh.probing, sh.inARow = false, 0
+		sh.back = sh.heard.Add(1)
+		if down != nil {
+			sh.breaker.Close()
+			sh.down.Store(nil)
+			sh.announce(Away, Up, down.cause)
+			sh.store.locals.comeBack()
+		}
+	case down == nil: // suspected, and with reason
+		sh.breaker.Open()
+		sh.goAway(err)
+	}
+	return err == nil
+}

@@ -1,0 +1,157 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/storetest"
+)
+
+// sharded gives a store shards, by the key.
+type sharded struct {
+	stint.Store
+	n int
+}
+
+func (s sharded) Shards() int { return s.n }
+
+func (s sharded) Shard(key string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return int(h.Sum32() % uint32(s.n))
+}
+
+// keyOf finds a key of a shard.
+func keyOf(s sharded, shard int) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint("key", i); s.Shard(key) == shard {
+			return key
+		}
+	}
+}
+
+// One part of the store is dead: its callers wait once, the others never.
+func TestShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var parts sharded
+		f := newFixture(t, func(c *failover.Config) {
+			parts = sharded{c.Store, 4}
+			c.Store = parts
+		})
+		p := minutely(t)
+		const dead = 2
+		touches := func(c storetest.Call) bool {
+			for i := range c.Ops {
+				if parts.Shard(c.Ops[i].Key) == dead {
+					return true
+				}
+				for _, and := range c.Ops[i].And {
+					if parts.Shard(and.Key) == dead {
+						return true
+					}
+				}
+			}
+			return false
+		}
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: touches(c)} })
+		var group sync.WaitGroup
+		for shard := range 4 {
+			group.Go(func() {
+				key := keyOf(parts, shard)
+				start := time.Now()
+				for i := range 50 {
+					d := f.must(key, p)
+					if d.Degraded != (shard == dead) {
+						t.Errorf("shard %d: call %d: %+v", shard, i, d)
+					}
+				}
+				if took := time.Since(start); shard == dead && took != timeout || shard != dead && took != 0 {
+					t.Errorf("shard %d: the calls took %s", shard, took)
+				}
+			})
+		}
+		group.Wait()
+		down := f.Down()
+		if len(down) != 1 || down[0].Shard != dead {
+			t.Fatalf("down: %+v", down)
+		}
+		// A batch is answered in order, each operation by its part.
+		ops := []stint.Op{
+			op(0, keyOf(parts, 0), p, 1), op(0, keyOf(parts, dead), p, 1), op(0, keyOf(parts, 1), p, 1),
+			op(0, keyOf(parts, 3), p, 1, claim(keyOf(parts, dead), p, 1)), op(0, "", p, 1), op(0, keyOf(parts, 3), p, 1, claim(keyOf(parts, 0), p, 1)),
+		}
+		results := make([]stint.Result, len(ops))
+		start := time.Now()
+		f.DecideAll(t.Context(), ops, results)
+		for i, degraded := range []bool{false, true, false, true, false, false} {
+			if r := results[i]; r.Decision.Degraded != degraded || (r.Err != nil) != (i == 4) {
+				t.Errorf("operation %d: %+v", i, r)
+			}
+		}
+		if !errors.Is(results[4].Err, stint.ErrInvalid) || time.Since(start) != 0 {
+			t.Errorf("%v after %s", results[4].Err, time.Since(start))
+		}
+		// Operations over several parts need all of them.
+		d, err := f.Decide(t.Context(), op(0, keyOf(parts, 0), p, 1, claim(keyOf(parts, dead), p, 1)))
+		if err != nil || !d.Degraded || time.Since(start) != 0 {
+			t.Errorf("over a part that is away: %+v, %v", d, err)
+		}
+		f.regain()
+		if d := f.must(keyOf(parts, dead), p); d.Degraded {
+			t.Errorf("back: %+v", d)
+		}
+		if n := len(f.seen()); n != 2 {
+			t.Errorf("changes %+v", f.seen())
+		}
+	})
+}
+
+// An operation over several parts that fails speaks against those that are not heard of.
+func TestFailureOverShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var parts sharded
+		f := newFixture(t, func(c *failover.Config) {
+			parts = sharded{c.Store, 2}
+			c.Store = parts
+		})
+		p := minutely(t)
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: len(c.Ops[0].And) > 0} })
+		both := op(0, keyOf(parts, 0), p, 1, claim(keyOf(parts, 1), p, 1))
+		time.AfterFunc(timeout/2, func() { f.must(keyOf(parts, 0), p) })
+		if d, err := f.Decide(t.Context(), both); err != nil || !d.Degraded {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		if down := f.Down(); len(down) != 1 || down[0].Shard != 1 {
+			t.Errorf("down: %+v, want the part that was silent", down)
+		}
+		f.regain()
+	})
+}
+
+func TestShardsWithoutKeys(t *testing.T) {
+	for name, shard := range map[string]int{"none for most": 0, "outside": 7, "below": -1} {
+		_, err := failover.New(failover.Config{Store: stubborn{shard}})
+		if !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
+		}
+	}
+}
+
+// stubborn puts all keys into one of its three shards.
+type stubborn struct{ shard int }
+
+func (stubborn) Shards() int        { return 3 }
+func (s stubborn) Shard(string) int { return s.shard }
+
+func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
+	return stint.Decision{}, ctx.Err()
+}
+func (stubborn) DecideAll(context.Context, []stint.Op, []stint.Result) {}

@@ -1,0 +1,111 @@
+package failover
+
+import (
+	"errors"
+	"math/big"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A share is what one of n processes may admit by itself of a policy's limits. The
+// names stay, so states do when n changes.
+type share struct {
+	n      int
+	policy *stint.Policy
+	least  int64           // the least capacity
+	parts  []*stint.Policy // each of its limits alone
+	wholes []*stint.Policy // the limits that they are shares of, alone: the store's states
+}
+
+// shareOf returns the share of one of n processes. The last one is kept.
+func (p *plan) shareOf(n int) (*share, error) {
+	if kept := p.share.Load(); kept != nil && kept.n == n {
+		return kept, nil
+	}
+	s, err := newShare(p.policy, n)
+	if err != nil {
+		return nil, err
+	}
+	p.share.Store(s)
+	return s, nil
+}
+
+func newShare(policy *stint.Policy, n int) (*share, error) {
+	s := &share{n: n, least: stint.MaxPermits}
+	limits := policy.Limits()
+	for i, whole := range limits {
+		limits[i] = divide(whole, int64(n))
+		s.least = min(s.least, limits[i].Capacity)
+		part, partErr := stint.NewPolicy(policy.Name(), limits[i])
+		alone, err := stint.NewPolicy(policy.Name(), whole)
+		if err := errors.Join(partErr, err); err != nil {
+			return nil, err
+		}
+		s.parts, s.wholes = append(s.parts, part), append(s.wholes, alone)
+	}
+	var err error
+	s.policy, err = stint.NewPolicy(policy.Name(), limits...)
+	return s, err
+}
+
+// divide is the n-th part of a limit. Where that can't be said it is the nearest limit
+// that admits no more, and at least one permit at a time, in the longest period.
+func divide(limit stint.Limit, n int64) stint.Limit {
+	limit.Lease = 0 // there is nothing to lease from
+	if n == 1 {
+		return limit
+	}
+	limit.Capacity = max(1, limit.Capacity/n)
+	if limit.MaxDebt > 0 {
+		if limit.MaxDebt /= n; limit.MaxDebt == 0 {
+			limit.MaxDebt = stint.NoDebt
+		}
+	}
+	if !limit.IsBucket() {
+		return limit
+	}
+	limit.Rate = divideRate(limit.Rate, n)
+	// What was rounded may take too long to drain by a little.
+	if limit.Validate() != nil {
+		limit.MaxDebt = stint.NoDebt
+	}
+	for limit.Capacity > 1 && limit.Validate() != nil {
+		limit.Capacity--
+	}
+	return limit
+}
+
+// divideRate is the n-th part of a rate.
+func divideRate(rate stint.Rate, n int64) stint.Rate {
+	longest := big.NewInt(stint.MaxPeriod.Microseconds())
+	permits := big.NewInt(rate.Permits)
+	period := new(big.Int).Mul(big.NewInt(rate.Period.Microseconds()), big.NewInt(n))
+	if common := new(big.Int).GCD(nil, nil, permits, big.NewInt(n)); common.Cmp(big.NewInt(1)) > 0 {
+		permits.Quo(permits, common)
+		period.Quo(period, common)
+	}
+	if period.Cmp(longest) <= 0 {
+		return micros(permits, period)
+	}
+	if common := new(big.Int).GCD(nil, nil, permits, period); common.Cmp(big.NewInt(1)) > 0 {
+		permits.Quo(permits, common)
+		period.Quo(period, common)
+	}
+	if period.Cmp(longest) <= 0 {
+		return micros(permits, period)
+	}
+	// As many permits as the longest period has whole ones, in the time that they take.
+	whole := new(big.Int).Mul(permits, longest)
+	whole.Quo(whole, period)
+	if whole.Sign() == 0 {
+		return micros(big.NewInt(1), longest)
+	}
+	takes := new(big.Int).Mul(whole, period)
+	takes.Add(takes, permits).Sub(takes, big.NewInt(1)).Quo(takes, permits)
+	return micros(whole, takes)
+}
+
+func micros(permits, period *big.Int) stint.Rate {
+	return stint.Per(permits.Int64(), time.Duration(period.Int64())*time.Microsecond)
+}

@@ -1,0 +1,74 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/stint-go/stint"
+)
+
+// Stats is what a store has done since it was made, and its state.
+type Stats struct {
+	Open     uint64 // decisions that the mode Open made
+	Closed   uint64 // operations that the mode Closed refused
+	Local    uint64 // decisions that the mode Local made
+	Timeouts uint64 // operations that the store did not answer in time
+	Errors   uint64 // operations that it failed otherwise
+	Probes   uint64 // probes made
+	Charged  uint64 // permits spent locally that were charged to the store
+	Dropped  uint64 // local spendings that were not, or perhaps not, charged
+	Touched  int    // clients whose local spending waits to be charged
+	Shards   int    // parts of the store that fail apart
+	Away     int    // of which so many are away now
+}
+
+type counts struct {
+	open, closed, local atomic.Uint64
+	timeouts, errors    atomic.Uint64
+	probes              atomic.Uint64
+	charged, dropped    atomic.Uint64
+}
+
+func (c *counts) failure(err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.timeouts.Add(1)
+		return
+	}
+	c.errors.Add(1)
+}
+
+// Stats reads the store's figures.
+func (s *Store) Stats() Stats {
+	c := &s.counts
+	stats := Stats{
+		Open: c.open.Load(), Closed: c.closed.Load(), Local: c.local.Load(),
+		Timeouts: c.timeouts.Load(), Errors: c.errors.Load(), Probes: c.probes.Load(),
+		Charged: c.charged.Load(), Dropped: c.dropped.Load(), Shards: len(s.shards),
+	}
+	for _, sh := range s.shards {
+		if sh.down.Load() != nil {
+			stats.Away++
+		}
+	}
+	s.locals.mu.Lock()
+	stats.Touched = len(s.locals.touched)
+	s.locals.mu.Unlock()
+	return stats
+}
+
+// Down lists the shards that are away, in order; nil when the store is up. It asks
+// nobody.
+func (s *Store) Down() (outages []Outage) {
+	for _, sh := range s.shards {
+		if down := sh.down.Load(); down != nil {
+			outages = append(outages, Outage{Shard: sh.index, Since: down.since, Cause: down.cause})
+		}
+	}
+	return outages
+}
+
+var (
+	_ stint.Store  = (*Store)(nil)
+	_ stint.Binder = (*Store)(nil)
+)
