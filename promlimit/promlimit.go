@@ -106,7 +106,7 @@ func (m *Metrics) Checked(algorithm stint.Algorithm, d stint.Decision, elapsed t
 func (m *Metrics) StoreFailed() { m.storeErrors.Inc() }
 
 // Hooks returns hooks that count what a [stint.Limiter] decides: each Take and Try
-// as a check, each failure of the store. Peeks, resets and settlements are no
+// as a check, each failure of the store, whether a failure policy answered or not. Peeks, resets and settlements are no
 // checks; input errors, and operations that the caller gave up, are not counted.
 func (m *Metrics) Hooks() stint.Hooks {
 	return stint.Hooks{Decided: func(ctx context.Context, event stint.Event) {
@@ -116,6 +116,9 @@ func (m *Metrics) Hooks() stint.Hooks {
 				m.StoreFailed()
 			}
 		case event.Verb == stint.Take || event.Verb == stint.Try:
+			if event.Decision.Degraded {
+				m.StoreFailed()
+			}
 			limit := event.Claim.Policy.Limit(int(event.Decision.Index))
 			m.Checked(limit.Algorithm, event.Decision, event.Elapsed)
 		}

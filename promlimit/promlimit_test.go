@@ -143,20 +143,21 @@ func TestHooks(t *testing.T) {
 	decided(t.Context(), event(stint.Reset, stint.Decision{Allowed: true}, nil))
 	decided(t.Context(), event(stint.Settle, stint.Decision{Allowed: true}, nil))
 	decided(t.Context(), event(stint.Take, stint.Decision{}, errors.New("away")))
+	decided(t.Context(), event(stint.Take, stint.Decision{Allowed: true, Degraded: true, Index: 1}, nil))
 	decided(t.Context(), event(stint.Take, stint.Decision{}, stint.Invalid("key", "", "something")))
 	decided(gone, event(stint.Take, stint.Decision{}, context.Canceled))
-	for _, want := range []string{"true", "false"} {
-		if _, count := histogram(t, registry, "FIXED_WINDOW", want); count != 1 {
-			t.Errorf("%d checks with allowed=%s, want 1", count, want)
+	for allowed, want := range map[string]uint64{"true": 2, "false": 1} {
+		if _, count := histogram(t, registry, "FIXED_WINDOW", allowed); count != want {
+			t.Errorf("%d checks with allowed=%s, want %d", count, allowed, want)
 		}
-		if _, count := histogram(t, registry, "TOKEN_BUCKET", want); count != 0 {
+		if _, count := histogram(t, registry, "TOKEN_BUCKET", allowed); count != 0 {
 			t.Errorf("%d checks by the limit that did not decide, want 0", count)
 		}
 	}
 	err = testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_store_errors_total Operations that the store could not decide.
 # TYPE rate_limiter_store_errors_total counter
-rate_limiter_store_errors_total 1
+rate_limiter_store_errors_total 2
 `), "rate_limiter_store_errors_total")
 	if err != nil {
 		t.Error(err)

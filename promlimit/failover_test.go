@@ -1,0 +1,51 @@
+package promlimit_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stint-go/stint/promlimit"
+)
+
+func TestFailoverCollector(t *testing.T) {
+	stats := promlimit.FailoverStats{Open: 100}
+	collector := promlimit.NewFailoverCollector(func() promlimit.FailoverStats { return stats })
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	stats = promlimit.FailoverStats{ // read at each scrape
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Shards: 16, Away: 2,
+	}
+	err := testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.
+# TYPE rate_limiter_failover_answers_total counter
+rate_limiter_failover_answers_total{mode="closed"} 2
+rate_limiter_failover_answers_total{mode="local"} 3
+rate_limiter_failover_answers_total{mode="open"} 1
+# HELP rate_limiter_failover_charged_permits_total Permits spent locally that were charged to the store.
+# TYPE rate_limiter_failover_charged_permits_total counter
+rate_limiter_failover_charged_permits_total 7
+# HELP rate_limiter_failover_dropped_charges_total Local spendings that were not, or perhaps not, charged.
+# TYPE rate_limiter_failover_dropped_charges_total counter
+rate_limiter_failover_dropped_charges_total 8
+# HELP rate_limiter_failover_failures_total Operations that the store failed to decide, by how.
+# TYPE rate_limiter_failover_failures_total counter
+rate_limiter_failover_failures_total{kind="error"} 5
+rate_limiter_failover_failures_total{kind="timeout"} 4
+# HELP rate_limiter_failover_probes_total Probes of a store that was away.
+# TYPE rate_limiter_failover_probes_total counter
+rate_limiter_failover_probes_total 6
+# HELP rate_limiter_store_shards Parts of the store that fail apart, by their state.
+# TYPE rate_limiter_store_shards gauge
+rate_limiter_store_shards{state="away"} 2
+rate_limiter_store_shards{state="up"} 14
+`))
+	if err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
