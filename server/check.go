@@ -51,8 +51,7 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 	return q.key, checkKey(q.key)
 }
 
-// check decides one request. A scratch whose operation failed is not used again,
-// as a store that was given up may still write outcomes.
+// check decides one request.
 func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
@@ -67,12 +66,10 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) erro
 		op.Each = x.each[:t.policy.Len()]
 	}
 	start := time.Now()
-	d, failed := s.keeper.decide(r.Context(), op)
+	d, err := s.decide(r.Context(), op)
 	elapsed := time.Since(start)
-	if failed != nil {
-		if d, err = s.withoutStore(t, failed); err != nil {
-			return err
-		}
+	if err != nil {
+		return s.refused(t, err)
 	}
 	s.metrics.Checked(t.algorithm(&d), d, elapsed)
 
@@ -86,9 +83,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) erro
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(x.body) // a client that is gone has no use for the error
-	if failed == nil {
-		s.scratches.Put(x)
-	}
+	s.scratches.Put(x)
 	return nil
 }
 
@@ -109,7 +104,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []re
 	}
 	results := make([]stint.Result, len(ops))
 	start := time.Now()
-	_ = s.keeper.decideAll(r.Context(), ops, results) // each result has its own error
+	s.decideAll(r.Context(), ops, results)
 	elapsed := time.Since(start)
 
 	body := []byte{'['}
@@ -117,9 +112,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []re
 	for i := range results {
 		t, d := found[i], results[i].Decision
 		if err := results[i].Err; err != nil {
-			if d, err = s.withoutStore(t, err); err != nil {
-				return inElement(i, err)
-			}
+			return inElement(i, s.refused(t, err))
 		}
 		s.metrics.Checked(t.algorithm(&d), d, elapsed)
 		if i > 0 {
@@ -137,23 +130,13 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []re
 	return nil
 }
 
-// withoutStore is the failure policy: what a check comes to that the store did not
-// decide. Other errors than the store's it returns. An admission tells the untouched
-// limits, of which nothing was taken.
-func (s *service) withoutStore(t *target, err error) (stint.Decision, error) {
-	if failureOf(err).status != http.StatusServiceUnavailable || errors.Is(err, errGone) {
-		return stint.Decision{}, err
+// refused counts a check that the store did not decide and no failure policy answered,
+// as a denial by the limit that admits least. It returns the error.
+func (s *service) refused(t *target, err error) error {
+	if errors.Is(err, stint.ErrUnavailable) {
+		s.metrics.Checked(t.deciders[t.least], stint.Decision{Degraded: true}, 0)
 	}
-	d := stint.Decision{
-		Allowed: s.config.OnStoreFailure == FailOpen, Degraded: true, Source: stint.SourceFailurePolicy,
-		Index: t.least, Limit: t.capacity, Remaining: t.capacity,
-		At: stint.Instant(s.keeper.now().UnixMicro()),
-	}
-	if !d.Allowed {
-		s.metrics.Checked(t.algorithm(&d), d, 0)
-		return d, err
-	}
-	return d, nil
+	return err
 }
 
 // fill describes a decision of the target.

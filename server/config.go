@@ -16,45 +16,6 @@ import (
 	"github.com/stint-go/stint/httplimit"
 )
 
-// DefaultStoreTimeout is the deadline that suits a store on the network.
-const DefaultStoreTimeout = 100 * time.Millisecond
-
-// A FailurePolicy says how to answer a check that the store could not decide. The
-// zero value is FailOpen.
-type FailurePolicy uint8
-
-// The failure policies.
-const (
-	// FailOpen admits and marks the answer as degraded.
-	FailOpen FailurePolicy = iota
-	// FailClosed answers 503.
-	FailClosed
-)
-
-// String is the policy's name in the configuration: open or closed.
-func (p FailurePolicy) String() string {
-	switch p {
-	case FailOpen:
-		return "open"
-	case FailClosed:
-		return "closed"
-	default:
-		return "unknown"
-	}
-}
-
-// ParseFailurePolicy reads open or closed.
-func ParseFailurePolicy(name string) (FailurePolicy, error) {
-	switch name {
-	case "open":
-		return FailOpen, nil
-	case "closed":
-		return FailClosed, nil
-	default:
-		return FailOpen, stint.Invalid("on_store_failure", name, "open or closed")
-	}
-}
-
 // An API says who may name keys, reset and settle.
 type API struct {
 	// ExplicitKeys lets requests name a key. When it is false, any key is refused
@@ -83,17 +44,18 @@ type Config struct {
 	// which is none.
 	AdminListen string
 
-	// Store decides. It must not be nil. The caller closes it after Run returns.
+	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
+	// store that may be away belongs into one of package failover, which bounds each call
+	// in time and admits, or decides by itself, what is to be. The caller closes it after
+	// Run returns.
 	Store stint.Store
 	// StoreHealth reports whether the store can be reached; it is asked by the health
-	// endpoints, with a deadline. Default: nil, the store is always there.
+	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
-	// StoreTimeout bounds each call of the store. Default: 0, no bound, which suits a
-	// store in memory; see DefaultStoreTimeout for the others.
-	StoreTimeout time.Duration
-	// OnStoreFailure is how a check is answered when the store can't decide.
-	// Default: FailOpen.
-	OnStoreFailure FailurePolicy
+	// StoreRequired makes the server not ready while the store can't be reached, as
+	// checks are not answered then. Default: false, health tells of the store, and the
+	// server stays ready.
+	StoreRequired bool
 
 	// Defaults are the limits that an algorithm's name stands for. Missing ones are
 	// taken from DefaultLimits.
@@ -112,8 +74,8 @@ type Config struct {
 
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
-	// Logger receives a line per listener, per change of the store's state and per
-	// recovered panic. Default: nil, slog.Default.
+	// Logger receives a line per listener and per recovered panic. Default: nil,
+	// slog.Default.
 	Logger *slog.Logger
 	// Build is what /actuator/info tells.
 	Build Build
@@ -207,9 +169,6 @@ func (c Config) Validate() error {
 	if c.Store == nil {
 		add("store", "nil", "a store such as memstore.New makes")
 	}
-	if c.OnStoreFailure > FailClosed {
-		add("on_store_failure", uint8(c.OnStoreFailure), "open or closed")
-	}
 	if c.Headers&^httplimit.AllFields != 0 {
 		add("headers", uint8(c.Headers), "x_ratelimit, ietf and retry_after")
 	}
@@ -217,7 +176,6 @@ func (c Config) Validate() error {
 		param string
 		value time.Duration
 	}{
-		{"store.timeout", c.StoreTimeout},
 		{"read_header_timeout", c.ReadHeaderTimeout},
 		{"body_timeout", c.BodyTimeout},
 		{"write_timeout", c.WriteTimeout},

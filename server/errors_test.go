@@ -5,12 +5,15 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/server"
 )
 
@@ -194,8 +197,20 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// surviving puts the fixture's store into one of package failover.
+func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
+	return func(c *server.Config) {
+		store, err := failover.New(failover.Config{Store: c.Store, Mode: mode, Local: memstore.New(memstore.Config{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(store.Close)
+		c.Store = store
+	}
+}
+
 func TestStoreAwayOpen(t *testing.T) {
-	f := newFixture(t, nil)
+	f := newFixture(t, surviving(t, failover.Open))
 	f.store.fail(errors.New("no route"))
 	got := f.get(check + "?key=k&policy=pair&permits=2")
 	c := got.check()
@@ -218,22 +233,54 @@ func TestStoreAwayOpen(t *testing.T) {
 	f.get(api.PathRemaining+"?key=k").problem(503, "the store")
 	f.delete(api.PathReset+"?key=k").problem(503, "the store")
 	f.post(api.PathSettle, `{"key":"k","permits":1}`).problem(503, "the store")
-	if f.log.lines() != 1 || !strings.Contains(f.log.String(), "no route") {
-		t.Errorf("the log, want one line about the change:\n%s", f.log)
+	if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 6\n") ||
+		!strings.Contains(text, `rate_limiter_degraded_total{allowed="true"} 3`+"\n") {
+		t.Error("the metrics do not count six operations that the store did not decide, three of them admitted")
 	}
 	f.store.fail(nil)
-	if c := f.get(check + "?key=k").check(); c.Degraded || c.Remaining != 99 {
-		t.Errorf("the store is back: %+v", c)
+	for start := time.Now(); ; runtime.Gosched() {
+		if c := f.get(check + "?key=k").check(); !c.Degraded {
+			if c.Remaining != 99 {
+				t.Errorf("the store is back: %+v", c)
+			}
+			break
+		}
+		if time.Since(start) > 30*time.Second {
+			t.Fatal("the store does not come back")
+		}
 	}
 }
 
 func TestStoreAwayClosed(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.OnStoreFailure = server.FailClosed })
-	f.store.fail(stint.ErrUnavailable)
-	f.get(check+"?key=k").problem(503, "the store")
-	f.post(check, `[{"key":"k"}]`).problem(503, "element 0")
-	f.get(check + "?key=k&permits=0").problem(400)
-	f.get(api.PathRemaining+"?key=k").problem(503, "the store")
+	for name, change := range map[string]func(*server.Config){"closed": surviving(t, failover.Closed), "bare": nil} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, change)
+			f.store.fail(errors.New("no route"))
+			f.get(check+"?key=k").problem(503, "the store")
+			f.post(check, `[{"key":"k"}]`).problem(503, "element 0")
+			f.get(check + "?key=k&permits=0").problem(400)
+			f.get(api.PathRemaining+"?key=k").problem(503, "the store")
+			if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 3\n") ||
+				!strings.Contains(text, `rate_limiter_degraded_total{allowed="false"} 2`+"\n") {
+				t.Error("the metrics do not count three operations that the store did not decide, two of them refused")
+			}
+		})
+	}
+}
+
+func TestStoreAwayLocal(t *testing.T) {
+	f := newFixture(t, surviving(t, failover.Local))
+	f.store.fail(errors.New("no route"))
+	for i := range 4 {
+		got := f.get(check + "?key=k&policy=leak")
+		if c := got.check(); got.status != 200 || !c.Degraded || c.Remaining != int64(3-i) || got.header.Get("RateLimit") != "" {
+			t.Errorf("check %d: %d %s", i, got.status, got.body)
+		}
+	}
+	got := f.get(check + "?key=k&policy=leak&permits=4")
+	if c := got.check(); got.status != 429 || !c.Degraded || c.RetryAfterMicros <= 0 || got.header.Get("Retry-After") != "" {
+		t.Errorf("beyond the limit: %d %s", got.status, got.body)
+	}
 }
 
 // A store that finds fault with an operation is not away.
@@ -244,25 +291,6 @@ func TestStoreFindsFault(t *testing.T) {
 	f.post(check, `[{"key":"k"}]`).problem(400, "element 0: key")
 	if f.log.lines() != 0 {
 		t.Errorf("the log:\n%s", f.log)
-	}
-}
-
-func TestStoreTimeout(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.StoreTimeout = time.Millisecond })
-	f.store.enter = func(ctx context.Context) {
-		if _, bounded := ctx.Deadline(); !bounded {
-			t.Error("the store is called without a deadline")
-			return
-		}
-		<-ctx.Done()
-	}
-	if c := f.get(check + "?key=k").check(); !c.Degraded {
-		t.Errorf("a store that hangs: %+v", c)
-	}
-	var all []api.CheckResponse
-	f.post(check, `[{"key":"k"}]`).into(&all)
-	if !all[0].Degraded {
-		t.Errorf("a store that hangs: %+v", all)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/stint-go/stint/api"
 )
@@ -14,15 +15,18 @@ func liveness(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
+// healthTimeout bounds the asking for the store's health.
+const healthTimeout = time.Second
+
 // readiness is up while requests are answered: not when draining, and with the
-// store away only when checks are admitted nevertheless.
+// store away only when checks are decided nevertheless.
 func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
 	}}
 	if !s.storeIsUp(r.Context()) {
 		health.Components["store"] = api.Component{Status: api.StatusDown}
-		if s.config.OnStoreFailure == FailClosed {
+		if s.config.StoreRequired {
 			health.Status = api.StatusDown
 		}
 	}
@@ -42,11 +46,7 @@ func (s *service) storeIsUp(ctx context.Context) bool {
 	if s.config.StoreHealth == nil {
 		return true
 	}
-	timeout := s.config.StoreTimeout
-	if timeout == 0 {
-		timeout = DefaultStoreTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	return s.config.StoreHealth(ctx) == nil
 }

@@ -28,19 +28,19 @@ func TestHealth(t *testing.T) {
 	const storeDown = `"components":{"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
 	const allUp = `{"status":"UP","components":{"server":{"status":"UP"},"store":{"status":"UP"}}}` + "\n"
 	for _, test := range []struct {
-		name   string
-		policy server.FailurePolicy
-		health func(context.Context) error
-		status int
-		body   string
+		name     string
+		required bool
+		health   func(context.Context) error
+		status   int
+		body     string
 	}{
-		{"no health to ask", server.FailClosed, nil, 200, allUp},
-		{"there", server.FailClosed, there, 200, allUp},
-		{"away, open", server.FailOpen, away, 200, `{"status":"UP",` + storeDown},
-		{"away, closed", server.FailClosed, away, 503, `{"status":"DOWN",` + storeDown},
+		{"no health to ask", true, nil, 200, allUp},
+		{"there", true, there, 200, allUp},
+		{"away", false, away, 200, `{"status":"UP",` + storeDown},
+		{"away, required", true, away, 503, `{"status":"DOWN",` + storeDown},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t, func(c *server.Config) { c.OnStoreFailure, c.StoreHealth = test.policy, test.health })
+			f := newFixture(t, func(c *server.Config) { c.StoreRequired, c.StoreHealth = test.required, test.health })
 			for _, path := range []string{api.PathHealth, api.PathReadiness} {
 				if got := f.get(path); got.status != test.status || got.body != test.body {
 					t.Errorf("%s: %d %s, want %d %s", path, got.status, got.body, test.status, test.body)
@@ -83,14 +83,14 @@ func TestMetrics(t *testing.T) {
 	f.get(check + "?key=")
 	f.get(api.PathRemaining + "?key=secret-key")
 	f.store.fail(errors.New("away"))
-	f.get(check + "?key=secret-key")
+	f.get(check+"?key=secret-key").problem(503, "the store")
 	text := f.get(api.PathMetrics).body
 	for _, want := range []string{
-		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 3`,
-		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 2`,
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 3`,
 		`rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="true"} 1`,
-		`rate_limiter_check_seconds_count{algorithm="TOKEN_BUCKET",allowed="true"} 3`,
-		`rate_limiter_degraded_total{allowed="true"} 1`,
+		`rate_limiter_check_seconds_count{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
+		`rate_limiter_degraded_total{allowed="false"} 1`,
 		`rate_limiter_store_errors_total 1`,
 		`rate_limiter_store_states 42`,
 	} {

@@ -1,60 +1,16 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/promlimit"
 )
-
-// The log has a line when the store goes away and one when it has been back for a
-// second; a store that fails now and then fills no log.
-func TestKeeperLogsChangesOnly(t *testing.T) {
-	metrics, err := promlimit.New(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	now := time.Unix(1_790_000_000, 0)
-	k := &keeper{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: metrics, now: func() time.Time { return now }}
-	away := errors.New("no route")
-	for _, step := range []struct {
-		after time.Duration
-		err   error
-		lines int
-	}{
-		{0, nil, 0},
-		{0, away, 1},
-		{0, away, 1},
-		{999 * time.Millisecond, nil, 1},
-		{0, away, 1},
-		{999 * time.Millisecond, nil, 1},
-		{time.Millisecond, stint.Invalid("key", "", "one"), 1},
-		{0, nil, 2},
-		{0, nil, 2},
-		{0, away, 3},
-	} {
-		now = now.Add(step.after)
-		_ = k.judge(t.Context(), step.err)
-		if lines := strings.Count(log.String(), "\n"); lines != step.lines {
-			t.Fatalf("after %+v: %d lines, want %d:\n%s", step, lines, step.lines, &log)
-		}
-	}
-	if got := log.String(); !strings.Contains(got, "away") || !strings.Contains(got, "back") || !strings.Contains(got, "no route") {
-		t.Errorf("the log does not tell what happened:\n%s", got)
-	}
-}
 
 func TestFailureOf(t *testing.T) {
 	for _, test := range []struct {

@@ -52,7 +52,7 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.keeper.decide(r.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
+	d, err := s.decide(r.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
 		}
 	}
-	if _, err := s.keeper.decide(r.Context(), op); err != nil {
+	if _, err := s.decide(r.Context(), op); err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, response)
@@ -121,7 +121,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	d, err := s.keeper.decide(r.Context(), op)
+	d, err := s.decide(r.Context(), op)
 	if err != nil {
 		return err
 	}

@@ -373,9 +373,7 @@ func TestSlowRequest(t *testing.T) {
 
 func TestInvalidConfig(t *testing.T) {
 	config := server.Config{
-		OnStoreFailure: 7,
 		Headers:        0x80,
-		StoreTimeout:   -1,
 		MaxHeaderBytes: -1,
 		API:            server.API{Tokens: []string{"a b"}},
 		ClientIP:       clientip.Config{IPv6Prefix: 200},
@@ -390,7 +388,7 @@ func TestInvalidConfig(t *testing.T) {
 		t.Fatalf("New = %v, want ErrInvalid", err)
 	}
 	for _, want := range []string{
-		"store is", "on_store_failure is 7", "headers is 128", "store.timeout is -1ns", "max_header_bytes is -1", "api.tokens_file",
+		"store is", "headers is 128", "max_header_bytes is -1", "api.tokens_file",
 		"ipv6_prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -399,18 +397,5 @@ func TestInvalidConfig(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), "a b") {
 		t.Errorf("the error tells a token:\n%v", err)
-	}
-}
-
-func TestParseFailurePolicy(t *testing.T) {
-	for _, policy := range []server.FailurePolicy{server.FailOpen, server.FailClosed} {
-		if got, err := server.ParseFailurePolicy(policy.String()); err != nil || got != policy {
-			t.Errorf("ParseFailurePolicy(%q) = %v, %v", policy, got, err)
-		}
-	}
-	for _, name := range []string{"", "local", "Open"} {
-		if _, err := server.ParseFailurePolicy(name); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("ParseFailurePolicy(%q) = %v, want ErrInvalid", name, err)
-		}
 	}
 }

@@ -34,7 +34,6 @@ var (
 type service struct {
 	config    *Config
 	targets   *targets
-	keeper    *keeper
 	authority *authority
 	clients   *clientip.Resolver
 	metrics   *promlimit.Metrics
@@ -78,11 +77,8 @@ func newService(config *Config) (*service, error) {
 		limits = max(limits, t.policy.Len())
 	}
 	return &service{
-		config:  config,
-		targets: ts,
-		keeper: &keeper{
-			store: config.Store, timeout: config.StoreTimeout, logger: config.Logger, metrics: metrics, now: time.Now,
-		},
+		config:    config,
+		targets:   ts,
 		authority: newAuthority(config.API),
 		clients:   clients,
 		metrics:   metrics,

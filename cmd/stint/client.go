@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/server"
 )
 
@@ -122,10 +123,15 @@ func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, fu
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	loaded.OnStoreFailure = server.FailClosed
+	loaded.OnStoreFailure = failover.Closed
+	logger := slog.New(slog.DiscardHandler)
+	if err := store.survive(loaded, logger); err != nil {
+		store.Close()
+		return nil, nil, nil, err
+	}
 	loaded.API = server.API{ExplicitKeys: true, Open: true}
 	service := serverConfig(loaded, store)
-	service.Logger = slog.New(slog.DiscardHandler)
+	service.Logger = logger
 	s, err := server.New(service)
 	if err != nil {
 		store.Close()

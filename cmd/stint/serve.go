@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
@@ -32,7 +33,10 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer func() { store.Close() }() // which survive changes
+	if err := store.survive(loaded, logger); err != nil {
+		return err
+	}
 	for _, advice := range store.Advice {
 		logger.Warn(advice)
 	}
@@ -76,7 +80,6 @@ type openedStore struct {
 	stint.Store
 	Close      func()
 	Health     func(context.Context) error // nil: always well
-	Timeout    time.Duration               // of each call; 0: none
 	Collectors []prometheus.Collector
 	Advice     []string // what is unwise about the server's configuration
 }
@@ -111,7 +114,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 		}
 	})
 	return &openedStore{
-		Store: store, Close: store.Close, Health: store.Ping, Timeout: c.Timeout,
+		Store: store, Close: store.Close, Health: store.Ping,
 		Collectors: []prometheus.Collector{stats}, Advice: store.Advise(ctx),
 	}, nil
 }
@@ -120,8 +123,8 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
 	s.Listen, s.AdminListen = c.Listen, c.AdminListen
-	s.Store, s.StoreHealth, s.StoreTimeout, s.Collectors = store.Store, store.Health, store.Timeout, store.Collectors
-	s.OnStoreFailure = c.OnStoreFailure
+	s.Store, s.StoreHealth, s.Collectors = store.Store, store.Health, store.Collectors
+	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
 	s.Build = build()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/server"
 )
@@ -23,8 +24,9 @@ type Config struct {
 	// Store says where state lives.
 	Store Store
 	// OnStoreFailure is what a check answers while the store is away.
-	OnStoreFailure server.FailurePolicy
-	// Instances is how many processes share the limits, at least 1.
+	OnStoreFailure failover.Mode
+	// Instances is how many processes share the limits, at least 1. It matters to
+	// failover.Local.
 	Instances int
 	// ClientIP says how a client's address is found.
 	ClientIP clientip.Config
@@ -61,7 +63,7 @@ type Store struct {
 	Partitions int
 	// DenialCache is how many denials of a store in Redis are remembered; 0 is none.
 	DenialCache int
-	// MaxMemory bounds the memory store in bytes; 0 is the store's default.
+	// MaxMemory bounds a store in memory in bytes; 0 is the store's default.
 	MaxMemory int64
 }
 

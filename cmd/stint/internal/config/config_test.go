@@ -12,8 +12,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/server"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testdata")
@@ -75,7 +75,7 @@ func TestPrecedence(t *testing.T) {
 	if got.Headers != httplimit.XRateLimit|httplimit.RetryAfter {
 		t.Errorf("headers: %b; those that nobody mentions stay", got.Headers)
 	}
-	if got.OnStoreFailure != server.FailClosed || got.AdminListen != "" || !got.AdminAsked {
+	if got.OnStoreFailure != failover.Closed || got.AdminListen != "" || !got.AdminAsked {
 		t.Errorf("on_store_failure %v, admin_listen %q, asked for: %v", got.OnStoreFailure, got.AdminListen, got.AdminAsked)
 	}
 }
@@ -132,7 +132,7 @@ func TestNotADocument(t *testing.T) {
 		"<<: {a: b}":             "1:1: a name must be a plain text",
 		"policies: {p: 5}":       "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
 		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, timeout`,
-		"store:\n  max_memory: 2MiB\n  url: redis://h": "2:15: store.max_memory is given; allowed: only with store.url memory://",
+		"store:\n  max_memory: 2MiB\n  url: redis://h": "2:15: store.max_memory is given; allowed: only with store.url memory:// or on_store_failure local",
 	} {
 		if got := faults(t, text); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)
@@ -270,6 +270,14 @@ func TestSizes(t *testing.T) {
 		if _, err := config.Load(config.Sources{Flags: map[string]string{"store-max-memory": text}}); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
+	}
+}
+
+// A cap on memory is for states in the process, of a store or beside one.
+func TestSizeBesideAStore(t *testing.T) {
+	flags := map[string]string{"store": "redis://h", "store-max-memory": "2MiB", "on-store-failure": "local"}
+	if got, err := config.Load(config.Sources{Flags: flags}); err != nil || got.Store.MaxMemory != 2<<20 || got.OnStoreFailure != failover.Local {
+		t.Errorf("%+v, %v", got.Store, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 )
 
 // Sources says where a configuration is read from.
@@ -72,8 +73,8 @@ func (l *loader) apply(s Setting, v value) {
 func (l *loader) together() {
 	c := l.config
 	_, c.AdminAsked = l.from["admin_listen"]
-	if !c.Store.Memory() && c.Store.MaxMemory != 0 {
-		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s", memoryURL)
+	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
+		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
 	}
 	if c.TokensFile != "" {
 		tokens, errs := readTokens(c.TokensFile)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/server"
 )
 
 // A setter takes a value over into a configuration. It calls fault for each value
@@ -196,20 +196,12 @@ func logEncoding(field *string) setter {
 	}, kindText)
 }
 
-func failurePolicy(field *server.FailurePolicy) setter {
-	known := scalar("open or closed", func(text string) bool {
-		policy, err := server.ParseFailurePolicy(text)
-		*field = policy
+func failureMode(field *failover.Mode) setter {
+	return scalar("open, closed or local", func(text string) bool {
+		mode, err := failover.ParseMode(text)
+		*field = mode
 		return err == nil
 	}, kindText)
-	return func(v value, fault func(value, string)) {
-		known(v, func(v value, allowed string) {
-			if v.text == "local" {
-				allowed += ", since this version does not offer local yet"
-			}
-			fault(v, allowed)
-		})
-	}
 }
 
 func prefixes(field *[]netip.Prefix) setter {

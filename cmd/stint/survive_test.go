@@ -1,0 +1,147 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// get asks a service.
+func get(t testing.TB, url string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Timeout: patience}
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// checked is the answer to a check.
+func checked(t testing.TB, url, query string) (status int, c api.CheckResponse) {
+	t.Helper()
+	status, body := get(t, url+api.PathCheck+"?"+query)
+	if err := json.Unmarshal([]byte(body), &c); err != nil {
+		t.Fatalf("%d %s: %v", status, body, err)
+	}
+	return status, c
+}
+
+// eventually waits until the condition holds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for start := time.Now(); !condition(); {
+		if time.Since(start) > patience {
+			t.Fatalf("%s: not in %s", what, patience)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// The server is killed and started again: what the service says meanwhile, its health,
+// its metrics and its log.
+func TestServerIsKilled(t *testing.T) {
+	const components = `"components":{"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
+	for _, test := range []struct {
+		mode   string
+		status int    // of checks while the server is away
+		left   [2]int // what they say is left
+		health int
+		body   string
+		answer string // by the mode, in the metrics
+	}{
+		{"open", 200, [2]int{100, 100}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="open"} `},
+		{"closed", 503, [2]int{}, 503, `{"status":"DOWN",` + components, `rate_limiter_failover_answers_total{mode="closed"} `},
+		{"local", 200, [2]int{24, 23}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="local"} `},
+	} {
+		t.Run(test.mode, func(t *testing.T) {
+			redis := testredis.Start(t)
+			url, log := start(t, "--store", redis.URL(), "--on-store-failure", test.mode, "--instances", "4")
+			const query = "key=k&algorithm=SLIDING_WINDOW_LOG"
+			if status, c := checked(t, url, query); status != 200 || c.Degraded {
+				t.Fatalf("%d %+v", status, c)
+			}
+			if err := redis.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the store is known to be away", func() bool {
+				get(t, url+api.PathCheck+"?key=other")
+				return strings.Contains(log.String(), "the store is away")
+			})
+			for _, left := range test.left {
+				status, c := checked(t, url, query)
+				if status != test.status || status == 200 && (!c.Degraded || c.Source != "failure-policy" || c.Remaining != int64(left)) {
+					t.Errorf("a check: %d %+v, want status %d, %d left", status, c, test.status, left)
+				}
+			}
+			if status, body := get(t, url+api.PathReadiness); status != test.health || body != test.body {
+				t.Errorf("readiness: %d %s", status, body)
+			}
+			if status, body := get(t, url+api.PathLiveness); status != 200 {
+				t.Errorf("liveness: %d %s", status, body)
+			}
+			if status, body := get(t, url+api.PathRemaining+"?key=k"); status != 503 {
+				t.Errorf("remaining: %d %s", status, body)
+			}
+			_, metrics := get(t, url+api.PathMetrics)
+			for _, want := range []string{test.answer, `rate_limiter_store_shards{state="away"} 1` + "\n"} {
+				if !strings.Contains(metrics, want) || strings.Contains(metrics, test.answer+"0\n") {
+					t.Errorf("the metrics do not say %s", want)
+				}
+			}
+			redis.Restart(t)
+			eventually(t, "exact decisions", func() bool {
+				status, c := checked(t, url, "key=another")
+				return status == 200 && !c.Degraded
+			})
+			if status, body := get(t, url+api.PathReadiness); status != 200 || strings.Contains(body, "DOWN") {
+				t.Errorf("readiness afterwards: %d %s", status, body)
+			}
+			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is back") })
+			text := log.String()
+			if strings.Count(text, "the store is away") != 1 || strings.Count(text, "the store is back") != 1 || strings.Contains(text, "shard=") {
+				t.Errorf("the log, want a line for each change:\n%s", text)
+			}
+		})
+	}
+}
+
+// A server that is silent costs a check its timeout, the first one.
+func TestServerIsSilent(t *testing.T) {
+	redis := testredis.Start(t)
+	url, log := start(t, "--store", redis.URL())
+	if status, c := checked(t, url, "key=k"); status != 200 || c.Degraded {
+		t.Fatalf("%d %+v", status, c)
+	}
+	if err := redis.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = redis.Resume() })
+	if status, c := checked(t, url, "key=k"); status != 200 || !c.Degraded {
+		t.Errorf("the first check: %d %+v", status, c)
+	}
+	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is away") })
+	if err := redis.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "exact decisions", func() bool {
+		_, c := checked(t, url, "key=k")
+		return !c.Degraded
+	})
+}
