@@ -22,7 +22,9 @@
 // most once a second, so that a store that is dead is noticed by impatient callers as well.
 //
 // A store whose parts fail apart, such as a cluster, implements [Sharded]; each part
-// is then watched, avoided and probed by itself.
+// is then watched, avoided and probed by itself. When one goes away the others are probed
+// at once, so that a cluster that is dead as a whole costs two deadlines and not one for each
+// part.
 //
 // # What is decided then
 //
@@ -51,15 +53,17 @@
 // sliding counter has it in its current window, and the least interval of a log does
 // not span the change. A charge whose fate is unknown is not made again.
 //
-// So from the failure until the return each process admits at most its share: all
-// together, over an outage of length T, a bucket admits at most max(C, N) + R x T / P on
-// top of what the store itself had admitted, a window at most max(L, N) for each window.
-// That is also the most that can be admitted beyond the limit, around the way there
-// and the way back: until the charges have arrived, the store knows nothing of what was
-// admitted locally, and a client may find a full bucket in it once more. Once they have, the
-// store's bound holds again, with what was charged counted as admitted. What exceeds it
-// for good is what could not be charged: what is beyond MaxDebt, and what [Stats.Dropped]
-// counts.
+// So from the failure until the return each process admits at most its share: N of them
+// together, over an outage of length T, admit at most max(C, N) + R x T / P by a bucket, and
+// max(L, N) for each window by a window. (With rates that are slower than can be said, N
+// permits in 366 days.) That is also the most by which a limit can be exceeded, in any
+// span that reaches over the way there or the way back: the store, which may have admitted
+// all it has just before and may have refilled since, knows nothing of it until it is charged. The charges are
+// made at 256 limits in every 10 ms and a round trip, each client's in one piece. From then on
+// the store's bound holds again with what was charged counted as admitted, so that what was
+// admitted too much is paid back. Not paid back is what could not be charged: what goes
+// beyond MaxDebt, and what [Stats.Dropped] counts. On the other side, a call whose answer
+// was lost may have been decided by the store and locally, and then counts twice.
 package failover
 
 import (

@@ -85,12 +85,26 @@ func (sh *shard) recovers() {
 // well reports whether the shard is up and the last that was heard of it no failure.
 func (sh *shard) well() bool { return sh.down.Load() == nil && sh.heard.Load() >= sh.failed.Load() }
 
-// fails notes a failure of a call that was sent when so much had been heard.
+// fails notes a failure of a call that was sent when so much had been heard. When that
+// takes the shard away the others are suspected, so that nobody has to wait for each of
+// them in turn when all are dead.
 func (sh *shard) fails(mark uint64, cause error) {
+	if !sh.goes(mark, cause) {
+		return
+	}
+	for _, other := range sh.store.shards {
+		if other != sh {
+			other.suspect(other.heard.Load())
+		}
+	}
+}
+
+// goes notes a failure, and reports whether it takes the shard away.
+func (sh *shard) goes(mark uint64, cause error) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.down.Load() != nil || mark < sh.back {
-		return
+		return false
 	}
 	heard := sh.heard.Load()
 	if heard+1 != sh.failed.Swap(heard+1) {
@@ -107,6 +121,7 @@ func (sh *shard) fails(mark uint64, cause error) {
 	if sh.breaker.IsOpen() {
 		sh.goAway(cause)
 	}
+	return sh.down.Load() != nil
 }
 
 // goAway takes the shard away. It is locked.
@@ -122,8 +137,8 @@ func (sh *shard) goAway(cause error) {
 	sh.announce(Up, Away, cause)
 }
 
-// suspect has the shard probed at once, since a caller has waited in vain for as long
-// as it could.
+// suspect has the shard probed at once, unless something is heard of it: a caller has
+// waited in vain for as long as it could, or another shard has gone away.
 func (sh *shard) suspect(mark uint64) {
 	const atMostEvery = time.Second
 	sh.mu.Lock()

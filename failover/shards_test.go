@@ -114,6 +114,37 @@ func TestShards(t *testing.T) {
 	})
 }
 
+// When all parts are dead, a caller that needs one after the other waits for two
+// deadlines at most: one of its own, and one in which the others are probed.
+func TestAllShardsAreSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 16
+		var parts sharded
+		f := newFixture(t, func(c *failover.Config) {
+			parts = sharded{c.Store, n}
+			c.Store = parts
+		})
+		p := minutely(t)
+		f.faulty.Inject(silence)
+		start := time.Now()
+		for shard := range n {
+			if d := f.must(keyOf(parts, shard), p); !d.Degraded {
+				t.Errorf("shard %d: %+v", shard, d)
+			}
+		}
+		if took := time.Since(start); took > 2*timeout {
+			t.Errorf("the calls took %s", took)
+		}
+		synctest.Wait()
+		if s := f.Stats(); s.Away != n || s.Shards != n {
+			t.Errorf("%+v", s)
+		}
+		if took := f.regain(); took > 2*time.Second {
+			t.Errorf("back after %s", took)
+		}
+	})
+}
+
 // An operation over several parts that fails speaks against those that are not heard of.
 func TestFailureOverShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

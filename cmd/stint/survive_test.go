@@ -65,10 +65,11 @@ func TestServerIsKilled(t *testing.T) {
 		health int
 		body   string
 		answer string // by the mode, in the metrics
+		after  string // what is left when the server, which forgets, is back
 	}{
-		{"open", 200, [2]int{100, 100}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="open"} `},
-		{"closed", 503, [2]int{}, 503, `{"status":"DOWN",` + components, `rate_limiter_failover_answers_total{mode="closed"} `},
-		{"local", 200, [2]int{24, 23}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="local"} `},
+		{"open", 200, [2]int{100, 100}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="open"} `, `"remaining":100,`},
+		{"closed", 503, [2]int{}, 503, `{"status":"DOWN",` + components, `rate_limiter_failover_answers_total{mode="closed"} `, `"remaining":100,`},
+		{"local", 200, [2]int{24, 23}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="local"} `, `"remaining":98,`},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
 			redis := testredis.Start(t)
@@ -109,6 +110,10 @@ func TestServerIsKilled(t *testing.T) {
 			eventually(t, "exact decisions", func() bool {
 				status, c := checked(t, url, "key=another")
 				return status == 200 && !c.Degraded
+			})
+			eventually(t, "what was spent is charged", func() bool {
+				_, body := get(t, url+api.PathRemaining+"?"+query)
+				return strings.Contains(body, test.after)
 			})
 			if status, body := get(t, url+api.PathReadiness); status != 200 || strings.Contains(body, "DOWN") {
 				t.Errorf("readiness afterwards: %d %s", status, body)
