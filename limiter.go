@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -109,9 +110,10 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	}
 	deadline, bounded := ctx.Deadline()
 	if bounded && l.policy.leaky {
-		// A turn, once taken, is kept; so look first whether it comes in time.
+		// A turn, once taken, is kept; so look first whether it comes in time. A store that
+		// is away can't tell, but something in its place may decide.
 		d, err := l.decide(ctx, Peek, key, n)
-		if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
+		if err != nil && !errors.Is(err, ErrUnavailable) || err == nil && d.Allowed && d.Delay > time.Until(deadline) {
 			return d, orDeadline(err)
 		}
 	}

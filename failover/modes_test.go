@@ -109,6 +109,34 @@ func TestOtherVerbs(t *testing.T) {
 	}
 }
 
+// A Limiter waits for what a mode decides, although it can't look before.
+func TestWait(t *testing.T) {
+	for mode, row := range map[failover.Mode]struct {
+		err  error
+		took time.Duration // of four waits
+	}{
+		failover.Open: {nil, 0}, failover.Local: {nil, 3 * time.Second}, failover.Closed: {stint.ErrUnavailable, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f, p := newFixture(t, func(c *failover.Config) { c.Mode = mode }), policy(t, "", stint.LeakyBucket(5, stint.PerSecond(1)))
+			f.lose(policy(t, "other", stint.FixedWindow(5, time.Hour)))
+			limiter, err := stint.NewLimiter(stint.Config{Store: f, Policy: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			for range 4 {
+				if d, err := limiter.Wait(within(t, time.Minute), "k"); !errors.Is(err, row.err) || d.Allowed != (row.err == nil) || d.Degraded != d.Allowed {
+					t.Errorf("%s: %+v, %v", mode, d, err)
+				}
+			}
+			if took := time.Since(start); took != row.took {
+				t.Errorf("%s: four waits took %s, want %s", mode, took, row.took)
+			}
+		})
+	}
+}
+
 func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFixture(t, func(c *failover.Config) { c.Mode = failover.Closed }), pair(t)
