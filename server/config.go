@@ -92,8 +92,22 @@ type Config struct {
 	// IdleTimeout is how long a connection is kept between requests. Default: 0,
 	// which is 2 minutes.
 	IdleTimeout time.Duration
-	// MaxHeaderBytes bounds a request's head. Default: 0, which is 64 KiB.
+	// MaxHeaderBytes bounds a request's head; one that is longer is answered 431.
+	// Default: 0, which is 64 KiB.
 	MaxHeaderBytes int
+	// MaxBodyBytes bounds a request's body; one that is longer is answered 413.
+	// Default: 0, which is 1 MiB.
+	MaxBodyBytes int64
+	// MaxConnections bounds the open connections of the service's listener. When they
+	// are that many, a new one takes the place of those that have waited longest
+	// between two requests or, for a while, for their first head; it is refused when
+	// all of them are about a request. The process's bound on open files lowers it.
+	// Default: 0, which is 16384. The admin listener has room for 256.
+	MaxConnections int
+	// MaxConnectionsPerPeer bounds the open connections of one address, or of one IPv6
+	// network as in ClientIP; further ones are refused. Trusted proxies are exempt.
+	// Default: 0, no bound, since one address may be a load balancer's.
+	MaxConnectionsPerPeer int
 	// DrainDelay is how long, when asked to stop, the server still accepts
 	// connections while it reports itself not ready, so that load balancers notice.
 	// Default: 0.
@@ -150,6 +164,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxHeaderBytes == 0 {
 		c.MaxHeaderBytes = 64 << 10
 	}
+	if c.MaxBodyBytes == 0 {
+		c.MaxBodyBytes = 1 << 20
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = 16384
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -176,19 +196,29 @@ func (c Config) Validate() error {
 		param string
 		value time.Duration
 	}{
-		{"read_header_timeout", c.ReadHeaderTimeout},
-		{"body_timeout", c.BodyTimeout},
-		{"write_timeout", c.WriteTimeout},
-		{"idle_timeout", c.IdleTimeout},
-		{"drain_delay", c.DrainDelay},
-		{"drain_timeout", c.DrainTimeout},
+		{"http.read_header_timeout", c.ReadHeaderTimeout},
+		{"http.body_timeout", c.BodyTimeout},
+		{"http.write_timeout", c.WriteTimeout},
+		{"http.idle_timeout", c.IdleTimeout},
+		{"drain.delay", c.DrainDelay},
+		{"drain.timeout", c.DrainTimeout},
 	} {
 		if d.value < 0 {
 			add(d.param, d.value, "0 or more")
 		}
 	}
-	if c.MaxHeaderBytes < 0 {
-		add("max_header_bytes", c.MaxHeaderBytes, "0 or more")
+	for _, n := range []struct {
+		param string
+		value int64
+	}{
+		{"http.max_header_size", int64(c.MaxHeaderBytes)},
+		{"http.max_body_size", c.MaxBodyBytes},
+		{"http.max_connections", int64(c.MaxConnections)},
+		{"http.max_connections_per_peer", int64(c.MaxConnectionsPerPeer)},
+	} {
+		if n.value < 0 {
+			add(n.param, n.value, "0 or more")
+		}
 	}
 	for _, token := range c.API.Tokens {
 		if !isBearerToken(token) {

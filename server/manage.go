@@ -12,33 +12,35 @@ import (
 	"github.com/stint-go/stint/httplimit"
 )
 
-// maxBody bounds a request's body.
-const maxBody = 1 << 20
+// firstBody is how much room a body gets before any of it has come, however much it
+// claims to be: who only claims gets no memory for it.
+const firstBody = 64 << 10
 
 // readBody reads and parses a request's body.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request, allowed member, list bool) ([]request, bool, error) {
 	if err := noQuery(r.URL.RawQuery); err != nil {
 		return nil, false, err
 	}
-	if r.ContentLength > maxBody {
+	most := s.config.MaxBodyBytes
+	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than reading it to its end
-		return nil, false, errTooLarge()
+		return nil, false, errTooLarge(most)
 	}
 	var text strings.Builder
-	text.Grow(int(max(r.ContentLength, 0)))
-	if _, err := io.Copy(&text, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	text.Grow(int(min(max(r.ContentLength, 0), firstBody)))
+	if _, err := io.Copy(&text, http.MaxBytesReader(w, r.Body, most)); err != nil {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return nil, false, errTooLarge()
+			return nil, false, errTooLarge(most)
 		}
 		return nil, false, badRequest("the body ended early or came too slowly")
 	}
 	return parseBody(text.String(), allowed, list)
 }
 
-func errTooLarge() error {
+func errTooLarge(most int64) error {
 	return &failure{
 		status: http.StatusRequestEntityTooLarge,
-		detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", maxBody, maxBody),
+		detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", most, most),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -82,26 +81,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("server: Run was called before")
 	}
-	ln, err := listen(ctx, "listen", s.config.Listen)
+	fronts, err := s.open(ctx)
 	if err != nil {
 		return err
-	}
-	s.addr = ln.Addr()
-	s.service.authority.loopback.Store(isLoopback(s.addr))
-	slow := newWatch(s.config.ReadHeaderTimeout, s.config.IdleTimeout, s.config.WriteTimeout)
-	public := s.httpServer(s.service)
-	public.ConnState = slow.changed
-	running, listeners := []*http.Server{public}, []net.Listener{watchedListener{ln}}
-	if s.config.AdminListen != "" {
-		ln, err := listen(ctx, "admin_listen", s.config.AdminListen)
-		if err != nil {
-			return errors.Join(err, listeners[0].Close())
-		}
-		s.adminAddr = ln.Addr()
-		private := s.httpServer(&admin{guarded: isLoopback(s.adminAddr), bodyTimeout: s.config.BodyTimeout})
-		// No WriteTimeout: a profile takes as long as it was asked to.
-		private.ReadHeaderTimeout, private.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
-		running, listeners = append(running, private), append(listeners, ln)
 	}
 	s.announce()
 	close(s.listening)
@@ -113,26 +95,28 @@ func (s *Server) Run(ctx context.Context) error {
 	defer runtime.KeepAlive(ballast)
 	var watching sync.WaitGroup
 	stop := make(chan struct{})
-	watching.Go(func() { slow.run(stop) })
+	for _, f := range fronts {
+		watching.Go(func() { f.watch.run(stop) })
+	}
 	defer watching.Wait()
 	defer close(stop)
-	return s.serve(ctx, running, listeners)
+	return s.serve(ctx, fronts)
 }
 
 // serve serves until ctx is done or a listener fails, then drains.
-func (s *Server) serve(ctx context.Context, running []*http.Server, listeners []net.Listener) error {
-	ended := make(chan error, len(running))
-	for i, server := range running {
-		go func() { ended <- server.Serve(listeners[i]) }()
+func (s *Server) serve(ctx context.Context, fronts []*front) error {
+	ended := make(chan error, len(fronts))
+	for _, f := range fronts {
+		go func() { ended <- f.serve() }()
 	}
-	serving := len(running)
+	serving := len(fronts)
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-ended:
 		serving--
 	}
-	failed = errors.Join(failed, s.drain(running, failed == nil))
+	failed = errors.Join(failed, s.drain(fronts, failed == nil))
 	for range serving {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 			failed = errors.Join(failed, err)
@@ -141,20 +125,12 @@ func (s *Server) serve(ctx context.Context, running []*http.Server, listeners []
 	return failed
 }
 
-func listen(ctx context.Context, param, address string) (net.Listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("server: %s: %w", param, err)
-	}
-	return ln, nil
-}
-
 // announce logs the real addresses and what they imply.
 func (s *Server) announce() {
 	log := s.config.Logger
-	log.Info("listening", "service", "http", "addr", s.addr.String())
+	log.Info("listening", "service", serviceHTTP, "addr", s.addr.String())
 	if s.adminAddr != nil {
-		log.Info("listening", "service", "admin", "addr", s.adminAddr.String())
+		log.Info("listening", "service", serviceAdmin, "addr", s.adminAddr.String())
 	}
 	switch {
 	case len(s.config.API.Tokens) > 0:
@@ -169,38 +145,28 @@ func (s *Server) announce() {
 
 // drain stops the servers. It waits for load balancers only when the servers are
 // still fine.
-func (s *Server) drain(running []*http.Server, wait bool) error {
+func (s *Server) drain(fronts []*front, wait bool) error {
 	s.service.draining.Store(true)
 	if wait && s.config.DrainDelay > 0 {
 		<-time.After(s.config.DrainDelay)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
-	stopped := make(chan error, len(running))
-	for _, server := range running {
+	stopped := make(chan error, len(fronts))
+	for _, f := range fronts {
 		go func() {
-			err := server.Shutdown(ctx)
+			err := f.server.Shutdown(ctx)
 			if err != nil {
-				err = errors.Join(fmt.Errorf("server: requests were cut off after %s: %w", s.config.DrainTimeout, err), server.Close())
+				err = errors.Join(fmt.Errorf("server: requests were cut off after %s: %w", s.config.DrainTimeout, err), f.server.Close())
 			}
 			stopped <- err
 		}()
 	}
 	var failed error
-	for range running {
+	for range fronts {
 		failed = errors.Join(failed, <-stopped)
 	}
 	return failed
-}
-
-func (s *Server) httpServer(handler http.Handler) *http.Server {
-	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
-		Handler:        handler,
-		MaxHeaderBytes: s.config.MaxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
-
-		DisableGeneralOptionsHandler: true,
-	}
 }
 
 // isLoopback reports whether the address is reached from this machine only.

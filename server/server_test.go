@@ -375,6 +375,8 @@ func TestInvalidConfig(t *testing.T) {
 	config := server.Config{
 		Headers:        0x80,
 		MaxHeaderBytes: -1,
+		MaxBodyBytes:   -2,
+		MaxConnections: -3,
 		API:            server.API{Tokens: []string{"a b"}},
 		ClientIP:       clientip.Config{IPv6Prefix: 200},
 		Defaults: map[stint.Algorithm]stint.Limit{
@@ -388,7 +390,7 @@ func TestInvalidConfig(t *testing.T) {
 		t.Fatalf("New = %v, want ErrInvalid", err)
 	}
 	for _, want := range []string{
-		"store is", "headers is 128", "max_header_bytes is -1", "api.tokens_file",
+		"store is", "headers is 128", "http.max_header_size is -1", "http.max_body_size is -2", "http.max_connections is -3", "api.tokens_file",
 		"ipv6_prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -41,6 +41,8 @@ type service struct {
 	logger    *slog.Logger
 	draining  atomic.Bool
 	scratches sync.Pool // of *scratch
+
+	connections, adminConnections *connMetrics
 }
 
 // A scratch is what answering one check needs for a moment.
@@ -72,6 +74,10 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	public, private, err := newConnMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
 	limits := 1
 	for _, t := range ts.all {
 		limits = max(limits, t.policy.Len())
@@ -85,6 +91,8 @@ func newService(config *Config) (*service, error) {
 		scrape:    promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		logger:    config.Logger,
 		scratches: sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
+
+		connections: public, adminConnections: private,
 	}, nil
 }
 

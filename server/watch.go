@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -8,32 +9,47 @@ import (
 	"time"
 )
 
-// A watch closes connections that take too long: to send their first head, between
-// requests, or over one request. It does what net/http's own timeouts do, which
-// move a timer several times per request and so cost a tenth of a check; the watch
-// costs two stores. Its time is a count of ticks, so it is late by up to two of
-// them.
+// A watch bounds what connections may use: their number, and how long each may take
+// to send its first head, between requests, and over one request. For the times it
+// does what net/http's own timeouts do, which move a timer several times per request
+// and so cost a tenth of a check; the watch costs two stores. Its time is a count of
+// ticks, so it is late by up to two of them.
 type watch struct {
 	tick   time.Duration
-	limits [http.StateIdle + 1]int64 // of each state, in ticks; 0 is none
+	limits [streaming + 1]int64 // of each state, in ticks; 0 is none
+	room   room
 
 	now   atomic.Int64
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{}
+	peers map[string]int // how many connections each has; only when they are bounded
 }
+
+// streaming is the state of an HTTP/2 connection with requests under way. They
+// overlap, so there may be no end of it; net/http bounds each of them. It takes the
+// number of a state that is never kept.
+const streaming = http.StateHijacked
 
 // A watchedConn knows its state and since when it has it: ticks x 4 + state.
 type watchedConn struct {
 	net.Conn
 	since atomic.Int64
+	peer  string // under which its peer's connections are counted; "" is not at all
 }
 
-func newWatch(first, idle, request time.Duration) *watch {
+// newWatch makes a watch of the time until the first head has come, between
+// requests, and for a request; 0 is no bound.
+func newWatch(first, idle, request time.Duration, room room) *watch {
 	const slowest = time.Second
-	w := &watch{tick: max(min(first, idle, request, 4*slowest)/4, time.Millisecond), conns: map[*watchedConn]struct{}{}}
-	for state, limit := range map[http.ConnState]time.Duration{
-		http.StateNew: first, http.StateIdle: idle, http.StateActive: request,
-	} {
+	room.crowded = -1
+	w := &watch{tick: slowest, room: room, conns: map[*watchedConn]struct{}{}, peers: map[string]int{}}
+	bounds := map[http.ConnState]time.Duration{http.StateNew: first, http.StateIdle: idle, http.StateActive: request}
+	for _, limit := range bounds {
+		if limit > 0 {
+			w.tick = max(min(w.tick, limit/4), time.Millisecond)
+		}
+	}
+	for state, limit := range bounds {
 		w.limits[state] = int64((limit + w.tick - 1) / w.tick)
 	}
 	return w
@@ -53,6 +69,10 @@ func (w *watch) run(done <-chan struct{}) {
 	}
 }
 
+// causes are the causes for which a connection is closed that was in a state for
+// too long.
+var causes = [streaming]cause{http.StateNew: slowHead, http.StateActive: slowRequest, http.StateIdle: idleTooLong}
+
 // sweep closes what has been in its state for too long. net/http notices by the
 // failing read or write.
 func (w *watch) sweep(now int64) {
@@ -60,42 +80,64 @@ func (w *watch) sweep(now int64) {
 	defer w.mu.Unlock()
 	for conn := range w.conns {
 		since := conn.since.Load()
-		if now-since>>2 > w.limits[since&3] {
-			delete(w.conns, conn)
-			_ = conn.Close() // it is given up
+		if limit := w.limits[since&3]; limit > 0 && now-since>>2 > limit {
+			w.cut(conn, causes[since&3])
 		}
 	}
 }
 
+// cut closes a connection that is known; mu is held.
+func (w *watch) cut(conn *watchedConn, why cause) {
+	w.forget(conn)
+	w.room.metrics.closed(why)
+	_ = conn.Close() // it is given up
+}
+
 // changed is the server's ConnState hook.
 func (w *watch) changed(c net.Conn, state http.ConnState) {
-	conn, ok := c.(*watchedConn)
+	conn, ok := watchedOf(c, &state)
 	if !ok {
 		return
 	}
-	if state <= http.StateIdle {
-		conn.since.Store(w.now.Load()<<2 | int64(state))
-	}
 	switch state {
-	case http.StateNew:
+	case http.StateNew, http.StateActive, http.StateIdle, streaming:
+		conn.since.Store(w.now.Load()<<2 | int64(state))
+	case http.StateClosed:
 		w.mu.Lock()
-		w.conns[conn] = struct{}{}
+		w.forget(conn)
 		w.mu.Unlock()
-	case http.StateHijacked, http.StateClosed:
-		w.mu.Lock()
-		delete(w.conns, conn)
-		w.mu.Unlock()
-	case http.StateActive, http.StateIdle:
 	}
 }
 
-// A watchedListener accepts watched connections.
-type watchedListener struct{ net.Listener }
+// watchedOf finds the watched connection, perhaps below TLS, and turns the state of
+// one with overlapping requests into streaming.
+func watchedOf(c net.Conn, state *http.ConnState) (*watchedConn, bool) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+		if *state == http.StateActive && secure.ConnectionState().NegotiatedProtocol == "h2" {
+			*state = streaming
+		}
+	}
+	conn, ok := c.(*watchedConn)
+	return conn, ok
+}
+
+// A watchedListener accepts connections for which there is room.
+type watchedListener struct {
+	net.Listener
+	watch *watch
+}
 
 func (l watchedListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		watched := &watchedConn{Conn: conn}
+		if l.watch.admit(watched) {
+			return watched, nil
+		}
+		_ = conn.Close() // there is no room for it
 	}
-	return &watchedConn{Conn: conn}, nil
 }

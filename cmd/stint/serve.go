@@ -127,6 +127,10 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
+	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
+	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
+	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer
+	s.DrainDelay, s.DrainTimeout = c.Drain.Delay, c.Drain.Timeout
 	s.Build = build()
 	return s
 }

@@ -21,6 +21,10 @@ type Config struct {
 	// AdminAsked says that some source gave AdminListen. When none did, a service may
 	// do without the admin listener if its address is taken.
 	AdminAsked bool
+	// HTTP bounds what clients may use.
+	HTTP HTTP
+	// Drain says how the service ends.
+	Drain Drain
 	// Store says where state lives.
 	Store Store
 	// OnStoreFailure is what a check answers while the store is away.
@@ -45,6 +49,26 @@ type Config struct {
 	Defaults map[stint.Algorithm]stint.Limit
 	// Policies are what a check may name.
 	Policies map[string][]stint.Limit
+}
+
+// HTTP bounds what clients of the REST API and of the admin listener may use.
+type HTTP struct {
+	// ReadHeaderTimeout, BodyTimeout, WriteTimeout and IdleTimeout bound the time to a
+	// connection's first head, of a body, of a request, and between requests.
+	ReadHeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
+	// MaxHeaderBytes and MaxBodyBytes bound a request's head and body.
+	MaxHeaderBytes, MaxBodyBytes int64
+	// MaxConnections bounds the open connections, and MaxConnectionsPerPeer those of
+	// one address; 0 is no bound on those.
+	MaxConnections, MaxConnectionsPerPeer int
+}
+
+// Drain says how the service ends.
+type Drain struct {
+	// Delay is how long it reports itself not ready before it closes its listeners.
+	Delay time.Duration
+	// Timeout bounds the wait for requests in flight.
+	Timeout time.Duration
 }
 
 // Store says where state lives.

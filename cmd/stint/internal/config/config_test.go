@@ -211,7 +211,7 @@ func TestExampleFile(t *testing.T) {
 	}
 	want := config.Default()
 	if !reflect.DeepEqual(got.Defaults, want.Defaults) || got.Store != want.Store || got.Listen != want.Listen ||
-		got.AdminListen != want.AdminListen || got.Headers != want.Headers || got.Log != want.Log {
+		got.AdminListen != want.AdminListen || got.HTTP != want.HTTP || got.Drain != want.Drain || got.Headers != want.Headers || got.Log != want.Log {
 		t.Errorf("the example claims other built-in values: %+v, %+v", got, want)
 	}
 	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
@@ -278,6 +278,43 @@ func TestSizeBesideAStore(t *testing.T) {
 	flags := map[string]string{"store": "redis://h", "store-max-memory": "2MiB", "on-store-failure": "local"}
 	if got, err := config.Load(config.Sources{Flags: flags}); err != nil || got.Store.MaxMemory != 2<<20 || got.OnStoreFailure != failover.Local {
 		t.Errorf("%+v, %v", got.Store, err)
+	}
+}
+
+func TestBoundsOnClients(t *testing.T) {
+	got, err := config.Load(config.Sources{
+		File: write(t, "http: {read_header_timeout: 1s, body_timeout: 10m, max_header_size: 1KiB, max_connections: 7}\ndrain: {delay: 1m30s}\n"),
+		Env:  env(map[string]string{"STINT_HTTP_WRITE_TIMEOUT": "10ms", "STINT_HTTP_MAX_BODY_SIZE": "2097152"}),
+		Flags: map[string]string{
+			"http-idle-timeout": "1h", "http-max-connections": "8", "http-max-connections-per-peer": "5", "drain-timeout": "1ms",
+		},
+	})
+	want := config.HTTP{
+		ReadHeaderTimeout: time.Second, BodyTimeout: 10 * time.Minute, WriteTimeout: 10 * time.Millisecond, IdleTimeout: time.Hour,
+		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxConnections: 8, MaxConnectionsPerPeer: 5,
+	}
+	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, Timeout: time.Millisecond}) {
+		t.Errorf("%+v, %+v, %v; want %+v", got.HTTP, got.Drain, err, want)
+	}
+	for text, want := range map[string]string{
+		"http: {read_header_timeout: 9ms}":     "10ms to 10m",
+		"http: {body_timeout: 601s}":           "10ms to 10m",
+		"http: {write_timeout: 0}":             "10ms to 10m",
+		"http: {idle_timeout: 61m}":            "10ms to 1h",
+		"http: {max_header_size: 1023}":        "1KiB to 16384KiB",
+		"http: {max_body_size: 65MiB}":         "1KiB to 65536KiB",
+		"http: {max_connections: 0}":           "1 to 10000000",
+		"http: {max_connections_per_peer: -1}": "0 to 10000000",
+		"drain: {delay: 11m}":                  "0s to 10m",
+		"drain: {timeout: 0s}":                 "1ms to 1h",
+		"http: {max_connection: 5, delay: 5}":  "allowed: read_header_timeout, ",
+		"http: 5":                              "a mapping with read_header_timeout, ",
+		"http: {read_header_timeout: [1s]}":    "10ms to 10m",
+		"http: {max_connections: \"16\"}":      "1 to 10000000",
+	} {
+		if got := faults(t, text); !strings.Contains(got, want) {
+			t.Errorf("%s: %q does not say %q", text, got, want)
+		}
 	}
 }
 

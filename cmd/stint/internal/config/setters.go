@@ -109,6 +109,26 @@ func timeout(field *time.Duration) setter {
 	}, kindText, kindInteger)
 }
 
+// between reads a duration within bounds.
+func between(field *time.Duration, least, most time.Duration) setter {
+	return scalar(fmt.Sprintf("%s to %s", brief(least), brief(most)), func(text string) bool {
+		d, err := stint.ParseDuration(text)
+		*field = d
+		return err == nil && d >= least && d <= most
+	}, kindText, kindInteger)
+}
+
+// brief writes a duration without the units of which it has none: 10m, not 10m0s.
+func brief(d time.Duration) string {
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if before, found := strings.CutSuffix(text, none); found {
+			text = before + none[:1]
+		}
+	}
+	return text
+}
+
 // parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB,
 // or with none.
 func parseSize(text string) (int64, bool) {
@@ -132,6 +152,15 @@ func size(field *int64) setter {
 		n, ok := parseSize(text)
 		*field = n
 		return ok && n >= memstore.MinMaxBytes
+	}, kindText, kindInteger)
+}
+
+// sizeBetween reads a number of bytes within bounds, which are whole KiB.
+func sizeBetween(field *int64, least, most int64) setter {
+	return scalar(fmt.Sprintf("a number of bytes such as 64KiB or 1MiB, %dKiB to %dKiB", least>>10, most>>10), func(text string) bool {
+		n, ok := parseSize(text)
+		*field = n
+		return ok && n >= least && n <= most
 	}, kindText, kindInteger)
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint/httplimit"
 )
@@ -58,6 +59,16 @@ func settings(c *Config) []Setting {
 		{"grpc_listen", "off", "HOST:PORT", "address of the gRPC services; not offered by this version", notYet("gRPC")},
 		{"resp_listen", "off", "HOST:PORT", "address of the Redis protocol; not offered by this version", notYet("the Redis protocol")},
 		{"admin_listen", "127.0.0.1:8079", "HOST:PORT", "address of the admin listener, or off", orOff(&c.AdminListen)},
+		{"http.read_header_timeout", "5s", "DURATION", "longest until a connection's first head has come, 10ms to 10m", between(&c.HTTP.ReadHeaderTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.body_timeout", "10s", "DURATION", "longest that a request's body may take to come, 10ms to 10m", between(&c.HTTP.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.write_timeout", "30s", "DURATION", "longest from a request's head to the end of its response, 10ms to 10m", between(&c.HTTP.WriteTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.idle_timeout", "2m", "DURATION", "how long a connection is kept between requests, 10ms to 1h", between(&c.HTTP.IdleTimeout, 10*time.Millisecond, time.Hour)},
+		{"http.max_header_size", "64KiB", "SIZE", "most that a request's head may have, 1KiB to 16MiB; longer ones are answered 431", sizeBetween(&c.HTTP.MaxHeaderBytes, 1<<10, 16<<20)},
+		{"http.max_body_size", "1MiB", "SIZE", "most that a request's body may have, 1KiB to 64MiB; longer ones are answered 413", sizeBetween(&c.HTTP.MaxBodyBytes, 1<<10, 64<<20)},
+		{"http.max_connections", "16384", "N", "how many connections the REST API has at once; the longest idle ones make room", integer(&c.HTTP.MaxConnections, 1, 10_000_000)},
+		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},
+		{"drain.delay", "0s", "DURATION", "how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m", between(&c.Drain.Delay, 0, 10*time.Minute)},
+		{"drain.timeout", "30s", "DURATION", "longest that requests in flight are waited for, 1ms to 1h", between(&c.Drain.Timeout, time.Millisecond, time.Hour)},
 		{"store.url", memoryURL, "URL", "where state lives: memory://, redis://, rediss://, redis-sentinel://, redis-cluster:// or unix://", storeURL(&c.Store.URL)},
 		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
 		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package server
+
+// maxOpenFiles is not known here.
+func maxOpenFiles() (files int64, known bool) { return 0, false }

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+)
+
+// The listeners, as the log and the metrics name them.
+const (
+	serviceHTTP  = "http"
+	serviceAdmin = "admin"
+)
+
+// adminConnections is how many connections the admin listener has room for.
+const adminConnections = 256
+
+// A front is one listener with what serves its connections.
+type front struct {
+	service  string
+	listener net.Listener
+	server   *http.Server
+	watch    *watch
+}
+
+// open opens the listeners, or none.
+func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range fronts {
+				err = errors.Join(err, f.listener.Close())
+			}
+			fronts = nil
+		}
+	}()
+	ln, err := listen(ctx, "listen", s.config.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s.addr = ln.Addr()
+	s.service.authority.loopback.Store(isLoopback(s.addr))
+	fronts = append(fronts, s.publicFront(ln))
+	if s.config.AdminListen == "" {
+		return fronts, nil
+	}
+	if ln, err = listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
+		return fronts, err
+	}
+	s.adminAddr = ln.Addr()
+	return append(fronts, s.adminFront(ln)), nil
+}
+
+func (s *Server) publicFront(ln net.Listener) *front {
+	c := &s.config
+	room := room{
+		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
+		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
+	}
+	return s.newFront(serviceHTTP, ln, s.service, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, room))
+}
+
+// adminFront bounds no request: a profile takes as long as it was asked to.
+func (s *Server) adminFront(ln net.Listener) *front {
+	c := &s.config
+	room := room{most: adminConnections, metrics: s.service.adminConnections, logger: c.Logger}
+	handler := &admin{guarded: isLoopback(s.adminAddr), bodyTimeout: c.BodyTimeout}
+	return s.newFront(serviceAdmin, ln, handler, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room))
+}
+
+func (s *Server) newFront(service string, ln net.Listener, handler http.Handler, watch *watch) *front {
+	server := s.httpServer(handler)
+	server.ConnState = watch.changed
+	return &front{service: service, listener: watchedListener{ln, watch}, server: server, watch: watch}
+}
+
+// serve serves until the server is stopped or the listener fails.
+func (f *front) serve() error { return f.server.Serve(f.listener) }
+
+func listen(ctx context.Context, param, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", param, err)
+	}
+	return ln, nil
+}
+
+func (s *Server) httpServer(handler http.Handler) *http.Server {
+	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
+		Handler:        handler,
+		MaxHeaderBytes: s.config.MaxHeaderBytes,
+		ErrorLog:       slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// fitting is the bound on connections that the process's open files leave room for.
+func fitting(most int, logger *slog.Logger) int {
+	files, known := maxOpenFiles()
+	if !known || int64(most) <= files-spareFiles {
+		return most
+	}
+	fits := max(int(files-spareFiles), 1)
+	logger.Warn("fewer connections than http.max_connections, as the process may not open more files",
+		"connections", fits, "max_connections", most, "files", files)
+	return fits
+}
+
+// spareFiles is how many files are kept for the store, the admin listener and the
+// rest.
+const spareFiles = adminConnections + 128

@@ -1,0 +1,322 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/memstore"
+)
+
+// A gate is a store whose operations wait while it is shut.
+type gate struct {
+	*memstore.Store
+	shut chan struct{}
+}
+
+func (g *gate) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if op.Key == "held" {
+		select {
+		case <-g.shut:
+		case <-ctx.Done():
+			return stint.Decision{}, ctx.Err()
+		}
+	}
+	return g.Store.Decide(ctx, op)
+}
+
+// A crowd is a server of which the test sees the watch.
+type crowd struct {
+	t     *testing.T
+	watch *watch
+	store *gate
+	addr  string
+	log   *bytes.Buffer
+	mu    sync.Mutex
+}
+
+func (c *crowd) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.Write(p)
+}
+
+func (c *crowd) logged() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.log.String()
+}
+
+func newCrowd(t *testing.T, change func(*Config)) *crowd {
+	t.Helper()
+	c := &crowd{t: t, log: &bytes.Buffer{}, store: &gate{memstore.New(memstore.Config{}), make(chan struct{})}}
+	config := DefaultConfig()
+	config.Listen, config.Store, config.Logger = "127.0.0.1:0", c.store, slog.New(slog.NewTextHandler(c, nil))
+	change(&config)
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fronts, err := s.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.watch, c.addr = fronts[0].watch, s.addr.String()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(ctx, fronts) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// dial connects and asks for a key, unless it is "". The answer is not read.
+func (c *crowd) dial(key string) (net.Conn, *bufio.Reader) {
+	c.t.Helper()
+	conn, err := new(net.Dialer).DialContext(c.t.Context(), "tcp", c.addr)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if key != "" {
+		// A connection that is refused may be closed by now.
+		_, _ = io.WriteString(conn, "GET /api/v1/rate-limit/check?key="+key+" HTTP/1.1\r\nHost: h\r\n\r\n")
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+// answered reads an answer with status 200.
+func (c *crowd) answered(r *bufio.Reader) {
+	c.t.Helper()
+	response, err := http.ReadResponse(r, nil)
+	if err != nil {
+		c.t.Fatalf("no answer: %v", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+		c.t.Errorf("%s, %v", response.Status, err)
+	}
+}
+
+// refused expects that the connection ends without a byte.
+func (c *crowd) refused(r *bufio.Reader) {
+	c.t.Helper()
+	if text, err := r.ReadString(0); errors.Is(err, os.ErrDeadlineExceeded) || text != "" {
+		c.t.Errorf("%q, %v; want the connection closed", text, err)
+	}
+}
+
+// states waits until the connections are in these states.
+func (c *crowd) states(want map[http.ConnState]int) {
+	c.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		got, total := map[http.ConnState]int{}, 0
+		c.watch.mu.Lock()
+		for conn := range c.watch.conns {
+			got[http.ConnState(conn.since.Load()&3)]++
+			total++
+		}
+		c.watch.mu.Unlock()
+		same := true
+		for state, n := range want {
+			same = same && got[state] == n
+			total -= n
+		}
+		if same && total == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("the connections are %v, want %v", got, want)
+		}
+	}
+}
+
+func (c *crowd) closed(why cause) float64 { return testutil.ToFloat64(c.watch.room.metrics.early[why]) }
+
+// A full room is made by the connection that waits for its next request the longest;
+// those about a request stay.
+func TestRoomIsMadeByTheIdle(t *testing.T) {
+	c := newCrowd(t, func(c *Config) { c.MaxConnections = 3 })
+	_, busy := c.dial("held")
+	c.states(map[http.ConnState]int{http.StateActive: 1})
+	_, older := c.dial("a")
+	c.answered(older)
+	c.states(map[http.ConnState]int{http.StateActive: 1, http.StateIdle: 1})
+	c.watch.now.Add(1)
+	_, newer := c.dial("b")
+	c.answered(newer)
+	c.states(map[http.ConnState]int{http.StateActive: 1, http.StateIdle: 2})
+	_, latest := c.dial("c")
+	c.answered(latest)
+	c.refused(older)
+	close(c.store.shut)
+	c.answered(busy)
+	if n := c.closed(madeRoom); n != 1 || c.closed(refusedFull) != 0 {
+		t.Errorf("%v connections made room", n)
+	}
+	if n := testutil.ToFloat64(c.watch.room.metrics.open); n != 3 {
+		t.Errorf("%v connections are said to be open", n)
+	}
+}
+
+// When all connections are about a request, further ones are refused; the log has one
+// line in a minute, whatever comes.
+func TestRoomIsFull(t *testing.T) {
+	c := newCrowd(t, func(c *Config) { c.MaxConnections = 2 })
+	_, first := c.dial("held")
+	_, second := c.dial("held")
+	c.states(map[http.ConnState]int{http.StateActive: 2})
+	for range 3 {
+		_, late := c.dial("a")
+		c.refused(late)
+	}
+	close(c.store.shut)
+	c.answered(first)
+	c.answered(second)
+	if n := c.closed(refusedFull); n != 3 {
+		t.Errorf("%v connections were refused, want 3", n)
+	}
+	c.states(map[http.ConnState]int{http.StateIdle: 2})
+	c.watch.now.Add(1) // within a tick it does not look again
+	_, next := c.dial("a")
+	c.answered(next)
+	const line = "msg=\"connections are closed or refused for want of room\" cause="
+	if got := c.logged(); strings.Count(got, line) != 1 || !strings.Contains(got, line+"refused_full connections=2 affected=1\n") {
+		t.Errorf("the log:\n%s", got)
+	}
+	c.watch.now.Add(int64(logInterval / c.watch.tick))
+	c.states(map[http.ConnState]int{http.StateIdle: 2})
+	_, last := c.dial("a")
+	c.answered(last)
+	if got := c.logged(); !strings.Contains(got, line+"made_room connections=2 affected=4\n") {
+		t.Errorf("the log:\n%s", got)
+	}
+}
+
+// A connection whose first head has not come is closed for another, but gets its time
+// first.
+func TestRoomIsMadeByTheSilent(t *testing.T) {
+	c := newCrowd(t, func(c *Config) { c.MaxConnections = 2 })
+	_, silent := c.dial("")
+	c.states(map[http.ConnState]int{http.StateNew: 1})
+	c.watch.now.Add(1)
+	_, young := c.dial("")
+	c.states(map[http.ConnState]int{http.StateNew: 2})
+	_, refused := c.dial("a")
+	c.refused(refused)
+	c.watch.now.Add(1)
+	_, late := c.dial("a")
+	c.answered(late)
+	c.refused(silent)
+	if n := c.closed(madeRoom); n != 1 {
+		t.Errorf("%v connections made room", n)
+	}
+	c.watch.sweep(c.watch.now.Load() + 100)
+	c.refused(young)
+	if c.closed(slowHead) != 1 {
+		t.Error("a connection without a head is not counted as one")
+	}
+}
+
+// One address has only so many connections; a trusted proxy, which speaks for many
+// clients, has as many as there are.
+func TestRoomOfOnePeer(t *testing.T) {
+	bounded := func(c *Config) { c.MaxConnectionsPerPeer = 2 }
+	c := newCrowd(t, bounded)
+	conn, first := c.dial("a")
+	c.answered(first)
+	_, second := c.dial("a")
+	c.answered(second)
+	_, third := c.dial("a")
+	c.refused(third)
+	if n := c.closed(refusedPeer); n != 1 {
+		t.Errorf("%v connections were refused", n)
+	}
+	_ = conn.Close()
+	c.states(map[http.ConnState]int{http.StateIdle: 1})
+	_, fourth := c.dial("a")
+	c.answered(fourth)
+
+	c = newCrowd(t, func(c *Config) {
+		bounded(c)
+		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	})
+	for range 4 {
+		_, r := c.dial("a")
+		c.answered(r)
+	}
+}
+
+// What looking costs is shared by the connections that it makes room for.
+func TestRoomIsMadeManyAtATime(t *testing.T) {
+	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 640
+	w := newWatch(time.Minute, time.Minute, time.Minute, room{most: most, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	add := func() *watchedConn {
+		t.Helper()
+		conn := &watchedConn{Conn: silence{}}
+		if !w.admit(conn) {
+			t.Fatal("there is no room")
+		}
+		w.now.Add(1)
+		w.changed(conn, http.StateIdle)
+		return conn
+	}
+	var oldest []*watchedConn
+	for range most {
+		oldest = append(oldest, add())
+	}
+	add()
+	if n := len(w.conns); n != most-most/share {
+		t.Errorf("%d connections stay of %d", n, most)
+	}
+	for i, conn := range oldest {
+		if _, stays := w.conns[conn]; stays != (i > most/share) {
+			t.Errorf("connection %d stays: %v; the longest idle go first", i, stays)
+		}
+	}
+}
+
+// silence is a connection that does nothing.
+type silence struct{ net.Conn }
+
+func (silence) Close() error { return nil }
+
+func TestFitting(t *testing.T) {
+	files, known := maxOpenFiles()
+	if !known || files < 100 {
+		t.Fatalf("%d files, known: %v", files, known)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	if got := fitting(1, logger); got != 1 || log.Len() > 0 {
+		t.Errorf("1 connection becomes %d:\n%s", got, &log)
+	}
+	if got := fitting(1<<40, logger); int64(got) != max(files-spareFiles, 1) || !strings.Contains(log.String(), "http.max_connections") {
+		t.Errorf("of %d files there are %d connections:\n%s", files, got, &log)
+	}
+}
