@@ -11,9 +11,11 @@ import (
 
 // An admin is the handler of the admin listener. On loopback it guards against the
 // pages in the operator's own browser: a page may send requests there, and by
-// binding its name to 127.0.0.1 it may even read the answers.
+// binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
+// has tokens.
 type admin struct {
-	guarded     bool // whether the listener is on loopback
+	guarded     bool     // whether the listener is on loopback
+	tokens      tokenSet // one of which is needed; none: nothing is needed
 	bodyTimeout time.Duration
 }
 
@@ -21,6 +23,12 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	boundBody(w, r, a.bodyTimeout)
 	if a.guarded {
 		if err := checkOrigin(r); err != nil {
+			writeProblem(w, err)
+			return
+		}
+	}
+	if len(a.tokens) > 0 {
+		if err := a.tokens.check(r.Header["Authorization"]); err != nil {
 			writeProblem(w, err)
 			return
 		}

@@ -43,6 +43,9 @@ type Config struct {
 	// AdminListen is the address of the profiler, in the same form. Default: "",
 	// which is none.
 	AdminListen string
+	// AdminTokens are bearer tokens, one of which every request to the admin listener
+	// needs. Default: none, which Run takes for a loopback address only.
+	AdminTokens []string
 
 	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
 	// store that may be away belongs into one of package failover, which bounds each call
@@ -220,10 +223,14 @@ func (c Config) Validate() error {
 			add(n.param, n.value, "0 or more")
 		}
 	}
-	for _, token := range c.API.Tokens {
-		if !isBearerToken(token) {
-			add("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)),
-				"tokens of letters, digits and -._~+/ with = at the end")
+	for _, set := range []struct {
+		param  string
+		tokens []string
+	}{{"api.tokens_file", c.API.Tokens}, {"admin.tokens_file", c.AdminTokens}} {
+		for _, token := range set.tokens {
+			if !isBearerToken(token) {
+				add(set.param, fmt.Sprintf("a token of %d bytes", len(token)), "tokens of letters, digits and -._~+/ with = at the end")
+			}
 		}
 	}
 	faults = append(faults, c.ClientIP.Validate())

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+
+	"github.com/stint-go/stint"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -50,7 +52,12 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 		return fronts, err
 	}
 	s.adminAddr = ln.Addr()
-	return append(fronts, s.adminFront(ln)), nil
+	fronts = append(fronts, s.adminFront(ln))
+	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
+		return fronts, fmt.Errorf("server: admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
+	}
+	return fronts, nil
 }
 
 func (s *Server) publicFront(ln net.Listener) *front {
@@ -66,7 +73,7 @@ func (s *Server) publicFront(ln net.Listener) *front {
 func (s *Server) adminFront(ln net.Listener) *front {
 	c := &s.config
 	room := room{most: adminConnections, metrics: s.service.adminConnections, logger: c.Logger}
-	handler := &admin{guarded: isLoopback(s.adminAddr), bodyTimeout: c.BodyTimeout}
+	handler := &admin{guarded: isLoopback(s.adminAddr), tokens: newTokenSet(c.AdminTokens), bodyTimeout: c.BodyTimeout}
 	return s.newFront(serviceAdmin, ln, handler, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room))
 }
 

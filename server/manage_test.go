@@ -7,7 +7,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/server"
 )
 
 func (f *fixture) remaining(query string) api.RemainingResponse {
@@ -147,72 +146,4 @@ func TestSettle(t *testing.T) {
 		f.post(api.PathSettle, body).problem(400, want)
 	}
 	f.post(api.PathSettle+"?x=1", `{"permits":1}`).problem(400, "the query")
-}
-
-func TestAuthority(t *testing.T) {
-	const good, other = "0123456789abcdef", "s3cret~token=="
-	tokens := func(c *server.Config) { c.API = server.API{ExplicitKeys: true, Tokens: []string{other, good}} }
-	closed := func(c *server.Config) { c.API = server.API{ExplicitKeys: true} }
-	implicit := func(c *server.Config) { c.API = server.API{Open: true} }
-	implicitTokens := func(c *server.Config) { c.API = server.API{Tokens: []string{good}} }
-	for _, test := range []struct {
-		name                     string
-		change                   func(*server.Config)
-		bearer                   string
-		ownCheck, key, ownManage int
-	}{
-		{"no token, none configured, not on loopback", closed, "", 200, 403, 403},
-		{"open", nil, "", 200, 200, 200},
-		{"tokens: none given", tokens, "", 200, 401, 401},
-		{"tokens: a wrong one", tokens, "Bearer 0123456789abcdeF", 200, 401, 401},
-		{"tokens: a prefix", tokens, "Bearer 0123456789abcde", 200, 401, 401},
-		{"tokens: an empty one", tokens, "Bearer ", 200, 401, 401},
-		{"tokens: another scheme", tokens, "Basic " + good, 200, 401, 401},
-		{"tokens: the first", tokens, "Bearer " + other, 200, 200, 200},
-		{"tokens: the second", tokens, "Bearer " + good, 200, 200, 200},
-		{"tokens: the scheme in another case", tokens, "bearer  " + good, 200, 200, 200},
-		{"no explicit keys", implicit, "", 200, 403, 200},
-		{"no explicit keys, whatever the token", implicitTokens, "Bearer " + good, 200, 403, 200},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t, test.change)
-			for _, request := range []struct {
-				method, path, body string
-				want               int
-			}{
-				{"GET", check, "", test.ownCheck},
-				{"POST", check, `{}`, test.ownCheck},
-				{"GET", api.PathRemaining, "", test.ownCheck},
-				{"GET", check + "?key=k", "", test.key},
-				{"POST", check, `{"key":"k"}`, test.key},
-				{"POST", check, `[{},{"key":"k"}]`, test.key},
-				{"GET", api.PathRemaining + "?key=k", "", test.key},
-				{"DELETE", api.PathReset + "?key=k", "", max(test.key, test.ownManage)},
-				{"POST", api.PathSettle, `{"key":"k","permits":1}`, max(test.key, test.ownManage)},
-				{"DELETE", api.PathReset, "", test.ownManage},
-				{"POST", api.PathSettle, `{"permits":1}`, test.ownManage},
-			} {
-				r := newRequest(request.method, request.path, request.body)
-				if test.bearer != "" {
-					r.Header.Set("Authorization", test.bearer)
-				}
-				got := f.do(r)
-				if got.status != request.want {
-					t.Errorf("%s %s %s: %d %s, want %d", request.method, request.path, request.body, got.status, got.body, request.want)
-				} else if request.want >= 400 {
-					got.problem(request.want, "allowed")
-				}
-				if challenged := got.header.Get("WWW-Authenticate") != ""; challenged != (got.status == 401) {
-					t.Errorf("%s %s: %d with WWW-Authenticate %q", request.method, request.path, got.status, got.header.Get("WWW-Authenticate"))
-				}
-			}
-		})
-	}
-}
-
-func TestTwoAuthorizations(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.API.Tokens = []string{"good"} })
-	r := newRequest("GET", check+"?key=k", "")
-	r.Header["Authorization"] = []string{"Bearer good", "Bearer good"}
-	f.do(r).problem(401, "single")
 }

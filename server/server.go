@@ -75,7 +75,7 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 
 // Run listens and serves until ctx is done; then it reports itself not ready, lets
 // the requests in flight end and returns nil. It returns an error when it can't
-// listen, when a listener fails, and when requests had to be cut off at the
+// listen, when the admin listener would be open to others (ErrInvalid), when a listener fails, and when requests had to be cut off at the
 // DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
@@ -131,6 +131,14 @@ func (s *Server) announce() {
 	log.Info("listening", "service", serviceHTTP, "addr", s.addr.String())
 	if s.adminAddr != nil {
 		log.Info("listening", "service", serviceAdmin, "addr", s.adminAddr.String())
+	}
+	for _, l := range []struct {
+		addr   net.Addr
+		tokens []string
+	}{{s.addr, s.config.API.Tokens}, {s.adminAddr, s.config.AdminTokens}} {
+		if l.addr != nil && len(l.tokens) > 0 && !isLoopback(l.addr) {
+			log.Warn("tokens travel readable: the listener is not on loopback and has no TLS", "addr", l.addr.String())
+		}
 	}
 	switch {
 	case len(s.config.API.Tokens) > 0:

@@ -191,9 +191,13 @@ func TestServeFailures(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, "stint: server: listen: ") {
 		t.Errorf("a taken address: exit code %d, %s", code, stderr)
 	}
+	code, stdout, stderr := do(t, nil, "serve", "--admin-listen=0.0.0.0:0", "--listen=127.0.0.1:0")
+	if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, `stint: server: admin_listen: admin.tokens_file is ""; allowed: `) {
+		t.Errorf("an admin listener for all: exit code %d, %q, %q", code, stdout, stderr)
+	}
 	silent := strings.Replace(ln.Addr().String(), "127.0.0.1", "user:hunter2@127.0.0.1", 1)
 	_ = ln.Close() // nobody answers there
-	code, stdout, stderr := do(t, map[string]string{"STINT_STORE": "redis://" + silent}, "serve", "--admin-listen=off", "--listen=127.0.0.1:0")
+	code, stdout, stderr = do(t, map[string]string{"STINT_STORE": "redis://" + silent}, "serve", "--admin-listen=off", "--listen=127.0.0.1:0")
 	if code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "stint: store redis://redacted@127.0.0.1:") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("an absent store: exit code %d, %q, %q", code, stdout, stderr)
 	}

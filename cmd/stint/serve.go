@@ -50,7 +50,11 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err != nil {
 		return misconfigured(err)
 	}
-	if err := s.Run(ctx); err != nil {
+	err = s.Run(ctx)
+	switch {
+	case errors.Is(err, stint.ErrInvalid):
+		return misconfigured(err)
+	case err != nil:
 		return failed(err)
 	}
 	logger.Info("stopped")
@@ -122,7 +126,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 // serverConfig is the service's part of the configuration.
 func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
-	s.Listen, s.AdminListen = c.Listen, c.AdminListen
+	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.AdminTokens
 	s.Store, s.StoreHealth, s.Collectors = store.Store, store.Health, store.Collectors
 	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies

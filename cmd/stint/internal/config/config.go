@@ -42,6 +42,10 @@ type Config struct {
 	API server.API
 	// TokensFile is where the tokens came from; "" is nowhere.
 	TokensFile string
+	// AdminTokens are what the admin listener needs one of, read from AdminTokensFile.
+	AdminTokens []string
+	// AdminTokensFile is where they came from; "" is nowhere.
+	AdminTokensFile string
 	// Log says how the log is written.
 	Log Log
 	// Defaults holds the limit of each algorithm that a check without a policy is

@@ -338,6 +338,10 @@ func TestTokens(t *testing.T) {
 	if fault != "" || !reflect.DeepEqual(got.API.Tokens, []string{"0123456789abcdef", "another-token.of_mine=="}) {
 		t.Errorf("tokens %q, %s", got.API.Tokens, fault)
 	}
+	admin, err := config.Load(config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
+	if err != nil || !reflect.DeepEqual(admin.AdminTokens, got.API.Tokens) || admin.API.Tokens != nil {
+		t.Errorf("tokens of the admin listener: %q and %q, %v", admin.AdminTokens, admin.API.Tokens, err)
+	}
 	const prefix = "STINT_API_TOKENS_FILE: api.tokens_file: TOKENS"
 	for text, want := range map[string]string{
 		"0123456789abcdef\nshort\nwith a space in it\n": prefix + ":2: a token of 5 characters; allowed: 16 or more\n" +

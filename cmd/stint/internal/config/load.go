@@ -76,13 +76,20 @@ func (l *loader) together() {
 	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
 		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
 	}
-	if c.TokensFile != "" {
-		tokens, errs := readTokens(c.TokensFile)
-		for _, err := range errs {
-			l.faults.add(l.from["api.tokens_file"], "api.tokens_file: %v", err)
-		}
-		c.API.Tokens = tokens
+	c.API.Tokens = l.tokens("api.tokens_file", c.TokensFile)
+	c.AdminTokens = l.tokens("admin.tokens_file", c.AdminTokensFile)
+}
+
+// tokens reads the file of tokens that the setting names, if it names one.
+func (l *loader) tokens(path, name string) []string {
+	if name == "" {
+		return nil
 	}
+	tokens, errs := readTokens(name)
+	for _, err := range errs {
+		l.faults.add(l.from[path], "%s: %v", path, err)
+	}
+	return tokens
 }
 
 // file takes a YAML document over.

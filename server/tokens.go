@@ -1,0 +1,69 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// A tokenSet holds bearer tokens by their hashes, so that comparing takes as long
+// whatever came, and however long it was.
+type tokenSet [][sha256.Size]byte
+
+func newTokenSet(tokens []string) tokenSet {
+	var set tokenSet
+	for _, token := range tokens {
+		set = append(set, sha256.Sum256([]byte(token)))
+	}
+	return set
+}
+
+// holds compares a token with all of the set.
+func (s tokenSet) holds(token string) bool {
+	hash := sha256.Sum256([]byte(token))
+	known := 0
+	for i := range s {
+		known |= subtle.ConstantTimeCompare(hash[:], s[i][:])
+	}
+	return known != 0
+}
+
+// check reports why the lines of Authorization don't hold a token of the set, nil
+// when they do.
+func (s tokenSet) check(lines []string) error {
+	if len(lines) == 0 {
+		return unauthorized("Authorization is missing", "Bearer")
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		return unauthorized("Authorization is not a single bearer token", "Bearer")
+	}
+	if !s.holds(strings.Trim(token, " ")) {
+		return unauthorized("Authorization holds an unknown token", `Bearer error="invalid_token"`)
+	}
+	return nil
+}
+
+func unauthorized(fault, challenge string) error {
+	return &failure{
+		status: http.StatusUnauthorized,
+		detail: fault + "; allowed: Bearer with one of the configured tokens",
+		field:  "Www-Authenticate", value: challenge,
+	}
+}
+
+// isBearerToken reports whether the text can stand in an Authorization field (RFC
+// 6750, section 2.1).
+func isBearerToken(token string) bool {
+	body := strings.TrimRight(token, "=")
+	for i := range len(body) {
+		c := body[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		digit := '0' <= c && c <= '9'
+		if !letter && !digit && strings.IndexByte("-._~+/", c) < 0 {
+			return false
+		}
+	}
+	return body != ""
+}
