@@ -47,6 +47,11 @@ type Config struct {
 	// needs. Default: none, which Run takes for a loopback address only.
 	AdminTokens []string
 
+	// TLS is what Listen speaks TLS with. Default: none, plain HTTP.
+	TLS TLS
+	// AdminTLS is the same for AdminListen, and taken from nowhere else. Default: none.
+	AdminTLS TLS
+
 	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
 	// store that may be away belongs into one of package failover, which bounds each call
 	// in time and admits, or decides by itself, what is to be. The caller closes it after
@@ -233,7 +238,7 @@ func (c Config) Validate() error {
 			}
 		}
 	}
-	faults = append(faults, c.ClientIP.Validate())
+	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.ClientIP.Validate())
 	for _, algorithm := range slices.Sorted(maps.Keys(c.Defaults)) {
 		if limit := c.Defaults[algorithm]; limit.Algorithm != algorithm {
 			add("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String())

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -44,7 +47,12 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 	}
 	s.addr = ln.Addr()
 	s.service.authority.loopback.Store(isLoopback(s.addr))
-	fronts = append(fronts, s.publicFront(ln))
+	public := s.publicFront(ln)
+	if fronts = append(fronts, public); s.config.TLS.Enabled() {
+		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
+			return fronts, err
+		}
+	}
 	if s.config.AdminListen == "" {
 		return fronts, nil
 	}
@@ -52,7 +60,12 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 		return fronts, err
 	}
 	s.adminAddr = ln.Addr()
-	fronts = append(fronts, s.adminFront(ln))
+	private := s.adminFront(ln)
+	if fronts = append(fronts, private); s.config.AdminTLS.Enabled() {
+		if err := s.secure(private, "admin_tls", s.config.AdminTLS, 0); err != nil {
+			return fronts, err
+		}
+	}
 	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
 		return fronts, fmt.Errorf("server: admin_listen: %w", stint.Invalid("admin.tokens_file", "",
 			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
@@ -83,8 +96,26 @@ func (s *Server) newFront(service string, ln net.Listener, handler http.Handler,
 	return &front{service: service, listener: watchedListener{ln, watch}, server: server, watch: watch}
 }
 
+// secure makes the front speak TLS. A connection may then carry many requests at once,
+// which the watch can't tell apart, so net/http bounds each of them.
+func (s *Server) secure(f *front, section string, files TLS, request time.Duration) error {
+	certificates, err := OpenCertificates(section, files, s.config.Logger, "h2", "http/1.1")
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	f.server.TLSConfig = certificates.Config()
+	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
+	f.server.WriteTimeout = request
+	return nil
+}
+
 // serve serves until the server is stopped or the listener fails.
-func (f *front) serve() error { return f.server.Serve(f.listener) }
+func (f *front) serve() error {
+	if f.server.TLSConfig != nil {
+		return f.server.ServeTLS(f.listener, "", "")
+	}
+	return f.server.Serve(f.listener)
+}
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -98,10 +129,23 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
 		Handler:        handler,
 		MaxHeaderBytes: s.config.MaxHeaderBytes,
-		ErrorLog:       slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:       log.New(errorLog{s.config.Logger}, "", 0),
 
 		DisableGeneralOptionsHandler: true,
 	}
+}
+
+// An errorLog takes what net/http has to say. What clients can bring about as often as
+// they like is for debugging only.
+type errorLog struct{ logger *slog.Logger }
+
+func (l errorLog) Write(line []byte) (int, error) {
+	text, level := strings.TrimSpace(string(line)), slog.LevelWarn
+	if strings.HasPrefix(text, "http: TLS handshake error") || strings.HasPrefix(text, "http2: ") {
+		level = slog.LevelDebug
+	}
+	l.logger.Log(context.Background(), level, text)
+	return len(line), nil
 }
 
 // fitting is the bound on connections that the process's open files leave room for.

@@ -301,6 +301,27 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 	}
 }
 
+// A connection that has shown how it behaves goes before one whose first head is late,
+// however late.
+func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
+	metrics, _, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWatch(time.Minute, time.Minute, time.Minute, room{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	silent, idle := &watchedConn{Conn: silence{}}, &watchedConn{Conn: silence{}}
+	w.admit(silent)
+	w.now.Add(10)
+	w.admit(idle)
+	w.changed(idle, http.StateIdle)
+	if !w.admit(&watchedConn{Conn: silence{}}) {
+		t.Fatal("there is no room")
+	}
+	if _, stays := w.conns[silent]; !stays {
+		t.Error("the silent connection went first")
+	}
+}
+
 // silence is a connection that does nothing.
 type silence struct{ net.Conn }
 

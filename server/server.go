@@ -75,7 +75,7 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 
 // Run listens and serves until ctx is done; then it reports itself not ready, lets
 // the requests in flight end and returns nil. It returns an error when it can't
-// listen, when the admin listener would be open to others (ErrInvalid), when a listener fails, and when requests had to be cut off at the
+// listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid), when a listener fails, and when requests had to be cut off at the
 // DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
@@ -128,15 +128,24 @@ func (s *Server) serve(ctx context.Context, fronts []*front) error {
 // announce logs the real addresses and what they imply.
 func (s *Server) announce() {
 	log := s.config.Logger
-	log.Info("listening", "service", serviceHTTP, "addr", s.addr.String())
-	if s.adminAddr != nil {
-		log.Info("listening", "service", serviceAdmin, "addr", s.adminAddr.String())
-	}
 	for _, l := range []struct {
-		addr   net.Addr
-		tokens []string
-	}{{s.addr, s.config.API.Tokens}, {s.adminAddr, s.config.AdminTokens}} {
-		if l.addr != nil && len(l.tokens) > 0 && !isLoopback(l.addr) {
+		service string
+		addr    net.Addr
+		tls     TLS
+		tokens  []string
+	}{
+		{serviceHTTP, s.addr, s.config.TLS, s.config.API.Tokens},
+		{serviceAdmin, s.adminAddr, s.config.AdminTLS, s.config.AdminTokens},
+	} {
+		if l.addr == nil {
+			continue
+		}
+		attributes := []any{"service", l.service, "addr", l.addr.String()}
+		if l.tls.Enabled() {
+			attributes = append(attributes, "tls", true, "client_certificates", l.tls.ClientCAFile != "")
+		}
+		log.Info("listening", attributes...)
+		if len(l.tokens) > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
 			log.Warn("tokens travel readable: the listener is not on loopback and has no TLS", "addr", l.addr.String())
 		}
 	}

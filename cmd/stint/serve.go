@@ -127,6 +127,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
 	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.AdminTokens
+	s.TLS, s.AdminTLS = c.TLS, c.AdminTLS
 	s.Store, s.StoreHealth, s.Collectors = store.Store, store.Health, store.Collectors
 	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies

@@ -21,6 +21,10 @@ type Config struct {
 	// AdminAsked says that some source gave AdminListen. When none did, a service may
 	// do without the admin listener if its address is taken.
 	AdminAsked bool
+	// TLS is what the REST API speaks TLS with.
+	TLS server.TLS
+	// AdminTLS is what the admin listener does: TLS, unless something else was said.
+	AdminTLS server.TLS
 	// HTTP bounds what clients may use.
 	HTTP HTTP
 	// Drain says how the service ends.

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/server"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testdata")
@@ -314,6 +315,32 @@ func TestBoundsOnClients(t *testing.T) {
 	} {
 		if got := faults(t, text); !strings.Contains(got, want) {
 			t.Errorf("%s: %q does not say %q", text, got, want)
+		}
+	}
+}
+
+func TestTLS(t *testing.T) {
+	both := server.TLS{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
+	for text, want := range map[string][2]server.TLS{
+		"": {},
+		"tls: {cert_file: c, key_file: k, client_ca_file: a}":                                         {both, both},
+		"tls: {cert_file: c, key_file: k, client_ca_file: a}\nadmin_tls: {cert_file: \"off\"}":        {both, {}},
+		"tls: {cert_file: c, key_file: k, client_ca_file: a}\nadmin_tls: {cert_file: d, key_file: l}": {both, {CertFile: "d", KeyFile: "l"}},
+		"admin_tls: {cert_file: c, key_file: k, client_ca_file: a}":                                   {{}, both},
+	} {
+		got, err := config.Load(config.Sources{File: write(t, text)})
+		if err != nil || got.TLS != want[0] || got.AdminTLS != want[1] {
+			t.Errorf("%s: %+v, %+v, %v", text, got.TLS, got.AdminTLS, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"tls: {cert_file: c}":      "1:18: tls.cert_file is given; allowed: only with tls.key_file",
+		"tls: {key_file: k}":       "1:17: tls.key_file is given; allowed: only with tls.cert_file",
+		"tls: {client_ca_file: a}": "1:23: tls.client_ca_file is given; allowed: only with tls.cert_file",
+		"admin_tls: {key_file: k}": "1:23: admin_tls.key_file is given; allowed: only with admin_tls.cert_file",
+	} {
+		if got := faults(t, text); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 }

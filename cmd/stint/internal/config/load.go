@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/server"
 )
 
 // Sources says where a configuration is read from.
@@ -76,8 +77,33 @@ func (l *loader) together() {
 	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
 		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
 	}
+	l.pair("tls", c.TLS)
+	switch {
+	case c.AdminTLS == server.TLS{}:
+		c.AdminTLS = c.TLS
+	case c.AdminTLS.CertFile == "off":
+		c.AdminTLS = server.TLS{}
+	default:
+		l.pair("admin_tls", c.AdminTLS)
+	}
 	c.API.Tokens = l.tokens("api.tokens_file", c.TokensFile)
 	c.AdminTokens = l.tokens("admin.tokens_file", c.AdminTokensFile)
+}
+
+// pair records what a section about TLS lacks.
+func (l *loader) pair(section string, files server.TLS) {
+	for _, lack := range []struct {
+		is          bool
+		given, need string
+	}{
+		{files.CertFile != "" && files.KeyFile == "", "cert_file", "key_file"},
+		{files.CertFile == "" && files.KeyFile != "", "key_file", "cert_file"},
+		{files.CertFile == "" && files.ClientCAFile != "", "client_ca_file", "cert_file"},
+	} {
+		if lack.is {
+			l.faults.add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given, section, lack.need)
+		}
+	}
 }
 
 // tokens reads the file of tokens that the setting names, if it names one.

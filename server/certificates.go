@@ -1,0 +1,202 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A TLS names the files with which a listener speaks TLS, in PEM. The zero value is
+// none: it speaks plainly.
+type TLS struct {
+	// CertFile holds the certificate, followed by those of its issuers. Default: "",
+	// none; then the other two are "" as well.
+	CertFile string
+	// KeyFile holds the certificate's private key.
+	KeyFile string
+	// ClientCAFile holds the authorities one of which has to vouch for a client's
+	// certificate. Default: "", clients need no certificate.
+	ClientCAFile string
+}
+
+// Enabled reports whether the listener speaks TLS.
+func (t TLS) Enabled() bool { return t.CertFile != "" }
+
+// validate reports what is missing. section is the configuration's, such as tls.
+func (t TLS) validate(section string) error {
+	switch {
+	case t.CertFile == "" && (t.KeyFile != "" || t.ClientCAFile != ""):
+		return stint.Invalid(section+".cert_file", "", "a file, as "+section+" has others")
+	case t.CertFile != "" && t.KeyFile == "":
+		return stint.Invalid(section+".key_file", "", "the file of the private key of "+section+".cert_file")
+	}
+	return nil
+}
+
+// recheck is how old the files may be that a handshake uses.
+const recheck = 5 * time.Second
+
+// maxCertificateBytes bounds each of the files.
+const maxCertificateBytes = 1 << 20
+
+// Certificates are what a TLS names, for one listener. They look at the files again
+// during a handshake that comes 5 seconds after the last look or later, and follow
+// what changed: by content, so it does not matter how files are replaced. What can't
+// be used, such as a certificate whose key is still to come, is logged once, and what
+// was there is kept. They are safe for concurrent use.
+type Certificates struct {
+	section   string
+	files     TLS
+	protocols []string
+	logger    *slog.Logger
+	now       func() time.Time
+
+	current atomic.Pointer[tls.Config]
+	mu      sync.Mutex // held while looking
+	looked  time.Time
+	seen    [sha256.Size]byte // what was found then
+}
+
+// OpenCertificates reads the files. It fails, naming the setting, when one can't be
+// read, when the key is of another certificate, and when the certificate is not
+// valid now. section is the configuration's, such as tls; protocols are those that
+// the listener speaks, by preference, such as h2 and http/1.1.
+func OpenCertificates(section string, files TLS, logger *slog.Logger, protocols ...string) (*Certificates, error) {
+	return openCertificates(section, files, logger, time.Now, protocols...)
+}
+
+func openCertificates(section string, files TLS, logger *slog.Logger, now func() time.Time, protocols ...string) (*Certificates, error) {
+	c := &Certificates{section: section, files: files, protocols: protocols, logger: logger, now: now, looked: now()}
+	text, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	config, err := c.parse(text)
+	if err != nil {
+		return nil, err
+	}
+	c.seen = text.hash()
+	c.current.Store(config)
+	return c, nil
+}
+
+// Config is for a listener: each handshake gets what the files hold. TLS 1.2 is the
+// least version.
+func (c *Certificates) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: c.protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			c.look()
+			return c.current.Load(), nil
+		},
+	}
+}
+
+// look follows what changed in the files, unless somebody else does or did just now.
+func (c *Certificates) look() {
+	if !c.mu.TryLock() {
+		return
+	}
+	defer c.mu.Unlock()
+	now := c.now()
+	if now.Sub(c.looked) < recheck {
+		return
+	}
+	c.looked = now
+	text, err := c.read()
+	if err != nil {
+		text = pemFiles{cert: []byte(err.Error())} // which is no certificate
+	}
+	if text.hash() == c.seen {
+		return
+	}
+	c.seen = text.hash()
+	var config *tls.Config
+	if err == nil {
+		config, err = c.parse(text)
+	}
+	if err != nil {
+		c.logger.Warn("the certificate stays as it was", "section", c.section, "err", err)
+		return
+	}
+	c.current.Store(config)
+	c.logger.Info("the certificate was read again", "section", c.section, "expires", config.Certificates[0].Leaf.NotAfter)
+}
+
+// pemFiles are the contents of the files of a TLS.
+type pemFiles struct{ cert, key, clientCA []byte }
+
+func (p pemFiles) hash() [sha256.Size]byte {
+	hash := sha256.New()
+	for _, text := range [][]byte{p.cert, p.key, p.clientCA} {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(text), text) // a hash takes everything
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+func (c *Certificates) read() (p pemFiles, err error) {
+	for _, file := range []struct {
+		param, name string
+		text        *[]byte
+	}{
+		{"cert_file", c.files.CertFile, &p.cert},
+		{"key_file", c.files.KeyFile, &p.key},
+		{"client_ca_file", c.files.ClientCAFile, &p.clientCA},
+	} {
+		if file.name == "" {
+			continue
+		}
+		if *file.text, err = readFile(file.name); err != nil {
+			return p, c.invalid(file.param, file.name, "a file in PEM that can be read", err)
+		}
+	}
+	return p, nil
+}
+
+// readFile reads a file of which no more is read than it may hold.
+func readFile(name string) (text []byte, err error) {
+	file, err := os.Open(name) //nolint:gosec // the operator names the file
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err = io.ReadAll(io.LimitReader(file, maxCertificateBytes+1))
+	if err == nil && len(text) > maxCertificateBytes {
+		err = fmt.Errorf("it has more than %d bytes", maxCertificateBytes)
+	}
+	return text, err
+}
+
+// parse makes what a handshake needs of the files' contents.
+func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(p.cert, p.key)
+	if err != nil {
+		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate in PEM whose private key is in "+c.section+".key_file", err)
+	}
+	leaf, now := pair.Leaf, c.now()
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate that is valid now", fmt.Errorf("it is valid from %s to %s",
+			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339)))
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: c.protocols, Certificates: []tls.Certificate{pair}}
+	if c.files.ClientCAFile != "" {
+		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !config.ClientCAs.AppendCertsFromPEM(p.clientCA) {
+			return nil, stint.Invalid(c.section+".client_ca_file", c.files.ClientCAFile, "a file with certificates in PEM")
+		}
+	}
+	return config, nil
+}
+
+func (c *Certificates) invalid(param, name, allowed string, why error) error {
+	return fmt.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
+}
