@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/cmd/stint/internal/logqueue"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -28,7 +31,10 @@ const openTimeout = 10 * time.Second
 
 // serve runs the service until ctx is done.
 func serve(ctx context.Context, p process, loaded config.Config) error {
-	logger := newLogger(p.Err, loaded.Log)
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
+	queue := logqueue.New(p.Err, lostLine(loaded.Log))
+	defer flush(queue)
+	logger := newLogger(queue, loaded.Log)
 	store, err := openStore(ctx, loaded.Store)
 	if err != nil {
 		return err
@@ -42,6 +48,10 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
+	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "rate_limiter_log_lines_lost_total",
+		Help: "Lines of the log that could not be written.",
+	}, func() float64 { return float64(queue.Lost()) }))
 	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
 		logger.Warn("no admin listener: its default address is taken", "addr", service.AdminListen)
 		service.AdminListen = ""
@@ -69,6 +79,26 @@ func taken(ctx context.Context, address string) bool {
 		return errors.Is(err, syscall.EADDRINUSE)
 	}
 	return ln.Close() != nil
+}
+
+// flushTimeout bounds the wait for a log that nobody reads.
+const flushTimeout = 2 * time.Second
+
+// flush writes what is left of the log.
+func flush(queue *logqueue.Queue) {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	_ = queue.Close(ctx) // nobody is left to tell
+}
+
+// lostLine makes the line that stands for lost ones, in the log's own form.
+func lostLine(log config.Log) func(lost int64) []byte {
+	log.Level = slog.LevelWarn // it is written whatever the level
+	return func(lost int64) []byte {
+		var line bytes.Buffer
+		newLogger(&line, log).Warn("lines of the log were lost", "lines", lost)
+		return line.Bytes()
+	}
 }
 
 func newLogger(out io.Writer, log config.Log) *slog.Logger {
