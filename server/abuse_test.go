@@ -232,9 +232,10 @@ func TestAbuse(t *testing.T) {
 // keeps two buffers of 4 KiB and a goroutine.
 const perConnection = 48 << 10
 
-// memory is what the heap's objects and the stacks use.
+// memory is what the heap's objects and the stacks use, without what is in pools.
 func memory() int64 {
 	var m runtime.MemStats
+	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
