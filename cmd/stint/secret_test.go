@@ -1,0 +1,140 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// What must never be shown, each with a part that says where it comes from.
+const (
+	secretPassword = "hunter2-store-password"
+	secretToken    = "hunter2-api-token-0123456789"
+	secretAdmin    = "hunter2-admin-token-0123456789"
+	secretKey      = "hunter2-key-of-a-client"
+	secretField    = "hunter2-api-key-in-a-header"
+)
+
+// tells fails the test when a text has a secret in it.
+func tells(t *testing.T, what, text string) {
+	t.Helper()
+	if at := strings.Index(text, "hunter2"); at >= 0 {
+		t.Errorf("%s tells a secret: ...%.200s", what, text[max(0, at-100):])
+	}
+}
+
+// A service that knows every kind of secret shows none: not in its log, at the most
+// talkative, nor in its metrics, its health, /actuator/info or the answers to others.
+func TestNoSecretIsTold(t *testing.T) {
+	redis := testredis.Start(t, testredis.Password(secretPassword))
+	tokens, admins := writeFile(t, secretToken+"\n"), writeFile(t, secretAdmin+"\n")
+	url, log := start(t, "--store", redis.URL(), "--log-level=debug", "--api-tokens-file", tokens, "--admin-tokens-file", admins,
+		"--admin-listen=127.0.0.1:0", "--identity-api-key=X-Api-Key")
+	var admin string
+	for deadline := time.Now().Add(patience); !strings.Contains(admin, "\n"); { // it is announced after the other
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no admin listener:\n%s", log)
+		}
+		_, admin, _ = strings.Cut(log.String(), "service=admin addr=")
+	}
+	admin, _, _ = strings.Cut(admin, "\n")
+	ask := func(method, url, token, body string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set("X-Api-Key", secretField)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		answer, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(answer)
+	}
+	const check = "/api/v1/rate-limit/check?key=" + secretKey
+	if status, answer := ask("GET", url+check, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, secretKey) {
+		t.Errorf("the token does not open the service: %d %s", status, answer)
+	}
+	paths := []string{
+		"/actuator/info", "/actuator/health", "/actuator/health/readiness", "/metrics", "/openapi.yaml", "/nowhere", check, check + "&permits=x",
+	}
+	talk := func() {
+		for _, path := range paths {
+			for _, token := range []string{"hunter2-a-wrong-token", ""} {
+				_, answer := ask("GET", url+path, token, "")
+				tells(t, path, answer)
+			}
+		}
+	}
+	talk()
+	for _, token := range []string{secretAdmin, "hunter2-a-wrong-token"} {
+		_, answer := ask("GET", "http://"+admin+"/debug/pprof/goroutine?debug=1", token, "")
+		tells(t, "the admin listener", answer)
+	}
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := ask("GET", url+check, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, `"degraded":true`) {
+		t.Errorf("without its store: %d %s", status, answer)
+	}
+	talk()
+	if !strings.Contains(log.String(), "the store is away") {
+		t.Error("the log does not say that the store is away")
+	}
+	tells(t, "the log", log.String())
+}
+
+// What is wrong with a configuration is told without what is secret in it.
+func TestNoSecretIsToldByErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	key := "-----BEGIN PRIVATE KEY-----\n" + secretPassword + "\n-----END PRIVATE KEY-----\n"
+	store := func(url string) []string { return []string{"--store", url} }
+	yaml := func(name, text string) []string { return []string{"--config", file(name, text)} }
+	for name, args := range map[string][]string{
+		"a scheme":             store("http://user:" + secretPassword + "@host"),
+		"no scheme":            store("user:" + secretPassword + "@host:6379"),
+		"a port":               store("redis://user:" + secretPassword + "@host:port/0"),
+		"a database":           store("redis://user:" + secretPassword + "@host:6379/many"),
+		"a host of @":          store("redis://user:p@" + secretPassword + "@host:0"),
+		"percent":              store("redis://user:" + secretPassword + "%zz@127.0.0.1:1"),
+		"nobody there":         store("redis://user:" + secretPassword + "@127.0.0.1:1"),
+		"nobody there, TLS":    store("rediss://:" + secretPassword + "@127.0.0.1:1"),
+		"no cluster there":     store("redis-cluster://user:" + secretPassword + "@127.0.0.1:1"),
+		"no sentinel there":    store("redis-sentinel://user:" + secretPassword + "@127.0.0.1:1/name"),
+		"no sentinel's name":   store("redis-sentinel://user:" + secretPassword + "@127.0.0.1:1"),
+		"a file's URL":         yaml("url", "store: {url: \"redis://u:"+secretPassword+"@h:x\"}\n"),
+		"a store of text":      yaml("text", "store: redis://u:"+secretPassword+"@h\n"),
+		"a list":               yaml("list", "store: {url: [redis://u:"+secretPassword+"@h]}\n"),
+		"not closed":           yaml("open", "store: {url: \"redis://u:"+secretPassword+"@h\n"),
+		"tokens in the file":   yaml("tokens", "api: {tokens: ["+secretToken+"]}\nadmin: {tokens_file: ["+secretAdmin+"]}\n"),
+		"tokens of characters": {"--api-tokens-file", file("space", secretToken+" and more\n")},
+		"a token too short":    {"--admin-tokens-file", file("short", "hunter2\n")},
+		"a key for a cert":     {"--tls-cert-file", file("key", key), "--tls-key-file", file("key", key)},
+	} {
+		args := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--log-level=debug"}, args...)
+		code, stdout, stderr := do(t, nil, args...)
+		if code != exitUsage && code != exitFailed || !strings.Contains(stderr, "stint: ") {
+			t.Errorf("%s: exit code %d, %q", name, code, stderr)
+		}
+		tells(t, name, stdout+stderr)
+	}
+}
