@@ -4,7 +4,6 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	_ "embed"     // the script's parts
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -87,8 +86,5 @@ func (m mix) source() string {
 		parts = append(parts, operationsLua)
 	}
 	parts = append(parts, takesLua, doneLua)
-	return trim(comments.ReplaceAllString(strings.Join(parts, ""), ""))
+	return trim(strings.Join(parts, ""))
 }
-
-// comments are whole lines of comment and blank ones, which need not travel.
-var comments = regexp.MustCompile(`(?m)^[ \t]*(--.*)?\n`)

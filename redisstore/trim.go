@@ -1,57 +1,80 @@
 package redisstore
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
-var (
-	// defines matches the first line of a function at the top level of a script, or one
-	// that gives a function another name, and finds the name's last part.
-	defines     = regexp.MustCompile(`^(?:(?:local )?function (?:\w+\.)?(\w+)\(|\w+\.(\w+) = \w+\.\w+\n)`)
-	identifiers = regexp.MustCompile(`\w+`)
-)
+// piece is a part of a script's source at its top level.
+type piece struct {
+	name string // the last part of the name of a function; "" of what is none
+	text string
+	open bool // whether the function's end is to come
+	kept bool
+}
 
-// trim leaves functions out of a script that nothing in it calls, nor what is called.
-// A function counts as called when its name stands anywhere else.
+// trim leaves out of a script what need not travel: comments, blank lines, and functions
+// at its top level that nothing in it calls, nor what is called. A function counts as
+// called when its name stands anywhere else.
 func trim(source string) string {
-	type piece struct {
-		name string // "" of what is no function
-		text string
-		kept bool
-	}
-	var pieces []piece
-	for line := range strings.Lines(source) {
-		last := len(pieces) - 1
-		if last >= 0 && pieces[last].name != "" && !strings.HasSuffix(pieces[last].text, "\nend\n") && strings.Contains(pieces[last].text, "(") {
-			pieces[last].text += line
-			continue
-		}
-		name := ""
-		if found := defines.FindStringSubmatch(line); found != nil {
-			name = found[1] + found[2]
-		}
-		pieces = append(pieces, piece{name: name, text: line})
-	}
+	pieces := piecesOf(source)
 	called := map[string]bool{"": true}
 	for again := true; again; {
 		again = false
 		for i := range pieces {
-			p := &pieces[i]
-			if p.kept || !called[p.name] {
-				continue
-			}
-			p.kept, again = true, true
-			for _, word := range identifiers.FindAllString(p.text, -1) {
-				called[word] = true
+			if p := &pieces[i]; !p.kept && called[p.name] {
+				p.kept, again = true, true
+				for word := range strings.FieldsFuncSeq(p.text, outsideWord) {
+					called[word] = true
+				}
 			}
 		}
 	}
 	var kept strings.Builder
-	for _, p := range pieces {
-		if p.kept {
-			kept.WriteString(p.text)
+	for i := range pieces {
+		if pieces[i].kept {
+			kept.WriteString(pieces[i].text)
 		}
 	}
 	return kept.String()
+}
+
+// piecesOf takes a source apart, line by line.
+func piecesOf(source string) (pieces []piece) {
+	for from, end := 0, 0; from < len(source); from = end {
+		end = from + strings.IndexByte(source[from:], '\n') + 1
+		if end == from {
+			end = len(source)
+		}
+		line := source[from:end]
+		bare := strings.TrimLeft(line, " \t")
+		if bare == "\n" || strings.HasPrefix(bare, "--") {
+			continue
+		}
+		if last := len(pieces) - 1; last >= 0 && pieces[last].open {
+			pieces[last].text += line
+			pieces[last].open = line != "end\n"
+			continue
+		}
+		name, open := defines(line)
+		pieces = append(pieces, piece{name: name, text: line, open: open})
+	}
+	return pieces
+}
+
+// defines returns the last part of the name of the function that a line starts, or gives
+// another name, as in "twin.step = schedule.step"; open says that its body follows.
+func defines(line string) (name string, open bool) {
+	rest := strings.TrimPrefix(line, "local ")
+	if head, found := strings.CutPrefix(rest, "function "); found {
+		name, _, _ = strings.Cut(head, "(")
+		return name[strings.LastIndexByte(name, '.')+1:], true
+	}
+	left, right, found := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
+	_, name, field := strings.Cut(left, ".")
+	if _, of, another := strings.Cut(right, "."); !found || !field || !another || strings.ContainsFunc(name+of, outsideWord) {
+		return "", false
+	}
+	return name, false
+}
+
+func outsideWord(r rune) bool {
+	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
