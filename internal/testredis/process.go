@@ -16,8 +16,10 @@ import (
 var errPortTaken = errors.New("testredis: the port is taken")
 
 const (
-	patience = 20 * time.Second // how long a condition may take to come true
-	grace    = 3 * time.Second  // how long a server may take to end when asked to
+	// How long a condition may take to come true. A sentinel whose process was held up
+	// for 2 seconds does nothing for 30.
+	patience = 60 * time.Second
+	grace    = 3 * time.Second // how long a server may take to end when asked to
 )
 
 // A process is one run of the program.
@@ -27,8 +29,9 @@ type process struct {
 	gone chan struct{} // closed when the process has ended
 }
 
-// startProcess starts the program with its output going to the file log.
-func startProcess(args []string, log string) (*process, error) {
+// startProcess starts the program, with more in its environment than the test has and
+// its output going to the file log.
+func startProcess(args, env []string, log string) (*process, error) {
 	program, err := find()
 	if err != nil {
 		return nil, err
@@ -40,6 +43,7 @@ func startProcess(args []string, log string) (*process, error) {
 	p := &process{log: log, gone: make(chan struct{})}
 	p.cmd = exec.CommandContext(context.Background(), program, args...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {

@@ -3,6 +3,7 @@ package testredis
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +33,7 @@ func (s *Server) Do(args ...any) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", s.Addr())
+	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("testredis: %w", err)
 	}
@@ -50,6 +50,13 @@ func (s *Server) Do(args ...any) (any, error) {
 		}
 	}
 	return roundTrip(conn, replies, args)
+}
+
+func (s *Server) dial(ctx context.Context) (net.Conn, error) {
+	if s.tls == nil {
+		return new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
+	}
+	return (&tls.Dialer{Config: s.tls.client()}).DialContext(ctx, "tcp", s.Addr())
 }
 
 // Info returns one section of INFO, or all of them when section is "", by name.

@@ -1,10 +1,11 @@
 package testredis
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"testing"
 )
@@ -12,24 +13,34 @@ import (
 // MasterName is the name under which sentinels know the primary.
 const MasterName = "stint"
 
-// A Sentinel is a primary with one replica, watched over by three sentinels of
+// A Sentinel is a primary with two replicas, watched over by three sentinels of
 // which two must agree that the primary is gone.
 type Sentinel struct {
-	Primary   *Server // the primary at the start
-	Replica   *Server
+	Primary   *Server // the primary at the start, or after [Sentinel.Failover]
+	Replicas  []*Server
 	Sentinels []*Server
 }
 
-// StartSentinel starts a primary, a replica and three sentinels that end with the
-// test, and returns when the replica follows and the sentinels know each other.
-// The options apply to the primary and the replica.
+// SentinelPassword is what sentinels ask of their own clients. Default: none.
+func SentinelPassword(password string) Option {
+	return func(s *Server) { s.sentinelPassword = password }
+}
+
+// StartSentinel starts a primary, two replicas and three sentinels that end with the
+// test, and returns when the replicas follow and the sentinels know each other.
+// The options apply to the primary and the replicas; TLS also to the sentinels.
 func StartSentinel(t testing.TB, opts ...Option) *Sentinel {
 	t.Helper()
 	primary := Start(t, opts...)
 	follow := Config("replicaof", "127.0.0.1", strconv.Itoa(primary.port))
-	s := &Sentinel{Primary: primary, Replica: Start(t, append([]Option{follow}, opts...)...)}
-	if err := eventually(s.following); err != nil {
-		t.Fatal(err)
+	s := &Sentinel{Primary: primary}
+	for range 2 {
+		s.Replicas = append(s.Replicas, Start(t, append([]Option{follow}, opts...)...))
+	}
+	for _, replica := range s.Replicas {
+		if err := eventually(func() error { return follows(replica) }); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, startSentinel(t, primary))
@@ -40,42 +51,100 @@ func StartSentinel(t testing.TB, opts ...Option) *Sentinel {
 	return s
 }
 
-// URL is the redis-sentinel:// URL, as the service takes it; a password in it is
-// the primary's and the replica's.
+// URL is the redis-sentinel:// URL, or rediss-sentinel:// with TLS, as the service
+// takes it; a password in it is the primary's and the replicas'.
 func (s *Sentinel) URL() string {
-	return listURL("redis-sentinel", s.Sentinels, s.Primary.password, MasterName)
+	return listURL(s.Primary.scheme("redis-sentinel"), s.Sentinels, s.Primary.password, MasterName)
 }
 
-// Failover makes the replica the primary, as sentinels do when the primary is
-// gone, and returns when all sentinels name it. The old primary takes some ten
-// seconds to be told that it is the replica now.
+// Servers lists the primary and the replicas.
+func (s *Sentinel) Servers() []*Server { return append([]*Server{s.Primary}, s.Replicas...) }
+
+// Failover makes a replica the primary, as sentinels do when the primary is gone, and
+// returns when all sentinels name it. The old primary takes some ten seconds to be
+// told that it is a replica now.
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	if _, err := s.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName); err != nil {
 		t.Fatal(err)
 	}
+	s.Follow(t)
+}
+
+// Follow waits until all sentinels name another primary than s.Primary, and that
+// accepts writes, and makes it s.Primary.
+func (s *Sentinel) Follow(t testing.TB) {
+	t.Helper()
 	if err := eventually(s.replaced); err != nil {
 		t.Fatal(err)
 	}
-	s.Primary, s.Replica = s.Replica, s.Primary
+	now, err := s.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, replica := range s.Replicas {
+		if replica == now {
+			s.Primary, s.Replicas[i] = s.Replicas[i], s.Primary
+		}
+	}
 }
 
-// replaced returns nil when the replica is a primary and all sentinels name it.
+// Current is the server that accepts writes and that most sentinels name.
+func (s *Sentinel) Current() (*Server, error) {
+	votes := map[string]int{}
+	for _, sentinel := range s.Sentinels {
+		if sentinel.stopped() {
+			continue
+		}
+		if addr, err := named(sentinel); err == nil {
+			votes[addr]++
+		}
+	}
+	for _, server := range s.Servers() {
+		if 2*votes[server.Addr()] <= len(s.Sentinels) || server.stopped() {
+			continue
+		}
+		info, err := server.Info("replication")
+		if err != nil {
+			return nil, err
+		}
+		return server, expect(server, info, map[string]string{"role": "master"})
+	}
+	return nil, fmt.Errorf("testredis: the sentinels name %v", votes)
+}
+
+// named is the primary that a sentinel names.
+func named(sentinel *Server) (string, error) {
+	reply, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+	if err != nil {
+		return "", err
+	}
+	addr, _ := reply.([]any)
+	if len(addr) != 2 {
+		return "", fmt.Errorf("%s: the primary is %v", sentinel.Addr(), reply)
+	}
+	return net.JoinHostPort(fmt.Sprint(addr[0]), fmt.Sprint(addr[1])), nil
+}
+
+// replaced returns nil when another server is the primary and all sentinels name it.
 func (s *Sentinel) replaced() error {
-	info, err := s.Replica.Info("replication")
+	now, err := s.Current()
 	if err != nil {
 		return err
 	}
-	if err := expect(s.Replica, info, map[string]string{"role": "master"}); err != nil {
-		return err
+	if now == s.Primary {
+		return errors.New("testredis: the primary is still the same")
 	}
 	for _, sentinel := range s.Sentinels {
-		addr, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+		if sentinel.stopped() {
+			continue
+		}
+		addr, err := named(sentinel)
 		if err != nil {
 			return err
 		}
-		if want := []any{"127.0.0.1", strconv.Itoa(s.Replica.port)}; !reflect.DeepEqual(addr, want) {
-			return fmt.Errorf("%s: the primary is %v, not %v", sentinel.Addr(), addr, want)
+		if addr != now.Addr() {
+			return fmt.Errorf("%s: the primary is %v, not %v", sentinel.Addr(), addr, now.Addr())
 		}
 	}
 	return nil
@@ -98,18 +167,17 @@ sentinel failover-timeout %[1]s 5000
 	}
 	return Start(t, func(s *Server) {
 		s.args = []string{path, "--sentinel", "--bind", "127.0.0.1", "--dir", s.dir, "--daemonize", "no"}
+		if primary.tls != nil {
+			TLS(primary.tls)(s)
+		}
+		if primary.sentinelPassword != "" {
+			s.password = primary.sentinelPassword
+			Config("requirepass", s.password)(s)
+		}
 	})
 }
 
-func (s *Sentinel) following() error {
-	info, err := s.Replica.Info("replication")
-	if err != nil {
-		return err
-	}
-	return expect(s.Replica, info, map[string]string{"master_link_status": "up"})
-}
-
-// watching returns nil when every sentinel knows the replica and the two others.
+// watching returns nil when every sentinel knows the replicas and the two others.
 func (s *Sentinel) watching() error {
 	for _, sentinel := range s.Sentinels {
 		reply, err := sentinel.Do("SENTINEL", "MASTER", MasterName)
@@ -122,7 +190,7 @@ func (s *Sentinel) watching() error {
 			state[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
 		}
 		if err := expect(sentinel, state, map[string]string{
-			"flags": "master", "num-slaves": "1", "num-other-sentinels": "2",
+			"flags": "master", "num-slaves": "2", "num-other-sentinels": "2",
 		}); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -22,7 +23,14 @@ type Server struct {
 	port     int
 	password string
 	args     []string // the program's arguments, without the port
+	env      []string // NAME=VALUE, on top of the test's own environment
 	bus      bool     // whether the port 10000 above is needed as well
+	socket   string   // the path of a Unix socket, "" for none
+	clock    string   // the file that shifts the clock, "" for none
+	tls      *Authority
+
+	replicas         int    // of each primary of a cluster
+	sentinelPassword string // of the sentinels themselves
 
 	mu      sync.Mutex // guards process
 	process *process   // nil while stopped
@@ -47,6 +55,21 @@ func Password(password string) Option {
 		s.password = password
 		Config("requirepass", password)(s)
 		Config("masterauth", password)(s)
+	}
+}
+
+// User adds a user by the rules of Redis's access control lists, such as
+// User("limiter", ">secret", "~*", "+@all").
+func User(name string, rules ...string) Option {
+	return Config("user", append([]string{name, "on"}, rules...)...)
+}
+
+// Durable makes the server keep what it holds: every write is in the append-only
+// file before it is answered.
+func Durable() Option {
+	return func(s *Server) {
+		Config("appendonly", "yes")(s)
+		Config("appendfsync", "always")(s)
 	}
 }
 
@@ -142,7 +165,10 @@ func freePort(bus bool) (int, error) {
 // start starts the program on the server's port and waits until it answers.
 func (s *Server) start() error {
 	args := append(slices.Clone(s.args), "--port", strconv.Itoa(s.port))
-	p, err := startProcess(args, filepath.Join(s.dir, "redis.log"))
+	if s.tls != nil {
+		args = append(slices.Clone(s.args), "--port", "0", "--tls-port", strconv.Itoa(s.port))
+	}
+	p, err := startProcess(args, s.env, filepath.Join(s.dir, "redis.log"))
 	if err != nil {
 		return err
 	}
@@ -153,6 +179,9 @@ func (s *Server) start() error {
 		info, err := s.Info("server")
 		if err == nil && info["process_id"] != strconv.Itoa(p.pid()) {
 			return errors.New("somebody else answers on " + s.Addr())
+		}
+		if err == nil {
+			_, err = s.Do("PING") // which it does not answer while it loads what it kept
 		}
 		return err
 	})
@@ -168,13 +197,22 @@ func (s *Server) start() error {
 // Addr is the server's host:port. It never changes.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// URL is the server's redis:// URL, with the password if there is one.
+// URL is the server's redis:// URL, or rediss:// with TLS, with the password if there
+// is one.
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "redis", Host: s.Addr()}
+	u := url.URL{Scheme: s.scheme("redis"), Host: s.Addr()}
 	if s.password != "" {
 		u.User = url.UserPassword("", s.password)
 	}
 	return u.String()
+}
+
+// scheme is a URL's scheme with or without TLS.
+func (s *Server) scheme(plain string) string {
+	if s.tls != nil {
+		return strings.Replace(plain, "redis", "rediss", 1)
+	}
+	return plain
 }
 
 // Dir is the folder with the server's files, its log redis.log among them.
@@ -191,6 +229,13 @@ func (s *Server) Stop() error {
 	err := s.process.stop()
 	s.process = nil
 	return err
+}
+
+// stopped reports whether the server was stopped or killed.
+func (s *Server) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process == nil
 }
 
 // Kill ends the server as a crash does and returns when it is gone.

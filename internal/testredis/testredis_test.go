@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 var shared *Server
@@ -213,6 +216,138 @@ func TestSentinel(t *testing.T) {
 	do(t, s.Primary, "SET", "k", "v")
 	if err := s.replaced(); err == nil {
 		t.Error("the old primary passes for the new one")
+	}
+}
+
+// The sentinels replace a primary that is killed, by a replica that Follow finds.
+func TestSentinelFollow(t *testing.T) {
+	s := StartSentinel(t, SentinelPassword("of the sentinels"), TLS(NewAuthority(t)))
+	if !strings.HasPrefix(s.URL(), "rediss-sentinel://") {
+		t.Errorf("URL: got %s", s.URL())
+	}
+	old := s.Primary
+	if now, err := s.Current(); now != old || err != nil {
+		t.Errorf("the primary is %v (%v)", now, err)
+	}
+	if err := old.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.Follow(t)
+	if s.Primary == old || slices.Index(s.Replicas, old) < 0 {
+		t.Error("the old primary is not among the replicas")
+	}
+	do(t, s.Primary, "SET", "k", "v")
+}
+
+// A replica takes the place of a primary that is killed, with what was written before.
+func TestClusterFailover(t *testing.T) {
+	c := StartCluster(t, 3, Replicas(1), TLS(NewAuthority(t)))
+	if len(c.Replicas) != 3 || !strings.HasPrefix(c.URL(), "rediss-cluster://") {
+		t.Errorf("%d replicas at %s", len(c.Replicas), c.URL())
+	}
+	const slot = 0
+	if holder, err := c.Holder(slot); holder != c.Nodes[0] || err != nil {
+		t.Errorf("slot %d is held by %v (%v)", slot, holder, err)
+	}
+	if err := c.Nodes[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var now *Server
+	err := eventually(func() (err error) {
+		now, err = c.Holder(slot)
+		return err
+	})
+	if err != nil || now != c.Replicas[0] {
+		t.Errorf("slot %d is held by %v (%v), want the replica", slot, now, err)
+	}
+}
+
+// A slot moves with its keys, and its old holder says where to.
+func TestMoveSlot(t *testing.T) {
+	c := StartCluster(t, 2, Password("pw"))
+	const slot = 12182 // of the key foo (Redis Cluster specification)
+	from, to := c.Nodes[1], c.Nodes[0]
+	for i := range 250 {
+		do(t, from, "SET", fmt.Sprint("{foo}", i), i)
+	}
+	c.MoveSlot(t, slot, to)
+	if got := do(t, to, "GET", "{foo}249"); got != "249" {
+		t.Errorf("got %v, want 249", got)
+	}
+	if _, err := from.Do("GET", "{foo}0"); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprint("MOVED 12182 ", to.Addr())) {
+		t.Errorf("the old holder says %v", err)
+	}
+	if now, err := c.Holder(slot); now != to || err != nil {
+		t.Errorf("held by %v (%v)", now, err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	a := NewAuthority(t)
+	s := Start(t, TLS(a), Password("pw"))
+	if want := "rediss://:pw@" + s.Addr(); s.URL() != want {
+		t.Errorf("URL: got %s, want %s", s.URL(), want)
+	}
+	do(t, s, "PING")
+	plain := &Server{port: s.port}
+	if _, err := plain.Do("PING"); err == nil {
+		t.Error("answered without TLS")
+	}
+	stranger := &Server{port: s.port, tls: NewAuthority(t)}
+	if _, err := stranger.Do("PING"); err == nil {
+		t.Error("answered a client whose certificate is of another authority")
+	}
+}
+
+func TestUserAndSocket(t *testing.T) {
+	s := Start(t, User("limiter", ">pw", "~k*", "+get"), Socket(t))
+	if got := fmt.Sprint(do(t, s, "ACL", "LIST")); !strings.Contains(got, "user limiter on") || !strings.Contains(got, "+get") {
+		t.Errorf("users: %s", got)
+	}
+	info, err := os.Stat(s.Socket())
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		t.Errorf("%s: %v, %v", s.Socket(), info, err)
+	}
+}
+
+func TestDurable(t *testing.T) {
+	s := Start(t, Durable())
+	do(t, s, "SET", "k", "v")
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+	if got := do(t, s, "GET", "k"); got != "v" {
+		t.Errorf("got %v after a crash, want v", got)
+	}
+}
+
+// The server's clock follows a shift at once, in TIME, in scripts and for times to
+// live, and over a restart.
+func TestClock(t *testing.T) {
+	s := Start(t, Clock(t), Durable())
+	ahead := func() time.Duration {
+		t.Helper()
+		reply := do(t, s, "EVAL", "return redis.call('TIME')[1]", 0)
+		seconds, err := strconv.ParseInt(fmt.Sprint(reply), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Until(time.Unix(seconds, 0)).Round(time.Minute)
+	}
+	do(t, s, "SET", "k", "v", "EX", 1800)
+	for _, shift := range []time.Duration{0, -time.Hour, time.Hour} {
+		s.ShiftClock(t, shift)
+		if got := ahead(); got != shift {
+			t.Errorf("the clock is %v ahead, want %v", got, shift)
+		}
+	}
+	if got := do(t, s, "GET", "k"); got != nil {
+		t.Errorf("got %v an hour later, want nothing", got)
+	}
+	s.Restart(t)
+	if got := ahead(); got != time.Hour {
+		t.Errorf("after a restart the clock is %v ahead, want an hour", got)
 	}
 }
 
