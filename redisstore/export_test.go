@@ -81,3 +81,9 @@ func (s *Store) sum(of func(*lane) int) int {
 
 // DepartureGap is how often a flight leaves for a server far away.
 const DepartureGap = departureGap
+
+// Tags are what stands in braces in the keys of each partition.
+func (s *Store) Tags() []string { return s.tags }
+
+// Slot is the hash slot of a tag.
+func Slot(tag string) int { return slot(tag) }

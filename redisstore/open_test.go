@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -60,17 +59,6 @@ func TestOpenWithPassword(t *testing.T) {
 			t.Errorf("%s: got %v, want %v and no password", c.name, err, stint.ErrUnavailable)
 		}
 	}
-}
-
-func TestOpenUnixSocket(t *testing.T) {
-	dir, err := os.MkdirTemp("", "stint") //nolint:usetesting // a socket's path is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path := filepath.Join(dir, "redis.sock")
-	testredis.Start(t, testredis.Config("unixsocket", path))
-	exercise(t, open(t, "unix://"+path, redisstore.Options{}))
 }
 
 func TestOpenDatabase(t *testing.T) {

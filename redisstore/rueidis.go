@@ -23,25 +23,22 @@ type rueidisConn struct {
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
 func (c *rueidisConn) Eval(ctx context.Context, script *Script, keys, args []string) (string, error) {
-	known := c.client.B().Evalsha().Sha1(script.Digest).Numkeys(int64(len(keys))).Key(keys...).Arg(args...)
-	text, err := c.client.Do(ctx, known.Build()).ToString()
-	if failure, replied := rueidis.IsRedisErr(err); replied && failure.IsNoScript() {
-		whole := c.client.B().Eval().Script(script.Source).Numkeys(int64(len(keys))).Key(keys...).Arg(args...)
-		return c.client.Do(ctx, whole.Build()).ToString()
+	cmd := command{script: script, keys: keys, args: args}
+	reply, err := c.client.Do(ctx, cmd.build(c.client.B())).ToString()
+	if unknownScript(err) {
+		cmd.whole = true
+		return c.client.Do(ctx, cmd.build(c.client.B())).ToString()
 	}
-	return text, err
+	return reply, err
 }
 
+// Do sends a command to the node of the cluster that its key says.
 func (c *rueidisConn) Do(ctx context.Context, args ...string) (string, error) {
 	command := c.client.B().Arbitrary(args[0])
 	if len(args) > 1 {
 		command = command.Keys(args[1]).Args(args[2:]...)
 	}
-	text, err := c.client.Do(ctx, command.Build()).ToString()
-	if rueidis.IsRedisNil(err) {
-		return "", nil
-	}
-	return text, err
+	return textOf(c.client.Do(ctx, command.Build()))
 }
 
 // errUnsubscribed says that a subscription ended without a fault.
@@ -49,13 +46,18 @@ var errUnsubscribed = errors.New("unsubscribed")
 
 // Subscribe ends with the connection, since the client does not retry.
 func (c *rueidisConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	return receive(ctx, c.client, channel, ready, message)
+}
+
+// receive is [Conn].Subscribe with a client that does not retry.
+func receive(ctx context.Context, client rueidis.Client, channel string, ready func(), message func(string)) error {
 	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
 		if s.Kind == "subscribe" {
 			ready()
 		}
 	})
-	subscribe := c.client.B().Subscribe().Channel(channel).Build()
-	err := c.client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { message(m.Message) })
+	subscribe := client.B().Subscribe().Channel(channel).Build()
+	err := client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { message(m.Message) })
 	if err == nil {
 		err = errUnsubscribed
 	}

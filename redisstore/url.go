@@ -1,127 +1,109 @@
 package redisstore
 
 import (
-	"context"
-	"crypto/tls"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/stint-go/stint"
 )
 
-// urlForms is what Open reads, in words.
-const urlForms = "redis://[user:pass@]host:port/db, rediss://… (TLS), redis-sentinel://host:port,host:port/NAME, " +
-	"redis-cluster://host:port,host:port or unix:///path"
+// urlForms is what a store URL may be, in words.
+const urlForms = "redis://[user:pass@]host:port/db, redis-sentinel://host:port,host:port/NAME, " +
+	"redis-cluster://host:port,host:port, each with TLS as rediss…, or unix://[user:pass@]/path?db=N"
 
-// Open connects to the server or servers of a URL:
-//
-//	redis://[user:pass@]host:port/db
-//	rediss://[user:pass@]host:port/db       with TLS
-//	redis-sentinel://[user:pass@]host:port,host:port/NAME
-//	redis-cluster://[user:pass@]host:port,host:port
-//	unix:///path/to/socket
-//
-// The port is 6379 (26379 for Sentinel) and db 0 by default. An error never repeats
-// the URL, which may hold a password.
-func Open(ctx context.Context, address string, options Options) (*Store, error) {
-	options.ensureDefaults()
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
-	client, cluster, err := parse(address)
-	if err != nil {
-		return nil, err
-	}
-	client.DisableCache = true // no client-side caching: state is only touched by the script
-	client.DisableRetry = true // a take that may have been executed is never sent again
-	conn, err := rueidis.NewClient(client)
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	store, err := New(Rueidis(conn, cluster), options)
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	if err := store.Ping(ctx); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	store.listen() // so that the first denial can be remembered
-	return store, nil
+// topology is how servers work together.
+type topology uint8
+
+const (
+	topologySingle topology = iota
+	topologySentinel
+	topologyCluster
+)
+
+// location is what a store URL says.
+type location struct {
+	topology       topology
+	network        string   // tcp or unix
+	hosts          []string // host:port of each, or the path of a socket
+	tls            bool
+	user, password string
+	secret         bool // whether there is a password, which may be empty
+	database       int
+	primary        string // the name that sentinels know
 }
 
 // parse reads a URL. Several hosts in one are not what net/url reads, so the parts
 // are cut here.
-func parse(address string) (options rueidis.ClientOption, cluster bool, err error) {
+func parse(address string) (location, error) {
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found {
-		return options, false, invalidURL("no scheme")
+		return location{}, invalidURL("no scheme")
 	}
+	l := location{network: "tcp"}
 	authority, path, _ := strings.Cut(rest, "/")
-	if scheme == "unix" {
-		if authority != "" || path == "" {
-			return options, false, invalidURL("a unix URL needs an absolute path")
-		}
-		options.InitAddress = []string{"/" + path}
-		options.DialCtxFn = func(ctx context.Context, path string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", path)
-		}
-		return options, false, nil
-	}
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		user, password, _ := strings.Cut(authority[:at], ":")
-		if options.Username, err = url.PathUnescape(user); err == nil {
-			options.Password, err = url.PathUnescape(password)
+		user, password, secret := strings.Cut(authority[:at], ":")
+		var err error
+		if l.user, err = url.PathUnescape(user); err == nil {
+			l.password, err = url.PathUnescape(password)
 		}
 		if err != nil {
-			return options, false, invalidURL("user or password has a bad percent-encoding")
+			return location{}, invalidURL("user or password has a bad percent-encoding")
 		}
-		authority = authority[at+1:]
+		l.secret, authority = secret, authority[at+1:]
 	}
+	l.tls = strings.HasPrefix(scheme, "rediss")
 	port := "6379"
+	var err error
 	switch scheme {
-	case "redis", "rediss":
-		if options.SelectDB, err = database(path); err != nil {
-			return options, false, err
+	case "unix":
+		l.network = "unix"
+		if authority != "" || path == "" {
+			return location{}, invalidURL("a unix URL needs an absolute path")
 		}
-		if scheme == "rediss" {
-			host, _, splitErr := net.SplitHostPort(authority)
-			if splitErr != nil {
-				host = authority
+		path, query, asked := strings.Cut(path, "?")
+		if asked {
+			number, isDB := strings.CutPrefix(query, "db=")
+			if !isDB || number == "" {
+				return location{}, invalidURL("a unix URL has no parameter but db")
 			}
-			options.TLSConfig = &tls.Config{ServerName: strings.Trim(host, "[]"), MinVersion: tls.VersionTLS12}
+			if l.database, err = database(number); err != nil {
+				return location{}, err
+			}
+		}
+		l.hosts = []string{"/" + path}
+		return l, nil
+	case "redis", "rediss":
+		if l.database, err = database(path); err != nil {
+			return location{}, err
 		}
 		if strings.Contains(authority, ",") {
-			return options, false, invalidURL("one host:port is allowed with " + scheme)
+			return location{}, invalidURL("one host:port is allowed with " + scheme)
 		}
-	case "redis-sentinel":
+	case "redis-sentinel", "rediss-sentinel":
 		if path == "" {
-			return options, false, invalidURL("the name of the primary is missing")
+			return location{}, invalidURL("the name of the primary is missing")
 		}
 		port = "26379"
-		options.Sentinel.MasterSet = path
-	case "redis-cluster":
+		l.topology, l.primary = topologySentinel, path
+	case "redis-cluster", "rediss-cluster":
 		if path != "" {
-			return options, false, invalidURL("a cluster has no database")
+			return location{}, invalidURL("a cluster has no database")
 		}
-		cluster = true
+		l.topology = topologyCluster
 	default:
-		return options, false, invalidURL("unknown scheme")
+		return location{}, invalidURL("unknown scheme")
 	}
-	options.ForceSingleClient = scheme == "redis" || scheme == "rediss"
 	for _, host := range strings.Split(authority, ",") {
 		host, err := withPort(host, port)
 		if err != nil {
-			return options, false, err
+			return location{}, err
 		}
-		options.InitAddress = append(options.InitAddress, host)
+		l.hosts = append(l.hosts, host)
 	}
-	return options, cluster, nil
+	return l, nil
 }
 
 func database(path string) (int, error) {

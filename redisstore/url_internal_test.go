@@ -15,7 +15,7 @@ func TestParseURL(t *testing.T) {
 		hosts          []string
 		user, password string
 		db             int
-		tls            string // the server's name
+		tls            bool
 		primary        string
 		cluster        bool
 	}{
@@ -28,28 +28,28 @@ func TestParseURL(t *testing.T) {
 		{url: "redis://me:p%40%2Fw%25@h:1/2", hosts: []string{"h:1"}, user: "me", password: "p@/w%", db: 2},
 		{url: "redis://me:a:b@c@h", hosts: []string{"h:6379"}, user: "me", password: "a:b@c"},
 		{url: "redis://me@h", hosts: []string{"h:6379"}, user: "me"},
-		{url: "rediss://:pw@cache.example:7000/1", hosts: []string{"cache.example:7000"}, password: "pw", db: 1, tls: "cache.example"},
-		{url: "rediss://cache.example", hosts: []string{"cache.example:6379"}, tls: "cache.example"},
-		{url: "rediss://[::1]", hosts: []string{"[::1]:6379"}, tls: "::1"},
+		{url: "rediss://:pw@cache.example:7000/1", hosts: []string{"cache.example:7000"}, password: "pw", db: 1, tls: true},
+		{url: "rediss://cache.example", hosts: []string{"cache.example:6379"}, tls: true},
+		{url: "rediss://[::1]", hosts: []string{"[::1]:6379"}, tls: true},
 		{url: "redis-sentinel://a,b:7,c/main", hosts: []string{"a:26379", "b:7", "c:26379"}, primary: "main"},
 		{url: "redis-sentinel://:pw@a/main", hosts: []string{"a:26379"}, password: "pw", primary: "main"},
 		{url: "redis-cluster://a,b:7,[::1]:8", hosts: []string{"a:6379", "b:7", "[::1]:8"}, cluster: true},
 		{url: "redis-cluster://u:pw@a/", hosts: []string{"a:6379"}, user: "u", password: "pw", cluster: true},
+		{url: "rediss-sentinel://:pw@a/main", hosts: []string{"a:26379"}, password: "pw", primary: "main", tls: true},
+		{url: "rediss-cluster://a", hosts: []string{"a:6379"}, cluster: true, tls: true},
 		{url: "unix:///run/redis.sock", hosts: []string{"/run/redis.sock"}},
+		{url: "unix://me:p%40@/run/redis.sock?db=3", hosts: []string{"/run/redis.sock"}, user: "me", password: "p@", db: 3},
+		{url: "unix://:pw@/r", hosts: []string{"/r"}, password: "pw"},
 	} {
-		options, cluster, err := parse(c.url)
+		l, err := parse(c.url)
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue
 		}
-		tls := ""
-		if options.TLSConfig != nil {
-			tls = options.TLSConfig.ServerName
-		}
-		if !slices.Equal(options.InitAddress, c.hosts) || options.Username != c.user || options.Password != c.password ||
-			options.SelectDB != c.db || tls != c.tls || options.Sentinel.MasterSet != c.primary || cluster != c.cluster {
-			t.Errorf("%s: hosts %q, user %q, password %q, db %d, TLS %q, primary %q, cluster %t; want %+v", c.url,
-				options.InitAddress, options.Username, options.Password, options.SelectDB, tls, options.Sentinel.MasterSet, cluster, c)
+		if !slices.Equal(l.hosts, c.hosts) || l.user != c.user || l.password != c.password || l.database != c.db || l.tls != c.tls ||
+			l.primary != c.primary || (l.topology == topologySentinel) != (c.primary != "") || (l.topology == topologyCluster) != c.cluster ||
+			(l.network == "unix") != strings.HasPrefix(c.url, "unix:") {
+			t.Errorf("%s: %+v; want %+v", c.url, l, c)
 		}
 	}
 }
@@ -66,7 +66,9 @@ var badURLs = []string{
 	"redis://x:hunter2%@localhost", "redis://x:hunter2%zz@localhost", "redis://%x:hunter2@localhost",
 	"redis-sentinel://x:hunter2@a,b", "redis-sentinel://x:hunter2@a,b/", "redis-sentinel://x:hunter2@a,,b/main",
 	"redis-cluster://x:hunter2@a/0", "redis-cluster://x:hunter2@a,", "redis-cluster://x:hunter2@",
-	"unix://", "unix:///", "unix://x:hunter2@/run/redis.sock", "unix://hunter2/redis.sock",
+	"unix://", "unix:///", "unix://hunter2/redis.sock", "unix://x:hunter2@", "unix://x:hunter2@h/redis.sock",
+	"unix://x:hunter2@/s?db=", "unix://x:hunter2@/s?db=-1", "unix://x:hunter2@/s?hunter2=1", "unixs://x:hunter2@/s",
+	"rediss-sentinel://x:hunter2@a", "rediss-cluster://x:hunter2@a/1", "redisss://x:hunter2@a",
 }
 
 // A bad URL is refused with what is wrong and what is allowed; the error never
@@ -92,8 +94,8 @@ func FuzzURL(f *testing.F) {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
-		options, _, err := parse(url)
-		if err == nil && len(options.InitAddress) == 0 {
+		l, err := parse(url)
+		if err == nil && len(l.hosts) == 0 {
 			t.Errorf("%q names no server", url)
 		}
 		if err != nil && !errors.Is(err, stint.ErrInvalid) {

@@ -123,6 +123,10 @@ func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, fu
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if err := store.Health(ctx); err != nil {
+		store.Close()
+		return nil, nil, nil, storeFault(loaded.Store, err)
+	}
 	loaded.OnStoreFailure = failover.Closed
 	logger := slog.New(slog.DiscardHandler)
 	if err := store.survive(loaded, logger); err != nil {

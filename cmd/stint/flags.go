@@ -36,7 +36,7 @@ func settingFlags(p process, flags *pflag.FlagSet, choose func(config.Setting) b
 	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
 	texts := map[string]*string{}
 	for _, s := range config.Settings() {
-		if !choose(s) {
+		if !choose(s) || s.Secret() {
 			continue
 		}
 		texts[s.Flag()] = new(string)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
 )
 
 // asProgram makes the test's binary behave as the program itself.
@@ -197,8 +200,81 @@ func TestServeFailures(t *testing.T) {
 	}
 	silent := strings.Replace(ln.Addr().String(), "127.0.0.1", "user:hunter2@127.0.0.1", 1)
 	_ = ln.Close() // nobody answers there
-	code, stdout, stderr = do(t, map[string]string{"STINT_STORE": "redis://" + silent}, "serve", "--admin-listen=off", "--listen=127.0.0.1:0")
+	code, stdout, stderr = do(t, nil, "peek", "k", "--store", "redis://"+silent)
 	if code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, "stint: store redis://redacted@127.0.0.1:") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("an absent store: exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// The service starts while its Redis is away and answers by its policy; when Redis
+// comes, Redis decides.
+func TestServeBeforeStore(t *testing.T) {
+	redis := testredis.Start(t, testredis.Password("hunter2"))
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	url, log := start(t, "--store", redis.URL())
+	check := func() string {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/rate-limit/check?key=k", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %v", answer.Status, body, err)
+		}
+		return string(body)
+	}
+	if body := check(); !strings.Contains(body, `"degraded":true`) {
+		t.Errorf("Redis is away: %s", body)
+	}
+	redis.Restart(t)
+	deadline := time.Now().Add(patience)
+	for strings.Contains(check(), `"degraded":true`) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Redis is back, and the service does not notice:\n%s", log)
+		}
+	}
+	if strings.Contains(log.String(), "hunter2") {
+		t.Errorf("the log shows a password:\n%s", log)
+	}
+}
+
+// What is wrong with the way to the store ends the program at once, all of it named
+// and no secret shown.
+func TestStoreMisconfigured(t *testing.T) {
+	secret := writeFile(t, "hunter2\n")
+	for _, test := range []struct {
+		variables map[string]string
+		wants     []string
+	}{
+		{map[string]string{"STINT_STORE": "redis://:hunter2@h", "STINT_STORE_PASSWORD": "hunter2"}, []string{"password is given; allowed: none beside the password of the store URL"}},
+		{map[string]string{"STINT_STORE": "redis://h", "STINT_STORE_PASSWORD": "hunter2", "STINT_STORE_PASSWORD_FILE": secret}, []string{"password is given; allowed: one of"}},
+		{map[string]string{"STINT_STORE": "redis://h", "STINT_STORE_PASSWORD_FILE": secret + ".none", "STINT_STORE_TLS_CA_FILE": secret}, []string{"password_file is ", "tls is "}},
+		{map[string]string{"STINT_STORE": "rediss://h", "STINT_STORE_TLS_CA_FILE": secret}, []string{"tls.ca_file is "}},
+		{map[string]string{"STINT_STORE": "rediss://h", "STINT_STORE_TLS_CERT_FILE": secret}, []string{"tls.cert_file is "}},
+		{map[string]string{"STINT_STORE": "redis://h", "STINT_STORE_SENTINEL_PASSWORD": "hunter2"}, []string{"sentinel_password is given; allowed: only with Sentinel"}},
+		{map[string]string{"STINT_STORE_PASSWORD": "hunter2", "STINT_STORE_TLS_CA_FILE": secret}, []string{
+			"STINT_STORE_PASSWORD: store.password is given; allowed: only with a store.url of Redis", "store.tls.ca_file is given",
+		}},
+	} {
+		code, stdout, stderr := do(t, test.variables, "serve", "--listen=127.0.0.1:0", "--admin-listen=off")
+		if code != exitUsage || stdout != "" || strings.Contains(stderr, "hunter2") {
+			t.Errorf("%v: exit code %d, output %q, errors %q", test.variables, code, stdout, stderr)
+		}
+		for _, want := range test.wants {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%v: no %q in %s", test.variables, want, stderr)
+			}
+		}
+	}
+	code, _, stderr := do(t, nil, "serve", "--store-password", "hunter2")
+	if code != exitUsage || !strings.Contains(stderr, "unknown flag: --store-password") {
+		t.Errorf("a password as a flag: exit code %d, %s", code, stderr)
 	}
 }

@@ -25,9 +25,9 @@ import (
 	"github.com/stint-go/stint/server"
 )
 
-// openTimeout bounds the first connection to a store, which has more to do than a
-// decision: names, TLS, passwords.
-const openTimeout = 10 * time.Second
+// adviceTimeout bounds asking a store at the start how it is configured. One that is
+// away by then gets no advice, and the service starts all the same.
+const adviceTimeout = time.Second
 
 // serve runs the service until ctx is done.
 func serve(ctx context.Context, p process, loaded config.Config) error {
@@ -128,9 +128,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 		})
 		return &openedStore{Store: store, Close: func() {}, Collectors: []prometheus.Collector{stats}}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	store, err := redisstore.Open(ctx, c.URL, redisstore.Options{
+	store, err := redisstore.Connect(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
 	})
@@ -138,9 +136,10 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 		return nil, misconfigured(err)
 	}
 	if err != nil {
-		text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
-		return nil, exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+		return nil, storeFault(c, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
+	defer cancel()
 	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
@@ -151,6 +150,21 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 		Store: store, Close: store.Close, Health: store.Ping,
 		Collectors: []prometheus.Collector{stats}, Advice: store.Advise(ctx),
 	}, nil
+}
+
+// connection is how the configured store is reached.
+func connection(c config.Store) redisstore.Connection {
+	return redisstore.Connection{
+		URL: c.URL, Username: c.Username, Password: c.Password, PasswordFile: c.PasswordFile,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelPasswordFile: c.SentinelPasswordFile,
+		TLS: redisstore.TLSFiles(c.TLS),
+	}
+}
+
+// storeFault is a failure of the configured store, without the secrets of its URL.
+func storeFault(c config.Store, err error) error {
+	text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
+	return exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.

@@ -84,6 +84,14 @@ type Store struct {
 	// URL is such as memory:// or redis://host:6379/0. It may hold a password: show
 	// it with [RedactURL] only.
 	URL string
+	// Username and Password are who the service is to Redis, and PasswordFile is where
+	// the password is, if the URL does not say. "" is none.
+	Username, Password, PasswordFile string
+	// SentinelUsername, SentinelPassword and SentinelPasswordFile are the same for the
+	// sentinels themselves.
+	SentinelUsername, SentinelPassword, SentinelPasswordFile string
+	// TLS is what TLS is spoken with.
+	TLS TLS
 	// Timeout bounds one call of the store, 1ms to 1m.
 	Timeout time.Duration
 	// KeyPrefix starts the name of every key in Redis.
@@ -97,6 +105,16 @@ type Store struct {
 	DenialCache int
 	// MaxMemory bounds a store in memory in bytes; 0 is the store's default.
 	MaxMemory int64
+}
+
+// TLS names the files that TLS is spoken with, all in PEM, and "" where there is none.
+type TLS struct {
+	// CAFile has the authorities that servers are believed by; "" is the system's.
+	CAFile string
+	// CertFile and KeyFile have the service's own certificate and its key.
+	CertFile, KeyFile string
+	// ServerName is what a server's certificate is for; "" is the host of the address.
+	ServerName string
 }
 
 // Memory reports whether state lives in this process.

@@ -132,7 +132,7 @@ func TestNotADocument(t *testing.T) {
 		"listen: a:1\n---\nb: 2": "3:1: a second document; allowed: one document in a file",
 		"<<: {a: b}":             "1:1: a name must be a plain text",
 		"policies: {p: 5}":       "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
-		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, timeout`,
+		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, username`,
 		"store:\n  max_memory: 2MiB\n  url: redis://h": "2:15: store.max_memory is given; allowed: only with store.url memory:// or on_store_failure local",
 	} {
 		if got := faults(t, text); !strings.HasPrefix(got, want) {
@@ -256,6 +256,27 @@ policies:
 	} {
 		if got != want {
 			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+// A password that is not a text is refused without being shown.
+func TestSecrets(t *testing.T) {
+	got, err := config.Load(config.Sources{
+		File: write(t, "store: {url: \"redis://h\", username: me, tls: {ca_file: a, server_name: b}}\n"),
+		Env:  env(map[string]string{"STINT_STORE_PASSWORD": "12345", "STINT_STORE_SENTINEL_PASSWORD_FILE": "c"}),
+		// What no flag can give is not taken from flags.
+		Flags: map[string]string{"store-password": "6"},
+	})
+	want := config.Default().Store
+	want.URL, want.Username, want.Password, want.SentinelPasswordFile = "redis://h", "me", "12345", "c"
+	want.TLS = config.TLS{CAFile: "a", ServerName: "b"}
+	if err != nil || got.Store != want {
+		t.Errorf("%+v, %v; want %+v", got.Store, err, want)
+	}
+	for _, text := range []string{"store: {password: 98765}", "store: {sentinel_password: 98765}", "store: {password: [98765]}"} {
+		if got := faults(t, text); !strings.Contains(got, "password is ") || strings.Contains(got, "98765") {
+			t.Errorf("%s: %s", text, got)
 		}
 	}
 }

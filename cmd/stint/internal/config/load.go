@@ -49,7 +49,7 @@ func Load(sources Sources) (Config, error) {
 		}
 	}
 	for _, s := range l.settings {
-		if text, given := sources.Flags[s.Flag()]; given {
+		if text, given := sources.Flags[s.Flag()]; given && !s.Secret() {
 			l.apply(s, value{at: Position{Source: "--" + s.Flag()}, kind: kindUntyped, text: text})
 		}
 	}
@@ -76,6 +76,14 @@ func (l *loader) together() {
 	_, c.AdminAsked = l.from["admin_listen"]
 	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
 		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
+	}
+	if s := c.Store; s.Memory() && (s.TLS != TLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != "") {
+		for _, s := range l.settings {
+			at, given := l.from[s.Path]
+			if given && (strings.HasPrefix(s.Path, "store.tls.") || strings.Contains(s.Path, "password") || strings.HasSuffix(s.Path, "username")) {
+				l.faults.add(at, "%s is given; allowed: only with a store.url of Redis", s.Path)
+			}
+		}
 	}
 	l.pair("tls", c.TLS)
 	switch {

@@ -198,7 +198,7 @@ func notYet(what string) setter {
 }
 
 func storeURL(field *string) setter {
-	schemes := []string{"redis", "rediss", "redis-sentinel", "redis-cluster", "unix"}
+	schemes := []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
 	return scalar("memory:// or a URL of one of the schemes "+strings.Join(schemes, ", "), func(text string) bool {
 		*field = text
 		scheme, rest, found := strings.Cut(text, "://")

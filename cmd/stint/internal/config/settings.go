@@ -38,11 +38,18 @@ func (s Setting) Env() string {
 // Boolean reports whether the setting is true or false.
 func (s Setting) Boolean() bool { return s.Value == "" }
 
+// Secret reports whether nobody may see the value. A secret has no flag, since the
+// machine's other users see the flags of a process.
+func (s Setting) Secret() bool { return strings.HasSuffix(s.Path, "password") }
+
 // apply gives the setting a value, or records what is wrong with it.
 func (s Setting) apply(v value, faults *Faults) {
 	s.set(v, func(v value, allowed string) {
 		if s.Path == "store.url" {
 			v.text = RedactURL(v.text)
+		}
+		if s.Secret() {
+			v.text = "redacted"
 		}
 		faults.invalid(s.Path, v, allowed)
 	})
@@ -75,7 +82,17 @@ func settings(c *Config) []Setting {
 		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},
 		{"drain.delay", "0s", "DURATION", "how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m", between(&c.Drain.Delay, 0, 10*time.Minute)},
 		{"drain.timeout", "30s", "DURATION", "longest that requests in flight are waited for, 1ms to 1h", between(&c.Drain.Timeout, time.Millisecond, time.Hour)},
-		{"store.url", memoryURL, "URL", "where state lives: memory://, redis://, rediss://, redis-sentinel://, redis-cluster:// or unix://", storeURL(&c.Store.URL)},
+		{"store.url", memoryURL, "URL", "where state lives: memory://, redis://, redis-sentinel://, redis-cluster:// (rediss… with TLS) or unix://", storeURL(&c.Store.URL)},
+		{"store.username", "", "NAME", "user that Redis knows the service as, if the URL names none", text(&c.Store.Username)},
+		{"store.password", "", "PASSWORD", "the user's password, if the URL has none", text(&c.Store.Password)},
+		{"store.password_file", "", "PATH", "file of the user's password, read for every connection; or give the password in STINT_STORE_PASSWORD", text(&c.Store.PasswordFile)},
+		{"store.sentinel_username", "", "NAME", "user that the sentinels themselves know the service as", text(&c.Store.SentinelUsername)},
+		{"store.sentinel_password", "", "PASSWORD", "that user's password", text(&c.Store.SentinelPassword)},
+		{"store.sentinel_password_file", "", "PATH", "file of that user's password; or give it in STINT_STORE_SENTINEL_PASSWORD", text(&c.Store.SentinelPasswordFile)},
+		{"store.tls.ca_file", "", "PATH", "certificates of the authorities that Redis is believed by; the system's by default", text(&c.Store.TLS.CAFile)},
+		{"store.tls.cert_file", "", "PATH", "the service's own certificate for Redis", text(&c.Store.TLS.CertFile)},
+		{"store.tls.key_file", "", "PATH", "the key of that certificate", text(&c.Store.TLS.KeyFile)},
+		{"store.tls.server_name", "", "NAME", "name that Redis's certificate has to have; by default the host of its address", text(&c.Store.TLS.ServerName)},
 		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
 		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},
 		{"store.log_encoding", "default", "NAME", "how Redis keeps a sliding window log: packed, zset, stream or default", logEncoding(&c.Store.LogEncoding)},

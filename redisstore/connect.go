@@ -1,0 +1,137 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stint-go/stint"
+)
+
+// A Connection says where a store's servers are, and who the store is to them.
+type Connection struct {
+	// URL names the servers:
+	//
+	//	redis://[user:pass@]host:port/db
+	//	redis-sentinel://[user:pass@]host:port,host:port/NAME
+	//	redis-cluster://[user:pass@]host:port,host:port
+	//	rediss://…, rediss-sentinel://…, rediss-cluster://…   the same with TLS
+	//	unix://[user:pass@]/path/to/socket?db=N
+	//
+	// The port is 6379 (26379 for Sentinel) and db 0 by default. User and password are
+	// percent-encoded; with Sentinel they are the primary's. A cluster needs some of its
+	// nodes named, Sentinel best all sentinels.
+	URL string
+	// Username is the user, if the URL names none. Default: "", the default user.
+	Username string
+	// Password is the password, if the URL has none. Default: "", no password.
+	Password string
+	// PasswordFile is the name of a file that holds the password, but for a newline at
+	// its end. It is read for every connection that is made. Default: "", none.
+	PasswordFile string
+	// SentinelUsername, SentinelPassword and SentinelPasswordFile are the same for the
+	// sentinels themselves. Default: "", none.
+	SentinelUsername, SentinelPassword, SentinelPasswordFile string
+	// TLS says what TLS is spoken with, for a URL that has it.
+	TLS TLSFiles
+}
+
+// TLSFiles are what TLS is spoken with. The files are read for every connection that
+// is made, so new certificates need no restart.
+type TLSFiles struct {
+	// CAFile names a file with the certificates, in PEM, of authorities that servers are
+	// believed by. Default: "", which is those of the system.
+	CAFile string
+	// CertFile and KeyFile name the files of the client's own certificate and its key, in
+	// PEM; both or none. Default: "", none.
+	CertFile, KeyFile string
+	// ServerName is the name that a server's certificate has to have. Default: "", which
+	// is the host that is connected to.
+	ServerName string
+}
+
+// Open makes a store on the server or servers of a URL, as [Connection] describes it,
+// and fails if they do not answer.
+func Open(ctx context.Context, url string, options Options) (*Store, error) {
+	store, err := Connect(Connection{URL: url}, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Ping(ctx); err != nil {
+		store.Close()
+		return nil, err
+	}
+	store.listen() // so that the first denial can be remembered
+	return store, nil
+}
+
+// Connect makes a store that connects when it is first used, and again whenever the
+// connection was lost: servers may be absent when it is made. Until there is a
+// connection its calls fail with an error that wraps stint.ErrUnavailable and says why
+// there is none, or, while connecting is under way, wait for that as long as their
+// contexts last. So Connect fails only for what is wrong with its arguments or the files
+// that they name, with an error that wraps stint.ErrInvalid. No error shows a password.
+func Connect(c Connection, options Options) (*Store, error) {
+	options.ensureDefaults()
+	r, err := c.reach()
+	if err := errors.Join(options.validate(), err); err != nil {
+		return nil, err
+	}
+	conn, err := r.connection()
+	if err != nil {
+		return nil, err
+	}
+	store, err := New(conn, options)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return store, nil
+}
+
+// reach reads what a Connection says, and reports all that is wrong with it.
+func (c Connection) reach() (*reach, error) {
+	at, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	r := &reach{location: at, files: c.TLS}
+	var faults []error
+	if at.user != "" && c.Username != "" {
+		faults = append(faults, stint.Invalid("username", c.Username, "none beside the user of the store URL"))
+	}
+	if at.secret && (c.Password != "" || c.PasswordFile != "") {
+		faults = append(faults, secretFault("password", "none beside the password of the store URL"))
+	}
+	r.credentials = credentials{at.user + c.Username, at.password + c.Password, c.PasswordFile}
+	r.sentinel = credentials{c.SentinelUsername, c.SentinelPassword, c.SentinelPasswordFile}
+	faults = append(faults, r.credentials.faults("password"), r.sentinel.faults("sentinel_password"))
+	if r.sentinel != (credentials{}) && at.topology != topologySentinel {
+		faults = append(faults, secretFault("sentinel_password", "only with Sentinel"))
+	}
+	if at.tls {
+		_, err := c.TLS.config("")
+		faults = append(faults, err)
+	} else if c.TLS != (TLSFiles{}) {
+		faults = append(faults, stint.Invalid("tls", c.TLS, "only with a store URL of TLS, such as rediss://"))
+	}
+	return r, errors.Join(faults...)
+}
+
+// faults reports what is wrong with credentials.
+func (c credentials) faults(param string) error {
+	if c.file == "" {
+		return nil
+	}
+	if c.password != "" {
+		return secretFault(param, "one of the password and the name of its file")
+	}
+	if _, err := readFile(c.file); err != nil {
+		return stint.Invalid(param+"_file", c.file, "a file that can be read ("+reason(err)+")")
+	}
+	return nil
+}
+
+// secretFault says what is wrong with a secret without showing it.
+func secretFault(param, allowed string) error {
+	return &stint.InvalidError{Param: param, Value: "given", Allowed: allowed}
+}

@@ -1,0 +1,344 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// connect makes a store that connects when it is used, closed at the end of the test.
+func connect(t testing.TB, c redisstore.Connection, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Connect(c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// minimal is what docs/redis.md says a user needs to be allowed.
+func minimal(t testing.TB) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, found := strings.Cut(string(text), "ACL SETUSER limiter on >PASSWORD ")
+	rules, _, ended := strings.Cut(rules, "\n")
+	if !found || !ended {
+		t.Fatal("docs/redis.md says no rights")
+	}
+	return strings.Fields(rules)
+}
+
+// writeSecret writes a file.
+func writeSecret(t testing.TB, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// Every topology, with TLS, client certificates and passwords from wherever they may
+// be.
+func TestTopologies(t *testing.T) {
+	authority := testredis.NewAuthority(t)
+	files := redisstore.TLSFiles{CAFile: authority.CAFile, CertFile: authority.CertFile, KeyFile: authority.KeyFile}
+	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "s3cret\n")
+	tls, password := testredis.TLS(authority), testredis.Password("s3cret")
+	for name, make := range map[string]func(t *testing.T) redisstore.Connection{
+		"TLS": func(t *testing.T) redisstore.Connection {
+			own := testredis.Start(t, tls, password)
+			return redisstore.Connection{URL: own.URL() + "/2", TLS: files}
+		},
+		"TLS by another name": func(t *testing.T) redisstore.Connection {
+			own := testredis.Start(t, tls)
+			files := files
+			files.ServerName = "server"
+			return redisstore.Connection{URL: own.URL(), TLS: files}
+		},
+		"user with the least rights": func(t *testing.T) redisstore.Connection {
+			own := testredis.Start(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
+			return redisstore.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}
+		},
+		"user with the least rights in a cluster": func(t *testing.T) redisstore.Connection {
+			cluster := testredis.StartCluster(t, 3, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
+			return redisstore.Connection{URL: cluster.URL(), Username: "limiter", Password: "s3cret"}
+		},
+		"user with the least rights and sentinels": func(t *testing.T) redisstore.Connection {
+			watched := testredis.StartSentinel(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
+			for _, sentinel := range watched.Sentinels {
+				if _, err := sentinel.Do("ACL", "SETUSER", "asker", "on", ">theirs", "+ping", "+sentinel|get-master-addr-by-name", "+sentinel|replicas"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return redisstore.Connection{
+				URL: watched.URL(), Username: "limiter", PasswordFile: file, SentinelUsername: "asker", SentinelPassword: "theirs",
+			}
+		},
+		"socket": func(t *testing.T) redisstore.Connection {
+			own := testredis.Start(t, testredis.Socket(t), password)
+			return redisstore.Connection{URL: "unix://:s3cret@" + own.Socket() + "?db=1"}
+		},
+		"sentinel": func(t *testing.T) redisstore.Connection {
+			watched := testredis.StartSentinel(t, tls, password, testredis.SentinelPassword("theirs"))
+			url := strings.Replace(watched.URL(), ":s3cret@", "", 1)
+			return redisstore.Connection{URL: url, Password: "s3cret", SentinelPassword: "theirs", TLS: files}
+		},
+		"cluster": func(t *testing.T) redisstore.Connection {
+			cluster := testredis.StartCluster(t, 3, tls, password)
+			return redisstore.Connection{URL: "rediss-cluster://" + cluster.Nodes[2].Addr(), PasswordFile: file, TLS: files}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := make(t)
+			before := goleak.IgnoreCurrent()
+			for _, encoding := range encodings {
+				store, err := redisstore.Connect(c, redisstore.Options{LogEncoding: encoding})
+				if err != nil {
+					t.Fatal(err)
+				}
+				exercise(t, store)
+				policy := policyOf(t, "settled", aLimit(stint.AlgorithmSlidingWindowLog, 50))
+				take(t, store, "k", policy, 50)
+				decide(t, store, op(stint.Settle, "k", policy, -10))
+				if d := take(t, store, "k", policy, 10); !d.Allowed {
+					t.Errorf("%s: %+v after a refund", encoding, d)
+				}
+				until(t, "announcements are heard", func() bool { return store.Stats().Announcing })
+				store.Close()
+				forget(t, c, encoding)
+			}
+			goleak.VerifyNone(t, before)
+		})
+	}
+}
+
+// forget resets what exercise used, for the next to find it new.
+func forget(t *testing.T, c redisstore.Connection, encoding redisstore.LogEncoding) {
+	t.Helper()
+	store, err := redisstore.Connect(c, redisstore.Options{LogEncoding: encoding})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var limits []stint.Limit
+	for _, algorithm := range stint.Algorithms() {
+		limits = append(limits, aLimit(algorithm, 2))
+	}
+	policy := policyOf(t, "", limits...)
+	for i := range 100 {
+		decide(t, store, op(stint.Reset, fmt.Sprint("client", i), policy, 0))
+	}
+	decide(t, store, op(stint.Reset, "k", policyOf(t, "settled", aLimit(stint.AlgorithmSlidingWindowLog, 50)), 0))
+}
+
+// A server that is absent, or that does not let the store in, is an error that says
+// why, without the password; once it does, the same store decides.
+func TestConnectRecovers(t *testing.T) {
+	dir := t.TempDir()
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
+	rule := func(s *testredis.Server, rules ...any) {
+		t.Helper()
+		if _, err := s.Do(append([]any{"ACL", "SETUSER", "limiter"}, rules...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, cause string
+		connection  func(s *testredis.Server) redisstore.Connection
+		break_      func(s *testredis.Server)
+		mend        func(s *testredis.Server)
+	}{
+		{
+			"absent", "connection refused",
+			func(s *testredis.Server) redisstore.Connection { return redisstore.Connection{URL: s.URL()} },
+			func(s *testredis.Server) {
+				if err := s.Stop(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			func(s *testredis.Server) { s.Restart(t) },
+		},
+		{
+			"wrong password, changed at the server", "WRONGPASS",
+			func(s *testredis.Server) redisstore.Connection {
+				return redisstore.Connection{URL: s.URL(), Username: "limiter", Password: "hunter2"}
+			},
+			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
+			func(s *testredis.Server) { rule(s, ">hunter2") },
+		},
+		{
+			"wrong password, changed in the file", "WRONGPASS",
+			func(s *testredis.Server) redisstore.Connection {
+				file := writeSecret(t, filepath.Join(dir, "password"), "hunter2\n")
+				return redisstore.Connection{URL: s.URL(), Username: "limiter", PasswordFile: file}
+			},
+			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
+			func(*testredis.Server) { writeSecret(t, filepath.Join(dir, "password"), "another") },
+		},
+		{
+			"not permitted", "NOPERM",
+			func(s *testredis.Server) redisstore.Connection {
+				return redisstore.Connection{URL: s.URL(), Username: "limiter", Password: "hunter2"}
+			},
+			func(s *testredis.Server) { rule(s, "on", ">hunter2", "~*", "&*", "-@all") },
+			func(s *testredis.Server) { rule(s, "+@all") },
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			own := testredis.Start(t)
+			c.break_(own)
+			store := connect(t, c.connection(own), redisstore.Options{})
+			for range 3 {
+				_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), c.cause) || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("got %v, want %v for %s and no password", err, stint.ErrUnavailable, c.cause)
+				}
+			}
+			c.mend(own)
+			until(t, "it decides", func() bool {
+				d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				return err == nil && d.Allowed
+			})
+		})
+	}
+}
+
+// A password that is changed on both sides while the store is in use: the next
+// connection takes the new one.
+func TestPasswordRotates(t *testing.T) {
+	own := testredis.Start(t, testredis.User("limiter", ">old", "~*", "&*", "+@all"))
+	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "old")
+	store := connect(t, redisstore.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}, redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
+	take(t, store, "k", policy, 1)
+	writeSecret(t, file, "new\r\n")
+	for _, command := range [][]any{{"ACL", "SETUSER", "limiter", "resetpass", ">new"}, {"CLIENT", "KILL", "USER", "limiter"}} {
+		if _, err := own.Do(command...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "it decides", func() bool {
+		_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+		return err == nil
+	})
+}
+
+// So does a new certificate.
+func TestCertificateRotates(t *testing.T) {
+	authority := testredis.NewAuthority(t)
+	own := testredis.Start(t, testredis.TLS(authority))
+	cert, key := authority.Issue(t, "service")
+	write := func(from, to string) {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeSecret(t, to, string(text))
+	}
+	// One that the server does not believe, at first.
+	strangers := testredis.NewAuthority(t)
+	write(strangers.CertFile, cert)
+	write(strangers.KeyFile, key)
+	store := connect(t, redisstore.Connection{URL: own.URL(), TLS: redisstore.TLSFiles{
+		CAFile: authority.CAFile, CertFile: cert, KeyFile: key,
+	}}, redisstore.Options{})
+	if err := store.Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("a stranger's certificate: got %v, want %v", err, stint.ErrUnavailable)
+	}
+	authority.Issue(t, "service")
+	until(t, "it is let in", func() bool { return store.Ping(t.Context()) == nil })
+}
+
+// A server that takes connections and says nothing: nobody is held beyond its context,
+// and all hear that there is no connection.
+func TestSilentServer(t *testing.T) {
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	before := goleak.IgnoreCurrent()
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
+	for _, scheme := range []string{"redis://%s", "rediss://%s", "redis-sentinel://%s/main", "redis-cluster://%s"} {
+		store, err := redisstore.Connect(redisstore.Connection{URL: fmt.Sprintf(scheme, ln.Addr())}, redisstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"ping": store.Ping,
+			"decide": func(ctx context.Context) error {
+				_, err := store.Decide(ctx, op(stint.Take, "k", policy, 1))
+				return err
+			},
+		} {
+			// A cancelled context ends a call that has no deadline.
+			ctx, cancel := context.WithCancel(t.Context())
+			returned := make(chan error, 1)
+			go func() { returned <- call(ctx) }()
+			cancel()
+			if err := <-returned; !errors.Is(err, context.Canceled) {
+				t.Errorf(scheme+": %s: got %v, want %v", ln.Addr(), name, err, context.Canceled)
+			}
+			ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf(scheme+": %s: got %v, want %v", ln.Addr(), name, err, context.DeadlineExceeded)
+			}
+			cancel()
+		}
+		store.Close()
+	}
+	goleak.VerifyNone(t, before)
+}
+
+// A server that is busy with a script for a second keeps its connections.
+func TestBusySecond(t *testing.T) {
+	own := testredis.Start(t)
+	store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
+	for range 8 {
+		take(t, store, "k", policy, 1) // over all connections
+	}
+	accepted := func() string {
+		info, err := own.Info("stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info["total_connections_received"]
+	}
+	first := accepted()
+	const busy = `local function now() local t = redis.call('TIME') return t[1] * 1000000 + t[2] end
+		local start = now() while now() - start < 1000000 do end return 1`
+	reply := make(chan error, 1)
+	go func() {
+		_, err := own.Do("EVAL", busy, 0)
+		reply <- err
+	}()
+	for range 20 {
+		take(t, store, "k", policy, 1)
+	}
+	if err := <-reply; err != nil {
+		t.Fatal(err)
+	}
+	take(t, store, "k", policy, 1)
+	// The script's own and this look's.
+	var from, to int
+	if _, err := fmt.Sscan(first+" "+accepted(), &from, &to); err != nil || to != from+2 {
+		t.Errorf("%d connections were made, want 2 (%v)", to-from, err)
+	}
+}

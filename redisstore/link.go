@@ -1,0 +1,318 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// How connections are made and watched.
+const (
+	// connectTimeout bounds finding a server's address and connecting to it. An attempt
+	// made while the server can't be reached is over this soon after it can be, and the
+	// next one reaches it. A server half a second away has time enough.
+	connectTimeout = time.Second
+
+	// After silence has lasted for a pingGap a connection is asked whether it lives. Under
+	// load nothing is ever asked.
+	pingGap = 200 * time.Millisecond
+
+	// replyTimeout is how long a connection may stay silent after it was asked, and how
+	// long a new one may take for the handshake of TLS, and to let the store in. With two gaps before it, a connection
+	// that leads nowhere is given up after 2 seconds at the latest. A server that is half a
+	// second away and runs a script for a second keeps its connections.
+	replyTimeout = 1600 * time.Millisecond
+
+	// After an attempt that failed, the next one waits, ever longer and somewhat by
+	// chance: many processes don't wear down a server that comes back, and those who wait
+	// still hear why there is no connection before a usual deadline is over.
+	firstRest = 10 * time.Millisecond
+	lastRest  = 50 * time.Millisecond
+)
+
+var (
+	// errNoLink says that a command was not sent, since there is no connection.
+	errNoLink = errors.New("not connected")
+	// errLetGo says that a link was closed.
+	errLetGo = errors.New("the connection is closed")
+)
+
+// A target is where a link leads.
+type target struct {
+	// dial connects, with TLS if need be.
+	dial func(ctx context.Context) (net.Conn, error)
+	// greet, if set, says whether the server is the right one, asked over the new
+	// connection.
+	greet func(ctx context.Context, client rueidis.Client) error
+}
+
+// link is one connection to a server. It is made when it is needed, in the background,
+// by one attempt at a time, and made anew when it was lost. No command makes it and
+// none waits for it longer than its context lasts: rueidis would let the first command
+// connect, on its own context, and hold the others until that is over.
+type link struct {
+	target target
+	client rueidis.Client
+	life   context.Context
+	end    context.CancelFunc
+	up     atomic.Bool // commands may be sent
+
+	mu      sync.Mutex
+	conn    net.Conn      // the latest
+	attempt *attempt      // under way; nil for none
+	fault   error         // why the latest attempt failed, nil if it did not
+	rest    time.Duration // after it
+	rested  time.Time     // when that is over
+}
+
+// attempt is one attempt to connect.
+type attempt struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// connecting marks the context of what may connect.
+type connecting struct{}
+
+// newLink makes a link to a target, by options about who the store is there. It does
+// not connect.
+func newLink(t target, options rueidis.ClientOption) (*link, error) {
+	l := &link{target: t}
+	l.life, l.end = context.WithCancel(context.Background())
+	options.InitAddress = []string{"the target"} // which dial knows
+	options.ForceSingleClient = true
+	options.PipelineMultiplex = -1 // one connection
+	options.DisableRetry = true    // a take that may have been executed is never sent again
+	options.DisableCache = true    // no client-side caching: state is only touched by the script
+	options.ClientSetInfo = rueidis.DisableClientSetInfo
+	options.Dialer.Timeout = replyTimeout // of the greeting; dialling is ours
+	options.Dialer.KeepAlive = pingGap
+	options.ConnWriteTimeout = replyTimeout
+	options.DialCtxFn = l.dial
+	client, err := rueidis.NewClient(options) // tries to connect at once, and may not
+	if err != nil && !errors.Is(err, errNoLink) {
+		l.end()
+		return nil, err
+	}
+	l.client = client
+	return l, nil
+}
+
+// dial connects for rueidis, for an attempt and for nobody else.
+func (l *link) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if ctx.Value(connecting{}) != l {
+		return nil, errNoLink
+	}
+	conn, err := l.target.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.conn = conn
+	l.mu.Unlock()
+	return conn, nil
+}
+
+// do sends a command, over a connection that is there or that there is before the
+// context ends. A command whose reply has not come may have been executed, unless the
+// error is one of connecting.
+func (l *link) do(ctx context.Context, c command) rueidis.RedisResult {
+	for {
+		if err := l.connect(ctx); err != nil {
+			return rueidis.NewErrorResult(err)
+		}
+		result := l.client.Do(unhurried(ctx), c.build(l.client.B()))
+		if !l.lost(result.NonRedisError()) {
+			return result
+		}
+	}
+}
+
+// doAsking is do for a command that another node of a cluster sent on with ASK.
+func (l *link) doAsking(ctx context.Context, c command) rueidis.RedisResult {
+	for {
+		if err := l.connect(ctx); err != nil {
+			return rueidis.NewErrorResult(err)
+		}
+		b := l.client.B()
+		results := l.client.DoMulti(unhurried(ctx), b.Asking().Build(), c.build(b))
+		if !l.lost(results[1].NonRedisError()) {
+			return results[1]
+		}
+	}
+}
+
+// lost reports whether a command was not sent because there is no connection any more.
+func (l *link) lost(err error) bool {
+	if err == nil || !errors.Is(err, errNoLink) {
+		return false
+	}
+	l.up.Store(false)
+	return true
+}
+
+// unhurried is a context that ends with another but has no deadline. With one, rueidis
+// would read in the foreground, where it closes the connection at the deadline, and
+// notices a server's restart only by losing a command.
+func unhurried(ctx context.Context) context.Context {
+	if _, hurried := ctx.Deadline(); hurried {
+		return noDeadline{ctx}
+	}
+	return ctx
+}
+
+type noDeadline struct{ context.Context } //nolint:containedctx // it is a context
+
+func (noDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// connect returns nil when there is a connection. It waits for the attempt under way,
+// or makes one, for as long as the context lasts.
+func (l *link) connect(ctx context.Context) error {
+	if l.up.Load() {
+		return nil
+	}
+	l.mu.Lock()
+	switch {
+	case l.up.Load():
+		l.mu.Unlock()
+		return nil
+	case l.life.Err() != nil:
+		l.mu.Unlock()
+		return errLetGo
+	case l.attempt == nil:
+		l.attempt = &attempt{done: make(chan struct{})}
+		go l.try(l.attempt, time.Until(l.rested))
+	}
+	a := l.attempt
+	l.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// try makes an attempt after a rest.
+func (l *link) try(a *attempt, rest time.Duration) {
+	if rest > 0 {
+		select {
+		case <-time.After(rest):
+		case <-l.life.Done():
+		}
+	}
+	a.err = l.open(context.WithValue(l.life, connecting{}, l))
+	l.mu.Lock()
+	if a.err == nil {
+		l.rest, l.rested = 0, time.Time{}
+		l.up.Store(true)
+	} else {
+		l.rest = min(max(2*l.rest, firstRest), lastRest)
+		l.rested = time.Now().Add(jitter(l.rest))
+	}
+	l.fault, l.attempt = a.err, nil
+	l.mu.Unlock()
+	close(a.done)
+}
+
+// jitter is a time between half of another and all of it, by chance, so that processes
+// do not keep step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
+}
+
+// open connects and has the server greet.
+func (l *link) open(ctx context.Context) error {
+	ping := func(ctx context.Context) error {
+		return l.client.Do(ctx, l.client.B().Arbitrary("PING").Build()).Error()
+	}
+	if err := ping(ctx); err != nil {
+		// A server that does not let the store in replies with an error, and so does one
+		// that only refuses the PING. It is connected to the latter.
+		if _, replied := rueidis.IsRedisErr(err); !replied || errors.Is(ping(l.life), errNoLink) {
+			return err
+		}
+	}
+	if l.target.greet == nil {
+		return nil
+	}
+	if err := l.target.greet(l.life, l.client); err != nil {
+		l.hangUp()
+		return err
+	}
+	return nil
+}
+
+// drop gives the connection up, or the attempt under way, since it leads to the wrong
+// server. What is under way on it fails.
+func (l *link) drop() {
+	if l.up.CompareAndSwap(true, false) || l.wanted() {
+		l.hangUp()
+	}
+}
+
+// wanted reports whether somebody wants a connection and there is none yet: an attempt
+// is under way, or failed and nobody has found a connection since.
+func (l *link) wanted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempt != nil || l.fault != nil
+}
+
+func (l *link) hangUp() {
+	l.mu.Lock()
+	conn := l.conn
+	l.mu.Unlock()
+	if conn != nil {
+		_ = conn.Close() // it is of no use
+	}
+}
+
+// subscribe is Conn.Subscribe.
+func (l *link) subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	for {
+		if err := l.connect(ctx); err != nil {
+			return err
+		}
+		if err := receive(ctx, l.client, channel, ready, message); !l.lost(err) {
+			return err
+		}
+	}
+}
+
+// close ends the link, what is under way on it too.
+func (l *link) close() {
+	l.mu.Lock()
+	l.end()
+	a := l.attempt
+	l.mu.Unlock()
+	if a != nil {
+		l.hangUp() // so that the server's greeting is not waited for
+		<-a.done
+	}
+	l.client.Close()
+}
+
+// closeAll ends links, all at once, and waits for the slowest.
+func closeAll(links []*link) {
+	var group sync.WaitGroup
+	for _, l := range links {
+		group.Go(l.close)
+	}
+	group.Wait()
+}
+
+// leads is the address that a named connection was made to, "" for another.
+func (l *link) leads() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conn, _ := l.conn.(named)
+	return conn.address
+}

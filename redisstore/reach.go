@@ -1,0 +1,151 @@
+package redisstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint"
+)
+
+// reach is how a store gets to its servers.
+type reach struct {
+	location
+
+	files                 TLSFiles
+	credentials, sentinel credentials
+}
+
+// credentials are who the store is to a server.
+type credentials struct {
+	user, password string
+	file           string // the password's; "" for none
+}
+
+// read reads the password from its file, if it is in one.
+func (c credentials) read(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	found := rueidis.AuthCredentials{Username: c.user, Password: c.password}
+	if c.file != "" {
+		text, err := readFile(c.file)
+		if err != nil {
+			return rueidis.AuthCredentials{}, fmt.Errorf("the file of the password: %w", err)
+		}
+		found.Password = string(bytes.TrimRight(text, "\r\n"))
+	}
+	return found, nil
+}
+
+// maxSecretBytes bounds the files of passwords and certificates.
+const maxSecretBytes = 1 << 20
+
+// readFile reads a file that is neither empty nor huge.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxSecretBytes {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a file of 1 byte to 1 MiB")}
+	}
+	return os.ReadFile(name) //nolint:gosec // the operator names the file
+}
+
+// options are what rueidis needs to know to be let in by a server.
+func (r *reach) options() rueidis.ClientOption {
+	return rueidis.ClientOption{AuthCredentialsFn: r.credentials.read, SelectDB: r.database}
+}
+
+// sentinelOptions are options for a sentinel.
+func (r *reach) sentinelOptions() rueidis.ClientOption {
+	return rueidis.ClientOption{AuthCredentialsFn: r.sentinel.read}
+}
+
+// to dials an address.
+func (r *reach) to(address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		near, cancel := context.WithTimeout(ctx, connectTimeout)
+		defer cancel()
+		conn, err := new(net.Dialer).DialContext(near, r.network, address)
+		if err != nil || !r.tls {
+			return conn, err
+		}
+		conn, err = r.secure(ctx, conn, address)
+		return conn, err
+	}
+}
+
+// secure speaks TLS over a connection to an address.
+func (r *reach) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	config, err := r.files.config(host)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secured, nil
+}
+
+// config reads the files: whenever a connection is made, so that what has changed in
+// them counts from then on.
+func (f TLSFiles) config(host string) (*tls.Config, error) {
+	config := &tls.Config{ServerName: cmp.Or(f.ServerName, host), MinVersion: tls.VersionTLS12}
+	if f.CAFile != "" {
+		text, err := readFile(f.CAFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file of certificates ("+reason(err)+")")
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file with a certificate in PEM")
+		}
+	}
+	if f.CertFile != "" || f.KeyFile != "" {
+		if f.CertFile == "" || f.KeyFile == "" {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate together with tls.key_file")
+		}
+		certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate and its key ("+reason(err)+")")
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+// reason is an error without the name of the file.
+func reason(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err.Error()
+	}
+	return err.Error()
+}
+
+// connection makes a Conn, which connects when it is used.
+func (r *reach) connection() (Conn, error) {
+	switch r.topology {
+	case topologySentinel:
+		return newSentinels(r, r.primary)
+	case topologyCluster:
+		return newCluster(r)
+	default:
+		return newDirect(target{dial: r.to(r.hosts[0])}, r.options())
+	}
+}

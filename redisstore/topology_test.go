@@ -1,0 +1,232 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// crowd takes from many keys all the time, each call with a deadline, until it is
+// stopped.
+type crowd struct {
+	t        *testing.T
+	store    *redisstore.Store
+	policy   *stint.Policy
+	keys     []string
+	admitted []atomic.Int64 // by key
+	errors   atomic.Int64
+	lastErr  atomic.Value
+	stop     func()
+}
+
+const crowdDeadline = 100 * time.Millisecond
+
+func newCrowd(t *testing.T, store *redisstore.Store, limit int64) *crowd {
+	t.Helper()
+	const keys, callers = 64, 16
+	c := &crowd{t: t, store: store, policy: policyOf(t, "crowd", aLimit(stint.AlgorithmFixedWindow, limit))}
+	c.admitted = make([]atomic.Int64, keys)
+	for i := range keys {
+		c.keys = append(c.keys, fmt.Sprint("key", i))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for caller := range callers {
+		group.Go(func() {
+			for i := caller; ctx.Err() == nil; i++ {
+				c.take(i % keys)
+			}
+		})
+	}
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		group.Wait()
+	})
+	t.Cleanup(c.stop)
+	return c
+}
+
+func (c *crowd) take(key int) {
+	// Not of the crowd's own context: its end would leave permits nobody counts.
+	ctx, cancel := context.WithTimeout(context.Background(), crowdDeadline)
+	defer cancel()
+	d, err := c.store.Decide(ctx, op(stint.Take, c.keys[key], c.policy, 1))
+	switch {
+	case err != nil:
+		c.errors.Add(1)
+		c.lastErr.Store(err.Error())
+	case d.Allowed:
+		c.admitted[key].Add(1)
+	}
+}
+
+// well waits until every key is decided again.
+func (c *crowd) well() {
+	c.t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for i, key := range c.keys {
+		for {
+			ctx, cancel := context.WithTimeout(c.t.Context(), crowdDeadline)
+			_, err := c.store.Decide(ctx, op(stint.Peek, key, c.policy, 1))
+			cancel()
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				c.t.Fatalf("key %d is not decided again: %v", i, err)
+			}
+		}
+	}
+}
+
+// A slot that moves back and forth under load: commands are sent on to where it is,
+// nothing fails, and nothing is counted twice or lost.
+func TestSlotsMove(t *testing.T) {
+	const limit = 150
+	cluster := testredis.StartCluster(t, 3)
+	store := open(t, cluster.URL(), redisstore.Options{Partitions: 4})
+	c := newCrowd(t, store, limit)
+	c.well()
+	for round := range 4 {
+		for _, tag := range store.Tags() {
+			cluster.MoveSlot(t, redisstore.Slot(tag), cluster.Nodes[round%3])
+		}
+	}
+	c.well()
+	until(t, "all limits are reached", func() bool {
+		for i := range c.admitted {
+			if c.admitted[i].Load() < limit && c.errors.Load() == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	c.stop()
+	if n := c.errors.Load(); n > 0 {
+		t.Errorf("%d calls failed, such as: %v", n, c.lastErr.Load())
+	}
+	for i := range c.admitted {
+		if n := c.admitted[i].Load(); n != limit {
+			t.Errorf("key %d: %d were admitted, want %d", i, n, limit)
+		}
+	}
+}
+
+// A primary of a cluster that is killed, or stops in its tracks: its replica decides
+// when it has taken over.
+func TestClusterPrimaryGone(t *testing.T) {
+	for name, end := range map[string]func(*testredis.Server) error{
+		"killed": (*testredis.Server).Kill, "paused": (*testredis.Server).Pause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1))
+			store := open(t, cluster.URL(), redisstore.Options{})
+			c := newCrowd(t, store, 1_000_000)
+			c.well()
+			if err := end(cluster.Nodes[0]); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
+			until(t, "a replica takes over", func() bool {
+				info, err := cluster.Replicas[0].Info("replication")
+				return err == nil && info["role"] == "master"
+			})
+			start := time.Now()
+			c.well()
+			t.Logf("exact again %v after the replica became the primary", time.Since(start))
+		})
+	}
+}
+
+// The same with sentinels, which name a replica.
+func TestSentinelPrimaryGone(t *testing.T) {
+	for name, end := range map[string]func(*testredis.Server) error{
+		"killed": (*testredis.Server).Kill, "paused": (*testredis.Server).Pause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			watched := testredis.StartSentinel(t)
+			store := open(t, watched.URL(), redisstore.Options{})
+			c := newCrowd(t, store, 1_000_000)
+			c.well()
+			old := watched.Primary
+			if err := end(old); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
+			until(t, "a replica takes over", func() bool {
+				for _, replica := range watched.Replicas {
+					info, err := replica.Info("replication")
+					if err == nil && info["role"] == "master" {
+						return true
+					}
+				}
+				return false
+			})
+			start := time.Now()
+			c.well()
+			t.Logf("exact again %v after a replica became the primary", time.Since(start))
+		})
+	}
+}
+
+// A primary that is replaced while it lives, first by sentinels and then by hand: the
+// store goes to the new one.
+func TestPrimaryDemoted(t *testing.T) {
+	watched := testredis.StartSentinel(t)
+	store := open(t, watched.URL(), redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
+	take(t, store, "k", policy, 1)
+	watched.Failover(t)
+	moved := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), crowdDeadline)
+		defer cancel()
+		before, err := watched.Primary.Info("commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Decide(ctx, op(stint.Take, "k", policy, 1)); err != nil {
+			return false
+		}
+		after, err := watched.Primary.Info("commandstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return before["cmdstat_evalsha"] != after["cmdstat_evalsha"]
+	}
+	until(t, "it decides on the new primary", moved)
+}
+
+// A single server that becomes a replica refuses writes; made a primary again, it
+// decides.
+func TestReadOnly(t *testing.T) {
+	own, other := testredis.Start(t), testredis.Start(t)
+	store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
+	take(t, store, "k", policy, 1)
+	var host, port string
+	if _, err := fmt.Sscanf(other.Addr(), "127.0.0.1:%s", &port); err != nil {
+		t.Fatal(err)
+	}
+	host = "127.0.0.1"
+	for _, command := range [][]any{{"REPLICAOF", host, port}, {"REPLICAOF", "NO", "ONE"}} {
+		if _, err := own.Do(command...); err != nil {
+			t.Fatal(err)
+		}
+		refused := command[1] == host
+		until(t, fmt.Sprint(command...), func() bool {
+			_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+			if err != nil && !errors.Is(err, stint.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return (err != nil) == refused
+		})
+	}
+}
