@@ -87,3 +87,6 @@ func (s *Store) Tags() []string { return s.tags }
 
 // Slot is the hash slot of a tag.
 func Slot(tag string) int { return slot(tag) }
+
+// Beat sends a heartbeat.
+func (s *Store) Beat(ctx context.Context) error { return s.instances.beat(ctx, true) }

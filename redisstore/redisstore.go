@@ -92,6 +92,10 @@ type Options struct {
 	// LeaseTime is how long permits of a limit with leases may be spent after they were
 	// asked for: MinLeaseTime to MaxLeaseTime. Default: 0, which is DefaultLeaseTime.
 	LeaseTime time.Duration
+	// CountInstances makes the store count the processes that share its key prefix, for
+	// [Store.Instances], by a heartbeat about every 2 seconds; with Now none is sent.
+	// Default: false, which sends nothing.
+	CountInstances bool
 	// Now, if set, is the time of every decision instead of the server's clock. It is
 	// for tests. Default: nil.
 	Now func() stint.Instant
@@ -187,11 +191,14 @@ type Store struct {
 	channel string   // on which scripts announce; "" if nobody listens
 	denials *denials // nil for none
 	leases  *leases
-	life    context.Context
-	end     context.CancelFunc
-	ear     sync.Once
-	ears    sync.WaitGroup
-	agreed  atomic.Bool
+
+	instances *instances // nil for not counting
+
+	life   context.Context
+	end    context.CancelFunc
+	ear    sync.Once
+	ears   sync.WaitGroup
+	agreed atomic.Bool
 
 	flights    atomic.Uint64
 	operations atomic.Uint64
@@ -227,6 +234,9 @@ func New(conn Conn, options Options) (*Store, error) {
 	}
 	for i := range s.lanes {
 		s.lanes[i].store = s
+	}
+	if options.CountInstances {
+		s.instances = newInstances(s)
 	}
 	return s, nil
 }
@@ -269,6 +279,9 @@ func (s *Store) Close() {
 		s.lanes[i].close()
 	}
 	s.end()
+	if s.instances != nil {
+		s.instances.close()
+	}
 	s.conn.Close()
 	s.ears.Wait()
 }

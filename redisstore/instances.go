@@ -1,0 +1,99 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
+	_ "embed"     // the script
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How processes are counted. One that dies counts until it was silent for
+// instanceLife, so that one heartbeat, or two, may be late.
+const (
+	heartbeatGap  = 3 * time.Second // at most
+	instanceLife  = 10 * time.Second
+	heartbeatTime = time.Second // longest that one may take
+)
+
+//go:embed instances.lua
+var instancesLua string
+
+// instances counts the processes that share a store, if Options.CountInstances says
+// so.
+type instances struct {
+	store  *Store
+	script *Script
+	name   string // this process's, by chance
+	count  atomic.Int64
+	beats  sync.WaitGroup
+}
+
+// newInstances starts to count.
+func newInstances(s *Store) *instances {
+	source := comments.ReplaceAllString(instancesLua, "")
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	i := &instances{store: s, name: rand.Text(), script: &Script{Source: source, Digest: hex.EncodeToString(sum[:])}}
+	if s.options.Now == nil {
+		i.beats.Go(i.run)
+	}
+	return i
+}
+
+// Instances is how many processes share the store's key prefix, this one included: at
+// least 1, and 1 unless Options.CountInstances is set. While the server is away it is
+// what was counted last. A process that dies counts for 10 seconds more.
+func (s *Store) Instances() int {
+	if s.instances == nil {
+		return 1
+	}
+	return max(1, int(s.instances.count.Load()))
+}
+
+// run sends heartbeats for as long as the store lives.
+func (i *instances) run() {
+	for {
+		_ = i.beat(i.store.life, true) // the server is away: what was counted stands
+		select {
+		case <-i.store.life.Done():
+			return
+		case <-time.After(jitter(heartbeatGap)):
+		}
+	}
+}
+
+// beat sends one heartbeat, or leaves, and counts.
+func (i *instances) beat(ctx context.Context, stays bool) error {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatTime)
+	defer cancel()
+	now, here := "", "0"
+	if i.store.options.Now != nil {
+		now = strconv.FormatInt(int64(i.store.options.Now()), 10)
+	}
+	if stays {
+		here = "1"
+	}
+	key := i.store.options.KeyPrefix + ":instances"
+	life := strconv.FormatInt(instanceLife.Microseconds(), 10)
+	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, now, here})
+	if err != nil {
+		return unavailable(err)
+	}
+	count, err := strconv.ParseInt(reply, 10, 64)
+	if err != nil {
+		return unavailable(fmt.Errorf("the count of instances is %q", reply))
+	}
+	i.count.Store(count)
+	return nil
+}
+
+// close leaves, so that the others count one less at once.
+func (i *instances) close() {
+	i.beats.Wait()
+	_ = i.beat(context.Background(), false) // or when its time is over
+}

@@ -1,0 +1,85 @@
+package redisstore_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// Processes count each other: those who come, those who leave and those who are not
+// heard of any more, also after the clock was set back. Without an answer the last
+// count stands.
+func TestInstances(t *testing.T) {
+	own := testredis.Start(t)
+	var now atomic.Int64
+	now.Store(int64(dawn))
+	options := redisstore.Options{CountInstances: true, Now: func() stint.Instant { return stint.Instant(now.Load()) }}
+	var stores []*redisstore.Store
+	for range 3 {
+		stores = append(stores, open(t, own.URL(), options))
+	}
+	beat := func(want ...int) {
+		t.Helper()
+		for i, store := range stores {
+			if want[i] == 0 {
+				continue // a process that has died
+			}
+			if err := store.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := store.Instances(); got != want[i] {
+				t.Errorf("process %d counts %d, want %d", i, got, want[i])
+			}
+		}
+	}
+	const second = 1_000_000
+	for i, store := range stores {
+		if got := store.Instances(); got != 1 {
+			t.Errorf("process %d counts %d before any answer, want 1", i, got)
+		}
+	}
+	beat(1, 2, 3)
+	now.Add(6 * second)
+	beat(3, 3, 0)
+	now.Add(5 * second)
+	beat(2, 2, 0)
+	now.Add(-3600 * second)
+	beat(1, 2, 3)
+	stores[2].Close()
+	beat(2, 2, 0)
+	if got := stores[0].Shards(); got != 1 || stores[0].Shard("k") != 0 {
+		t.Errorf("%d parts of a single server", got)
+	}
+	if err := own.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stores[0].Beat(t.Context()); err == nil {
+		t.Error("a killed server answers")
+	}
+	if got := stores[0].Instances(); got != 2 {
+		t.Errorf("%d are counted while the server is away, want the last count, 2", got)
+	}
+}
+
+// Heartbeats go by themselves, and only if asked for.
+func TestInstancesOfCluster(t *testing.T) {
+	cluster := testredis.StartCluster(t, 2)
+	silent := open(t, cluster.URL(), redisstore.Options{})
+	first := open(t, cluster.URL(), redisstore.Options{CountInstances: true})
+	second := open(t, cluster.URL(), redisstore.Options{CountInstances: true})
+	until(t, "both are counted", func() bool { return max(first.Instances(), second.Instances()) == 2 })
+	if got := silent.Instances(); got != 1 {
+		t.Errorf("a store that does not count says %d, want 1", got)
+	}
+	if silent.Shards() != redisstore.DefaultPartitions {
+		t.Errorf("%d parts, want %d", silent.Shards(), redisstore.DefaultPartitions)
+	}
+	for _, key := range []string{"a", "b", "{a}c", "user:1"} {
+		if got, want := silent.Shard(key), silent.Partition(key); got != want {
+			t.Errorf("%s is in part %d, want %d", key, got, want)
+		}
+	}
+}
