@@ -3,9 +3,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
-	_ "embed"     // the script
-	"encoding/hex"
+	_ "embed" // the script
 	"fmt"
 	"strconv"
 	"sync"
@@ -36,9 +34,7 @@ type instances struct {
 
 // newInstances starts to count.
 func newInstances(s *Store) *instances {
-	source := comments.ReplaceAllString(instancesLua, "")
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	i := &instances{store: s, name: rand.Text(), script: &Script{Source: source, Digest: hex.EncodeToString(sum[:])}}
+	i := &instances{store: s, name: rand.Text(), script: newScript(instancesLua)}
 	if s.options.Now == nil {
 		i.beats.Go(i.run)
 	}

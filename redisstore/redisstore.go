@@ -337,7 +337,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		at := s.laneOf(ops[i].Key)
+		at := s.Shard(ops[i].Key)
 		loads[at].ops = append(loads[at].ops, ops[i])
 		loads[at].places = append(loads[at].places, i)
 	}
@@ -398,15 +398,7 @@ type load struct {
 }
 
 // lane is where an operation flies.
-func (s *Store) lane(op *stint.Op) *lane { return &s.lanes[s.laneOf(op.Key)] }
-
-// laneOf is the number of a client's lane.
-func (s *Store) laneOf(client string) int {
-	if len(s.lanes) == 1 {
-		return 0
-	}
-	return s.partition(client)
-}
+func (s *Store) lane(op *stint.Op) *lane { return &s.lanes[s.Shard(op.Key)] }
 
 // maxLimits bounds the limits of one operation, which are sent in one call.
 const maxLimits = 1000

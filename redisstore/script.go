@@ -56,11 +56,16 @@ func (s *Store) script(m mix) *Script {
 	if known := s.scripts[m].Load(); known != nil {
 		return known
 	}
-	source := m.source()
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	script := &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
+	script := newScript(m.source())
 	s.scripts[m].Store(script)
 	return script
+}
+
+// newScript makes a script of a source, which it trims.
+func newScript(source string) *Script {
+	source = trim(source)
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
 }
 
 func (m mix) source() string {
@@ -86,5 +91,5 @@ func (m mix) source() string {
 		parts = append(parts, operationsLua)
 	}
 	parts = append(parts, takesLua, doneLua)
-	return trim(strings.Join(parts, ""))
+	return strings.Join(parts, "")
 }

@@ -54,7 +54,7 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 		{takes | operations, "schedule.fits", true},
 		{takes | operations, "token_bucket.lapse", true},
 	} {
-		if got := strings.Contains(c.mix.source(), "function "+c.function+"("); got != c.there {
+		if got := strings.Contains(newScript(c.mix.source()).Source, "function "+c.function+"("); got != c.there {
 			t.Errorf("mix %b has %s: %t, want %t", c.mix, c.function, got, c.there)
 		}
 	}
