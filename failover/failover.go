@@ -20,6 +20,7 @@
 // cancellations, and deadlines of the caller's that come before the store's. When one
 // of those passes and nothing was heard of the store meanwhile, it is asked by a probe, at
 // most once a second, so that a store that is dead is noticed by impatient callers as well.
+// [Store.Probe] asks for the same at any time.
 //
 // A store whose parts fail apart, such as a cluster, implements [Sharded]; each part
 // is then watched, avoided and probed by itself. When one goes away the others are probed

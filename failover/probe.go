@@ -29,6 +29,15 @@ func (sh *shard) probe(wait time.Duration) {
 	}
 }
 
+// Probe asks every part of the store, in the background, whether it is there. One that
+// is not goes away, before a caller has to find out. A part that is away, or was asked
+// within the last second, is not asked.
+func (s *Store) Probe() {
+	for _, sh := range s.shards {
+		sh.suspect(sh.heard.Load())
+	}
+}
+
 // jitter is a duration of half to one and a half times d.
 func (s *Store) jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(s.config.float()*float64(d))

@@ -119,7 +119,7 @@ func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, fu
 	if loaded.Store.Memory() {
 		return nil, nil, nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
 	}
-	store, err := openStore(ctx, loaded.Store)
+	store, err := openStore(loaded)
 	if err != nil {
 		return nil, nil, nil, err
 	}

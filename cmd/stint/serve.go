@@ -25,17 +25,13 @@ import (
 	"github.com/stint-go/stint/server"
 )
 
-// adviceTimeout bounds asking a store at the start how it is configured. One that is
-// away by then gets no advice, and the service starts all the same.
-const adviceTimeout = time.Second
-
 // serve runs the service until ctx is done.
 func serve(ctx context.Context, p process, loaded config.Config) error {
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
-	store, err := openStore(ctx, loaded.Store)
+	store, err := openStore(loaded)
 	if err != nil {
 		return err
 	}
@@ -43,9 +39,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err := store.survive(loaded, logger); err != nil {
 		return err
 	}
-	for _, advice := range store.Advice {
-		logger.Warn(advice)
-	}
+	store.Watch()
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -115,22 +109,30 @@ type openedStore struct {
 	Close      func()
 	Health     func(context.Context) error // nil: always well
 	Collectors []prometheus.Collector
-	Advice     []string // what is unwise about the server's configuration
+	// Watch finds out, in the background, whether the server is there, and whether its
+	// configuration is wise.
+	Watch func()
+
+	advise    func(context.Context) []string
+	instances func() int // how many processes share the store
 }
 
 // openStore opens the store that the configuration names.
-func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
+func openStore(loaded config.Config) (*openedStore, error) {
+	c := loaded.Store
 	if c.Memory() {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
 		stats := promlimit.NewStoreCollector(func() promlimit.StoreStats {
 			s := store.Stats()
 			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, Evictions: s.Evictions}
 		})
-		return &openedStore{Store: store, Close: func() {}, Collectors: []prometheus.Collector{stats}}, nil
+		nothing := func() {}
+		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}}, nil
 	}
 	store, err := redisstore.Connect(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
+		CountInstances: loaded.Instances == 0,
 	})
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
@@ -138,8 +140,6 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 	if err != nil {
 		return nil, storeFault(c, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
-	defer cancel()
 	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
@@ -148,7 +148,7 @@ func openStore(ctx context.Context, c config.Store) (*openedStore, error) {
 	})
 	return &openedStore{
 		Store: store, Close: store.Close, Health: store.Ping,
-		Collectors: []prometheus.Collector{stats}, Advice: store.Advise(ctx),
+		Collectors: []prometheus.Collector{stats}, advise: store.Advise, instances: store.Instances,
 	}, nil
 }
 

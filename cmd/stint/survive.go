@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
@@ -10,6 +12,9 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 )
+
+// adviceTimeout bounds asking a server how it is configured.
+const adviceTimeout = 10 * time.Second
 
 // survive lets the store answer while its server is away, as the configuration says. A
 // store in the process is never away.
@@ -21,21 +26,34 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure,
 		Instances: func() int { return c.Instances },
 	}
-	parts, sharded := o.Store.(failover.Sharded)
-	sharded = sharded && parts.Shards() > 1
-	settings.Hooks.StateChanged = func(change failover.Change) { logChange(logger, change, sharded) }
+	if c.Instances == 0 {
+		settings.Instances = o.instances
+	}
 	if c.OnStoreFailure == failover.Local {
 		settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory})
 	}
+	adviser := newAdviser(o.advise, logger)
+	changes := &changeLog{logger: logger}
+	settings.Hooks.StateChanged = func(change failover.Change) {
+		if changes.note(change) {
+			adviser.wake()
+		}
+	}
 	store, err := failover.New(settings)
 	if err != nil {
+		adviser.close()
 		return misconfigured(err)
 	}
 	closeServer, ping := o.Close, o.Health
 	o.Store = store
 	o.Close = func() {
+		adviser.close()
 		store.Close()
 		closeServer()
+	}
+	o.Watch = func() {
+		store.Probe()
+		adviser.wake()
 	}
 	// A server that is known to be away is not asked, which would cost a deadline.
 	o.Health = func(ctx context.Context) error {
@@ -56,15 +74,80 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 	return nil
 }
 
-// logChange writes the one line that the log has of each change.
-func logChange(logger *slog.Logger, change failover.Change, sharded bool) {
-	var args []any
-	if sharded {
-		args = append(args, "shard", change.Shard)
-	}
+// A changeLog writes one line when the store goes away and one when it is back. Of a
+// store in parts these are the first to go and the last to come; what the others do is
+// for the metrics, and for those who debug.
+type changeLog struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	away int
+}
+
+// note logs a change, and reports whether all of the store is back.
+func (l *changeLog) note(change failover.Change) (back bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if change.To == failover.Up {
-		logger.Info("the store is back", args...)
-		return
+		l.away--
+		if l.away == 0 {
+			l.logger.Info("the store is back")
+		} else {
+			l.logger.Debug("a part of the store is back", "shard", change.Shard)
+		}
+		return l.away == 0
 	}
-	logger.Warn("the store is away", append(args, "err", config.Redact(change.Cause.Error()))...)
+	l.away++
+	cause := config.Redact(change.Cause.Error())
+	if l.away == 1 {
+		l.logger.Warn("the store is away", "err", cause)
+	} else {
+		l.logger.Debug("a part of the store is away", "shard", change.Shard, "err", cause)
+	}
+	return false
+}
+
+// An adviser logs what is unwise about a server's configuration, once.
+type adviser struct {
+	wakes chan struct{}
+	end   context.CancelFunc
+	done  chan struct{}
+}
+
+func newAdviser(advise func(context.Context) []string, logger *slog.Logger) *adviser {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &adviser{wakes: make(chan struct{}, 1), end: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		told := map[string]bool{}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-a.wakes:
+			}
+			bounded, cancel := context.WithTimeout(ctx, adviceTimeout)
+			for _, advice := range advise(bounded) {
+				if !told[advice] {
+					told[advice] = true
+					logger.Warn(advice)
+				}
+			}
+			cancel()
+		}
+	}()
+	return a
+}
+
+// wake has the server asked, now.
+func (a *adviser) wake() {
+	select {
+	case a.wakes <- struct{}{}:
+	default:
+	}
+}
+
+func (a *adviser) close() {
+	a.end()
+	<-a.done
 }

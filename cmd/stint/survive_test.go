@@ -150,3 +150,48 @@ func TestServerIsSilent(t *testing.T) {
 		return !c.Degraded
 	})
 }
+
+// Processes that share a store share its limits while it is away, as many as there were.
+func TestInstancesAreCounted(t *testing.T) {
+	redis := testredis.Start(t)
+	args := []string{"--store", redis.URL(), "--on-store-failure", "local", "--instances", "auto"}
+	url, log := start(t, args...)
+	start(t, args...)
+	eventually(t, "both are counted", func() bool {
+		reply, err := redis.Do("ZCARD", "rate_limiter:instances")
+		return err == nil && reply == int64(2)
+	})
+	// The first to come hears of the second with its next heartbeat.
+	eventually(t, "the share is half", func() bool {
+		if err := redis.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the store is away", func() bool {
+			_, c := checked(t, url, "key=k")
+			return c.Degraded
+		})
+		_, c := checked(t, url, "key=other")
+		if err := redis.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		return c.Degraded && c.Limit == 50
+	})
+	if strings.Contains(log.String(), "panic") {
+		t.Error(log)
+	}
+}
+
+// What is unwise about the server is told when it is there, and once.
+func TestAdvice(t *testing.T) {
+	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, log := start(t, "--store", redis.URL())
+	eventually(t, "the store is away", func() bool { return strings.Contains(log.String(), "the store is away") })
+	if strings.Contains(log.String(), "maxmemory-policy") {
+		t.Error("the service knows a server that is not there")
+	}
+	redis.Restart(t)
+	eventually(t, "advice", func() bool { return strings.Contains(log.String(), "maxmemory-policy is allkeys-lru") })
+}

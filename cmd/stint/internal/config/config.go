@@ -33,8 +33,8 @@ type Config struct {
 	Store Store
 	// OnStoreFailure is what a check answers while the store is away.
 	OnStoreFailure failover.Mode
-	// Instances is how many processes share the limits, at least 1. It matters to
-	// failover.Local.
+	// Instances is how many processes share the limits; 0 is as many as share the store.
+	// It matters to failover.Local.
 	Instances int
 	// ClientIP says how a client's address is found.
 	ClientIP clientip.Config

@@ -101,6 +101,20 @@ func integer(field *int, least, most int64) setter {
 	}, kindInteger)
 }
 
+// instances reads a number of processes, or auto, which is 0.
+func instances(field *int) setter {
+	return scalar("1 to 1000000, or auto", func(text string) bool {
+		n, ok := parseInteger(text)
+		if text == "auto" {
+			n, ok = 0, true
+		} else {
+			ok = ok && n >= 1 && n <= 1_000_000
+		}
+		*field = int(n)
+		return ok
+	}, kindInteger, kindText)
+}
+
 func timeout(field *time.Duration) setter {
 	return scalar("1ms to 1m", func(text string) bool {
 		d, err := stint.ParseDuration(text)
