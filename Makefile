@@ -79,6 +79,13 @@ bench: ## measure against other limiters and print the ratios
 bench-redis: ## measure against other limiters in Redis and print the ratios
 	@$(MAKE) -C bench bench-redis
 
+.PHONY: chaos
+chaos: ## make every fault of docs/failure.md to real servers and print what was measured
+	@scripts/ensure redis-server
+	@table="$$(mktemp)" && trap 'rm -f "$$table"' EXIT && \
+		go test ./internal/chaos -run '^TestFaults$$' -count 1 -table "$$table" || status=$$?; \
+		cat "$$table"; exit $${status:-0}
+
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer
 	@$(MAKE) -C bench exact-redis

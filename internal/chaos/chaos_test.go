@@ -1,0 +1,68 @@
+package chaos_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+)
+
+var table = flag.String("table", "", "write what was measured as a table to this `file`")
+
+// Every fault of docs/failure.md, under load, on real servers.
+func TestFaults(t *testing.T) {
+	var reports []report
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			reports = append(reports, f.run(t, failover.Open))
+		})
+	}
+	for _, mode := range []failover.Mode{failover.Closed, failover.Local} {
+		f := faults()[0]
+		t.Run(f.name+", "+mode.String(), func(t *testing.T) {
+			reports = append(reports, f.run(t, mode))
+		})
+	}
+	if *table != "" {
+		if err := write(*table, reports); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func write(name string, reports []report) error {
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "fault\tmode\tby the store meanwhile\tby the mode\tits median\tnoticed\tstore back\tp99.9 of calls\tlongest\tbeyond the limit\tmay be\tcause\t")
+	for _, r := range reports {
+		n, all := count(r.during), count(r.answers)
+		noticed := "-"
+		if r.noticed >= 0 {
+			noticed = millis(r.noticed)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%d of %d\t%d\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%s\t\n", r.fault.name, r.mode,
+			n.exact, len(r.during), all.degraded+all.refused, r.median, noticed, millis(r.returned), millis(r.p999), millis(r.worst),
+			max(0, r.excess), r.allowed, firstOf(r.causes))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text.Bytes(), 0o600)
+}
+
+// firstOf is the first cause, in short.
+func firstOf(causes string) string {
+	cause, _, _ := strings.Cut(causes, "\n")
+	return strings.TrimPrefix(cause, stint.ErrUnavailable.Error()+": ")
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
+}

@@ -1,0 +1,193 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// The load: so many callers, each asking again a pace after it was answered, for one of
+// so many clients by turns. The limit is far below what they ask for, so that a permit
+// too many would be admitted at once.
+const (
+	fewCallers  = 32
+	manyCallers = 512
+	clients     = 8
+	pace        = 2 * time.Millisecond
+
+	capacity = 50
+	perSec   = 200 // permits refilled to each client
+)
+
+// deadline is what a call of the store may take, and scheduling what a busy machine may
+// add to it.
+const (
+	deadline   = 100 * time.Millisecond
+	scheduling = 50 * time.Millisecond
+)
+
+// answer is one call as its caller saw it.
+type answer struct {
+	client   int
+	start    time.Duration // since the load began
+	took     time.Duration
+	decision stint.Decision
+	err      error
+}
+
+// exact reports whether the store decided.
+func (a *answer) exact() bool { return a.err == nil && !a.decision.Degraded }
+
+// load is the callers at work.
+type load struct {
+	began time.Time
+	stop  context.CancelFunc
+	work  sync.WaitGroup
+
+	mu      sync.Mutex
+	answers [][]answer // by caller
+	late    []time.Duration
+	exact   time.Duration // when the last question was asked that the store decided
+}
+
+// startLoad starts the callers.
+func startLoad(t testing.TB, limiter *stint.Limiter, callers int) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{began: time.Now(), stop: cancel, answers: make([][]answer, callers)}
+	for caller := range callers {
+		l.work.Go(func() {
+			tick := time.NewTicker(pace)
+			defer tick.Stop()
+			for turn := caller; ; turn++ {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+				l.ask(limiter, caller, turn%clients)
+			}
+		})
+	}
+	l.work.Go(func() { l.watchScheduler(ctx) })
+	return l
+}
+
+func (l *load) ask(limiter *stint.Limiter, caller, client int) {
+	start := time.Now()
+	d, err := limiter.Allow(context.Background(), fmt.Sprintf("user:%d", client))
+	a := answer{client: client, start: start.Sub(l.began), took: time.Since(start), decision: d, err: err}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers[caller] = append(l.answers[caller], a)
+	if a.exact() {
+		l.exact = max(l.exact, a.start)
+	}
+}
+
+// watchScheduler notes by how much a goroutine that wants to run every pace runs late:
+// what is asked of calls is not asked of the machine.
+func (l *load) watchScheduler(ctx context.Context) {
+	for ctx.Err() == nil {
+		timer := time.NewTimer(pace)
+		start := time.Now()
+		<-timer.C
+		l.mu.Lock()
+		l.late = append(l.late, max(0, time.Since(start)-pace))
+		l.mu.Unlock()
+	}
+}
+
+// now is the load's time.
+func (l *load) now() time.Duration { return time.Since(l.began) }
+
+// exactSince reports whether a call that began after a time was decided by the store.
+func (l *load) exactSince(at time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.exact >= at
+}
+
+// all ends the load and returns the answers by the time of the question.
+func (l *load) all() []answer {
+	l.stop()
+	l.work.Wait()
+	answers := slices.Concat(l.answers...)
+	slices.SortFunc(answers, func(a, b answer) int { return int(a.start - b.start) })
+	return answers
+}
+
+// lateness is the given share's quantile of how late the scheduler was; 1 is the worst.
+func (l *load) lateness(share float64) time.Duration {
+	if len(l.late) == 0 {
+		return 0
+	}
+	slices.Sort(l.late)
+	return l.late[int(share*float64(len(l.late)-1))]
+}
+
+// quantile of the answers' times.
+func quantile(answers []answer, share float64) time.Duration {
+	if len(answers) == 0 {
+		return 0
+	}
+	took := make([]time.Duration, len(answers))
+	for i := range answers {
+		took[i] = answers[i].took
+	}
+	slices.Sort(took)
+	return took[int(share*float64(len(took)-1))]
+}
+
+// between selects the answers to questions of [from, to).
+func between(answers []answer, from, to time.Duration) []answer {
+	low, _ := slices.BinarySearchFunc(answers, from, func(a answer, t time.Duration) int { return int(a.start - t) })
+	high, _ := slices.BinarySearchFunc(answers, to, func(a answer, t time.Duration) int { return int(a.start - t) })
+	return answers[low:max(low, high)]
+}
+
+// A tally is what became of some answers.
+type tally struct{ exact, degraded, refused, other int }
+
+func count(answers []answer) (n tally) {
+	for i := range answers {
+		switch a := &answers[i]; {
+		case errors.Is(a.err, stint.ErrUnavailable):
+			n.refused++
+		case a.err != nil:
+			n.other++
+		case a.decision.Degraded:
+			n.degraded++
+		default:
+			n.exact++
+		}
+	}
+	return n
+}
+
+// excess is by how many permits the store admitted a client more than its limit lets,
+// in the worst case; below 0 it is less.
+func excess(answers []answer) float64 {
+	worst := -1e9
+	for client := range clients {
+		admitted, first, last := 0, time.Duration(-1), time.Duration(0)
+		for i := range answers {
+			a := &answers[i]
+			if a.client != client || !a.exact() || !a.decision.Allowed {
+				continue
+			}
+			admitted++
+			if first < 0 {
+				first = a.start
+			}
+			last = max(last, a.start+a.took)
+		}
+		worst = max(worst, float64(admitted)-capacity-perSec*(last-first).Seconds())
+	}
+	return worst
+}

@@ -1,0 +1,28 @@
+package chaos_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The table of docs/failure.md and the faults are the same.
+func TestTableIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../../docs/failure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var promised, made []string
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) == 8 {
+			promised = append(promised, strings.TrimSpace(cells[1]))
+		}
+	}
+	for _, f := range faults() {
+		made = append(made, f.name)
+	}
+	if len(promised) < 2 || !slices.Equal(promised[2:], made) {
+		t.Errorf("the table has\n%q\nand made are\n%q", promised, made)
+	}
+}
