@@ -56,6 +56,7 @@ func writeSecret(t testing.TB, name, text string) string {
 // Every topology, with TLS, client certificates and passwords from wherever they may
 // be.
 func TestTopologies(t *testing.T) {
+	t.Parallel()
 	authority := testredis.NewAuthority(t)
 	files := redisstore.TLSFiles{CAFile: authority.CAFile, CertFile: authority.CertFile, KeyFile: authority.KeyFile}
 	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "s3cret\n")
@@ -105,8 +106,8 @@ func TestTopologies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := make(t)
-			before := goleak.IgnoreCurrent()
 			for _, encoding := range encodings {
 				store, err := redisstore.Connect(c, redisstore.Options{LogEncoding: encoding})
 				if err != nil {
@@ -123,7 +124,6 @@ func TestTopologies(t *testing.T) {
 				store.Close()
 				forget(t, c, encoding)
 			}
-			goleak.VerifyNone(t, before)
 		})
 	}
 }
@@ -150,6 +150,7 @@ func forget(t *testing.T, c redisstore.Connection, encoding redisstore.LogEncodi
 // A server that is absent, or that does not let the store in, is an error that says
 // why, without the password; once it does, the same store decides.
 func TestConnectRecovers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
 	rule := func(s *testredis.Server, rules ...any) {
@@ -222,6 +223,7 @@ func TestConnectRecovers(t *testing.T) {
 // A password that is changed on both sides while the store is in use: the next
 // connection takes the new one.
 func TestPasswordRotates(t *testing.T) {
+	t.Parallel()
 	own := testredis.Start(t, testredis.User("limiter", ">old", "~*", "&*", "+@all"))
 	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "old")
 	store := connect(t, redisstore.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}, redisstore.Options{})
@@ -241,6 +243,7 @@ func TestPasswordRotates(t *testing.T) {
 
 // So does a new certificate.
 func TestCertificateRotates(t *testing.T) {
+	t.Parallel()
 	authority := testredis.NewAuthority(t)
 	own := testredis.Start(t, testredis.TLS(authority))
 	cert, key := authority.Issue(t, "service")

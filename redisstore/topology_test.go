@@ -24,15 +24,20 @@ type crowd struct {
 	admitted []atomic.Int64 // by key
 	errors   atomic.Int64
 	lastErr  atomic.Value
+	patience time.Duration // of each call
 	stop     func()
 }
 
-const crowdDeadline = 100 * time.Millisecond
+// The deadline of a call that may be in vain, and of one that must not be.
+const (
+	shortPatience = 100 * time.Millisecond
+	longPatience  = 30 * time.Second
+)
 
-func newCrowd(t *testing.T, store *redisstore.Store, limit int64) *crowd {
+func newCrowd(t *testing.T, store *redisstore.Store, limit int64, patience time.Duration) *crowd {
 	t.Helper()
 	const keys, callers = 64, 16
-	c := &crowd{t: t, store: store, policy: policyOf(t, "crowd", aLimit(stint.AlgorithmFixedWindow, limit))}
+	c := &crowd{t: t, store: store, policy: policyOf(t, "crowd", aLimit(stint.AlgorithmFixedWindow, limit)), patience: patience}
 	c.admitted = make([]atomic.Int64, keys)
 	for i := range keys {
 		c.keys = append(c.keys, fmt.Sprint("key", i))
@@ -56,7 +61,7 @@ func newCrowd(t *testing.T, store *redisstore.Store, limit int64) *crowd {
 
 func (c *crowd) take(key int) {
 	// Not of the crowd's own context: its end would leave permits nobody counts.
-	ctx, cancel := context.WithTimeout(context.Background(), crowdDeadline)
+	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
 	d, err := c.store.Decide(ctx, op(stint.Take, c.keys[key], c.policy, 1))
 	switch {
@@ -74,7 +79,7 @@ func (c *crowd) well() {
 	deadline := time.Now().Add(60 * time.Second)
 	for i, key := range c.keys {
 		for {
-			ctx, cancel := context.WithTimeout(c.t.Context(), crowdDeadline)
+			ctx, cancel := context.WithTimeout(c.t.Context(), shortPatience)
 			_, err := c.store.Decide(ctx, op(stint.Peek, key, c.policy, 1))
 			cancel()
 			if err == nil {
@@ -87,13 +92,31 @@ func (c *crowd) well() {
 	}
 }
 
+// takenOver waits until a replica has taken over. A sentinel that was held up for 2
+// seconds does nothing for 30.
+func takenOver(t *testing.T, has func() bool) {
+	t.Helper()
+	deadline, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !has() {
+		select {
+		case <-tick.C:
+		case <-deadline.Done():
+			t.Fatal("no replica takes over")
+		}
+	}
+}
+
 // A slot that moves back and forth under load: commands are sent on to where it is,
 // nothing fails, and nothing is counted twice or lost.
 func TestSlotsMove(t *testing.T) {
+	t.Parallel()
 	const limit = 150
 	cluster := testredis.StartCluster(t, 3)
 	store := open(t, cluster.URL(), redisstore.Options{Partitions: 4})
-	c := newCrowd(t, store, limit)
+	c := newCrowd(t, store, limit, longPatience)
 	c.well()
 	for round := range 4 {
 		for _, tag := range store.Tags() {
@@ -123,19 +146,21 @@ func TestSlotsMove(t *testing.T) {
 // A primary of a cluster that is killed, or stops in its tracks: its replica decides
 // when it has taken over.
 func TestClusterPrimaryGone(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testredis.Server) error{
 		"killed": (*testredis.Server).Kill, "paused": (*testredis.Server).Pause,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1))
 			store := open(t, cluster.URL(), redisstore.Options{})
-			c := newCrowd(t, store, 1_000_000)
+			c := newCrowd(t, store, 1_000_000, shortPatience)
 			c.well()
 			if err := end(cluster.Nodes[0]); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
-			until(t, "a replica takes over", func() bool {
+			takenOver(t, func() bool {
 				info, err := cluster.Replicas[0].Info("replication")
 				return err == nil && info["role"] == "master"
 			})
@@ -148,20 +173,22 @@ func TestClusterPrimaryGone(t *testing.T) {
 
 // The same with sentinels, which name a replica.
 func TestSentinelPrimaryGone(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*testredis.Server) error{
 		"killed": (*testredis.Server).Kill, "paused": (*testredis.Server).Pause,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			watched := testredis.StartSentinel(t)
 			store := open(t, watched.URL(), redisstore.Options{})
-			c := newCrowd(t, store, 1_000_000)
+			c := newCrowd(t, store, 1_000_000, shortPatience)
 			c.well()
 			old := watched.Primary
 			if err := end(old); err != nil {
 				t.Fatal(err)
 			}
 			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
-			until(t, "a replica takes over", func() bool {
+			takenOver(t, func() bool {
 				for _, replica := range watched.Replicas {
 					info, err := replica.Info("replication")
 					if err == nil && info["role"] == "master" {
@@ -180,13 +207,14 @@ func TestSentinelPrimaryGone(t *testing.T) {
 // A primary that is replaced while it lives, first by sentinels and then by hand: the
 // store goes to the new one.
 func TestPrimaryDemoted(t *testing.T) {
+	t.Parallel()
 	watched := testredis.StartSentinel(t)
 	store := open(t, watched.URL(), redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
 	take(t, store, "k", policy, 1)
 	watched.Failover(t)
 	moved := func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), crowdDeadline)
+		ctx, cancel := context.WithTimeout(t.Context(), shortPatience)
 		defer cancel()
 		before, err := watched.Primary.Info("commandstats")
 		if err != nil {
@@ -207,6 +235,7 @@ func TestPrimaryDemoted(t *testing.T) {
 // A single server that becomes a replica refuses writes; made a primary again, it
 // decides.
 func TestReadOnly(t *testing.T) {
+	t.Parallel()
 	own, other := testredis.Start(t), testredis.Start(t)
 	store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
