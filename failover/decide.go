@@ -34,6 +34,12 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 		}
 		return d, nil
 	}
+	return s.failed(ctx, sh, mark, own, op, err)
+}
+
+// failed answers an operation that the store returned an error for, which was sent when
+// so much had been heard of its shard.
+func (s *Store) failed(ctx context.Context, sh *shard, mark uint64, own *deadline, op stint.Op, err error) (stint.Decision, error) {
 	if v := judge(ctx, own, err); v != failing {
 		return s.passOn(sh, mark, v, &op, err)
 	}
@@ -183,13 +189,7 @@ func (t *taker) Take(ctx context.Context, key string, n int64) (stint.Decision, 
 		}
 		return d, nil
 	}
-	op := t.op(key, n)
-	if v := judge(ctx, own, err); v != failing {
-		return s.passOn(sh, mark, v, &op, err)
-	}
-	s.counts.failure(err)
-	sh.fails(mark, err)
-	return s.instead(ctx, op, err)
+	return s.failed(ctx, sh, mark, own, t.op(key, n), err)
 }
 
 func (t *taker) op(key string, n int64) stint.Op {
