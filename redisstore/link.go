@@ -21,13 +21,14 @@ const (
 	connectTimeout = time.Second
 
 	// After silence has lasted for a pingGap a connection is asked whether it lives. Under
-	// load nothing is ever asked.
-	pingGap = 200 * time.Millisecond
+	// load nothing is asked, unless somebody waited for a reply in vain.
+	pingGap = time.Second
 
 	// replyTimeout is how long a connection may stay silent after it was asked, and how
-	// long a new one may take for the handshake of TLS, and to let the store in. With two gaps before it, a connection
-	// that leads nowhere is given up after 2 seconds at the latest. A server that is half a
-	// second away and runs a script for a second keeps its connections.
+	// long a new one may take for the handshake of TLS, and to let the store in. A
+	// connection that leads nowhere is given up so long after the first call that timed out
+	// on it, and after 3.6 seconds if there was none. A server that is half a second away
+	// and runs a script for a second keeps its connections.
 	replyTimeout = 1600 * time.Millisecond
 
 	// After an attempt that failed, the next one waits, ever longer and somewhat by
@@ -63,6 +64,9 @@ type link struct {
 	life   context.Context
 	end    context.CancelFunc
 	up     atomic.Bool // commands may be sent
+
+	doubted   atomic.Bool // whether it is being asked if it lives
+	questions sync.WaitGroup
 
 	mu      sync.Mutex
 	conn    net.Conn      // the latest
@@ -129,7 +133,8 @@ func (l *link) do(ctx context.Context, c command) rueidis.RedisResult {
 			return rueidis.NewErrorResult(err)
 		}
 		result := l.client.Do(unhurried(ctx), c.build(l.client.B()))
-		if !l.lost(result.NonRedisError()) {
+		if err := result.NonRedisError(); !l.lost(err) {
+			l.doubt(ctx, err)
 			return result
 		}
 	}
@@ -143,7 +148,8 @@ func (l *link) doAsking(ctx context.Context, c command) rueidis.RedisResult {
 		}
 		b := l.client.B()
 		results := l.client.DoMulti(unhurried(ctx), b.Asking().Build(), c.build(b))
-		if !l.lost(results[1].NonRedisError()) {
+		if err := results[1].NonRedisError(); !l.lost(err) {
+			l.doubt(ctx, err)
 			return results[1]
 		}
 	}
@@ -156,6 +162,28 @@ func (l *link) lost(err error) bool {
 	}
 	l.up.Store(false)
 	return true
+}
+
+// doubt asks a connection whether it lives, since a reply did not come in time, and gives
+// it up if nothing comes. One question is asked at a time.
+func (l *link) doubt(ctx context.Context, err error) {
+	if err == nil || ctx.Err() == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life.Err() != nil || !l.doubted.CompareAndSwap(false, true) {
+		return
+	}
+	l.questions.Go(func() {
+		defer l.doubted.Store(false)
+		ctx, cancel := context.WithTimeout(l.life, replyTimeout)
+		defer cancel()
+		err := l.client.Do(unhurried(ctx), l.client.B().Arbitrary("PING").Build()).NonRedisError()
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			l.drop()
+		}
+	})
 }
 
 // unhurried is a context that ends with another but has no deadline. With one, rueidis
@@ -297,6 +325,7 @@ func (l *link) close() {
 		l.hangUp() // so that the server's greeting is not waited for
 		<-a.done
 	}
+	l.questions.Wait()
 	l.client.Close()
 }
 
