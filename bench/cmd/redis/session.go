@@ -108,7 +108,8 @@ func (s *session) measure(ctx context.Context, server *server, t *traffic, o opt
 
 func (s *session) once(ctx context.Context, server *server, t *traffic, o options) (measurement, error) {
 	plan := closedloop.Plan{Callers: len(t.indexes), Ask: s.ask(t)}
-	if !s.load.fresh && o.ops == 0 && o.warmUp > 0 {
+	warm := s.load.check == books || s.load.check == none // the others are about the start as well
+	if warm && o.ops == 0 && o.warmUp > 0 {
 		plan.Duration = o.warmUp
 		if _, err := closedloop.Run(ctx, plan); err != nil {
 			return measurement{}, err
