@@ -128,8 +128,9 @@ func (c *denials) claim(claim *stint.Claim, now time.Duration, each []stint.Outc
 	s := c.shard(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.clients[claim.Key] {
-		known := &s.clients[claim.Key][i]
+	list := s.clients[claim.Key]
+	for i := range list {
+		known := &list[i]
 		if known.policy != claim.Policy || claim.Permits < known.permits || now >= known.until || now < known.sent ||
 			each != nil && !known.grown {
 			continue
