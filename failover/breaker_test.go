@@ -443,3 +443,25 @@ func TestRandomFaults(t *testing.T) {
 		})
 	}
 }
+
+// A probe out of suspicion that is not answered, while others are, proves nothing: the
+// store is not silent.
+func TestSuspicionAmongAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		p := minutely(t)
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			return storetest.Fault{Block: c.Ops[0].Policy != p}
+		})
+		f.Probe()
+		synctest.Wait()
+		f.must("k", p)
+		<-time.After(2 * timeout)
+		if d := f.must("k", p); d.Degraded || len(f.Down()) > 0 {
+			t.Errorf("a store that answers is away: %+v, %+v", d, f.Down())
+		}
+		if n := f.Stats().Probes; n != 1 {
+			t.Errorf("%d probes, want 1", n)
+		}
+	})
+}

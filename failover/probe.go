@@ -21,8 +21,9 @@ func (sh *shard) probe(wait time.Duration) {
 		if wait == 0 {
 			timeout -= timeout / 10
 		}
+		mark := sh.heard.Load()
 		err := sh.ask(timeout)
-		if sh.store.life.Err() != nil || sh.answered(err) {
+		if sh.store.life.Err() != nil || sh.answered(mark, err) {
 			return
 		}
 		wait = min(max(firstProbe, 2*wait), lastProbe)
@@ -53,9 +54,9 @@ func (sh *shard) ask(timeout time.Duration) error {
 	return err
 }
 
-// answered notes what a probe came to. It reports whether the shard needs no further
-// ones.
-func (sh *shard) answered(err error) bool {
+// answered notes what a probe came to that was sent when so much had been heard. It
+// reports whether the shard needs no further ones.
+func (sh *shard) answered(mark uint64, err error) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	down := sh.down.Load()
@@ -69,6 +70,9 @@ func (sh *shard) answered(err error) bool {
 			sh.announce(Away, Up, down.cause)
 			sh.store.locals.comeBack()
 		}
+	case down == nil && sh.heard.Load() != mark: // others were answered: it is not silent
+		sh.probing = false
+		return true
 	case down == nil: // suspected, and with reason
 		sh.breaker.Open()
 		sh.goAway(err)
