@@ -106,15 +106,21 @@ func primaryRole(result rueidis.RedisResult) error {
 }
 
 // primary is the address of the primary: the one that sentinels name, or the replica
-// that was seen in its place.
+// that was seen in its place. Once they name another one they know, and what was seen
+// is forgotten: the server that was replaced may be named again, after a failover back.
 func (s *sentinels) primary(ctx context.Context) (string, error) {
 	address, err := s.mostNamed(ctx)
 	if err != nil {
 		return "", err
 	}
-	if p := s.promoted.Load(); p != nil && p.from == address {
+	p := s.promoted.Load()
+	switch {
+	case p == nil:
+		return address, nil
+	case p.from == address:
 		return p.to, nil
 	}
+	s.promoted.CompareAndSwap(p, nil)
 	return address, nil
 }
 
@@ -205,6 +211,9 @@ func (s *sentinels) follow(ctx context.Context, links []*link) {
 func (s *sentinels) search(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, searchGap)
 	defer cancel()
+	if p := s.promoted.Load(); p != nil && !s.isPrimary(ctx, p.to) {
+		s.promoted.CompareAndSwap(p, nil) // it is of no use, whomever the sentinels name
+	}
 	from, err := s.mostNamed(ctx)
 	if err != nil {
 		return
@@ -238,21 +247,34 @@ func (s *sentinels) search(ctx context.Context) {
 func (s *sentinels) examine(ctx context.Context, from string, addresses []string) {
 	var group sync.WaitGroup
 	for _, address := range addresses {
-		l := s.replicas[address]
-		if l == nil {
-			var err error
-			if l, err = newLink(target{dial: s.reach.to(address)}, s.reach.options()); err != nil {
-				continue
-			}
-			s.replicas[address] = l
-		}
+		l := s.replica(address)
 		group.Go(func() {
-			if primaryRole(l.do(ctx, command{args: []string{"ROLE"}})) == nil {
+			if l != nil && primaryRole(l.do(ctx, command{args: []string{"ROLE"}})) == nil {
 				s.promoted.Store(&promotion{from: from, to: address})
 			}
 		})
 	}
 	group.Wait()
+}
+
+// isPrimary reports whether a server says that it is a primary.
+func (s *sentinels) isPrimary(ctx context.Context, address string) bool {
+	l := s.replica(address)
+	return l != nil && primaryRole(l.do(ctx, command{args: []string{"ROLE"}})) == nil
+}
+
+// replica is the link by which a replica is asked, nil if there can't be one. It is
+// for the goroutine that follows the primary.
+func (s *sentinels) replica(address string) *link {
+	if l := s.replicas[address]; l != nil {
+		return l
+	}
+	l, err := newLink(target{dial: s.reach.to(address)}, s.reach.options())
+	if err != nil {
+		return nil
+	}
+	s.replicas[address] = l
+	return l
 }
 
 func (s *sentinels) close() {
