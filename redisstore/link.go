@@ -47,6 +47,8 @@ var (
 
 // A target is where a link leads.
 type target struct {
+	// address is where a node of a cluster is; "" for another server.
+	address string
 	// dial connects, with TLS if need be.
 	dial func(ctx context.Context) (net.Conn, error)
 	// greet, if set, says whether the server is the right one, asked over the new
@@ -121,6 +123,10 @@ func (l *link) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config)
 	l.mu.Lock()
 	l.conn = conn
 	l.mu.Unlock()
+	if l.life.Err() != nil { // who closes the link may not have seen the connection
+		l.hangUp()
+		return nil, errLetGo
+	}
 	return conn, nil
 }
 

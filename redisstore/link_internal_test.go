@@ -216,3 +216,28 @@ func TestClusterViewHolder(t *testing.T) {
 		t.Errorf("nobody's slot: %q", got)
 	}
 }
+
+// A connection that is made just as its link is closed is closed too, and nobody waits
+// for a greeting over it.
+func TestCloseWhileConnecting(t *testing.T) {
+	dialling, connected := make(chan struct{}), make(chan struct{})
+	near, far := net.Pipe()
+	l := newTestLink(t, func(context.Context) (net.Conn, error) {
+		close(dialling)
+		<-connected
+		return near, nil
+	})
+	go func() { _ = l.do(t.Context(), ping).Error() }()
+	<-dialling
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		l.close()
+	}()
+	<-l.life.Done()
+	close(connected)
+	if n, err := far.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes were sent over a connection of a closed link", n)
+	}
+	<-closed
+}
