@@ -33,6 +33,7 @@ const (
 
 var (
 	errNoSlots = errors.New("no node of the cluster says who serves the slots")
+	errLeft    = errors.New("the node has left the cluster")
 	errHops    = errors.New("the nodes of the cluster send a command around in circles")
 )
 
@@ -51,15 +52,22 @@ type clusterConn struct {
 
 	mu    sync.Mutex
 	nodes map[string]*link // by address
-	told  chan struct{}    // closed and made anew after each look
-	fault error            // why the latest look was in vain
+	ears  map[*ear]struct{}
+	told  chan struct{} // closed and made anew after each look
+	fault error         // why the latest look was in vain
+}
+
+// An ear is a subscription, at a node.
+type ear struct {
+	at  string
+	end context.CancelCauseFunc
 }
 
 // newCluster makes a connection to the cluster of some nodes.
 func newCluster(r *reach) (*clusterConn, error) {
 	c := &clusterConn{
 		reach: r, seeds: r.hosts, doubt: make(chan struct{}, 1),
-		nodes: map[string]*link{}, told: make(chan struct{}),
+		nodes: map[string]*link{}, ears: map[*ear]struct{}{}, told: make(chan struct{}),
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	for _, address := range c.seeds {
@@ -82,7 +90,7 @@ func (c *clusterConn) node(address string) (*link, error) {
 	if c.life.Err() != nil {
 		return nil, errLetGo
 	}
-	l, err := newLink(target{dial: c.reach.to(address)}, c.reach.options())
+	l, err := newLink(target{dial: c.reach.to(address), address: address}, c.reach.options())
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +143,12 @@ func (c *clusterConn) look() {
 			if !slices.Contains(view.nodes, address) && !slices.Contains(c.seeds, address) {
 				delete(c.nodes, address)
 				c.watch.Go(l.close)
+			}
+		}
+		// A seed that has left still answers, but hears nothing of what is published.
+		for e := range c.ears {
+			if !slices.Contains(view.nodes, e.at) {
+				e.end(errLeft)
 			}
 		}
 	}
@@ -250,15 +264,12 @@ func (c *clusterConn) send(ctx context.Context, slot int, cmd command) rueidis.R
 			}
 			return result
 		}
-		address, moved := reply.IsMoved()
-		if !moved {
-			address, asking = reply.IsAsk()
-		}
+		address, moved, ask := redirection(reply, l.target.address)
+		asking = ask
 		switch {
 		case moved || asking:
 			if moved {
 				c.suspect()
-				asking = false
 			}
 			if hops++; hops > maxHops {
 				return rueidis.NewErrorResult(errHops)
@@ -267,7 +278,9 @@ func (c *clusterConn) send(ctx context.Context, slot int, cmd command) rueidis.R
 				return rueidis.NewErrorResult(err)
 			}
 		case reply.IsTryAgain():
-			// Some of the keys have moved, and the rest will have soon.
+			// Some of the keys have moved, and the rest will have soon. Until then the one
+			// node sends the command on and the other asks for patience: no circle.
+			hops = 0
 			select {
 			case <-ctx.Done():
 				return result
@@ -311,9 +324,29 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 	if err != nil {
 		return err
 	}
-	err = l.subscribe(ctx, channel, ready, message)
+	err = c.listen(ctx, l, channel, ready, message)
 	if ctx.Err() == nil {
 		c.suspect()
+	}
+	return err
+}
+
+// listen subscribes at a node for as long as that is one of the cluster's.
+func (c *clusterConn) listen(ctx context.Context, l *link, channel string, ready func(), message func(string)) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	e := &ear{at: l.target.address, end: end}
+	c.mu.Lock()
+	c.ears[e] = struct{}{}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.ears, e)
+		c.mu.Unlock()
+	}()
+	err := l.subscribe(ctx, channel, ready, message)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return err
 }

@@ -18,7 +18,8 @@ import (
 // that takes a state over) is announced by the script that does it, on a channel that
 // every process listens to. A denial is kept only if nothing of its client was announced
 // since its flight was sent, and nothing is kept while the channel is down. What
-// remains: between a reset elsewhere and the arrival of its announcement, and when the
+// remains: between a reset elsewhere and the arrival of its announcement, which takes
+// as long as it takes to notice where the channel leads nowhere any more, and when the
 // server's clock steps forth or its memory is wiped, a client may be denied that the
 // server would admit, until its RetryAfter at the latest. It is never the other way
 // round.

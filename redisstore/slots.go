@@ -98,6 +98,29 @@ func nodeAddress(message *rueidis.RedisMessage, own string) (string, error) {
 	return net.JoinHostPort(host, strconv.FormatInt(port, 10)), nil
 }
 
+// redirection reads a reply that sends a command on for good, MOVED, or this once, ASK:
+// that word, the slot, and the address. A node that does not know the host of another
+// leaves it out; it is then the one that it has itself, at from.
+func redirection(reply error, from string) (address string, moved, ask bool) {
+	parts := strings.Fields(reply.Error())
+	if len(parts) != 3 || parts[0] != "MOVED" && parts[0] != "ASK" {
+		return "", false, false
+	}
+	colon := strings.LastIndexByte(parts[2], ':')
+	if colon < 0 {
+		return "", false, false
+	}
+	host, port := strings.Trim(parts[2][:colon], "[]"), parts[2][colon+1:]
+	if host == "" || host == "?" {
+		own, _, err := net.SplitHostPort(from)
+		if err != nil {
+			return "", false, false
+		}
+		host = own
+	}
+	return net.JoinHostPort(host, port), parts[0] == "MOVED", parts[0] == "ASK"
+}
+
 // holder is the address of who serves a slot, "" for nobody.
 func (v *clusterView) holder(slot int) string {
 	i, found := slices.BinarySearchFunc(v.ranges, slot, func(r slotRange, slot int) int { return r.first - slot })
