@@ -15,6 +15,7 @@ import (
 // A fake is a server that replies as a test says, for what no real one does on demand.
 type fake struct {
 	address string
+	mute    bool // it does not know HELLO
 	mu      sync.Mutex
 	reply   func(command []string) string
 }
@@ -23,11 +24,16 @@ type fake struct {
 // asked about all other commands, one at a time.
 func newFake(t *testing.T, reply func(command []string) string) *fake {
 	t.Helper()
+	return startFake(t, false, reply)
+}
+
+func startFake(t *testing.T, mute bool, reply func(command []string) string) *fake {
+	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{address: listener.Addr().String(), reply: reply}
+	f := &fake{address: listener.Addr().String(), reply: reply, mute: mute}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	conns := map[net.Conn]struct{}{}
@@ -64,10 +70,12 @@ func (f *fake) serve(conn net.Conn) {
 			return
 		}
 		reply := "+PONG\r\n"
-		switch command[0] {
-		case "HELLO":
+		switch {
+		case command[0] == "HELLO" && f.mute:
+			reply = "-ERR unknown command 'HELLO'\r\n"
+		case command[0] == "HELLO":
 			reply = "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
-		case "PING":
+		case command[0] == "PING":
 		default:
 			f.mu.Lock()
 			reply = f.reply(command)

@@ -267,7 +267,13 @@ func (l *link) open(ctx context.Context) error {
 	ping := func(ctx context.Context) error {
 		return l.client.Do(ctx, l.client.B().Arbitrary("PING").Build()).Error()
 	}
-	if err := ping(ctx); err != nil {
+	err := ping(ctx)
+	for errors.Is(err, errNoLink) {
+		// A command that had taken the link to be up dialled at the same moment, which was
+		// refused to both. That ends when all of them have noticed.
+		err = ping(ctx)
+	}
+	if err != nil {
 		// A server that does not let the store in replies with an error, and so does one
 		// that only refuses the PING. It is connected to the latter.
 		if _, replied := rueidis.IsRedisErr(err); !replied || errors.Is(ping(l.life), errNoLink) {
@@ -311,14 +317,17 @@ func (l *link) hangUp() {
 
 // subscribe is Conn.Subscribe.
 func (l *link) subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
-	for {
+	err := errNoLink
+	// The second time there is a connection, but to a server that needs another one for
+	// subscriptions.
+	for tries := 0; tries < 2 && errors.Is(err, errNoLink); tries++ {
 		if err := l.connect(ctx); err != nil {
 			return err
 		}
-		if err := receive(ctx, l.client, channel, ready, message); !l.lost(err) {
-			return err
-		}
+		err = receive(ctx, l.client, channel, ready, message)
+		l.lost(err)
 	}
+	return err
 }
 
 // close ends the link, what is under way on it too.

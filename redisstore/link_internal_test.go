@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -240,4 +241,60 @@ func TestCloseWhileConnecting(t *testing.T) {
 		t.Errorf("%d bytes were sent over a connection of a closed link", n)
 	}
 	<-closed
+}
+
+// A server without HELLO needs a second connection for a subscription, and a link is one:
+// there is no subscription, which is said, and all else goes on.
+func TestSubscribeWithoutHello(t *testing.T) {
+	server := startFake(t, true, func([]string) string { return "+OK\r\n" })
+	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.address)
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- l.subscribe(t.Context(), "announce", func() {}, func(string) {}) }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errNoLink) {
+			t.Errorf("got %v, want %v", err, errNoLink)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on trying without a rest")
+	}
+	if reply, err := l.do(t.Context(), command{args: []string{"GET", "k"}}).ToString(); reply != "OK" || err != nil {
+		t.Errorf("a command: %q, %v", reply, err)
+	}
+}
+
+// Commands that take a link to be up whose connection has just died spoil no attempt to
+// connect.
+func TestAttemptsAreNotSpoilt(t *testing.T) {
+	server := testredis.Start(t)
+	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
+	})
+	var group sync.WaitGroup
+	var stop atomic.Bool
+	var answered atomic.Int64
+	for range 64 {
+		group.Go(func() {
+			for !stop.Load() {
+				err := l.do(t.Context(), ping).Error()
+				if errors.Is(err, errNoLink) {
+					t.Errorf("an attempt was spoilt: %v", err)
+					return
+				}
+				if err == nil {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	for range 100 {
+		for before := answered.Load(); answered.Load() < before+500 && !t.Failed(); {
+			runtime.Gosched()
+		}
+		l.hangUp()
+	}
+	stop.Store(true)
+	group.Wait()
 }
