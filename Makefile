@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 GOLANGCI_VERSION := 2.15.0
 FUZZTIME ?= 5s
+FOR ?= 1h
+SEED ?= 0
 
 # The benchmarks are a module of their own, so that nobody who uses stint
 # downloads its competitors.
@@ -85,6 +87,11 @@ chaos: ## make every fault of docs/failure.md to real servers and print what was
 	@table="$$(mktemp)" && trap 'rm -f "$$table"' EXIT && \
 		go test ./internal/chaos -run '^TestFaults$$' -count 1 -table "$$table" || status=$$?; \
 		cat "$$table"; exit $${status:-0}
+
+.PHONY: soak
+soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by SEED
+	@scripts/ensure redis-server
+	@go test ./internal/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer

@@ -145,24 +145,30 @@ func (f *fault) run(t *testing.T, mode failover.Mode) report {
 // open opens the store as the service does.
 func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 	s.Helper()
-	inner, err := redisstore.Connect(redisstore.Connection{URL: s.url}, s.options)
-	if err != nil {
-		s.Fatal(err)
-	}
 	told := &changes{}
-	store, err := failover.New(failover.Config{
-		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}),
-		Hooks: failover.Hooks{StateChanged: told.note},
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	store, closeAll := s.store(mode, failover.Hooks{StateChanged: told.note})
 	// Some wait longer than a decision may take.
 	limiter, err := stint.New(store, stint.TokenBucket(capacity, stint.PerSecond(perSec)))
 	if err != nil {
 		s.Fatal(err)
 	}
-	return told, limiter, func() {
+	return told, limiter, closeAll
+}
+
+// store opens the store for any limits.
+func (s *site) store(mode failover.Mode, hooks failover.Hooks) (*failover.Store, func()) {
+	s.Helper()
+	inner, err := redisstore.Connect(redisstore.Connection{URL: s.url}, s.options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	store, err := failover.New(failover.Config{
+		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Hooks: hooks,
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return store, func() {
 		store.Close()
 		inner.Close()
 	}
