@@ -316,6 +316,8 @@ func ofServers() []goleak.Option {
 		goleak.IgnoreAnyFunction("github.com/stint-go/stint/internal/testredis.startProcess.func1"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*Proxy).server"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*Proxy).freeBlocker"),
+		// The proxy now and then forgets one when a connection ends as a toxic is removed.
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
 		// A look-up that nobody waits for any more goes on until its own timeout.
 		goleak.IgnoreAnyFunction("net.(*Resolver).goLookupIPCNAMEOrder"),
 		goleak.IgnoreAnyFunction("net.(*Resolver).tryOneName"),

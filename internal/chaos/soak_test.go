@@ -74,7 +74,7 @@ func TestSoak(t *testing.T) {
 	charged := local.Stats().Charged
 	closeOpen()
 	closeLocal()
-	if err := goleak.Find(append(ofServers(), leaks, ofProxy)...); err != nil {
+	if err := goleak.Find(append(ofServers(), leaks)...); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%s\n%d outages, %d permits charged afterwards", k, outages.Load(), charged)
@@ -202,10 +202,6 @@ func (k *soak) restored() {
 	k.Helper()
 	until(k, "every client has all its permits back", func() bool { return k.load.untouched(k.Context()) })
 }
-
-// ofProxy are goroutines of the proxy, which now and then forgets one when a connection
-// ends as a toxic is removed.
-var ofProxy = goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")
 
 // goroutines counts those that are not the proxy's.
 func goroutines() (n int) {
