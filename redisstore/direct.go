@@ -63,7 +63,7 @@ func (d *direct) Do(ctx context.Context, args ...string) (string, error) {
 // server, or the sentinels, may lead to the primary meanwhile.
 func (d *direct) heed(l *link, err error) {
 	if err != nil && readOnly(err) {
-		l.drop()
+		l.drop(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -41,6 +42,8 @@ const (
 var (
 	// errNoLink says that a command was not sent, since there is no connection.
 	errNoLink = errors.New("not connected")
+	// errMute says that a connection was asked whether it lives, and is silent.
+	errMute = errors.New("nothing is heard of the server")
 	// errLetGo says that a link was closed.
 	errLetGo = errors.New("the connection is closed")
 )
@@ -67,7 +70,8 @@ type link struct {
 	end    context.CancelFunc
 	up     atomic.Bool // commands may be sent
 
-	doubted   atomic.Bool // whether it is being asked if it lives
+	doubted   atomic.Bool           // whether it is being asked if it lives
+	dropped   atomic.Pointer[error] // why a connection was given up last
 	questions sync.WaitGroup
 
 	mu      sync.Mutex
@@ -140,8 +144,7 @@ func (l *link) do(ctx context.Context, c command) rueidis.RedisResult {
 		}
 		result := l.client.Do(unhurried(ctx), c.build(l.client.B()))
 		if err := result.NonRedisError(); !l.lost(err) {
-			l.doubt(ctx, err)
-			return result
+			return l.judge(ctx, err, result)
 		}
 	}
 }
@@ -155,8 +158,7 @@ func (l *link) doAsking(ctx context.Context, c command) rueidis.RedisResult {
 		b := l.client.B()
 		results := l.client.DoMulti(unhurried(ctx), b.Asking().Build(), c.build(b))
 		if err := results[1].NonRedisError(); !l.lost(err) {
-			l.doubt(ctx, err)
-			return results[1]
+			return l.judge(ctx, err, results[1])
 		}
 	}
 }
@@ -168,6 +170,17 @@ func (l *link) lost(err error) bool {
 	}
 	l.up.Store(false)
 	return true
+}
+
+// judge looks at how a command failed: what was under way on a connection that was given
+// up says why that was.
+func (l *link) judge(ctx context.Context, err error, result rueidis.RedisResult) rueidis.RedisResult {
+	l.doubt(ctx, err)
+	if why := l.dropped.Load(); why != nil && errors.Is(err, net.ErrClosed) {
+		// Not wrapped: it is not the reply to this command.
+		return rueidis.NewErrorResult(fmt.Errorf("%w: the connection was given up: %v", err, *why)) //nolint:errorlint // see above
+	}
+	return result
 }
 
 // doubt asks a connection whether it lives, since a reply did not come in time, and gives
@@ -187,7 +200,7 @@ func (l *link) doubt(ctx context.Context, err error) {
 		defer cancel()
 		err := l.client.Do(unhurried(ctx), l.client.B().Arbitrary("PING").Build()).NonRedisError()
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			l.drop()
+			l.drop(errMute)
 		}
 	})
 }
@@ -291,8 +304,9 @@ func (l *link) open(ctx context.Context) error {
 }
 
 // drop gives the connection up, or the attempt under way, since it leads to the wrong
-// server. What is under way on it fails.
-func (l *link) drop() {
+// server, or nowhere. What is under way on it fails, and says why.
+func (l *link) drop(why error) {
+	l.dropped.Store(&why)
 	if l.up.CompareAndSwap(true, false) || l.wanted() {
 		l.hangUp()
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -297,4 +298,28 @@ func TestAttemptsAreNotSpoilt(t *testing.T) {
 	}
 	stop.Store(true)
 	group.Wait()
+}
+
+// What is under way on a connection that is given up says why.
+func TestDropSaysWhy(t *testing.T) {
+	asked := make(chan struct{})
+	free := make(chan struct{})
+	server := newFake(t, func(command []string) string {
+		if command[0] == "HANG" {
+			close(asked)
+			<-free
+		}
+		return "+OK\r\n"
+	})
+	defer close(free)
+	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.address)
+	})
+	failed := make(chan error, 1)
+	go func() { failed <- l.do(t.Context(), command{args: []string{"HANG"}}).Error() }()
+	<-asked
+	l.drop(errDeposed)
+	if err := <-failed; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), errDeposed.Error()) || errors.Is(err, errDeposed) {
+		t.Errorf("got %v, want a closed connection that tells why", err)
+	}
 }

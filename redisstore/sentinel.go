@@ -24,9 +24,13 @@ const (
 	searchGap = 200 * time.Millisecond
 )
 
-// errReplica says that the server which the sentinels name is not a primary yet, or
-// any more.
-var errReplica = errors.New("the server is a replica")
+var (
+	// errReplica says that the server which the sentinels name is not a primary yet, or
+	// any more.
+	errReplica = errors.New("the server is a replica")
+	// errDeposed says that the sentinels name another primary.
+	errDeposed = errors.New("the sentinels name another primary")
+)
 
 // sentinels know who the primary of a name is. Its connections lead to whoever they
 // name when they are made, and are given up when they name another one.
@@ -200,7 +204,7 @@ func (s *sentinels) follow(ctx context.Context, links []*link) {
 		}
 		for _, l := range links {
 			if to := l.leads(); to != "" && to != address {
-				l.drop()
+				l.drop(errDeposed)
 			}
 		}
 	}
