@@ -85,7 +85,7 @@ bench-redis: ## measure against other limiters in Redis and print the ratios
 chaos: ## make every fault of docs/failure.md to real servers and print what was measured
 	@scripts/ensure redis-server
 	@table="$$(mktemp)" && trap 'rm -f "$$table"' EXIT && \
-		go test ./internal/chaos -run '^TestFaults$$' -count 1 -table "$$table" || status=$$?; \
+		go test ./internal/chaos -run '^TestFaults$$' -count 1 -strict -table "$$table" || status=$$?; \
 		cat "$$table"; exit $${status:-0}
 
 .PHONY: soak

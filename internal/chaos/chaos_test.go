@@ -14,7 +14,19 @@ import (
 	"github.com/stint-go/stint/failover"
 )
 
-var table = flag.String("table", "", "write what was measured as a table to this `file`")
+var (
+	table  = flag.String("table", "", "write what was measured as a table to this `file`")
+	strict = flag.Bool("strict", false, "hold times to docs/failure.md, not to five times as much")
+)
+
+// allowed is how long may take what is promised to take so long. What else runs on a
+// machine, such as all other tests, says nothing about the store.
+func allowed(promised time.Duration) time.Duration {
+	if *strict {
+		return promised
+	}
+	return 5 * promised
+}
 
 // Every fault of docs/failure.md, under load, on real servers.
 func TestFaults(t *testing.T) {

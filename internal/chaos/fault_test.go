@@ -260,13 +260,13 @@ func (r *report) check(t testing.TB) {
 	if byMode > 0 && f.causes != nil && !slices.ContainsFunc(f.causes, named) {
 		t.Errorf("the cause was %q, want one of %q in it", r.causes, f.causes)
 	}
-	if most := deadline + scheduling + r.late999; r.p999 > most {
+	if most := allowed(deadline+scheduling) + r.late999; r.p999 > most {
 		t.Errorf("99.9 %% of calls took up to %v, want %v (the scheduler was late by %v)", r.p999, most, r.late999)
 	}
-	if most := 2*(deadline+scheduling) + r.late; r.worst > most {
+	if most := allowed(2*(deadline+scheduling)) + r.late; r.worst > most {
 		t.Errorf("the longest call took %v, want %v (the scheduler was late by %v)", r.worst, most, r.late)
 	}
-	if most := f.returns + r.late; r.returned > most {
+	if most := allowed(f.returns) + r.late; r.returned > most {
 		t.Errorf("the store decided for all %v after the fault, want %v", r.returned, most)
 	}
 	if r.excess > r.allowed {

@@ -104,7 +104,7 @@ func faults() []fault {
 			heal:   func(s *site) { check(s, s.single.Resume()) },
 		},
 		{
-			name: "half-open after a power cut", lasts: 0, degrades: perhaps, causes: silence, returns: back,
+			name: "half-open after a power cut", lasts: 0, degrades: perhaps, causes: silence, returns: back + time.Second,
 			start: func(t testing.TB) *site {
 				s := proxied(t)
 				s.proxy.t = t

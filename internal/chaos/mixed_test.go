@@ -239,7 +239,7 @@ func (c *caller) call() {
 	defer m.mu.Unlock()
 	m.n.calls++
 	m.longest = max(m.longest, took)
-	if bound := min(patience, deadline) + scheduling; took > bound {
+	if bound := allowed(min(patience, deadline) + scheduling); took > bound {
 		m.slow = append(m.slow, overrun{took, bound})
 	}
 	for i := range ops {

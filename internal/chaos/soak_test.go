@@ -171,7 +171,7 @@ func (k *soak) returns(f fault, healed time.Duration) {
 	defer k.load.mu.Unlock()
 	took := max(0, k.load.lastByMode-healed)
 	k.returned = max(k.returned, took)
-	if most := f.returns + slices.Max(k.load.late); took > most {
+	if most := allowed(f.returns) + slices.Max(k.load.late); took > most {
 		k.Errorf("the mode still answered %v after the fault, want %v: %s", took, most, f.name)
 	}
 }
