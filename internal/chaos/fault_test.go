@@ -219,7 +219,7 @@ func newReport(f *fault, mode failover.Mode, s *site, l *load, answers []answer,
 	}
 	first := map[int]time.Duration{}
 	for _, a := range between(answers, s.healed, end) {
-		if _, known := first[a.client]; a.exact() && !known {
+		if _, known := first[a.client]; a.served() && !known {
 			first[a.client] = a.start + a.took - s.healed
 		}
 	}
@@ -300,7 +300,7 @@ func (l *load) allExactSince(at time.Duration) bool {
 	left := clients
 	for _, answers := range l.answers {
 		for i := len(answers) - 1; i >= 0 && answers[i].start >= at; i-- {
-			if a := &answers[i]; a.exact() && !seen[a.client] {
+			if a := &answers[i]; a.served() && !seen[a.client] {
 				seen[a.client] = true
 				left--
 			}

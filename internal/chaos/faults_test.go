@@ -209,7 +209,7 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "wrong password", start: withUser, lasts: while, degrades: meanwhile, causes: []string{"WRONGPASS"}, returns: back,
+			name: "wrong password", start: withUser, lasts: while, degrades: meanwhile, causes: []string{"WRONGPASS", "EOF", "reset"}, returns: back,
 			strike: func(s *site) {
 				s.do("ACL", "SETUSER", "limiter", "resetpass", ">wrong")
 				s.do("CLIENT", "KILL", "USER", "limiter")

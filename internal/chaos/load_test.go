@@ -41,8 +41,11 @@ type answer struct {
 	err      error
 }
 
-// exact reports whether the store decided.
+// exact reports whether the store decided, or what is remembered of it.
 func (a *answer) exact() bool { return a.err == nil && !a.decision.Degraded }
+
+// served reports whether the server decided.
+func (a *answer) served() bool { return a.exact() && a.decision.Source == stint.SourceStore }
 
 // load is the callers at work.
 type load struct {
