@@ -164,35 +164,16 @@ func (c *clusterConn) ask() (*clusterView, error) {
 	c.mu.Lock()
 	nodes := maps.Clone(c.nodes)
 	c.mu.Unlock()
-	type answer struct {
-		view *clusterView
-		err  error
-	}
-	answers := make(chan answer, len(nodes))
+	var asks []func() (*clusterView, error)
 	for address, l := range nodes {
-		go func() {
-			view, err := readView(l.do(ctx, command{args: []string{"CLUSTER", "SLOTS"}}), address)
-			answers <- answer{view, err}
-		}()
+		asks = append(asks, func() (*clusterView, error) {
+			return readView(l.do(ctx, command{args: []string{"CLUSTER", "SLOTS"}}), address)
+		})
 	}
-	votes := map[string]int{}
-	var best *clusterView
-	var fault error
-	for range nodes {
-		a := <-answers
-		if a.err != nil {
-			fault = a.err
-			continue
-		}
-		if votes[a.view.text]++; best == nil || votes[a.view.text] > votes[best.text] {
-			best = a.view
-		}
-		if 2*votes[best.text] > max(len(nodes), len(best.nodes)) {
-			break
-		}
-	}
-	if best == nil {
-		return nil, fmt.Errorf("%w: %w", errNoSlots, fault)
+	best, err := most(asks, func(v *clusterView) string { return v.text },
+		func(v *clusterView, votes int) bool { return 2*votes > max(len(nodes), len(v.nodes)) })
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoSlots, err)
 	}
 	for _, address := range best.nodes {
 		if _, err := c.node(address); err != nil {
@@ -301,13 +282,8 @@ func (c *clusterConn) send(ctx context.Context, slot int, cmd command) rueidis.R
 
 // Eval implements [Conn].
 func (c *clusterConn) Eval(ctx context.Context, script *Script, keys, args []string) (string, error) {
-	at, cmd := slot(hashTag(keys[0])), command{script: script, keys: keys, args: args}
-	reply, err := c.send(ctx, at, cmd).ToString()
-	if unknownScript(err) {
-		cmd.whole = true
-		reply, err = c.send(ctx, at, cmd).ToString()
-	}
-	return reply, err
+	at := slot(hashTag(keys[0]))
+	return eval(script, keys, args, func(cmd command) rueidis.RedisResult { return c.send(ctx, at, cmd) })
 }
 
 // Do implements [Conn]. A command without a key goes to one of the primaries.

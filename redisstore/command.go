@@ -27,6 +27,18 @@ func (c command) build(b rueidis.Builder) rueidis.Completed {
 	}
 }
 
+// eval runs a script by sending a command: by its digest, and by its source if the
+// server does not know that, in which case it has not run.
+func eval(script *Script, keys, args []string, send func(command) rueidis.RedisResult) (string, error) {
+	c := command{script: script, keys: keys, args: args}
+	reply, err := send(c).ToString()
+	if failure, replied := rueidis.IsRedisErr(err); replied && failure.IsNoScript() {
+		c.whole = true
+		reply, err = send(c).ToString()
+	}
+	return reply, err
+}
+
 // textOf is the reply to a command, "" for nil.
 func textOf(result rueidis.RedisResult) (string, error) {
 	reply, err := result.ToString()
@@ -34,13 +46,6 @@ func textOf(result rueidis.RedisResult) (string, error) {
 		return "", nil
 	}
 	return reply, err
-}
-
-// unknownScript reports whether a server does not know a script, which it then has
-// not run.
-func unknownScript(err error) bool {
-	failure, replied := rueidis.IsRedisErr(err)
-	return replied && failure.IsNoScript()
 }
 
 // readOnly reports whether a server refused a write because it is a replica. Redis 6

@@ -41,12 +41,8 @@ func (d *direct) link() *link { return d.links[int(d.turn.Add(1))&(len(d.links)-
 
 // Eval implements [Conn].
 func (d *direct) Eval(ctx context.Context, script *Script, keys, args []string) (string, error) {
-	l, c := d.link(), command{script: script, keys: keys, args: args}
-	reply, err := l.do(ctx, c).ToString()
-	if unknownScript(err) {
-		c.whole = true
-		reply, err = l.do(ctx, c).ToString()
-	}
+	l := d.link()
+	reply, err := eval(script, keys, args, func(c command) rueidis.RedisResult { return l.do(ctx, c) })
 	d.heed(l, err)
 	return reply, err
 }

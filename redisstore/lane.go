@@ -133,7 +133,9 @@ func (l *lane) start() {
 		}
 	}
 	l.flights++
-	l.left = time.Now()
+	if l.far {
+		l.left = time.Now()
+	}
 	go l.fly()
 }
 

@@ -23,13 +23,7 @@ type rueidisConn struct {
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
 func (c *rueidisConn) Eval(ctx context.Context, script *Script, keys, args []string) (string, error) {
-	cmd := command{script: script, keys: keys, args: args}
-	reply, err := c.client.Do(ctx, cmd.build(c.client.B())).ToString()
-	if unknownScript(err) {
-		cmd.whole = true
-		return c.client.Do(ctx, cmd.build(c.client.B())).ToString()
-	}
-	return reply, err
+	return eval(script, keys, args, func(cmd command) rueidis.RedisResult { return c.client.Do(ctx, cmd.build(c.client.B())) })
 }
 
 // Do sends a command to the node of the cluster that its key says.

@@ -133,36 +133,16 @@ func (s *sentinels) primary(ctx context.Context) (string, error) {
 func (s *sentinels) mostNamed(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	type answer struct {
-		address string
-		err     error
-	}
-	answers := make(chan answer, len(s.links))
+	var asks []func() (string, error)
 	for _, l := range s.links {
-		go func() {
-			address, err := s.ask(ctx, l)
-			answers <- answer{address, err}
-		}()
+		asks = append(asks, func() (string, error) { return s.ask(ctx, l) })
 	}
-	votes, best := map[string]int{}, ""
-	var fault error
-	for range s.links {
-		a := <-answers
-		if a.err != nil {
-			fault = a.err
-			continue
-		}
-		if votes[a.address]++; votes[a.address] > votes[best] {
-			best = a.address
-		}
-		if 2*votes[best] > len(s.links) {
-			break
-		}
+	address, err := most(asks, func(address string) string { return address },
+		func(_ string, votes int) bool { return 2*votes > len(s.links) })
+	if err != nil {
+		return "", fmt.Errorf("no sentinel names a primary: %w", err)
 	}
-	if best == "" {
-		return "", fmt.Errorf("no sentinel names a primary: %w", fault)
-	}
-	return best, nil
+	return address, nil
 }
 
 // ask asks one sentinel.
@@ -253,7 +233,7 @@ func (s *sentinels) examine(ctx context.Context, from string, addresses []string
 	for _, address := range addresses {
 		l := s.replica(address)
 		group.Go(func() {
-			if l != nil && primaryRole(l.do(ctx, command{args: []string{"ROLE"}})) == nil {
+			if saysPrimary(ctx, l) {
 				s.promoted.Store(&promotion{from: from, to: address})
 			}
 		})
@@ -263,7 +243,11 @@ func (s *sentinels) examine(ctx context.Context, from string, addresses []string
 
 // isPrimary reports whether a server says that it is a primary.
 func (s *sentinels) isPrimary(ctx context.Context, address string) bool {
-	l := s.replica(address)
+	return saysPrimary(ctx, s.replica(address))
+}
+
+// saysPrimary reports whether the server at the end of a link says so; nil has none.
+func saysPrimary(ctx context.Context, l *link) bool {
 	return l != nil && primaryRole(l.do(ctx, command{args: []string{"ROLE"}})) == nil
 }
 

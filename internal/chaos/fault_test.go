@@ -147,7 +147,6 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 	s.Helper()
 	told := &changes{}
 	store, closeAll := s.store(mode, failover.Hooks{StateChanged: told.note})
-	// Some wait longer than a decision may take.
 	limiter, err := stint.New(store, stint.TokenBucket(capacity, stint.PerSecond(perSec)))
 	if err != nil {
 		s.Fatal(err)

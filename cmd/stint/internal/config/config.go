@@ -117,6 +117,19 @@ type TLS struct {
 	ServerName string
 }
 
+// reachSettings are the settings about who the service is to the servers of a store, and
+// with what it speaks TLS to them.
+var reachSettings = []string{
+	"store.username", "store.password", "store.password_file",
+	"store.sentinel_username", "store.sentinel_password", "store.sentinel_password_file",
+	"store.tls.ca_file", "store.tls.cert_file", "store.tls.key_file", "store.tls.server_name",
+}
+
+// reaches reports whether any of reachSettings is set.
+func (s Store) reaches() bool {
+	return s.TLS != TLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
+}
+
 // Memory reports whether state lives in this process.
 func (s Store) Memory() bool { return s.URL == memoryURL }
 

@@ -77,10 +77,9 @@ func (l *loader) together() {
 	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
 		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
 	}
-	if s := c.Store; s.Memory() && (s.TLS != TLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != "") {
+	if c.Store.Memory() && c.Store.reaches() {
 		for _, s := range l.settings {
-			at, given := l.from[s.Path]
-			if given && (strings.HasPrefix(s.Path, "store.tls.") || strings.Contains(s.Path, "password") || strings.HasSuffix(s.Path, "username")) {
+			if at, given := l.from[s.Path]; given && slices.Contains(reachSettings, s.Path) {
 				l.faults.add(at, "%s is given; allowed: only with a store.url of Redis", s.Path)
 			}
 		}
