@@ -1,0 +1,29 @@
+// Package rules finds the limits that hold for a request: rules in, and for each
+// request the keys, limits and costs that are decided together.
+//
+//	set, err := rules.Compile(list, rules.Options{})
+//	limiter, err := rules.New(rules.Config{Store: store, Set: set})
+//	...
+//	err = limiter.Decide(ctx, &rules.Request{Method: "GET", Path: "/api/users"}, &verdict)
+//
+// Every rule that matches a request holds for it; none hides another. All of their
+// limits are decided in one step of the store: the request is admitted when all admit,
+// and takes nothing when one does not. Rules in shadow are decided each by itself, and
+// never deny.
+//
+// # Whom a rule counts
+//
+// A rule has a state for each client, and its scope says what a client is: everybody
+// together, an address, a user, an API key, an attribute, or several of them at once. A
+// request that lacks what the scope asks for is not counted with others that lack it, but
+// is treated as the rule's [Missing] says. State belongs to the rule's ID and to the
+// client: it survives every change of the rule but that of its ID, by the rules for a changed
+// limit in docs/semantics.md.
+//
+// # Which requests a rule matches
+//
+// A request's path is brought into one form before it is matched, see [AppendPath], so that no
+// other spelling of a path leads around a rule. The patterns are kept in a tree of the
+// segments of hosts and paths: matching costs as much as the path is long, however many
+// rules there are.
+package rules

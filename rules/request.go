@@ -1,0 +1,31 @@
+package rules
+
+import "net/http"
+
+// A Request is what rules know of a request. Its strings are compared as they are, but for
+// Host and Path. The zero value is a request for / that lacks everything.
+type Request struct {
+	// Method is such as GET.
+	Method string
+	// Host is the name that was asked for, with or without a port.
+	Host string
+	// Path is the path as it was sent, percent-encoded; a query is left out of account.
+	// Default: "", which is /.
+	Path string
+	// Header is the request's header, with canonical names. Default: none.
+	Header http.Header
+	// Address is the client's address as a key, such as clientip.Resolver.Key returns. Default: "",
+	// which is none.
+	Address string
+	// User is who is asking, as far as that is known for certain. Default: "", unknown.
+	User string
+	// APIKey is the key that the request showed. Default: "", none.
+	APIKey string
+	// Attributes are further facts by name. Default: none.
+	Attributes map[string]string
+}
+
+// FromHTTP describes a request to an HTTP server, but for who is asking.
+func FromHTTP(r *http.Request) Request {
+	return Request{Method: r.Method, Host: r.Host, Path: r.URL.EscapedPath(), Header: r.Header}
+}

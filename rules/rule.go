@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A Rule says which requests it holds for, whom it counts, and what each may do. It is
+// plain data; [Compile] checks it. The zero value lacks an ID and limits.
+type Rule struct {
+	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and unique
+	// in its set. The states of the rule's clients belong to it.
+	ID string
+	// Disabled rules are checked like others, and hold for no request.
+	Disabled bool
+	// Priority orders the rules that match: the highest first, and by ID where it is
+	// the same. It decides which of several is named as the deciding rule when their answers
+	// are alike, and never stops a rule. Default: 0.
+	Priority int
+	// Labels are for people and their tools. Default: none.
+	Labels map[string]string
+	// Match says which requests the rule holds for. Default: all.
+	Match Match
+	// Scope says who is counted as one: [Global], [PerIP], [PerUser], [PerAPIKey] or
+	// [Custom] with an attribute's name; several are one composite key, and global stands
+	// alone. It has no default.
+	Scope []string
+	// Missing is what becomes of a request that lacks what Scope asks for. It has no default
+	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
+	Missing Missing
+	// Cost is what a request takes. Default: 1.
+	Cost Cost
+	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
+	Limits []stint.Limit
+	// Unlimited rules match and limit nobody but those with an override.
+	Unlimited bool
+	// Banned rules deny every request that they match, but for those with an override.
+	Banned bool
+	// OnExceed is what becomes of a request that the limits deny. Default: Reject.
+	OnExceed OnExceed
+	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
+	// has no default.
+	MaxWait time.Duration
+	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
+	// one is denied. With Wait only. Default: 0, which is 100.
+	MaxWaiters int
+	// OnStoreFailure is what decides while the store is away. Default: "", as for all.
+	OnStoreFailure OnStoreFailure
+	// Timeout bounds each call of the store, 1ms to 1m. Default: 0, as for all.
+	Timeout time.Duration
+	// Overrides are clients for whom something else holds. Default: none.
+	Overrides []Override
+}
+
+const (
+	// MaxIDBytes bounds a rule's ID.
+	MaxIDBytes = 96
+	// MaxWaitLimit is the longest that a rule may hold a request.
+	MaxWaitLimit = 5 * time.Minute
+)
+
+// A Match says which requests a rule holds for; all that is given has to apply. The zero
+// value matches every request.
+type Match struct {
+	// Methods are such as GET; compared as they are written. Default: none, which is any.
+	Methods []string
+	// Path is a pattern such as /users/{id}/posts: a segment in braces or * stands for any one
+	// segment, and /** at the end for any number of them, none included. Default: "", any path.
+	Path string
+	// Host is a name such as api.example.com, or *.example.com for all names below one;
+	// letter case and port do not matter. Default: "", any host.
+	Host string
+	// Headers are fields that must be there, with exactly this value or, when it is *, with
+	// any. Default: none.
+	Headers map[string]string
+}
+
+// The scopes.
+const (
+	// Global counts all requests together.
+	Global = "global"
+	// PerIP counts each client address.
+	PerIP = "per_ip"
+	// PerUser counts each user.
+	PerUser = "per_user"
+	// PerAPIKey counts each API key.
+	PerAPIKey = "per_api_key" //nolint:gosec // the name of a scope, not a key
+	// CustomPrefix begins a scope that counts each value of an attribute, whose name follows: one
+	// that the request has, or a parameter in braces of the rule's path.
+	CustomPrefix = "custom:"
+)
+
+// Custom is the scope that counts each value of an attribute.
+func Custom(attribute string) string { return CustomPrefix + attribute }
+
+// Missing says what becomes of a request that lacks what a rule's scope asks for. The zero
+// value is not a choice.
+type Missing uint8
+
+// What may become of such a request.
+const (
+	// MissingUnset is no choice.
+	MissingUnset Missing = iota
+	// MissingSkip lets the rule not hold for the request.
+	MissingSkip
+	// MissingDeny denies the request.
+	MissingDeny
+	// MissingIP counts the request by its client address, apart from those that lack
+	// nothing. One that has no address either is denied.
+	MissingIP
+)
+
+// OnExceed says what becomes of a request that a rule's limits deny. The zero value is
+// Reject.
+type OnExceed uint8
+
+// What may become of such a request.
+const (
+	// Reject denies it.
+	Reject OnExceed = iota
+	// Wait holds it until the limits admit it, at most the rule's MaxWait, in the order of
+	// arrival.
+	Wait
+	// Shadow admits it, and tells that the rule would have denied.
+	Shadow
+)
+
+// OnStoreFailure says what decides by a rule while the store is away: "open", "closed" or
+// "local"; "" is as for all.
+type OnStoreFailure string
+
+// The failure policies.
+const (
+	FailOpen   OnStoreFailure = "open"
+	FailClosed OnStoreFailure = "closed"
+	FailLocal  OnStoreFailure = "local"
+)
+
+// A Cost says what a request takes. The zero value is 1 permit.
+type Cost struct {
+	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
+	// request that has none. Default: 0, which is 1.
+	Permits int64
+	// Header names a header field that holds the cost, an integer of at least 1. A request
+	// with anything else in it is invalid. Default: "", none.
+	Header string
+	// Attribute names an attribute that holds it, in place of Header. Default: "", none.
+	Attribute string
+}
+
+// An Override is what holds for one client of a rule in place of the rule's limits: exactly
+// one of Limits, Unlimited and Banned.
+type Override struct {
+	// Key is the client: the address as the limiter knows it, the user, the API key, or the
+	// attribute's value; * for a global rule. A composite one's parts are joined by | and one
+	// that itself has | or \ is written with a \ before them.
+	Key string
+	// Limits are what the client may do.
+	Limits []stint.Limit
+	// Unlimited clients are not limited by the rule.
+	Unlimited bool
+	// Banned clients are denied.
+	Banned bool
+}
