@@ -44,6 +44,7 @@ var folders = []folder{
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2, uses: []string{"github.com/redis/rueidis"}},
 	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
+	{path: "enforce", floor: 2},
 	{path: "failover", floor: 2, uses: []string{"github.com/failsafe-go/failsafe-go"}},
 	{path: "storetest", floor: 2, testsOnly: true},
 

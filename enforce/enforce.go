@@ -1,0 +1,259 @@
+// Package enforce decides requests by all the rules that match them, at once.
+//
+//	limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
+//	...
+//	err = limiter.Decide(ctx, &request, &verdict)
+//
+// The limits of all rules that reject or wait are one operation of the store: the request is
+// admitted when all admit, and nothing is taken when one does not. A rule that bans the request,
+// or denies it for what it lacks, decides before the store is asked. Rules in shadow are decided in the
+// same call of the store, each by itself; what they say changes nothing for the
+// request, and a request that was banned is not shown to them.
+//
+// A rule that waits holds a denied request while all that deny it are rules that wait, and as
+// long as the wait can end in time. Those that wait for one client of a rule form a line in this
+// process, and are admitted in the order of their arrival. The attempts are not recorded by
+// limits that count denied requests; giving up is.
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// A Config says how a [Limiter] is made. Store has no default.
+type Config struct {
+	// Store decides. It must not be nil, and must not touch an operation's slices once it has
+	// returned.
+	Store stint.Store
+	// Set are the rules to begin with. Default: nil, none.
+	Set *rules.Set
+}
+
+// A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
+type Limiter struct {
+	store stint.Store
+	set   atomic.Pointer[rules.Set]
+	lines lines
+}
+
+// New makes a limiter, or reports what is wrong with the configuration.
+func New(config Config) (*Limiter, error) {
+	if config.Store == nil {
+		return nil, stint.Invalid("store", "nil", "a store such as memstore.New makes")
+	}
+	l := &Limiter{store: config.Store}
+	if config.Set == nil {
+		config.Set = new(rules.Set)
+	}
+	l.set.Store(config.Set)
+	return l, nil
+}
+
+// Set returns the rules that decide now.
+func (l *Limiter) Set() *rules.Set { return l.set.Load() }
+
+// Swap puts rules in force. Every request is decided by one set as a whole: what has begun
+// goes on with the one that it began with.
+func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
+	if set == nil {
+		set = new(rules.Set)
+	}
+	return l.set.Swap(set)
+}
+
+// A Verdict is what the rules say of a request. The zero value is ready to use, and one that is
+// used again saves its allocations. It is not safe for concurrent use.
+type Verdict struct {
+	// Allowed says whether the request is admitted.
+	Allowed bool
+	// Matched are the IDs of the rules that hold for the request, by priority and ID.
+	Matched []string
+	// Rule is the rule that decided: on denial the one with the longest wait, on
+	// admission the one with the fewest permits left. It is nil when no limit was asked, and must not
+	// be changed.
+	Rule *rules.Rule
+	// Standing is Banned or Lacking when the rule denied without its limits, Limited otherwise.
+	Standing rules.Standing
+	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit
+	// was asked.
+	Claim stint.Claim
+	// Decision is the decision, whose Index counts the limits of Claim.Policy. Of a rule that
+	// denied without its limits it says that no wait will do.
+	Decision stint.Decision
+	// Each are the outcomes of the limits of Claim.Policy.
+	Each []stint.Outcome
+	// Shadowed are the IDs of rules in shadow that would have denied.
+	Shadowed []string
+
+	matches rules.Matches
+	claims  []claimed // of the rules that decide, in order
+	shadows []claimed
+	and     []stint.Claim
+	each    []stint.Outcome
+	ops     []stint.Op
+	results []stint.Result
+}
+
+// A claimed is a rule with what it claims.
+type claimed struct {
+	rule  *rules.Rule
+	claim stint.Claim
+}
+
+func (v *Verdict) reset() {
+	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
+	v.Decision, v.Each = stint.Decision{Allowed: true}, nil
+	v.Matched, v.Shadowed = v.Matched[:0], v.Shadowed[:0]
+	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
+}
+
+// Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the
+// request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
+// decide, or is the context's; the verdict then tells only what matched.
+func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
+	if err := l.match(r, v); err != nil || v.Rule != nil {
+		return err
+	}
+	for i := range v.claims {
+		if v.claims[i].rule.OnExceed == rules.Wait {
+			return l.wait(ctx, v)
+		}
+	}
+	return l.decide(ctx, v, stint.Take, true)
+}
+
+// Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
+func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
+	if err := l.match(r, v); err != nil || v.Rule != nil {
+		return err
+	}
+	return l.decide(ctx, v, stint.Peek, true)
+}
+
+// match finds the rules that hold, and decides what can be without the store.
+func (l *Limiter) match(r *rules.Request, v *Verdict) error {
+	v.reset()
+	l.set.Load().Match(r, &v.matches)
+	var fault error
+	for i := range v.matches.Len() {
+		held, err := v.matches.Held(i)
+		shadow := held.Rule.OnExceed == rules.Shadow
+		if err != nil {
+			if !shadow && fault == nil {
+				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
+			}
+			continue
+		}
+		if held.Standing == rules.Skipped {
+			continue
+		}
+		v.Matched = append(v.Matched, held.Rule.ID)
+		switch held.Standing {
+		case rules.Limited:
+			if shadow {
+				v.shadows = append(v.shadows, claimed{held.Rule, held.Claim})
+			} else {
+				v.claims = append(v.claims, claimed{held.Rule, held.Claim})
+			}
+		case rules.Banned, rules.Lacking:
+			if shadow {
+				v.Shadowed = append(v.Shadowed, held.Rule.ID)
+			} else if v.Rule == nil {
+				v.Rule, v.Standing, v.Allowed = held.Rule, held.Standing, false
+				v.Decision = stint.Decision{RetryAfter: stint.Never}
+			}
+		case rules.Skipped, rules.Unlimited:
+		}
+	}
+	if v.Rule != nil {
+		return nil
+	}
+	return fault
+}
+
+// decide carries out the verdict's claims in one step, and those of the rules in shadow each by
+// itself.
+func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shadows bool) error {
+	if !shadows || len(v.shadows) == 0 {
+		if len(v.claims) == 0 {
+			return nil
+		}
+		op := v.op(verb)
+		d, err := l.store.Decide(ctx, op)
+		return v.note(d, err)
+	}
+	v.ops = v.ops[:0]
+	if len(v.claims) > 0 {
+		v.ops = append(v.ops, v.op(verb))
+	}
+	for i := range v.shadows {
+		v.ops = append(v.ops, stint.Op{Verb: verb, Claim: v.shadows[i].claim})
+	}
+	for len(v.results) < len(v.ops) {
+		v.results = append(v.results, stint.Result{})
+	}
+	results := v.results[:len(v.ops)]
+	l.store.DecideAll(ctx, v.ops, results)
+	for i, result := range results[len(v.ops)-len(v.shadows):] {
+		if result.Err == nil && !result.Decision.Allowed {
+			v.Shadowed = append(v.Shadowed, v.shadows[i].rule.ID)
+		}
+	}
+	if len(v.claims) == 0 {
+		return contextOf(ctx, results[0].Err)
+	}
+	return v.note(results[0].Decision, results[0].Err)
+}
+
+// contextOf lets a failure of rules in shadow pass, but for the caller's own end.
+func contextOf(ctx context.Context, err error) error {
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return nil
+}
+
+// op is the claims as one operation.
+func (v *Verdict) op(verb stint.Verb) stint.Op {
+	op := stint.Op{Verb: verb, Claim: v.claims[0].claim}
+	v.and = v.and[:0]
+	for i := range v.claims[1:] {
+		v.and = append(v.and, v.claims[i+1].claim)
+	}
+	if len(v.and) > 0 {
+		op.And = v.and
+	}
+	n := op.Limits()
+	for len(v.each) < n {
+		v.each = append(v.each, stint.Outcome{})
+	}
+	op.Each = v.each[:n]
+	return op
+}
+
+// note makes the store's answer the verdict.
+func (v *Verdict) note(d stint.Decision, err error) error {
+	if err != nil {
+		v.Allowed, v.Decision = false, stint.Decision{}
+		return err
+	}
+	first := 0
+	for i := range v.claims {
+		n := v.claims[i].claim.Policy.Len()
+		if at := int(d.Index) - first; at < n {
+			d.Index = int32(at)
+			v.Rule, v.Claim = v.claims[i].rule, v.claims[i].claim
+			v.Each = v.each[first : first+n]
+			break
+		}
+		first += n
+	}
+	v.Allowed, v.Decision = d.Allowed, d
+	return nil
+}

@@ -1,0 +1,263 @@
+package rules
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+)
+
+// A part is one part of a scope, ready to be looked up.
+type part struct {
+	kind      partKind
+	attribute string
+	segment   int // of a path's parameter
+}
+
+type partKind uint8
+
+const (
+	globalPart partKind = iota
+	addressPart
+	userPart
+	apiKeyPart
+	attributePart
+	parameterPart
+)
+
+func partsOf(rule *Rule) []part {
+	parts := make([]part, len(rule.Scope))
+	for i, scope := range rule.Scope {
+		switch scope {
+		case Global:
+			parts[i].kind = globalPart
+		case PerIP:
+			parts[i].kind = addressPart
+		case PerUser:
+			parts[i].kind = userPart
+		case PerAPIKey:
+			parts[i].kind = apiKeyPart
+		default:
+			parts[i] = customPart(rule, strings.TrimPrefix(scope, CustomPrefix))
+		}
+	}
+	return parts
+}
+
+// customPart is a parameter of the rule's path if there is one of the name, else an attribute.
+func customPart(rule *Rule, name string) part {
+	if p, err := parsePattern(rule.Match.Path); err == nil {
+		for i, s := range p.segments {
+			if s.any && s.name == name {
+				return part{kind: parameterPart, segment: i}
+			}
+		}
+	}
+	return part{kind: attributePart, attribute: name}
+}
+
+// value is what the request has for the part, "" if it lacks it.
+func (m *Matches) value(p part) string {
+	switch p.kind {
+	case globalPart:
+		return "*"
+	case addressPart:
+		return m.request.Address
+	case userPart:
+		return m.request.User
+	case apiKeyPart:
+		return m.request.APIKey
+	case parameterPart:
+		return m.segment(p.segment)
+	case attributePart:
+		return m.request.Attributes[p.attribute]
+	default:
+		return ""
+	}
+}
+
+// segment is a segment of the path, from 0.
+func (m *Matches) segment(i int) string {
+	path := m.path[1:]
+	for ; i > 0; i-- {
+		path = path[bytes.IndexByte(path, '/')+1:]
+	}
+	if end := bytes.IndexByte(path, '/'); end >= 0 {
+		path = path[:end]
+	}
+	return string(path)
+}
+
+// A Standing says how a rule that matches stands to a request. The zero value is Limited.
+type Standing uint8
+
+// The standings.
+const (
+	// Limited requests are decided by the rule's limits, or its override's.
+	Limited Standing = iota
+	// Skipped requests lack what the rule's scope asks for, and it does not hold for them.
+	Skipped
+	// Unlimited requests are not limited by the rule.
+	Unlimited
+	// Banned requests are denied.
+	Banned
+	// Lacking requests are denied as they lack what the rule's scope asks for.
+	Lacking
+)
+
+var standingNames = []string{"limited", "skipped", "unlimited", "banned", "lacking"}
+
+// String is the standing in a word.
+func (s Standing) String() string { return nameOf(standingNames, uint8(s)) }
+
+// A Held rule is one that matches, with what it makes of the request's client.
+type Held struct {
+	// Rule must not be changed.
+	Rule *Rule
+	// Standing says whether Claim is to be decided.
+	Standing Standing
+	// Claim is the client's key, the rule's policy for it, and the cost. It is empty unless
+	// Standing is Limited.
+	Claim stint.Claim
+}
+
+// Held tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
+// that the request names and that is none.
+//
+// The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
+// key of another client: an API key, and what is no printable text or longer than a key may be, appears as
+// its SHA-256, behind \sha256: ; who is counted by address as Missing says appears behind \ip: .
+func (m *Matches) Held(i int) (Held, error) {
+	c := m.rules[i]
+	h := Held{Rule: &c.Rule}
+	lacks, plain := m.appendClient(c)
+	if lacks {
+		switch {
+		case c.Missing == MissingSkip:
+			h.Standing = Skipped
+			return h, nil
+		case c.Missing == MissingIP && m.request.Address != "":
+			m.key = append(append(m.key[:0], `\ip:`...), m.request.Address...)
+		default:
+			h.Standing = Lacking
+			return h, nil
+		}
+	}
+	policy, unlimited := c.policy, c.Unlimited
+	if o := c.overrides[string(m.key)]; o != nil {
+		policy, unlimited = o.policy, o.unlimited
+	}
+	switch {
+	case unlimited:
+		h.Standing = Unlimited
+		return h, nil
+	case policy == nil:
+		h.Standing = Banned
+		return h, nil
+	}
+	permits, err := m.cost(c)
+	if err != nil {
+		return h, err
+	}
+	h.Claim = stint.Claim{Key: m.stateKey(c, lacks, plain), Policy: policy, Permits: permits}
+	return h, nil
+}
+
+// appendClient writes the client as overrides name it into m.key. It reports whether the request
+// lacks a part, and whether the text can be shown as it is.
+func (m *Matches) appendClient(c *compiled) (lacks, plain bool) {
+	m.key = m.key[:0]
+	plain = true
+	for i, p := range c.scope {
+		value := m.value(p)
+		if value == "" {
+			return true, true
+		}
+		if i > 0 {
+			m.key = append(m.key, '|')
+		}
+		for j := range len(value) {
+			if value[j] == '|' || value[j] == '\\' {
+				m.key = append(m.key, '\\')
+			}
+			m.key = append(m.key, value[j])
+		}
+		plain = plain && p.kind != apiKeyPart && isPrintable(value)
+	}
+	return false, plain
+}
+
+// stateKey is the key under which the client's state is kept.
+func (m *Matches) stateKey(c *compiled, fallback, plain bool) string {
+	if plain && len(m.key) <= stint.MaxKeyBytes {
+		return string(m.key)
+	}
+	if fallback || len(c.scope) == 1 {
+		return hashed(string(m.key))
+	}
+	// Of several parts those that can be shown are.
+	var key []byte
+	for i, p := range c.scope {
+		if i > 0 {
+			key = append(key, '|')
+		}
+		value := m.value(p)
+		if p.kind == apiKeyPart || !isPrintable(value) {
+			key = append(key, hashed(JoinKey(value))...)
+		} else {
+			key = append(key, JoinKey(value)...)
+		}
+	}
+	if len(key) > stint.MaxKeyBytes {
+		return hashed(string(key))
+	}
+	return string(key)
+}
+
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return `\sha256:` + hex.EncodeToString(sum[:])
+}
+
+// isPrintable reports whether the text is UTF-8 without control characters.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f })
+		}
+	}
+	return true
+}
+
+// cost is what the request takes of the rule's limits.
+func (m *Matches) cost(c *compiled) (int64, error) {
+	standard := max(c.Cost.Permits, 1)
+	text, named := "", ""
+	switch {
+	case c.Cost.Header != "":
+		lines := m.request.Header[c.costField]
+		if len(lines) > 1 {
+			return 0, stint.Invalid(c.costField, strconv.Itoa(len(lines))+" lines", "one")
+		}
+		if len(lines) == 1 {
+			text = lines[0]
+		}
+		named = c.costField
+	case c.Cost.Attribute != "":
+		text, named = m.request.Attributes[c.Cost.Attribute], c.Cost.Attribute
+	}
+	if text == "" {
+		return standard, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > stint.MaxPermits {
+		const most = 64
+		return 0, stint.Invalid(named, text[:min(len(text), most)], fmt.Sprintf("a cost, 1 to %d", stint.MaxPermits))
+	}
+	return n, nil
+}

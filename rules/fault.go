@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/stint-go/stint"
+)
+
+// A Fault is one thing that is wrong with a rule of a list. It wraps what is wrong, so that
+// errors.Is(err, stint.ErrInvalid) holds.
+type Fault struct {
+	// Index is the rule's place in the list.
+	Index int
+	// ID is the rule's, as far as it has one.
+	ID string
+	// Param is the part of the rule, such as match.path or limits[1].
+	Param string
+	// Err is what is wrong with it.
+	Err error
+}
+
+// Error reads: rule "login": scope is "per_moon"; allowed: …
+func (f *Fault) Error() string {
+	if f.ID == "" {
+		return fmt.Sprintf("rule %d: %v", f.Index, f.Err)
+	}
+	return fmt.Sprintf("rule %q: %v", f.ID, f.Err)
+}
+
+// Unwrap returns what is wrong.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// faults gathers what is wrong with one rule.
+type faults struct {
+	index int
+	id    string
+	all   []error
+}
+
+func (f *faults) add(param string, err error) {
+	f.all = append(f.all, &Fault{Index: f.index, ID: f.id, Param: param, Err: err})
+}
+
+func (f *faults) invalid(param string, value any, allowed string) {
+	f.add(param, stint.Invalid(param, value, allowed))
+}

@@ -1,0 +1,278 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// MaxRules bounds the rules of a set.
+const MaxRules = 100_000
+
+// Options say how a set is compiled. The zero value is a first set.
+type Options struct {
+	// Previous is the set that the new one takes the place of. What it prepared for limits
+	// that stay as they are is kept. Default: nil, none.
+	Previous *Set
+	// StrictSlash tells /users from /users/. Default: false, a slash at the end of a
+	// path does not matter.
+	StrictSlash bool
+}
+
+// A Set is rules ready to be matched. It is immutable and safe for concurrent use; make it
+// with [Compile]. The zero value has no rule.
+type Set struct {
+	rules  []*compiled // by rank
+	byID   map[string]*compiled
+	strict bool
+
+	hosts  map[string]*tree // of a host's own rules
+	below  map[string]*tree // of the hosts below a name
+	always *tree            // of any host
+}
+
+// A compiled rule is a rule with what can be known before a request comes.
+type compiled struct {
+	Rule
+	rank      int
+	policy    *stint.Policy // nil without limits
+	fields    []field
+	scope     []part
+	costField string
+	overrides map[string]*override // nil: none
+}
+
+type override struct {
+	policy    *stint.Policy
+	unlimited bool
+}
+
+// Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
+// joined; each is a [*Fault].
+func Compile(list []Rule, options Options) (*Set, error) {
+	if len(list) > MaxRules {
+		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", MaxRules))
+	}
+	var all []error
+	first := make(map[string]int, len(list))
+	for i := range list {
+		f := faults{index: i, id: list[i].ID}
+		list[i].validate(&f)
+		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {
+			f.invalid("id", list[i].ID, fmt.Sprintf("an ID that no other rule has; rule %d has it", at))
+		} else {
+			first[list[i].ID] = i
+		}
+		all = append(all, f.all...)
+	}
+	if err := errors.Join(all...); err != nil {
+		return nil, err
+	}
+	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash}
+	for i := range list {
+		c, err := compile(&list[i], options.Previous)
+		if err != nil {
+			return nil, err
+		}
+		s.rules = append(s.rules, c)
+		s.byID[c.ID] = c
+	}
+	slices.SortFunc(s.rules, func(a, b *compiled) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
+	})
+	for i, c := range s.rules {
+		c.rank = i
+		if !c.Disabled {
+			if err := s.plant(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// plant puts a rule where requests find it.
+func (s *Set) plant(c *compiled) error {
+	p, err := parsePattern(cmp.Or(c.Match.Path, "/**"))
+	if err != nil {
+		return err
+	}
+	if n := len(p.segments); !s.strict && n > 0 && p.segments[n-1] == (segment{}) {
+		p.segments = p.segments[:n-1]
+	}
+	if c.Match.Host == "" {
+		if s.always == nil {
+			s.always = new(tree)
+		}
+		s.always.add(p, c)
+		return nil
+	}
+	host, err := parseHostPattern(c.Match.Host)
+	if err != nil {
+		return err
+	}
+	trees := &s.hosts
+	if host.below {
+		trees = &s.below
+	}
+	if *trees == nil {
+		*trees = map[string]*tree{}
+	}
+	if (*trees)[host.name] == nil {
+		(*trees)[host.name] = new(tree)
+	}
+	(*trees)[host.name].add(p, c)
+	return nil
+}
+
+func compile(rule *Rule, previous *Set) (*compiled, error) {
+	c := &compiled{Rule: *rule, fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
+	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
+	var old *compiled
+	if previous != nil {
+		old = previous.byID[rule.ID]
+	}
+	var err error
+	if len(rule.Limits) > 0 {
+		if c.policy, err = c.newPolicy(rule.Limits, old, ""); err != nil {
+			return nil, err
+		}
+	}
+	for i := range rule.Overrides {
+		o := &rule.Overrides[i]
+		known := &override{unlimited: o.Unlimited}
+		if len(o.Limits) > 0 {
+			if known.policy, err = c.newPolicy(o.Limits, old, o.Key); err != nil {
+				return nil, err
+			}
+		}
+		if c.overrides == nil {
+			c.overrides = make(map[string]*override, len(rule.Overrides))
+		}
+		c.overrides[o.Key] = known
+	}
+	return c, nil
+}
+
+// policyName is under which name the rule's state is kept.
+func policyName(id string) string { return PolicyPrefix + id }
+
+// PolicyPrefix begins the names of rules' policies; the ID follows. Who keeps other policies in
+// the same store must not let their names begin with it.
+const PolicyPrefix = "rule/"
+
+// newPolicy makes the policy of the rule's limits, or takes the one that an older set has of the
+// same client if it is the same.
+func (c *compiled) newPolicy(limits []stint.Limit, old *compiled, client string) (*stint.Policy, error) {
+	if old != nil && old.OnStoreFailure == c.OnStoreFailure && old.Timeout == c.Timeout {
+		policy := old.policy
+		if client != "" {
+			policy = nil
+			if o := old.overrides[client]; o != nil {
+				policy = o.policy
+			}
+		}
+		if policy != nil && slices.Equal(policy.Limits(), limits) {
+			return policy, nil
+		}
+	}
+	policy, err := stint.NewPolicy(policyName(c.ID), limits...)
+	if err != nil {
+		return nil, fmt.Errorf("rule %q: %w", c.ID, err)
+	}
+	failure := Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout}
+	policy.Prepared(failureOwner{}, func() any { return failure })
+	return policy, nil
+}
+
+// Len is the number of rules, disabled ones included.
+func (s *Set) Len() int { return len(s.rules) }
+
+// Rules returns the rules by priority and ID. The caller must not change what they hold.
+func (s *Set) Rules() []Rule {
+	rules := make([]Rule, len(s.rules))
+	for i, c := range s.rules {
+		rules[i] = c.Rule
+	}
+	return rules
+}
+
+// Rule returns the rule of an ID.
+func (s *Set) Rule(id string) (Rule, bool) {
+	c, ok := s.byID[id]
+	if !ok {
+		return Rule{}, false
+	}
+	return c.Rule, true
+}
+
+// Limits is the most limits that any one rule has for a client.
+func (s *Set) Limits() int {
+	most := 0
+	for _, c := range s.rules {
+		most = max(most, len(c.Limits))
+		for i := range c.Overrides {
+			most = max(most, len(c.Overrides[i].Limits))
+		}
+	}
+	return most
+}
+
+// Changes are the IDs in which a set differs from an older one, each list sorted.
+type Changes struct {
+	Came, Went, Changed []string
+}
+
+// None reports whether the sets have the same rules.
+func (c Changes) None() bool { return len(c.Came)+len(c.Went)+len(c.Changed) == 0 }
+
+// ChangesFrom compares the set with an older one, which may be nil.
+func (s *Set) ChangesFrom(old *Set) Changes {
+	if old == nil {
+		old = &Set{}
+	}
+	var changes Changes
+	for id, c := range s.byID {
+		was, known := old.byID[id]
+		switch {
+		case !known:
+			changes.Came = append(changes.Came, id)
+		case !reflect.DeepEqual(was.Rule, c.Rule):
+			changes.Changed = append(changes.Changed, id)
+		}
+	}
+	for id := range old.byID {
+		if _, known := s.byID[id]; !known {
+			changes.Went = append(changes.Went, id)
+		}
+	}
+	slices.Sort(changes.Came)
+	slices.Sort(changes.Went)
+	slices.Sort(changes.Changed)
+	return changes
+}
+
+// A Failure is what a rule says of the time when the store is away.
+type Failure struct {
+	// Policy decides then. "" is as for all.
+	Policy OnStoreFailure
+	// Timeout bounds each call of the store; 0 is as for all.
+	Timeout time.Duration
+}
+
+// failureOwner owns the failures that policies carry.
+type failureOwner struct{}
+
+// FailureOf is what the rule of a policy says of the time when the store is away; the zero
+// Failure for a policy that is no rule's.
+func FailureOf(policy *stint.Policy) Failure {
+	failure, _ := policy.Prepared(failureOwner{}, func() any { return Failure{} }).(Failure)
+	return failure
+}

@@ -1,0 +1,273 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	maxMethods   = 16
+	maxHeaders   = 16
+	maxLabels    = 64
+	maxScope     = 8
+	maxOverrides = 10_000
+	maxText      = 256
+	maxWaiters   = 10_000
+)
+
+// Validate reports everything that is wrong with the rule by itself, joined. Each fault wraps
+// stint.ErrInvalid.
+func (r *Rule) Validate() error {
+	f := faults{id: r.ID}
+	r.validate(&f)
+	return errors.Join(f.all...)
+}
+
+func (r *Rule) validate(f *faults) {
+	if !isID(r.ID) {
+		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . :", MaxIDBytes))
+	}
+	if len(r.Labels) > maxLabels {
+		f.invalid("labels", len(r.Labels), fmt.Sprintf("at most %d labels", maxLabels))
+	}
+	r.Match.validate(f)
+	r.validateScope(f)
+	r.Cost.validate(f)
+	r.validateLimits(f)
+	r.validateOutcome(f)
+	r.validateOverrides(f)
+}
+
+func isID(id string) bool {
+	return id != "" && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(c rune) bool {
+		return !isAlphanumeric(c) && !strings.ContainsRune("-_.:", c)
+	})
+}
+
+func isAlphanumeric(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// isToken reports whether the text can name a method or a header field (RFC 9110, section
+// 5.6.2).
+func isToken(text string) bool {
+	return text != "" && len(text) <= maxText && !strings.ContainsFunc(text, func(c rune) bool {
+		return !isAlphanumeric(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}
+
+func (m *Match) validate(f *faults) {
+	if len(m.Methods) > maxMethods {
+		f.invalid("match.methods", len(m.Methods), fmt.Sprintf("at most %d methods", maxMethods))
+	}
+	for i, method := range m.Methods {
+		if !isToken(method) {
+			f.invalid("match.methods", method, "names of methods such as GET")
+		} else if slices.Contains(m.Methods[:i], method) {
+			f.invalid("match.methods", method, "each method once")
+		}
+	}
+	if m.Path != "" {
+		if _, err := parsePattern(m.Path); err != nil {
+			f.add("match.path", err)
+		}
+	}
+	if m.Host != "" {
+		if _, err := parseHostPattern(m.Host); err != nil {
+			f.add("match.host", err)
+		}
+	}
+	if len(m.Headers) > maxHeaders {
+		f.invalid("match.headers", len(m.Headers), fmt.Sprintf("at most %d fields", maxHeaders))
+	}
+	for name, value := range m.Headers {
+		if !isToken(name) {
+			f.invalid("match.headers", name, "names of header fields")
+		}
+		if len(value) > maxText || strings.TrimSpace(value) != value {
+			f.invalid("match.headers."+name, value, fmt.Sprintf("a value of at most %d bytes without space around it, or *", maxText))
+		}
+	}
+}
+
+const scopes = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global"
+
+func (r *Rule) validateScope(f *faults) {
+	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
+		f.invalid("scope", fmt.Sprintf("a list of %d", len(r.Scope)), scopes)
+		return
+	}
+	mayLack := false
+	for i, scope := range r.Scope {
+		attribute, custom := strings.CutPrefix(scope, CustomPrefix)
+		switch {
+		case scope == Global && len(r.Scope) > 1, !isScope(scope), custom && len(attribute) > maxText:
+			f.invalid("scope", scope, scopes)
+		case slices.Contains(r.Scope[:i], scope):
+			f.invalid("scope", scope, "each part once")
+		}
+		mayLack = mayLack || scope != Global && scope != PerIP && !r.hasParameter(scope)
+	}
+	switch {
+	case r.Missing > MissingIP:
+		f.invalid("missing", uint8(r.Missing), "skip, deny or ip")
+	case r.Missing == MissingUnset && mayLack:
+		f.invalid("missing", "", "skip, deny or ip: what becomes of a request that lacks what the scope asks for")
+	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1:
+		f.invalid("missing", "ip", "skip or deny, since the scope is the address already")
+	case r.Missing != MissingUnset && slices.Contains(r.Scope, Global):
+		f.invalid("missing", r.Missing.String(), "none with the scope global, which nothing lacks")
+	}
+}
+
+// hasParameter reports whether the scope is a parameter of the rule's path, which no request
+// that matches lacks.
+func (r *Rule) hasParameter(scope string) bool {
+	attribute, custom := strings.CutPrefix(scope, CustomPrefix)
+	return custom && slices.ContainsFunc(strings.Split(r.Match.Path, "/"), func(segment string) bool {
+		return segment == "{"+attribute+"}"
+	})
+}
+
+func isScope(scope string) bool {
+	switch scope {
+	case Global, PerIP, PerUser, PerAPIKey:
+		return true
+	default:
+		return len(scope) > len(CustomPrefix) && strings.HasPrefix(scope, CustomPrefix)
+	}
+}
+
+func (c *Cost) validate(f *faults) {
+	if c.Permits < 0 || c.Permits > stint.MaxPermits {
+		f.invalid("cost", c.Permits, fmt.Sprintf("1 to %d", stint.MaxPermits))
+	}
+	if c.Header != "" && !isToken(c.Header) {
+		f.invalid("cost.header", c.Header, "the name of a header field")
+	}
+	if c.Header != "" && c.Attribute != "" {
+		f.invalid("cost", "a header and an attribute", "one of them")
+	}
+}
+
+func (r *Rule) validateLimits(f *faults) {
+	switch {
+	case r.Unlimited && r.Banned:
+		f.invalid("banned", true, "not together with unlimited")
+	case (r.Unlimited || r.Banned) && len(r.Limits) > 0:
+		f.invalid("limits", len(r.Limits), "none with unlimited and banned")
+	case r.Unlimited || r.Banned:
+	default:
+		validateLimits(f, "limits", r.ID, r.Limits)
+	}
+}
+
+func validateLimits(f *faults, param, id string, limits []stint.Limit) {
+	if _, err := stint.NewPolicy(policyName(id), limits...); err != nil && isID(id) {
+		f.add(param, fmt.Errorf("%s: %w", param, err))
+	}
+}
+
+func (r *Rule) validateOutcome(f *faults) {
+	if r.OnExceed > Shadow {
+		f.invalid("on_exceed", uint8(r.OnExceed), "reject, wait or shadow")
+	}
+	if r.OnExceed == Wait {
+		if r.MaxWait < time.Millisecond || r.MaxWait > MaxWaitLimit {
+			f.invalid("max_wait", r.MaxWait, fmt.Sprintf("1ms to %s with on_exceed wait", stint.FormatDuration(MaxWaitLimit)))
+		}
+		if r.MaxWaiters < 0 || r.MaxWaiters > maxWaiters {
+			f.invalid("max_waiters", r.MaxWaiters, fmt.Sprintf("1 to %d", maxWaiters))
+		}
+	} else {
+		if r.MaxWait != 0 {
+			f.invalid("max_wait", r.MaxWait, "only with on_exceed wait")
+		}
+		if r.MaxWaiters != 0 {
+			f.invalid("max_waiters", r.MaxWaiters, "only with on_exceed wait")
+		}
+	}
+	switch r.OnStoreFailure {
+	case "", FailOpen, FailClosed, FailLocal:
+	default:
+		f.invalid("on_store_failure", string(r.OnStoreFailure), "open, closed or local")
+	}
+	if r.Timeout != 0 && (r.Timeout < time.Millisecond || r.Timeout > time.Minute) {
+		f.invalid("timeout", r.Timeout, "1ms to 1m")
+	}
+}
+
+func (r *Rule) validateOverrides(f *faults) {
+	if len(r.Overrides) > maxOverrides {
+		f.invalid("overrides", len(r.Overrides), fmt.Sprintf("at most %d", maxOverrides))
+		return
+	}
+	seen := make(map[string]bool, len(r.Overrides))
+	for i := range r.Overrides {
+		o := &r.Overrides[i]
+		param := fmt.Sprintf("overrides[%d]", i)
+		choices := 0
+		for _, chosen := range []bool{len(o.Limits) > 0, o.Unlimited, o.Banned} {
+			if chosen {
+				choices++
+			}
+		}
+		parts, err := splitKey(o.Key)
+		switch {
+		case err != nil:
+			f.add(param+".key", fmt.Errorf("%s: %w", param, err))
+		case len(r.Scope) == 1 && r.Scope[0] == Global && o.Key != "*":
+			f.invalid(param+".key", o.Key, "* with the scope global")
+		case len(parts) != len(r.Scope) && isSound(r.Scope):
+			f.invalid(param+".key", o.Key, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
+		case seen[o.Key]:
+			f.invalid(param+".key", o.Key, "each client once")
+		}
+		seen[o.Key] = true
+		if choices != 1 {
+			f.invalid(param, fmt.Sprintf("%d of limits, unlimited and banned", choices), "exactly one of them")
+		} else if len(o.Limits) > 0 {
+			validateLimits(f, param+".limits", r.ID, o.Limits)
+		}
+	}
+}
+
+func isSound(scope []string) bool { return len(scope) >= 1 && len(scope) <= maxScope }
+
+// splitKey takes an override's key apart.
+func splitKey(key string) ([]string, error) {
+	var parts []string
+	var part []byte
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c == '|':
+			parts, part = append(parts, string(part)), part[:0]
+		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
+			i++
+			part = append(part, key[i])
+		case c == '\\':
+			return nil, stint.Invalid("key", key, `a \ only before | and \`)
+		default:
+			part = append(part, c)
+		}
+	}
+	parts = append(parts, string(part))
+	if slices.Contains(parts, "") {
+		return nil, stint.Invalid("key", key, "a client, of which no part is empty")
+	}
+	return parts, nil
+}
+
+// JoinKey writes the parts of a client as an [Override] names it.
+func JoinKey(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = strings.NewReplacer(`\`, `\\`, `|`, `\|`).Replace(part)
+	}
+	return strings.Join(escaped, "|")
+}
