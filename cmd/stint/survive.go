@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
 )
 
 // adviceTimeout bounds asking a server how it is configured.
@@ -29,9 +30,8 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 	if c.Instances == 0 {
 		settings.Instances = o.instances
 	}
-	if c.OnStoreFailure == failover.Local {
-		settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory})
-	}
+	settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}) // a rule may be local
+	settings.Rule = failureRules(c.OnStoreFailure)
 	adviser := newAdviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
 	settings.Hooks.StateChanged = func(change failover.Change) {
@@ -72,6 +72,27 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		}
 	}))
 	return nil
+}
+
+// failureRules says what rules say of the time when the store is away, where standard holds
+// for those that say nothing.
+func failureRules(standard failover.Mode) func(*stint.Policy) (failover.Rule, bool) {
+	return func(policy *stint.Policy) (failover.Rule, bool) {
+		failure := rules.FailureOf(policy)
+		if failure == (rules.Failure{}) {
+			return failover.Rule{}, false
+		}
+		rule := failover.Rule{Mode: standard, Timeout: failure.Timeout}
+		if failure.Policy != "" {
+			// Rules with anything else don't compile; the store would refuse it.
+			mode, err := failover.ParseMode(string(failure.Policy))
+			if err != nil {
+				mode = failover.Closed
+			}
+			rule.Mode = mode
+		}
+		return rule, true
+	}
 }
 
 // A changeLog writes one line when the store goes away and one when it is back. Of a
