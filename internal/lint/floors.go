@@ -36,7 +36,8 @@ var folders = []folder{
 
 	{path: "algorithm", floor: 1},
 	{path: "rules", floor: 1},
-	{path: "rules/file", floor: 1, uses: []string{"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"}},
+	{path: "rules/notation", floor: 1},
+	{path: "rules/file", floor: 1, also: []string{"rules/notation"}, uses: []string{"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"}},
 	{path: "rules/redis", floor: 1, uses: []string{"github.com/redis/rueidis"}},
 	{path: "rules/mongo", floor: 1, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
@@ -68,7 +69,7 @@ var folders = []folder{
 	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang",
 	}},
-	{path: "cmd/stint/internal", floor: 5, uses: []string{"github.com/goccy/go-yaml"}},
+	{path: "cmd/stint/internal", floor: 5},
 	{path: "examples", floor: 5},
 
 	// Helpers of tests know nothing of the module.

@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
@@ -152,9 +153,9 @@ type Log struct {
 // Default returns the built-in configuration.
 func Default() Config {
 	config := Config{Defaults: server.DefaultLimits(), Policies: map[string][]stint.Limit{}}
-	var none Faults // a test holds the built-in values against their setters
+	var none notation.Faults // a test holds the built-in values against their setters
 	for _, s := range settings(&config) {
-		s.apply(value{kind: kindUntyped, text: s.Default}, &none)
+		s.apply(notation.Value{Kind: notation.KindUntyped, Text: s.Default}, &none)
 	}
 	return config
 }

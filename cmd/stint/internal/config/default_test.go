@@ -3,14 +3,16 @@ package config
 import (
 	"os"
 	"testing"
+
+	"github.com/stint-go/stint/rules/notation"
 )
 
 func TestDefaultsSatisfyTheirSetters(t *testing.T) {
-	var faults Faults
+	var faults notation.Faults
 	for _, s := range settings(new(Config)) {
-		s.apply(value{at: Position{Source: s.Path}, kind: kindUntyped, text: s.Default}, &faults)
+		s.apply(notation.Value{At: notation.Position{Source: s.Path}, Kind: notation.KindUntyped, Text: s.Default}, &faults)
 	}
-	if err := faults.sorted(); err != nil {
+	if err := faults.Err(); err != nil {
 		t.Errorf("the built-in values: %v", err)
 	}
 	if err := Default().ClientIP.Validate(); err != nil {
@@ -35,8 +37,8 @@ func FuzzFile(f *testing.F) {
 			return // the parser takes time that is quadratic in the depth
 		}
 		config := Default()
-		var faults Faults
-		l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]Position{}}
+		var faults notation.Faults
+		l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]notation.Position{}}
 		l.file("f.yaml", data)
 		for _, fault := range faults {
 			if fault.Position.Source != "f.yaml" || fault.Position.Line < 1 || fault.Position.Column < 1 || fault.Message == "" {

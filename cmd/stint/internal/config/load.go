@@ -1,15 +1,12 @@
 package config
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
@@ -26,16 +23,16 @@ type Sources struct {
 }
 
 // Load reads a configuration: the built-in values, then the file, the
-// environment and the flags over them. The error is [Faults] with everything that
+// environment and the flags over them. The error is [notation.Faults] with everything that
 // is wrong.
 func Load(sources Sources) (Config, error) {
 	config := Default()
-	var faults Faults
-	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]Position{}}
+	var faults notation.Faults
+	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]notation.Position{}}
 	if sources.File != "" {
-		data, err := readFile(sources.File)
+		data, err := file.Bytes(sources.File, maxFileBytes)
 		if err != nil {
-			faults.add(Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
+			faults.Add(notation.Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
 		} else {
 			l.file(sources.File, data)
 		}
@@ -45,28 +42,28 @@ func Load(sources Sources) (Config, error) {
 			break
 		}
 		if text, _ := sources.Env(s.Env()); text != "" {
-			l.apply(s, value{at: Position{Source: s.Env()}, kind: kindUntyped, text: text})
+			l.apply(s, notation.Value{At: notation.Position{Source: s.Env()}, Kind: notation.KindUntyped, Text: text})
 		}
 	}
 	for _, s := range l.settings {
 		if text, given := sources.Flags[s.Flag()]; given && !s.Secret() {
-			l.apply(s, value{at: Position{Source: "--" + s.Flag()}, kind: kindUntyped, text: text})
+			l.apply(s, notation.Value{At: notation.Position{Source: "--" + s.Flag()}, Kind: notation.KindUntyped, Text: text})
 		}
 	}
 	l.together()
-	return config, faults.sorted()
+	return config, faults.Err()
 }
 
 // loader takes values over into a configuration.
 type loader struct {
 	config   *Config
 	settings []Setting
-	faults   *Faults
-	from     map[string]Position // what gave each setting last, by path
+	faults   *notation.Faults
+	from     map[string]notation.Position // what gave each setting last, by path
 }
 
-func (l *loader) apply(s Setting, v value) {
-	l.from[s.Path] = v.at
+func (l *loader) apply(s Setting, v notation.Value) {
+	l.from[s.Path] = v.At
 	s.apply(v, l.faults)
 }
 
@@ -75,12 +72,12 @@ func (l *loader) together() {
 	c := l.config
 	_, c.AdminAsked = l.from["admin_listen"]
 	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
-		l.faults.add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
+		l.faults.Add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
 	}
 	if c.Store.Memory() && c.Store.reaches() {
 		for _, s := range l.settings {
 			if at, given := l.from[s.Path]; given && slices.Contains(reachSettings, s.Path) {
-				l.faults.add(at, "%s is given; allowed: only with a store.url of Redis", s.Path)
+				l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Path)
 			}
 		}
 	}
@@ -108,7 +105,7 @@ func (l *loader) pair(section string, files server.TLS) {
 		{files.CertFile == "" && files.ClientCAFile != "", "client_ca_file", "cert_file"},
 	} {
 		if lack.is {
-			l.faults.add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given, section, lack.need)
+			l.faults.Add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given, section, lack.need)
 		}
 	}
 }
@@ -120,40 +117,40 @@ func (l *loader) tokens(path, name string) []string {
 	}
 	tokens, errs := readTokens(name)
 	for _, err := range errs {
-		l.faults.add(l.from[path], "%s: %v", path, err)
+		l.faults.Add(l.from[path], "%s: %v", path, err)
 	}
 	return tokens
 }
 
 // file takes a YAML document over.
 func (l *loader) file(name string, data []byte) {
-	document := parseYAML(name, data, l.faults)
-	l.mapping("", document, func(f field) bool {
-		switch f.name {
+	document := file.YAML(name, data, l.faults)
+	l.faults.Mapping("the configuration", document, func(f notation.Field) bool {
+		switch f.Name {
 		case "defaults":
-			l.defaults(f.value)
+			l.defaults(f.Value)
 		case "policies":
-			l.policies(f.value)
+			l.policies(f.Value)
 		case "rules":
-			if f.value.kind != kindNull && (f.value.kind != kindList || len(f.value.items) > 0) {
-				l.faults.invalid("rules", f.value, "an empty list, since this version does not offer rules yet")
+			if f.Value.Kind != notation.KindNull && (f.Value.Kind != notation.KindList || len(f.Value.Items) > 0) {
+				l.faults.Invalid("rules", f.Value, "an empty list, since this version does not offer rules yet")
 			}
 		default:
-			return l.setting(f.name, f)
+			return l.setting(f.Name, f)
 		}
 		return true
 	}, l.names("", "defaults", "policies", "rules"))
 }
 
 // setting takes a field over that is a setting, or a section of settings.
-func (l *loader) setting(path string, f field) bool {
+func (l *loader) setting(path string, f notation.Field) bool {
 	for _, s := range l.settings {
 		if s.Path == path {
-			l.apply(s, f.value)
+			l.apply(s, f.Value)
 			return true
 		}
 		if strings.HasPrefix(s.Path, path+".") {
-			l.mapping(path, f.value, func(f field) bool { return l.setting(path+"."+f.name, f) }, l.names(path+"."))
+			l.faults.Mapping(path, f.Value, func(f notation.Field) bool { return l.setting(path+"."+f.Name, f) }, l.names(path+"."))
 			return true
 		}
 	}
@@ -172,49 +169,5 @@ func (l *loader) names(section string, others ...string) []string {
 	return slices.Compact(append(names, others...))
 }
 
-// mapping hands each field of a section to take, and records those that take does
-// not know. An empty section is like none.
-func (l *loader) mapping(path string, v value, take func(field) bool, names []string) {
-	switch v.kind {
-	case kindNull:
-		return
-	case kindMapping:
-	default:
-		if path == "" {
-			path = "the configuration"
-		}
-		l.faults.invalid(path, v, "a mapping with "+strings.Join(names, ", "))
-		return
-	}
-	for _, f := range v.fields {
-		if !take(f) {
-			l.unknown(path, f, names)
-		}
-	}
-}
-
-func (l *loader) unknown(path string, f field, names []string) {
-	where := path
-	if where == "" {
-		where = "the configuration"
-	}
-	l.faults.add(f.at, "%q is not a name in %s; allowed: %s", f.name, where, strings.Join(names, ", "))
-}
-
-// readFile reads a file of at most maxFileBytes. The error does not repeat the
-// name.
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFileBytes) {
-		return nil, stint.Invalid("the file", verbatim(fmt.Sprintf("%v of %d bytes", info.Mode(), info.Size())), fmt.Sprintf("a regular file of at most %d bytes", maxFileBytes))
-	}
-	var data []byte
-	if err == nil {
-		data, err = os.ReadFile(name) //nolint:gosec // the operator names the file
-	}
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		return nil, failed.Err
-	}
-	return data, err
-}
+// maxFileBytes bounds the files that are read.
+const maxFileBytes = 1 << 20

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules/notation"
 )
 
 // A Setting is one scalar or list of the configuration, which a flag, the
@@ -19,7 +20,7 @@ type Setting struct {
 	// Usage says what the setting does.
 	Usage string
 
-	set setter
+	set notation.Setter
 }
 
 // Flag is the name of the flag, without dashes.
@@ -43,15 +44,15 @@ func (s Setting) Boolean() bool { return s.Value == "" }
 func (s Setting) Secret() bool { return strings.HasSuffix(s.Path, "password") }
 
 // apply gives the setting a value, or records what is wrong with it.
-func (s Setting) apply(v value, faults *Faults) {
-	s.set(v, func(v value, allowed string) {
+func (s Setting) apply(v notation.Value, faults *notation.Faults) {
+	s.set(v, func(v notation.Value, allowed string) {
 		if s.Path == "store.url" {
-			v.text = RedactURL(v.text)
+			v.Text = RedactURL(v.Text)
 		}
 		if s.Secret() {
-			v.text = "redacted"
+			v.Text = "redacted"
 		}
-		faults.invalid(s.Path, v, allowed)
+		faults.Invalid(s.Path, v, allowed)
 	})
 }
 
@@ -66,38 +67,38 @@ func settings(c *Config) []Setting {
 		{"grpc_listen", "off", "HOST:PORT", "address of the gRPC services; not offered by this version", notYet("gRPC")},
 		{"resp_listen", "off", "HOST:PORT", "address of the Redis protocol; not offered by this version", notYet("the Redis protocol")},
 		{"admin_listen", "127.0.0.1:8079", "HOST:PORT", "address of the admin listener, or off", orOff(&c.AdminListen)},
-		{"tls.cert_file", "", "PATH", "certificate in PEM with which the listeners speak TLS, its issuers behind it; followed when it changes", text(&c.TLS.CertFile)},
-		{"tls.key_file", "", "PATH", "private key of tls.cert_file", text(&c.TLS.KeyFile)},
-		{"tls.client_ca_file", "", "PATH", "authorities that have to vouch for clients' certificates; without it clients need none", text(&c.TLS.ClientCAFile)},
-		{"admin_tls.cert_file", "", "PATH", "certificate of the admin listener, or off for plain HTTP; without it, all of tls holds", text(&c.AdminTLS.CertFile)},
-		{"admin_tls.key_file", "", "PATH", "private key of admin_tls.cert_file", text(&c.AdminTLS.KeyFile)},
-		{"admin_tls.client_ca_file", "", "PATH", "authorities that have to vouch for admins' certificates", text(&c.AdminTLS.ClientCAFile)},
-		{"http.read_header_timeout", "5s", "DURATION", "longest until a connection's first head has come, 10ms to 10m", between(&c.HTTP.ReadHeaderTimeout, 10*time.Millisecond, 10*time.Minute)},
-		{"http.body_timeout", "10s", "DURATION", "longest that a request's body may take to come, 10ms to 10m", between(&c.HTTP.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
-		{"http.write_timeout", "30s", "DURATION", "longest from a request's head to the end of its response, 10ms to 10m", between(&c.HTTP.WriteTimeout, 10*time.Millisecond, 10*time.Minute)},
-		{"http.idle_timeout", "2m", "DURATION", "how long a connection is kept between requests, 10ms to 1h", between(&c.HTTP.IdleTimeout, 10*time.Millisecond, time.Hour)},
+		{"tls.cert_file", "", "PATH", "certificate in PEM with which the listeners speak TLS, its issuers behind it; followed when it changes", notation.Text(&c.TLS.CertFile)},
+		{"tls.key_file", "", "PATH", "private key of tls.cert_file", notation.Text(&c.TLS.KeyFile)},
+		{"tls.client_ca_file", "", "PATH", "authorities that have to vouch for clients' certificates; without it clients need none", notation.Text(&c.TLS.ClientCAFile)},
+		{"admin_tls.cert_file", "", "PATH", "certificate of the admin listener, or off for plain HTTP; without it, all of tls holds", notation.Text(&c.AdminTLS.CertFile)},
+		{"admin_tls.key_file", "", "PATH", "private key of admin_tls.cert_file", notation.Text(&c.AdminTLS.KeyFile)},
+		{"admin_tls.client_ca_file", "", "PATH", "authorities that have to vouch for admins' certificates", notation.Text(&c.AdminTLS.ClientCAFile)},
+		{"http.read_header_timeout", "5s", "DURATION", "longest until a connection's first head has come, 10ms to 10m", notation.Between(&c.HTTP.ReadHeaderTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.body_timeout", "10s", "DURATION", "longest that a request's body may take to come, 10ms to 10m", notation.Between(&c.HTTP.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.write_timeout", "30s", "DURATION", "longest from a request's head to the end of its response, 10ms to 10m", notation.Between(&c.HTTP.WriteTimeout, 10*time.Millisecond, 10*time.Minute)},
+		{"http.idle_timeout", "2m", "DURATION", "how long a connection is kept between requests, 10ms to 1h", notation.Between(&c.HTTP.IdleTimeout, 10*time.Millisecond, time.Hour)},
 		{"http.max_header_size", "64KiB", "SIZE", "most that a request's head may have, 1KiB to 16MiB; longer ones are answered 431", sizeBetween(&c.HTTP.MaxHeaderBytes, 1<<10, 16<<20)},
 		{"http.max_body_size", "1MiB", "SIZE", "most that a request's body may have, 1KiB to 64MiB; longer ones are answered 413", sizeBetween(&c.HTTP.MaxBodyBytes, 1<<10, 64<<20)},
-		{"http.max_connections", "16384", "N", "how many connections the REST API has at once; the longest idle ones make room", integer(&c.HTTP.MaxConnections, 1, 10_000_000)},
-		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},
-		{"drain.delay", "0s", "DURATION", "how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m", between(&c.Drain.Delay, 0, 10*time.Minute)},
-		{"drain.timeout", "30s", "DURATION", "longest that requests in flight are waited for, 1ms to 1h", between(&c.Drain.Timeout, time.Millisecond, time.Hour)},
+		{"http.max_connections", "16384", "N", "how many connections the REST API has at once; the longest idle ones make room", notation.Integer(&c.HTTP.MaxConnections, 1, 10_000_000)},
+		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", notation.Integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},
+		{"drain.delay", "0s", "DURATION", "how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m", notation.Between(&c.Drain.Delay, 0, 10*time.Minute)},
+		{"drain.timeout", "30s", "DURATION", "longest that requests in flight are waited for, 1ms to 1h", notation.Between(&c.Drain.Timeout, time.Millisecond, time.Hour)},
 		{"store.url", memoryURL, "URL", "where state lives: memory://, redis://, redis-sentinel://, redis-cluster:// (rediss… with TLS) or unix://", storeURL(&c.Store.URL)},
-		{"store.username", "", "NAME", "user that Redis knows the service as, if the URL names none", text(&c.Store.Username)},
-		{"store.password", "", "PASSWORD", "the user's password, if the URL has none", text(&c.Store.Password)},
-		{"store.password_file", "", "PATH", "file of the user's password, read for every connection; or give the password in STINT_STORE_PASSWORD", text(&c.Store.PasswordFile)},
-		{"store.sentinel_username", "", "NAME", "user that the sentinels themselves know the service as", text(&c.Store.SentinelUsername)},
-		{"store.sentinel_password", "", "PASSWORD", "that user's password", text(&c.Store.SentinelPassword)},
-		{"store.sentinel_password_file", "", "PATH", "file of that user's password; or give it in STINT_STORE_SENTINEL_PASSWORD", text(&c.Store.SentinelPasswordFile)},
-		{"store.tls.ca_file", "", "PATH", "certificates of the authorities that Redis is believed by; the system's by default", text(&c.Store.TLS.CAFile)},
-		{"store.tls.cert_file", "", "PATH", "the service's own certificate for Redis", text(&c.Store.TLS.CertFile)},
-		{"store.tls.key_file", "", "PATH", "the key of that certificate", text(&c.Store.TLS.KeyFile)},
-		{"store.tls.server_name", "", "NAME", "name that Redis's certificate has to have; by default the host of its address", text(&c.Store.TLS.ServerName)},
+		{"store.username", "", "NAME", "user that Redis knows the service as, if the URL names none", notation.Text(&c.Store.Username)},
+		{"store.password", "", "PASSWORD", "the user's password, if the URL has none", notation.Text(&c.Store.Password)},
+		{"store.password_file", "", "PATH", "file of the user's password, read for every connection; or give the password in STINT_STORE_PASSWORD", notation.Text(&c.Store.PasswordFile)},
+		{"store.sentinel_username", "", "NAME", "user that the sentinels themselves know the service as", notation.Text(&c.Store.SentinelUsername)},
+		{"store.sentinel_password", "", "PASSWORD", "that user's password", notation.Text(&c.Store.SentinelPassword)},
+		{"store.sentinel_password_file", "", "PATH", "file of that user's password; or give it in STINT_STORE_SENTINEL_PASSWORD", notation.Text(&c.Store.SentinelPasswordFile)},
+		{"store.tls.ca_file", "", "PATH", "certificates of the authorities that Redis is believed by; the system's by default", notation.Text(&c.Store.TLS.CAFile)},
+		{"store.tls.cert_file", "", "PATH", "the service's own certificate for Redis", notation.Text(&c.Store.TLS.CertFile)},
+		{"store.tls.key_file", "", "PATH", "the key of that certificate", notation.Text(&c.Store.TLS.KeyFile)},
+		{"store.tls.server_name", "", "NAME", "name that Redis's certificate has to have; by default the host of its address", notation.Text(&c.Store.TLS.ServerName)},
 		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
 		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},
 		{"store.log_encoding", "default", "NAME", "how Redis keeps a sliding window log: packed, zset, stream or default", logEncoding(&c.Store.LogEncoding)},
-		{"store.partitions", "16", "N", "in how many parts Redis keeps each limit's clients, 1 to 256; the same for all processes", integer(&c.Store.Partitions, 1, 256)},
-		{"store.denial_cache", "65536", "N", "how many denials are remembered, to answer them without Redis; 0 for none", integer(&c.Store.DenialCache, 0, 10_000_000)},
+		{"store.partitions", "16", "N", "in how many parts Redis keeps each limit's clients, 1 to 256; the same for all processes", notation.Integer(&c.Store.Partitions, 1, 256)},
+		{"store.denial_cache", "65536", "N", "how many denials are remembered, to answer them without Redis; 0 for none", notation.Integer(&c.Store.DenialCache, 0, 10_000_000)},
 		{"store.max_memory", "default", "SIZE", "most memory that states in the process may use, such as 1GiB, or default", size(&c.Store.MaxMemory)},
 		{"on_store_failure", "open", "POLICY", "what decides checks while the store is away: open (admit), closed (503) or local (this process's share)", failureMode(&c.OnStoreFailure)},
 		{"instances", "1", "N", "how many processes share the limits, or auto to count those that share the store; for on_store_failure local", instances(&c.Instances)},
@@ -105,15 +106,15 @@ func settings(c *Config) []Setting {
 		{"client_ip_headers", "X-Forwarded-For", "NAME,...", "headers of trusted proxies that name the client; only those that the proxy sets itself", headerNames(&c.ClientIP.Headers)},
 		{"identity.user", "", "NAME", "header of trusted proxies that names the user", headerName(&c.Identity.User)},
 		{"identity.api_key", "", "NAME", "header of trusted proxies that holds the API key", headerName(&c.Identity.APIKey)},
-		{"ipv6_prefix", "64", "BITS", "how many bits of an IPv6 address identify a client", integer(&c.ClientIP.IPv6Prefix, 1, 128)},
+		{"ipv6_prefix", "64", "BITS", "how many bits of an IPv6 address identify a client", notation.Integer(&c.ClientIP.IPv6Prefix, 1, 128)},
 		{"headers.x_ratelimit", "true", "", "answer with X-RateLimit-Limit, -Remaining and -Reset", included(&c.Headers, httplimit.XRateLimit)},
 		{"headers.ietf", "true", "", "answer with RateLimit and RateLimit-Policy", included(&c.Headers, httplimit.IETF)},
 		{"headers.retry_after", "true", "", "answer denials with Retry-After", included(&c.Headers, httplimit.RetryAfter)},
-		{"api.explicit_keys", "true", "", "let callers name keys", boolean(&c.API.ExplicitKeys)},
-		{"api.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers who name keys must show one of", text(&c.TokensFile)},
-		{"api.open", "false", "", "let callers name keys without a token on any address", boolean(&c.API.Open)},
-		{"admin.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers of the admin listener must show one of; needed when it is not on loopback", text(&c.AdminTokensFile)},
-		{"log.format", "text", "FORMAT", "text or json", oneOf(&c.Log.Format, "text", "json")},
+		{"api.explicit_keys", "true", "", "let callers name keys", notation.Boolean(&c.API.ExplicitKeys)},
+		{"api.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers who name keys must show one of", notation.Text(&c.TokensFile)},
+		{"api.open", "false", "", "let callers name keys without a token on any address", notation.Boolean(&c.API.Open)},
+		{"admin.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers of the admin listener must show one of; needed when it is not on loopback", notation.Text(&c.AdminTokensFile)},
+		{"log.format", "text", "FORMAT", "text or json", notation.OneOf(&c.Log.Format, "text", "json")},
 		{"log.level", "info", "LEVEL", "debug, info, warn or error", logLevel(&c.Log.Level)},
 	}
 }

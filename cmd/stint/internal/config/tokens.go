@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
 )
 
 // minTokenBytes keeps out tokens that can be guessed.
@@ -18,7 +20,7 @@ const minTokenBytes = 16
 // can write it can let anybody in; it may be readable, as mounted secrets are. All
 // faults are reported at once, by line, without the tokens.
 func readTokens(name string) ([]string, []error) {
-	data, err := readFile(name)
+	data, err := file.Bytes(name, maxFileBytes)
 	if err != nil {
 		return nil, []error{fmt.Errorf("%s: %w", name, err)}
 	}
@@ -28,7 +30,7 @@ func readTokens(name string) ([]string, []error) {
 	}
 	var faults []error
 	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		faults = append(faults, stint.Invalid(name+": mode", verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
+		faults = append(faults, stint.Invalid(name+": mode", notation.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
 	}
 	var tokens []string
 	for i, line := range strings.Split(string(data), "\n") {

@@ -1,4 +1,4 @@
-package config
+package notation
 
 import (
 	"cmp"
@@ -28,17 +28,17 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.Source, p.Line, p.Column)
 }
 
-// A Fault is one thing that is wrong with the configuration.
+// A Fault is one thing that is wrong with what was written.
 type Fault struct {
 	Position Position
-	// Message names the setting, what came and what is allowed.
+	// Message names the parameter, what came and what is allowed.
 	Message string
 }
 
 // Error reads stint.yaml:3:5: ipv6_prefix is 300; allowed: 1 to 128.
 func (f Fault) Error() string { return f.Position.String() + ": " + f.Message }
 
-// Faults is everything that is wrong with the configuration, in the order of the
+// Faults is everything that is wrong with what was written, in the order of the
 // positions. errors.Is(err, [stint.ErrInvalid]) holds.
 type Faults []Fault
 
@@ -54,19 +54,19 @@ func (f Faults) Error() string {
 // Is reports whether target is [stint.ErrInvalid].
 func (f Faults) Is(target error) bool { return target == stint.ErrInvalid }
 
-// add records a fault in free words.
-func (f *Faults) add(at Position, format string, args ...any) {
+// Add records a fault in free words. What may be secret in a URL is hidden.
+func (f *Faults) Add(at Position, format string, args ...any) {
 	*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...))})
 }
 
-// invalid records that the setting at path can't be v.
-func (f *Faults) invalid(path string, v value, allowed string) {
-	f.add(v.at, "%s", stint.Invalid(path, verbatim(v.String()), allowed))
+// Invalid records that the parameter at path can't be v.
+func (f *Faults) Invalid(path string, v Value, allowed string) {
+	f.Add(v.At, "%s", stint.Invalid(path, Verbatim(v.String()), allowed))
 }
 
-// sorted returns the faults by position, or nil when there are none. Sources keep
-// the order in which they first appear.
-func (f Faults) sorted() error {
+// Err returns the faults by position, or nil when there are none. Sources keep the
+// order in which they first appear.
+func (f Faults) Err() error {
 	if len(f) == 0 {
 		return nil
 	}
@@ -86,25 +86,11 @@ func (f Faults) sorted() error {
 	return f
 }
 
-// verbatim is a text that [stint.Invalid] shows without quoting it again.
-type verbatim string
+// Verbatim is a text that [stint.Invalid] shows as it is, without quotes.
+type Verbatim string
 
 // Redact hides what may be secret in a text with URLs: all between a scheme and
 // the last @ of the line.
 func Redact(text string) string {
 	return regexp.MustCompile(`://.*@`).ReplaceAllString(text, "://redacted@")
-}
-
-// RedactURL hides the user and the password of one URL, also when it is
-// malformed.
-func RedactURL(url string) string {
-	at := strings.LastIndexByte(url, '@')
-	if at < 0 {
-		return url
-	}
-	scheme, _, found := strings.Cut(url[:at], "://")
-	if !found {
-		return "redacted" + url[at:]
-	}
-	return scheme + "://redacted" + url[at:]
 }

@@ -1,4 +1,4 @@
-package config
+package notation
 
 import (
 	"fmt"
@@ -8,21 +8,21 @@ import (
 )
 
 // field reads one field that the limit's algorithm has.
-func (r *limitReader) field(f field) {
-	fault := func(v value, allowed string) {
-		r.bad[f.name] = true
-		r.faults.invalid(r.path+"."+f.name, v, allowed)
+func (r *limitReader) field(f Field) {
+	fault := func(v Value, allowed string) {
+		r.bad[f.Name] = true
+		r.faults.Invalid(r.path+"."+f.Name, v, allowed)
 	}
-	r.parameter(f.name)(f.value, fault)
+	r.parameter(f.Name)(f.Value, fault)
 }
 
 // parameter is the setter of one of a limit's parameters. The ranges are left to
 // [stint.Limit.Validate], but for max_debt.
-func (r *limitReader) parameter(name string) setter {
+func (r *limitReader) parameter(name string) Setter {
 	limit := &r.limit
 	switch name {
 	case "name":
-		return text(&limit.Name)
+		return Text(&limit.Name)
 	case "capacity", "limit":
 		return permits(&limit.Capacity)
 	case "refill", "leak":
@@ -34,9 +34,9 @@ func (r *limitReader) parameter(name string) setter {
 	case "calendar":
 		return calendar(&limit.Calendar)
 	case "timezone":
-		return text(&limit.TimeZone)
+		return Text(&limit.TimeZone)
 	case "count_denied":
-		return boolean(&limit.CountDenied)
+		return Boolean(&limit.CountDenied)
 	case "max_debt":
 		return maxDebt(&limit.MaxDebt)
 	default:
@@ -44,66 +44,66 @@ func (r *limitReader) parameter(name string) setter {
 	}
 }
 
-func permits(field *int64) setter {
-	return scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) bool {
-		n, ok := parseInteger(text)
+func permits(field *int64) Setter {
+	return Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) bool {
+		n, ok := ParseInteger(text)
 		*field = n
 		return ok
-	}, kindInteger)
+	}, KindInteger)
 }
 
 // maxDebt reads the bound on debt, of which 0 is none.
-func maxDebt(field *int64) setter {
-	return scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
-		n, ok := parseInteger(text)
+func maxDebt(field *int64) Setter {
+	return Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
+		n, ok := ParseInteger(text)
 		*field = n
 		if n == 0 {
 			*field = stint.NoDebt
 		}
 		return ok && n >= 0 && n <= stint.MaxPermits
-	}, kindInteger)
+	}, KindInteger)
 }
 
-func rate(field *stint.Rate) setter {
+func rate(field *stint.Rate) Setter {
 	_, none := stint.ParseRate("")
-	return scalar(allowed(none), func(text string) bool {
+	return Scalar(allowed(none), func(text string) bool {
 		rate, err := stint.ParseRate(text)
 		*field = rate
 		return err == nil
-	}, kindText)
+	}, KindText)
 }
 
-func duration(field *time.Duration) setter {
+func duration(field *time.Duration) Setter {
 	_, none := stint.ParseDuration("")
-	return scalar(allowed(none), func(text string) bool {
+	return Scalar(allowed(none), func(text string) bool {
 		d, err := stint.ParseDuration(text)
 		*field = d
 		return err == nil
-	}, kindText, kindInteger)
+	}, KindText, KindInteger)
 }
 
-func calendar(field *stint.Calendar) setter {
+func calendar(field *stint.Calendar) Setter {
 	_, none := stint.ParseCalendar("")
-	return scalar(allowed(none), func(text string) bool {
+	return Scalar(allowed(none), func(text string) bool {
 		unit, err := stint.ParseCalendar(text)
 		*field = unit
 		return err == nil
-	}, kindText)
+	}, KindText)
 }
 
 // lease reads how many permits are leased at a time.
-func lease(field *int64) setter {
-	return scalar("auto, off, or 1 to the capacity", func(text string) bool {
+func lease(field *int64) Setter {
+	return Scalar("auto, off, or 1 to the capacity", func(text string) bool {
 		switch text {
 		case "auto":
 			*field = stint.LeaseAuto
 		case "", "off", "false", "0":
 			*field = 0
 		default:
-			n, ok := parseInteger(text)
+			n, ok := ParseInteger(text)
 			*field = n
 			return ok && n > 0
 		}
 		return true
-	}, kindText, kindBoolean, kindInteger, kindNull)
+	}, KindText, KindBoolean, KindInteger, KindNull)
 }

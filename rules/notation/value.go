@@ -1,0 +1,87 @@
+package notation
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Kind is what a value is by its notation.
+type Kind uint8
+
+// The kinds of values.
+const (
+	// KindNull is nothing: a name without a value.
+	KindNull Kind = iota
+	// KindUntyped is a scalar of the environment or of a flag, which have no types.
+	KindUntyped
+	// KindText is a text, in quotes or without.
+	KindText
+	// KindInteger is a number without a fraction.
+	KindInteger
+	// KindFloat is any other number.
+	KindFloat
+	// KindBoolean is true or false.
+	KindBoolean
+	// KindList is a list of values.
+	KindList
+	// KindMapping is values by name.
+	KindMapping
+)
+
+// A Value is a piece of what was written, wherever it came from. The zero value is
+// nothing, from nowhere.
+type Value struct {
+	At   Position
+	Kind Kind
+	// KindText is a scalar as it was written, without quotes.
+	Text string
+	// Items are those of a list.
+	Items []Value
+	// Fields are those of a mapping in the order of the file, each name once.
+	Fields []Field
+}
+
+// A Field is one entry of a mapping.
+type Field struct {
+	// At is where the name is.
+	At    Position
+	Name  string
+	Value Value
+}
+
+// String shows the value in a message.
+func (v Value) String() string {
+	const most = 80
+	text := v.Text
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "..."
+	}
+	switch v.Kind {
+	case KindNull:
+		return "empty"
+	case KindList:
+		if len(v.Items) == 0 {
+			return "an empty list"
+		}
+		return "a list"
+	case KindMapping:
+		return "a mapping"
+	case KindInteger, KindFloat, KindBoolean:
+		return text
+	case KindText, KindUntyped:
+	}
+	return strconv.Quote(text)
+}
+
+// Split makes the list of a flag or an environment variable, whose items are
+// separated by commas. An empty text is the empty list.
+func (v Value) Split() Value {
+	list := Value{At: v.At, Kind: KindList}
+	if strings.TrimSpace(v.Text) == "" {
+		return list
+	}
+	for item := range strings.SplitSeq(v.Text, ",") {
+		list.Items = append(list.Items, Value{At: v.At, Kind: KindUntyped, Text: strings.TrimSpace(item)})
+	}
+	return list
+}
