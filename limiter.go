@@ -67,6 +67,12 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 	return l.taker.Take(ctx, key, n)
 }
 
+// AllowEach is AllowN, and tells what each limit said: each receives the outcomes in
+// the order of the policy's limits and must be at least as long.
+func (l *Limiter) AllowEach(ctx context.Context, key string, n int64, each []Outcome) (Decision, error) {
+	return l.carry(ctx, Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
+}
+
 // Peek decides as Allow would, and consumes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.decide(ctx, Peek, key, 1)
@@ -169,12 +175,16 @@ func (l *takeByOp) Take(ctx context.Context, key string, n int64) (Decision, err
 }
 
 func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (Decision, error) {
-	op := Op{Verb: verb, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
+	return l.carry(ctx, Op{Verb: verb, Claim: Claim{Key: key, Policy: l.policy, Permits: n}})
+}
+
+// carry has the store carry out an operation and tells the hooks.
+func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 	if l.hooks.Decided == nil {
 		return l.store.Decide(ctx, op)
 	}
 	start := time.Now()
 	d, err := l.store.Decide(ctx, op)
-	l.hooks.Decided(ctx, Event{Verb: verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
+	l.hooks.Decided(ctx, Event{Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
 	return d, err
 }

@@ -163,6 +163,38 @@ func TestHooks(t *testing.T) {
 	}
 }
 
+// AllowEach decides as AllowN does, and tells the limits apart and the hook of it.
+func TestAllowEach(t *testing.T) {
+	policy, err := stint.NewPolicy("", stint.FixedWindow(5, time.Minute), stint.FixedWindow(2, time.Second).Named("burst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []stint.Event
+	limiter, err := stint.NewLimiter(stint.Config{
+		Store: memstore.New(memstore.Config{Now: func() stint.Instant { return 0 }}), Policy: policy,
+		Hooks: stint.Hooks{Decided: func(_ context.Context, e stint.Event) { told = append(told, e) }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := make([]stint.Outcome, 2)
+	for i, want := range []struct {
+		allowed     bool
+		first, last int64
+	}{{true, 3, 0}, {false, 3, 0}} {
+		d, err := limiter.AllowEach(t.Context(), "k", 2, each)
+		if err != nil || d.Allowed != want.allowed || each[0].Remaining != want.first || each[1].Remaining != want.last || each[1].Allowed != want.allowed {
+			t.Errorf("call %d: %+v, %v, %+v", i, d, err, each)
+		}
+	}
+	if _, err := limiter.AllowEach(t.Context(), "k", 1, each[:1]); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("room for one outcome of two: %v", err)
+	}
+	if len(told) != 3 || told[0].Verb != stint.Take || told[0].Claim.Permits != 2 {
+		t.Errorf("the hook was told %+v", told)
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
 	if err != nil {

@@ -1,3 +1,4 @@
-// Package httplimit says over HTTP what a limit decided: the X-RateLimit fields,
-// the IETF's RateLimit and RateLimit-Policy, and Retry-After.
+// Package httplimit puts limits into net/http. A [Middleware] decides about requests
+// before a handler sees them; [Headers] says in a response what was decided: the
+// X-RateLimit fields, the IETF's RateLimit and RateLimit-Policy, and Retry-After.
 package httplimit

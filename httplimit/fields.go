@@ -16,4 +16,7 @@ const (
 
 	// AllFields is all of them.
 	AllFields = XRateLimit | IETF | RetryAfter
+
+	// NoFields says none where the zero value means all, as in a [Config].
+	NoFields Fields = 1 << 7
 )

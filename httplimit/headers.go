@@ -30,7 +30,7 @@ type Headers struct {
 
 // NewHeaders prepares the fields of the policy's decisions.
 func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
-	h := &Headers{fields: fields}
+	h := &Headers{fields: fields & AllFields}
 	var text []byte
 	for i, name := range displayNames(policy.Limits()) {
 		limit := policy.Limit(i)

@@ -1,0 +1,84 @@
+package httplimit_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+)
+
+// Two requests a minute for each client address. The clock stands still, so that the
+// output is the same at every run; leave Now out.
+func ExampleMiddleware_Wrap() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.SlidingWindowCounter(2, time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	handler := limit.Wrap(mux) // a router's Use takes limit.Wrap as it is
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/hello", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"), "retry after", w.Header().Values("Retry-After"))
+		fmt.Println(w.Body)
+	}
+	// Output:
+	// 200 "default";r=1;t=100 retry after []
+	// hello
+	// 200 "default";r=0;t=70 retry after []
+	// hello
+	// 429 "default";r=0;t=70 retry after [70]
+	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"the rate limit is exceeded"}
+}
+
+// The key may be anything that the request says, here who is logged in.
+func ExampleNew() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.TokenBucket(100, stint.PerSecond(10)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{
+		Limiter: limiter,
+		Key: func(r *http.Request) (string, error) {
+			user, _, known := r.BasicAuth()
+			if !known {
+				return "", stint.Invalid("Authorization", "no Basic credentials", "a user's name and password")
+			}
+			return "user:" + user, nil
+		},
+		Fields: httplimit.XRateLimit | httplimit.RetryAfter,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	handler := limit.Wrap(http.NotFoundHandler())
+
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Body)
+
+	r.SetBasicAuth("ann", "secret")
+	w = httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"), "left")
+	// Output:
+	// 400 {"type":"about:blank","title":"Bad Request","status":400,"detail":"Authorization is \"no Basic credentials\"; allowed: a user's name and password"}
+	// 404 99 left
+}
