@@ -50,7 +50,9 @@ var folders = []folder{
 	{path: "storetest", floor: 2, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},
-	{path: "grpclimit", floor: 3, not: stores, uses: []string{"google.golang.org/grpc"}},
+	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
+		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
+	}},
 	{path: "promlimit", floor: 3, not: stores, uses: []string{
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
 	}},

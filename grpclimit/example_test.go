@@ -1,0 +1,71 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/memstore"
+)
+
+// Each client address makes two calls at once, and one a minute after that.
+func Example() {
+	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.TokenBucket(2, stint.PerMinute(1)).Named("calls"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits, err := grpclimit.New(grpclimit.Config{Limiter: limiter})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	server := grpc.NewServer(
+		grpc.UnaryInterceptor(limits.UnaryServerInterceptor()),
+		grpc.StreamInterceptor(limits.StreamServerInterceptor()),
+	)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go server.Serve(listener) //nolint:errcheck // it ends with Stop
+	defer server.Stop()
+
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close() //nolint:errcheck // nothing is left to do
+	for range 3 {
+		_, err := healthpb.NewHealthClient(conn).Check(context.Background(), &healthpb.HealthCheckRequest{})
+		fmt.Println(status.Code(err))
+		for _, detail := range status.Convert(err).Details() {
+			switch detail := detail.(type) {
+			case *errdetails.QuotaFailure:
+				fmt.Println(detail.GetViolations()[0].GetSubject(), "-", detail.GetViolations()[0].GetDescription())
+			case *errdetails.RetryInfo:
+				fmt.Println("retry after", detail.GetRetryDelay().AsDuration())
+			}
+		}
+	}
+	// Output:
+	// OK
+	// OK
+	// ResourceExhausted
+	// limit:calls - the limit of 2 permits is reached
+	// retry after 1m0s
+}
