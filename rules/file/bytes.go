@@ -1,9 +1,7 @@
 package file
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"github.com/stint-go/stint"
@@ -21,9 +19,5 @@ func Bytes(name string, most int64) ([]byte, error) {
 	if err == nil {
 		data, err = os.ReadFile(name) //nolint:gosec // the operator names the file
 	}
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
-		return nil, failed.Err
-	}
-	return data, err
+	return data, cause(err)
 }

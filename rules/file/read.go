@@ -1,0 +1,112 @@
+package file
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// Read reads the rules of a file, or of all files of a folder in the order of their names,
+// and where each rule begins. In a folder, files count whose names end in .yaml, .yml or
+// .json and do not start with a dot; folders in it are left out. An ID may be there only
+// once in all files. The error is [notation.Faults].
+func Read(path string) ([]rules.Rule, []notation.Position, error) {
+	sources, err := load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parseAll(sources)
+}
+
+// A source is a file that was read.
+type source struct {
+	name string
+	data []byte
+}
+
+// load reads the files that a path stands for.
+func load(path string) ([]source, error) {
+	var faults notation.Faults
+	names, err := list(path)
+	if err != nil {
+		faults.Add(notation.Position{Source: path}, "%v", err)
+	}
+	sources := make([]source, 0, len(names))
+	for _, name := range names {
+		data, err := Bytes(name, MaxBytes)
+		if err != nil {
+			faults.Add(notation.Position{Source: name}, "%v", err)
+		}
+		sources = append(sources, source{name, data})
+	}
+	return sources, faults.Err()
+}
+
+// list names the files that a path stands for. The error does not repeat the path.
+func list(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, cause(err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, cause(err)
+	}
+	var names []string
+	for _, entry := range entries { // in order of their names
+		name := filepath.Join(path, entry.Name())
+		extensions := []string{".yaml", ".yml", ".json"}
+		if strings.HasPrefix(entry.Name(), ".") || !slices.Contains(extensions, strings.ToLower(filepath.Ext(name))) {
+			continue
+		}
+		if info, err := os.Stat(name); err != nil || !info.IsDir() { // a link that leads nowhere is a fault
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, stint.Invalid("the folder", notation.Verbatim("without files of rules"), "one or more files *.yaml, *.yml or *.json")
+	}
+	return names, nil
+}
+
+// cause is what an error of the file system says beside the name.
+func cause(err error) error {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}
+
+// parseAll reads the rules of several files together.
+func parseAll(sources []source) ([]rules.Rule, []notation.Position, error) {
+	var faults notation.Faults
+	var all []rules.Rule
+	var positions []notation.Position
+	first := map[string]notation.Position{}
+	for _, s := range sources {
+		list, places := parse(s.name, s.data, &faults)
+		for i, rule := range list {
+			if at, twice := first[rule.ID]; twice && rule.ID != "" {
+				faults.Add(places[i], "rule %q is given twice, first at %v", rule.ID, at)
+				continue
+			}
+			first[rule.ID] = places[i]
+		}
+		all, positions = append(all, list...), append(positions, places...)
+	}
+	if err := faults.Err(); err != nil {
+		return nil, nil, err
+	}
+	return all, positions, nil
+}
