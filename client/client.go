@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+)
+
+var _ stint.Store = (*Client)(nil)
+
+// A Client asks one service. Make it with [Open]. It is safe for concurrent use,
+// and made to be used by all of a program.
+//
+// Its errors are those of a [stint.Store]: one wraps [stint.ErrInvalid] when the
+// service, or the client in its place, finds fault with what was asked, and then
+// nothing was consumed; it is the context's when that has ended; every other wraps
+// [stint.ErrUnavailable], and whether permits were consumed is not known. When the
+// service said why, errors.As finds the [*api.Problem]. A denial is no error.
+//
+// A request that takes permits is sent once. If its answer is lost, it is not sent
+// again, because it may have been carried out.
+type Client struct {
+	base     *url.URL
+	token    string
+	timeout  time.Duration
+	http     *http.Client
+	own      bool // whether the connections are the client's own
+	defaults []stint.Limit
+}
+
+// Open makes a client of the service at the URL, or reports everything that is wrong
+// with the options. A path in the URL is put before the API's; a user and password
+// are sent as basic authentication. It sends nothing.
+func Open(url string, options Options) (*Client, error) {
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	base, err := parseBase(url, &options)
+	if err != nil {
+		return nil, err
+	}
+	o := options.EnsureDefaults()
+	c := &Client{base: base, token: o.Token, timeout: o.Timeout, own: o.HTTPClient == nil, defaults: o.Defaults}
+	if c.own {
+		c.http = &http.Client{Transport: newTransport(&o)}
+	} else {
+		given := *o.HTTPClient
+		c.http = &given
+	}
+	// A redirected token would go to others, and a redirected check be another.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// Close closes the idle connections, unless they are those of [Options.HTTPClient].
+// Call it when no request is under way any more; a later one opens a connection
+// again.
+func (c *Client) Close() {
+	if c.own {
+		c.http.CloseIdleConnections()
+	}
+}
+
+// Check takes permits of a key and says whether they were had.
+func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
+	var answer api.CheckResponse
+	if err := checkKey(request.Key); err != nil {
+		return answer, err
+	}
+	status, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}, &answer)
+	if err != nil {
+		return api.CheckResponse{}, err
+	}
+	if !plausible(&answer) || answer.Allowed != (status == http.StatusOK) {
+		return api.CheckResponse{}, c.strange("a check")
+	}
+	return answer, nil
+}
+
+// CheckAll is Check for any number of requests, decided in order, each alone, up to
+// [api.MaxBatch] of them in one request. If one of a batch is at fault, nothing of that
+// batch is consumed, and its error names the place within the batch. With an error come the
+// answers of the batches before.
+func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
+	answers := make([]api.CheckResponse, 0, len(requests))
+	for len(requests) > 0 {
+		n := min(len(requests), api.MaxBatch)
+		batch, err := c.checkBatch(ctx, requests[:n])
+		if err != nil {
+			return answers, err
+		}
+		answers, requests = append(answers, batch...), requests[n:]
+	}
+	return answers, nil
+}
+
+// checkBatch asks for 1 to MaxBatch checks in one request.
+func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
+	for i := range requests {
+		if err := checkKey(requests[i].Key); err != nil {
+			return nil, inElement(i, err)
+		}
+	}
+	var answers []api.CheckResponse
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: requests}, &answers); err != nil {
+		return nil, err
+	}
+	sound := len(answers) == len(requests)
+	for i := range answers {
+		sound = sound && plausible(&answers[i])
+	}
+	if !sound {
+		return nil, c.strange("a batch of checks")
+	}
+	return answers, nil
+}
+
+// Remaining says what a key has left and takes nothing. Permits must be 0.
+func (c *Client) Remaining(ctx context.Context, request api.Request) (api.RemainingResponse, error) {
+	var answer api.RemainingResponse
+	query, err := queryOf(&request)
+	if err != nil {
+		return answer, err
+	}
+	if _, err := c.ask(ctx, question{method: http.MethodGet, path: api.PathRemaining, query: query}, &answer); err != nil {
+		return api.RemainingResponse{}, err
+	}
+	if !plausibleRest(&answer) {
+		return api.RemainingResponse{}, c.strange("a look at what remains")
+	}
+	return answer, nil
+}
+
+// Reset makes a key as new: under the request's algorithm or policy, or with neither
+// under all of them. Permits must be 0.
+func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetResponse, error) {
+	var answer api.ResetResponse
+	query, err := queryOf(&request)
+	if err != nil {
+		return answer, err
+	}
+	if _, err := c.ask(ctx, question{method: http.MethodDelete, path: api.PathReset, query: query}, &answer); err != nil {
+		return api.ResetResponse{}, err
+	}
+	if !answer.Reset {
+		return api.ResetResponse{}, c.strange("a reset")
+	}
+	return answer, nil
+}
+
+// Settle charges Permits (above 0) or refunds them (below 0) after the fact. The
+// answer says how many were.
+func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleResponse, error) {
+	var answer api.SettleResponse
+	if err := checkKey(request.Key); err != nil {
+		return answer, err
+	}
+	if request.Permits == 0 {
+		return answer, stint.Invalid("permits", request.Permits, "any integer but 0")
+	}
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: request}, &answer); err != nil {
+		return api.SettleResponse{}, err
+	}
+	if !plausibleRest(&answer.RemainingResponse) {
+		return api.SettleResponse{}, c.strange("a settlement")
+	}
+	return answer, nil
+}
+
+// queryOf writes a request that has no cost as a query.
+func queryOf(request *api.Request) (url.Values, error) {
+	if request.Permits != 0 {
+		return nil, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
+	}
+	if err := checkKey(request.Key); err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"key": request.Key, "algorithm": request.Algorithm, "policy": request.Policy} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	return query, nil
+}

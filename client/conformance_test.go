@@ -1,0 +1,147 @@
+package client_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/server"
+	"github.com/stint-go/stint/storetest"
+)
+
+// TestTakesMatchTheOracle replays the conformance suite's random sequences, cut down
+// to what the REST API tells in full, through a client and a service on a memory
+// store. Every field of every decision has to be the oracle's.
+func TestTakesMatchTheOracle(t *testing.T) {
+	const seeds, operations = 12, 300
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			decided := 0
+			for seed := range uint64(seeds) {
+				sequence, policies := askable(t, storetest.Generate(seed+1, algorithm, operations))
+				clock := storetest.NewClock(start)
+				c := open(t, serve(t, clock, withPolicies(policies...)), client.Options{})
+				if err := storetest.Replay(t.Context(), c, clock, sequence); err != nil {
+					t.Fatalf("seed %d: %v\n%s", seed+1, err, sequence)
+				}
+				decided += len(sequence.Steps)
+			}
+			if decided < 1000 {
+				t.Errorf("only %d operations were compared", decided)
+			}
+		})
+	}
+}
+
+// askable keeps the takes and tries that the service can be asked for and answers in
+// full, and gives every policy a name of its own.
+func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*stint.Policy) {
+	t.Helper()
+	var named []*stint.Policy
+	names := map[*stint.Policy]*stint.Policy{}
+	kept := storetest.Sequence{Seed: sequence.Seed}
+	for _, step := range sequence.Steps {
+		if !tellable(&step.Op) {
+			continue
+		}
+		policy := names[step.Op.Policy]
+		if policy == nil {
+			policy = policyOf(t, fmt.Sprintf("p%d", len(named)), step.Op.Policy.Limits()...)
+			names[step.Op.Policy] = policy
+			named = append(named, policy)
+		}
+		step.Op.Policy, step.Op.And, step.Each = policy, nil, false
+		kept.Steps = append(kept.Steps, step)
+	}
+	return kept, named
+}
+
+func tellable(op *stint.Op) bool {
+	if op.Verb != stint.Take && op.Verb != stint.Try || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
+		return false
+	}
+	seen := map[stint.Algorithm]bool{}
+	for _, limit := range op.Policy.Limits() {
+		if op.Permits > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
+			return false
+		}
+		seen[limit.Algorithm] = true // so that the deciding limit is found
+	}
+	return true
+}
+
+// TestOtherVerbsMatchTheReference drives the reference store beside the client with
+// every verb, and compares what the answers tell.
+func TestOtherVerbsMatchTheReference(t *testing.T) {
+	for _, limit := range []stint.Limit{
+		stint.TokenBucket(5, stint.PerMinute(7)), stint.LeakyBucket(5, stint.PerMinute(7)), stint.FixedWindow(5, 10e9),
+		stint.SlidingWindowLog(5, 10e9), stint.SlidingWindowCounter(5, 10e9),
+	} {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) {
+			clock := storetest.NewClock(start)
+			url := serve(t, clock, func(c *server.Config) { c.Defaults = map[stint.Algorithm]stint.Limit{limit.Algorithm: limit} })
+			c, reference := open(t, url, client.Options{Defaults: []stint.Limit{limit}}), storetest.Reference(clock)
+			policy := policyOf(t, "", limit)
+			leaky := limit.Algorithm == stint.AlgorithmLeakyBucket
+			for i, op := range []stint.Op{
+				operation(stint.Take, "k", policy, 3), operation(stint.Peek, "k", policy, 2), operation(stint.Peek, "k", policy, 3),
+				operation(stint.Peek, "k", policy, 6), operation(stint.Try, "k", policy, 3), operation(stint.Settle, "k", policy, 4),
+				operation(stint.Peek, "k", policy, 1), operation(stint.Settle, "k", policy, -6), operation(stint.Take, "k", policy, 4),
+				operation(stint.Reset, "k", policy, 0), operation(stint.Peek, "k", policy, 5), operation(stint.Take, "k", policy, 5),
+			} {
+				clock.Advance(1_300e6)
+				if leaky && (op.Verb == stint.Peek || op.Permits < 0) {
+					continue
+				}
+				got, want := make([]stint.Outcome, 1), make([]stint.Outcome, 1)
+				expected := op
+				expected.Each = want
+				if op.Verb != stint.Reset {
+					op.Each = got
+				}
+				w, err := reference.Decide(t.Context(), expected)
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, err := c.Decide(t.Context(), op)
+				if err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+				compare(t, i, op.Verb, d, w)
+				if op.Verb == stint.Reset {
+					continue
+				}
+				o := got[0]
+				if o.Allowed != want[0].Allowed || o.Limit != 5 || o.Remaining != want[0].Remaining || o.Applied != want[0].Applied ||
+					o.Delay != want[0].Delay || o.GrowsAfter < want[0].GrowsAfter || o.GrowsAfter > o.ResetAfter {
+					t.Errorf("step %d: outcome %+v, the reference's %+v", i, o, want[0])
+				}
+			}
+		})
+	}
+}
+
+// compare holds a decision to the reference's as far as the verb's answer tells.
+func compare(t *testing.T, step int, verb stint.Verb, got, want stint.Decision) {
+	t.Helper()
+	const second = 1e9
+	switch verb {
+	case stint.Reset:
+		want = stint.Decision{Allowed: true}
+	case stint.Peek, stint.Settle:
+		if got.ResetAfter < want.ResetAfter || got.ResetAfter >= want.ResetAfter+second {
+			t.Errorf("step %d: %s says reset after %s, the reference %s", step, verb, got.ResetAfter, want.ResetAfter)
+		}
+		if want.RetryAfter != got.RetryAfter && (got.RetryAfter < want.RetryAfter || got.RetryAfter != got.ResetAfter) {
+			t.Errorf("step %d: %s says retry after %s, the reference %s", step, verb, got.RetryAfter, want.RetryAfter)
+		}
+		want.ResetAfter, want.RetryAfter, want.At = got.ResetAfter, got.RetryAfter, 0
+	default:
+	}
+	if got != want {
+		t.Errorf("step %d: %s says\n%+v, the reference\n%+v", step, verb, got, want)
+	}
+}

@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+)
+
+// refused makes an error of what the service says against a request.
+func (c *Client) refused(status int, problem *api.Problem) error {
+	problem.Status = status // which is what the problem travelled with
+	problem.Title, problem.Detail = clip(problem.Title), clip(problem.Detail)
+	switch status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
+	default:
+		return c.unavailable(problem)
+	}
+}
+
+// lost says what became of a request that was not answered: the caller's context has
+// ended, or else the service is away or silent. bounded is the context with the
+// client's own timeout.
+func (c *Client) lost(ctx, bounded context.Context, err error) error {
+	ended := ctx.Err()
+	if deadline, ok := ctx.Deadline(); ok && ended == nil && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded // a dialler's own timer may be a moment ahead
+	}
+	switch {
+	case ended != nil:
+		return fmt.Errorf("client: asking %s: %w", c.base.Redacted(), ended)
+	case bounded.Err() != nil:
+		return c.unavailable(fmt.Errorf("%w, %s", errSilent, c.timeout))
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		// A transport's own context is none that the caller knows.
+		return c.unavailable(errors.New(withoutURL(err).Error()))
+	default:
+		return c.unavailable(withoutURL(err))
+	}
+}
+
+// strange says that whoever answered is no stint service.
+func (c *Client) strange(what string) error {
+	return c.unavailable(fmt.Errorf("it does not answer like stint: %s", what))
+}
+
+func (c *Client) unavailable(err error) error {
+	return fmt.Errorf("%w: asking %s: %w", stint.ErrUnavailable, c.base.Redacted(), err)
+}
+
+// withoutURL takes off what repeats the URL, which holds the key.
+func withoutURL(err error) error {
+	var known *url.Error
+	if errors.As(err, &known) {
+		return known.Err
+	}
+	return err
+}
+
+// inElement says in which element of a batch the error lies.
+func inElement(i int, err error) error { return fmt.Errorf("element %d: %w", i, err) }
+
+// clip shortens what a stranger may have written.
+func clip(text string) string {
+	const most = 512
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

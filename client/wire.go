@@ -1,0 +1,115 @@
+package client
+
+import (
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+)
+
+// checkKey refuses a key that JSON could not carry unchanged or that the service
+// allows nobody. Its length is the service's to judge.
+func checkKey(key string) error {
+	if !utf8.ValidString(key) {
+		return stint.Invalid("key", clip(key), "UTF-8")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f }) {
+		return stint.Invalid("key", clip(key), "no control characters")
+	}
+	return nil
+}
+
+// plausible reports whether an answer is what a service says of a check, of which
+// every member is needed that a decision is made of.
+func plausible(a *api.CheckResponse) bool {
+	_, known := sourceNamed(a.Source)
+	return known && named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
+		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
+}
+
+// plausibleRest is plausible for what remains.
+func plausibleRest(a *api.RemainingResponse) bool {
+	return named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 &&
+		a.ResetAfterSeconds >= 0 && a.ResetAfterSeconds <= int64(math.MaxInt64/time.Second)
+}
+
+func named(algorithm string) bool {
+	_, err := stint.ParseAlgorithm(algorithm)
+	return err == nil
+}
+
+// micros reports whether the number of microseconds is a duration.
+func micros(n int64) bool { return n >= 0 && n <= int64(math.MaxInt64/time.Microsecond) }
+
+// sourceNamed returns the source that a name on the wire stands for.
+func sourceNamed(name string) (stint.Source, bool) {
+	for source := stint.SourceStore; source <= stint.SourceFailurePolicy; source++ {
+		if source.String() == name {
+			return source, true
+		}
+	}
+	return 0, false
+}
+
+// decisionOf reads a decision about the policy from a plausible answer.
+func decisionOf(policy *stint.Policy, a *api.CheckResponse) stint.Decision {
+	source, _ := sourceNamed(a.Source)
+	d := stint.Decision{
+		Allowed: a.Allowed, Degraded: a.Degraded, Source: source,
+		Index: indexOf(policy, a.Algorithm, a.Limit), Limit: a.Limit, Remaining: a.Remaining,
+		ResetAfter: time.Duration(a.ResetAfterMicros) * time.Microsecond,
+		RetryAfter: stint.Never,
+		Delay:      time.Duration(a.DelayMicros) * time.Microsecond,
+		At:         stint.Instant(a.At),
+	}
+	if a.RetryAfterMicros >= 0 {
+		d.RetryAfter = time.Duration(a.RetryAfterMicros) * time.Microsecond
+	}
+	return d
+}
+
+// restOf reads what remains as a decision that admits.
+func restOf(policy *stint.Policy, a *api.RemainingResponse) stint.Decision {
+	return stint.Decision{
+		Allowed: true, Index: indexOf(policy, a.Algorithm, a.Limit), Limit: a.Limit, Remaining: a.Remaining,
+		ResetAfter: time.Duration(a.ResetAfterSeconds) * time.Second,
+	}
+}
+
+// indexOf finds the limit that an answer is about in the program's own policy.
+func indexOf(policy *stint.Policy, name string, capacity int64) int32 {
+	if policy.Len() == 1 {
+		return 0
+	}
+	first := -1
+	algorithm, _ := stint.ParseAlgorithm(name)
+	for i := range policy.Len() {
+		limit := policy.Limit(i)
+		if limit.Algorithm != algorithm {
+			continue
+		}
+		if limit.Capacity == capacity {
+			return int32(i)
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return int32(max(first, 0))
+}
+
+// outcomeOf is the part of the only limit in a decision. GrowsAfter is not told, and
+// is no longer than ResetAfter.
+func outcomeOf(d *stint.Decision) stint.Outcome {
+	o := stint.Outcome{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter,
+		ResetAfter: d.ResetAfter, Delay: d.Delay, Applied: d.Applied,
+	}
+	if o.Remaining < o.Limit {
+		o.GrowsAfter = o.ResetAfter
+	}
+	return o
+}
