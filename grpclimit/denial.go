@@ -67,18 +67,18 @@ func (d *denials) of(decision stint.Decision) error {
 		Message: "rate limit exceeded",
 		Details: []*anypb.Any{d.exceeded[decision.Index]},
 	}
-	retry, err := anypb.New(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryDelay(decision.RetryAfter))})
+	retry, err := anypb.New(retryInfo(decision.RetryAfter))
 	if err == nil { // a duration can always be written
 		denial.Details = append(denial.Details, retry)
 	}
 	return status.ErrorProto(denial)
 }
 
-// retryDelay rounds a wait up to whole milliseconds, the unit of many clients' timers,
+// retryInfo rounds a wait up to whole milliseconds, the unit of many clients' timers,
 // so that a client is never told to come too early.
-func retryDelay(d time.Duration) time.Duration {
-	if rest := d % time.Millisecond; rest > 0 {
-		d += time.Millisecond - rest
+func retryInfo(wait time.Duration) *errdetails.RetryInfo {
+	if rest := wait % time.Millisecond; rest > 0 {
+		wait += time.Millisecond - rest
 	}
-	return max(d, time.Millisecond)
+	return &errdetails.RetryInfo{RetryDelay: durationpb.New(max(wait, time.Millisecond))}
 }

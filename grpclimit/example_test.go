@@ -69,3 +69,29 @@ func Example() {
 	// limit:calls - the limit of 2 permits is reached
 	// retry after 1m0s
 }
+
+// A client keeps to its own limit, waits when the server asks it to, and asks again
+// up to twice.
+func ExampleNewClient() {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(20, stint.PerSecond(10)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits, err := grpclimit.NewClient(grpclimit.ClientConfig{Limiter: limiter, MaxWait: 5 * time.Second, Retries: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	conn, err := grpc.NewClient("127.0.0.1:50051",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithUnaryInterceptor(limits.UnaryClientInterceptor()),
+		grpc.WithStreamInterceptor(limits.StreamClientInterceptor()),
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(conn.Target(), conn.Close())
+	// Output: 127.0.0.1:50051 <nil>
+}

@@ -20,9 +20,8 @@ import (
 // the status and no metadata. Package tap is experimental, and a server that serves
 // by grpc.Server.ServeHTTP does not call the handle.
 //
-// Up to at least grpc-go 1.85 a refused call that has a deadline leaves its timer
-// and metadata in memory until that deadline. Prefer the interceptors where clients
-// are not trusted to set near deadlines.
+// In grpc-go 1.85 a refused call that has a deadline leaves its timer in memory until
+// then. Prefer the interceptors where clients can't be trusted to set near deadlines.
 func (s *Server) TapHandle() tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		c := &call{method: info.FullMethodName}

@@ -1,0 +1,66 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// DefaultMaxWait is how long a client's call waits at most when nothing else is
+// said.
+const DefaultMaxWait = time.Minute
+
+// A TargetKeyFunc names what an outgoing call is charged to. target is that of the
+// connection, as grpc.NewClient got it; fullMethod reads /package.Service/Method. It
+// must be safe for concurrent use. Its errors are as those of a [KeyFunc].
+type TargetKeyFunc func(ctx context.Context, target, fullMethod string) (string, error)
+
+// A ClientConfig says what a [Client] is made of.
+type ClientConfig struct {
+	// Limiter decides when a call may leave. It must not be nil.
+	Limiter *stint.Limiter
+	// Key names what a call is charged to; what a server asks of one call its key's
+	// other calls heed as well. Default: nil, the connection's target.
+	Key TargetKeyFunc
+	// Cost is what a call costs; a stream is charged where it starts, with no request.
+	// A cost of 0 does not ask the limiter. Default: nil, 1.
+	Cost CostFunc
+	// MaxWait bounds how long a call waits before it leaves, and before each time that
+	// it leaves again. A call that would wait longer, or past its deadline, fails at
+	// once with RESOURCE_EXHAUSTED. Default: 0, which is DefaultMaxWait.
+	MaxWait time.Duration
+	// Retries is how often a unary call is made again that the server refused with
+	// RetryInfo. Each time is charged. Default: 0, none.
+	Retries int
+}
+
+// Validate reports everything that is wrong with the configuration, joined; each
+// fault is a [stint.InvalidError].
+func (c ClientConfig) Validate() error {
+	var faults []error
+	if c.Limiter == nil {
+		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter"))
+	}
+	if c.MaxWait < 0 {
+		faults = append(faults, stint.Invalid("max_wait", c.MaxWait, "0 or more"))
+	}
+	if c.Retries < 0 {
+		faults = append(faults, stint.Invalid("retries", c.Retries, "0 or more"))
+	}
+	return errors.Join(faults...)
+}
+
+func (c ClientConfig) withDefaults() ClientConfig {
+	if c.Key == nil {
+		c.Key = func(_ context.Context, target, _ string) (string, error) { return target, nil }
+	}
+	if c.Cost == nil {
+		c.Cost = costOfOne
+	}
+	if c.MaxWait == 0 {
+		c.MaxWait = DefaultMaxWait
+	}
+	return c
+}
