@@ -40,6 +40,9 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	store.Watch()
+	if len(loaded.Rules) > 0 {
+		logger.Warn("the configuration's rules decide nothing: this version does not offer them yet", "rules", len(loaded.Rules))
+	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{

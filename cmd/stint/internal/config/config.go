@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
@@ -58,6 +59,10 @@ type Config struct {
 	Defaults map[stint.Algorithm]stint.Limit
 	// Policies are what a check may name.
 	Policies map[string][]stint.Limit
+	// Rules are those of the file, well written; rules.Compile checks what they say.
+	Rules []rules.Rule
+	// RulesAt says where each of Rules begins.
+	RulesAt []notation.Position
 }
 
 // HTTP bounds what clients of the REST API and of the admin listener may use.

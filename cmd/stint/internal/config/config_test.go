@@ -14,6 +14,8 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
@@ -222,6 +224,14 @@ func TestExampleFile(t *testing.T) {
 	if len(got.Policies) != 5 || got.Policies["monthly-quota"][0] != quota {
 		t.Errorf("policies: %+v", got.Policies)
 	}
+	login := rules.Rule{
+		ID: "login", Labels: map[string]string{"team": "accounts"}, Match: rules.Match{Methods: []string{"POST"}, Path: "/login"},
+		Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, time.Minute).CountingDenied()},
+		Overrides: []rules.Override{{Key: "192.0.2.7", Unlimited: true}},
+	}
+	if len(got.Rules) != 2 || !reflect.DeepEqual(got.Rules[0], login) || got.Rules[1].ID != "api" {
+		t.Errorf("rules: %+v", got.Rules)
+	}
 	text, err := os.ReadFile("../../../../docs/stint.example.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +288,16 @@ func TestSecrets(t *testing.T) {
 		if got := faults(t, text); !strings.Contains(got, "password is ") || strings.Contains(got, "98765") {
 			t.Errorf("%s: %s", text, got)
 		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	file := write(t, "rules:\n- {id: a, scope: per_ip, unlimited: true}\n-\n  id: b\n  enabled: false\n")
+	got, err := config.Load(config.Sources{File: file})
+	want := []rules.Rule{{ID: "a", Scope: []string{rules.PerIP}, Unlimited: true}, {ID: "b", Disabled: true}}
+	at := []notation.Position{{Source: file, Line: 2, Column: 3}, {Source: file, Line: 4, Column: 3}}
+	if err != nil || !reflect.DeepEqual(got.Rules, want) || !reflect.DeepEqual(got.RulesAt, at) {
+		t.Errorf("%+v at %v, %v", got.Rules, got.RulesAt, err)
 	}
 }
 

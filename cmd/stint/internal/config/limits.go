@@ -58,3 +58,13 @@ func (l *loader) policy(f notation.Field, limits []stint.Limit) {
 		l.config.Policies[f.Name] = limits
 	}
 }
+
+// rules takes over the list of rules and where each begins.
+func (l *loader) rules(v notation.Value) {
+	if list := notation.Rules(v, "rules", l.faults); len(list) > 0 {
+		l.config.Rules = list
+	}
+	for _, item := range v.Items {
+		l.config.RulesAt = append(l.config.RulesAt, item.At)
+	}
+}

@@ -132,9 +132,7 @@ func (l *loader) file(name string, data []byte) {
 		case "policies":
 			l.policies(f.Value)
 		case "rules":
-			if f.Value.Kind != notation.KindNull && (f.Value.Kind != notation.KindList || len(f.Value.Items) > 0) {
-				l.faults.Invalid("rules", f.Value, "an empty list, since this version does not offer rules yet")
-			}
+			l.rules(f.Value)
 		default:
 			return l.setting(f.Name, f)
 		}
