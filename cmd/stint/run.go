@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, p process) int {
 	root := &cobra.Command{
 		Use:   "stint",
 		Short: "A distributed rate limiter",
-		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one.\n\n" +
+		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks and explains rules.\n\n" +
 			"Exit codes: 0 done (check: allowed), 1 failed, 2 wrong usage or configuration, 3 check denied.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetArgs(args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
-	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), versionCommand(p))
+	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), rulesCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+)
+
+// An example is a request that rules are explained with.
+type example struct {
+	file                  string
+	method, path, host    string
+	address, user, apiKey string
+	headers, attributes   []string
+	loadStore             func() (config.Config, error)
+}
+
+// explainTimeout bounds the asking of a shared store, which connects first.
+const explainTimeout = 5 * time.Second
+
+func explainCommand(p process) *cobra.Command {
+	e := &example{}
+	command := &cobra.Command{
+		Use:   "explain",
+		Short: "Say which rules hold for a request, and what they decide, taking nothing",
+		Long: "Say which rules hold for a request, whom each of them counts, and what they decide.\n" +
+			"Nothing is taken. With --store, of a shared store, clients have what is kept there; else\n" +
+			"they have done nothing yet.\n\n" +
+			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
+		Args: cobra.NoArgs,
+	}
+	flags := command.Flags()
+	flags.StringVar(&e.file, "rules", "", "`PATH` of a file of rules or a folder of them; by default those of --config")
+	flags.StringVar(&e.method, "method", http.MethodGet, "the request's `METHOD`")
+	flags.StringVar(&e.path, "path", "/", "its `PATH`, as it is sent")
+	flags.StringVar(&e.host, "host", "", "the `NAME` of the host that is asked for")
+	flags.StringVar(&e.address, "ip", "", "the client's `ADDRESS`")
+	flags.StringVar(&e.user, "user", "", "`NAME` of the user")
+	flags.StringVar(&e.apiKey, "api-key", "", "the API `KEY`")
+	flags.StringArrayVar(&e.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
+	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
+	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
+		switch s.Path {
+		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix":
+			return true
+		default:
+			return false
+		}
+	})
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		return e.explain(command.Context(), p)
+	}
+	return command
+}
+
+// explain prints what the rules make of the request.
+func (e *example) explain(ctx context.Context, p process) error {
+	loaded, err := e.loadStore()
+	if err != nil {
+		return err
+	}
+	set, err := e.set(loaded)
+	if err != nil {
+		return err
+	}
+	request, err := e.request(loaded)
+	if err != nil {
+		return err
+	}
+	var store stint.Store = memstore.New(memstore.Config{})
+	if !loaded.Store.Memory() {
+		opened, err := openStore(loaded)
+		if err != nil {
+			return err
+		}
+		defer opened.Close()
+		ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+		defer cancel()
+		if err := opened.Health(ctx); err != nil {
+			return storeFault(loaded.Store, err)
+		}
+		store = opened.Store
+	}
+	return explainWith(ctx, p, store, set, request)
+}
+
+// set is the rules that were asked for.
+func (e *example) set(loaded config.Config) (*rules.Set, error) {
+	if e.file == "" {
+		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		return set, nil
+	}
+	set, err := readRules(e.file)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	return set, nil
+}
+
+// request is the request as the rules see it.
+func (e *example) request(loaded config.Config) (*rules.Request, error) {
+	r := &rules.Request{
+		Method: e.method, Path: e.path, Host: e.host, User: e.user, APIKey: e.apiKey,
+		Header: http.Header{}, Attributes: map[string]string{},
+	}
+	if e.address != "" {
+		address, err := netip.ParseAddr(e.address)
+		if err != nil {
+			return nil, misused("--ip is %q; allowed: an address such as 192.0.2.1 or 2001:db8::1", e.address)
+		}
+		resolver, err := clientip.New(loaded.ClientIP)
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		r.Address = resolver.KeyOf(address.WithZone("").Unmap())
+	}
+	for _, text := range e.headers {
+		name, value, found := strings.Cut(text, ":")
+		if !found || name == "" {
+			return nil, misused("--header is %q; allowed: NAME: VALUE", text)
+		}
+		r.Header.Add(name, strings.TrimSpace(value))
+	}
+	for _, text := range e.attributes {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return nil, misused("--attribute is %q; allowed: NAME=VALUE", text)
+		}
+		r.Attributes[name] = value
+	}
+	return r, nil
+}
+
+// explainWith prints a line for each rule that matches, and the verdict of all.
+func explainWith(ctx context.Context, p process, store stint.Store, set *rules.Set, r *rules.Request) error {
+	limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
+	if err != nil {
+		return failed(err)
+	}
+	var matches rules.Matches
+	set.Match(r, &matches)
+	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
+	for i := range matches.Len() {
+		held, err := matches.Held(i)
+		if err != nil {
+			return misused("rule %q: %v", matches.Rule(i).ID, err)
+		}
+		row := []string{held.Rule.ID, standing(&held), "-", "-", "-", "-", "-"}
+		if held.Claim.Policy != nil {
+			d, err := store.Decide(ctx, stint.Op{Verb: stint.Peek, Claim: held.Claim})
+			if err != nil {
+				return failed(err)
+			}
+			row = append(row[:2], held.Claim.Key, fmt.Sprint(held.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))
+		}
+		rows = append(rows, row)
+	}
+	var verdict enforce.Verdict
+	if err := limiter.Explain(ctx, r, &verdict); err != nil {
+		return failed(err)
+	}
+	if len(rows) > 1 {
+		if err := ruleTable(p.Out, rows); err != nil {
+			return err
+		}
+	}
+	decided := "no rule holds for the request"
+	if verdict.Rule != nil {
+		decided = "rule " + verdict.Rule.ID + " decides"
+	} else if len(verdict.Matched) > 0 {
+		decided = "no rule limits the request"
+	}
+	if err := say(p.Out, "path %s: allowed %s, %s\n", matches.Path(), yesOrNo(verdict.Allowed), decided); err != nil {
+		return err
+	}
+	if !verdict.Allowed {
+		return exit{code: exitDenied}
+	}
+	return nil
+}
+
+// standing says what the rule makes of the request, and what it does when it denies, unless it
+// rejects.
+func standing(held *rules.Held) string {
+	text := held.Standing.String()
+	if held.Rule.OnExceed != rules.Reject {
+		text += ", " + held.Rule.OnExceed.String()
+	}
+	return text
+}
+
+// waitOf is a decision's wait.
+func waitOf(d stint.Decision) string {
+	if d.RetryAfter == stint.Never {
+		return waitText(-1)
+	}
+	return waitText(d.RetryAfter.Microseconds())
+}

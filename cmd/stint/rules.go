@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+)
+
+func rulesCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "rules",
+		Short: "Check rules, and see what they do to a request",
+		Args:  cobra.NoArgs,
+	}
+	command.AddCommand(validateCommand(p), explainCommand(p))
+	return command
+}
+
+func validateCommand(p process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check files of rules, or folders of them",
+		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`.\n" +
+			"A folder's files are one set. It exits with 2 when a rule can't be enforced, and names\n" +
+			"every fault with file, line and column.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var faults []string
+			for _, path := range args {
+				set, err := readRules(path)
+				if err != nil {
+					faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
+					continue
+				}
+				enabled := 0
+				for _, rule := range set.Rules() {
+					if !rule.Disabled {
+						enabled++
+					}
+				}
+				if err := say(p.Out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
+					return err
+				}
+			}
+			if len(faults) > 0 {
+				return exit{exitUsage, strings.Join(faults, "\n")}
+			}
+			return nil
+		},
+	}
+}
+
+// readRules reads and compiles a file or a folder.
+func readRules(path string) (*rules.Set, error) {
+	list, positions, err := file.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return file.Compile(list, positions, rules.Options{})
+}
+
+// ruleTable shows what each rule makes of a request.
+func ruleTable(out io.Writer, rows [][]string) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(table, strings.Join(row, "\t")); err != nil {
+			return failed(err)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return failed(err)
+	}
+	return nil
+}

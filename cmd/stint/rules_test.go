@@ -1,0 +1,120 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const someRules = `
+rules:
+  - id: login
+    priority: 10
+    match: {methods: [POST], path: /login}
+    scope: per_ip
+    limits:
+      - {algorithm: sliding_window_counter, limit: 2, window: 1h}
+  - id: users
+    match: {path: "/api/**"}
+    scope: per_user
+    missing: skip
+    limits:
+      - {algorithm: token_bucket, capacity: 5, refill: 1/10d}
+    overrides:
+      - {key: mallory, banned: true}
+  - id: everybody
+    scope: global
+    on_exceed: shadow
+    limits:
+      - {algorithm: fixed_window, limit: 1000, window: 10d}
+  - id: later
+    enabled: false
+    scope: global
+    banned: true
+`
+
+func TestRulesValidate(t *testing.T) {
+	good := writeFile(t, someRules)
+	code, stdout, stderr := do(t, nil, "rules", "validate", good)
+	if code != exitOK || stdout != good+": 4 rules, 3 enabled\n" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+
+	bad := writeFile(t, `
+rules:
+  - id: login
+    scope: per_moon
+    limits:
+      - {algorithm: token_bucket, capacity: 5}
+  - id: users
+    scope: per_user
+    limits:
+      - {algorithm: fixed_window, limit: 1, window: 1s}
+    colour: red
+`)
+	code, stdout, stderr = do(t, nil, "rules", "validate", good, bad)
+	if code != exitUsage || !strings.HasPrefix(stdout, good) {
+		t.Errorf("exit code %d, %s", code, stdout)
+	}
+	for _, want := range []string{bad + ":4:", "per_moon", bad + ":6:", "refill", bad + ":11:", "colour"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the faults lack %q:\n%s", want, stderr)
+		}
+	}
+
+	senseless := writeFile(t, `[{id: a, scope: per_user, limits: [{algorithm: fixed_window, limit: 1, window: 1s}]}]`)
+	code, _, stderr = do(t, nil, "rules", "validate", senseless)
+	if code != exitUsage || !strings.Contains(stderr, senseless+":1:") || !strings.Contains(stderr, "missing") {
+		t.Errorf("a rule that does not say what is missing: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestRulesExplain(t *testing.T) {
+	file := writeFile(t, someRules)
+	for _, test := range []struct {
+		args  string
+		code  int
+		lines []string // the beginnings, with single spaces
+	}{
+		{
+			"--method POST --path //login/ --ip 192.0.2.7", exitOK,
+			[]string{
+				"RULE STANDING KEY COST ALLOWED REMAINING RETRY AFTER",
+				"login limited 192.0.2.7 1 yes 2 0s",
+				"everybody limited, shadow * 1 yes 1000 0s",
+				"path /login: allowed yes, rule login decides",
+			},
+		},
+		{
+			"--path /api/things --user alice", exitOK,
+			[]string{"RULE", "everybody", "users limited alice 1 yes 5 0s", "path /api/things: allowed yes, rule users decides"},
+		},
+		{
+			"--path /api --user mallory", exitDenied,
+			[]string{"RULE", "everybody", "users banned - - - - -", "path /api: allowed no, rule users decides"},
+		},
+		{"--path /api", exitOK, []string{"RULE", "everybody", "users skipped - - - - -", "path /api: allowed yes, no rule limits the request"}},
+	} {
+		code, stdout, stderr := do(t, nil, append([]string{"rules", "explain", "--rules", file}, strings.Fields(test.args)...)...)
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if code != test.code || len(lines) != len(test.lines) {
+			t.Errorf("%s: exit code %d, %s%s", test.args, code, stdout, stderr)
+			continue
+		}
+		for i, want := range test.lines {
+			if got := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: line %d is %q, want %q", test.args, i, got, want)
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"--ip moon":          "--ip is",
+		"--header x":         "--header is",
+		"--attribute =x":     "--attribute is",
+		"--rules /dev/null/": "/dev/null/",
+	} {
+		code, _, stderr := do(t, nil, append([]string{"rules", "explain"}, strings.Fields(args)...)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", args, code, stderr)
+		}
+	}
+}

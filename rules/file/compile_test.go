@@ -1,0 +1,43 @@
+package file_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+)
+
+// Faults that only the compiler sees are told with the rule's place in the file, all at once.
+func TestCompileTellsWhere(t *testing.T) {
+	list, positions, err := file.Parse("rules.yaml", []byte(`
+- {id: a, scope: per_user, limits: [{algorithm: fixed_window, limit: 1, window: 1s}]}
+- {id: b, scope: global, banned: true}
+- id: b
+  match: {path: "no-slash"}
+  scope: global
+  banned: true
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Compile(list, positions, rules.Options{})
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Fatalf("the error is %v", err)
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d faults, want 3:\n%v", len(lines), err)
+	}
+	for i, want := range []struct{ at, param string }{{"rules.yaml:2:", "missing"}, {"rules.yaml:4:", ""}, {"rules.yaml:4:", ""}} {
+		if !strings.HasPrefix(lines[i], want.at) || !strings.Contains(lines[i], want.param) {
+			t.Errorf("fault %d is %q, want it at %s and about %s", i, lines[i], want.at, want.param)
+		}
+	}
+	set, err := file.Compile(list[:2], positions[:2], rules.Options{})
+	if err == nil {
+		t.Errorf("a rule without missing made a set of %d", set.Len())
+	}
+}
