@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
@@ -33,13 +34,17 @@ type Config struct {
 	Store stint.Store
 	// Set are the rules to begin with. Default: nil, none.
 	Set *rules.Set
+	// MaxWait bounds how long any request is held, whatever its rules say: one that would have to
+	// wait longer is denied at once. Default: 0, no bound but the rules'.
+	MaxWait time.Duration
 }
 
 // A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
 type Limiter struct {
-	store stint.Store
-	set   atomic.Pointer[rules.Set]
-	lines lines
+	store   stint.Store
+	maxWait time.Duration
+	set     atomic.Pointer[rules.Set]
+	lines   lines
 }
 
 // New makes a limiter, or reports what is wrong with the configuration.
@@ -47,7 +52,10 @@ func New(config Config) (*Limiter, error) {
 	if config.Store == nil {
 		return nil, stint.Invalid("store", "nil", "a store such as memstore.New makes")
 	}
-	l := &Limiter{store: config.Store}
+	if config.MaxWait < 0 {
+		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
+	}
+	l := &Limiter{store: config.Store, maxWait: config.MaxWait}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
 	}
@@ -90,6 +98,8 @@ type Verdict struct {
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
+	// Held is how long the request was held by rules that wait.
+	Held time.Duration
 
 	matches rules.Matches
 	claims  []claimed // of the rules that decide, in order
@@ -108,7 +118,7 @@ type claimed struct {
 
 func (v *Verdict) reset() {
 	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
-	v.Decision, v.Each = stint.Decision{Allowed: true}, nil
+	v.Decision, v.Each, v.Held = stint.Decision{Allowed: true}, nil, 0
 	v.Matched, v.Shadowed = v.Matched[:0], v.Shadowed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }

@@ -14,6 +14,9 @@ const defaultWaiters = 100
 // wait decides a request that a rule may hold.
 func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
 	first, longest := v.patience()
+	if l.maxWait > 0 {
+		longest = min(longest, l.maxWait)
+	}
 	deadline := time.Now().Add(longest)
 	line := l.lines.of(v.claims[first].claim)
 	defer line.leave()
@@ -24,9 +27,13 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
 	waits := line.busy()
 	for {
 		if waits {
-			if in, err := line.await(ctx, most, deadline); err != nil {
+			begin := time.Now()
+			in, err := line.await(ctx, most, deadline)
+			v.Held += time.Since(begin)
+			if err != nil {
 				return err
-			} else if !in {
+			}
+			if !in {
 				return l.giveUp(ctx, v)
 			}
 		}
@@ -45,7 +52,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
 		if waits = !line.first(most); waits {
 			continue
 		}
-		if err := pause(ctx, retry); err != nil {
+		if err := v.pause(ctx, retry); err != nil {
 			return err
 		}
 	}
@@ -85,7 +92,7 @@ func (l *Limiter) try(ctx context.Context, v *Verdict, deadline time.Time) (hold
 
 // admit holds an admitted request until its turn.
 func (l *Limiter) admit(ctx context.Context, v *Verdict) error {
-	err := pause(ctx, v.Decision.Delay)
+	err := v.pause(ctx, v.Decision.Delay)
 	v.Decision.Delay = 0
 	if err == nil {
 		l.shadow(ctx, v)
@@ -139,10 +146,13 @@ func (v *Verdict) queues() bool {
 	return false
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// pause holds the request.
+func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
+	begin := time.Now()
+	defer func() { v.Held += time.Since(begin) }()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
