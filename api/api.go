@@ -11,6 +11,7 @@ const (
 	PathRemaining = "/api/v1/rate-limit/remaining"
 	PathReset     = "/api/v1/rate-limit/reset"
 	PathSettle    = "/api/v1/rate-limit/settle"
+	PathEvaluate  = "/api/v1/rate-limit/evaluate"
 	PathHealth    = "/actuator/health"
 	PathLiveness  = "/actuator/health/liveness"
 	PathReadiness = "/actuator/health/readiness"
@@ -73,6 +74,46 @@ type CheckResponse struct {
 	At int64 `json:"at"`
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
+}
+
+// An EvaluateRequest is the body of an evaluation: a request as rules see it. What is left
+// out, the described request does not have.
+type EvaluateRequest struct {
+	// Method is such as GET. Default: "", which only rules for any method match.
+	Method string `json:"method,omitempty"`
+	// Path is the path as it was sent, percent-encoded, beginning with a slash; a query is
+	// left out of account. Default: "", which is /.
+	Path string `json:"path,omitempty"`
+	// Host is the name that was asked for, with or without a port. Default: "", none.
+	Host string `json:"host,omitempty"`
+	// IP is the client's address, IPv4 or IPv6. Default: "", none; the caller's own is not
+	// taken.
+	IP string `json:"ip,omitempty"`
+	// Headers are the header fields, in any case, each once. Default: none.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Attributes are further facts; [AttributeUserID] and [AttributeAPIKey] say who is asking, and all
+	// others are for rules that name them. The service takes integers for their decimal text.
+	// Default: none.
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// The attributes that say who is asking.
+const (
+	AttributeUserID = "userId"
+	AttributeAPIKey = "apiKey"
+)
+
+// An EvaluateResponse is the answer to an evaluation. The limit fields are of the rule that
+// decided. When no limit was asked, Algorithm is "" and no limit field is on the wire; a request
+// that a rule denies without its limits has RetryAfterSeconds and RetryAfterMicros of -1.
+type EvaluateResponse struct {
+	CheckResponse
+	// Rule is the ID of the rule that decided; "" when none did.
+	Rule string `json:"rule,omitempty"`
+	// Matched are the IDs of the rules that hold for the request, by priority and ID.
+	Matched []string `json:"matched"`
+	// Shadowed are the IDs of the rules in shadow that would have denied it.
+	Shadowed []string `json:"shadowed,omitempty"`
 }
 
 // A RemainingResponse says what is left, without having taken any.

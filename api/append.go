@@ -9,6 +9,11 @@ import (
 // escaping. It exists because a check is answered far more often than anything
 // else.
 func (c *CheckResponse) AppendJSON(text []byte) []byte {
+	return append(c.appendMembers(text), '}')
+}
+
+// appendMembers appends the response without the brace at its end.
+func (c *CheckResponse) appendMembers(text []byte) []byte {
 	text = append(text, `{"allowed":`...)
 	text = strconv.AppendBool(text, c.Allowed)
 	if c.Degraded {
@@ -28,8 +33,46 @@ func (c *CheckResponse) AppendJSON(text []byte) []byte {
 	text = appendInt(append(text, `,"retryAfterMicros":`...), c.RetryAfterMicros)
 	text = appendInt(append(text, `,"delayMicros":`...), c.DelayMicros)
 	text = appendInt(append(text, `,"at":`...), c.At)
-	text = appendString(append(text, `,"source":`...), c.Source)
+	return appendString(append(text, `,"source":`...), c.Source)
+}
+
+// AppendJSON appends the response; without a limit, that is without an Algorithm, it leaves out
+// what would be the limit's. Matched is always an array.
+func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
+	if e.Algorithm != "" {
+		text = e.appendMembers(text)
+	} else {
+		text = strconv.AppendBool(append(text, `{"allowed":`...), e.Allowed)
+		if !e.Allowed {
+			text = appendInt(append(text, `,"retryAfterSeconds":`...), e.RetryAfterSeconds)
+		}
+		text = appendString(append(text, `,"message":`...), e.Message)
+		if !e.Allowed {
+			text = appendInt(append(text, `,"retryAfterMicros":`...), e.RetryAfterMicros)
+		}
+	}
+	if e.Rule != "" {
+		text = appendString(append(text, `,"rule":`...), e.Rule)
+	}
+	text = appendStrings(append(text, `,"matched":`...), e.Matched)
+	if len(e.Shadowed) > 0 {
+		text = appendStrings(append(text, `,"shadowed":`...), e.Shadowed)
+	}
 	return append(text, '}')
+}
+
+// MarshalJSON is AppendJSON for encoding/json.
+func (e EvaluateResponse) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
+
+func appendStrings(text []byte, list []string) []byte {
+	text = append(text, '[')
+	for i, s := range list {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = appendString(text, s)
+	}
+	return append(text, ']')
 }
 
 func appendInt(text []byte, n int64) []byte { return strconv.AppendInt(text, n, 10) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/api"
@@ -43,6 +44,30 @@ func TestAppendJSONAppends(t *testing.T) {
 	c := api.CheckResponse{Key: "k"}
 	if got, want := string(c.AppendJSON([]byte("["))), "["+marshal(t, c); got != want {
 		t.Errorf("AppendJSON = %s, want %s", got, want)
+	}
+}
+
+func TestAppendEvaluation(t *testing.T) {
+	limited := api.CheckResponse{
+		Allowed: true, Key: "k", Algorithm: "FIXED_WINDOW", Limit: 2, Message: api.MessageAllowed, Source: "store",
+	}
+	for want, e := range map[string]api.EvaluateResponse{
+		`{"allowed":true,"message":"Request allowed","matched":[]}`: {
+			CheckResponse: api.CheckResponse{Allowed: true, Message: api.MessageAllowed},
+		},
+		`{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"rule":"r","matched":["r","s"],"shadowed":["t"]}`: {
+			CheckResponse: api.CheckResponse{RetryAfterSeconds: -1, Message: api.MessageDenied, RetryAfterMicros: -1},
+			Rule:          "r", Matched: []string{"r", "s"}, Shadowed: []string{"t"},
+		},
+		strings.TrimSuffix(marshal(t, limited), "}") + `,"rule":"r","matched":["r"]}`: {CheckResponse: limited, Rule: "r", Matched: []string{"r"}},
+	} {
+		if got := marshal(t, e); got != want {
+			t.Errorf("MarshalJSON:\n%s, want\n%s", got, want)
+		}
+		var back api.EvaluateResponse
+		if err := json.Unmarshal([]byte(want), &back); err != nil || string(back.AppendJSON(nil)) != want {
+			t.Errorf("%s is read as %+v, %v", want, back, err)
+		}
 	}
 }
 

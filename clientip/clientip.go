@@ -36,7 +36,7 @@ func (r *Resolver) Key(peer string, header http.Header) string {
 	return r.KeyOf(r.Client(peer, header))
 }
 
-// KeyOf is the key of an address that [Resolver.Client] returned.
+// KeyOf is the key of an address that [Resolver.Client] or [Parse] returned.
 func (r *Resolver) KeyOf(client netip.Addr) string {
 	switch bits := r.config.IPv6Prefix; {
 	case !client.IsValid():
@@ -46,6 +46,14 @@ func (r *Resolver) KeyOf(client netip.Addr) string {
 	default:
 		return netip.PrefixFrom(client, bits).Masked().String()
 	}
+}
+
+// Parse reads an address that somebody else than a proxy tells, in the forms that a proxy
+// writes: with or without a port and a zone, which are left out. It reports false for
+// anything else.
+func Parse(text string) (netip.Addr, bool) {
+	addr := parseHop(text)
+	return addr, addr.IsValid()
 }
 
 // Client is the address that a request comes from, given the peer (host:port, as

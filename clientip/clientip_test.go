@@ -213,3 +213,15 @@ func FuzzClient(f *testing.F) {
 		}
 	})
 }
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:db8::1%eth0]:80": "2001:db8::1", "::ffff:192.0.2.1": "192.0.2.1",
+		"": "", "localhost": "", "192.0.2.1, 192.0.2.2": "", "192.0.2.0/24": "",
+	} {
+		addr, ok := clientip.Parse(text)
+		if ok != (want != "") || ok && addr.String() != want {
+			t.Errorf("Parse(%q) = %v, %t; want %q", text, addr, ok, want)
+		}
+	}
+}

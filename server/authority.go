@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// An authority knows who may name keys, reset and settle.
+// An authority knows who may name keys, reset, settle and evaluate.
 type authority struct {
 	explicit bool
 	open     bool
@@ -34,7 +34,7 @@ func (a *authority) mayManage(r *http.Request) error {
 	case a.open || a.loopback.Load():
 		return nil
 	default:
-		return forbidden("key, reset and settle need bearer tokens on a listener that others can reach; " +
+		return forbidden("key, reset, settle and evaluate need bearer tokens on a listener that others can reach; " +
 			"allowed: requests about the caller's own address, until api.tokens_file or api.open is configured")
 	}
 }

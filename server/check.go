@@ -141,12 +141,17 @@ func (s *service) refused(t *target, err error) error {
 
 // fill describes a decision of the target.
 func (t *target) fill(c *api.CheckResponse, key string, d *stint.Decision) {
-	*c = api.CheckResponse{
+	*c = checkResponse(key, t.algorithm(d), d)
+	c.Policy = t.name
+}
+
+// checkResponse describes a decision, of which algorithm is the deciding limit's.
+func checkResponse(key string, algorithm stint.Algorithm, d *stint.Decision) api.CheckResponse {
+	c := api.CheckResponse{
 		Allowed:           d.Allowed,
 		Degraded:          d.Degraded,
 		Key:               key,
-		Policy:            t.name,
-		Algorithm:         t.algorithm(d).String(),
+		Algorithm:         algorithm.String(),
 		Limit:             d.Limit,
 		Remaining:         d.Remaining,
 		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
@@ -164,4 +169,5 @@ func (t *target) fill(c *api.CheckResponse, key string, d *stint.Decision) {
 	if d.RetryAfter != stint.Never {
 		c.RetryAfterMicros = d.RetryAfter.Microseconds()
 	}
+	return c
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,15 +15,16 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
 )
 
-// An API says who may name keys, reset and settle.
+// An API says who may name keys, reset, settle and evaluate.
 type API struct {
 	// ExplicitKeys lets requests name a key. When it is false, any key is refused
 	// with 403 and every request is its client's own.
 	ExplicitKeys bool
-	// Tokens are bearer tokens, one of which is needed to name a key, to reset and
-	// to settle. Default: none, which allows it on a loopback listener only.
+	// Tokens are bearer tokens, one of which is needed to name a key, to reset, to
+	// settle and to evaluate. Default: none, which allows it on a loopback listener only.
 	Tokens []string
 	// Open allows it without tokens on any listener. Default: false.
 	Open bool
@@ -69,15 +71,21 @@ type Config struct {
 	// taken from DefaultLimits.
 	Defaults map[stint.Algorithm]stint.Limit
 	// Policies are the limits that a policy's name stands for. Their state is never
-	// shared with the defaults' or with another policy's. Default: none.
+	// shared with the defaults', with another policy's or with a rule's, so a name may not begin
+	// with rules.PolicyPrefix. Default: none.
 	Policies map[string][]stint.Limit
+
+	// Rules are what requests to evaluate are decided by; [Server.SwapRules] puts others in their
+	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
+	// half of it if that is more. Default: nil, none.
+	Rules *rules.Set
 
 	// ClientIP says how a client's address is found. Default: the peer's address.
 	ClientIP clientip.Config
 	// Headers are the rate limit header fields of a check's response. Default: 0,
 	// none; DefaultConfig has all of them.
 	Headers httplimit.Fields
-	// API says who may name keys, reset and settle.
+	// API says who may name keys, reset, settle and evaluate.
 	API API
 
 	// Collectors are further metrics to serve, such as the store's. Default: none.
@@ -187,6 +195,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// longestWait is how long a rule may hold a request so that it is answered in time.
+func (c *Config) longestWait() time.Duration {
+	return max(c.WriteTimeout-c.BodyTimeout, c.WriteTimeout/2)
+}
+
 // Validate reports everything that is wrong with the configuration, joined. The
 // parameters carry the names of the configuration file.
 func (c Config) Validate() error {
@@ -250,6 +263,9 @@ func (c Config) Validate() error {
 		if name == "" {
 			add("policies", name, "a name of at least one character")
 			continue
+		}
+		if strings.HasPrefix(name, rules.PolicyPrefix) {
+			add("policies", name, "a name that does not begin with "+rules.PolicyPrefix+", as those of rules' policies do")
 		}
 		if _, err := stint.NewPolicy(name, c.Policies[name]...); err != nil {
 			faults = append(faults, fmt.Errorf("policies: %s: %w", name, err))

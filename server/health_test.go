@@ -84,6 +84,7 @@ func TestMetrics(t *testing.T) {
 	f.get(api.PathRemaining + "?key=secret-key")
 	f.store.fail(errors.New("away"))
 	f.get(check+"?key=secret-key").problem(503, "the store")
+	f.post(evaluate, `{"path":"/banned"}`)
 	text := f.get(api.PathMetrics).body
 	for _, want := range []string{
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
@@ -106,7 +107,8 @@ func TestMetrics(t *testing.T) {
 		names = append(names, match[1])
 	}
 	want := []string{
-		"rate_limiter_check_seconds", "rate_limiter_connections", "rate_limiter_connections_closed_total", "rate_limiter_degraded_total", "rate_limiter_requests_total", "rate_limiter_store_bytes",
+		"rate_limiter_check_seconds", "rate_limiter_connections", "rate_limiter_connections_closed_total", "rate_limiter_degraded_total", "rate_limiter_requests_total",
+		"rate_limiter_rule_decisions_total", "rate_limiter_rules", "rate_limiter_store_bytes",
 		"rate_limiter_store_errors_total", "rate_limiter_store_evictions_total", "rate_limiter_store_states",
 	}
 	if !slices.Equal(names, want) {

@@ -134,6 +134,7 @@ func testConfig() (server.Config, *store, *logBuffer) {
 	config.Store = store
 	config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	config.API.Open = true
+	config.Rules = testRules()
 	config.Build = server.Build{Version: "v1.2.3", Commit: "abc"}
 	config.Policies = map[string][]stint.Limit{
 		"push": pushLimits(),

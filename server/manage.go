@@ -18,23 +18,32 @@ const firstBody = 64 << 10
 
 // readBody reads and parses a request's body.
 func (s *service) readBody(w http.ResponseWriter, r *http.Request, allowed member, list bool) ([]request, bool, error) {
-	if err := noQuery(r.URL.RawQuery); err != nil {
+	text, err := s.readText(w, r)
+	if err != nil {
 		return nil, false, err
+	}
+	return parseBody(text, allowed, list)
+}
+
+// readText reads a request's body, beside which there is no query.
+func (s *service) readText(w http.ResponseWriter, r *http.Request) (string, error) {
+	if err := noQuery(r.URL.RawQuery); err != nil {
+		return "", err
 	}
 	most := s.config.MaxBodyBytes
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than reading it to its end
-		return nil, false, errTooLarge(most)
+		return "", errTooLarge(most)
 	}
 	var text strings.Builder
 	text.Grow(int(min(max(r.ContentLength, 0), firstBody)))
 	if _, err := io.Copy(&text, http.MaxBytesReader(w, r.Body, most)); err != nil {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return nil, false, errTooLarge(most)
+			return "", errTooLarge(most)
 		}
-		return nil, false, badRequest("the body ended early or came too slowly")
+		return "", badRequest("the body ended early or came too slowly")
 	}
-	return parseBody(text.String(), allowed, list)
+	return text.String(), nil
 }
 
 func errTooLarge(most int64) error {

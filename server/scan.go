@@ -9,8 +9,8 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// A scanner reads the two shapes that a body can have: an object of known members,
-// or an array of such objects. It is stricter than encoding/json: members are
+// A scanner reads the shapes that a body can have: an object of known members, an array of
+// such objects, or an object that holds others, see parseEvaluation. It is stricter than encoding/json: members are
 // spelled exactly and stand once, and texts hold what they say, without replacement
 // characters for what could not be read.
 type scanner struct {
@@ -97,37 +97,46 @@ func (s *scanner) array() ([]request, error) {
 	}
 }
 
-func (s *scanner) object() (request, error) {
-	var q request
-	if !s.take('{') {
+func (s *scanner) object() (q request, err error) {
+	if s.next() != '{' {
 		return q, s.malformed("a JSON object with " + s.allowed.String())
 	}
+	err = s.members(func(name string) error {
+		value, err := s.value(name)
+		if err != nil {
+			return err
+		}
+		return q.set(name, value, s.allowed)
+	})
+	return q, err
+}
+
+// members reads an object, whose brace comes next, and calls read where a member's value
+// does.
+func (s *scanner) members(read func(name string) error) error {
+	s.at++ // the brace
 	if s.take('}') {
-		return q, nil
+		return nil
 	}
 	for {
 		if s.next() != '"' {
-			return q, s.malformed("the name of a member in quotes")
+			return s.malformed("the name of a member in quotes")
 		}
 		name, err := s.string()
 		if err != nil {
-			return q, err
+			return err
 		}
 		if !s.take(':') {
-			return q, s.malformed("a colon")
+			return s.malformed("a colon")
 		}
-		value, err := s.value(name)
-		if err != nil {
-			return q, err
-		}
-		if err := q.set(name, value, s.allowed); err != nil {
-			return q, err
+		if err := read(name); err != nil {
+			return err
 		}
 		if s.take('}') {
-			return q, nil
+			return nil
 		}
 		if !s.take(',') {
-			return q, s.malformed("a comma or the end of the object")
+			return s.malformed("a comma or the end of the object")
 		}
 	}
 }
@@ -139,30 +148,39 @@ func (s *scanner) value(name string) (string, error) {
 	if m == 0 {
 		return "", new(request).set(name, "", s.allowed)
 	}
-	wanted, c := "a string", s.next()
+	wanted := "a string"
 	if m == permitsMember {
 		wanted = "an integer"
-		if c == '-' || '0' <= c && c <= '9' {
-			return s.integer()
+		if isNumber(s.next()) {
+			return s.integer(name)
 		}
-	} else if c == '"' {
+	} else if s.next() == '"' {
 		return s.string()
 	}
+	return "", s.mistyped(name, wanted)
+}
+
+// isNumber reports whether a number can begin with the byte.
+func isNumber(c byte) bool { return c == '-' || '0' <= c && c <= '9' }
+
+// mistyped says that a member's value, which comes next, is of another type than wanted.
+func (s *scanner) mistyped(name, wanted string) error {
+	c := s.next()
 	kind, known := map[byte]string{
-		'"': "a string", '{': "an object", '[': "an array", 't': "a boolean", 'f': "a boolean", 'n': "null", '-': "a number",
+		'"': "a string", '{': "an object", '[': "an array", 't': "a boolean", 'f': "a boolean", 'n': "null",
 	}[c]
-	if '0' <= c && c <= '9' {
+	if isNumber(c) {
 		kind, known = "a number", true
 	}
 	if !known {
-		return "", s.malformed(wanted)
+		return s.malformed(wanted)
 	}
-	return "", badRequest(fmt.Sprintf("%s is %s; allowed: %s", name, kind, wanted))
+	return badRequest(fmt.Sprintf("%s is %s; allowed: %s", name, kind, wanted))
 }
 
 // integer reads a number that is written as an integer (RFC 8259, section 6). What
 // it is worth is judged later.
-func (s *scanner) integer() (string, error) {
+func (s *scanner) integer(name string) (string, error) {
 	start := s.at
 	for s.at < len(s.text) && strings.IndexByte("+-.0123456789Ee", s.text[s.at]) >= 0 {
 		s.at++
@@ -170,7 +188,7 @@ func (s *scanner) integer() (string, error) {
 	number := s.text[start:s.at]
 	digits := strings.TrimPrefix(number, "-")
 	if digits == "" || strings.ContainsAny(digits, "+-.Ee") || digits[0] == '0' && len(digits) > 1 {
-		return "", badRequest(fmt.Sprintf("permits is %s; allowed: an integer", clip(number)))
+		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", name, clip(number)))
 	}
 	return number, nil
 }

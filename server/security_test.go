@@ -48,6 +48,7 @@ func manage(header http.Header, status int) []call {
 		{method: "DELETE", path: api.PathReset},
 		{method: "POST", path: api.PathSettle, body: `{"key":"k","permits":1}`},
 		{method: "POST", path: api.PathSettle, body: `{"permits":1}`},
+		{method: "POST", path: api.PathEvaluate, body: `{"ip":"198.51.100.1"}`},
 	} {
 		c.header, c.status = header, status
 		calls = append(calls, c)
@@ -144,9 +145,8 @@ func TestSecurityModel(t *testing.T) {
 		}},
 		{"Forwarded method, URI, host and the identity headers are believed from trusted peers only", behind, []call{
 			identity("192.0.2.1:1", "192.0.2.1"),
-			// This version has no rules, which read them: they change nothing.
+			// A check is by no rule, which would read them: they change nothing.
 			identity(proxy, "10.0.0.1"),
-			{method: "POST", path: "/api/v1/rate-limit/evaluate", body: "{}", status: 404},
 			{method: "GET", path: "/forward-auth", status: 404},
 		}},
 		{"anybody who reaches the listener may check and ask for what remains, under the own address", remote, own},

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint/rules"
 )
 
 // collectorFloor is the heap that the garbage collector reckons with at the least.
@@ -52,6 +54,11 @@ func New(config Config) (*Server, error) {
 // Handler is the service without a listener, for embedding it in another server.
 // Such a listener does not count as loopback.
 func (s *Server) Handler() http.Handler { return s.service }
+
+// SwapRules puts rules in the place of those in force, and tells in which they differ; nil is
+// none. Requests that have begun are decided by the rules that they began with. It is safe for
+// concurrent use.
+func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.service.swapRules(set) }
 
 // Listening is closed once Run listens; from then on the addresses are known. When
 // Run fails to listen it stays open.

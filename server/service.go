@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/promlimit"
 )
 
@@ -36,11 +37,16 @@ type service struct {
 	targets   *targets
 	authority *authority
 	clients   *clientip.Resolver
+	rules     *enforce.Limiter
+	swapping  sync.Mutex // held while rules are swapped
 	metrics   *promlimit.Metrics
 	scrape    http.Handler
 	logger    *slog.Logger
 	draining  atomic.Bool
 	scratches sync.Pool // of *scratch
+
+	evaluations sync.Pool // of *evaluation
+	ruleMetrics *promlimit.Rules
 
 	connections, adminConnections *connMetrics
 }
@@ -74,6 +80,14 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	ruleMetrics, err := promlimit.NewRules(registry)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := enforce.New(enforce.Config{Store: config.Store, MaxWait: config.longestWait()})
+	if err != nil {
+		return nil, err
+	}
 	public, private, err := newConnMetrics(registry)
 	if err != nil {
 		return nil, err
@@ -82,18 +96,24 @@ func newService(config *Config) (*service, error) {
 	for _, t := range ts.all {
 		limits = max(limits, t.policy.Len())
 	}
-	return &service{
+	s := &service{
 		config:    config,
 		targets:   ts,
 		authority: newAuthority(config.API),
 		clients:   clients,
+		rules:     limiter,
 		metrics:   metrics,
 		scrape:    promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		logger:    config.Logger,
 		scratches: sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
 
+		evaluations: sync.Pool{New: func() any { return new(evaluation) }},
+		ruleMetrics: ruleMetrics,
+
 		connections: public, adminConnections: private,
-	}, nil
+	}
+	s.swapRules(config.Rules)
+	return s, nil
 }
 
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server.
@@ -150,6 +170,11 @@ func (s *service) route(w http.ResponseWriter, r *http.Request) error {
 			return errMethod(r.Method, http.MethodPost)
 		}
 		return s.settle(w, r)
+	case api.PathEvaluate:
+		if r.Method != http.MethodPost {
+			return errMethod(r.Method, http.MethodPost)
+		}
+		return s.evaluate(w, r)
 	}
 	look, ok := s.look(r.URL.Path)
 	if !ok {

@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+)
+
+// evaluate decides a request that the body describes by the rules that match it.
+func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	// The body is there, and a rule may hold the request for longer than it might have taken.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	e, _ := s.evaluations.Get().(*evaluation)
+	if err := e.read(text, s.clients); err != nil {
+		return err
+	}
+	if err := s.enforce(r.Context(), e); err != nil {
+		return err
+	}
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Cache-Control"] = noStore
+	s.describe(header, e)
+	e.answer()
+	e.body = e.response.AppendJSON(e.body[:0])
+	if !e.verdict.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(e.body) // a client that is gone has no use for the error
+	s.keep(e)
+	return nil
+}
+
+// keep gives an evaluation back whose request has been answered.
+func (s *service) keep(e *evaluation) {
+	if e.clear() {
+		s.evaluations.Put(e)
+	}
+}
+
+// enforce decides and counts.
+func (s *service) enforce(ctx context.Context, e *evaluation) error {
+	v := &e.verdict
+	start := time.Now()
+	err := s.rules.Decide(ctx, &e.request, v)
+	elapsed := time.Since(start) - v.Held
+	if err != nil || v.Decision.Degraded {
+		if err = s.judge(ctx, err); err != nil {
+			return err
+		}
+	}
+	if v.Claim.Policy != nil {
+		limit := v.Claim.Policy.Limit(int(v.Decision.Index))
+		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
+	}
+	if v.Rule != nil {
+		s.ruleMetrics.Decided(v.Rule.ID, outcomeOf(v.Allowed, v.Standing))
+	}
+	for _, id := range v.Shadowed {
+		s.ruleMetrics.Decided(id, promlimit.RuleShadowDenied)
+	}
+	return nil
+}
+
+func outcomeOf(allowed bool, standing rules.Standing) promlimit.RuleOutcome {
+	switch {
+	case standing == rules.Banned:
+		return promlimit.RuleBanned
+	case standing == rules.Lacking:
+		return promlimit.RuleLacking
+	case allowed:
+		return promlimit.RuleAllowed
+	default:
+		return promlimit.RuleDenied
+	}
+}
+
+// describe writes the rate limit fields of the deciding rule, if its limits were asked.
+func (s *service) describe(header http.Header, e *evaluation) {
+	v := &e.verdict
+	policy := v.Claim.Policy
+	if policy == nil {
+		return
+	}
+	prepared := policy.Prepared(s, func() any { return httplimit.NewHeaders(policy, s.config.Headers) })
+	if headers, ok := prepared.(*httplimit.Headers); ok {
+		headers.Write(header, v.Decision, v.Each)
+	}
+}
+
+// answer makes the response of the verdict.
+func (e *evaluation) answer() {
+	v, c := &e.verdict, &e.response
+	*c = api.EvaluateResponse{Matched: v.Matched, Shadowed: v.Shadowed}
+	if v.Rule != nil {
+		c.Rule = v.Rule.ID
+	}
+	if v.Claim.Policy != nil {
+		algorithm := v.Claim.Policy.Limit(int(v.Decision.Index)).Algorithm
+		c.CheckResponse = checkResponse(v.Claim.Key, algorithm, &v.Decision)
+		return
+	}
+	c.Allowed, c.Message = v.Allowed, api.MessageAllowed
+	if !v.Allowed {
+		c.Message = api.MessageDenied
+		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1
+	}
+}
+
+// swapRules puts rules in force, of which nil are none.
+func (s *service) swapRules(set *rules.Set) rules.Changes {
+	if set == nil {
+		set = new(rules.Set)
+	}
+	s.swapping.Lock()
+	defer s.swapping.Unlock()
+	// The metrics know a rule before it decides, and forget one after.
+	s.ruleMetrics.Set(append(idsOf(set), idsOf(s.rules.Set())...))
+	old := s.rules.Swap(set)
+	s.ruleMetrics.Set(idsOf(set))
+	return set.ChangesFrom(old)
+}
+
+func idsOf(set *rules.Set) []string {
+	ids := make([]string, 0, set.Len())
+	for _, rule := range set.Rules() {
+		ids = append(ids, rule.ID)
+	}
+	return ids
+}
