@@ -2,6 +2,7 @@ package httplimit_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -81,4 +82,42 @@ func ExampleNew() {
 	// Output:
 	// 400 {"type":"about:blank","title":"Bad Request","status":400,"detail":"Authorization is \"no Basic credentials\"; allowed: a user's name and password"}
 	// 404 99 left
+}
+
+// A client that makes two calls a second to each host, and none to a host that asks
+// for a pause.
+func ExampleTransport() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+
+	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(2, stint.PerSecond(2)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	transport, err := httplimit.NewTransport(httplimit.TransportConfig{Limiter: limiter})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	for range 2 {
+		response, err := client.Get(server.URL) //nolint:noctx // the client's timeout bounds it
+		var refused *httplimit.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			fmt.Println("not sent; the server said so:", refused.Server, "- too late:", errors.Is(err, stint.ErrDeadline))
+		case err != nil:
+			fmt.Println(err)
+		default:
+			fmt.Println(response.Status)
+			_ = response.Body.Close()
+		}
+	}
+	// Output:
+	// 429 Too Many Requests
+	// not sent; the server said so: true - too late: true
 }

@@ -1,0 +1,237 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// What a [TransportConfig] means when it does not say.
+const (
+	// DefaultMaxHosts is how many hosts are remembered that asked for a pause.
+	DefaultMaxHosts = 1024
+	// DefaultMaxPause is the longest pause that a server is granted.
+	DefaultMaxPause = 24 * time.Hour
+)
+
+// A TransportConfig says what a [Transport] is made of. The zero value calls whom it is
+// told to, and heeds what servers say.
+type TransportConfig struct {
+	// Limiter paces the calls. Default: nil, only servers do.
+	Limiter *stint.Limiter
+	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes. It must
+	// be nil without one, and safe for concurrent use. Default: nil, the host, with its
+	// port when that is not the scheme's own.
+	Key func(*http.Request) (string, error)
+	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
+	// false, the call waits, and gets the error when its context's deadline is nearer
+	// than the wait. A leaky bucket's turn is waited for in either case.
+	Refuse bool
+	// MaxHosts is how many hosts are remembered that asked for a pause; of more, those
+	// whose pause ends first are forgotten. Default: 0, which is DefaultMaxHosts.
+	MaxHosts int
+	// MaxPause is the longest pause that a server is granted; it is called again after
+	// that, whatever it said. Default: 0, which is DefaultMaxPause.
+	MaxPause time.Duration
+	// Base makes the calls. Default: nil, http.DefaultTransport.
+	Base http.RoundTripper
+}
+
+// Validate reports everything that is wrong with the configuration, joined; each
+// fault is a [stint.InvalidError].
+func (c TransportConfig) Validate() error {
+	var faults []error
+	if c.Key != nil && c.Limiter == nil {
+		faults = append(faults, stint.Invalid("key", "set", "nil without a limiter"))
+	}
+	if c.MaxHosts < 0 {
+		faults = append(faults, stint.Invalid("max_hosts", c.MaxHosts, "1 or more; 0 for the default"))
+	}
+	if c.MaxPause < 0 {
+		faults = append(faults, stint.Invalid("max_pause", c.MaxPause, "a positive duration; 0 for the default"))
+	}
+	return errors.Join(faults...)
+}
+
+// A RefusedError says that a call was not made. It wraps stint.ErrDeadline when the
+// call would have waited, but not for so long.
+type RefusedError struct {
+	// Host is whom the call was for.
+	Host string
+	// Server says that the host asked for a pause; otherwise it was the limiter.
+	Server bool
+	// RetryAfter is how long until the call may be made.
+	RetryAfter time.Duration
+
+	cause error
+}
+
+// Error names the host, who refused, and for how long.
+func (e *RefusedError) Error() string {
+	who := "the limit of calls"
+	if e.Server {
+		who = "the server"
+	}
+	text := fmt.Sprintf("httplimit: no call to %s for %v, says %s", e.Host, e.RetryAfter, who)
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+// Unwrap returns stint.ErrDeadline or nil.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// A Transport is an http.RoundTripper that limits outgoing calls, by a limiter and by
+// what the hosts that are called ask for:
+//
+//   - Retry-After, in seconds or as a date, of a response of status 429 or 503;
+//   - RateLimit of the IETF's draft, revision 11, when nothing remains (r=0): the
+//     longest t of such limits, of any status;
+//   - X-RateLimit-Remaining, when it is 0, with X-RateLimit-Reset: below 10^9 seconds
+//     from now, else Unix seconds.
+//
+// The first of these that a response has counts, for all further calls to the host,
+// whatever their path. A field that can't be read is passed over; the response
+// reaches the caller as it came, that of a denial too: the transport never sends a
+// request again. Each hop of a redirection is a call of its own.
+//
+// It is safe for concurrent use; make it with [NewTransport]. Errors are those of the
+// limiter, of the context, a [RefusedError], or Base's.
+type Transport struct {
+	config TransportConfig
+	holds  holds
+}
+
+// NewTransport makes a transport, or reports everything that is wrong with the
+// configuration.
+func NewTransport(config TransportConfig) (*Transport, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if config.MaxHosts == 0 {
+		config.MaxHosts = DefaultMaxHosts
+	}
+	if config.MaxPause == 0 {
+		config.MaxPause = DefaultMaxPause
+	}
+	if config.Base == nil {
+		config.Base = http.DefaultTransport
+	}
+	return &Transport{config: config, holds: holds{most: config.MaxHosts, until: map[string]time.Time{}}}, nil
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL == nil {
+		return t.config.Base.RoundTrip(r) // which says what is wrong with it
+	}
+	host := hostOf(r)
+	if err := t.admit(r, host); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as a RoundTripper must; it was not read
+		}
+		return nil, err
+	}
+	response, err := t.config.Base.RoundTrip(r)
+	if err != nil || response == nil {
+		return response, err
+	}
+	now := time.Now()
+	if wait, ok := adviceOf(response, now); ok {
+		t.holds.hold(host, min(wait, t.config.MaxPause), now)
+	}
+	return response, nil
+}
+
+// CloseIdleConnections has Base close them, if it can.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.config.Base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
+// admit returns when the call may be made, or why it may not. The host comes first, so
+// that no permit is spent on a call that it would refuse; and once more after the
+// limiter, since it may have asked for a pause meanwhile.
+func (t *Transport) admit(r *http.Request, host string) error {
+	ctx := r.Context()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := t.heed(ctx, host); err != nil || t.config.Limiter == nil {
+		return err
+	}
+	key := host
+	if t.config.Key != nil {
+		var err error
+		if key, err = t.config.Key(r); err != nil {
+			return err
+		}
+	}
+	if err := t.permit(ctx, host, key); err != nil {
+		return err
+	}
+	return t.heed(ctx, host)
+}
+
+// heed waits until the host's pause is over.
+func (t *Transport) heed(ctx context.Context, host string) error {
+	for {
+		now := time.Now()
+		left := t.holds.left(host, now)
+		if left == 0 {
+			return nil
+		}
+		refused := &RefusedError{Host: host, Server: true, RetryAfter: left}
+		if t.config.Refuse {
+			return refused
+		}
+		if deadline, bounded := ctx.Deadline(); bounded && deadline.Sub(now) < left {
+			refused.cause = stint.ErrDeadline
+			return refused
+		}
+		if err := pause(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// permit gets a permit of the limiter.
+func (t *Transport) permit(ctx context.Context, host, key string) error {
+	if !t.config.Refuse {
+		d, err := t.config.Limiter.Wait(ctx, key)
+		if errors.Is(err, stint.ErrDeadline) {
+			return &RefusedError{Host: host, RetryAfter: max(d.RetryAfter, d.Delay), cause: err}
+		}
+		return err
+	}
+	d, err := t.config.Limiter.Allow(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case !d.Allowed:
+		return &RefusedError{Host: host, RetryAfter: d.RetryAfter}
+	case d.Delay > 0:
+		return pause(ctx, d.Delay)
+	}
+	return nil
+}
+
+// hostOf is the host that a request is for, in lower case, with its port when that is
+// not the scheme's own.
+func hostOf(r *http.Request) string {
+	host := strings.ToLower(r.URL.Host)
+	switch r.URL.Scheme {
+	case "http":
+		host = strings.TrimSuffix(host, ":80")
+	case "https":
+		host = strings.TrimSuffix(host, ":443")
+	}
+	return host
+}

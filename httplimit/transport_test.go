@@ -1,0 +1,419 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+)
+
+// base is a RoundTripper that needs no network.
+type base func(*http.Request) (*http.Response, error)
+
+func (b base) RoundTrip(r *http.Request) (*http.Response, error) { return b(r) }
+
+// answers responds with a status and header fields, given as "Name: value".
+func answers(status int, fields ...string) *http.Response {
+	header := http.Header{}
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		header.Add(name, value)
+	}
+	return &http.Response{StatusCode: status, Header: header, Body: http.NoBody}
+}
+
+// fine is a base that answers everything with 200.
+func fine(*http.Request) (*http.Response, error) { return answers(http.StatusOK), nil }
+
+// once responds as told to the first call, and with 200 to the others.
+func once(first *http.Response) base {
+	var called atomic.Bool
+	return func(r *http.Request) (*http.Response, error) {
+		if called.Swap(true) {
+			return fine(r)
+		}
+		return first, nil
+	}
+}
+
+func transport(t testing.TB, config httplimit.TransportConfig) *httplimit.Transport {
+	t.Helper()
+	tr, err := httplimit.NewTransport(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+func call(ctx context.Context, t testing.TB, tr http.RoundTripper, url string) error {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := tr.RoundTrip(r)
+	if err == nil {
+		_ = response.Body.Close()
+	}
+	return err
+}
+
+// The bubble's clock starts at midnight, 1 January 2000.
+const bubbleStart = 946684800
+
+func TestTransportHeedsServers(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		fields []string
+		want   time.Duration // how long the next call waits
+	}{
+		{"seconds", 429, []string{"Retry-After: 7"}, 7 * time.Second},
+		{"seconds of 503", 503, []string{"Retry-After: 7"}, 7 * time.Second},
+		{"a date", 429, []string{"Retry-After: Sat, 01 Jan 2000 00:00:09 GMT"}, 9 * time.Second},
+		{"a date of a clock that is fast", 429, []string{"Retry-After: Sat, 01 Jan 2000 01:00:09 GMT", "Date: Sat, 01 Jan 2000 01:00:05 GMT"}, 4 * time.Second},
+		{"a date that has passed", 429, []string{"Retry-After: Fri, 31 Dec 1999 23:00:00 GMT"}, 0},
+		{"another status", 200, []string{"Retry-After: 7"}, 0},
+		{"the first counts", 429, []string{"Retry-After: 7", `RateLimit: "a";r=0;t=30`}, 7 * time.Second},
+		{"too long", 429, []string{"Retry-After: 99999999999999999999"}, 24 * time.Hour},
+		{"no number", 429, []string{"Retry-After: soon"}, 0},
+		{"negative", 429, []string{"Retry-After: -7"}, 0},
+		{"two", 429, []string{"Retry-After: 7", "Retry-After: 8"}, 0},
+
+		{"RateLimit", 429, []string{`RateLimit: "a";r=0;t=30`}, 30 * time.Second},
+		{"RateLimit before the denial", 200, []string{`RateLimit: "a";r=0;t=30`}, 30 * time.Second},
+		{"something remains", 200, []string{`RateLimit: "a";r=1;t=30`}, 0},
+		{"the longest of what is used up", 200, []string{`RateLimit: "a";r=0;t=3, "b";r=0;t=5;pk=:AAA=:`, `RateLimit: "c";r=1;t=30`}, 5 * time.Second},
+		{"no time", 200, []string{`RateLimit: "a";r=0`}, 0},
+		{"negative time", 200, []string{`RateLimit: "a";r=0;t=-5`}, 0},
+		{"a decimal", 200, []string{`RateLimit: "a";r=0;t=5.0`}, 0},
+		{"a token for a name", 200, []string{`RateLimit: a;r=0;t=5`}, 0},
+		{"unreadable at its end", 200, []string{`RateLimit: "a";r=0;t=5, "`}, 0},
+		{"a bad field before another", 429, []string{`Retry-After: x`, `RateLimit: "a";r=0;t=5`}, 5 * time.Second},
+
+		{"X-RateLimit, from now", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12"}, 12 * time.Second},
+		{"X-RateLimit, Unix", 200, []string{"X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", 1_000_000_000), fmt.Sprint("Date: ", time.Unix(999_999_990, 0).UTC().Format(http.TimeFormat))}, 10 * time.Second},
+		{"X-RateLimit, in milliseconds", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1790000000000"}, 0},
+		{"X-RateLimit, some remain", 429, []string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 12"}, 0},
+		{"X-RateLimit, no number", 429, []string{"X-RateLimit-Remaining: none", "X-RateLimit-Reset: 12"}, 0},
+		{"X-RateLimit, no reset", 429, []string{"X-RateLimit-Remaining: 0"}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if time.Now().Unix() != bubbleStart {
+					t.Fatal("the test's dates are not the bubble's")
+				}
+				tr := transport(t, httplimit.TransportConfig{Base: once(answers(test.status, test.fields...))})
+				for range 2 {
+					if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := time.Since(time.Unix(bubbleStart, 0)); got != test.want {
+					t.Errorf("the second call was made after %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A pause is of one host, however it is spelled, and of no other.
+func TestTransportTellsHostsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transport(t, httplimit.TransportConfig{Refuse: true, Base: once(answers(429, "Retry-After: 7"))})
+		_ = call(t.Context(), t, tr, "http://a.example/")
+		for url, held := range map[string]bool{
+			"http://a.example/other": true, "http://A.Example:80/": true,
+			"http://a.example:8080/": false, "https://a.example:443/": true, "http://b.example/": false,
+		} {
+			err := call(t.Context(), t, tr, url)
+			var refused *httplimit.RefusedError
+			if errors.As(err, &refused) != held {
+				t.Errorf("%s: %v", url, err)
+			}
+			if held && (!refused.Server || refused.Host != "a.example" || refused.RetryAfter != 7*time.Second || refused.Unwrap() != nil) {
+				t.Errorf("%s: %+v", url, refused)
+			}
+		}
+		<-time.After(7 * time.Second)
+		if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+			t.Errorf("after the pause: %v", err)
+		}
+	})
+}
+
+func TestTransportLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tr := transport(t, httplimit.TransportConfig{
+			Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(2, stint.Every(3*time.Second))), Base: base(fine),
+		})
+		for i, want := range []time.Duration{0, 0, 3 * time.Second, 6 * time.Second} {
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != want {
+				t.Errorf("call %d at %v (%v), want %v", i, time.Since(start), err, want)
+			}
+		}
+		if err := call(t.Context(), t, tr, "http://b.example/"); err != nil || time.Since(start) != 6*time.Second {
+			t.Errorf("another host waited until %v (%v)", time.Since(start), err)
+		}
+	})
+}
+
+func TestTransportKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noKey := errors.New("no account")
+		tr := transport(t, httplimit.TransportConfig{
+			Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.FixedWindow(1, time.Minute)),
+			Refuse:  true, Base: base(fine),
+			Key: func(r *http.Request) (string, error) {
+				if account := r.URL.Query().Get("account"); account != "" {
+					return account, nil
+				}
+				return "", noKey
+			},
+		})
+		if err := call(t.Context(), t, tr, "http://a.example/?account=1"); err != nil {
+			t.Error(err)
+		}
+		err := call(t.Context(), t, tr, "http://b.example/?account=1")
+		var refused *httplimit.RefusedError
+		if !errors.As(err, &refused) || refused.Server || refused.Host != "b.example" || refused.RetryAfter != time.Minute {
+			t.Errorf("the account's second call: %v", err)
+		}
+		if err := call(t.Context(), t, tr, "http://a.example/?account=2"); err != nil {
+			t.Error(err)
+		}
+		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, noKey) {
+			t.Errorf("without a key: %v", err)
+		}
+	})
+}
+
+// A deadline that is nearer than the wait is told at once, and nothing is taken.
+func TestTransportDeadlines(t *testing.T) {
+	for name, config := range map[string]httplimit.TransportConfig{
+		"limiter": {Limiter: nil}, "server": {Base: once(answers(429, "Retry-After: 60"))},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if name == "limiter" {
+				config.Base = base(fine)
+				config.Limiter = limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.PerMinute(1)))
+			}
+			tr := transport(t, config)
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+			defer cancel()
+			err := call(ctx, t, tr, "http://a.example/")
+			var refused *httplimit.RefusedError
+			if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || refused.RetryAfter != time.Minute || refused.Server != (name == "server") {
+				t.Errorf("%s: %v", name, err)
+			}
+			if waited := time.Since(start); waited != 0 {
+				t.Errorf("%s: told after %v", name, waited)
+			}
+
+			ended, end := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, end)
+			if err := call(ended, t, tr, "http://a.example/"); !errors.Is(err, context.Canceled) || time.Since(start) != time.Second {
+				t.Errorf("%s: a call given up after 1s returned %v after %v", name, err, time.Since(start))
+			}
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != time.Minute {
+				t.Errorf("%s: the next call was made after %v (%v), want 1m", name, time.Since(start), err)
+			}
+		})
+	}
+}
+
+// Who waits for the limiter when the server asks for a pause heeds it; who waits for
+// the server spends no permit meanwhile.
+func TestTransportServerBeforeLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(2, stint.Every(time.Second)))
+		var made []time.Duration
+		tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Base: base(func(*http.Request) (*http.Response, error) {
+			made = append(made, time.Since(start))
+			if len(made) == 1 {
+				<-time.After(500 * time.Millisecond)
+				return answers(429, "Retry-After: 10"), nil
+			}
+			return answers(200), nil
+		})})
+		if _, err := limiter.Allow(t.Context(), "a.example"); err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() { _ = call(t.Context(), t, tr, "http://a.example/") })
+		synctest.Wait()
+		calls.Go(func() { _ = call(t.Context(), t, tr, "http://a.example/") }) // waits for a permit until 1s
+		calls.Wait()
+		if len(made) != 2 || made[1] != 10500*time.Millisecond {
+			t.Errorf("calls were made at %v, want 0 and 10.5s", made)
+		}
+	})
+}
+
+// A leaky bucket's turn is waited for, whether calls are refused or not.
+func TestTransportTurns(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			tr := transport(t, httplimit.TransportConfig{
+				Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(2, stint.PerSecond(1))), Refuse: refuse, Base: base(fine),
+			})
+			for range 2 {
+				if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := time.Since(start); got != time.Second {
+				t.Errorf("refuse %v: the second call at %v, want 1s", refuse, got)
+			}
+		})
+	}
+}
+
+// Of too many hosts those are forgotten whose pause is over or ends first.
+func TestTransportForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transport(t, httplimit.TransportConfig{
+			Refuse: true, MaxHosts: 2, MaxPause: 30 * time.Second,
+			Base: base(func(r *http.Request) (*http.Response, error) {
+				return answers(429, "Retry-After: "+r.URL.Query().Get("wait")), nil
+			}),
+		})
+		held := func(host string) time.Duration {
+			var refused *httplimit.RefusedError
+			if errors.As(call(t.Context(), t, tr, "http://"+host+"/?wait=0"), &refused) {
+				return refused.RetryAfter
+			}
+			return 0
+		}
+		for _, url := range []string{"http://a/?wait=20", "http://b/?wait=99", "http://c/?wait=25"} {
+			if err := call(t.Context(), t, tr, url); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a, b, c := held("a"), held("b"), held("c"); a != 0 || b != 30*time.Second || c != 25*time.Second {
+			t.Errorf("held for %v, %v and %v; want 0, 30s and 25s", a, b, c)
+		}
+		<-time.After(26 * time.Second)
+		_ = call(t.Context(), t, tr, "http://d/?wait=1") // c's pause is over
+		if b, d := held("b"), held("d"); b != 4*time.Second || d != time.Second {
+			t.Errorf("held for %v and %v; want 4s and 1s", b, d)
+		}
+	})
+}
+
+// A request is sent once, whatever comes back, and its body is closed when it is not
+// sent at all.
+func TestTransportSendsOnce(t *testing.T) {
+	var sent atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, "later")
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: transport(t, httplimit.TransportConfig{Refuse: true})}
+	defer client.CloseIdleConnections()
+	for attempt := range 2 {
+		body := &closing{Reader: strings.NewReader("body")}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(r)
+		if attempt == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusServiceUnavailable || string(text) != "later" {
+				t.Errorf("the answer is %d %q", response.StatusCode, text)
+			}
+			continue
+		}
+		var refused *httplimit.RefusedError
+		if !errors.As(err, &refused) {
+			t.Errorf("the second call: %v", err)
+		}
+		if !body.closed.Load() {
+			t.Error("the body of a call that was refused is open")
+		}
+	}
+	if sent.Load() != 1 {
+		t.Errorf("%d requests were sent, want 1", sent.Load())
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed atomic.Bool
+}
+
+func (c *closing) Close() error { c.closed.Store(true); return nil }
+
+// Many call at once while hosts ask for pauses; the race detector watches.
+func TestTransportConcurrently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int64
+		tr := transport(t, httplimit.TransportConfig{MaxHosts: 4, Base: base(func(*http.Request) (*http.Response, error) {
+			if made.Add(1)%3 == 0 {
+				return answers(429, "Retry-After: 1"), nil
+			}
+			return answers(200), nil
+		})})
+		var calls sync.WaitGroup
+		for i := range 64 {
+			calls.Go(func() {
+				for range 10 {
+					if err := call(t.Context(), t, tr, fmt.Sprintf("http://host%d/", i%8)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		calls.Wait()
+		if made.Load() != 640 {
+			t.Errorf("%d calls were made, want 640", made.Load())
+		}
+	})
+}
+
+func TestTransportErrors(t *testing.T) {
+	broken := errors.New("broken")
+	tr := transport(t, httplimit.TransportConfig{Base: base(func(*http.Request) (*http.Response, error) { return nil, broken })})
+	if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, broken) {
+		t.Errorf("the base's error became %v", err)
+	}
+	if _, err := transport(t, httplimit.TransportConfig{}).RoundTrip(new(http.Request)); err == nil {
+		t.Error("a request without a URL was sent")
+	}
+	_, err := httplimit.NewTransport(httplimit.TransportConfig{
+		Key: func(*http.Request) (string, error) { return "k", nil }, MaxHosts: -1, MaxPause: -1,
+	})
+	for _, param := range []string{"key is", "max_hosts is -1", "max_pause is -1"} {
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
+			t.Errorf("the error does not say what the %s: %v", param, err)
+		}
+	}
+}
