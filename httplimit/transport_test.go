@@ -320,6 +320,25 @@ func TestTransportForgets(t *testing.T) {
 	})
 }
 
+// Of answers that come in any order, the one that asks for the longest pause counts.
+func TestTransportKeepsTheLongerPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := transport(t, httplimit.TransportConfig{Refuse: true, Base: base(func(r *http.Request) (*http.Response, error) {
+			<-time.After(time.Second) // so that all are under way before the first is answered
+			return answers(429, "Retry-After: "+r.URL.Query().Get("wait")), nil
+		})})
+		var calls sync.WaitGroup
+		for _, wait := range []string{"5", "60", "10"} {
+			calls.Go(func() { _ = call(t.Context(), t, tr, "http://a.example/?wait="+wait) })
+		}
+		calls.Wait()
+		var refused *httplimit.RefusedError
+		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.As(err, &refused) || refused.RetryAfter != time.Minute {
+			t.Errorf("held by %v, want 1m0s", err)
+		}
+	})
+}
+
 // A request is sent once, whatever comes back, and its body is closed when it is not
 // sent at all.
 func TestTransportSendsOnce(t *testing.T) {
