@@ -85,11 +85,15 @@ func TestParseFaults(t *testing.T) {
 	}
 }
 
-// write makes files in a folder.
+// write makes files in a folder, or replaces them, each in one step.
 func write(t testing.TB, folder string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		half := filepath.Join(folder, ".half")
+		if err := os.WriteFile(half, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(half, filepath.Join(folder, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
