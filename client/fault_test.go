@@ -98,6 +98,22 @@ func TestStrangeAnswers(t *testing.T) {
 	}
 }
 
+// TestEndlessAnswer: no more of an answer is read than one may have.
+func TestEndlessAnswer(t *testing.T) {
+	s := handle(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for {
+			if _, err := io.WriteString(w, good); err != nil {
+				return // the client is gone
+			}
+		}
+	})
+	c := open(t, s.URL, client.Options{})
+	if _, err := c.Check(t.Context(), api.Request{Key: "k"}); !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "is longer than 4194304 bytes") {
+		t.Errorf("Check: %v", err)
+	}
+}
+
 // TestProblems: a problem document is in the error, its kind follows its status, and
 // its length is bounded.
 func TestProblems(t *testing.T) {
@@ -269,6 +285,9 @@ func TestSilence(t *testing.T) {
 	op := operation(stint.Take, "k", policy, 1)
 	for _, half := range []bool{false, true} {
 		head.Store(half)
+		for len(asked) > 0 {
+			<-asked // of the questions before
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			<-asked

@@ -124,16 +124,19 @@ func TestLongestBatch(t *testing.T) {
 	name := strings.Repeat(`"`, stint.MaxNameBytes)
 	policy := policyOf(t, name, stint.FixedWindow(5, time.Hour))
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
-	ops, results := make([]stint.Op, api.MaxBatch), make([]stint.Result, api.MaxBatch)
+	requests := make([]api.Request, api.MaxBatch)
 	for _, char := range []string{`"`, "<", "\u2028"} {
 		key := strings.Repeat(char, stint.MaxKeyBytes/len(char))
-		for i := range ops {
-			ops[i] = operation(stint.Take, key, policy, 1)
+		for i := range requests {
+			requests[i] = api.Request{Key: key, Policy: name}
 		}
-		c.DecideAll(t.Context(), ops, results)
-		for i, r := range results {
-			if r.Err != nil || r.Decision.Allowed != (i < 5) {
-				t.Fatalf("keys of %q: operation %d: %+v", char, i, r)
+		answers, err := c.CheckAll(t.Context(), requests)
+		if err != nil {
+			t.Errorf("keys of %q: %v", char, err)
+		}
+		for i, a := range answers {
+			if a.Key != key || a.Allowed != (i < 5) {
+				t.Fatalf("keys of %q: request %d: %+v", char, i, a)
 			}
 		}
 	}
