@@ -12,11 +12,13 @@ const (
 	PathReset     = "/api/v1/rate-limit/reset"
 	PathSettle    = "/api/v1/rate-limit/settle"
 	PathEvaluate  = "/api/v1/rate-limit/evaluate"
-	PathHealth    = "/actuator/health"
-	PathLiveness  = "/actuator/health/liveness"
-	PathReadiness = "/actuator/health/readiness"
-	PathInfo      = "/actuator/info"
-	PathMetrics   = "/actuator/prometheus"
+	// PathForwardAuth is asked by reverse proxies.
+	PathForwardAuth = "/forward-auth"
+	PathHealth      = "/actuator/health"
+	PathLiveness    = "/actuator/health/liveness"
+	PathReadiness   = "/actuator/health/readiness"
+	PathInfo        = "/actuator/info"
+	PathMetrics     = "/actuator/prometheus"
 	// PathMetricsAlias serves what PathMetrics serves.
 	PathMetricsAlias = "/metrics"
 	PathOpenAPI      = "/openapi.yaml"

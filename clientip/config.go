@@ -73,7 +73,7 @@ func (c Config) Validate() error {
 	}
 	for _, name := range c.Headers {
 		switch {
-		case !isToken(name):
+		case !IsFieldName(name):
 			faults = append(faults, stint.Invalid("client_ip_headers", name, "names of header fields"))
 		case strings.EqualFold(name, "Forwarded"):
 			faults = append(faults, stint.Invalid("client_ip_headers", name,
@@ -86,9 +86,9 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// isToken reports whether the name is a token, which a field name is (RFC 9110,
-// section 5.6.2).
-func isToken(name string) bool {
+// IsFieldName reports whether the text can name a header field, for which it has to be a token
+// (RFC 9110, section 5.6.2).
+func IsFieldName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'

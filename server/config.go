@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,15 @@ type API struct {
 	Tokens []string
 	// Open allows it without tokens on any listener. Default: false.
 	Open bool
+}
+
+// An Identity names the header fields in which a trusted proxy says who is asking. It must set
+// or remove them in every request: what it merely passes on is the client's word.
+type Identity struct {
+	// User is the field with the user, such as X-User-Id. Default: "", no user is known.
+	User string
+	// APIKey is the field with the API key, such as X-Api-Key. Default: "", no key is known.
+	APIKey string
 }
 
 // A Build says what is running. The zero value is a build of unknown origin.
@@ -75,10 +85,13 @@ type Config struct {
 	// with rules.PolicyPrefix. Default: none.
 	Policies map[string][]stint.Limit
 
-	// Rules are what requests to evaluate are decided by; [Server.SwapRules] puts others in their
+	// Rules are what evaluate and forward-auth decide by; [Server.SwapRules] puts others in their
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
+
+	// Identity says where forward-auth finds who is asking. Default: nowhere.
+	Identity Identity
 
 	// ClientIP says how a client's address is found. Default: the peer's address.
 	ClientIP clientip.Config
@@ -186,6 +199,8 @@ func (c Config) withDefaults() Config {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 16384
 	}
+	c.Identity.User = http.CanonicalHeaderKey(c.Identity.User)
+	c.Identity.APIKey = http.CanonicalHeaderKey(c.Identity.APIKey)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -252,6 +267,13 @@ func (c Config) Validate() error {
 		}
 	}
 	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.ClientIP.Validate())
+	for _, field := range []struct{ param, name string }{
+		{"identity.user", c.Identity.User}, {"identity.api_key", c.Identity.APIKey},
+	} {
+		if field.name != "" && !clientip.IsFieldName(field.name) {
+			add(field.param, field.name, "the name of a header field")
+		}
+	}
 	for _, algorithm := range slices.Sorted(maps.Keys(c.Defaults)) {
 		if limit := c.Defaults[algorithm]; limit.Algorithm != algorithm {
 			add("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String())

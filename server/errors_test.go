@@ -153,7 +153,7 @@ func TestNotFound(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, path := range []string{
 		"/", "/api/v1/rate-limit", check + "/", "//api/v1/rate-limit/check", "/API/v1/rate-limit/check",
-		"/actuator", "/actuator/health/", "/debug/pprof/", api.PathEvaluate + "/", "/forward-auth",
+		"/actuator", "/actuator/health/", "/debug/pprof/", api.PathEvaluate + "/", api.PathForwardAuth + "/",
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.URL.Path = path
@@ -164,7 +164,7 @@ func TestNotFound(t *testing.T) {
 func TestMethods(t *testing.T) {
 	f := newFixture(t, nil)
 	for path, allowed := range map[string]string{
-		check: "GET, POST", api.PathReset: "DELETE", api.PathSettle: "POST", api.PathEvaluate: "POST", api.PathRemaining: "GET, HEAD",
+		check: "GET, POST", api.PathReset: "DELETE", api.PathSettle: "POST", api.PathEvaluate: "POST", api.PathForwardAuth: "GET", api.PathRemaining: "GET, HEAD",
 		api.PathHealth: "GET, HEAD", api.PathLiveness: "GET, HEAD", api.PathReadiness: "GET, HEAD",
 		api.PathInfo: "GET, HEAD", api.PathMetrics: "GET, HEAD", api.PathMetricsAlias: "GET, HEAD", api.PathOpenAPI: "GET, HEAD",
 	} {

@@ -55,18 +55,13 @@ func ruleList() []rules.Rule {
 	return []rules.Rule{login, site, user, key, banned, free, shadow, cost, tokens, wait, host}
 }
 
-func testRules() *rules.Set {
-	set, err := rules.Compile(ruleList(), rules.Options{})
+func compile(t testing.TB, list []rules.Rule) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
-		return nil // TestRulesCompile tells why
-	}
-	return set
-}
-
-func TestRulesCompile(t *testing.T) {
-	if _, err := rules.Compile(ruleList(), rules.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	return set
 }
 
 // evaluated decodes the answer to an evaluation.
@@ -301,6 +296,7 @@ func TestEvaluateDegraded(t *testing.T) {
 
 func TestSwapRules(t *testing.T) {
 	config, store, log := testConfig()
+	config.Rules = compile(t, ruleList())
 	s, err := server.New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,6 @@ func testConfig() (server.Config, *store, *logBuffer) {
 	config.Store = store
 	config.Logger = slog.New(slog.NewTextHandler(log, nil))
 	config.API.Open = true
-	config.Rules = testRules()
 	config.Build = server.Build{Version: "v1.2.3", Commit: "abc"}
 	config.Policies = map[string][]stint.Limit{
 		"push": pushLimits(),
@@ -147,6 +146,7 @@ func testConfig() (server.Config, *store, *logBuffer) {
 func newFixture(t testing.TB, change func(*server.Config)) *fixture {
 	t.Helper()
 	config, store, log := testConfig()
+	config.Rules = compile(t, ruleList())
 	if change != nil {
 		change(&config)
 	}

@@ -100,6 +100,9 @@ func TestSecurityModel(t *testing.T) {
 			header: http.Header{"X-User-Id": {"root"}, "X-Api-Key": {"k"}, "X-Forwarded-Host": {"h"}, "X-Forwarded-Method": {"DELETE"}, "X-Forwarded-Uri": {api.PathReset}},
 		}
 	}
+	forwardAuth := func(peer string, status int) call {
+		return call{method: "GET", path: api.PathForwardAuth, peer: peer, status: status, header: traefik("POST", "/login")}
+	}
 	for _, clause := range []struct {
 		text   string
 		change func(*server.Config)
@@ -147,7 +150,8 @@ func TestSecurityModel(t *testing.T) {
 			identity("192.0.2.1:1", "192.0.2.1"),
 			// A check is by no rule, which would read them: they change nothing.
 			identity(proxy, "10.0.0.1"),
-			{method: "GET", path: "/forward-auth", status: 404},
+			forwardAuth("192.0.2.1:1", 403),
+			forwardAuth(proxy, 200),
 		}},
 		{"anybody who reaches the listener may check and ask for what remains, under the own address", remote, own},
 		{"... with tokens as well", tokens, own},

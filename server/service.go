@@ -175,6 +175,11 @@ func (s *service) route(w http.ResponseWriter, r *http.Request) error {
 			return errMethod(r.Method, http.MethodPost)
 		}
 		return s.evaluate(w, r)
+	case api.PathForwardAuth:
+		if r.Method != http.MethodGet {
+			return errMethod(r.Method, http.MethodGet)
+		}
+		return s.forwardAuth(w, r)
 	}
 	look, ok := s.look(r.URL.Path)
 	if !ok {

@@ -1,0 +1,144 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// The header fields in which proxies say what they were asked, as http.Header keeps them. A
+// proxy has one set of them: those of Traefik and Caddy, or those that nginx is configured to
+// send.
+const (
+	forwardedMethod = "X-Forwarded-Method"
+	forwardedURI    = "X-Forwarded-Uri"
+	forwardedHost   = "X-Forwarded-Host"
+	originalMethod  = "X-Original-Method"
+	originalURI     = "X-Original-Uri"
+)
+
+// forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the
+// rules that match it: 200, or the status of a denial, without a body.
+func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
+	if !s.clients.TrustsPeer(r.RemoteAddr) {
+		return forbidden("the peer is no trusted proxy; allowed: those of trusted_proxies, who are believed what they were asked")
+	}
+	denied, err := denyStatus(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	e, _ := s.evaluations.Get().(*evaluation)
+	if err := s.readForwarded(&e.request, r); err != nil {
+		return err
+	}
+	if err := s.enforce(r.Context(), e); err != nil {
+		return err
+	}
+	header := w.Header()
+	header["Cache-Control"] = noStore
+	s.describe(header, e)
+	if !e.verdict.Allowed {
+		w.WriteHeader(denied)
+	}
+	s.keep(e)
+	return nil
+}
+
+// denyStatus reads the query, which may say with which status a request is denied.
+func denyStatus(query string) (int, error) {
+	switch query {
+	case "", "deny_status=429":
+		return http.StatusTooManyRequests, nil
+	case "deny_status=403":
+		return http.StatusForbidden, nil
+	case "deny_status=401":
+		return http.StatusUnauthorized, nil
+	default:
+		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, deny_status=403 or deny_status=429", clip(query)))
+	}
+}
+
+// readForwarded reads what the proxy was asked, and by whom.
+func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
+	if q.Method, _, err = toldBy(r.Header, forwardedMethod, originalMethod); err != nil {
+		return err
+	}
+	uri, field, err := toldBy(r.Header, forwardedURI, originalURI)
+	if err != nil {
+		return err
+	}
+	if err := checkPath(field, uri); err != nil {
+		return err
+	}
+	q.Path = uri
+	if q.Host, err = hostOf(r, field); err != nil {
+		return err
+	}
+	if q.User, err = single(r.Header, s.config.Identity.User); err != nil {
+		return err
+	}
+	q.APIKey, err = single(r.Header, s.config.Identity.APIKey)
+	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
+	return err
+}
+
+// toldBy is the value of the first of two fields that is there, and which it is. When both are, they
+// have to say the same: a proxy that sets one of them passes the other on as the client
+// wrote it, and which is which is not known here.
+func toldBy(header http.Header, first, second string) (value, name string, err error) {
+	value, err = single(header, first)
+	if err != nil {
+		return "", "", err
+	}
+	other, err := single(header, second)
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case value == "" && other == "":
+		return "", "", badRequest(fmt.Sprintf("%s and %s are missing; allowed: one of them, from the proxy", first, second))
+	case value == "":
+		return other, second, nil
+	case other != "" && other != value:
+		return "", "", badRequest(fmt.Sprintf("%s is %q beside %s %q; allowed: one of them, or the same in both",
+			first, clip(value), second, clip(other)))
+	default:
+		return value, first, nil
+	}
+}
+
+// single is the value of a field that may stand once, "" when it is not there or has no name.
+func single(header http.Header, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	switch lines := header[name]; len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return lines[0], nil
+	default:
+		return "", stint.Invalid(name, fmt.Sprintf("%d lines", len(lines)), "one line")
+	}
+}
+
+// hostOf is the host that the proxy was asked for. nginx passes it on as the request's own,
+// so only a proxy that tells the URI its way has to tell the host.
+func hostOf(r *http.Request, uriField string) (string, error) {
+	host, err := single(r.Header, forwardedHost)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.Contains(host, ","):
+		return "", stint.Invalid(forwardedHost, clip(host), "one host")
+	case host != "":
+		return host, nil
+	case uriField == originalURI:
+		return r.Host, nil
+	default:
+		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
+	}
+}
