@@ -52,10 +52,8 @@ func partsOf(rule *Rule) []part {
 // customPart is a parameter of the rule's path if there is one of the name, else an attribute.
 func customPart(rule *Rule, name string) part {
 	if p, err := parsePattern(rule.Match.Path); err == nil {
-		for i, s := range p.segments {
-			if s.any && s.name == name {
-				return part{kind: parameterPart, segment: i}
-			}
+		if i, ok := p.parameter(name); ok {
+			return part{kind: parameterPart, segment: i}
 		}
 	}
 	return part{kind: attributePart, attribute: name}
@@ -143,6 +141,7 @@ func (m *Matches) Held(i int) (Held, error) {
 			return h, nil
 		case c.Missing == MissingIP && m.request.Address != "":
 			m.key = append(append(m.key[:0], `\ip:`...), m.request.Address...)
+			plain = isPrintable(m.request.Address)
 		default:
 			h.Standing = Lacking
 			return h, nil

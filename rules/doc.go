@@ -2,12 +2,15 @@
 // request the keys, limits and costs that are decided together.
 //
 //	set, err := rules.Compile(list, rules.Options{})
-//	limiter, err := rules.New(rules.Config{Store: store, Set: set})
 //	...
-//	err = limiter.Decide(ctx, &rules.Request{Method: "GET", Path: "/api/users"}, &verdict)
+//	set.Match(&rules.Request{Method: "GET", Path: "/api/users"}, &matches)
+//	for i := range matches.Len() {
+//		held, err := matches.Held(i)
+//		...
+//	}
 //
-// Every rule that matches a request holds for it; none hides another. All of their
-// limits are decided in one step of the store: the request is admitted when all admit,
+// Every rule that matches a request holds for it; none hides another. Package enforce decides
+// all of their limits in one step of a store: the request is admitted when all admit,
 // and takes nothing when one does not. Rules in shadow are decided each by itself, and
 // never deny.
 //

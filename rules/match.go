@@ -10,6 +10,7 @@ type Matches struct {
 	path    []byte // canonical
 	host    []byte // canonical
 	key     []byte
+	seen    []*compiled // the first ones of what header fields led to
 	rules   []*compiled
 }
 
@@ -43,8 +44,8 @@ func (s *Set) findHost(host []byte, r *Request, m *Matches) {
 		return
 	}
 	for i, c := range host {
-		if c != '.' || i == 0 {
-			continue
+		if c != '.' || i == 0 || len(host)-i > maxText {
+			continue // no pattern is longer
 		}
 		if t := s.below[string(host[i+1:])]; t != nil {
 			t.root.find(m.path, 1, r, m)

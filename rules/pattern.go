@@ -38,11 +38,11 @@ func parsePattern(text string) (pattern, error) {
 	body, rest := strings.CutSuffix(text, "/**")
 	p.rest = rest
 	canonical := string(AppendPath(nil, body))
+	if hasEncodedWild(body) || countWild(canonical) != countWild(body) {
+		return pattern{}, fault // ones that are meant literally, or that .. removes
+	}
 	if canonical == "/" {
 		return p, nil
-	}
-	if wild := "*{}"; countAny(canonical, wild) != countAny(body, wild) {
-		return pattern{}, fault // encoded ones, or ones that .. removes
 	}
 	names := map[string]bool{}
 	for _, part := range strings.Split(canonical[1:], "/") {
@@ -70,14 +70,40 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-func countAny(text, chars string) int {
+// wild are the characters that stand for no text.
+const wild = "*{}"
+
+func countWild(text string) int {
 	n := 0
-	for i := range len(text) {
-		if strings.IndexByte(chars, text[i]) >= 0 {
+	for _, c := range []byte(text) {
+		if strings.IndexByte(wild, c) >= 0 {
 			n++
 		}
 	}
 	return n
+}
+
+func hasEncodedWild(text string) bool {
+	for i := 0; i+2 < len(text); i++ {
+		if text[i] != '%' || !isHex(text[i+1]) || !isHex(text[i+2]) {
+			continue
+		}
+		if strings.IndexByte(wild, unhex(text[i+1])<<4|unhex(text[i+2])) >= 0 {
+			return true
+		}
+		i += 2
+	}
+	return false
+}
+
+// parameter is the place of the segment that the name stands for.
+func (p *pattern) parameter(name string) (segment int, ok bool) {
+	for i, s := range p.segments {
+		if s.any && s.name == name && name != "" {
+			return i, true
+		}
+	}
+	return 0, false
 }
 
 // A hostPattern is a host's name, and whether the names below it are meant.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -87,10 +86,11 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	slices.SortFunc(s.rules, func(a, b *compiled) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
 	})
+	known := map[string]string{}
 	for i, c := range s.rules {
 		c.rank = i
 		if !c.Disabled {
-			if err := s.plant(c); err != nil {
+			if err := s.plant(c, known); err != nil {
 				return nil, err
 			}
 		}
@@ -98,14 +98,22 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	return s, nil
 }
 
-// plant puts a rule where requests find it.
-func (s *Set) plant(c *compiled) error {
+// plant puts a rule where requests find it. The text of a segment that many patterns have is kept
+// once, in known.
+func (s *Set) plant(c *compiled, known map[string]string) error {
 	p, err := parsePattern(cmp.Or(c.Match.Path, "/**"))
 	if err != nil {
 		return err
 	}
 	if n := len(p.segments); !s.strict && n > 0 && p.segments[n-1] == (segment{}) {
 		p.segments = p.segments[:n-1]
+	}
+	for i := range p.segments {
+		text := p.segments[i].literal
+		if _, ok := known[text]; !ok {
+			known[text] = strings.Clone(text)
+		}
+		p.segments[i].literal = known[text]
 	}
 	if c.Match.Host == "" {
 		if s.always == nil {
@@ -133,7 +141,7 @@ func (s *Set) plant(c *compiled) error {
 }
 
 func compile(rule *Rule, previous *Set) (*compiled, error) {
-	c := &compiled{Rule: *rule, fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
+	c := &compiled{Rule: rule.clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
 	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
 	var old *compiled
 	if previous != nil {
@@ -244,7 +252,7 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 		switch {
 		case !known:
 			changes.Came = append(changes.Came, id)
-		case !reflect.DeepEqual(was.Rule, c.Rule):
+		case !was.same(&c.Rule):
 			changes.Changed = append(changes.Changed, id)
 		}
 	}

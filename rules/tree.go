@@ -12,12 +12,16 @@ type tree struct {
 	root node
 }
 
-// A node stands for the segments that lead to it.
+// A node stands for the segments that lead to it. It fits a line of the processor's cache: among many rules
+// matching costs what is fetched from memory on the way. So a node with one literal segment
+// behind it, as most have, needs no map.
 type node struct {
-	literals map[string]*node
-	any      *node // behind whatever segment, unless it is empty
-	here     leaf  // the rules of paths that end here
-	below    leaf  // the rules of paths that end here or anywhere below
+	literal  string
+	only     *node            // behind literal; nil: there is none, or there are more
+	literals map[string]*node // if there are more
+	any      *node            // behind whatever segment, unless it is empty
+	here     *leaf            // the rules of paths that end here; nil: none
+	below    *leaf            // the rules of paths that end here or anywhere below; nil: none
 }
 
 func (t *tree) add(p pattern, r *compiled) {
@@ -25,11 +29,14 @@ func (t *tree) add(p pattern, r *compiled) {
 	for _, s := range p.segments {
 		at = at.child(s)
 	}
+	end := &at.here
 	if p.rest {
-		at.below.add(r)
-	} else {
-		at.here.add(r)
+		end = &at.below
 	}
+	if *end == nil {
+		*end = new(leaf)
+	}
+	(*end).add(r)
 }
 
 func (n *node) child(s segment) *node {
@@ -39,23 +46,47 @@ func (n *node) child(s segment) *node {
 		}
 		return n.any
 	}
+	if n.only != nil && n.literal == s.literal {
+		return n.only
+	}
 	child := n.literals[s.literal]
-	if child == nil {
-		child = new(node)
-		if n.literals == nil {
-			n.literals = map[string]*node{}
-		}
+	if child != nil {
+		return child
+	}
+	child = new(node)
+	switch {
+	case n.only == nil && n.literals == nil:
+		n.literal, n.only = s.literal, child
+	case n.only != nil:
+		n.literals = map[string]*node{n.literal: n.only, s.literal: child}
+		n.literal, n.only = "", nil
+	default:
 		n.literals[s.literal] = child
 	}
 	return child
 }
 
+// behind is the node behind a literal segment, or nil.
+func (n *node) behind(segment []byte) *node {
+	if n.only != nil {
+		if n.literal == string(segment) {
+			return n.only
+		}
+		return nil
+	}
+	return n.literals[string(segment)]
+}
+
 // find gathers the rules that match the path from its byte at on, which follows a slash. Both
 // a literal and any segment may lead on, so it may go several ways, as many as patterns do.
 func (n *node) find(path []byte, at int, r *Request, m *Matches) {
-	n.below.find(r, m)
+	if n.below != nil {
+		n.below.find(r, m)
+	}
 	if at >= len(path) {
-		n.here.find(r, m)
+		if n.here != nil {
+			n.here.find(r, m)
+		}
 		return
 	}
 	end := bytes.IndexByte(path[at:], '/')
@@ -70,7 +101,7 @@ func (n *node) find(path []byte, at int, r *Request, m *Matches) {
 	if n.any != nil {
 		n.any.find(path, next, r, m)
 	}
-	if child := n.literals[string(s)]; child != nil {
+	if child := n.behind(s); child != nil {
 		child.find(path, next, r, m)
 	}
 }
@@ -78,13 +109,14 @@ func (n *node) find(path []byte, at int, r *Request, m *Matches) {
 // findSlash goes on over the last segment of a path that ends in a slash, behind which is an
 // empty one.
 func (n *node) findSlash(s []byte, r *Request, m *Matches) {
-	for _, child := range [...]*node{n.any, n.literals[string(s)]} {
+	for _, child := range [...]*node{n.any, n.behind(s)} {
 		if child == nil {
 			continue
 		}
-		child.below.find(r, m)
-		if last := child.literals[""]; last != nil {
-			last.below.find(r, m)
+		if child.below != nil {
+			child.below.find(r, m)
+		}
+		if last := child.behind(nil); last != nil && last.here != nil {
 			last.here.find(r, m)
 		}
 	}
@@ -93,8 +125,9 @@ func (n *node) findSlash(s []byte, r *Request, m *Matches) {
 // A leaf holds rules of one pattern. Those that ask for a header field are found by the
 // field's value.
 type leaf struct {
-	plain  []*compiled
-	fields []fieldIndex
+	free    []*compiled // of whatever request
+	methods []*compiled // of some methods
+	fields  []fieldIndex
 }
 
 // A fieldIndex holds the rules that ask for one header field.
@@ -105,8 +138,13 @@ type fieldIndex struct {
 }
 
 func (l *leaf) add(r *compiled) {
-	if len(r.fields) == 0 {
-		l.plain = append(l.plain, r)
+	switch {
+	case len(r.fields) > 0:
+	case len(r.Match.Methods) > 0:
+		l.methods = append(l.methods, r)
+		return
+	default:
+		l.free = append(l.free, r)
 		return
 	}
 	f := r.fields[0]
@@ -123,7 +161,8 @@ func (l *leaf) add(r *compiled) {
 }
 
 func (l *leaf) find(r *Request, m *Matches) {
-	for _, rule := range l.plain {
+	m.rules = append(m.rules, l.free...)
+	for _, rule := range l.methods {
 		m.consider(rule, r)
 	}
 	for i := range l.fields {
@@ -135,11 +174,14 @@ func (l *leaf) find(r *Request, m *Matches) {
 		for _, rule := range f.present {
 			m.consider(rule, r)
 		}
-		for j, line := range lines {
-			if slices.Contains(lines[:j], line) {
-				continue
+		m.seen = m.seen[:0]
+		for _, line := range lines {
+			rules := f.values[line]
+			if len(rules) == 0 || slices.Contains(m.seen, rules[0]) {
+				continue // the same line again: it may be there any number of times
 			}
-			for _, rule := range f.values[line] {
+			m.seen = append(m.seen, rules[0])
+			for _, rule := range rules {
 				m.consider(rule, r)
 			}
 		}

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +86,8 @@ func (m *Match) validate(f *faults) {
 	if len(m.Headers) > maxHeaders {
 		f.invalid("match.headers", len(m.Headers), fmt.Sprintf("at most %d fields", maxHeaders))
 	}
-	for name, value := range m.Headers {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		value := m.Headers[name]
 		if !isToken(name) {
 			f.invalid("match.headers", name, "names of header fields")
 		}
@@ -129,9 +131,12 @@ func (r *Rule) validateScope(f *faults) {
 // that matches lacks.
 func (r *Rule) hasParameter(scope string) bool {
 	attribute, custom := strings.CutPrefix(scope, CustomPrefix)
-	return custom && slices.ContainsFunc(strings.Split(r.Match.Path, "/"), func(segment string) bool {
-		return segment == "{"+attribute+"}"
-	})
+	p, err := parsePattern(r.Match.Path)
+	if !custom || err != nil {
+		return false
+	}
+	_, ok := p.parameter(attribute)
+	return ok
 }
 
 func isScope(scope string) bool {
@@ -168,7 +173,10 @@ func (r *Rule) validateLimits(f *faults) {
 }
 
 func validateLimits(f *faults, param, id string, limits []stint.Limit) {
-	if _, err := stint.NewPolicy(policyName(id), limits...); err != nil && isID(id) {
+	if !isID(id) {
+		id = "" // which is a fault of its own, and hides none of the limits'
+	}
+	if _, err := stint.NewPolicy(policyName(id), limits...); err != nil {
 		f.add(param, fmt.Errorf("%s: %w", param, err))
 	}
 }
@@ -217,16 +225,20 @@ func (r *Rule) validateOverrides(f *faults) {
 				choices++
 			}
 		}
-		parts, err := splitKey(o.Key)
+		shown := o.Key
+		if slices.Contains(r.Scope, PerAPIKey) {
+			shown = fmt.Sprintf("one of %d bytes", len(o.Key)) // a fault is read by more people than a key
+		}
+		parts, err := splitKey(o.Key, shown)
 		switch {
 		case err != nil:
 			f.add(param+".key", fmt.Errorf("%s: %w", param, err))
 		case len(r.Scope) == 1 && r.Scope[0] == Global && o.Key != "*":
 			f.invalid(param+".key", o.Key, "* with the scope global")
 		case len(parts) != len(r.Scope) && isSound(r.Scope):
-			f.invalid(param+".key", o.Key, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
+			f.invalid(param+".key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
 		case seen[o.Key]:
-			f.invalid(param+".key", o.Key, "each client once")
+			f.invalid(param+".key", shown, "each client once")
 		}
 		seen[o.Key] = true
 		if choices != 1 {
@@ -239,8 +251,8 @@ func (r *Rule) validateOverrides(f *faults) {
 
 func isSound(scope []string) bool { return len(scope) >= 1 && len(scope) <= maxScope }
 
-// splitKey takes an override's key apart.
-func splitKey(key string) ([]string, error) {
+// splitKey takes an override's key apart. A fault shows it as shown.
+func splitKey(key, shown string) ([]string, error) {
 	var parts []string
 	var part []byte
 	for i := 0; i < len(key); i++ {
@@ -251,14 +263,14 @@ func splitKey(key string) ([]string, error) {
 			i++
 			part = append(part, key[i])
 		case c == '\\':
-			return nil, stint.Invalid("key", key, `a \ only before | and \`)
+			return nil, stint.Invalid("key", shown, `a \ only before | and \`)
 		default:
 			part = append(part, c)
 		}
 	}
 	parts = append(parts, string(part))
 	if slices.Contains(parts, "") {
-		return nil, stint.Invalid("key", key, "a client, of which no part is empty")
+		return nil, stint.Invalid("key", shown, "a client, of which no part is empty")
 	}
 	return parts, nil
 }

@@ -1,0 +1,192 @@
+package rules_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+func TestPathPatterns(t *testing.T) {
+	for _, test := range []struct {
+		pattern, path string
+		want          bool
+		strict        bool // whether it is so with StrictSlash
+	}{
+		{"", "/anything", true, true},
+		{"", "", true, true},
+		{"/", "/", true, true},
+		{"/", "", true, true},
+		{"/", "/a", false, false},
+		{"/**", "/a/b/c/", true, true},
+		{"/users", "/users", true, true},
+		{"/users", "/users/", true, false},
+		{"/users/", "/users", true, false},
+		{"/users/", "/users/", true, true},
+		{"/users", "/Users", false, false},
+		{"/users", "/users?x=/y", true, true},
+		{"/users", "/users#x", true, true},
+		{"/users", "//x/..//users", true, true},
+		{"/users", `\users`, true, true},
+		{"/users", "/%75sers", true, true},
+		{"/%75sers", "/users", true, true},
+		{"/users", "/%2575sers", false, false},
+		{"/%2575sers", "/%2575sers", true, true},
+		{"/users/{id}", "/users/7", true, true},
+		{"/users/{id}", "/users/", false, false},
+		{"/users/{id}", "/users", false, false},
+		{"/users/{id}", "/users/7/posts", false, false},
+		{"/users/{id}", "/users/a%2Fb", false, false},
+		{"/users/{id}/", "/users/7", true, false},
+		{"/users/*/posts", "/users/7/posts", true, true},
+		{"/users/*/posts", "/users/7/../posts", false, false},
+		{"/*/{b}", "/x/y", true, true},
+		{"/users/**", "/users", true, true},
+		{"/users/**", "/users/", true, true},
+		{"/users/**", "/users/7/posts/", true, true},
+		{"/users/**", "/users2", false, false},
+		{"/users//**", "/users/7", true, true},
+		{"/*/**", "/users", true, true},
+		{"/*/**", "/", false, false},
+	} {
+		for _, strict := range []bool{false, true} {
+			want := test.want
+			if strict {
+				want = test.strict
+			}
+			set, err := rules.Compile([]rules.Rule{onPath("a", test.pattern)}, rules.Options{StrictSlash: strict})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := matched(set, rules.Request{Path: test.path}); (len(got) == 1) != want {
+				t.Errorf("%q matches %q: %v, want %v (strict: %v)", test.pattern, test.path, !want, want, strict)
+			}
+		}
+	}
+}
+
+func TestBadPatterns(t *testing.T) {
+	for _, pattern := range []string{
+		"users", "*", "/a*", "/{", "/{}", "/{a}b", "/{a}/{a}", "/a/**/b", "/**/", "/a?b", "/a#b", "/{a}{b}", "/{a*}",
+		"/%2A", "/a/%7bid%7D", "/*/../%2A", "/*/..", "/{a}/../b", "/a/%2a/../b",
+	} {
+		r := onPath("a", pattern)
+		if r.Validate() == nil {
+			t.Errorf("%q is accepted", pattern)
+		}
+	}
+}
+
+func TestHostPatterns(t *testing.T) {
+	for _, test := range []struct {
+		pattern, host string
+		want          bool
+	}{
+		{"", "", true},
+		{"", "any.example", true},
+		{"api.example.com", "api.example.com", true},
+		{"API.example.com", "api.EXAMPLE.com:8080", true},
+		{"api.example.com", "api.example.com.", true},
+		{"api.example.com.", "api.example.com", true},
+		{"api.example.com", "v1.api.example.com", false},
+		{"api.example.com", "", false},
+		{"*.example.com", "api.example.com", true},
+		{"*.example.com", "v1.api.example.com:80", true},
+		{"*.example.com", "example.com", false},
+		{"*.example.com", ".example.com", false},
+		{"*.example.com", "badexample.com", false},
+		{"::1", "[::1]:80", true},
+		{"::1", "[::1]", true},
+	} {
+		r := rule("a")
+		r.Match.Host = test.pattern
+		if got := matched(compile(t, r), rules.Request{Host: test.host}); (len(got) == 1) != test.want {
+			t.Errorf("%q matches %q: %v, want %v", test.pattern, test.host, !test.want, test.want)
+		}
+	}
+	for _, bad := range []string{"*", "*.", "a..b", ".a", "a/b", "a b", "*.*.a", "a*", "a:80", "[::1]"} {
+		r := rule("a")
+		r.Match.Host = bad
+		if r.Validate() == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestMethodsAndHeaders(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		match  rules.Match
+		method string
+		header http.Header
+		want   bool
+	}{
+		{"method", rules.Match{Methods: []string{"GET", "PUT"}}, "PUT", nil, true},
+		{"other method", rules.Match{Methods: []string{"GET", "PUT"}}, "POST", nil, false},
+		{"method's case", rules.Match{Methods: []string{"GET"}}, "get", nil, false},
+		{"field", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", http.Header{"X-Plan": {"free"}}, true},
+		{"field's case", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", http.Header{"X-Plan": {"Free"}}, false},
+		{"no field", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", nil, false},
+		{"second line", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", http.Header{"X-Plan": {"paid", "free", "free"}}, true},
+		{"any value", rules.Match{Headers: map[string]string{"x-plan": "*"}}, "GET", http.Header{"X-Plan": {""}}, true},
+		{"any of none", rules.Match{Headers: map[string]string{"x-plan": "*"}}, "GET", http.Header{"X-Plan": {}}, false},
+		{"both", rules.Match{Headers: map[string]string{"a": "*", "b": "2"}}, "GET", http.Header{"A": {"1"}, "B": {"2"}}, true},
+		{"one of two", rules.Match{Headers: map[string]string{"a": "*", "b": "2"}}, "GET", http.Header{"A": {"1"}}, false},
+	} {
+		r := rule("a")
+		r.Match = test.match
+		if got := matched(compile(t, r), rules.Request{Method: test.method, Header: test.header}); (len(got) == 1) != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestOrder(t *testing.T) {
+	low, b, a, off := rule("low"), onPath("b", "/*"), onPath("a", "/x"), rule("off")
+	b.Priority, a.Priority, low.Priority, off.Priority, off.Disabled = 5, 5, -1, 9, true
+	everywhere := rule("zero")
+	everywhere.Match.Host = "*.example"
+	set := compile(t, low, b, off, everywhere, a)
+	if got := matched(set, rules.Request{Host: "x.example", Path: "/x"}); !equalIDs(got, "a b zero low") {
+		t.Errorf("matched are %v, want by priority and ID", got)
+	}
+	if set.Len() != 5 || set.Rules()[0].ID != "off" {
+		t.Errorf("the set has %d rules, the first %q; want 5 with the disabled one", set.Len(), set.Rules()[0].ID)
+	}
+	if _, ok := set.Rule("off"); !ok {
+		t.Error("the disabled rule is not found by its ID")
+	}
+	var many []rules.Rule
+	for i := range 40 {
+		r := rule(string(rune('z'-i%26)) + string(rune('A'+i%26)) + string(rune('0'+i/26)))
+		r.Priority, r.Match.Path = i%7, []string{"", "/x", "/*", "/x/**"}[i%4]
+		many = append(many, r)
+	}
+	ids := matched(compile(t, many...), rules.Request{Path: "/x"})
+	for i, r := range compile(t, many...).Rules() {
+		if len(ids) != 40 || ids[i] != r.ID {
+			t.Fatalf("matched are %v, want by priority and ID", ids)
+		}
+	}
+}
+
+func TestZeroSetMatchesNothing(t *testing.T) {
+	if got := matched(new(rules.Set), rules.Request{}); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestASetIsItsOwn(t *testing.T) {
+	r := onPath("a", "/x")
+	r.Match.Methods, r.Limits = []string{"GET"}, []stint.Limit{ten}
+	list := []rules.Rule{r}
+	set := compile(t, list...)
+	list[0].Match.Methods[0], list[0].Limits[0].Capacity, list[0].Scope[0] = "PUT", 99, "?"
+	if got := matched(set, rules.Request{Method: "GET", Path: "/x"}); !equalIDs(got, "a") {
+		t.Error("who changes the list changes the set")
+	}
+	if own, _ := set.Rule("a"); own.Limits[0].Capacity != 10 || own.Scope[0] != rules.PerIP {
+		t.Error("who changes the list changes the set's rules")
+	}
+}

@@ -1,0 +1,144 @@
+package rules_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// policyFor is the policy that the rule with the ID has for a client address.
+func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
+	t.Helper()
+	var m rules.Matches
+	set.Match(&rules.Request{Address: address}, &m)
+	for i := range m.Len() {
+		if m.Rule(i).ID == id {
+			h, err := m.Held(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h.Claim.Policy
+		}
+	}
+	t.Fatalf("no rule %s", id)
+	return nil
+}
+
+func TestPoliciesOutliveAReload(t *testing.T) {
+	a, b := rule("a"), rule("b")
+	a.Overrides = []rules.Override{{Key: "::1", Limits: []stint.Limit{stint.FixedWindow(1, time.Second)}}}
+	first := compile(t, a, b)
+	for _, test := range []struct {
+		name       string
+		change     func(r *rules.Rule)
+		own, other bool // whether the policies of the rule and of its override are kept
+	}{
+		{"nothing", func(*rules.Rule) {}, true, true},
+		{"what is no limit", func(r *rules.Rule) {
+			r.Priority, r.OnExceed, r.Labels, r.Match.Path = 7, rules.Shadow, map[string]string{"a": "b"}, "/**"
+		}, true, true},
+		{"limits", func(r *rules.Rule) { r.Limits = []stint.Limit{stint.TokenBucket(11, stint.PerSecond(1))} }, false, true},
+		{"override", func(r *rules.Rule) {
+			r.Overrides = []rules.Override{{Key: "::1", Limits: []stint.Limit{stint.FixedWindow(2, time.Second)}}}
+		}, true, false},
+		{"failure", func(r *rules.Rule) { r.OnStoreFailure = rules.FailClosed }, false, false},
+		{"timeout", func(r *rules.Rule) { r.Timeout = time.Second }, false, false},
+	} {
+		changed := a
+		test.change(&changed)
+		second, err := rules.Compile([]rules.Rule{b, changed}, rules.Options{Previous: first})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := policyFor(t, first, "a", "::2") == policyFor(t, second, "a", "::2")
+		other := policyFor(t, first, "a", "::1") == policyFor(t, second, "a", "::1")
+		if own != test.own || other != test.other {
+			t.Errorf("%s: policies are kept: %v, the override's %v; want %v, %v", test.name, own, other, test.own, test.other)
+		}
+		if policyFor(t, first, "b", "::1") != policyFor(t, second, "b", "::1") {
+			t.Errorf("%s: another rule's policy is not kept", test.name)
+		}
+		if got, want := rules.FailureOf(policyFor(t, second, "a", "::1")), (rules.Failure{Policy: changed.OnStoreFailure, Timeout: changed.Timeout}); got != want {
+			t.Errorf("%s: the failure is %v, want %v", test.name, got, want)
+		}
+		if name := policyFor(t, second, "a", "::1").Name(); name != rules.PolicyPrefix+"a" {
+			t.Errorf("the policy's name is %q", name)
+		}
+	}
+}
+
+func TestFailureOfOthers(t *testing.T) {
+	policy, err := stint.NewPolicy("", ten)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := rules.FailureOf(policy); got != (rules.Failure{}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestChangesFrom(t *testing.T) {
+	a, b, c := rule("a"), rule("b"), rule("c")
+	old := compile(t, a, b)
+	if changes := old.ChangesFrom(nil); !equalIDs(changes.Came, "a b") || changes.None() {
+		t.Errorf("from none: %+v", changes)
+	}
+	b.Labels, b.Match.Headers, b.Match.Methods, b.Overrides = map[string]string{}, map[string]string{}, []string{}, []rules.Override{}
+	if changes := compile(t, b, a).ChangesFrom(old); !changes.None() {
+		t.Errorf("the same in another order and with empty lists: %+v", changes)
+	}
+	a.Priority = 1
+	if changes := compile(t, c, a).ChangesFrom(old); !equalIDs(changes.Came, "c") || !equalIDs(changes.Went, "b") || !equalIDs(changes.Changed, "a") {
+		t.Errorf("changes are %+v", changes)
+	}
+}
+
+// TestEveryFieldIsAChange sets each field of a rule, so that a new one is not forgotten.
+func TestEveryFieldIsAChange(t *testing.T) {
+	values := map[string]any{
+		"Disabled": true, "Priority": 1, "Labels": map[string]string{"a": "b"}, "Match": nil,
+		"Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "Cost": rules.Cost{Permits: 2},
+		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
+		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
+		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "a", Banned: true}},
+		"Methods": []string{"GET"}, "Path": "/a", "Host": "a", "Headers": map[string]string{"A": "b"},
+	}
+	check := func(name string, set func(r *rules.Rule)) {
+		old := rule("a")
+		if name == "Scope" {
+			old.Missing = rules.MissingSkip
+		}
+		if name == "MaxWait" || name == "MaxWaiters" {
+			old.OnExceed, old.MaxWait = rules.Wait, time.Second
+		}
+		changed := old
+		set(&changed)
+		if changes := compile(t, changed).ChangesFrom(compile(t, old)); !equalIDs(changes.Changed, "a") {
+			t.Errorf("%s changed, and that is no change", name)
+		}
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[rules.Rule](), reflect.TypeFor[rules.Match]()} {
+		for i := range of.NumField() {
+			name := of.Field(i).Name
+			value, known := values[name]
+			if !known && name != "ID" {
+				t.Errorf("no value for %s", name)
+			}
+			if value == nil {
+				continue
+			}
+			check(name, func(r *rules.Rule) {
+				in := reflect.ValueOf(r).Elem()
+				if of == reflect.TypeFor[rules.Match]() {
+					in = in.FieldByName("Match")
+				}
+				in.FieldByName(name).Set(reflect.ValueOf(value))
+			})
+		}
+	}
+	check("Unlimited", func(r *rules.Rule) { r.Limits, r.Unlimited = nil, true })
+	check("Banned", func(r *rules.Rule) { r.Limits, r.Banned = nil, true })
+}

@@ -1,0 +1,39 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+)
+
+// clone is the rule with slices and maps of its own.
+func (r *Rule) clone() Rule {
+	c := *r
+	c.Labels = maps.Clone(r.Labels)
+	c.Match.Methods = slices.Clone(r.Match.Methods)
+	c.Match.Headers = maps.Clone(r.Match.Headers)
+	c.Scope = slices.Clone(r.Scope)
+	c.Limits = slices.Clone(r.Limits)
+	c.Overrides = slices.Clone(r.Overrides)
+	for i := range c.Overrides {
+		c.Overrides[i].Limits = slices.Clone(c.Overrides[i].Limits)
+	}
+	return c
+}
+
+// same reports whether the rules say the same. A list without elements is like none, since what
+// reads rules makes either of the other.
+func (r *Rule) same(o *Rule) bool {
+	return r.ID == o.ID && r.Disabled == o.Disabled && r.Priority == o.Priority &&
+		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
+		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&
+		slices.Equal(r.Limits, o.Limits) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
+		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
+		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&
+		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
+			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits)
+		})
+}
+
+func (m *Match) same(o *Match) bool {
+	return m.Path == o.Path && m.Host == o.Host && slices.Equal(m.Methods, o.Methods) && maps.Equal(m.Headers, o.Headers)
+}

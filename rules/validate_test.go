@@ -1,0 +1,185 @@
+package rules_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+func TestValidate(t *testing.T) {
+	many := func(n int) []string {
+		list := make([]string, n)
+		for i := range list {
+			list[i] = fmt.Sprintf("M%d", i)
+		}
+		return list
+	}
+	pairs := func(n int) map[string]string {
+		all := map[string]string{}
+		for _, name := range many(n) {
+			all[name] = "v"
+		}
+		return all
+	}
+	override := func(o rules.Override, scope ...string) func(*rules.Rule) {
+		return func(r *rules.Rule) {
+			r.Scope, r.Overrides = scope, []rules.Override{o}
+			if scope[len(scope)-1] != rules.Global && scope[len(scope)-1] != rules.PerIP {
+				r.Missing = rules.MissingSkip
+			}
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		spoil func(*rules.Rule)
+		param string // of the fault; "" wants none
+		says  string // what came and what is allowed
+	}{
+		{"sound", func(*rules.Rule) {}, "", ""},
+		{"no id", func(r *rules.Rule) { r.ID = "" }, "id", `id is ""; allowed: 1 to 96`},
+		{"id with space", func(r *rules.Rule) { r.ID = "a b" }, "id", `id is "a b"; allowed`},
+		{"id of all letters", func(r *rules.Rule) { r.ID = "aZ0-_.:" }, "", ""},
+		{"longest id", func(r *rules.Rule) { r.ID = strings.Repeat("x", rules.MaxIDBytes) }, "", ""},
+		{"longer id", func(r *rules.Rule) { r.ID = strings.Repeat("x", rules.MaxIDBytes+1) }, "id", "1 to 96"},
+		{"labels", func(r *rules.Rule) { r.Labels = pairs(65) }, "labels", "labels is 65; allowed: at most 64"},
+
+		{"methods", func(r *rules.Rule) { r.Match.Methods = many(17) }, "match.methods", "is 17; allowed: at most 16"},
+		{"method", func(r *rules.Rule) { r.Match.Methods = []string{"GET "} }, "match.methods", `"GET "`},
+		{"method twice", func(r *rules.Rule) { r.Match.Methods = []string{"GET", "GET"} }, "match.methods", "once"},
+		{"path", func(r *rules.Rule) { r.Match.Path = "users" }, "match.path", `match.path is "users"; allowed: a path such as`},
+		{"host", func(r *rules.Rule) { r.Match.Host = "a.example:80" }, "match.host", `match.host is "a.example:80"; allowed: a host`},
+		{"fields", func(r *rules.Rule) { r.Match.Headers = pairs(17) }, "match.headers", "is 17; allowed: at most 16"},
+		{"field's name", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a:": "v"} }, "match.headers", `"a:"`},
+		{"field's value", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a": " v"} }, "match.headers.a", `" v"`},
+		{"empty value", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a": ""} }, "", ""},
+
+		{"no scope", func(r *rules.Rule) { r.Scope = nil }, "scope", "allowed: global, per_ip"},
+		{"scope", func(r *rules.Rule) { r.Scope = []string{"per_moon"}; r.Missing = rules.MissingSkip }, "scope", `scope is "per_moon"; allowed: global`},
+		{"custom of nothing", func(r *rules.Rule) { r.Scope = []string{"custom:"}; r.Missing = rules.MissingSkip }, "scope", `"custom:"`},
+		{"global with another", func(r *rules.Rule) { r.Scope = []string{rules.Global, rules.PerIP} }, "scope", `"global"`},
+		{"scope twice", func(r *rules.Rule) { r.Scope = []string{rules.PerIP, rules.PerIP} }, "scope", "each part once"},
+		{"missing unset", func(r *rules.Rule) { r.Scope = []string{rules.PerUser} }, "missing", "skip, deny or ip"},
+		{"missing of a parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{id}", []string{"custom:id"} }, "", ""},
+		{"missing of an encoded parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{%69d}", []string{"custom:id"} }, "", ""},
+		{"missing of another parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{id}", []string{"custom:name"} }, "missing", "skip"},
+		{"missing unknown", func(r *rules.Rule) { r.Missing = 9 }, "missing", "missing is 9; allowed"},
+		{"missing ip per ip", func(r *rules.Rule) { r.Missing = rules.MissingIP }, "missing", "skip or deny"},
+		{"missing of global", func(r *rules.Rule) { r.Scope, r.Missing = []string{rules.Global}, rules.MissingDeny }, "missing", `"deny"`},
+
+		{"cost", func(r *rules.Rule) { r.Cost.Permits = -1 }, "cost", "cost is -1; allowed: 1 to 1000000000"},
+		{"cost above", func(r *rules.Rule) { r.Cost.Permits = stint.MaxPermits + 1 }, "cost", "1000000001"},
+		{"cost header", func(r *rules.Rule) { r.Cost.Header = "a b" }, "cost.header", `"a b"`},
+		{"cost of both", func(r *rules.Rule) { r.Cost = rules.Cost{Header: "a", Attribute: "b"} }, "cost", "one of them"},
+
+		{"no limits", func(r *rules.Rule) { r.Limits = nil }, "limits", "limits is 0; allowed: 1 to 64"},
+		{"limit", func(r *rules.Rule) { r.Limits[0].Capacity = 0 }, "limits", "capacity is 0; allowed"},
+		{"unlimited with limits", func(r *rules.Rule) { r.Unlimited = true }, "limits", "limits is 1; allowed: none"},
+		{"unlimited and banned", func(r *rules.Rule) { r.Unlimited, r.Banned, r.Limits = true, true, nil }, "banned", "not together"},
+		{"banned", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }, "", ""},
+
+		{"on_exceed", func(r *rules.Rule) { r.OnExceed = 9 }, "on_exceed", "on_exceed is 9; allowed: reject, wait or shadow"},
+		{"wait without a bound", func(r *rules.Rule) { r.OnExceed = rules.Wait }, "max_wait", "1ms to 5m"},
+		{"wait too long", func(r *rules.Rule) { r.OnExceed, r.MaxWait = rules.Wait, time.Hour }, "max_wait", "1h0m0s; allowed: 1ms to 5m"},
+		{"waiters", func(r *rules.Rule) { r.OnExceed, r.MaxWait, r.MaxWaiters = rules.Wait, time.Second, 10_001 }, "max_waiters", "10001; allowed: 1 to 10000"},
+		{"max_wait without", func(r *rules.Rule) { r.MaxWait = time.Second }, "max_wait", "only with on_exceed wait"},
+		{"max_waiters without", func(r *rules.Rule) { r.MaxWaiters = 1 }, "max_waiters", "only with on_exceed wait"},
+		{"on_store_failure", func(r *rules.Rule) { r.OnStoreFailure = "ajar" }, "on_store_failure", `"ajar"; allowed: open, closed or local`},
+		{"timeout", func(r *rules.Rule) { r.Timeout = time.Microsecond }, "timeout", "1µs; allowed: 1ms to 1m"},
+
+		{"override", override(rules.Override{Key: "192.0.2.1", Banned: true}, rules.PerIP), "", ""},
+		{"override of nobody", override(rules.Override{Banned: true}, rules.PerIP), "overrides[0].key", "no part is empty"},
+		{"override of all", override(rules.Override{Key: "all", Banned: true}, rules.Global), "overrides[0].key", `"all"; allowed: *`},
+		{"override of a part", override(rules.Override{Key: "a", Banned: true}, rules.PerIP, rules.PerUser), "overrides[0].key", `"a"; allowed: 2 parts`},
+		{"override escaped", override(rules.Override{Key: `a\|b|c\\`, Banned: true}, rules.PerIP, rules.PerUser), "", ""},
+		{"override badly escaped", override(rules.Override{Key: `a\b`, Banned: true}, rules.PerUser), "overrides[0].key", `only before | and \`},
+		{"override of nothing", override(rules.Override{Key: "a"}, rules.PerIP), "overrides[0]", "0 of limits"},
+		{"override of both", override(rules.Override{Key: "a", Banned: true, Unlimited: true}, rules.PerIP), "overrides[0]", "2 of limits"},
+		{"override's limit", override(rules.Override{Key: "a", Limits: []stint.Limit{{}}}, rules.PerIP), "overrides[0].limits", "overrides[0].limits: "},
+		{"override twice", func(r *rules.Rule) {
+			r.Overrides = []rules.Override{{Key: "a", Banned: true}, {Key: "a", Unlimited: true}}
+		}, "overrides[1].key", `"a"; allowed: each client once`},
+		{"too many overrides", func(r *rules.Rule) { r.Overrides = make([]rules.Override, 10_001) }, "overrides", "at most 10000"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := rule("id")
+			test.spoil(&r)
+			err := r.Validate()
+			if test.param == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			all := faultsOf(t, err)
+			if len(all) != 1 || all[0].Param != test.param || !strings.Contains(all[0].Error(), test.says) {
+				t.Errorf("got %v at %s, want one fault at %s that says %q", err, all[0].Param, test.param, test.says)
+			}
+			if _, err := rules.Compile([]rules.Rule{r}, rules.Options{}); err == nil {
+				t.Error("Compile accepts it")
+			}
+		})
+	}
+}
+
+func TestEveryFaultAtOnce(t *testing.T) {
+	bad := rule("no good") // and its limits are looked at all the same
+	bad.Limits = []stint.Limit{{}}
+	bad.Match.Path, bad.Match.Host, bad.OnStoreFailure = "x", "*", "ajar"
+	_, err := rules.Compile([]rules.Rule{rule("a"), bad, rule("a")}, rules.Options{})
+	all := faultsOf(t, err)
+	params := make([]string, len(all))
+	for i, fault := range all {
+		params[i] = fmt.Sprintf("%d:%s", fault.Index, fault.Param)
+	}
+	want := "1:id 1:match.path 1:match.host 1:limits 1:on_store_failure 2:id"
+	if !equalIDs(params, want) {
+		t.Errorf("faults are %v, want %s", params, want)
+	}
+	if got := all[5].Error(); got != `rule "a": id is "a"; allowed: an ID that no other rule has; rule 0 has it` {
+		t.Error(got)
+	}
+	if _, err := rules.Compile(make([]rules.Rule, rules.MaxRules+1), rules.Options{}); !errors.Is(err, stint.ErrInvalid) || strings.Count(err.Error(), "\n") > 0 {
+		t.Errorf("too many rules: %v", err)
+	}
+}
+
+func TestFaultsShowNoAPIKey(t *testing.T) {
+	r := rule("id")
+	r.Scope, r.Missing = []string{rules.PerAPIKey}, rules.MissingSkip
+	r.Overrides = []rules.Override{
+		{Key: "s3cret", Banned: true},
+		{Key: "s3cret", Banned: true},
+		{Key: "s3cret|", Banned: true},
+		{Key: `s3cret\`, Banned: true},
+		{Key: "s3cret|s3cret", Banned: true},
+	}
+	if err := r.Validate(); err == nil || strings.Contains(err.Error(), "s3cret") || len(faultsOf(t, err)) != 4 {
+		t.Errorf("got %v, want 4 faults without the key", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, m := range []rules.Missing{rules.MissingSkip, rules.MissingDeny, rules.MissingIP} {
+		if got, err := rules.ParseMissing(m.String()); err != nil || got != m {
+			t.Errorf("%v is read as %v, %v", m, got, err)
+		}
+	}
+	for _, o := range []rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow} {
+		if got, err := rules.ParseOnExceed(o.String()); err != nil || got != o {
+			t.Errorf("%v is read as %v, %v", o, got, err)
+		}
+	}
+	for _, bad := range []string{"", "Skip", "none"} {
+		if _, err := rules.ParseMissing(bad); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("missing %q: %v", bad, err)
+		}
+		if _, err := rules.ParseOnExceed(bad); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("on_exceed %q: %v", bad, err)
+		}
+	}
+}
