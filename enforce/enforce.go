@@ -12,7 +12,8 @@
 //
 // A rule that waits holds a denied request while all that deny it are rules that wait, and as
 // long as the wait can end in time. Those that wait for one client of a rule form a line in this
-// process, and are admitted in the order of their arrival. The attempts are not recorded by
+// process, and are admitted in the order of their arrival; who waits for several stands in all of their
+// lines. Who finds a line full, or gives up in it, is not admitted before those ahead. The attempts are not recorded by
 // limits that count denied requests; giving up is.
 package enforce
 
@@ -127,6 +128,10 @@ func (v *Verdict) reset() {
 // request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
 // decide, or is the context's; the verdict then tells only what matched.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
+	return v.settle(l.take(ctx, r, v))
+}
+
+func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict) error {
 	if err := l.match(r, v); err != nil || v.Rule != nil {
 		return err
 	}
@@ -140,10 +145,20 @@ func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) erro
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	if err := l.match(r, v); err != nil || v.Rule != nil {
-		return err
+	err := l.match(r, v)
+	if err == nil && v.Rule == nil {
+		err = l.decide(ctx, v, stint.Peek, true)
 	}
-	return l.decide(ctx, v, stint.Peek, true)
+	return v.settle(err)
+}
+
+// settle leaves nothing of a verdict that an error prevented but what matched.
+func (v *Verdict) settle(err error) error {
+	if err != nil {
+		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
+		v.Shadowed = v.Shadowed[:0]
+	}
+	return err
 }
 
 // match finds the rules that hold, and decides what can be without the store.
@@ -155,6 +170,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		held, err := v.matches.Held(i)
 		shadow := held.Rule.OnExceed == rules.Shadow
 		if err != nil {
+			v.Matched = append(v.Matched, held.Rule.ID)
 			if !shadow && fault == nil {
 				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
 			}
@@ -250,20 +266,24 @@ func (v *Verdict) op(verb stint.Verb) stint.Op {
 // note makes the store's answer the verdict.
 func (v *Verdict) note(d stint.Decision, err error) error {
 	if err != nil {
-		v.Allowed, v.Decision = false, stint.Decision{}
 		return err
 	}
+	v.Allowed, v.Decision = d.Allowed, d
+	v.name(d.Index)
+	return nil
+}
+
+// name makes the rule of a limit the deciding one; limits are counted over all claims.
+func (v *Verdict) name(index int32) {
 	first := 0
 	for i := range v.claims {
 		n := v.claims[i].claim.Policy.Len()
-		if at := int(d.Index) - first; at < n {
-			d.Index = int32(at)
+		if at := int(index) - first; at < n {
+			v.Decision.Index = int32(at)
 			v.Rule, v.Claim = v.claims[i].rule, v.claims[i].claim
 			v.Each = v.each[first : first+n]
-			break
+			return
 		}
 		first += n
 	}
-	v.Allowed, v.Decision = d.Allowed, d
-	return nil
 }

@@ -13,43 +13,42 @@ const defaultWaiters = 100
 
 // wait decides a request that a rule may hold.
 func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
-	first, longest := v.patience()
+	longest := v.patience()
 	if l.maxWait > 0 {
 		longest = min(longest, l.maxWait)
 	}
 	deadline := time.Now().Add(longest)
-	line := l.lines.of(v.claims[first].claim)
+	line := l.lines.of(v.claims)
 	defer line.leave()
-	most := v.claims[first].rule.MaxWaiters
-	if most == 0 {
-		most = defaultWaiters
-	}
-	waits := line.busy()
+	waits := line.behind()
 	for {
 		if waits {
 			begin := time.Now()
-			in, err := line.await(ctx, most, deadline)
+			in, err := line.await(ctx, deadline)
 			v.Held += time.Since(begin)
 			if err != nil {
 				return err
 			}
 			if !in {
-				return l.giveUp(ctx, v)
+				return l.giveUp(ctx, v, line, deadline)
 			}
 		}
-		hold, err := l.try(ctx, v, deadline)
-		if err != nil || !hold && !v.Allowed {
+		if late, err := l.isLate(ctx, v, deadline); err != nil || late {
+			return err
+		}
+		if err := l.decide(ctx, v, stint.Try, false); err != nil {
 			return err
 		}
 		if v.Allowed {
 			line.leave()
-			return l.admit(ctx, v)
+			l.shadow(ctx, v)
+			return v.hold(ctx)
 		}
 		retry := v.Decision.RetryAfter
-		if !v.mayWait() || retry > time.Until(deadline) {
-			return l.giveUp(ctx, v)
+		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
+			return l.giveUp(ctx, v, line, deadline)
 		}
-		if waits = !line.first(most); waits {
+		if waits = !line.first(); waits {
 			continue
 		}
 		if err := v.pause(ctx, retry); err != nil {
@@ -58,45 +57,63 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
 	}
 }
 
-// patience is the first of the rules that wait, and how long the least patient of them does.
-func (v *Verdict) patience() (first int, longest time.Duration) {
-	first = -1
+// patience is how long the least patient of the rules that wait does.
+func (v *Verdict) patience() time.Duration {
+	longest := rules.MaxWaitLimit
 	for i := range v.claims {
-		rule := v.claims[i].rule
-		if rule.OnExceed != rules.Wait {
-			continue
-		}
-		if first < 0 {
-			first, longest = i, rule.MaxWait
-		}
-		longest = min(longest, rule.MaxWait)
-	}
-	return first, longest
-}
-
-// try decides once. It reports whether a request that was denied may be held.
-func (l *Limiter) try(ctx context.Context, v *Verdict, deadline time.Time) (hold bool, err error) {
-	if v.queues() {
-		// A turn, once taken, is kept; so look first whether it comes in time.
-		if err := l.decide(ctx, v, stint.Peek, false); err != nil {
-			return false, err
-		}
-		if late := v.Decision.Delay - time.Until(deadline); v.Allowed && late > 0 {
-			v.Allowed, v.Decision.Allowed = false, false
-			v.Decision.RetryAfter, v.Decision.Delay = late, 0
-			return false, nil
+		if rule := v.claims[i].rule; rule.OnExceed == rules.Wait {
+			longest = min(longest, rule.MaxWait)
 		}
 	}
-	return true, l.decide(ctx, v, stint.Try, false)
+	return longest
 }
 
-// admit holds an admitted request until its turn.
-func (l *Limiter) admit(ctx context.Context, v *Verdict) error {
+// isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
+// taken, is kept. If not, that is the verdict.
+func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
+	if !v.queues() {
+		return false, nil
+	}
+	if err := l.decide(ctx, v, stint.Peek, false); err != nil {
+		return false, err
+	}
+	late := v.Decision.Delay - time.Until(deadline)
+	if !v.Allowed || late <= 0 {
+		return false, nil
+	}
+	slowest := int32(0)
+	for i := range v.limits() {
+		if v.each[i].Delay > v.each[slowest].Delay {
+			slowest = int32(i)
+		}
+	}
+	v.deny(slowest, late)
+	l.shadow(ctx, v)
+	return true, nil
+}
+
+// deny makes an admission that must not be used a denial by a limit, counted over all claims.
+func (v *Verdict) deny(index int32, retry time.Duration) {
+	o := &v.each[index]
+	v.Allowed = false
+	v.Decision.Allowed, v.Decision.RetryAfter, v.Decision.Delay = false, retry, 0
+	v.Decision.Limit, v.Decision.Remaining, v.Decision.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
+	v.name(index)
+}
+
+// limits is how many limits decide.
+func (v *Verdict) limits() int {
+	n := 0
+	for i := range v.claims {
+		n += v.claims[i].claim.Policy.Len()
+	}
+	return n
+}
+
+// hold keeps an admitted request until its turn.
+func (v *Verdict) hold(ctx context.Context) error {
 	err := v.pause(ctx, v.Decision.Delay)
 	v.Decision.Delay = 0
-	if err == nil {
-		l.shadow(ctx, v)
-	}
 	return err
 }
 
@@ -110,9 +127,38 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	}
 }
 
-// giveUp decides a last time without waiting, which limits that count denied requests record.
-func (l *Limiter) giveUp(ctx context.Context, v *Verdict) error {
-	return l.decide(ctx, v, stint.Take, true)
+// giveUp decides a last time without waiting, which limits that count denied requests record. Who
+// is behind others is not admitted before them, but denied for as long as those may wait.
+func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline time.Time) error {
+	if line.behind() {
+		if err := l.decide(ctx, v, stint.Peek, false); err != nil {
+			return err
+		}
+		if v.Allowed {
+			v.deny(v.waiting())
+			l.shadow(ctx, v)
+			return nil
+		}
+	}
+	if late, err := l.isLate(ctx, v, deadline); err != nil || late {
+		return err
+	}
+	if err := l.decide(ctx, v, stint.Take, true); err != nil || !v.Allowed {
+		return err
+	}
+	line.leave()
+	return v.hold(ctx)
+}
+
+// waiting is the first limit of the first rule that waits, and how long that rule does.
+func (v *Verdict) waiting() (index int32, longest time.Duration) {
+	for i := range v.claims {
+		if rule := v.claims[i].rule; rule.OnExceed == rules.Wait {
+			return index, rule.MaxWait
+		}
+		index += int32(v.claims[i].claim.Policy.Len())
+	}
+	return 0, 0
 }
 
 // mayWait reports whether all that deny are rules that wait.

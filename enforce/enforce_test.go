@@ -1,0 +1,181 @@
+package enforce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
+)
+
+func TestAllOrNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wide, narrow := per("wide", stint.FixedWindow(100, time.Hour), stint.TokenBucket(50, stint.PerHour(1))), per("narrow", stint.TokenBucket(2, stint.PerHour(1)))
+		limiter, store := newLimiter(t, wide, narrow)
+		for i, want := range []bool{true, true, false, false} {
+			v := decide(t, limiter, alice)
+			if v.Allowed != want || v.Rule.ID != "narrow" || v.Claim.Policy.Name() != "rule/narrow" || v.Decision.Index != 0 || len(v.Each) != 1 {
+				t.Errorf("request %d: %v by %s, limit %d of %d; want %v by narrow's only one", i, v.Allowed, v.Rule.ID, v.Decision.Index, len(v.Each), want)
+			}
+			if !slices.Equal(v.Matched, []string{"narrow", "wide"}) {
+				t.Errorf("matched are %v", v.Matched)
+			}
+		}
+		if store.Calls() != 4 {
+			t.Errorf("4 requests made %d calls of the store", store.Calls())
+		}
+		limiter.Swap(setOf(t, limiter.Set(), wide))
+		v := decide(t, limiter, alice)
+		if v.Decision.Remaining != 47 || v.Decision.Index != 1 || v.Each[0].Remaining != 97 {
+			t.Errorf("%d and %d remain, want 47 and 97: what another rule denied took nothing", v.Decision.Remaining, v.Each[0].Remaining)
+		}
+	})
+}
+
+func TestTiesGoByPriority(t *testing.T) {
+	a, b := per("a", stint.FixedWindow(1, time.Hour)), per("b", stint.FixedWindow(1, time.Hour))
+	b.Priority = 1
+	limiter, _ := newLimiter(t, a, b)
+	for range 2 {
+		if v := decide(t, limiter, alice); v.Rule.ID != "b" {
+			t.Errorf("%s decided, want b with the higher priority", v.Rule.ID)
+		}
+	}
+}
+
+func TestShadowNeverDenies(t *testing.T) {
+	shadow := per("shadow", stint.TokenBucket(1, stint.PerHour(1)))
+	banning := rules.Rule{ID: "would-ban", Scope: []string{rules.PerIP}, Banned: true, OnExceed: rules.Shadow}
+	shadow.OnExceed = rules.Shadow
+	deciding := per("real", stint.FixedWindow(3, time.Hour))
+	limiter, _ := newLimiter(t, shadow, banning, deciding)
+	for i, want := range []bool{true, true, true, false} {
+		says := []string{"would-ban", "shadow"}
+		if i == 0 {
+			says = says[:1]
+		}
+		if v := decide(t, limiter, alice); v.Allowed != want || v.Rule.ID != "real" || !slices.Equal(v.Shadowed, says) {
+			t.Errorf("request %d: %v by %s, shadowed %v; want %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, want, says)
+		}
+	}
+	alone, store := newLimiter(t, shadow)
+	decide(t, alone, alice)
+	if v := decide(t, alone, alice); !v.Allowed || v.Rule != nil || !slices.Equal(v.Shadowed, []string{"shadow"}) {
+		t.Errorf("alone: %+v", v)
+	}
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed) > 0 {
+		t.Errorf("a failure of a rule in shadow: %+v", v)
+	}
+}
+
+func TestDeniedBeforeTheStore(t *testing.T) {
+	banned := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Banned: true, Priority: -1}
+	lacking := rules.Rule{ID: "lacking", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)}}
+	for id, test := range map[string]struct {
+		rule rules.Rule
+		want rules.Standing
+	}{"ban": {banned, rules.Banned}, "lacking": {lacking, rules.Lacking}} {
+		limiter, store := newLimiter(t, test.rule, per("z", stint.FixedWindow(1, time.Hour)))
+		v := decide(t, limiter, alice)
+		if v.Allowed || v.Rule.ID != id || v.Standing != test.want || v.Decision.RetryAfter != stint.Never || v.Claim.Policy != nil || store.Calls() != 0 {
+			t.Errorf("%s: %+v after %d calls", id, v, store.Calls())
+		}
+	}
+}
+
+func TestExplainTakesNothing(t *testing.T) {
+	limiter, _ := newLimiter(t, per("a", stint.FixedWindow(1, time.Hour)))
+	var v enforce.Verdict
+	for range 3 {
+		if err := limiter.Explain(t.Context(), &alice, &v); err != nil || !v.Allowed || v.Rule.ID != "a" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	decide(t, limiter, alice)
+	if err := limiter.Explain(t.Context(), &alice, &v); err != nil || v.Allowed {
+		t.Errorf("%+v, %v, want a denial", v, err)
+	}
+}
+
+func TestErrorsAdmitNobody(t *testing.T) {
+	costly := per("a", stint.FixedWindow(1, time.Hour))
+	costly.Cost.Attribute = "size"
+	limiter, store := newLimiter(t, costly)
+	v := decide(t, limiter, alice)
+	bad := alice
+	bad.Attributes = map[string]string{"size": "huge"}
+	check := func(name string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) || v.Allowed || v.Rule != nil || v.Each != nil || !slices.Equal(v.Matched, []string{"a"}) {
+			t.Errorf("%s: %+v, %v", name, v, err)
+		}
+	}
+	check("a bad cost", limiter.Decide(t.Context(), &bad, v), stint.ErrInvalid)
+	check("a bad cost, explained", limiter.Explain(t.Context(), &bad, v), stint.ErrInvalid)
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	check("no store", limiter.Decide(t.Context(), &alice, v), stint.ErrUnavailable)
+	if _, err := enforce.New(enforce.Config{}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
+// TestSwapWhole lets 512 goroutines decide while sets are swapped: every request is decided by the
+// rules of one set, and the rule that all sets have counts exactly.
+func TestSwapWhole(t *testing.T) {
+	const workers, each, admits = 512, 20, 3000
+	kept := per("kept", stint.FixedWindow(admits, 24*365*time.Hour))
+	var sets []*rules.Set
+	for i := range 2 {
+		list := []rules.Rule{kept}
+		for j := range 4 {
+			list = append(list, per(fmt.Sprintf("set%d-%d", i, j), stint.FixedWindow(1_000_000, time.Hour)))
+		}
+		var previous *rules.Set
+		if i > 0 {
+			previous = sets[0]
+		}
+		sets = append(sets, setOf(t, previous, list...))
+	}
+	limiter, _ := newLimiter(t, kept)
+	limiter.Swap(sets[0])
+	var admitted atomic.Int64
+	var all sync.WaitGroup
+	for worker := range workers {
+		all.Go(func() {
+			var v enforce.Verdict
+			for i := range each {
+				if worker%8 == 0 {
+					limiter.Swap(sets[i%2])
+				}
+				if err := limiter.Decide(context.Background(), &alice, &v); err != nil {
+					t.Error(err)
+					return
+				}
+				if v.Allowed {
+					admitted.Add(1)
+				}
+				of := v.Matched[1][:4]
+				for j, id := range v.Matched[1:] {
+					if len(v.Matched) != 5 || id != fmt.Sprintf("%s-%d", of, j) {
+						t.Errorf("matched are %v, not of one set", v.Matched)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if admitted.Load() != admits {
+		t.Errorf("%d of %d were admitted, want exactly %d", admitted.Load(), workers*each, admits)
+	}
+}

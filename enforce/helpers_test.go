@@ -1,0 +1,52 @@
+package enforce_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var alice = rules.Request{Path: "/x", Address: "192.0.2.1"}
+
+// per is a rule of each client address.
+func per(id string, limits ...stint.Limit) rules.Rule {
+	return rules.Rule{ID: id, Scope: []string{rules.PerIP}, Limits: limits}
+}
+
+func setOf(t testing.TB, previous *rules.Set, list ...rules.Rule) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{Previous: previous})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// newLimiter makes a limiter on a store in memory that counts its calls.
+func newLimiter(t testing.TB, list ...rules.Rule) (*enforce.Limiter, *storetest.Faulty) {
+	t.Helper()
+	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter, store
+}
+
+// decide decides a request that no error may meet.
+func decide(t testing.TB, limiter *enforce.Limiter, r rules.Request) *enforce.Verdict {
+	t.Helper()
+	var v enforce.Verdict
+	if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+		t.Fatal(err)
+	}
+	return &v
+}
