@@ -40,11 +40,13 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	store.Watch()
-	if len(loaded.Rules) > 0 {
-		logger.Warn("the configuration's rules decide nothing: this version does not offer them yet", "rules", len(loaded.Rules))
-	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
+	if service.Rules, err = rulesOf(loaded); err != nil {
+		return err
+	}
+	followed := newFollower(loaded.RulesFrom, service.Rules, logger)
+	service.Collectors = append(service.Collectors, followed.refused)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
@@ -57,6 +59,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err != nil {
 		return misconfigured(err)
 	}
+	defer followed.start(ctx, s)()
 	err = s.Run(ctx)
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
@@ -179,6 +182,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
+	s.Identity = server.Identity(c.Identity)
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
 	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
 	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer

@@ -23,6 +23,9 @@ type Options struct {
 	// what is there at first, and then with every other text of the files. With its error the
 	// rules from before stay. It has no default.
 	Apply func(list []rules.Rule, positions []notation.Position) error
+	// Refused is told, in the same goroutine, of each text that was not taken over after the
+	// first. Default: nil.
+	Refused func(err error)
 	// Interval is how often the files are looked at even when the system tells of no change,
 	// as on network drives: 10ms to 1h. Default: 0, which is 30s.
 	Interval time.Duration
@@ -60,6 +63,7 @@ func Watch(ctx context.Context, path string, options Options) error {
 		// What changed before anybody listened shows in this look.
 		if err := w.read(); err != nil {
 			w.Logger.Error("rules are not taken over; those from before stay", "path", path, "err", err)
+			w.Refused(err)
 		}
 		w.wait(ctx, notes)
 	}
@@ -83,6 +87,9 @@ func newWatch(path string, options Options) (*watch, error) {
 	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.Refused == nil {
+		options.Refused = func(error) {}
 	}
 	var faults []error
 	if options.Apply == nil {

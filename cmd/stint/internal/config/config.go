@@ -63,6 +63,8 @@ type Config struct {
 	Rules []rules.Rule
 	// RulesAt says where each of Rules begins.
 	RulesAt []notation.Position
+	// RulesFrom is a file of rules, or a folder of them, in place of Rules; "" is none.
+	RulesFrom string
 }
 
 // HTTP bounds what clients of the REST API and of the admin listener may use.

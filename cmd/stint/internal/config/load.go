@@ -71,8 +71,11 @@ func (l *loader) apply(s Setting, v notation.Value) {
 func (l *loader) together() {
 	c := l.config
 	_, c.AdminAsked = l.from["admin_listen"]
-	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 {
-		l.faults.Add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s or on_store_failure local", memoryURL)
+	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 && len(c.Rules) == 0 && c.RulesFrom == "" {
+		l.faults.Add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s, on_store_failure local or rules", memoryURL)
+	}
+	if c.RulesFrom != "" && len(c.Rules) > 0 {
+		l.faults.Add(l.from["rules_from"], "rules_from is given beside rules; allowed: one of the two")
 	}
 	if c.Store.Memory() && c.Store.reaches() {
 		for _, s := range l.settings {

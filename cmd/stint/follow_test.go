@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/api"
+)
+
+// evaluated asks about a request and returns the status and the rules that matched.
+func evaluated(t *testing.T, url, body string) (status int, matched []string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+api.PathEvaluate, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Matched []string `json:"matched"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return response.StatusCode, answer.Matched
+}
+
+const login = `{"method":"POST","path":"/login","ip":"192.0.2.1"}`
+
+func ruleFile(id, limit string) string {
+	return "- id: " + id + "\n  match: {path: /login}\n  scope: per_ip\n  limits: [{algorithm: fixed_window, limit: " + limit + ", window: 10d}]\n"
+}
+
+// Rules of the configuration decide from the first request on.
+func TestServeRules(t *testing.T) {
+	url, _ := start(t, "--config", writeFile(t, someRules))
+	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login everybody" {
+			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
+		}
+	}
+	if code, _, stderr := do(t, nil, "serve", "--config", writeFile(t, "rules: [{id: a, scope: per_user, banned: true}]")); code != exitUsage || !strings.Contains(stderr, "missing") {
+		t.Errorf("a rule without missing: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := do(t, nil, "serve", "--rules-from", "/no/such/rules"); code != exitUsage || !strings.Contains(stderr, "/no/such/rules") {
+		t.Errorf("no file of rules: exit code %d, %s", code, stderr)
+	}
+}
+
+// Rules in a file are followed: what changes is in force, what is wrong is not, and clients keep
+// their state.
+func TestServeFollowsRules(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	put := func(text string) {
+		t.Helper()
+		fresh := path + ".new"
+		if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(fresh, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(ruleFile("login", "2"))
+	url, log := start(t, "--rules-from", path)
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if status, _ := evaluated(t, url, login); status != want {
+			t.Fatalf("by the first rules: %d, want %d", status, want)
+		}
+	}
+
+	put(strings.Replace(ruleFile("login", "3"), "per_ip", "per_moon", 1))
+	eventually(t, "the faulty rules are refused", func() bool { return strings.Contains(log.String(), "per_moon") })
+	if status, _ := evaluated(t, url, login); status != http.StatusTooManyRequests {
+		t.Errorf("after faulty rules: %d, want those from before", status)
+	}
+	eventually(t, "the refusal is counted", func() bool {
+		_, metrics := get(t, url+api.PathMetrics)
+		return strings.Contains(metrics, "rate_limiter_rules_refused_total 1")
+	})
+
+	put(ruleFile("login", "4") + ruleFile("also", "9"))
+	eventually(t, "the new rules are in force", func() bool { return strings.Contains(log.String(), "rules changed") })
+	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "also login" {
+			t.Errorf("by the new rules: %d, %v, want %d: two of four are taken", status, matched, want)
+		}
+	}
+	for _, want := range []string{"came=[also]", "changed=[login]", "went=[]"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, log)
+		}
+	}
+}
