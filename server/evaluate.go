@@ -21,8 +21,6 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The body is there, and a rule may hold the request for longer than it might have taken.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	e, _ := s.evaluations.Get().(*evaluation)
 	if err := e.read(text, s.clients); err != nil {
 		return err
