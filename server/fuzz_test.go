@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/server"
@@ -33,6 +34,7 @@ func FuzzHandler(f *testing.F) {
 		{"POST", api.PathSettle, "", "", `{"key":"k","algorithm":"FIXED_WINDOW","permits":-3}`},
 		{"POST", api.PathSettle, "", "", `{"permits":9223372036854775807}`},
 		{"POST", api.PathEvaluate, "", "", `{}`},
+		{"POST", api.PathEvaluate, "", "", `{"path":"/wait"}`},
 		{"POST", api.PathEvaluate, "", "", `{"method":"POST","path":"/login","ip":"198.51.100.1","attributes":{"userId":7}}`},
 		{"POST", api.PathEvaluate, "", "", `{"path":"/cost/1","host":"h:80","headers":{"X-Cost":"2"},"attributes":{"a":"\u00e9"}}`},
 		{"POST", api.PathEvaluate, "", "", `{"path":"/banned","ip":"2001:db8::1"}`},
@@ -54,9 +56,13 @@ func FuzzHandler(f *testing.F) {
 		f.Add(seed.method, seed.path, seed.query, seed.fields, seed.body)
 	}
 	open := newFixture(f, func(c *server.Config) {
+		c.WriteTimeout = time.Millisecond // too short for a rule to hold a request
 		c.ClientIP.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	})
-	guarded := newFixture(f, func(c *server.Config) { c.API = server.API{ExplicitKeys: true, Tokens: []string{apiToken}} })
+	guarded := newFixture(f, func(c *server.Config) {
+		c.WriteTimeout = time.Millisecond
+		c.API = server.API{ExplicitKeys: true, Tokens: []string{apiToken}}
+	})
 	f.Fuzz(func(t *testing.T, method, path, query, fields, body string) {
 		for _, fixture := range []*fixture{open, guarded} {
 			one := *fixture
