@@ -100,7 +100,8 @@ func (w *watch) changed(c net.Conn, state http.ConnState) {
 		return
 	}
 	switch state {
-	case http.StateNew, http.StateActive, http.StateIdle, streaming:
+	case http.StateNew: // it has its time from being admitted
+	case http.StateActive, http.StateIdle, streaming:
 		conn.since.Store(w.now.Load()<<2 | int64(state))
 	case http.StateClosed:
 		w.mu.Lock()
