@@ -125,20 +125,25 @@ func single(header http.Header, name string) (string, error) {
 	}
 }
 
-// hostOf is the host that the proxy was asked for. nginx passes it on as the request's own,
-// so only a proxy that tells the URI its way has to tell the host.
+// hostOf is the host that the proxy was asked for. nginx passes it on as the request's own, and
+// X-Forwarded-Host as the client wrote it, which therefore counts only from a proxy that tells the
+// URI in the same way.
 func hostOf(r *http.Request, uriField string) (string, error) {
+	if uriField == originalURI {
+		return r.Host, nil
+	}
 	host, err := single(r.Header, forwardedHost)
 	switch {
 	case err != nil:
 		return "", err
 	case strings.Contains(host, ","):
 		return "", stint.Invalid(forwardedHost, clip(host), "one host")
-	case host != "":
-		return host, nil
-	case uriField == originalURI:
-		return r.Host, nil
-	default:
+	case host == "":
 		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
+	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
+		return "", badRequest(fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
+			forwardedURI, originalURI, forwardedHost, clip(host), clip(r.Host)))
+	default:
+		return host, nil
 	}
 }

@@ -65,7 +65,8 @@ func (r reply) answered(status int) reply {
 func TestForwardAuth(t *testing.T) {
 	for name, header := range map[string]http.Header{
 		"traefik": traefik("POST", "/login?next=/"), "nginx": nginx("POST", "//x/..%2Flogin"),
-		"both, alike": with(with(traefik("POST", "/login"), "X-Original-Method", "POST"), "X-Original-Uri", "/login"),
+		"both, alike": with(with(with(traefik("POST", "/login"), "X-Original-Method", "POST"), "X-Original-Uri", "/login"),
+			"X-Forwarded-Host", "example.com"), // which is the request's own
 	} {
 		f := newFixture(t, behindProxies)
 		for i, remaining := range []string{"1", "0"} {
@@ -188,7 +189,7 @@ func TestForwardAuthHost(t *testing.T) {
 	}{
 		{nginx("GET", "/host"), "A.example.com:8443", "10"},
 		{nginx("GET", "/host"), "example.org", ""},
-		{with(nginx("GET", "/host"), "X-Forwarded-Host", "b.example.com"), "stint", "10"},
+		{with(nginx("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", "10"}, // the client's own
 		{traefik("GET", "/host"), "stint", "10"},
 		{with(traefik("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", ""},
 	} {
@@ -196,6 +197,16 @@ func TestForwardAuthHost(t *testing.T) {
 			t.Errorf("%v, Host %s: limit %q, want %q", test.header, test.host, got, test.limit)
 		}
 	}
+}
+
+// A client behind nginx must not choose the host by telling the URI in the other proxies' way as well.
+func TestForwardAuthHostCannotBeChosen(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	header := nginx("GET", "/tokens")
+	header = with(header, "X-Forwarded-Method", "GET")
+	header = with(header, "X-Forwarded-Uri", "/tokens")
+	header = with(header, "X-Forwarded-Host", "elsewhere.example.com")
+	f.ask("", header).problem(400, "X-Forwarded-Host is \"elsewhere.example.com\" beside Host")
 }
 
 func TestForwardAuthWithoutStore(t *testing.T) {
