@@ -168,18 +168,17 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	var fault error
 	for i := range v.matches.Len() {
 		held, err := v.matches.Held(i)
+		if err == nil && held.Standing == rules.Skipped {
+			continue
+		}
+		v.Matched = append(v.Matched, held.Rule.ID)
 		shadow := held.Rule.OnExceed == rules.Shadow
 		if err != nil {
-			v.Matched = append(v.Matched, held.Rule.ID)
 			if !shadow && fault == nil {
 				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
 			}
 			continue
 		}
-		if held.Standing == rules.Skipped {
-			continue
-		}
-		v.Matched = append(v.Matched, held.Rule.ID)
 		switch held.Standing {
 		case rules.Limited:
 			if shadow {

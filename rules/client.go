@@ -180,12 +180,7 @@ func (m *Matches) appendClient(c *compiled) (lacks, plain bool) {
 		if i > 0 {
 			m.key = append(m.key, '|')
 		}
-		for j := range len(value) {
-			if value[j] == '|' || value[j] == '\\' {
-				m.key = append(m.key, '\\')
-			}
-			m.key = append(m.key, value[j])
-		}
+		m.key = appendPart(m.key, value)
 		plain = plain && p.kind != apiKeyPart && isPrintable(value)
 	}
 	return false, plain

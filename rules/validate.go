@@ -277,9 +277,23 @@ func splitKey(key, shown string) ([]string, error) {
 
 // JoinKey writes the parts of a client as an [Override] names it.
 func JoinKey(parts ...string) string {
-	escaped := make([]string, len(parts))
+	var key []byte
 	for i, part := range parts {
-		escaped[i] = strings.NewReplacer(`\`, `\\`, `|`, `\|`).Replace(part)
+		if i > 0 {
+			key = append(key, '|')
+		}
+		key = appendPart(key, part)
 	}
-	return strings.Join(escaped, "|")
+	return string(key)
+}
+
+// appendPart appends a part of a client so that it does not end before its end.
+func appendPart(key []byte, part string) []byte {
+	for i := range len(part) {
+		if part[i] == '|' || part[i] == '\\' {
+			key = append(key, '\\')
+		}
+		key = append(key, part[i])
+	}
+	return key
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 )
 
 // An example is a request that rules are explained with.
@@ -72,7 +71,10 @@ func (e *example) explain(ctx context.Context, p process) error {
 	if err != nil {
 		return err
 	}
-	set, err := e.set(loaded)
+	if e.file != "" {
+		loaded.RulesFrom = e.file
+	}
+	set, err := rulesOf(loaded)
 	if err != nil {
 		return err
 	}
@@ -87,30 +89,15 @@ func (e *example) explain(ctx context.Context, p process) error {
 			return err
 		}
 		defer opened.Close()
-		ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+		bounded, cancel := context.WithTimeout(ctx, explainTimeout)
 		defer cancel()
+		ctx = bounded
 		if err := opened.Health(ctx); err != nil {
 			return storeFault(loaded.Store, err)
 		}
 		store = opened.Store
 	}
 	return explainWith(ctx, p, store, set, request)
-}
-
-// set is the rules that were asked for.
-func (e *example) set(loaded config.Config) (*rules.Set, error) {
-	if e.file == "" {
-		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
-		if err != nil {
-			return nil, misconfigured(err)
-		}
-		return set, nil
-	}
-	set, err := readRules(e.file)
-	if err != nil {
-		return nil, misconfigured(err)
-	}
-	return set, nil
 }
 
 // request is the request as the rules see it.

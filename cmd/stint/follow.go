@@ -14,15 +14,12 @@ import (
 )
 
 // rulesOf compiles the rules that the configuration names.
-func rulesOf(loaded config.Config) (*rules.Set, error) {
-	list, positions, err := loaded.Rules, loaded.RulesAt, error(nil)
+func rulesOf(loaded config.Config) (set *rules.Set, err error) {
 	if loaded.RulesFrom != "" {
-		list, positions, err = file.Read(loaded.RulesFrom)
+		set, err = readRules(loaded.RulesFrom)
+	} else {
+		set, err = file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
 	}
-	if err != nil {
-		return nil, misconfigured(err)
-	}
-	set, err := file.Compile(list, positions, rules.Options{})
 	if err != nil {
 		return nil, misconfigured(err)
 	}
