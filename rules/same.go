@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// clone is the rule with slices and maps of its own.
-func (r *Rule) clone() Rule {
+// Clone is the rule with slices and maps of its own.
+func (r *Rule) Clone() Rule {
 	c := *r
 	c.Labels = maps.Clone(r.Labels)
 	c.Match.Methods = slices.Clone(r.Match.Methods)
@@ -20,9 +20,9 @@ func (r *Rule) clone() Rule {
 	return c
 }
 
-// same reports whether the rules say the same. A list without elements is like none, since what
+// Equal reports whether the rules say the same. A list without elements is like none, since what
 // reads rules makes either of the other.
-func (r *Rule) same(o *Rule) bool {
+func (r *Rule) Equal(o *Rule) bool {
 	return r.ID == o.ID && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&

@@ -141,7 +141,7 @@ func (s *Set) plant(c *compiled, known map[string]string) error {
 }
 
 func compile(rule *Rule, previous *Set) (*compiled, error) {
-	c := &compiled{Rule: rule.clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
+	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
 	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
 	var old *compiled
 	if previous != nil {
@@ -252,7 +252,7 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 		switch {
 		case !known:
 			changes.Came = append(changes.Came, id)
-		case !was.same(&c.Rule):
+		case !was.Equal(&c.Rule):
 			changes.Changed = append(changes.Changed, id)
 		}
 	}

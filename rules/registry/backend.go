@@ -1,0 +1,33 @@
+package registry
+
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrConflict says that another edit came first.
+	ErrConflict = errors.New("registry: another version was made meanwhile")
+	// ErrNotKept says that a version is not kept, or not any more.
+	ErrNotKept = errors.New("registry: the version is not kept")
+)
+
+// A Backend keeps rules and their versions. It is safe for concurrent use, by several
+// processes too. Its errors wrap stint.ErrUnavailable when it can't be asked,
+// stint.ErrInvalid when what it holds can't be read, or are the context's.
+type Backend interface {
+	// Head is the newest version. It costs little, so that it can be asked every second.
+	Head(ctx context.Context) (Head, error)
+	// Load returns all rules as of one version.
+	Load(ctx context.Context) (Snapshot, error)
+	// Commit makes v the newest version, all of its changes or none, if v.Number-1 still is the
+	// newest; else it returns ErrConflict. After another error it may have been made. Who watches
+	// is told.
+	Commit(ctx context.Context, v *Version) error
+	// Versions returns at most n versions with numbers below before, the newest first; with
+	// before 0, the newest of all. Those that are not kept are left out.
+	Versions(ctx context.Context, before int64, n int) ([]Version, error)
+	// Watch calls ready when it hears of every version from now on, and notify when there may be
+	// a new one, until ctx is done or no news come any more, and says why. A backend without news returns errors.ErrUnsupported.
+	Watch(ctx context.Context, ready, notify func()) error
+}

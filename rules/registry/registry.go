@@ -1,0 +1,234 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// Options say how a registry works. The zero value is complete.
+type Options struct {
+	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
+	StrictSlash bool
+	// Interval is how often the backend is asked for its newest version though it told of none:
+	// 10ms to 1m. Default: 0, which is 1s.
+	Interval time.Duration
+	// Now is the clock that versions are dated by. Default: nil, time.Now.
+	Now func() time.Time
+}
+
+// A Registry is the rules of a backend, to be read, edited and followed. It is safe for
+// concurrent use; make it with [New].
+type Registry struct {
+	backend Backend
+	options Options
+
+	turn     chan struct{} // held by who reads or writes what follows
+	known    bool          // whether the backend's rules were read ever
+	snapshot Snapshot      // what the backend has, as far as is known
+	set      *rules.Set    // the last one without faults
+	take     func(*rules.Set)
+}
+
+// New makes a registry of the rules in a backend. It asks nothing of it.
+func New(backend Backend, options Options) (*Registry, error) {
+	if options.Interval == 0 {
+		options.Interval = time.Second
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	var faults []error
+	if backend == nil {
+		faults = append(faults, stint.Invalid("backend", "nil", "a backend such as NewMemory makes"))
+	}
+	if options.Interval < 10*time.Millisecond || options.Interval > time.Minute {
+		faults = append(faults, stint.Invalid("Interval", options.Interval, "10ms to 1m"))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return &Registry{backend: backend, options: options, turn: make(chan struct{}, 1)}, nil
+}
+
+// begin waits for the turn, which the returned function ends.
+func (r *Registry) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case r.turn <- struct{}{}:
+		return func() { <-r.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Current returns the rules as the backend has them now.
+func (r *Registry) Current(ctx context.Context) (Snapshot, error) {
+	end, err := r.begin(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer end()
+	if err := r.refresh(ctx); err != nil && !errors.As(err, new(*refusal)) {
+		return Snapshot{}, err
+	}
+	return r.snapshot, nil
+}
+
+// maxAttempts bounds how often an edit begins anew as others came first.
+const maxAttempts = 20
+
+// Edit changes rules: what change makes of the draft becomes the next version, all of it or
+// nothing. When an edit of somebody else comes first, change is called again with a
+// draft of the newer rules, so it must do nothing but look at its draft and change that; its
+// error ends the edit and is returned as it is.
+//
+// When Edit returns, the version is in force where this registry is followed. Without a change it makes no
+// version and returns the head. Rules that can't be enforced together are an error that wraps
+// stint.ErrInvalid and names all faults, each a [*rules.Fault]. When the backend could not be asked the error
+// wraps stint.ErrUnavailable, and the version may have been made.
+func (r *Registry) Edit(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
+	end, err := r.begin(ctx)
+	if err != nil {
+		return Version{}, err
+	}
+	defer end()
+	for range maxAttempts {
+		version, err := r.try(ctx, author, change)
+		if !errors.Is(err, ErrConflict) {
+			return version, err
+		}
+	}
+	return Version{}, ErrConflict
+}
+
+// try makes an edit unless another one comes first.
+func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
+	if err := r.refresh(ctx); err != nil && !errors.As(err, new(*refusal)) {
+		return Version{}, err
+	}
+	draft := &Draft{from: r.snapshot}
+	if err := change(draft); err != nil {
+		return Version{}, err
+	}
+	v := Version{Head: r.snapshot.Head, Author: author, Changes: draft.Changes()}
+	if len(v.Changes) == 0 {
+		return v, nil
+	}
+	v.Number++
+	v.At = max(r.options.Now().UnixMicro(), v.At+1)
+	set, err := r.compile(draft.Rules())
+	if err != nil {
+		return Version{}, err
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return Version{}, err
+	}
+	if len(text) > MaxVersionBytes {
+		return Version{}, stint.Invalid("the edit", fmt.Sprintf("%d bytes", len(text)), fmt.Sprintf("at most %d bytes; make several", MaxVersionBytes))
+	}
+	if err := r.backend.Commit(ctx, &v); err != nil {
+		return Version{}, err
+	}
+	r.snapshot = r.snapshot.Apply(&v)
+	r.enforce(set)
+	return v, nil
+}
+
+func (r *Registry) compile(list []rules.Rule) (*rules.Set, error) {
+	return rules.Compile(list, rules.Options{Previous: r.set, StrictSlash: r.options.StrictSlash})
+}
+
+// enforce puts a set in force.
+func (r *Registry) enforce(set *rules.Set) {
+	r.set = set
+	if r.take != nil {
+		r.take(set)
+	}
+}
+
+// A refusal is a version of the backend that can't be enforced.
+type refusal struct{ err error }
+
+func (r *refusal) Error() string { return r.err.Error() }
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// refresh takes over what the backend has. The error is a [*refusal] the first time that a
+// version can't be enforced, and nil after that: the set from before stays in force then.
+func (r *Registry) refresh(ctx context.Context) error {
+	head, err := r.backend.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if r.known && head == r.snapshot.Head {
+		return nil
+	}
+	if head == (Head{}) && r.known && len(r.snapshot.Rules) > 0 {
+		return r.restore(ctx)
+	}
+	next, err := r.next(ctx, head)
+	if err != nil {
+		return err
+	}
+	r.known, r.snapshot = true, next
+	set, err := r.compile(next.Rules)
+	if err != nil {
+		return &refusal{fmt.Errorf("version %d: %w", next.Number, err)}
+	}
+	r.enforce(set)
+	return nil
+}
+
+// next is what the backend has: by the versions made since, if they follow those that are
+// known, else all of it.
+func (r *Registry) next(ctx context.Context, head Head) (Snapshot, error) {
+	const few = 50 // beyond which loading is less work
+	behind := head.Number - r.snapshot.Number
+	if !r.known || r.snapshot.Number == 0 || behind < 1 || behind > few {
+		return r.backend.Load(ctx)
+	}
+	since, err := r.backend.Versions(ctx, 0, int(behind)+1)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	next := r.snapshot
+	for i := len(since) - 1; i >= 0; i-- {
+		switch v := &since[i]; {
+		case v.Number < r.snapshot.Number:
+		case v.Number == r.snapshot.Number && v.Head == r.snapshot.Head && next.Head == v.Head:
+		case v.Number == next.Number+1:
+			next = next.Apply(v)
+		default: // other versions than those that were known
+			return r.backend.Load(ctx)
+		}
+	}
+	if next.Number < head.Number {
+		return r.backend.Load(ctx)
+	}
+	return next, nil
+}
+
+// restore writes the rules that are known to a backend that lost all of its own.
+func (r *Registry) restore(ctx context.Context) error {
+	v := Version{
+		Head:   Head{Number: 1, At: r.options.Now().UnixMicro()},
+		Author: Author{Action: fmt.Sprintf("restore version %d", r.snapshot.Number), Comment: "the backend had lost its rules"},
+	}
+	for i := range r.snapshot.Rules {
+		v.Changes = append(v.Changes, Change{ID: r.snapshot.Rules[i].ID, After: &r.snapshot.Rules[i]})
+	}
+	err := r.backend.Commit(ctx, &v)
+	if errors.Is(err, ErrConflict) {
+		return r.refresh(ctx) // somebody else was first
+	}
+	if err == nil {
+		r.snapshot.Head = v.Head
+	}
+	return err
+}
