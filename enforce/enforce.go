@@ -128,16 +128,27 @@ func (v *Verdict) reset() {
 // request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
 // decide, or is the context's; the verdict then tells only what matched.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return v.settle(l.take(ctx, r, v))
+	longest := rules.MaxWaitLimit
+	if l.maxWait > 0 {
+		longest = min(longest, l.maxWait)
+	}
+	return v.settle(l.take(ctx, r, v, longest))
 }
 
-func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict) error {
+// DecideNow is Decide where nothing can be held: a request for which rules would wait is denied at
+// once, that of one who would have to wait behind others too.
+func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) error {
+	return v.settle(l.take(ctx, r, v, 0))
+}
+
+// take decides, and has rules hold the request for so long at most.
+func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
 	if err := l.match(r, v); err != nil || v.Rule != nil {
 		return err
 	}
 	for i := range v.claims {
 		if v.claims[i].rule.OnExceed == rules.Wait {
-			return l.wait(ctx, v)
+			return l.wait(ctx, v, longest)
 		}
 	}
 	return l.decide(ctx, v, stint.Take, true)

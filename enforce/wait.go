@@ -11,13 +11,9 @@ import (
 // defaultWaiters is how many requests of a client wait at once unless its rule says otherwise.
 const defaultWaiters = 100
 
-// wait decides a request that a rule may hold.
-func (l *Limiter) wait(ctx context.Context, v *Verdict) error {
-	longest := v.patience()
-	if l.maxWait > 0 {
-		longest = min(longest, l.maxWait)
-	}
-	deadline := time.Now().Add(longest)
+// wait decides a request that rules may hold for so long at most.
+func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) error {
+	deadline := time.Now().Add(min(longest, v.patience()))
 	line := l.lines.of(v.claims)
 	defer line.leave()
 	waits := line.behind()
