@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // discard is a response writer that keeps nothing but its header, as net/http does
@@ -24,14 +25,22 @@ func variants(t testing.TB) map[string]http.Handler {
 	config := func(limit stint.Limit, fields httplimit.Fields) httplimit.Config {
 		return httplimit.Config{Limiter: limiterOn(t, memstore.New(memstore.Config{}), limit), Fields: fields}
 	}
+	byRules := func(limit stint.Limit, fields httplimit.Fields) http.Handler {
+		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{limit}}
+		return wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), rule), Fields: fields}, hello)
+	}
 	plenty, little := stint.TokenBucket(1e9, stint.PerSecond(1e9)), stint.TokenBucket(1, stint.PerDay(1))
 	return map[string]http.Handler{
-		"handler=bare":                hello,
-		"handler=wrapped/fields=all":  wrap(t, config(plenty, httplimit.AllFields), hello),
-		"handler=wrapped/fields=x":    wrap(t, config(plenty, httplimit.XRateLimit), hello),
-		"handler=wrapped/fields=none": wrap(t, config(plenty, httplimit.NoFields), hello),
-		"handler=denied/fields=all":   wrap(t, config(little, httplimit.AllFields), hello),
-		"handler=denied/fields=none":  wrap(t, config(little, httplimit.NoFields), hello),
+		"handler=bare":                 hello,
+		"handler=wrapped/fields=all":   wrap(t, config(plenty, httplimit.AllFields), hello),
+		"handler=wrapped/fields=x":     wrap(t, config(plenty, httplimit.XRateLimit), hello),
+		"handler=wrapped/fields=none":  wrap(t, config(plenty, httplimit.NoFields), hello),
+		"handler=denied/fields=all":    wrap(t, config(little, httplimit.AllFields), hello),
+		"handler=denied/fields=none":   wrap(t, config(little, httplimit.NoFields), hello),
+		"handler=ruled/fields=all":     byRules(plenty, httplimit.AllFields),
+		"handler=ruled/fields=x":       byRules(plenty, httplimit.XRateLimit),
+		"handler=ruled/fields=none":    byRules(plenty, httplimit.NoFields),
+		"handler=overruled/fields=all": byRules(little, httplimit.AllFields),
 	}
 }
 
@@ -50,12 +59,13 @@ func BenchmarkMiddleware(b *testing.B) {
 }
 
 // A request allocates the text of its key, and for its fields their text and the
-// array that holds it.
+// array that holds it. Rules make a key of the client's address, which is one more.
 func TestMiddlewareAllocates(t *testing.T) {
 	handlers := variants(t)
 	bare := allocs(t, handlers["handler=bare"])
 	for name, budget := range map[string]float64{
 		"handler=wrapped/fields=all": 3, "handler=wrapped/fields=x": 3, "handler=denied/fields=all": 3, "handler=wrapped/fields=none": 1,
+		"handler=ruled/fields=all": 4, "handler=ruled/fields=x": 4, "handler=overruled/fields=all": 4, "handler=ruled/fields=none": 2,
 	} {
 		if raceEnabled {
 			budget += 2 // the race detector makes pools forget

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 )
 
-// A Config says what a [Middleware] is made of. Only Limiter has no default. Its
+// A Config says what a [Middleware] of plain limits is made of. Only Limiter has no default. Its
 // functions and handlers must be safe for concurrent use.
 type Config struct {
 	// Limiter decides. It must not be nil. A store that may be away belongs into one of
@@ -51,10 +51,7 @@ func (c Config) Validate() error {
 	if c.Key != nil && c.Clients != nil {
 		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
 	}
-	if c.Fields&^AllFields != 0 && c.Fields != NoFields {
-		faults = append(faults, stint.Invalid("fields", uint8(c.Fields), "XRateLimit, IETF and RetryAfter together, or NoFields"))
-	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, c.Fields.validate())...)
 }
 
 // withDefaults returns the configuration with its defaults filled in.

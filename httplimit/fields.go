@@ -1,5 +1,7 @@
 package httplimit
 
+import "github.com/stint-go/stint"
+
 // Fields is a set of header fields. The zero value is none of them.
 type Fields uint8
 
@@ -20,3 +22,11 @@ const (
 	// NoFields says none where the zero value means all, as in a [Config].
 	NoFields Fields = 1 << 7
 )
+
+// validate reports a set that a configuration can't mean.
+func (f Fields) validate() error {
+	if f&^AllFields != 0 && f != NoFields {
+		return stint.Invalid("fields", uint8(f), "XRateLimit, IETF and RetryAfter together, or NoFields")
+	}
+	return nil
+}

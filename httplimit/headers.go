@@ -45,6 +45,18 @@ func NewHeaders(policy *stint.Policy, fields Fields) *Headers {
 	return h
 }
 
+// HeadersOf returns the headers of the policy, which carries them: they are prepared the
+// first time, and found without a lookup after that. It suits policies that come and go, as
+// those of rules do.
+func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
+	prepared := policy.Prepared(headersOwner(fields), func() any { return NewHeaders(policy, fields) })
+	h, _ := prepared.(*Headers) // nothing else is prepared for this owner
+	return h
+}
+
+// headersOwner owns the headers that policies carry, by their fields.
+type headersOwner Fields
+
 // NeedsEach reports whether [Headers.Write] wants the outcome of every limit.
 func (h *Headers) NeedsEach() bool { return h.fields&IETF != 0 }
 

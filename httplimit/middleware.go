@@ -11,30 +11,12 @@ import (
 )
 
 // A Middleware puts a limit before handlers. It is safe for concurrent use; make it
-// with [New] once and wrap as many handlers as are to share the limit.
-type Middleware struct {
-	config  Config
-	headers *Headers
-	each    sync.Pool // of *[]stint.Outcome, as long as the policy
-}
+// with [New] or [NewRules] once and wrap as many handlers as are to share the limit.
+type Middleware struct{ gate gate }
 
-// New makes a middleware, or reports everything that is wrong with the
-// configuration.
-func New(config Config) (*Middleware, error) {
-	if err := config.Validate(); err != nil {
-		return nil, err
-	}
-	config, err := config.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	policy := config.Limiter.Policy()
-	m := &Middleware{config: config, headers: NewHeaders(policy, config.Fields)}
-	m.each.New = func() any {
-		each := make([]stint.Outcome, policy.Len())
-		return &each
-	}
-	return m, nil
+// A gate decides about requests, and answers those that it does not admit.
+type gate interface {
+	admit(w http.ResponseWriter, r *http.Request) bool
 }
 
 // Wrap returns a handler that calls next, which must not be nil, for the requests
@@ -47,56 +29,93 @@ func New(config Config) (*Middleware, error) {
 // echo.WrapMiddleware, echo's.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		key, cost, err := m.claim(r)
-		if err != nil {
-			m.config.Unfit(w, r, err)
-			return
-		}
-		d, err := m.decide(r.Context(), w.Header(), key, cost)
-		switch {
-		case err == nil && d.Allowed:
+		if m.gate.admit(w, r) {
 			next.ServeHTTP(w, r)
-		case err == nil:
-			m.config.Denied.ServeHTTP(w, r)
-		case errors.Is(err, stint.ErrInvalid):
-			m.config.Unfit(w, r, err)
-		default:
-			m.config.Unavailable.ServeHTTP(w, r)
 		}
 	})
 }
 
+// Admit is Wrap for who calls the next handler in a way of its own, such as a framework: it
+// reports whether the request is admitted, and has answered it otherwise.
+func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool { return m.gate.admit(w, r) }
+
+// A plain gate decides by the limits of one policy.
+type plain struct {
+	config  Config
+	headers *Headers
+	each    sync.Pool // of *[]stint.Outcome, as long as the policy
+}
+
+// New makes a middleware of plain limits, or reports everything that is wrong with the
+// configuration.
+func New(config Config) (*Middleware, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	policy := config.Limiter.Policy()
+	p := &plain{config: config, headers: HeadersOf(policy, config.Fields)}
+	p.each.New = func() any {
+		each := make([]stint.Outcome, policy.Len())
+		return &each
+	}
+	return &Middleware{gate: p}, nil
+}
+
+func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
+	key, cost, err := p.claim(r)
+	if err != nil {
+		p.config.Unfit(w, r, err)
+		return false
+	}
+	d, err := p.decide(r.Context(), w.Header(), key, cost)
+	switch {
+	case err == nil && d.Allowed:
+		return true
+	case err == nil:
+		p.config.Denied.ServeHTTP(w, r)
+	case errors.Is(err, stint.ErrInvalid):
+		p.config.Unfit(w, r, err)
+	default:
+		p.config.Unavailable.ServeHTTP(w, r)
+	}
+	return false
+}
+
 // claim is whom the request counts for, and for how much.
-func (m *Middleware) claim(r *http.Request) (key string, cost int64, err error) {
+func (p *plain) claim(r *http.Request) (key string, cost int64, err error) {
 	cost = 1
-	if m.config.Cost != nil {
-		if cost, err = m.config.Cost(r); err != nil {
+	if p.config.Cost != nil {
+		if cost, err = p.config.Cost(r); err != nil {
 			return "", 0, err
 		}
 	}
-	if m.config.Key == nil {
-		return m.config.Clients.Key(r.RemoteAddr, r.Header), cost, nil
+	if p.config.Key == nil {
+		return p.config.Clients.Key(r.RemoteAddr, r.Header), cost, nil
 	}
-	key, err = m.config.Key(r)
+	key, err = p.config.Key(r)
 	return key, cost, err
 }
 
 // decide asks the limiter, holds who has a turn to wait for, and writes the fields.
-func (m *Middleware) decide(ctx context.Context, header http.Header, key string, cost int64) (d stint.Decision, err error) {
+func (p *plain) decide(ctx context.Context, header http.Header, key string, cost int64) (d stint.Decision, err error) {
 	var outcomes []stint.Outcome
-	if m.headers.NeedsEach() {
-		each := m.each.Get().(*[]stint.Outcome)
-		defer m.each.Put(each)
+	if p.headers.NeedsEach() {
+		each := p.each.Get().(*[]stint.Outcome)
+		defer p.each.Put(each)
 		outcomes = *each
-		d, err = m.config.Limiter.AllowEach(ctx, key, cost, outcomes)
+		d, err = p.config.Limiter.AllowEach(ctx, key, cost, outcomes)
 	} else {
-		d, err = m.config.Limiter.AllowN(ctx, key, cost)
+		d, err = p.config.Limiter.AllowN(ctx, key, cost)
 	}
 	if err == nil && d.Delay > 0 {
 		err = pause(ctx, d.Delay)
 	}
 	if err == nil {
-		m.headers.Write(header, d, outcomes)
+		p.headers.Write(header, d, outcomes)
 	}
 	return d, err
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
 )
 
 // What a [TransportConfig] means when it does not say.
@@ -22,12 +25,20 @@ const (
 // A TransportConfig says what a [Transport] is made of. The zero value calls whom it is
 // told to, and heeds what servers say.
 type TransportConfig struct {
-	// Limiter paces the calls. Default: nil, only servers do.
+	// Limiter paces the calls by plain limits. Default: nil, only servers do, or Rules.
 	Limiter *stint.Limiter
 	// Key is whom a call counts for with Limiter, 1 to stint.MaxKeyBytes bytes. It must
 	// be nil without one, and safe for concurrent use. Default: nil, the host, with its
 	// port when that is not the scheme's own.
 	Key func(*http.Request) (string, error)
+	// Rules paces the calls by all rules that match them, in place of Limiter. A call that they
+	// deny is not made, and waits only where a rule says so (rules.Wait), whatever Refuse says.
+	// A call has the attribute "host", which is what Key is by default, and no client
+	// address: a rule that counts addresses denies it. Default: nil.
+	Rules *enforce.Limiter
+	// Describe completes what Rules know of a call, such as its user and further attributes. It must
+	// be nil without them, and safe for concurrent use. Default: nil.
+	Describe func(*http.Request, *rules.Request) error
 	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
 	// false, the call waits, and gets the error when its context's deadline is nearer
 	// than the wait. A leaky bucket's turn is waited for in either case.
@@ -49,6 +60,12 @@ func (c TransportConfig) Validate() error {
 	if c.Key != nil && c.Limiter == nil {
 		faults = append(faults, stint.Invalid("key", "set", "nil without a limiter"))
 	}
+	if c.Rules != nil && c.Limiter != nil {
+		faults = append(faults, stint.Invalid("rules", "set", "nil beside a limiter of plain limits"))
+	}
+	if c.Describe != nil && c.Rules == nil {
+		faults = append(faults, stint.Invalid("describe", "set", "nil without rules"))
+	}
 	if c.MaxHosts < 0 {
 		faults = append(faults, stint.Invalid("max_hosts", c.MaxHosts, "1 or more; 0 for the default"))
 	}
@@ -65,7 +82,9 @@ type RefusedError struct {
 	Host string
 	// Server says that the host asked for a pause; otherwise it was the limiter.
 	Server bool
-	// RetryAfter is how long until the call may be made.
+	// Rule is the ID of the rule that refused. It is "" when it was the host, or no rule.
+	Rule string
+	// RetryAfter is how long until the call may be made, stint.Never when no wait will do.
 	RetryAfter time.Duration
 
 	cause error
@@ -74,10 +93,16 @@ type RefusedError struct {
 // Error names the host, who refused, and for how long.
 func (e *RefusedError) Error() string {
 	who := "the limit of calls"
-	if e.Server {
+	switch {
+	case e.Server:
 		who = "the server"
+	case e.Rule != "":
+		who = "rule " + e.Rule
 	}
 	text := fmt.Sprintf("httplimit: no call to %s for %v, says %s", e.Host, e.RetryAfter, who)
+	if e.RetryAfter == stint.Never {
+		text = fmt.Sprintf("httplimit: no call to %s, says %s", e.Host, who)
+	}
 	if e.cause != nil {
 		text += ": " + e.cause.Error()
 	}
@@ -87,7 +112,7 @@ func (e *RefusedError) Error() string {
 // Unwrap returns stint.ErrDeadline or nil.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// A Transport is an http.RoundTripper that limits outgoing calls, by a limiter and by
+// A Transport is an http.RoundTripper that limits outgoing calls, by a limiter or rules and by
 // what the hosts that are called ask for:
 //
 //   - Retry-After, in seconds or as a date, of a response of status 429 or 503;
@@ -104,8 +129,9 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // It is safe for concurrent use; make it with [NewTransport]. Errors are those of the
 // limiter, of the context, a [RefusedError], or Base's.
 type Transport struct {
-	config TransportConfig
-	holds  holds
+	config      TransportConfig
+	holds       holds
+	evaluations evaluations
 }
 
 // NewTransport makes a transport, or reports everything that is wrong with the
@@ -164,17 +190,19 @@ func (t *Transport) admit(r *http.Request, host string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := t.heed(ctx, host); err != nil || t.config.Limiter == nil {
+	if err := t.heed(ctx, host); err != nil {
 		return err
 	}
-	key := host
-	if t.config.Key != nil {
-		var err error
-		if key, err = t.config.Key(r); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case t.config.Rules != nil:
+		err = t.follow(r, host)
+	case t.config.Limiter != nil:
+		err = t.permit(r, host)
+	default:
+		return nil
 	}
-	if err := t.permit(ctx, host, key); err != nil {
+	if err != nil {
 		return err
 	}
 	return t.heed(ctx, host)
@@ -203,7 +231,14 @@ func (t *Transport) heed(ctx context.Context, host string) error {
 }
 
 // permit gets a permit of the limiter.
-func (t *Transport) permit(ctx context.Context, host, key string) error {
+func (t *Transport) permit(r *http.Request, host string) error {
+	ctx, key := r.Context(), host
+	if t.config.Key != nil {
+		var err error
+		if key, err = t.config.Key(r); err != nil {
+			return err
+		}
+	}
 	if !t.config.Refuse {
 		d, err := t.config.Limiter.Wait(ctx, key)
 		if errors.Is(err, stint.ErrDeadline) {
@@ -219,6 +254,32 @@ func (t *Transport) permit(ctx context.Context, host, key string) error {
 		return &RefusedError{Host: host, RetryAfter: d.RetryAfter}
 	case d.Delay > 0:
 		return pause(ctx, d.Delay)
+	}
+	return nil
+}
+
+// hostAttribute is the attribute of a call that tells whom it is for.
+const hostAttribute = "host"
+
+// follow has the rules decide.
+func (t *Transport) follow(r *http.Request, host string) error {
+	e := t.evaluations.get()
+	defer t.evaluations.put(e)
+	q, v := &e.request, &e.verdict
+	*q = rules.FromHTTP(r)
+	q.Method, q.Host = cmp.Or(r.Method, http.MethodGet), cmp.Or(r.Host, r.URL.Host)
+	q.Attributes = map[string]string{hostAttribute: host}
+	if err := e.describe(t.config.Describe, r); err != nil {
+		return err
+	}
+	err := t.config.Rules.Decide(r.Context(), q, v)
+	switch {
+	case err != nil:
+		return err
+	case !v.Allowed:
+		return &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Decision.RetryAfter}
+	case v.Decision.Delay > 0:
+		return pause(r.Context(), v.Decision.Delay)
 	}
 	return nil
 }

@@ -1,0 +1,338 @@
+package httplimit_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+func setOf(t testing.TB, list ...rules.Rule) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func enforced(t testing.TB, store stint.Store, list ...rules.Rule) *enforce.Limiter {
+	t.Helper()
+	l, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, list...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// standing enforces rules in memory where time stands still.
+func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
+	t.Helper()
+	return enforced(t, memstore.New(memstore.Config{Now: still}), list...)
+}
+
+func wrapRules(t testing.TB, config httplimit.RulesConfig, next http.Handler) http.Handler {
+	t.Helper()
+	m, err := httplimit.NewRules(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Wrap(next)
+}
+
+// asks makes requests of one peer.
+func asks(t testing.TB, method, target string, fields ...string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, target, nil)
+	r.RemoteAddr = "192.0.2.1:1000"
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		r.Header.Add(name, value)
+	}
+	return r
+}
+
+// perMinute is a rule of a limit that admits so many a minute.
+func perMinute(id string, n int64, scope ...string) rules.Rule {
+	r := rules.Rule{ID: id, Scope: scope, Limits: []stint.Limit{stint.FixedWindow(n, time.Minute)}}
+	if !slices.Contains(scope, rules.Global) {
+		r.Missing = rules.MissingSkip
+	}
+	return r
+}
+
+func login(n int64) rules.Rule {
+	r := perMinute("login", n, rules.PerIP)
+	r.Match = rules.Match{Methods: []string{http.MethodPost}, Path: "/users/{id}/login", Host: "*.example.com"}
+	return r
+}
+
+// All rules that match decide, and the one that did says what the response tells.
+func TestRules(t *testing.T) {
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, login(1), perMinute("all", 3, rules.Global))}, hello)
+	spelled := asks(t, http.MethodPost, "http://API.example.com:80/users//7/./login?x=1")
+	w := send(h, spelled)
+	if w.Code != http.StatusOK || w.Body.String() != "hello" {
+		t.Errorf("the first request: %d %q", w.Code, w.Body)
+	}
+	fields := map[string]string{
+		"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1790000040",
+		"RateLimit-Policy": `"default";q=1;w=60`, "RateLimit": `"default";r=0;t=40`,
+	}
+	expect(t, w.Header(), fields)
+
+	w = send(h, spelled)
+	expectProblem(t, w, http.StatusTooManyRequests, "exceeded")
+	fields["Retry-After"] = "40"
+	expect(t, w.Header(), fields)
+
+	// A denial has taken nothing of the other rule, and another path is not the rule's.
+	for _, remaining := range []string{"1", "0"} {
+		w = send(h, asks(t, http.MethodPost, "http://api.example.com/users/7/logout"))
+		if w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Remaining") != remaining {
+			t.Errorf("another path: %d %v, want %s left", w.Code, w.Header(), remaining)
+		}
+	}
+	if w = send(h, asks(t, http.MethodGet, "http://b.example.net/")); w.Code != http.StatusTooManyRequests {
+		t.Errorf("above the rule for all: %d", w.Code)
+	}
+}
+
+func TestNoRuleMatches(t *testing.T) {
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, login(1))}, hello)
+	w := send(h, asks(t, http.MethodGet, "/"))
+	if w.Code != http.StatusOK {
+		t.Errorf("a request without a rule: %d", w.Code)
+	}
+	expect(t, w.Header(), nil)
+}
+
+// Rules are swapped while requests come, and what a client has taken stays taken.
+func TestRulesAreSwapped(t *testing.T) {
+	limiter := standing(t, perMinute("all", 1, rules.Global))
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter}, hello)
+	for _, step := range []struct {
+		rules  []rules.Rule
+		status int
+	}{
+		{[]rules.Rule{perMinute("all", 1, rules.Global)}, http.StatusOK},
+		{[]rules.Rule{perMinute("all", 2, rules.Global)}, http.StatusOK},
+		{[]rules.Rule{perMinute("all", 2, rules.Global)}, http.StatusTooManyRequests},
+		{nil, http.StatusOK},
+	} {
+		limiter.Swap(setOf(t, step.rules...))
+		if w := send(h, asks(t, http.MethodGet, "/")); w.Code != step.status {
+			t.Errorf("%d rules: %d, want %d", len(step.rules), w.Code, step.status)
+		}
+	}
+}
+
+// Nothing says when to come again to who is banned, or lacks what a rule asks for.
+func TestDeniedWithoutLimit(t *testing.T) {
+	banned := rules.Rule{ID: "banned", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Path: "/banned"}}
+	lacking := perMinute("lacking", 10, rules.PerUser)
+	lacking.Missing, lacking.Match.Path = rules.MissingDeny, "/lacking"
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, banned, lacking)}, hello)
+	for _, path := range []string{"/banned", "/lacking"} {
+		w := send(h, asks(t, http.MethodGet, path))
+		expectProblem(t, w, http.StatusTooManyRequests, "exceeded")
+		expect(t, w.Header(), nil)
+	}
+}
+
+// Describe tells who asks, and may correct the rest.
+func TestDescribe(t *testing.T) {
+	h := wrapRules(t, httplimit.RulesConfig{
+		Limiter: standing(t, perMinute("user", 1, rules.PerUser), perMinute("key", 1, rules.PerAPIKey),
+			perMinute("plan", 1, rules.Custom("plan")), func() rules.Rule {
+				r := perMinute("path", 1, rules.Global)
+				r.Match.Path = "/rewritten"
+				return r
+			}()),
+		Describe: func(r *http.Request, q *rules.Request) error {
+			q.User, q.APIKey = r.Header.Get("User"), r.Header.Get("Key")
+			q.Attributes = map[string]string{"plan": r.Header.Get("Plan")}
+			if path := r.Header.Get("Path"); path != "" {
+				q.Path = path
+			}
+			return nil
+		},
+	}, hello)
+	for _, field := range []string{"User: ann", "Key: secret", "Plan: free", "Path: /rewritten"} {
+		for i, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			if w := send(h, asks(t, http.MethodGet, "/", field)); w.Code != status {
+				t.Errorf("%s, request %d: %d, want %d", field, i, w.Code, status)
+			}
+		}
+	}
+	if w := send(h, asks(t, http.MethodGet, "/", "User: bob")); w.Code != http.StatusOK {
+		t.Errorf("another user: %d", w.Code)
+	}
+}
+
+func TestRulesFindTheClient(t *testing.T) {
+	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for trusting, status := range map[*clientip.Resolver]int{nil: http.StatusTooManyRequests, clients: http.StatusOK} {
+		h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, perMinute("r", 1, rules.PerIP)), Clients: trusting}, hello)
+		send(h, asks(t, http.MethodGet, "/", "X-Forwarded-For: 198.51.100.1"))
+		if w := send(h, asks(t, http.MethodGet, "/", "X-Forwarded-For: 198.51.100.2")); w.Code != status {
+			t.Errorf("trusting %v: %d, want %d", trusting != nil, w.Code, status)
+		}
+	}
+}
+
+func TestRulesUnfit(t *testing.T) {
+	costly := perMinute("costly", 10, rules.Global)
+	costly.Cost.Header = "X-Cost"
+	describe := func(r *http.Request, _ *rules.Request) error {
+		switch r.Header.Get("Fail") {
+		case "invalid":
+			return stint.Invalid("User", "", "a user")
+		case "other":
+			return errors.New("the secret of 10.0.0.1")
+		}
+		return nil
+	}
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, costly), Describe: describe}, hello)
+	for field, detail := range map[string]string{
+		"X-Cost: many":  `X-Cost is "many"; allowed: a cost`,
+		"Fail: invalid": "User is",
+		"Fail: other":   "does not say what its rate limit needs",
+	} {
+		w := send(h, asks(t, http.MethodGet, "/", field))
+		expectProblem(t, w, http.StatusBadRequest, detail)
+		if strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s tells %s", field, w.Body)
+		}
+	}
+	if w := send(h, asks(t, http.MethodGet, "/", "X-Cost: 10")); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Remaining") != "0" {
+		t.Errorf("after requests that were no good: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestRulesWithoutStore(t *testing.T) {
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global))}, hello)
+	w := send(h, asks(t, http.MethodGet, "/"))
+	expectProblem(t, w, http.StatusServiceUnavailable, "could not be decided")
+	expect(t, w.Header(), nil)
+	degraded := failing{decision: stint.Decision{Allowed: true, Degraded: true}}
+	h = wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, degraded, perMinute("r", 1, rules.Global))}, hello)
+	w = send(h, asks(t, http.MethodGet, "/"))
+	if w.Code != http.StatusOK {
+		t.Errorf("degraded: %d", w.Code)
+	}
+	expect(t, w.Header(), nil)
+}
+
+// The program hears every verdict, and may answer denials by them.
+func TestVerdicts(t *testing.T) {
+	shadow := perMinute("shadow", 1, rules.Global)
+	shadow.OnExceed = rules.Shadow
+	var told []string
+	config := httplimit.RulesConfig{
+		Limiter: standing(t, perMinute("all", 2, rules.Global), shadow),
+		Fields:  httplimit.NoFields,
+		Decided: func(_ *http.Request, v *enforce.Verdict) {
+			told = append(told, v.Rule.ID+" of "+strings.Join(v.Matched, "+")+", shadowed "+strings.Join(v.Shadowed, "+"))
+		},
+		Denied: func(w http.ResponseWriter, _ *http.Request, v *enforce.Verdict) {
+			w.Header().Set("Rule", v.Rule.ID)
+			w.WriteHeader(http.StatusForbidden)
+		},
+	}
+	h := wrapRules(t, config, hello)
+	for _, want := range []struct {
+		status int
+		rule   string
+	}{{http.StatusOK, ""}, {http.StatusOK, ""}, {http.StatusForbidden, "all"}} {
+		w := send(h, asks(t, http.MethodGet, "/"))
+		if w.Code != want.status || w.Header().Get("Rule") != want.rule || w.Header().Get("X-RateLimit-Limit") != "" {
+			t.Errorf("%d %v, want %d by %q without fields", w.Code, w.Header(), want.status, want.rule)
+		}
+	}
+	if want := []string{"all of all+shadow, shadowed ", "all of all+shadow, shadowed shadow", "all of all+shadow, shadowed shadow"}; !slices.Equal(told, want) {
+		t.Errorf("told %q", told)
+	}
+}
+
+// Who waits is held before the handler, by a rule or until a leaky bucket's turn.
+func TestRulesHold(t *testing.T) {
+	waits := rules.Rule{
+		ID: "waits", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(1, stint.PerSecond(5))},
+		OnExceed: rules.Wait, MaxWait: time.Minute,
+	}
+	turns := rules.Rule{ID: "turns", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.LeakyBucket(3, stint.PerSecond(5))}}
+	for _, rule := range []rules.Rule{waits, turns} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			var served []time.Duration
+			h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), rule)},
+				http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = append(served, time.Since(start)) }))
+			send(h, asks(t, http.MethodGet, "/"))
+			send(h, asks(t, http.MethodGet, "/"))
+			if len(served) != 2 || served[0] != 0 || served[1] != 200*time.Millisecond {
+				t.Errorf("%s: served at %v, want 0 and 200ms", rule.ID, served)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			w := send(h, asks(t, http.MethodGet, "/").WithContext(ctx))
+			expectProblem(t, w, http.StatusServiceUnavailable, "")
+			if len(served) != 2 || time.Since(start) != 250*time.Millisecond {
+				t.Errorf("%s: a request that ends after 50ms was served (%v), or held until %v", rule.ID, served, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestNewRulesRefuses(t *testing.T) {
+	_, err := httplimit.NewRules(httplimit.RulesConfig{Fields: 1 << 5})
+	for _, param := range []string{"limiter is", "fields is 32"} {
+		if err == nil || !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
+			t.Errorf("the error does not say what the %s: %v", param, err)
+		}
+	}
+}
+
+// Admit answers only who is denied.
+func TestAdmit(t *testing.T) {
+	m, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: standing(t, perMinute("r", 1, rules.Global))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, admitted := range []bool{true, false} {
+		w := httptest.NewRecorder()
+		if got := m.Admit(w, asks(t, http.MethodGet, "/")); got != admitted || (w.Body.Len() == 0) != admitted {
+			t.Errorf("admitted %t with body %q, want %t", got, w.Body, admitted)
+		}
+	}
+}
+
+// Middlewares that share rules write each its own fields.
+func TestRulesFields(t *testing.T) {
+	limiter := standing(t, perMinute("r", 10, rules.Global))
+	for fields, want := range map[httplimit.Fields]int{
+		httplimit.NoFields: 0, httplimit.RetryAfter: 0, httplimit.XRateLimit: 3, httplimit.IETF: 2, 0: 5,
+	} {
+		h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter, Fields: fields},
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		if header := send(h, asks(t, http.MethodGet, "/")).Header(); len(header) != want {
+			t.Errorf("fields %d: %v, want %d of them", fields, header, want)
+		}
+	}
+}

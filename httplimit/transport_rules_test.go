@@ -1,0 +1,115 @@
+package httplimit_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+// Calls are counted by host, wait where a rule says so, and are not made where one rejects.
+func TestTransportRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		paced := rules.Rule{
+			ID: "paced", Scope: []string{rules.Custom("host")}, Missing: rules.MissingDeny,
+			Limits: []stint.Limit{stint.TokenBucket(1, stint.Every(3*time.Second))}, OnExceed: rules.Wait, MaxWait: time.Minute,
+		}
+		reports := perMinute("reports", 1, rules.PerUser)
+		reports.Match = rules.Match{Methods: []string{http.MethodGet}, Path: "/reports/**", Host: "a.example"}
+		calls := 0
+		tr := transport(t, httplimit.TransportConfig{
+			Rules: enforced(t, memstore.New(memstore.Config{}), paced, reports),
+			Describe: func(r *http.Request, q *rules.Request) error {
+				q.User = r.URL.Query().Get("user")
+				return nil
+			},
+			Base: base(func(r *http.Request) (*http.Response, error) { calls++; return fine(r) }),
+		})
+		for i, want := range []time.Duration{0, 3 * time.Second, 6 * time.Second} {
+			if err := call(t.Context(), t, tr, "https://a.example:443/reports/1?user="+string(rune('a'+i))); err != nil || time.Since(start) != want {
+				t.Errorf("call %d at %v (%v), want %v", i, time.Since(start), err, want)
+			}
+		}
+		if err := call(t.Context(), t, tr, "https://b.example/"); err != nil || time.Since(start) != 6*time.Second {
+			t.Errorf("another host waited until %v (%v)", time.Since(start), err)
+		}
+		err := call(t.Context(), t, tr, "https://a.example/reports/2?user=a")
+		var refused *httplimit.RefusedError
+		if !errors.As(err, &refused) || refused.Server || refused.Rule != "reports" || refused.RetryAfter != 54*time.Second {
+			t.Errorf("the user's second report: %v", err)
+		} else if !strings.Contains(err.Error(), "for 54s, says rule reports") {
+			t.Errorf("it says %q", err)
+		}
+		if calls != 4 {
+			t.Errorf("%d calls were made, want 4", calls)
+		}
+	})
+}
+
+func TestTransportRulesRefusals(t *testing.T) {
+	banned := rules.Rule{ID: "banned", Scope: []string{rules.Global}, Banned: true}
+	tr := transport(t, httplimit.TransportConfig{Rules: standing(t, banned), Base: base(fine)})
+	err := call(t.Context(), t, tr, "http://a.example/")
+	var refused *httplimit.RefusedError
+	if !errors.As(err, &refused) || refused.RetryAfter != stint.Never || err.Error() != "httplimit: no call to a.example, says rule banned" {
+		t.Errorf("a banned call: %v", err)
+	}
+
+	nobody := errors.New("nobody is logged in")
+	tr = transport(t, httplimit.TransportConfig{
+		Rules: standing(t), Base: base(fine),
+		Describe: func(*http.Request, *rules.Request) error { return nobody },
+	})
+	if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, nobody) {
+		t.Errorf("Describe's error: %v", err)
+	}
+
+	away := transport(t, httplimit.TransportConfig{
+		Rules: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global)), Base: base(fine),
+	})
+	if err := call(t.Context(), t, away, "http://a.example/"); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
+// What a host asked for is heeded before a rule takes a permit, and after it has held the call.
+func TestTransportRulesHeedServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := enforced(t, memstore.New(memstore.Config{}), perMinute("r", 2, rules.Global))
+		tr := transport(t, httplimit.TransportConfig{
+			Rules: limiter, Refuse: true, Base: once(answers(http.StatusTooManyRequests, "Retry-After: 5")),
+		})
+		if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+			t.Error(err)
+		}
+		var refused *httplimit.RefusedError
+		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.As(err, &refused) || !refused.Server || refused.RetryAfter != 5*time.Second {
+			t.Errorf("while the host pauses: %v", err)
+		}
+		<-time.After(5 * time.Second)
+		if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+			t.Errorf("the refused call took a permit: %v", err)
+		}
+	})
+}
+
+func TestTransportRulesConfig(t *testing.T) {
+	_, err := httplimit.NewTransport(httplimit.TransportConfig{
+		Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Rules: standing(t),
+	})
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "rules is") {
+		t.Errorf("rules beside a limiter: %v", err)
+	}
+	_, err = httplimit.NewTransport(httplimit.TransportConfig{Describe: func(*http.Request, *rules.Request) error { return nil }})
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "describe is") {
+		t.Errorf("a description without rules: %v", err)
+	}
+}
