@@ -1,0 +1,38 @@
+package file
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// A Source is the rules of a file or a folder, which are followed as [Watch] says.
+type Source struct {
+	// Path names the file or the folder.
+	Path string
+	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
+	StrictSlash bool
+	// Logger is told of rules taken over, and where no news of files come. Default: nil, no log.
+	Logger *slog.Logger
+}
+
+// Follow makes a set of the rules whenever the files change. What is wrong with them at first is
+// returned.
+func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
+	var set *rules.Set // in force
+	return Watch(ctx, s.Path, Options{
+		Apply: func(list []rules.Rule, positions []notation.Position) error {
+			next, err := Compile(list, positions, rules.Options{Previous: set, StrictSlash: s.StrictSlash})
+			if err != nil {
+				return err
+			}
+			set = next
+			take(set)
+			return nil
+		},
+		Refused: refused,
+		Logger:  s.Logger,
+	})
+}
