@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // BenchmarkUnary measures a unary call over the loopback: without limits, with each
@@ -27,6 +28,10 @@ func BenchmarkUnary(b *testing.B) {
 		silent.NoMetadata = true
 		return newServer(b, silent)
 	}
+	ruled := func(permits int64) *grpclimit.Server {
+		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(permits, stint.Per(permits, stint.MaxPeriod))}}
+		return newRules(b, grpclimit.RulesConfig{Limiter: enforced(b, memstore.New(memstore.Config{}), rule)})
+	}
 	const plenty, few = stint.MaxPermits, 1
 	for _, c := range []struct {
 		name    string
@@ -37,6 +42,8 @@ func BenchmarkUnary(b *testing.B) {
 		{name: "limits=interceptor", options: intercepted(limits(plenty))},
 		{name: "limits=interceptor-silent", options: intercepted(silent(plenty))},
 		{name: "limits=tap", options: []grpc.ServerOption{grpc.InTapHandle(limits(plenty).TapHandle())}},
+		{name: "limits=interceptor-rules", options: intercepted(ruled(plenty))},
+		{name: "limits=tap-rules", options: []grpc.ServerOption{grpc.InTapHandle(ruled(plenty).TapHandle())}},
 		{name: "limits=interceptor-refuses", options: intercepted(limits(few)), want: codes.ResourceExhausted},
 		{name: "limits=tap-refuses", options: []grpc.ServerOption{grpc.InTapHandle(limits(few).TapHandle())}, want: codes.ResourceExhausted},
 	} {

@@ -15,9 +15,10 @@ import (
 // admits it, and until the time has passed that servers asked for with RetryInfo. It
 // is safe for concurrent use; make it with [NewClient].
 type Client struct {
-	config  ClientConfig
-	denials *denials
-	pauses  pauses
+	config      ClientConfig
+	denials     *denials // nil with rules
+	evaluations evaluations
+	pauses      pauses
 }
 
 // NewClient makes a client's limits, or reports everything that is wrong with the
@@ -26,27 +27,29 @@ func NewClient(config ClientConfig) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	denials, err := newDenials(config.Limiter.Policy())
-	if err != nil {
-		return nil, err
+	c := &Client{config: config.withDefaults()}
+	if config.Limiter == nil {
+		return c, nil
 	}
-	return &Client{config: config.withDefaults(), denials: denials}, nil
+	var err error
+	c.denials, err = denialsOf(config.Limiter.Policy())
+	return c, err
 }
 
 // UnaryClientInterceptor limits unary calls. With [ClientConfig.Retries] it makes
 // those again that the server refused with RetryInfo, once the time has passed.
 func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-		key, cost, err := c.claim(ctx, conn, method, request)
+		out, err := c.describe(ctx, conn, method, request)
 		if err != nil {
 			return err
 		}
 		for retries := c.config.Retries; ; retries-- {
-			if err := c.await(ctx, key, cost); err != nil {
+			if err := c.await(ctx, out); err != nil {
 				return err
 			}
 			err := invoke(ctx, method, request, reply, conn, options...)
-			wait, asked := c.heed(key, err)
+			wait, asked := c.heed(out.key, err)
 			if !asked || retries == 0 || !c.lasts(ctx, wait) {
 				return err
 			}
@@ -59,19 +62,19 @@ func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 // it.
 func (c *Client) StreamClientInterceptor() grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-		key, cost, err := c.claim(ctx, conn, method, nil)
+		out, err := c.describe(ctx, conn, method, nil)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.await(ctx, key, cost); err != nil {
+		if err := c.await(ctx, out); err != nil {
 			return nil, err
 		}
 		stream, err := open(ctx, desc, conn, method, options...)
 		if err != nil {
-			c.heed(key, err)
+			c.heed(out.key, err)
 			return nil, err
 		}
-		return &heedingStream{ClientStream: stream, client: c, key: key}, nil
+		return &heedingStream{ClientStream: stream, client: c, key: out.key}, nil
 	}
 }
 
@@ -89,19 +92,26 @@ func (h *heedingStream) RecvMsg(message any) error {
 	return err
 }
 
-// claim is what a call is charged to, and how much.
-func (c *Client) claim(ctx context.Context, conn *grpc.ClientConn, method string, request any) (key string, cost int64, err error) {
-	target := ""
+// An outgoing call is what is known of a call before it leaves.
+type outgoing struct {
+	target, method string
+	key            string
+	cost           int64
+}
+
+// describe tells what a call is charged to, and how much.
+func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method string, request any) (out outgoing, err error) {
+	out.method = method
 	if conn != nil {
-		target = conn.Target()
+		out.target = conn.Target()
 	}
-	if key, err = c.config.Key(ctx, target, method); err != nil {
-		return "", 0, failed(ctx, err)
+	if out.key, err = c.config.Key(ctx, out.target, method); err != nil {
+		return out, failed(ctx, err)
 	}
-	if cost, err = c.config.Cost(ctx, method, request); err != nil {
-		return "", 0, failed(ctx, err)
+	if out.cost, err = c.config.Cost(ctx, method, request); err != nil {
+		return out, failed(ctx, err)
 	}
-	return key, cost, nil
+	return out, nil
 }
 
 // lasts reports whether a call may wait so long.
@@ -111,22 +121,25 @@ func (c *Client) lasts(ctx context.Context, wait time.Duration) bool {
 }
 
 // await waits until a call may leave.
-func (c *Client) await(ctx context.Context, key string, cost int64) error {
+func (c *Client) await(ctx context.Context, out outgoing) error {
 	waiting, cancel := context.WithTimeout(ctx, c.config.MaxWait)
 	defer cancel()
-	for wait := c.pauses.left(key); wait > 0; wait = c.pauses.left(key) {
+	for wait := c.pauses.left(out.key); wait > 0; wait = c.pauses.left(out.key) {
 		switch err := sleep(waiting, wait); {
 		case err == nil:
 		case ctx.Err() != nil:
 			return failed(ctx, err)
 		default:
-			return asked(c.pauses.left(key))
+			return asked(c.pauses.left(out.key))
 		}
 	}
-	if cost == 0 {
+	switch {
+	case c.config.Rules != nil:
+		return c.follow(ctx, waiting, out)
+	case out.cost == 0:
 		return nil
 	}
-	d, err := c.config.Limiter.WaitN(waiting, key, cost)
+	d, err := c.config.Limiter.WaitN(waiting, out.key, out.cost)
 	switch {
 	case err == nil:
 		return nil
@@ -135,9 +148,15 @@ func (c *Client) await(ctx context.Context, key string, cost int64) error {
 	case errors.Is(err, stint.ErrDeadline):
 		d.RetryAfter = max(d.RetryAfter, d.Delay) // an admitted turn that is too far away
 		return c.denials.of(d)
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return failed(ctx, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, c.config.MaxWait))
 	default:
-		return failed(ctx, err)
+		return c.undecided(ctx, err)
 	}
+}
+
+// undecided is the error of a call that the limiter did not decide.
+func (c *Client) undecided(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, c.config.MaxWait)
+	}
+	return failed(ctx, err)
 }

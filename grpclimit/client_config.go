@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
 )
 
 // DefaultMaxWait is how long a client's call waits at most when nothing else is
@@ -17,15 +19,30 @@ const DefaultMaxWait = time.Minute
 // must be safe for concurrent use. Its errors are as those of a [KeyFunc].
 type TargetKeyFunc func(ctx context.Context, target, fullMethod string) (string, error)
 
+// A TargetDescribeFunc completes what rules know of an outgoing call. The description must not be
+// kept. It must be safe for concurrent use.
+type TargetDescribeFunc func(ctx context.Context, target, fullMethod string, r *rules.Request) error
+
 // A ClientConfig says what a [Client] is made of.
 type ClientConfig struct {
-	// Limiter decides when a call may leave. It must not be nil.
+	// Limiter decides by plain limits when a call may leave. It must be nil when there are Rules,
+	// and only then.
 	Limiter *stint.Limiter
+	// Rules decide in its place: all that match the call. They see the method POST, the full
+	// method as the path, the target's endpoint as the host, the outgoing metadata as header,
+	// and the attribute "target", which is the connection's; there is no client address. A call that they
+	// deny fails at once, and waits only where a rule says so (rules.Wait). Default: nil.
+	Rules *enforce.Limiter
+	// Describe completes what Rules know of a call, such as its user and further attributes. It must be nil
+	// without them. Its errors are as those of a KeyFunc. Default: nil.
+	Describe TargetDescribeFunc
 	// Key names what a call is charged to; what a server asks of one call its key's
-	// other calls heed as well. Default: nil, the connection's target.
+	// other calls heed as well. With Rules it is for the latter alone. Default: nil, the
+	// connection's target.
 	Key TargetKeyFunc
 	// Cost is what a call costs; a stream is charged where it starts, with no request.
-	// A cost of 0 does not ask the limiter. Default: nil, 1.
+	// A cost of 0 does not ask the limiter. It must be nil with Rules, which say what a call costs.
+	// Default: nil, 1.
 	Cost CostFunc
 	// MaxWait bounds how long a call waits before it leaves, and before each time that
 	// it leaves again. A call that would wait longer, or past its deadline, fails at
@@ -40,8 +57,17 @@ type ClientConfig struct {
 // fault is a [stint.InvalidError].
 func (c ClientConfig) Validate() error {
 	var faults []error
-	if c.Limiter == nil {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter"))
+	switch {
+	case c.Limiter == nil && c.Rules == nil:
+		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter, or rules"))
+	case c.Limiter != nil && c.Rules != nil:
+		faults = append(faults, stint.Invalid("rules", "set", "nil beside a limiter of plain limits"))
+	}
+	if c.Rules == nil && c.Describe != nil {
+		faults = append(faults, stint.Invalid("describe", "set", "nil without rules"))
+	}
+	if c.Rules != nil && c.Cost != nil {
+		faults = append(faults, stint.Invalid("cost", "set", "nil with rules, which say what a call costs"))
 	}
 	if c.MaxWait < 0 {
 		faults = append(faults, stint.Invalid("max_wait", c.MaxWait, "0 or more"))

@@ -23,7 +23,7 @@ type KeyFunc func(ctx context.Context, fullMethod string) (string, error)
 // limiter. Errors are as those of a KeyFunc.
 type CostFunc func(ctx context.Context, fullMethod string, request any) (int64, error)
 
-// A Config says what a [Server] is made of.
+// A Config says what a [Server] of plain limits is made of.
 type Config struct {
 	// Limiter decides. It must not be nil.
 	Limiter *stint.Limiter

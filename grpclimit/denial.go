@@ -1,7 +1,9 @@
 package grpclimit
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 )
 
 // denials makes the statuses of denied calls. What does not change from denial to
@@ -20,6 +23,22 @@ type denials struct {
 	exceeded []*anypb.Any // QuotaFailure of each limit
 	above    []*anypb.Any // the same when the cost is above the limit itself
 }
+
+// denialsOf returns the denials of the policy, which carries them.
+func denialsOf(policy *stint.Policy) (*denials, error) {
+	type made struct {
+		denials *denials
+		err     error
+	}
+	m, _ := policy.Prepared(denialsOwner{}, func() any {
+		d, err := newDenials(policy)
+		return made{d, err}
+	}).(made) // nothing else is prepared for this owner
+	return m.denials, m.err
+}
+
+// denialsOwner owns the denials that policies carry.
+type denialsOwner struct{}
 
 func newDenials(policy *stint.Policy) (*denials, error) {
 	d := &denials{}
@@ -37,20 +56,49 @@ func newDenials(policy *stint.Policy) (*denials, error) {
 	return d, nil
 }
 
-// quotaFailure is google.rpc.QuotaFailure of a limit. Its subject is the limit, and
-// not the client: a key may be a secret.
+// quotaFailure is google.rpc.QuotaFailure of a limit.
 func quotaFailure(policy *stint.Policy, limit stint.Limit, description string) (*anypb.Any, error) {
-	subject := limit.Name
-	if subject == "" {
-		subject = "default"
+	return violation(subjectOf(policy, limit), fmt.Sprintf(description, limit.Capacity))
+}
+
+// violation is google.rpc.QuotaFailure. Its subject is the limit or the rule, and
+// not the client: a key may be a secret.
+func violation(subject, description string) (*anypb.Any, error) {
+	return anypb.New(&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+		Subject: subject, Description: description,
+	}}})
+}
+
+// subjectOf is limit:POLICY/LIMIT, or of a rule rule:ID/LIMIT. What has no name is left out; a plain limit
+// without a name is "default".
+func subjectOf(policy *stint.Policy, limit stint.Limit) string {
+	if id, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {
+		if limit.Name == "" {
+			return rulePrefix + id
+		}
+		return rulePrefix + id + "/" + limit.Name
 	}
+	subject := cmp.Or(limit.Name, "default")
 	if policy.Name() != "" {
 		subject = policy.Name() + "/" + subject
 	}
-	return anypb.New(&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
-		Subject:     "limit:" + subject,
-		Description: fmt.Sprintf(description, limit.Capacity),
-	}}})
+	return "limit:" + subject
+}
+
+// rulePrefix begins the subject of a rule's denials.
+const rulePrefix = "rule:"
+
+// deniedBy is the status of a call that a rule denies without its limits.
+func deniedBy(rule string, standing rules.Standing) error {
+	description := "the call lacks what the rule asks for"
+	if standing == rules.Banned {
+		description = "the client is banned"
+	}
+	denial := &spb.Status{Code: int32(codes.ResourceExhausted), Message: "denied by a rule"}
+	if detail, err := violation(rulePrefix+rule, description); err == nil { // texts can always be written
+		denial.Details = []*anypb.Any{detail}
+	}
+	return status.ErrorProto(denial)
 }
 
 // of is the status of a denial.

@@ -1,5 +1,5 @@
-// Package grpclimit limits the calls that a grpc-go server gets: interceptors for
-// unary and streaming calls, and a tap handle that refuses before a stream is set
+// Package grpclimit limits the calls that a grpc-go server gets, by plain limits or by rules:
+// interceptors for unary and streaming calls, and a tap handle that refuses before a stream is set
 // up.
 //
 // A call that is refused ends with one of these codes:
@@ -8,7 +8,7 @@
 //	UNAVAILABLE         the store could not decide
 //	INVALID_ARGUMENT    the key or the cost is outside what is allowed
 //	CANCELLED, DEADLINE_EXCEEDED  the call ended before it was decided
-//	INTERNAL            Key or Cost failed with an error of another kind
+//	INTERNAL            Key, Cost or Describe failed with an error of another kind
 //
 // None of their messages carries a key, or anything about the store.
 //

@@ -89,3 +89,8 @@ func asked(left time.Duration) error {
 	}
 	return refused.Err()
 }
+
+// heldTooLong is the error of a call that rules would hold longer than it waits.
+func heldTooLong(most time.Duration) error {
+	return status.Errorf(codes.ResourceExhausted, "rules would hold the call longer than it waits, %s", most)
+}

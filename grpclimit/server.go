@@ -2,8 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -11,17 +9,23 @@ import (
 )
 
 // A Server limits the calls that a grpc.Server gets. It is immutable and safe for
-// concurrent use; make it with [New].
+// concurrent use; make it with [New] or [NewRules].
 //
 // A call is decided once: what the tap handle has decided, the interceptors of the
 // same Server take over and don't decide again.
 type Server struct {
-	config  Config
-	denials *denials
-	rate    *rate // nil when no metadata is wanted
+	gate     gate
+	messages bool
+	rate     *rate // nil when no metadata is wanted
 }
 
-// New makes a server's limits, or reports everything that is wrong with the
+// A gate decides calls. The error is what a call ends with. Where it may not hold, it returns at
+// once, but for what the store takes.
+type gate interface {
+	charge(ctx context.Context, c *call, request any, mayHold bool) error
+}
+
+// New makes a server's plain limits, or reports everything that is wrong with the
 // configuration.
 func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
@@ -37,15 +41,19 @@ func New(config Config) (*Server, error) {
 	if config.Cost == nil {
 		config.Cost = costOfOne
 	}
-	denials, err := newDenials(config.Limiter.Policy())
+	denials, err := denialsOf(config.Limiter.Policy())
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, denials: denials}
-	if !config.NoMetadata {
-		s.rate = newRate(config.Limiter.Policy())
+	return newServer(&plain{config: config, denials: denials}, config.Messages, config.NoMetadata), nil
+}
+
+func newServer(gate gate, messages, noMetadata bool) *Server {
+	s := &Server{gate: gate, messages: messages}
+	if !noMetadata {
+		s.rate = newRate()
 	}
-	return s, nil
+	return s
 }
 
 func costOfOne(context.Context, string, any) (int64, error) { return 1, nil }
@@ -54,48 +62,15 @@ func costOfOne(context.Context, string, any) (int64, error) { return 1, nil }
 type call struct {
 	method   string
 	key      string // "" until something was charged
-	decided  bool   // whether the limiter was asked
+	decided  bool   // whether there is a decision
 	decision stint.Decision
+	policy   *stint.Policy // whose the decision is, nil when no limit was asked
 }
 
 // charge charges a call or a message of it. The error is what the call ends with.
-func (s *Server) charge(ctx context.Context, c *call, request any) error {
-	c.decided = false
-	cost, err := s.config.Cost(ctx, c.method, request)
-	if err != nil {
-		return failed(ctx, err)
-	}
-	if cost == 0 {
-		return nil
-	}
-	if c.key == "" {
-		if c.key, err = s.config.Key(ctx, c.method); err != nil {
-			return failed(ctx, err)
-		}
-	}
-	c.decision, err = s.allow(ctx, c.key, cost)
-	if err != nil {
-		return failed(ctx, err)
-	}
-	c.decided = true
-	if !c.decision.Allowed {
-		return s.denials.of(c.decision)
-	}
-	return nil
-}
-
-// allow asks the limiter, and no longer than it may take.
-func (s *Server) allow(ctx context.Context, key string, cost int64) (stint.Decision, error) {
-	if s.config.Timeout == 0 {
-		return s.config.Limiter.AllowN(ctx, key, cost)
-	}
-	bounded, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	d, err := s.config.Limiter.AllowN(bounded, key, cost)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return d, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, s.config.Timeout)
-	}
-	return d, err
+func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool) error {
+	c.decided, c.policy = false, nil
+	return s.gate.charge(ctx, c, request, mayHold)
 }
 
 // hold waits for the turn that a leaky bucket gave. A turn that is not reached

@@ -17,7 +17,7 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 		c, tapped := tappedCall(ctx, s, info.FullMethod)
 		if !tapped {
 			c = &call{method: info.FullMethod}
-			if err := s.charge(ctx, c, nil); err != nil {
+			if err := s.charge(ctx, c, nil, true); err != nil {
 				s.tellRefusal(stream, c)
 				return err
 			}
@@ -28,7 +28,7 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 		if err := hold(ctx, c); err != nil {
 			return err
 		}
-		if !s.config.Messages {
+		if !s.messages {
 			return handler(server, stream)
 		}
 		limited := &limitedStream{ServerStream: stream, server: s, call: c}
@@ -66,7 +66,7 @@ func (l *limitedStream) RecvMsg(message any) error {
 	if err := l.ServerStream.RecvMsg(message); err != nil {
 		return err
 	}
-	err := l.server.charge(l.Context(), l.call, message)
+	err := l.server.charge(l.Context(), l.call, message, true)
 	if err == nil {
 		err = hold(l.Context(), l.call)
 	} else {

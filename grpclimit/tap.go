@@ -16,7 +16,8 @@ import (
 // connection, so it suits stores in the process; for one that is far away, set
 // [Config.Timeout] or use the interceptors. It can't hold a call until the turn that
 // a leaky bucket gave: the interceptors of the same Server do that, and write the
-// metadata, when they are installed besides. A refused call carries its details in
+// metadata, when they are installed besides. A call that rules would hold (rules.Wait) is refused at once,
+// with RetryInfo; where such rules are to hold calls, use the interceptors alone. A refused call carries its details in
 // the status and no metadata. Package tap is experimental, and a server that serves
 // by grpc.Server.ServeHTTP does not call the handle.
 //
@@ -25,7 +26,7 @@ import (
 func (s *Server) TapHandle() tap.ServerInHandle {
 	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
 		c := &call{method: info.FullMethodName}
-		if err := s.charge(ctx, c, nil); err != nil {
+		if err := s.charge(ctx, c, nil, false); err != nil {
 			return ctx, err
 		}
 		return context.WithValue(ctx, tappedBy{s}, c), nil

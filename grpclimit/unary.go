@@ -13,7 +13,7 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 		c, tapped := tappedCall(ctx, s, info.FullMethod)
 		if !tapped {
 			c = &call{method: info.FullMethod}
-			if err := s.charge(ctx, c, request); err != nil {
+			if err := s.charge(ctx, c, request, true); err != nil {
 				if md := s.rate.of(c); md != nil {
 					_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
 				}

@@ -1,0 +1,237 @@
+package grpclimit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+func enforced(t testing.TB, store stint.Store, list ...rules.Rule) *enforce.Limiter {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter
+}
+
+// standing enforces rules in memory where time stands still.
+func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
+	t.Helper()
+	return enforced(t, memstore.New(memstore.Config{Now: func() stint.Instant { return at }}), list...)
+}
+
+func newRules(t testing.TB, config grpclimit.RulesConfig) *grpclimit.Server {
+	t.Helper()
+	server, err := grpclimit.NewRules(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server
+}
+
+// bursts is a rule of the limit "burst".
+func bursts(id, path string, scope ...string) rules.Rule {
+	r := rules.Rule{ID: id, Match: rules.Match{Path: path}, Scope: scope, Limits: []stint.Limit{burst()}}
+	if !slices.Contains(scope, rules.Global) {
+		r.Missing = rules.MissingDeny
+	}
+	return r
+}
+
+// expectRule checks a denial by the rule and its limit "burst".
+func expectRule(t *testing.T, err error, rule string) {
+	t.Helper()
+	expectCode(t, err, codes.ResourceExhausted)
+	retry, subject, description := details(t, err)
+	if retry != 300*time.Millisecond || subject != "rule:"+rule+"/burst" || description != "the limit of 2 permits is reached" {
+		t.Errorf("details: %v, %q, %q; want rule %s", retry, subject, description, rule)
+	}
+}
+
+// The rule of a service holds for its methods, unary and streaming, and is named in denials.
+func TestRules(t *testing.T) {
+	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.PerIP))})
+	conn := serve(t, intercepted(limits)...)
+	for _, remaining := range []string{"1", "0"} {
+		header, _, err := invoke(bounded(t), conn)
+		expectCode(t, err, codes.OK)
+		expectMetadata(t, header, "2", remaining, "1790000001", "")
+	}
+	_, trailer, err := invoke(bounded(t), conn)
+	expectRule(t, err, "health")
+	expectMetadata(t, trailer, "2", "0", "1790000001", "1")
+	_, err = watch(bounded(t), t, conn)
+	expectRule(t, err, "health")
+
+	stream := openEcho(bounded(t), t, conn)
+	if err := say(t, stream, ""); err != nil {
+		t.Errorf("a call of another service: %v", err)
+	}
+	header, err := stream.Header()
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectMetadata(t, header, "", "", "", "")
+}
+
+// A call is a POST to its authority with its metadata as header, and Describe tells the rest.
+func TestRulesSeeTheCall(t *testing.T) {
+	asked := make(chan rules.Request, 1)
+	limits := newRules(t, grpclimit.RulesConfig{
+		Limiter: standing(t, bursts("users", "", rules.PerUser)),
+		Address: func(context.Context, string) (string, error) { return "192.0.2.1", nil },
+		Describe: func(_ context.Context, method string, r *rules.Request) error {
+			r.User = r.Header.Get("User")
+			request := *r
+			request.Header = r.Header.Clone()
+			asked <- request
+			if method != check {
+				t.Errorf("described %s", method)
+			}
+			return nil
+		},
+	})
+	conn := serve(t, intercepted(limits)...)
+	_, _, err := invoke(metadata.AppendToOutgoingContext(bounded(t), "user", "ann", "x-plan", "free"), conn)
+	expectCode(t, err, codes.OK)
+	r := <-asked
+	if r.Method != "POST" || r.Path != check || r.Host != conn.Target() || r.Address != "192.0.2.1" || r.Header.Get("X-Plan") != "free" {
+		t.Errorf("described as %+v", r)
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, ":") {
+			t.Errorf("%s is no field", name)
+		}
+	}
+	_, _, err = invoke(bounded(t), conn) // without a user, which the rule does not pass
+	<-asked
+	expectCode(t, err, codes.ResourceExhausted)
+	if retry, subject, description := details(t, err); retry != -1 || subject != "rule:users" || description != "the call lacks what the rule asks for" {
+		t.Errorf("details: %v, %q, %q", retry, subject, description)
+	}
+}
+
+func TestRulesBan(t *testing.T) {
+	banned := rules.Rule{ID: "banned", Scope: []string{rules.Global}, Banned: true}
+	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, banned)})
+	for name, options := range map[string][]grpc.ServerOption{
+		"interceptors": intercepted(limits), "tap": {grpc.InTapHandle(limits.TapHandle())},
+	} {
+		_, trailer, err := invoke(bounded(t), serve(t, options...))
+		expectCode(t, err, codes.ResourceExhausted)
+		if retry, subject, description := details(t, err); retry != -1 || subject != "rule:banned" || description != "the client is banned" {
+			t.Errorf("%s: details: %v, %q, %q", name, retry, subject, description)
+		}
+		expectMetadata(t, trailer, "", "", "", "")
+	}
+}
+
+func TestRulesFailures(t *testing.T) {
+	costly := bursts("costly", "", rules.Global)
+	costly.Cost.Header = "cost"
+	for name, test := range map[string]struct {
+		config grpclimit.RulesConfig
+		cost   string
+		code   codes.Code
+		text   string
+	}{
+		"cost":     {grpclimit.RulesConfig{Limiter: standing(t, costly)}, "much", codes.InvalidArgument, "Cost; allowed: a cost"},
+		"store":    {grpclimit.RulesConfig{Limiter: enforced(t, unavailable(), costly)}, "1", codes.Unavailable, "could not be decided"},
+		"describe": {grpclimit.RulesConfig{Limiter: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return errors.New("secret") }}, "1", codes.Internal, "could not be applied"},
+		"address":  {grpclimit.RulesConfig{Limiter: standing(t, costly), Address: func(context.Context, string) (string, error) { return "", status.Error(codes.Unauthenticated, "who") }}, "1", codes.Unauthenticated, "who"},
+	} {
+		limits := newRules(t, test.config)
+		_, _, err := invoke(metadata.AppendToOutgoingContext(bounded(t), "cost", test.cost), serve(t, intercepted(limits)...))
+		expectCode(t, err, test.code)
+		if text := status.Convert(err).Message(); !strings.Contains(text, test.text) || strings.Contains(text, "secret") {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	if _, err := grpclimit.NewRules(grpclimit.RulesConfig{}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("without a limiter: %v", err)
+	}
+}
+
+// With the interceptors besides, a call is decided once, also where no rule matches.
+func TestRulesTapAndInterceptors(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	limits := newRules(t, grpclimit.RulesConfig{
+		Limiter: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global)),
+		Decided: func(_ context.Context, method string, v *enforce.Verdict) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, method+" by "+strings.Join(v.Matched, "+"))
+		},
+	})
+	conn := serve(t, append(intercepted(limits), grpc.InTapHandle(limits.TapHandle()))...)
+	header, _, err := invoke(bounded(t), conn)
+	expectCode(t, err, codes.OK)
+	expectMetadata(t, header, "2", "1", "1790000001", "")
+	if err := say(t, openEcho(bounded(t), t, conn), ""); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{check + " by health", echo + " by "}; !slices.Equal(told, want) {
+		t.Errorf("decided were %q, want %q", told, want)
+	}
+}
+
+// The tap handle can't hold a call, since it would hold its connection: it refuses what the
+// interceptors hold.
+func TestRulesThatWait(t *testing.T) {
+	waits := bursts("waits", "", rules.Global)
+	waits.OnExceed, waits.MaxWait = rules.Wait, rules.MaxWaitLimit
+	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, waits)})
+	conn := serve(t, grpc.InTapHandle(limits.TapHandle()))
+	for range 2 {
+		_, _, err := invoke(bounded(t), conn)
+		expectCode(t, err, codes.OK)
+	}
+	_, _, err := invoke(bounded(t), conn)
+	expectRule(t, err, "waits")
+
+	synctest.Test(t, func(t *testing.T) {
+		limits := newRules(t, grpclimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), waits)})
+		start := time.Now()
+		for i, want := range []time.Duration{0, 0, 300 * time.Millisecond, 600 * time.Millisecond} {
+			_, err := limits.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: check},
+				func(context.Context, any) (any, error) { return nil, nil })
+			if err != nil || time.Since(start) != want {
+				t.Errorf("call %d after %v (%v), want %v", i, time.Since(start), err, want)
+			}
+		}
+	})
+}
+
+// With Messages every message is decided, after the start of the stream.
+func TestRulesOfMessages(t *testing.T) {
+	limits := newRules(t, grpclimit.RulesConfig{Limiter: standing(t, bursts("echo", echo, rules.Global)), Messages: true})
+	stream := openEcho(bounded(t), t, serve(t, intercepted(limits)...))
+	if err := say(t, stream, ""); err != nil {
+		t.Fatal(err)
+	}
+	expectRule(t, say(t, stream, ""), "echo")
+}
