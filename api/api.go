@@ -44,9 +44,10 @@ type Request struct {
 	Algorithm string `json:"algorithm,omitempty"`
 	// Policy is the name of a configured policy.
 	Policy string `json:"policy,omitempty"`
-	// Permits is the cost of a check, 1 to the limit's capacity; default: 0, which
-	// is left out and means 1. For a settlement it is the amount to charge (positive)
-	// or to refund (negative) and has no default.
+	// Permits is the cost of a check, or of the one that a look at what remains is about: 1
+	// to the limit's capacity; default: 0, which is left out and means 1. For a settlement it
+	// is the amount to charge (positive) or to refund (negative) and has no default. A reset
+	// has none.
 	Permits int64 `json:"permits,omitempty"`
 }
 
@@ -118,19 +119,38 @@ type EvaluateResponse struct {
 	Shadowed []string `json:"shadowed,omitempty"`
 }
 
-// A RemainingResponse says what is left, without having taken any.
-type RemainingResponse struct {
-	Key               string `json:"key"`
-	Policy            string `json:"policy,omitempty"`
+// A Rest is what a key has left, of the limit that decides: on a denial the one with the
+// longest wait, otherwise the one with the fewest permits left. ResetAfterMicros and At are
+// zero in the answer of a service from before they were told.
+type Rest struct {
+	Key    string `json:"key"`
+	Policy string `json:"policy,omitempty"`
+	// Algorithm is the canonical name of the limit's algorithm.
 	Algorithm         string `json:"algorithm"`
 	Limit             int64  `json:"limit"`
 	Remaining         int64  `json:"remaining"`
 	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
+	ResetAfterMicros  int64  `json:"resetAfterMicros"`
+	// At is the store's time, at which this was so.
+	At int64 `json:"at"`
+}
+
+// A RemainingResponse says what a key has left, and whether a check of the permits asked about
+// would be admitted, without having taken any. What follows Rest is as in [CheckResponse]; it
+// counts only if At is not 0, which it is in the answer of a service from before it was told.
+// No failure policy answers.
+type RemainingResponse struct {
+	Rest
+	Allowed           bool   `json:"allowed"`
+	RetryAfterSeconds int64  `json:"retryAfterSeconds"`
+	RetryAfterMicros  int64  `json:"retryAfterMicros"`
+	DelayMicros       int64  `json:"delayMicros"`
+	Source            string `json:"source"`
 }
 
 // A SettleResponse says what a settlement changed and what is left after it.
 type SettleResponse struct {
-	RemainingResponse
+	Rest
 	// Applied is the permits charged (positive) or refunded (negative).
 	Applied int64 `json:"applied"`
 }

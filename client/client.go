@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -119,17 +120,25 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 	return answers, nil
 }
 
-// Remaining says what a key has left and takes nothing. Permits must be 0.
+// Remaining says what a key has left and whether a check of the Permits would be admitted, and
+// takes nothing. An older service, which does not tell the latter yet, answers without it,
+// with an At of 0, and refuses more than one permit.
 func (c *Client) Remaining(ctx context.Context, request api.Request) (api.RemainingResponse, error) {
 	var answer api.RemainingResponse
+	if request.Permits < 0 {
+		return answer, stint.Invalid("permits", request.Permits, "1 or more, or 0 for 1")
+	}
 	query, err := queryOf(&request)
 	if err != nil {
 		return answer, err
 	}
+	if request.Permits > 1 {
+		query.Set("permits", strconv.FormatInt(request.Permits, 10))
+	}
 	if _, err := c.ask(ctx, question{method: http.MethodGet, path: api.PathRemaining, query: query}, &answer); err != nil {
 		return api.RemainingResponse{}, err
 	}
-	if !plausibleRest(&answer) {
+	if !plausibleLook(&answer) {
 		return api.RemainingResponse{}, c.strange("a look at what remains")
 	}
 	return answer, nil
@@ -139,6 +148,9 @@ func (c *Client) Remaining(ctx context.Context, request api.Request) (api.Remain
 // under all of them. Permits must be 0.
 func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetResponse, error) {
 	var answer api.ResetResponse
+	if request.Permits != 0 {
+		return answer, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
+	}
 	query, err := queryOf(&request)
 	if err != nil {
 		return answer, err
@@ -165,17 +177,14 @@ func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleRes
 	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: request}, &answer); err != nil {
 		return api.SettleResponse{}, err
 	}
-	if !plausibleRest(&answer.RemainingResponse) {
+	if !plausibleRest(&answer.Rest) {
 		return api.SettleResponse{}, c.strange("a settlement")
 	}
 	return answer, nil
 }
 
-// queryOf writes a request that has no cost as a query.
+// queryOf writes a request but for its permits as a query.
 func queryOf(request *api.Request) (url.Values, error) {
-	if request.Permits != 0 {
-		return nil, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
-	}
 	if err := checkKey(request.Key); err != nil {
 		return nil, err
 	}

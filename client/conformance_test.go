@@ -12,14 +12,14 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// TestTakesMatchTheOracle replays the conformance suite's random sequences, cut down
+// TestDecisionsMatchTheOracle replays the conformance suite's random sequences, cut down
 // to what the REST API tells in full, through a client and a service on a memory
 // store. Every field of every decision has to be the oracle's.
-func TestTakesMatchTheOracle(t *testing.T) {
+func TestDecisionsMatchTheOracle(t *testing.T) {
 	const seeds, operations = 12, 300
 	for _, algorithm := range stint.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			decided := 0
+			decided := map[stint.Verb]int{}
 			for seed := range uint64(seeds) {
 				sequence, policies := askable(t, storetest.Generate(seed+1, algorithm, operations))
 				clock := storetest.NewClock(start)
@@ -27,17 +27,21 @@ func TestTakesMatchTheOracle(t *testing.T) {
 				if err := storetest.Replay(t.Context(), c, clock, sequence); err != nil {
 					t.Fatalf("seed %d: %v\n%s", seed+1, err, sequence)
 				}
-				decided += len(sequence.Steps)
+				for _, step := range sequence.Steps {
+					decided[step.Op.Verb]++
+				}
 			}
-			if decided < 1000 {
-				t.Errorf("only %d operations were compared", decided)
+			for verb, least := range map[stint.Verb]int{stint.Take: 800, stint.Try: 50, stint.Peek: 100, stint.Settle: 50} {
+				if decided[verb] < least {
+					t.Errorf("only %d operations were compared with verb %s", decided[verb], verb)
+				}
 			}
 		})
 	}
 }
 
-// askable keeps the takes and tries that the service can be asked for and answers in
-// full, and gives every policy a name of its own.
+// askable keeps the operations that the service can be asked for and answers in full, which
+// leaves out resets, and gives every policy a name of its own.
 func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*stint.Policy) {
 	t.Helper()
 	var named []*stint.Policy
@@ -60,12 +64,12 @@ func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*
 }
 
 func tellable(op *stint.Op) bool {
-	if op.Verb != stint.Take && op.Verb != stint.Try || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
+	if op.Verb == stint.Reset || strings.Contains(op.Key, "\x00") || !utf8.ValidString(op.Key) {
 		return false
 	}
 	seen := map[stint.Algorithm]bool{}
 	for _, limit := range op.Policy.Limits() {
-		if op.Permits > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
+		if op.Verb != stint.Settle && op.Permits > limit.Capacity || op.Verb == stint.Try && limit.CountDenied || seen[limit.Algorithm] {
 			return false
 		}
 		seen[limit.Algorithm] = true // so that the deciding limit is found
@@ -88,12 +92,12 @@ func TestOtherVerbsMatchTheReference(t *testing.T) {
 			leaky := limit.Algorithm == stint.AlgorithmLeakyBucket
 			for i, op := range []stint.Op{
 				operation(stint.Take, "k", policy, 3), operation(stint.Peek, "k", policy, 2), operation(stint.Peek, "k", policy, 3),
-				operation(stint.Peek, "k", policy, 6), operation(stint.Try, "k", policy, 3), operation(stint.Settle, "k", policy, 4),
+				operation(stint.Peek, "k", policy, 5), operation(stint.Try, "k", policy, 3), operation(stint.Settle, "k", policy, 4),
 				operation(stint.Peek, "k", policy, 1), operation(stint.Settle, "k", policy, -6), operation(stint.Take, "k", policy, 4),
 				operation(stint.Reset, "k", policy, 0), operation(stint.Peek, "k", policy, 5), operation(stint.Take, "k", policy, 5),
 			} {
 				clock.Advance(1_300e6)
-				if leaky && (op.Verb == stint.Peek || op.Permits < 0) {
+				if leaky && op.Permits < 0 {
 					continue
 				}
 				got, want := make([]stint.Outcome, 1), make([]stint.Outcome, 1)
@@ -110,38 +114,24 @@ func TestOtherVerbsMatchTheReference(t *testing.T) {
 				if err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
-				compare(t, i, op.Verb, d, w)
+				if op.Verb == stint.Reset {
+					w = stint.Decision{Allowed: true}
+				}
+				if d != w {
+					t.Errorf("step %d: %s says\n%+v, the reference\n%+v", i, op.Verb, d, w)
+				}
 				if op.Verb == stint.Reset {
 					continue
 				}
 				o := got[0]
-				if o.Allowed != want[0].Allowed || o.Limit != 5 || o.Remaining != want[0].Remaining || o.Applied != want[0].Applied ||
-					o.Delay != want[0].Delay || o.GrowsAfter < want[0].GrowsAfter || o.GrowsAfter > o.ResetAfter {
+				if o.GrowsAfter < want[0].GrowsAfter || o.GrowsAfter > o.ResetAfter {
+					t.Errorf("step %d: grows after %s, the reference's after %s", i, o.GrowsAfter, want[0].GrowsAfter)
+				}
+				o.GrowsAfter = want[0].GrowsAfter
+				if o != want[0] {
 					t.Errorf("step %d: outcome %+v, the reference's %+v", i, o, want[0])
 				}
 			}
 		})
-	}
-}
-
-// compare holds a decision to the reference's as far as the verb's answer tells.
-func compare(t *testing.T, step int, verb stint.Verb, got, want stint.Decision) {
-	t.Helper()
-	const second = 1e9
-	switch verb {
-	case stint.Reset:
-		want = stint.Decision{Allowed: true}
-	case stint.Peek, stint.Settle:
-		if got.ResetAfter < want.ResetAfter || got.ResetAfter >= want.ResetAfter+second {
-			t.Errorf("step %d: %s says reset after %s, the reference %s", step, verb, got.ResetAfter, want.ResetAfter)
-		}
-		if want.RetryAfter != got.RetryAfter && (got.RetryAfter < want.RetryAfter || got.RetryAfter != got.ResetAfter) {
-			t.Errorf("step %d: %s says retry after %s, the reference %s", step, verb, got.RetryAfter, want.RetryAfter)
-		}
-		want.ResetAfter, want.RetryAfter, want.At = got.ResetAfter, got.RetryAfter, 0
-	default:
-	}
-	if got != want {
-		t.Errorf("step %d: %s says\n%+v, the reference\n%+v", step, verb, got, want)
 	}
 }

@@ -20,25 +20,26 @@
 //
 // # What the service can be asked
 //
-// Take is carried out as by any other store, but for a cost above the limit: the
+// Take and Peek are carried out as by any other store, but for a cost above the limit: the
 // service calls that invalid, where other stores deny it with RetryAfter Never. Of the
 // rest the REST API can say this much; what it can't is refused with an error that
 // wraps [stint.ErrInvalid], before anything is sent:
 //
 //   - Try is Take for limits that don't count denied requests; for others it is
 //     refused.
-//   - Peek is answered by what remains. Of a leaky bucket, of a limit with a
-//     MinInterval, and for more than one permit of several limits, that doesn't tell
-//     whether or when they would be had, so it is refused. ResetAfter comes in whole
-//     seconds, rounded up. RetryAfter of a denial is ResetAfter, a bound. At is 0.
 //   - Reset answers Allowed and nothing else.
-//   - Settle answers like Peek, and what was applied.
+//   - Settle is carried out as by any other store.
 //   - Each is filled in for a policy of one limit. GrowsAfter is ResetAfter, a bound.
 //     With Reset it is refused, and so it is for several limits, of which the service
 //     tells the deciding one.
 //   - And is refused: the service decides for one key at a time.
 //   - A key has to be UTF-8 without control characters.
 //
-// So [stint.Limiter.Wait] is refused for limits that count denied requests, and, when
-// the context has a deadline, for leaky buckets.
+// So [stint.Limiter.Wait] is refused for limits that count denied requests.
+//
+// # Older services
+//
+// A service that does not tell yet whether permits would be had refuses to Peek, by an error
+// that wraps [stint.ErrInvalid]; so [stint.Limiter.Wait] is refused for leaky buckets when the
+// context has a deadline. A Settle's ResetAfter is in whole seconds, rounded up, and its At is 0.
 package client

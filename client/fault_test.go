@@ -79,6 +79,18 @@ func TestStrangeAnswers(t *testing.T) {
 			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
 			return err
 		},
+		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"allowed":true,"source":"thin air"}`: func(c *client.Client) error {
+			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
+			return err
+		},
+		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"allowed":true,"retryAfterMicros":1,"source":"store"}`: func(c *client.Client) error {
+			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
+			return err
+		},
+		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"resetAfterMicros":-1,"applied":1}`: func(c *client.Client) error {
+			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
+			return err
+		},
 		`{"applied":1}`: func(c *client.Client) error {
 			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
 			return err

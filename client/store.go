@@ -28,30 +28,26 @@ func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) 
 	switch op.Verb {
 	case stint.Peek:
 		answer, err := c.Remaining(ctx, request)
-		return peek(restOf(op.Policy, &answer), op.Permits), err
+		if err == nil && answer.At == 0 {
+			err = stint.Invalid("verb", stint.Peek, "take, try, reset or settle: the service is an older one, which does not tell whether permits would be had")
+		}
+		if err != nil {
+			return stint.Decision{}, err
+		}
+		check := checkOf(&answer)
+		return decisionOf(op.Policy, &check), nil
 	case stint.Reset:
 		_, err := c.Reset(ctx, request)
 		return stint.Decision{Allowed: true}, err
 	case stint.Settle:
 		answer, err := c.Settle(ctx, request)
-		d := restOf(op.Policy, &answer.RemainingResponse)
+		d := restOf(op.Policy, &answer.Rest)
 		d.Applied = answer.Applied
 		return d, err
 	default:
 		answer, err := c.Check(ctx, request)
 		return decisionOf(op.Policy, &answer), err
 	}
-}
-
-// peek judges by what remains whether so many permits would be had.
-func peek(d stint.Decision, permits int64) stint.Decision {
-	switch {
-	case permits > d.Limit:
-		d.Allowed, d.RetryAfter = false, stint.Never
-	case permits > d.Remaining:
-		d.Allowed, d.RetryAfter = false, d.ResetAfter
-	}
-	return d
 }
 
 // tell fills in Each.

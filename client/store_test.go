@@ -1,8 +1,10 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +38,6 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	}{
 		"two keys":              {and, "claims is 2; allowed: 1: "},
 		"try, counting denied":  {operation(stint.Try, "k", named(log.CountingDenied()), 1), "verb is try; allowed: take, "},
-		"peek, min_interval":    {operation(stint.Peek, "k", named(log.WithMinInterval(time.Second)), 1), "verb is peek; allowed: take, "},
-		"peek, leaky":           {operation(stint.Peek, "k", named(stint.LeakyBucket(5, stint.PerSecond(1))), 1), "verb is peek; allowed: take, "},
-		"peek of 2, 2 limits":   {operation(stint.Peek, "k", named(pair...), 2), "permits is "},
 		"each of 2 limits":      {each(stint.Take, named(pair...)), "each is "},
 		"each of a reset":       {each(stint.Reset, plain), "each is "},
 		"not the default":       {operation(stint.Take, "k", policyOf(t, "", stint.TokenBucket(7, stint.PerSecond(1))), 1), `policy is "a TOKEN_BUCKET of 7 without a name`},
@@ -162,6 +161,60 @@ func TestLimiterOverTheService(t *testing.T) {
 	}
 	if _, err := limiter.AllowN(t.Context(), "k", 101); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("AllowN above the limit: %v, want ErrInvalid", err)
+	}
+	if _, err := limiter.PeekN(t.Context(), "k", 101); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("PeekN above the limit: %v, want ErrInvalid", err)
+	}
+}
+
+// TestWaitLooksFirst: a turn of a leaky bucket that would come too late is not taken.
+func TestWaitLooksFirst(t *testing.T) {
+	policy := policyOf(t, "leak", stint.LeakyBucket(3, stint.PerHour(1)))
+	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
+	limiter, err := stint.NewLimiter(stint.Config{Store: c, Policy: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if d, err := limiter.Wait(ctx, "k"); err != nil || d.Remaining != 2 {
+		t.Fatalf("the first turn: %+v, %v", d, err)
+	}
+	if d, err := limiter.Wait(ctx, "k"); !errors.Is(err, stint.ErrDeadline) || d.Delay != time.Hour || d.Remaining != 2 {
+		t.Errorf("the second, in an hour: %+v, %v, want ErrDeadline", d, err)
+	}
+	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 2 {
+		t.Errorf("after the wait that was too long: %+v, %v, want one turn taken", d, err)
+	}
+}
+
+// TestOlderService: what it leaves out is not read as zero.
+func TestOlderService(t *testing.T) {
+	const rest = `"key":"k","algorithm":"LEAKY_BUCKET","limit":5,"remaining":2,"resetAfterSeconds":3`
+	s := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == api.PathSettle:
+			answer(200, "application/json", `{`+rest+`,"applied":2}`)(w, r)
+		case r.URL.Query().Has("permits"):
+			answer(400, api.ProblemType, `{"status":400,"title":"Bad Request","detail":"parameter is \"permits\"; allowed: key, algorithm, policy"}`)(w, r)
+		default:
+			answer(200, "application/json", `{`+rest+`}`)(w, r)
+		}
+	})
+	c, policy := open(t, s.URL, client.Options{}), policyOf(t, "p", stint.LeakyBucket(5, stint.PerSecond(1)))
+	for permits, want := range map[int64]string{1: "the service is an older one", 2: `parameter is "permits"`} {
+		d, err := c.Decide(t.Context(), operation(stint.Peek, "k", policy, permits))
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) || d != (stint.Decision{}) {
+			t.Errorf("a peek of %d: %+v, %v, want ErrInvalid with %q", permits, d, err, want)
+		}
+	}
+	left, err := c.Remaining(t.Context(), api.Request{Key: "k", Policy: "p"})
+	if err != nil || left.Remaining != 2 || left.ResetAfterSeconds != 3 || left.At != 0 {
+		t.Errorf("what remains: %+v, %v", left, err)
+	}
+	want := stint.Decision{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 3 * time.Second, Applied: 2}
+	if d, err := c.Decide(t.Context(), operation(stint.Settle, "k", policy, 2)); err != nil || d != want {
+		t.Errorf("a settlement: %+v, %v, want %+v", d, err, want)
 	}
 }
 

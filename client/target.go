@@ -14,8 +14,6 @@ type target struct {
 	algorithm, policy string // one of them is empty
 	unknown           error  // why the service can't be asked for the policy
 	noTry             error  // why it can't be asked to try
-	noPeek            error  // why it can't be asked to peek
-	noPeekN           error  // why it can't be asked to peek for several permits
 	noEach            error  // why it can't be asked for each limit's outcome
 }
 
@@ -34,19 +32,10 @@ func (c *Client) newTarget(policy *stint.Policy) *target {
 				"a policy with the name that it has in the service, or the service's default limit of an algorithm")
 		}
 	}
-	for _, limit := range policy.Limits() {
-		switch {
-		case limit.CountDenied:
-			t.noTry = stint.Invalid("verb", stint.Try, "take, peek, reset or settle: the service has no try, and take counts denied requests of this policy")
-		case limit.Algorithm == stint.AlgorithmLeakyBucket:
-			t.noPeek = stint.Invalid("verb", stint.Peek, "take, try, reset or settle: of a leaky bucket the service does not tell the delay beforehand")
-		}
-		if limit.MinInterval > 0 {
-			t.noPeek = stint.Invalid("verb", stint.Peek, "take, try, reset or settle: of a limit with min_interval the service does not tell beforehand whether it admits")
-		}
+	if slices.ContainsFunc(policy.Limits(), func(l stint.Limit) bool { return l.CountDenied }) {
+		t.noTry = stint.Invalid("verb", stint.Try, "take, peek, reset or settle: the service has no try, and take counts denied requests of this policy")
 	}
 	if n := policy.Len(); n > 1 {
-		t.noPeekN = stint.Invalid("permits", "more than 1", "1 for a peek at several limits, of which the service tells the one that decides about 1")
 		t.noEach = stint.Invalid("each", fmt.Sprintf("of %d limits", n), "none, or a policy of one limit: the service tells the deciding limit's outcome")
 	}
 	return t
@@ -79,8 +68,6 @@ func (c *Client) phrase(op *stint.Op) (api.Request, error) {
 	}{
 		{true, t.unknown},
 		{op.Verb == stint.Try, t.noTry},
-		{op.Verb == stint.Peek, t.noPeek},
-		{op.Verb == stint.Peek && op.Permits > 1, t.noPeekN},
 		{op.Each != nil, t.noEach},
 	} {
 		if fault.applies && fault.err != nil {
@@ -91,7 +78,7 @@ func (c *Client) phrase(op *stint.Op) (api.Request, error) {
 		return api.Request{}, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it made as new")
 	}
 	request := api.Request{Key: op.Key, Algorithm: t.algorithm, Policy: t.policy}
-	if op.Verb != stint.Peek && op.Verb != stint.Reset {
+	if op.Verb != stint.Reset {
 		request.Permits = op.Permits
 	}
 	return request, nil

@@ -30,10 +30,28 @@ func plausible(a *api.CheckResponse) bool {
 		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
 }
 
-// plausibleRest is plausible for what remains.
-func plausibleRest(a *api.RemainingResponse) bool {
-	return named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 &&
+// plausibleLook is plausible for a look at what remains, which an older service tells less of.
+func plausibleLook(a *api.RemainingResponse) bool {
+	if !plausibleRest(&a.Rest) || a.At == 0 {
+		return plausibleRest(&a.Rest)
+	}
+	c := checkOf(a)
+	return plausible(&c)
+}
+
+// plausibleRest is plausible for what is left.
+func plausibleRest(a *api.Rest) bool {
+	return named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) &&
 		a.ResetAfterSeconds >= 0 && a.ResetAfterSeconds <= int64(math.MaxInt64/time.Second)
+}
+
+// checkOf is what a check would be told, by a look that tells it.
+func checkOf(a *api.RemainingResponse) api.CheckResponse {
+	return api.CheckResponse{
+		Allowed: a.Allowed, Algorithm: a.Algorithm, Limit: a.Limit, Remaining: a.Remaining,
+		ResetAfterMicros: a.ResetAfterMicros, RetryAfterMicros: a.RetryAfterMicros, DelayMicros: a.DelayMicros,
+		At: a.At, Source: a.Source,
+	}
 }
 
 func named(algorithm string) bool {
@@ -71,12 +89,18 @@ func decisionOf(policy *stint.Policy, a *api.CheckResponse) stint.Decision {
 	return d
 }
 
-// restOf reads what remains as a decision that admits.
-func restOf(policy *stint.Policy, a *api.RemainingResponse) stint.Decision {
-	return stint.Decision{
+// restOf reads what is left as a decision that admits. Of an older service it knows the whole
+// seconds only.
+func restOf(policy *stint.Policy, a *api.Rest) stint.Decision {
+	d := stint.Decision{
 		Allowed: true, Index: indexOf(policy, a.Algorithm, a.Limit), Limit: a.Limit, Remaining: a.Remaining,
-		ResetAfter: time.Duration(a.ResetAfterSeconds) * time.Second,
+		ResetAfter: time.Duration(a.ResetAfterMicros) * time.Microsecond,
+		At:         stint.Instant(a.At),
 	}
+	if a.At == 0 {
+		d.ResetAfter = time.Duration(a.ResetAfterSeconds) * time.Second
+	}
+	return d
 }
 
 // indexOf finds the limit that an answer is about in the program's own policy.

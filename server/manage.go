@@ -9,7 +9,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/httplimit"
 )
 
 // firstBody is how much room a body gets before any of it has come, however much it
@@ -53,9 +52,9 @@ func errTooLarge(most int64) error {
 	}
 }
 
-// remaining looks without taking.
+// remaining tells what a check would be told, without taking.
 func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r.URL.RawQuery, claimMembers)
+	q, err := parseQuery(r.URL.RawQuery, costMembers)
 	if err != nil {
 		return err
 	}
@@ -63,18 +62,28 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if claim.Permits, err = t.cost(&q); err != nil {
+		return err
+	}
 	d, err := s.decide(r.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, t.remaining(claim.Key, &d))
+	var c api.CheckResponse
+	t.fill(&c, claim.Key, &d)
+	writeJSON(w, http.StatusOK, api.RemainingResponse{
+		Rest: restOf(&c), Allowed: c.Allowed,
+		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
+		DelayMicros: c.DelayMicros, Source: c.Source,
+	})
 	return nil
 }
 
-func (t *target) remaining(key string, d *stint.Decision) api.RemainingResponse {
-	return api.RemainingResponse{
-		Key: key, Policy: t.name, Algorithm: t.algorithm(d).String(),
-		Limit: d.Limit, Remaining: d.Remaining, ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
+// restOf is what of a decision's description is about the state.
+func restOf(c *api.CheckResponse) api.Rest {
+	return api.Rest{
+		Key: c.Key, Policy: c.Policy, Algorithm: c.Algorithm, Limit: c.Limit, Remaining: c.Remaining,
+		ResetAfterSeconds: c.ResetAfterSeconds, ResetAfterMicros: c.ResetAfterMicros, At: c.At,
 	}
 }
 
@@ -136,6 +145,8 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, api.SettleResponse{RemainingResponse: t.remaining(claim.Key, &d), Applied: d.Applied})
+	var c api.CheckResponse
+	t.fill(&c, claim.Key, &d)
+	writeJSON(w, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
 	return nil
 }

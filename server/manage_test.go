@@ -4,9 +4,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server"
 )
 
 func (f *fixture) remaining(query string) api.RemainingResponse {
@@ -39,7 +41,10 @@ func TestRemaining(t *testing.T) {
 	if left := f.remaining("policy=pair"); left.Policy != "pair" || left.Key != "192.0.2.1" || left.Remaining != 3 {
 		t.Errorf("a policy: %+v", left)
 	}
-	f.get(api.PathRemaining+"?permits=1").problem(400, `parameter is "permits"; allowed: key, algorithm, policy`)
+	f.get(api.PathRemaining+"?permits=101").problem(400, `permits is "101"; allowed: an integer from 1 to 100`)
+	f.get(api.PathRemaining+"?permits=4&policy=pair").problem(400, "an integer from 1 to 3")
+	f.get(api.PathRemaining+"?permits=0").problem(400, "permits")
+	f.get(api.PathRemaining+"?cost=1").problem(400, `parameter is "cost"; allowed: key, algorithm, policy, permits`)
 	f.get(api.PathRemaining+"?key=").problem(400, "key")
 	if got := f.get(api.PathRemaining).header.Get("X-RateLimit-Limit"); got != "" {
 		t.Errorf("remaining has rate limit fields")
@@ -48,6 +53,46 @@ func TestRemaining(t *testing.T) {
 	f.ServeHTTP(head, httptest.NewRequestWithContext(t.Context(), http.MethodHead, api.PathRemaining+"?key=k", nil))
 	if head.Code != http.StatusOK {
 		t.Errorf("HEAD: %d", head.Code)
+	}
+}
+
+// TestRemainingTellsWhatACheckWould: whatever the limits and the cost, it is what the check
+// after it is told.
+func TestRemainingTellsWhatACheckWould(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) {
+		c.Policies["paced"] = []stint.Limit{
+			stint.SlidingWindowLog(10, time.Minute).WithMinInterval(time.Second),
+			stint.SlidingWindowLog(2, 3*time.Second).Named("burst"),
+		}
+	})
+	claims := []string{"policy=paced", "policy=pair", "policy=pair&permits=3", "policy=leak", "policy=leak&permits=2"}
+	for _, algorithm := range stint.Algorithms() {
+		claims = append(claims, "algorithm="+algorithm.String(), "permits=45&algorithm="+algorithm.String())
+	}
+	denied, delayed := 0, 0
+	for range 6 {
+		for _, claim := range claims {
+			look := f.remaining("key=k&" + claim)
+			told := f.get(check + "?key=k&" + claim).check()
+			if !told.Allowed && told.RetryAfterMicros > 0 {
+				denied++
+			}
+			if told.DelayMicros > 0 {
+				delayed++
+			}
+			if look.Allowed != told.Allowed || look.RetryAfterSeconds != told.RetryAfterSeconds || look.RetryAfterMicros != told.RetryAfterMicros ||
+				look.DelayMicros != told.DelayMicros || look.At != told.At || look.Source != told.Source || look.Key != "k" || look.Policy != told.Policy {
+				t.Errorf("%s: a look tells %+v, and a check %+v", claim, look, told)
+			}
+			if !told.Allowed && (look.Algorithm != told.Algorithm || look.Limit != told.Limit || look.Remaining != told.Remaining ||
+				look.ResetAfterSeconds != told.ResetAfterSeconds || look.ResetAfterMicros != told.ResetAfterMicros) {
+				t.Errorf("%s: a look tells %+v, and a denial %+v", claim, look, told)
+			}
+		}
+		f.store.advance(300 * time.Millisecond)
+	}
+	if denied < 20 || delayed < 5 {
+		t.Errorf("%d checks were denied and %d delayed: too few to tell", denied, delayed)
 	}
 }
 
@@ -124,6 +169,9 @@ func TestSettle(t *testing.T) {
 		var settled api.SettleResponse
 		got := f.post(api.PathSettle, step.body)
 		got.into(&settled)
+		if want := (settled.ResetAfterMicros + 999_999) / 1_000_000; settled.At != int64(start) || settled.ResetAfterSeconds != want {
+			t.Errorf("%s: %s, want at %d and %d seconds", step.body, got.body, start, want)
+		}
 		if got.status != 200 || settled.Applied != step.applied || settled.Remaining != step.remaining {
 			t.Errorf("%s: %d %s, want applied %d and remaining %d", step.body, got.status, got.body, step.applied, step.remaining)
 		}

@@ -16,7 +16,7 @@ import (
 type question struct {
 	server, token     string
 	algorithm, policy string
-	permits           int64 // of a check
+	permits           int64 // of a check, or of what a peek asks about
 	json              bool
 	timeout           time.Duration
 	loadStore         func() (config.Config, error)
@@ -78,10 +78,15 @@ func checkCommand(p process) *cobra.Command {
 
 func peekCommand(p process) *cobra.Command {
 	command, q := askCommand(p, "peek", "Say what a key has left, taking nothing",
-		"Say how many permits the key has left. Nothing is taken.")
+		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
+	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		var answer api.RemainingResponse
-		body, err := q.ask(p, http.MethodGet, api.PathRemaining, args[0], nil, &answer)
+		var permits url.Values
+		if command.Flags().Changed("permits") { // which an older service refuses
+			permits = url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
+		}
+		body, err := q.ask(p, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
 		if err != nil {
 			return err
 		}

@@ -32,14 +32,17 @@ func TestCheckPeekReset(t *testing.T) {
 		{"check k", exitOK, []string{"allowed      yes", "limit        5 (TOKEN_BUCKET)", "remaining    4", "resets in    24", "retry after  0s"}},
 		{"check k --permits 4", exitOK, []string{"allowed      yes", "limit        5", "remaining    0", "resets in    1", "retry after  0s"}},
 		{"check k", exitDenied, []string{"allowed      no", "limit        5", "remaining    0", "resets in    1", "retry after  2"}},
-		{"peek k", exitOK, []string{"limit      5 (TOKEN_BUCKET)", "remaining  0", "resets in  1"}},
+		{"peek k", exitOK, []string{"allowed      no", "limit        5 (TOKEN_BUCKET)", "remaining    0", "resets in    1", "retry after  2"}},
 		{"check k --algorithm FIXED_WINDOW", exitOK, []string{"allowed      yes", "limit        100 (FIXED_WINDOW)", "remaining    99"}},
 		{"check k --policy pair", exitOK, []string{"allowed      yes", "limit        2 (SLIDING_WINDOW_LOG of policy pair)", "remaining    1"}},
 		{"reset k --algorithm token_bucket", exitOK, []string{"reset  k", "under  TOKEN_BUCKET"}},
-		{"peek k", exitOK, []string{"limit      5 (TOKEN_BUCKET)", "remaining  5", "resets in  0s"}},
-		{"peek k --policy pair", exitOK, []string{"limit      2", "remaining  1"}},
+		{"peek k", exitOK, []string{"allowed      yes", "limit        5 (TOKEN_BUCKET)", "remaining    5", "resets in    0s", "retry after  0s"}},
+		{"peek k --policy pair", exitOK, []string{"allowed      yes", "limit        2", "remaining    1"}},
+		{"peek k --policy pair --permits 2", exitOK, []string{"allowed      no", "limit        2", "remaining    1", "resets in    2", "retry after  2"}},
+		{"check k --permits 9 --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes"}},
+		{"peek k --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes", "limit        100", "remaining    9", "resets in    8", "retry after  0s", "delay        8"}},
 		{"reset k", exitOK, []string{"reset  k", "under  all algorithms and policies"}},
-		{"peek k --policy pair", exitOK, []string{"limit      2", "remaining  2"}},
+		{"peek k --policy pair", exitOK, []string{"allowed      yes", "limit        2", "remaining    2"}},
 		{"reset k --policy pair", exitOK, []string{"reset  k", "under  policy pair"}},
 	} {
 		code, stdout, stderr := do(t, service, strings.Fields(step.args)...)
@@ -69,6 +72,7 @@ func TestRefusedQuestions(t *testing.T) {
 	for args, want := range map[string]string{
 		"check k --permits 0":                        "stint: 400 Bad Request: permits ",
 		"check k --algorithm SAND":                   "stint: 400 Bad Request: algorithm ",
+		"peek k --permits 101":                       "stint: 400 Bad Request: permits ",
 		"peek k --policy none":                       "stint: 400 Bad Request: policy ",
 		"peek k --policy p --algorithm TOKEN_BUCKET": "stint: 400 Bad Request: ",
 		"reset " + strings.Repeat("k", 257):          "stint: 400 Bad Request: key ",
@@ -96,6 +100,22 @@ func TestTokens(t *testing.T) {
 	}
 	if strings.Contains(log.String(), token) {
 		t.Error("the log shows a token")
+	}
+}
+
+// TestPeekAtOlderService: what it does not tell is not shown.
+func TestPeekAtOlderService(t *testing.T) {
+	older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("permits") {
+			t.Errorf("asked for %s", r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"key":"k","algorithm":"TOKEN_BUCKET","limit":5,"remaining":4,"resetAfterSeconds":2}`))
+	}))
+	t.Cleanup(older.Close)
+	code, stdout, stderr := do(t, nil, "peek", "k", "--server", older.URL)
+	if want := "limit      5 (TOKEN_BUCKET)\nremaining  4\nresets in  2s\n"; code != exitOK || stdout != want || stderr != "" {
+		t.Errorf("exit code %d, errors %q, output\n%s, want\n%s", code, stderr, stdout, want)
 	}
 }
 
@@ -149,7 +169,7 @@ func TestAskStoreDirectly(t *testing.T) {
 		t.Errorf("a policy of the store: exit code %d\n%s", code, out)
 	}
 	ask(direct, "reset", "k")
-	if _, out := ask([]string{"--server", url}, "peek", "k"); !strings.Contains(out, "remaining  5\n") {
+	if _, out := ask([]string{"--server", url}, "peek", "k"); !strings.Contains(out, "remaining    5\n") {
 		t.Errorf("of the service, after a reset of the store:\n%s", out)
 	}
 }

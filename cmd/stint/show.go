@@ -44,12 +44,20 @@ func checkRows(c *api.CheckResponse) []row {
 	return rows
 }
 
+// peekRows shows what a check would be told, or of an older service, which does not say, what
+// is left.
 func peekRows(r *api.RemainingResponse) []row {
-	return []row{
-		{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
-		{"remaining", fmt.Sprint(r.Remaining)},
-		{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
+	if r.At == 0 {
+		return []row{
+			{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
+			{"remaining", fmt.Sprint(r.Remaining)},
+			{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
+		}
 	}
+	return checkRows(&api.CheckResponse{
+		Allowed: r.Allowed, Policy: r.Policy, Algorithm: r.Algorithm, Limit: r.Limit, Remaining: r.Remaining,
+		ResetAfterMicros: r.ResetAfterMicros, RetryAfterMicros: r.RetryAfterMicros, DelayMicros: r.DelayMicros,
+	})
 }
 
 func resetRows(r *api.ResetResponse) []row {
