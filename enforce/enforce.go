@@ -99,6 +99,8 @@ type Verdict struct {
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
+	// Passed are the IDs of rules in shadow whose limits were asked and would have admitted.
+	Passed []string
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
 
@@ -120,7 +122,7 @@ type claimed struct {
 func (v *Verdict) reset() {
 	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Held = stint.Decision{Allowed: true}, nil, 0
-	v.Matched, v.Shadowed = v.Matched[:0], v.Shadowed[:0]
+	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
 
@@ -167,7 +169,7 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 func (v *Verdict) settle(err error) error {
 	if err != nil {
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
-		v.Shadowed = v.Shadowed[:0]
+		v.Shadowed, v.Passed = v.Shadowed[:0], v.Passed[:0]
 	}
 	return err
 }
@@ -237,14 +239,24 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 	results := v.results[:len(v.ops)]
 	l.store.DecideAll(ctx, v.ops, results)
 	for i, result := range results[len(v.ops)-len(v.shadows):] {
-		if result.Err == nil && !result.Decision.Allowed {
-			v.Shadowed = append(v.Shadowed, v.shadows[i].rule.ID)
-		}
+		v.noteShadow(i, result.Decision, result.Err)
 	}
 	if len(v.claims) == 0 {
 		return contextOf(ctx, results[0].Err)
 	}
 	return v.note(results[0].Decision, results[0].Err)
+}
+
+// noteShadow notes what the store said to a rule in shadow. Its failure is nobody's.
+func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
+	id := v.shadows[i].rule.ID
+	switch {
+	case err != nil:
+	case d.Allowed:
+		v.Passed = append(v.Passed, id)
+	default:
+		v.Shadowed = append(v.Shadowed, id)
+	}
 }
 
 // contextOf lets a failure of rules in shadow pass, but for the caller's own end.

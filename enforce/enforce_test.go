@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
@@ -59,21 +60,24 @@ func TestShadowNeverDenies(t *testing.T) {
 	deciding := per("real", stint.FixedWindow(3, time.Hour))
 	limiter, _ := newLimiter(t, shadow, banning, deciding)
 	for i, want := range []bool{true, true, true, false} {
-		says := []string{"would-ban", "shadow"}
+		denies, admits := []string{"would-ban", "shadow"}, []string(nil)
 		if i == 0 {
-			says = says[:1]
+			denies, admits = denies[:1], denies[1:]
 		}
-		if v := decide(t, limiter, alice); v.Allowed != want || v.Rule.ID != "real" || !slices.Equal(v.Shadowed, says) {
-			t.Errorf("request %d: %v by %s, shadowed %v; want %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, want, says)
+		if v := decide(t, limiter, alice); v.Allowed != want || v.Rule.ID != "real" || !slices.Equal(v.Shadowed, denies) || !slices.Equal(v.Passed, admits) {
+			t.Errorf("request %d: %v by %s, shadowed %v, passed %v; want %v, %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, v.Passed, want, denies, admits)
 		}
 	}
 	alone, store := newLimiter(t, shadow)
-	decide(t, alone, alice)
-	if v := decide(t, alone, alice); !v.Allowed || v.Rule != nil || !slices.Equal(v.Shadowed, []string{"shadow"}) {
-		t.Errorf("alone: %+v", v)
+	var v enforce.Verdict
+	for i, want := range [][2][]string{{nil, {"shadow"}}, {{"shadow"}, nil}} {
+		err := alone.Decide(t.Context(), &alice, &v)
+		if err != nil || !v.Allowed || v.Rule != nil || !slices.Equal(v.Shadowed, want[0]) || !slices.Equal(v.Passed, want[1]) {
+			t.Errorf("alone, request %d: %+v, %v", i, v, err)
+		}
 	}
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
-	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed) > 0 {
+	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed)+len(v.Passed) > 0 {
 		t.Errorf("a failure of a rule in shadow: %+v", v)
 	}
 }
@@ -177,5 +181,29 @@ func TestSwapWhole(t *testing.T) {
 	all.Wait()
 	if admitted.Load() != admits {
 		t.Errorf("%d of %d were admitted, want exactly %d", admitted.Load(), workers*each, admits)
+	}
+}
+
+// TestVerdictsAreReused: deciding with a verdict that was used before allocates nothing, with
+// rules in shadow as well.
+func TestVerdictsAreReused(t *testing.T) {
+	var list []rules.Rule
+	for i, onExceed := range []rules.OnExceed{rules.Reject, rules.Shadow, rules.Shadow} {
+		rule := per(fmt.Sprintf("r%d", i), stint.FixedWindow(int64(1_000_000*(2-i)+1), time.Hour))
+		rule.Scope, rule.OnExceed = []string{rules.Global}, onExceed // another scope's key is made for each request
+		list = append(list, rule)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: setOf(t, nil, list...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v enforce.Verdict
+	n := testing.AllocsPerRun(100, func() {
+		if err := limiter.Decide(context.Background(), &alice, &v); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n != 0 || len(v.Passed) != 1 || len(v.Shadowed) != 1 {
+		t.Errorf("%v allocations for a request that %v pass and %v don't, want 0", n, v.Passed, v.Shadowed)
 	}
 }

@@ -113,13 +113,11 @@ func (v *Verdict) hold(ctx context.Context) error {
 	return err
 }
 
-// shadow decides the rules in shadow of a request that waited. Their failure is nobody's.
+// shadow decides the rules in shadow of a request that waited.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
 		d, err := l.store.Decide(ctx, stint.Op{Claim: v.shadows[i].claim})
-		if err == nil && !d.Allowed {
-			v.Shadowed = append(v.Shadowed, v.shadows[i].rule.ID)
-		}
+		v.noteShadow(i, d, err)
 	}
 }
 

@@ -21,15 +21,17 @@ const (
 	RuleLacking
 	// RuleShadowDenied: it is in shadow, and would have denied.
 	RuleShadowDenied
+	// RuleShadowAllowed: it is in shadow, its limits were asked, and they would have admitted.
+	RuleShadowAllowed
 
 	ruleOutcomes
 )
 
-var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "lacking", "shadow_denied"}
+var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "lacking", "shadow_denied", "shadow_allowed"}
 
 // Rules counts what rules decide:
 //
-//	rate_limiter_rule_decisions_total{rule,outcome}  requests by the rule that decided them
+//	rate_limiter_rule_decisions_total{rule,outcome}  requests by the rule that decided them, and those shown to a rule in shadow
 //	rate_limiter_rules                               rules that there are, disabled ones included
 //
 // There are series of the rules that [Rules.Set] named last, and of what has come about;
@@ -47,7 +49,7 @@ type tally [ruleOutcomes]atomic.Uint64
 func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	r := &Rules{
 		decisions: prometheus.NewDesc("rate_limiter_rule_decisions_total",
-			"Requests by the rule that decided them, and those that a rule in shadow would have denied.", []string{"rule", "outcome"}, nil),
+			"Requests by the rule that decided them, and by what each rule in shadow would have decided.", []string{"rule", "outcome"}, nil),
 		rules: prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
 	r.Set(nil)

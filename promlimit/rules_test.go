@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 # TYPE rate_limiter_rules gauge
 `
 	const decisions = `
-# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, and those that a rule in shadow would have denied.
+# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, and by what each rule in shadow would have decided.
 # TYPE rate_limiter_rule_decisions_total counter
 `
 	r.Decided("nobody", promlimit.RuleAllowed)
@@ -40,12 +40,15 @@ func TestRules(t *testing.T) {
 		r.Decided("a", outcome)
 	}
 	r.Decided("b", promlimit.RuleShadowDenied)
+	r.Decided("b", promlimit.RuleShadowAllowed)
 	stays := decisions + `rate_limiter_rule_decisions_total{outcome="allowed",rule="a"} 2
 rate_limiter_rule_decisions_total{outcome="banned",rule="a"} 1
 rate_limiter_rule_decisions_total{outcome="denied",rule="a"} 1
 rate_limiter_rule_decisions_total{outcome="lacking",rule="a"} 1
 `
-	expect(stays + `rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="b"} 1` + "\n" + rules + "rate_limiter_rules 2\n")
+	expect(stays + `rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="b"} 1
+rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="b"} 1
+` + rules + "rate_limiter_rules 2\n")
 
 	r.Set([]string{"c", "a", "d"})
 	r.Decided("b", promlimit.RuleAllowed) // by a request that began before

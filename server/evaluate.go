@@ -70,6 +70,9 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	for _, id := range v.Shadowed {
 		s.ruleMetrics.Decided(id, promlimit.RuleShadowDenied)
 	}
+	for _, id := range v.Passed {
+		s.ruleMetrics.Decided(id, promlimit.RuleShadowAllowed)
+	}
 	return nil
 }
 

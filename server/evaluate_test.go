@@ -352,6 +352,7 @@ func TestRuleMetrics(t *testing.T) {
 		`rate_limiter_rule_decisions_total{outcome="allowed",rule="user"} 1`,
 		`rate_limiter_rule_decisions_total{outcome="banned",rule="user"} 1`,
 		`rate_limiter_rule_decisions_total{outcome="lacking",rule="user"} 1`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow"} 1`,
 		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow"} 1`,
 		`rate_limiter_rule_decisions_total{outcome="denied",rule="tokens"} 1`,
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 1`,
@@ -362,8 +363,8 @@ func TestRuleMetrics(t *testing.T) {
 			t.Errorf("the metrics lack %q", line)
 		}
 	}
-	if n := strings.Count(text, "\nrate_limiter_rule_decisions_total"); n != 5 {
-		t.Errorf("%d series of decisions, want 5", n)
+	if n := strings.Count(text, "\nrate_limiter_rule_decisions_total"); n != 6 {
+		t.Errorf("%d series of decisions, want 6", n)
 	}
 }
 
