@@ -75,6 +75,9 @@ var folders = []folder{
 	}},
 	{path: "cmd/stint/internal", floor: 5},
 	{path: "examples", floor: 5},
+	{path: "examples/grpc", floor: 5, uses: []string{
+		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
+	}},
 
 	// Helpers of tests know nothing of the module.
 	{path: "internal/lint", floor: 0, testsOnly: true},
