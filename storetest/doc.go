@@ -3,7 +3,7 @@
 // [Run] puts a store through every check of ALGORITHMS.md: random sequences of
 // operations compared field by field with an [Oracle], the exactness of
 // RetryAfter, peeks, resets, changed limits, atomic policies, refused input,
-// concurrency. A store's test package needs one line:
+// concurrency, and, of a store that can do it, that a policy is forgotten. A store's test package needs one line:
 //
 //	func TestConformance(t *testing.T) {
 //		storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {

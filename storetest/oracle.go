@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -112,6 +113,14 @@ func (o *Oracle) Decide(op stint.Op, now stint.Instant) (stint.Decision, []stint
 		o.store(p.id, []candidate{verdict.after[i]})
 	}
 	return verdict.decision, verdict.outcomes
+}
+
+// Forget makes all clients of the policies with the name as new, as a store's
+// ForgetPolicy does that is alone meanwhile. It returns how many states it removed.
+func (o *Oracle) Forget(policyName string) int64 {
+	before := len(o.states)
+	maps.DeleteFunc(o.states, func(id stateID, _ []candidate) bool { return id.policy == policyName })
+	return int64(before - len(o.states))
 }
 
 func (o *Oracle) parts(op stint.Op) []part {

@@ -8,7 +8,8 @@ import (
 )
 
 // Reference returns a store made of an [Oracle]: slow, unbounded, exact. It reads
-// its time from the clock and never drops a state. It is safe for concurrent use.
+// its time from the clock and never drops a state. It is safe for concurrent use, and
+// a [stint.Forgetter].
 func Reference(clock *Clock) stint.Store {
 	return &reference{clock: clock, oracle: NewOracle()}
 }
@@ -37,4 +38,18 @@ func (r *reference) DecideAll(ctx context.Context, ops []stint.Op, results []sti
 	for i, op := range ops {
 		results[i].Decision, results[i].Err = r.Decide(ctx, op)
 	}
+}
+
+// ForgetPolicy implements [stint.Forgetter], in one step.
+func (r *reference) ForgetPolicy(ctx context.Context, policyName string, progress func(stint.ForgetProgress)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	removed := r.oracle.Forget(policyName)
+	r.mu.Unlock()
+	if progress != nil {
+		progress(stint.ForgetProgress{Done: 1, Total: 1, States: removed})
+	}
+	return nil
 }

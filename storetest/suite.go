@@ -49,6 +49,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		{"CountDenied", testCountDenied},
 		{"Batches", testBatches},
 		{"Identity", testIdentity},
+		{"Forget", testForget},
 		{"Invalid", testInvalid},
 		{"Cancelled", testCancelled},
 		{"Concurrency", testConcurrency},
