@@ -64,13 +64,13 @@ type Store struct {
 	swept     atomic.Int64 // when the last sweep was
 
 	mu      sync.Mutex               // guards the writing of writers and ids
-	ids     map[stint.Limit]uint32   // the limits met, without their names
+	ids     map[writing]uint32       // the limits met
 	writers atomic.Pointer[[]*limit] // by id: how to read what a slot holds
 }
 
 // New makes an empty store.
 func New(config Config) *Store {
-	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, ids: map[stint.Limit]uint32{}}
+	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, ids: map[writing]uint32{}}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}

@@ -18,6 +18,7 @@ type plan struct {
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
 	id          uint32 // among all limits that wrote to this store, from 1 on; marks the slots
+	policy      string // the name of its policy
 	algorithm   stint.Algorithm
 	countDenied bool
 	capacity    int64
@@ -52,7 +53,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		case stint.AlgorithmSlidingWindowCounter:
 			l.counter = algorithm.NewSlidingWindowCounter(limit)
 		}
-		l.algorithm, l.capacity = limit.Algorithm, limit.Capacity
+		l.policy, l.algorithm, l.capacity = policy.Name(), limit.Algorithm, limit.Capacity
 		l.countDenied = limit.CountDenied
 		p.countDenied = p.countDenied || limit.CountDenied
 		// Lengths keep distinct names distinct when they are joined.
@@ -63,17 +64,25 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 	return p
 }
 
-// register gives the limit the id of its parameters.
+// writing is what has an id: a limit's parameters, and its policy's name, by which the
+// states of a policy are found.
+type writing struct {
+	parameters stint.Limit // without the name
+	policy     string
+}
+
+// register gives the limit the id of its parameters and its policy.
 func (s *Store) register(parameters stint.Limit, l *limit) {
 	parameters.Name, parameters.Lease = "", 0
+	w := writing{parameters, l.policy}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.ids[parameters]
+	id, known := s.ids[w]
 	if !known {
 		writers := *s.writers.Load()
 		writers = append(writers, l)
 		id = uint32(len(writers))
-		s.ids[parameters] = id
+		s.ids[w] = id
 		s.writers.Store(&writers)
 	}
 	l.id = id
