@@ -39,7 +39,7 @@ var folders = []folder{
 	{path: "rules/notation", floor: 1},
 	{path: "rules/file", floor: 1, also: []string{"rules/notation"}, uses: []string{"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"}},
 	{path: "rules/registry", floor: 1, also: []string{"rules/notation"}},
-	{path: "rules/registry/registrytest", floor: 2, testsOnly: true},
+	{path: "rules/registry/registrytest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/mongo", floor: 1, also: []string{"rules/notation", "rules/registry"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
 

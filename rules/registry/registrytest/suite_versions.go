@@ -1,0 +1,94 @@
+package registrytest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// Only the number after the newest can be made, once, by whichever backend.
+func testConflict(t *testing.T, open Open) {
+	p := newPlace(t, open)
+	refused := func(number int64) {
+		t.Helper()
+		for i, b := range p.backends {
+			v := p.next([]rules.Rule{plain("other", "refused")})
+			v.Number, v.At = number, v.At+5
+			if err := b.Commit(p.ctx, &v); !errors.Is(err, registry.ErrConflict) {
+				t.Errorf("backend %d: version %d after %d: %v, want ErrConflict", i, number, p.head.Number, err)
+			}
+		}
+		p.check()
+		p.checkVersions(10)
+	}
+	refused(2)
+	for number := range int64(3) {
+		p.commit(p.next([]rules.Rule{plain("a", fmt.Sprint(number))}))
+		for _, other := range []int64{p.head.Number - 1, p.head.Number, p.head.Number + 2} {
+			refused(other)
+		}
+	}
+}
+
+// Versions are listed by pages.
+func testPaging(t *testing.T, open Open) {
+	p := newPlace(t, open)
+	for i := range 130 {
+		p.commit(p.next([]rules.Rule{plain("a", fmt.Sprint(i))}))
+	}
+	for _, page := range []struct {
+		before int64
+		n      int
+		want   []int64
+	}{
+		{0, 1, countdown(130, 130)},
+		{0, 3, countdown(130, 128)},
+		{131, 2, countdown(130, 129)},
+		{1000, 2, countdown(130, 129)},
+		{130, 2, countdown(129, 128)},
+		{100, 50, countdown(99, 50)},
+		{3, 50, countdown(2, 1)},
+		{2, 1, countdown(1, 1)},
+		{1, 50, countdown(0, 1)},
+		{0, registry.KeptVersions, countdown(130, 1)},
+		{121, registry.KeptVersions, countdown(120, 1)},
+	} {
+		p.versionsAre(page.before, page.n, page.want)
+	}
+	p.checkVersions(130)
+}
+
+// The newest KeptVersions are kept, and not many times as many.
+func testTrimming(t *testing.T, open Open) {
+	p := newPlace(t, open)
+	const kept, made = registry.KeptVersions, 2*registry.KeptVersions + 200
+	for i := range made {
+		p.commit(p.next([]rules.Rule{plain(fmt.Sprintf("rule-%d", i%7), fmt.Sprint(i))}))
+	}
+	p.versionsAre(0, kept, countdown(made, made-kept+1))
+	found := 0
+	for before := int64(0); before != 1; {
+		page, err := p.backends[0].Versions(p.ctx, before, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		found += len(page)
+		last := page[len(page)-1].Number
+		numbers := numbersOf(page)
+		if !slices.Equal(numbers, countdown(numbers[0], last)) || before > 0 && numbers[0] >= before {
+			t.Fatalf("versions %v before %d are not one after another", numbers, before)
+		}
+		before = last
+	}
+	if found < kept || found > 2*kept {
+		t.Errorf("%d versions are kept of %d, want %d to %d", found, made, kept, 2*kept)
+	}
+	p.check()
+}
