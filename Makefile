@@ -93,6 +93,11 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 	@scripts/ensure redis-server
 	@go test ./internal/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
+.PHONY: reload
+reload: ## put 1,000 rules in force every second under load, for FOR (1h), and check every decision
+	@scripts/ensure redis-server
+	@go test ./internal/reload -run '^TestReload$$' -count 1 -timeout 0 -v -for $(FOR) -seed $(SEED) $(if $(filter redis,$(STORE)),-redis)
+
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer
 	@$(MAKE) -C bench exact-redis

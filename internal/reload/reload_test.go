@@ -1,0 +1,130 @@
+package reload_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+)
+
+var (
+	length  = flag.Duration("for", 0, "how `long` the full size goes on; 0 is a small size, bounded by its decisions")
+	seed    = flag.Uint64("seed", 0, "what is drawn by; 0 draws a `number`")
+	inRedis = flag.Bool("redis", false, "keep the state of the full size in a real Redis")
+)
+
+// The sizes: what `make reload` takes, what `make test` does, and what is enough to find a fault.
+var (
+	full  = size{rules: 1000, clients: 100_000, callers: 32, shared: 2000}
+	short = size{rules: 300, clients: 2000, callers: 8, shared: 100, decisions: 20_000, reloads: 30}
+	small = size{rules: 120, clients: 200, callers: 4, shared: 25, decisions: 4000, reloads: 10}
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	n := *seed
+	if n == 0 {
+		n = rand.Uint64()
+	}
+	t.Logf("again with -seed %d", n)
+	return n
+}
+
+// Whatever is put in force meanwhile, every decision is what the model says, and admissions of what all share
+// are exactly as many as the limits say.
+func TestReload(t *testing.T) {
+	n := seedOf(t)
+	if *length > 0 {
+		theFull(t, n, *inRedis)
+		return
+	}
+	theShort(t, newRun(t, short, n, memstore.New(memstore.Config{}), nil), short)
+}
+
+// The same with the state in Redis, where a decision takes as long as a reload.
+func TestReloadInRedis(t *testing.T) {
+	theShort(t, newRun(t, small, seedOf(t), openRedis(t), nil), small)
+}
+
+// openRedis opens a store on a server of its own. What a store answers from memory has no outcomes, so it must
+// not.
+func openRedis(t *testing.T) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), testredis.Start(t).URL(), redisstore.Options{DenialCache: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// theShort makes a run by number.
+func theShort(t *testing.T, r *run, of size) {
+	t.Helper()
+	if err := r.byNumber(of.decisions, of.reloads); err != nil {
+		t.Fatal(err)
+	}
+	admitted, spent := r.settle(t)
+	if err := r.faults.err(); err != nil {
+		t.Error(err)
+	}
+	n := r.figures()
+	if n.decided != of.decisions || int64(len(r.reloads)) != of.reloads {
+		t.Errorf("%d decisions and %d reloads, want %d and %d", n.decided, len(r.reloads), of.decisions, of.reloads)
+	}
+	if tenth := n.decided / 10; n.admitted < tenth || n.denied < tenth || n.unasked == 0 || n.shadowed == 0 || spent == 0 {
+		t.Errorf("there is not enough of everything: %+v, %d of the shared rules spent", n, spent)
+	}
+	t.Log(r.describe(admitted, spent))
+}
+
+// theFull makes a run of the full size, and looks at what it leaves in memory.
+func theFull(t *testing.T, n uint64, inRedis bool) {
+	t.Helper()
+	memory := memstore.New(memstore.Config{})
+	empty, goroutines := heap(), runtime.NumGoroutine()
+	store := stint.Store(memory)
+	if inRedis {
+		store = openRedis(t)
+	}
+	r := newRun(t, full, n, store, nil)
+	if err := r.byTime(*length, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	admitted, spent := r.settle(t)
+	if err := r.faults.err(); err != nil {
+		t.Error(err)
+	}
+	t.Log(r.describe(admitted, spent))
+	r.forget()
+	stats := memory.Stats()
+	rest := heap() - stats.Bytes
+	t.Logf("%d states in memory in %d KiB; heap besides: %d KiB without rules at the start, %d KiB in the end; %d goroutines, then %d",
+		stats.Clients, stats.Bytes>>10, empty>>10, rest>>10, goroutines, runtime.NumGoroutine())
+	const room = 2 << 20
+	if rest > empty+room {
+		t.Errorf("%d bytes are held besides states, and were %d", rest, empty)
+	}
+	if stats.Evictions > 0 {
+		t.Errorf("%d states were dropped", stats.Evictions)
+	}
+	runtime.KeepAlive(r)
+	runtime.KeepAlive(memory)
+}
+
+// forget lets go of the rules, and of all that only the check needs.
+func (r *run) forget() {
+	r.limiter.Swap(nil)
+	r.callers, r.version, r.reloads, r.plan, r.tallies = nil, nil, nil, nil, nil
+	r.versions.Clear()
+}
