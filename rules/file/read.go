@@ -1,7 +1,9 @@
 package file
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -31,8 +33,35 @@ type source struct {
 	data []byte
 }
 
-// load reads the files that a path stands for.
+// mostReads is how often files are read that change meanwhile.
+const mostReads = 10
+
+// load reads the files that a path stands for, as they were at one moment: one that is replaced, or a link that
+// is swapped, after some were read and before others shows in a second reading.
 func load(path string) ([]source, error) {
+	return settled(path, func() ([]source, error) { return readAll(path) })
+}
+
+// settled reads until it finds the same twice in a row.
+func settled(path string, read func() ([]source, error)) ([]source, error) {
+	sources, err := read()
+	for range mostReads {
+		before, said := sources, fmt.Sprint(err)
+		sources, err = read()
+		if fmt.Sprint(err) == said && slices.EqualFunc(sources, before, source.equal) {
+			return sources, err
+		}
+	}
+	var faults notation.Faults
+	faults.Add(notation.Position{Source: path}, "%v", stint.Invalid("what is there",
+		notation.Verbatim("changed whenever it was read"), "files that stay as they are while they are read"))
+	return nil, faults.Err()
+}
+
+func (s source) equal(o source) bool { return s.name == o.name && bytes.Equal(s.data, o.data) }
+
+// readAll reads each file once.
+func readAll(path string) ([]source, error) {
 	var faults notation.Faults
 	names, err := list(path)
 	if err != nil {

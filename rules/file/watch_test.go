@@ -3,6 +3,7 @@ package file_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -162,6 +163,63 @@ func TestWatchAConfigMap(t *testing.T) {
 		}
 		mount("..3", "- id: c")
 		w.next("c")
+	}
+}
+
+// A ConfigMap of several files is read as it was at one moment, however often it is replaced.
+func TestReadAWholeConfigMap(t *testing.T) {
+	folder := t.TempDir()
+	names := []string{"1.yaml", "2.yaml", "3.yaml"}
+	replace := func(version int) {
+		own := fmt.Sprintf("..%d", version)
+		if err := os.Mkdir(filepath.Join(folder, own), 0o700); err != nil {
+			t.Error(err)
+		}
+		for i, name := range names {
+			if err := os.WriteFile(filepath.Join(folder, own, name), fmt.Appendf(nil, "- id: v%d-%d", version, i), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := os.Symlink(own, filepath.Join(folder, "..data_tmp")); err != nil {
+			t.Error(err)
+		}
+		if err := os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")); err != nil {
+			t.Error(err)
+		}
+	}
+	replace(0)
+	for _, name := range names {
+		if err := os.Symlink("..data/"+name, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for version := range 200 {
+			replace(version + 1)
+		}
+	}()
+	defer func() { <-done }()
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false // but for once more
+		default:
+		}
+		list, _, err := file.Read(folder)
+		if err != nil {
+			if !strings.Contains(err.Error(), "changed whenever it was read") || !reading {
+				t.Fatal(err)
+			}
+			continue
+		}
+		of, _, _ := strings.Cut(list[0].ID, "-")
+		for i, rule := range list {
+			if rule.ID != fmt.Sprintf("%s-%d", of, i) || len(list) != len(names) {
+				t.Fatalf("rule %d is %s and the first %s: read of two versions", i, rule.ID, list[0].ID)
+			}
+		}
 	}
 }
 
