@@ -10,9 +10,9 @@ FUZZTIME ?= 5s
 FOR ?= 1h
 SEED ?= 0
 
-# The benchmarks are a module of their own, so that nobody who uses stint
-# downloads its competitors.
-MODULES := . bench
+# The benchmarks and the adapters of frameworks are modules of their own, so that
+# nobody who uses stint downloads its competitors, or a framework.
+MODULES := . bench httplimit/ginlimit httplimit/fiberlimit httplimit/routers
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL

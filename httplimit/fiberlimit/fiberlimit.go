@@ -1,0 +1,51 @@
+// Package fiberlimit puts limits, plain ones or rules, into fiber: [Handler] makes a middleware of
+// one of package httplimit. It is a module of its own, so that nobody else who uses stint
+// downloads fiber.
+package fiberlimit
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/stint-go/stint/httplimit"
+)
+
+// Handler returns the middleware for fiber; it must not be nil. A request that is denied, or can't be decided, is
+// answered and reaches none of the handlers that come after. One that is held is held as long as its
+// context (c.Context) lasts; fiber does not end it when the client goes away.
+//
+// The functions and handlers of the middleware's configuration get the request in net/http's form, without its
+// body; they must not keep it, and [Context] leads from it to fiber's context. Its path is the one that fiber
+// routes: where that leaves letter case out of account (fiber.Config.CaseSensitive), the path is in lower case, and so
+// have to be the paths of rules. The client's address is found by clientip, not by fiber: proxies
+// are trusted where the middleware's Clients does.
+func Handler(limit *httplimit.Middleware) fiber.Handler {
+	exchanges := &sync.Pool{New: func() any { return newExchange() }}
+	return func(c fiber.Ctx) error {
+		e, _ := exchanges.Get().(*exchange)
+		admitted := e.admit(limit, c)
+		e.forget()
+		exchanges.Put(e)
+		if !admitted {
+			return nil
+		}
+		return c.Next()
+	}
+}
+
+// Context returns fiber's context of a request that a [Handler] decides, with what earlier
+// handlers have set in it. It reports false for any other request.
+func Context(r *http.Request) (fiber.Ctx, bool) {
+	c, ok := r.Context().Value(contextKey{}).(fiber.Ctx)
+	return c, ok
+}
+
+// contextKey is where a request's context has fiber's.
+type contextKey struct{}
+
+func withContext(c fiber.Ctx) context.Context {
+	return context.WithValue(c.Context(), contextKey{}, c)
+}

@@ -1,0 +1,271 @@
+package fiberlimit_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/httplimit/fiberlimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+// still is a clock that stands at 1,790,000,000 Unix seconds.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
+func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
+	t.Helper()
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(2, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Limiter = limiter
+	limit, err := httplimit.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+func ruled(t testing.TB, config httplimit.RulesConfig, list ...rules.Rule) *httplimit.Middleware {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Limiter, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.NewRules(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// server has one route, which tells its parameter; calls counts how often it was reached.
+func server(config fiber.Config, calls *int, middleware ...any) *fiber.App {
+	app := fiber.New(config)
+	for _, m := range middleware {
+		app.Use(m)
+	}
+	app.Get("/users/:id", func(c fiber.Ctx) error {
+		*calls++
+		return c.Status(http.StatusAccepted).SendString("user " + c.Params("id"))
+	})
+	return app
+}
+
+// get asks for a path, and returns the response with its body.
+func get(t testing.TB, app *fiber.App, path string, fields ...string) (*http.Response, string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com:80/", nil)
+	r.RequestURI = path // as it is, be it well formed or not
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		r.Header.Add(name, value)
+	}
+	response, err := app.Test(r, fiber.TestConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+func status(t testing.TB, app *fiber.App, path string, fields ...string) int {
+	t.Helper()
+	response, _ := get(t, app, path, fields...) //nolint:bodyclose // get has closed it
+	return response.StatusCode
+}
+
+func perUser() rules.Rule {
+	return rules.Rule{
+		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
+	}
+}
+
+func TestHandler(t *testing.T) {
+	for name, limit := range map[string]*httplimit.Middleware{
+		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.RulesConfig{}, perUser()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			app := server(fiber.Config{}, &calls, fiberlimit.Handler(limit))
+			for _, remaining := range []string{"1", "0"} {
+				response, body := get(t, app, "/users/7")
+				if response.StatusCode != http.StatusAccepted || body != "user 7" || response.Header.Get("X-RateLimit-Remaining") != remaining {
+					t.Errorf("admitted: %d %q %v, want %s left", response.StatusCode, body, response.Header, remaining)
+				}
+			}
+			response, body := get(t, app, "/users/7")
+			header := response.Header
+			if response.StatusCode != http.StatusTooManyRequests || header.Get("Retry-After") != "40" || header.Get("RateLimit") != `"default";r=0;t=40` ||
+				header.Get("Content-Type") != "application/problem+json" || !strings.Contains(body, "exceeded") {
+				t.Errorf("denied: %d %q %v", response.StatusCode, body, header)
+			}
+			if calls != 2 {
+				t.Errorf("the handler was called %d times, want 2", calls)
+			}
+		})
+	}
+}
+
+// Rules see the path that fiber routes, so that no spelling leads around them.
+func TestPaths(t *testing.T) {
+	for _, test := range []struct {
+		config fiber.Config
+		path   string
+		routed int
+		denied bool // by a rule for /users/ann
+	}{
+		{fiber.Config{}, "/users/ann", http.StatusAccepted, true},
+		{fiber.Config{}, "/Users/ANN", http.StatusAccepted, true},
+		{fiber.Config{}, "/users/ann/?x=1", http.StatusAccepted, true},
+		{fiber.Config{}, "/users/%61nn", http.StatusAccepted, true},
+		{fiber.Config{}, "/users/bob", http.StatusAccepted, false},
+		{fiber.Config{CaseSensitive: true}, "/users/Ann", http.StatusAccepted, false},
+		{fiber.Config{CaseSensitive: true}, "/Users/ann", http.StatusNotFound, false},
+		{fiber.Config{UnescapePath: true}, "/us%65rs/%41nn", http.StatusAccepted, true},
+		{fiber.Config{UnescapePath: true}, "/users/%2561nn", http.StatusAccepted, false},
+		{fiber.Config{}, "/users/%zz", http.StatusAccepted, false},
+	} {
+		banned := rules.Rule{ID: "ann", Match: rules.Match{Path: "/users/ann"}, Scope: []string{rules.Global}, Banned: true}
+		calls := 0
+		if got := status(t, server(test.config, &calls), test.path); got != test.routed {
+			t.Errorf("%s without rules: %d, want %d", test.path, got, test.routed)
+		}
+		want := test.routed
+		if test.denied {
+			want = http.StatusTooManyRequests
+		}
+		app := server(test.config, &calls, fiberlimit.Handler(ruled(t, httplimit.RulesConfig{}, banned)))
+		if got := status(t, app, test.path); got != want {
+			t.Errorf("%s: %d, want %d", test.path, got, want)
+		}
+	}
+}
+
+// The functions of the configuration see what net/http would show them.
+func TestRequest(t *testing.T) {
+	var seen *http.Request
+	limit := ruled(t, httplimit.RulesConfig{Describe: func(r *http.Request, _ *rules.Request) error {
+		seen = r.Clone(t.Context())
+		return nil
+	}})
+	calls := 0
+	app := server(fiber.Config{}, &calls, fiberlimit.Handler(limit))
+	status(t, app, "/users/a%20b?q=1", "X-Plan: free", "X-Many: 1", "X-Many: 2")
+	if seen.Method != http.MethodGet || seen.Host != "example.com:80" || seen.URL.Path != "/users/a b" || seen.URL.RawQuery != "q=1" ||
+		seen.URL.EscapedPath() != "/users/a%20b" || seen.RemoteAddr != "0.0.0.0:0" || seen.RequestURI == "" {
+		t.Errorf("the request is %+v", seen)
+	}
+	if got := seen.Header; got.Get("X-Plan") != "free" || len(got["X-Many"]) != 2 || got["X-Many"][1] != "2" || got["Host"] != nil {
+		t.Errorf("the header is %v", got)
+	}
+	status(t, app, "/users/1")
+	if got := seen.Header; got.Get("X-Plan") != "" {
+		t.Errorf("the header of the next request is %v", got)
+	}
+}
+
+func TestClients(t *testing.T) {
+	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/32")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	app := server(fiber.Config{}, &calls, fiberlimit.Handler(plain(t, httplimit.Config{Clients: clients})))
+	for range 2 {
+		status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.1")
+	}
+	if got := status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.1"); got != http.StatusTooManyRequests {
+		t.Errorf("the third of one client: %d", got)
+	}
+	if got := status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.2"); got != http.StatusAccepted {
+		t.Errorf("another client: %d", got)
+	}
+}
+
+// What earlier handlers know of a request tells whom it counts for, and handlers for denials may write
+// nothing at all.
+func TestContext(t *testing.T) {
+	calls, user := 0, ""
+	limit := plain(t, httplimit.Config{
+		Key: func(r *http.Request) (string, error) {
+			c, ok := fiberlimit.Context(r)
+			if !ok {
+				t.Error("no context")
+			}
+			return fiber.Locals[string](c, "user"), nil
+		},
+		Denied: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Add("Denied", "1")
+			w.Header().Add("Denied", "2")
+		}),
+	})
+	app := server(fiber.Config{}, &calls, func(c fiber.Ctx) error {
+		c.Locals("user", user)
+		return c.Next()
+	}, fiberlimit.Handler(limit))
+	for _, user = range []string{"ann", "bob", "ann", "bob"} {
+		if got := status(t, app, "/users/1"); got != http.StatusAccepted {
+			t.Errorf("%s: %d", user, got)
+		}
+	}
+	response, body := get(t, app, "/users/1")
+	if response.StatusCode != http.StatusOK || body != "" || len(response.Header["Denied"]) != 2 || calls != 4 {
+		t.Errorf("the third of bob: %d %q %v, handler called %d times", response.StatusCode, body, response.Header, calls)
+	}
+	if _, ok := fiberlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
+		t.Error("a request that is not fiber's has a context of fiber's")
+	}
+}
+
+// Many at once never see each other's requests.
+func TestConcurrently(t *testing.T) {
+	limit := ruled(t, httplimit.RulesConfig{Describe: func(r *http.Request, q *rules.Request) error {
+		if want := strings.TrimPrefix(r.URL.Path, "/users/"); r.Header.Get("User") != want {
+			t.Errorf("the request of %s has the header of %s", want, r.Header.Get("User"))
+		}
+		return nil
+	}}, perUser())
+	app := fiber.New()
+	app.Use(fiberlimit.Handler(limit))
+	app.Get("/users/:id", func(c fiber.Ctx) error { return c.SendString(c.Params("id")) })
+	done := make(chan bool)
+	for i := range 8 {
+		go func() {
+			defer func() { done <- true }()
+			user := string(rune('a' + i))
+			for n := range 20 {
+				want := http.StatusTooManyRequests
+				if n < 2 {
+					want = http.StatusOK
+				}
+				if got := status(t, app, "/users/"+user, "User: "+user); got != want {
+					t.Errorf("request %d of %s: %d, want %d", n, user, got, want)
+				}
+			}
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+}

@@ -1,0 +1,161 @@
+package ginlimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/httplimit/ginlimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+// still is a clock that stands at 1,790,000,000 Unix seconds.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
+func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
+	t.Helper()
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(2, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Limiter = limiter
+	limit, err := httplimit.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+func ruled(t testing.TB, config httplimit.RulesConfig, list ...rules.Rule) *httplimit.Middleware {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Limiter, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.NewRules(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// engine has one route, which tells its parameter; calls counts how often it was reached.
+func engine(calls *int, middleware ...gin.HandlerFunc) *gin.Engine {
+	e := gin.New()
+	e.Use(middleware...)
+	e.GET("/users/:id", func(c *gin.Context) {
+		*calls++
+		c.String(http.StatusAccepted, "user %s", c.Param("id"))
+	})
+	return e
+}
+
+func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.RemoteAddr = "192.0.2.1:1000"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// expectTwo holds that a limit of two a minute admits two requests and denies the third.
+func expectTwo(t *testing.T, h http.Handler, calls *int) {
+	t.Helper()
+	for _, remaining := range []string{"1", "0"} {
+		w := get(t, h, "/users/7")
+		if w.Code != http.StatusAccepted || w.Body.String() != "user 7" || w.Header().Get("X-RateLimit-Remaining") != remaining {
+			t.Errorf("admitted: %d %q %v, want %s left", w.Code, w.Body, w.Header(), remaining)
+		}
+	}
+	w := get(t, h, "/users/7")
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "40" || w.Header().Get("RateLimit") != `"default";r=0;t=40` ||
+		w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "exceeded") {
+		t.Errorf("denied: %d %q %v", w.Code, w.Body, w.Header())
+	}
+	if *calls != 2 {
+		t.Errorf("the handler was called %d times, want 2", *calls)
+	}
+}
+
+func perUser() rules.Rule {
+	return rules.Rule{
+		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
+	}
+}
+
+func TestHandler(t *testing.T) {
+	for name, limit := range map[string]*httplimit.Middleware{
+		"plain": plain(t, httplimit.Config{}), "rules": ruled(t, httplimit.RulesConfig{}, perUser()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			expectTwo(t, engine(&calls, ginlimit.Handler(limit)), &calls)
+		})
+	}
+}
+
+// A denied request reaches no later middleware, and an earlier one sees its status.
+func TestHandlerAborts(t *testing.T) {
+	var statuses []int
+	calls, later := 0, 0
+	e := engine(&calls, func(c *gin.Context) {
+		c.Next()
+		statuses = append(statuses, c.Writer.Status())
+	}, ginlimit.Handler(plain(t, httplimit.Config{})), func(*gin.Context) { later++ })
+	for range 3 {
+		get(t, e, "/users/1")
+	}
+	if later != 2 || len(statuses) != 3 || statuses[2] != http.StatusTooManyRequests {
+		t.Errorf("the later middleware ran %d times, the earlier one saw %v", later, statuses)
+	}
+}
+
+// A handler for denials that only sets a status is followed by nothing of gin's.
+func TestHandlerWithoutBody(t *testing.T) {
+	calls := 0
+	limit := ruled(t, httplimit.RulesConfig{Denied: func(w http.ResponseWriter, _ *http.Request, v *enforce.Verdict) {
+		w.Header().Set("Rule", v.Rule.ID)
+		w.WriteHeader(http.StatusForbidden)
+	}}, rules.Rule{ID: "nobody", Scope: []string{rules.Global}, Banned: true})
+	if w := get(t, engine(&calls, ginlimit.Handler(limit)), "/users/1"); w.Code != http.StatusForbidden || w.Header().Get("Rule") != "nobody" || w.Body.Len() > 0 || calls > 0 {
+		t.Errorf("%d %v %q, handler called %d times", w.Code, w.Header(), w.Body, calls)
+	}
+}
+
+// What earlier handlers know of a request tells whom it counts for.
+func TestContext(t *testing.T) {
+	calls, user := 0, ""
+	limit := plain(t, httplimit.Config{Key: func(r *http.Request) (string, error) {
+		c, ok := ginlimit.Context(r)
+		if !ok {
+			t.Error("no context")
+		}
+		return c.GetString("user"), nil
+	}})
+	e := engine(&calls, func(c *gin.Context) { c.Set("user", user) }, ginlimit.Handler(limit))
+	for _, user = range []string{"ann", "bob", "ann", "bob"} {
+		if w := get(t, e, "/users/1"); w.Code != http.StatusAccepted {
+			t.Errorf("%s: %d", user, w.Code)
+		}
+	}
+	if w := get(t, e, "/users/1"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("the third of bob: %d", w.Code)
+	}
+	if _, ok := ginlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
+		t.Error("a request that is not gin's has a context of gin's")
+	}
+}

@@ -1,0 +1,143 @@
+package routers_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v5"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+)
+
+// still is a clock that stands at 1,790,000,000 Unix seconds.
+func still() stint.Instant { return 1_790_000_000_000_000 }
+
+func plain(t testing.TB) *httplimit.Middleware {
+	t.Helper()
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(2, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// perUser counts each user of the path.
+func perUser(t testing.TB) *httplimit.Middleware {
+	t.Helper()
+	set, err := rules.Compile([]rules.Rule{{
+		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
+	}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: limiter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limit
+}
+
+// routers make a handler of a limit and two routes, /users/:id and /free, which call handle with
+// the router's own parameter.
+var routers = map[string]func(limit *httplimit.Middleware, handle func(w http.ResponseWriter, id string)) http.Handler{
+	"chi": func(limit *httplimit.Middleware, handle func(http.ResponseWriter, string)) http.Handler {
+		r := chi.NewRouter()
+		r.Use(limit.Wrap)
+		route := func(w http.ResponseWriter, r *http.Request) { handle(w, chi.URLParam(r, "id")) }
+		r.Get("/users/{id}", route)
+		r.Get("/free", route)
+		return r
+	},
+	"echo": func(limit *httplimit.Middleware, handle func(http.ResponseWriter, string)) http.Handler {
+		e := echo.New()
+		e.Use(echo.WrapMiddleware(limit.Wrap))
+		route := func(c *echo.Context) error {
+			handle(c.Response(), c.Param("id"))
+			return nil
+		}
+		e.GET("/users/:id", route)
+		e.GET("/free", route)
+		return e
+	},
+}
+
+func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.RemoteAddr = "192.0.2.1:1000"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Two are admitted and reach their route, the third is denied and reaches nothing.
+func TestRouters(t *testing.T) {
+	for name, router := range routers {
+		for kind, limit := range map[string]*httplimit.Middleware{"plain": plain(t), "rules": perUser(t)} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				var reached []string
+				h := router(limit, func(w http.ResponseWriter, id string) {
+					reached = append(reached, id)
+					w.WriteHeader(http.StatusAccepted)
+				})
+				for _, remaining := range []string{"1", "0"} {
+					if w := get(t, h, "/users/7"); w.Code != http.StatusAccepted || w.Header().Get("X-RateLimit-Remaining") != remaining {
+						t.Errorf("admitted: %d %v, want %s left", w.Code, w.Header(), remaining)
+					}
+				}
+				w := get(t, h, "/users/7")
+				if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "40" || w.Header().Get("RateLimit") != `"default";r=0;t=40` ||
+					w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "exceeded") {
+					t.Errorf("denied: %d %q %v", w.Code, w.Body, w.Header())
+				}
+				if got := strings.Join(reached, " "); got != "7 7" {
+					t.Errorf("the route was reached with %q, want twice 7", got)
+				}
+			})
+		}
+	}
+}
+
+// A rule's path means what the router's does: its parameter tells users apart, other routes are
+// free, and no spelling that the router takes for the same leads around the rule.
+func TestPaths(t *testing.T) {
+	for name, router := range routers {
+		t.Run(name, func(t *testing.T) {
+			h := router(perUser(t), func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusAccepted) })
+			for _, step := range []struct {
+				path   string
+				status int
+			}{
+				{"/users/ann", http.StatusAccepted},
+				{"/users/%61nn", http.StatusAccepted},
+				{"/users/ann?x=1", http.StatusTooManyRequests},
+				{"/users/%61%6e%6E", http.StatusTooManyRequests},
+				{"/users/bob", http.StatusAccepted},
+				{"/free", http.StatusAccepted},
+				{"/free", http.StatusAccepted},
+				{"/free", http.StatusAccepted},
+			} {
+				if w := get(t, h, step.path); w.Code != step.status {
+					t.Errorf("%s: %d, want %d", step.path, w.Code, step.status)
+				}
+			}
+		})
+	}
+}
