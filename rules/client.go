@@ -140,7 +140,7 @@ func (m *Matches) Held(i int) (Held, error) {
 			h.Standing = Skipped
 			return h, nil
 		case c.Missing == MissingIP && m.request.Address != "":
-			m.key = append(append(m.key[:0], `\ip:`...), m.request.Address...)
+			m.key = append(append(m.key[:0], fallbackPrefix...), m.request.Address...)
 			plain = isPrintable(m.request.Address)
 		default:
 			h.Standing = Lacking
@@ -188,29 +188,38 @@ func (m *Matches) appendClient(c *compiled) (lacks, plain bool) {
 
 // stateKey is the key under which the client's state is kept.
 func (m *Matches) stateKey(c *compiled, fallback, plain bool) string {
-	if plain && len(m.key) <= stint.MaxKeyBytes {
-		return string(m.key)
+	if fallback {
+		return singleKey(m.key, plain)
 	}
-	if fallback || len(c.scope) == 1 {
-		return hashed(string(m.key))
+	return keyOf(c.scope, m.key, plain, func(i int) string { return m.value(c.scope[i]) })
+}
+
+// keyOf is the key of a client, whom overrides name by text. value tells the parts.
+func keyOf(scope []part, text []byte, plain bool, value func(int) string) string {
+	if plain && len(text) <= stint.MaxKeyBytes || len(scope) == 1 {
+		return singleKey(text, plain)
 	}
 	// Of several parts those that can be shown are.
 	var key []byte
-	for i, p := range c.scope {
+	for i, p := range scope {
 		if i > 0 {
 			key = append(key, '|')
 		}
-		value := m.value(p)
-		if p.kind == apiKeyPart || !isPrintable(value) {
+		if value := value(i); p.kind == apiKeyPart || !isPrintable(value) {
 			key = append(key, hashed(JoinKey(value))...)
 		} else {
 			key = append(key, JoinKey(value)...)
 		}
 	}
-	if len(key) > stint.MaxKeyBytes {
-		return hashed(string(key))
+	return singleKey(key, true)
+}
+
+// singleKey is a text as a key, hashed if it is none or not to be shown.
+func singleKey(text []byte, plain bool) string {
+	if plain && len(text) <= stint.MaxKeyBytes {
+		return string(text)
 	}
-	return string(key)
+	return hashed(string(text))
 }
 
 func hashed(text string) string {

@@ -225,10 +225,7 @@ func (r *Rule) validateOverrides(f *faults) {
 				choices++
 			}
 		}
-		shown := o.Key
-		if slices.Contains(r.Scope, PerAPIKey) {
-			shown = fmt.Sprintf("one of %d bytes", len(o.Key)) // a fault is read by more people than a key
-		}
+		shown := r.shownKey(o.Key)
 		parts, err := splitKey(o.Key, shown)
 		switch {
 		case err != nil:

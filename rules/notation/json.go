@@ -16,6 +16,20 @@ func JSON(rule rules.Rule) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return line(written)
+}
+
+// OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
+func OverrideJSON(override rules.Override) ([]byte, error) {
+	written, err := writeOverride(override)
+	if err != nil {
+		return nil, err
+	}
+	return line(written)
+}
+
+// line is a value as one line of JSON.
+func line(written any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

@@ -3,7 +3,6 @@ package notation
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -198,29 +197,7 @@ func (r *ruleReader) overrides(v Value) {
 		r.faults.Invalid(r.path("overrides"), v, "a list of overrides")
 		return
 	}
-	names := []string{"key", "limits", "unlimited", "banned"}
 	for i, item := range v.Items {
-		name := fmt.Sprintf("overrides[%d]", i)
-		if item.Kind != KindMapping {
-			r.faults.Invalid(r.path(name), item, "a mapping with "+strings.Join(names, ", "))
-			continue
-		}
-		var override rules.Override
-		r.faults.Mapping(r.path(name), item, func(f Field) bool {
-			switch f.Name {
-			case "key":
-				r.set(name+".key", f.Value, some(&override.Key, "a text that names a client"))
-			case "limits":
-				override.Limits, _ = Limits(r.path(name+".limits"), f.Value, r.faults)
-			case "unlimited":
-				r.set(name+".unlimited", f.Value, Boolean(&override.Unlimited))
-			case "banned":
-				r.set(name+".banned", f.Value, Boolean(&override.Banned))
-			default:
-				return false
-			}
-			return true
-		}, names)
-		r.rule.Overrides = append(r.rule.Overrides, override)
+		r.rule.Overrides = append(r.rule.Overrides, Override(item, r.path(fmt.Sprintf("overrides[%d]", i)), r.faults))
 	}
 }

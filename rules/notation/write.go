@@ -37,13 +37,18 @@ func write(rule rules.Rule) (writtenRule, error) {
 		w.Enabled = new(bool)
 	}
 	for i, o := range rule.Overrides {
-		limits, err := writeLimits(fmt.Sprintf("overrides[%d].limits", i), o.Limits)
+		override, err := writeOverride(o)
 		if err != nil {
-			return writtenRule{}, err
+			return writtenRule{}, fmt.Errorf("overrides[%d].%w", i, err)
 		}
-		w.Overrides = append(w.Overrides, writtenOverride{Key: o.Key, Limits: limits, Unlimited: o.Unlimited, Banned: o.Banned})
+		w.Overrides = append(w.Overrides, override)
 	}
 	return w, nil
+}
+
+func writeOverride(o rules.Override) (writtenOverride, error) {
+	limits, err := writeLimits("limits", o.Limits)
+	return writtenOverride{Key: o.Key, Limits: limits, Unlimited: o.Unlimited, Banned: o.Banned}, err
 }
 
 // nameOf finds the name of a choice.

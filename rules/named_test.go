@@ -1,0 +1,120 @@
+package rules_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// A client named as overrides name it has the key that its requests are counted under.
+func TestNamedClientsHaveTheirKeys(t *testing.T) {
+	scopes := []string{rules.PerIP, rules.PerUser, rules.PerAPIKey, rules.Custom("plan")}
+	value := rapid.OneOf(rapid.SampledFrom([]string{`a|b\`, `\ip:192.0.2.1`, "a\x00b", strings.Repeat("x", 300), "*", "\xff"}), rapid.StringMatching(`[a-z|\\]{1,4}`))
+	rapid.Check(t, func(t *rapid.T) {
+		rule := onPath("a", "")
+		rule.Missing = rules.MissingIP
+		var values []string
+		request := rules.Request{Path: "/", Attributes: map[string]string{}}
+		rule.Scope = rapid.Permutation(scopes).Draw(t, "scope")[:rapid.IntRange(1, len(scopes)).Draw(t, "parts")]
+		if slices.Equal(rule.Scope, []string{rules.PerIP}) {
+			rule.Missing = rules.MissingSkip
+		}
+		for _, scope := range rule.Scope {
+			text := value.Draw(t, scope)
+			values = append(values, text)
+			switch scope {
+			case rules.PerIP:
+				request.Address = text
+			case rules.PerUser:
+				request.User = text
+			case rules.PerAPIKey:
+				request.APIKey = text
+			default:
+				request.Attributes["plan"] = text
+			}
+		}
+		set, err := rules.Compile([]rules.Rule{rule}, rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m rules.Matches
+		set.Match(&request, &m)
+		held, err := m.Held(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := rule.ClientKey(rules.JoinKey(values...)); err != nil || got != held.Claim.Key {
+			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", values, rule.Scope, got, err, held.Claim.Key)
+		}
+	})
+}
+
+func TestClientKey(t *testing.T) {
+	for _, test := range []struct {
+		scope, client string
+		missing       rules.Missing
+		key, fault    string
+	}{
+		{"per_user", `\ip:192.0.2.1`, rules.MissingIP, `\ip:192.0.2.1`, ""},
+		{"per_user", "\\ip:a\x00b", rules.MissingIP, sha("\\ip:a\x00b"), ""},
+		{"per_user", `\ip:192.0.2.1`, rules.MissingSkip, "", `key is "\\ip:192.0.2.1"; allowed: a \ only before | and \`},
+		{"global", "*", 0, "*", ""},
+		{"global", "ann", 0, "", `key is "ann"; allowed: * with the scope global`},
+		{"per_user per_ip", "ann", 0, "", `key is "ann"; allowed: 2 parts joined by |, as the scope has`},
+		{"per_user", "", 0, "", `key is ""; allowed: a client, of which no part is empty`},
+		{"per_api_key", "s3cret|s3cret", 0, "", `key is "one of 13 bytes"; allowed: 1 parts joined by |, as the scope has`},
+	} {
+		rule := rule("a")
+		rule.Scope, rule.Missing = strings.Fields(test.scope), test.missing
+		got, err := rule.ClientKey(test.client)
+		fault := ""
+		if err != nil {
+			fault = err.Error()
+		}
+		if got != test.key || fault != test.fault || err != nil && !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s of %s: %q, %s; want %q, %s", test.client, test.scope, got, fault, test.key, test.fault)
+		}
+	}
+}
+
+func TestClientClaims(t *testing.T) {
+	own, special := stint.FixedWindow(3, 1e9), stint.FixedWindow(9, 1e9)
+	limited := rule("limited")
+	limited.Limits = []stint.Limit{own}
+	limited.Overrides = []rules.Override{{Key: "192.0.2.1", Limits: []stint.Limit{special}}, {Key: "192.0.2.2", Banned: true}}
+	banned := rule("banned")
+	banned.Limits, banned.Banned = nil, true
+	set := compile(t, limited, banned)
+	for _, test := range []struct {
+		id, client string
+		want       []stint.Limit
+	}{
+		{"limited", "192.0.2.1", []stint.Limit{own, special}},
+		{"limited", "192.0.2.2", []stint.Limit{own}},
+		{"limited", "192.0.2.3", []stint.Limit{own}},
+		{"banned", "192.0.2.1", nil},
+	} {
+		claims, err := set.ClientClaims(test.id, test.client)
+		var got []stint.Limit
+		for _, claim := range claims {
+			if claim.Key != test.client || claim.Policy.Name() != rules.PolicyPrefix+test.id {
+				t.Errorf("%s: a claim of %q under %s", test.id, claim.Key, claim.Policy.Name())
+			}
+			got = append(got, claim.Policy.Limits()...)
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s of %s: %v, %v; want %v", test.client, test.id, got, err, test.want)
+		}
+	}
+	for _, wrong := range [][2]string{{"none", "192.0.2.1"}, {"limited", "a|b"}} {
+		if _, err := set.ClientClaims(wrong[0], wrong[1]); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}
