@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -140,43 +141,31 @@ func explainWith(ctx context.Context, p process, store stint.Store, set *rules.S
 	if err != nil {
 		return failed(err)
 	}
-	var matches rules.Matches
-	set.Match(r, &matches)
+	x, err := limiter.ExplainEach(ctx, r)
+	if errors.Is(err, stint.ErrInvalid) {
+		return misused("%v", err)
+	}
+	if err != nil {
+		return failed(err)
+	}
 	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
-	for i := range matches.Len() {
-		held, err := matches.Held(i)
-		if err != nil {
-			return misused("rule %q: %v", matches.Rule(i).ID, err)
-		}
-		row := []string{held.Rule.ID, standing(&held), "-", "-", "-", "-", "-"}
-		if held.Claim.Policy != nil {
-			d, err := store.Decide(ctx, stint.Op{Verb: stint.Peek, Claim: held.Claim})
-			if err != nil {
-				return failed(err)
-			}
-			row = append(row[:2], held.Claim.Key, fmt.Sprint(held.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))
+	for i := range x.Rules {
+		rule := &x.Rules[i]
+		row := []string{rule.Rule.ID, standing(&rule.Held), "-", "-", "-", "-", "-"}
+		if d := rule.Decision; rule.Claim.Policy != nil {
+			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))
 		}
 		rows = append(rows, row)
-	}
-	var verdict enforce.Verdict
-	if err := limiter.Explain(ctx, r, &verdict); err != nil {
-		return failed(err)
 	}
 	if len(rows) > 1 {
 		if err := ruleTable(p.Out, rows); err != nil {
 			return err
 		}
 	}
-	decided := "no rule holds for the request"
-	if verdict.Rule != nil {
-		decided = "rule " + verdict.Rule.ID + " decides"
-	} else if len(verdict.Matched) > 0 {
-		decided = "no rule limits the request"
-	}
-	if err := say(p.Out, "path %s: allowed %s, %s\n", matches.Path(), yesOrNo(verdict.Allowed), decided); err != nil {
+	if err := say(p.Out, "path %s: allowed %s, %s\n", x.Path, yesOrNo(x.Verdict.Allowed), x.Why()); err != nil {
 		return err
 	}
-	if !verdict.Allowed {
+	if !x.Verdict.Allowed {
 		return exit{code: exitDenied}
 	}
 	return nil

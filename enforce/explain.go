@@ -1,0 +1,104 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// An Explanation tells what the rules make of a request, and why.
+type Explanation struct {
+	// Path is the request's path in the form in which it was matched.
+	Path string
+	// Rules are all that match, by priority and ID, those that are skipped included.
+	Rules []Explained
+	// Verdict is what Decide would say, but that rules that wait are not waited for.
+	Verdict Verdict
+}
+
+// An Explained rule is one that matches.
+type Explained struct {
+	rules.Held
+	// Decision is what the limits of its claim would say if they were asked alone. It is empty
+	// without a claim.
+	Decision stint.Decision
+	// Each are the outcomes of these limits. They are nil without a claim, and where a
+	// failure policy answered for the store.
+	Each []stint.Outcome
+}
+
+// ExplainEach tells what Decide would, and what each rule that matches says by itself. It takes
+// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's,
+// those about a cost that is none included.
+func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanation, error) {
+	x := &Explanation{}
+	v := &x.Verdict
+	if err := l.Explain(ctx, r, v); err != nil {
+		return nil, err
+	}
+	x.Path = v.matches.Path()
+	var ops []stint.Op
+	for i := range v.matches.Len() {
+		held, err := v.matches.Held(i)
+		if err != nil {
+			return nil, fmt.Errorf("rule %q: %w", held.Rule.ID, err)
+		}
+		x.Rules = append(x.Rules, Explained{Held: held})
+		if held.Claim.Policy != nil {
+			ops = append(ops, stint.Op{Verb: stint.Peek, Claim: held.Claim, Each: make([]stint.Outcome, held.Claim.Policy.Len())})
+		}
+	}
+	if len(ops) == 0 {
+		return x, nil
+	}
+	results := make([]stint.Result, len(ops))
+	l.store.DecideAll(ctx, ops, results)
+	for i, next := 0, 0; i < len(x.Rules); i++ {
+		if x.Rules[i].Claim.Policy == nil {
+			continue
+		}
+		if err := results[next].Err; err != nil {
+			return nil, err
+		}
+		if x.Rules[i].Decision = results[next].Decision; !x.Rules[i].Decision.Degraded {
+			x.Rules[i].Each = ops[next].Each
+		}
+		next++
+	}
+	return x, nil
+}
+
+// Why says in words what decided.
+func (x *Explanation) Why() string {
+	v := &x.Verdict
+	if v.Rule == nil {
+		if len(v.Matched) > 0 {
+			return "no rule limits the request"
+		}
+		return "no rule holds for the request"
+	}
+	return "rule " + v.Rule.ID + " decides: " + v.reason()
+}
+
+// reason is why the deciding rule decides so.
+func (v *Verdict) reason() string {
+	switch d := &v.Decision; {
+	case v.Standing == rules.Banned:
+		return "it bans the client"
+	case v.Standing == rules.Lacking:
+		return "the request lacks what it counts by, " + strings.Join(v.Rule.Scope, " and ")
+	case d.Degraded && d.Allowed:
+		return "the store is away, and a failure policy admits"
+	case d.Degraded:
+		return "the store is away, and a failure policy denies"
+	case d.Allowed:
+		return fmt.Sprintf("it has the fewest permits left, %d of %d", d.Remaining, d.Limit)
+	case d.RetryAfter == stint.Never:
+		return fmt.Sprintf("the cost of %d is above its limit of %d", v.Claim.Permits, d.Limit)
+	default:
+		return fmt.Sprintf("it denies for the longest, %v", d.RetryAfter)
+	}
+}

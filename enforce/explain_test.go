@@ -1,0 +1,97 @@
+package enforce_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
+)
+
+func explain(t *testing.T, limiter *enforce.Limiter, r rules.Request) *enforce.Explanation {
+	t.Helper()
+	x, err := limiter.ExplainEach(t.Context(), &r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestExplainEach(t *testing.T) {
+	two := per("two", stint.FixedWindow(2, time.Hour), stint.FixedWindow(9, 24*time.Hour).Named("day"))
+	shadow := per("shadow", stint.FixedWindow(1, time.Hour))
+	shadow.OnExceed = rules.Shadow
+	users := per("users", stint.FixedWindow(5, time.Hour))
+	users.Scope, users.Missing = []string{rules.PerUser}, rules.MissingSkip
+	limiter, store := newLimiter(t, two, shadow, users)
+	for range 2 {
+		decide(t, limiter, alice)
+	}
+	for range 3 { // it takes nothing
+		x := explain(t, limiter, alice)
+		if x.Path != "/x" || len(x.Rules) != 3 || x.Verdict.Allowed || x.Verdict.Rule.ID != "two" {
+			t.Fatalf("the explanation is %+v", x)
+		}
+		for i, want := range []struct {
+			id       string
+			standing rules.Standing
+			allowed  bool
+			each     []int64 // what is left of each limit
+		}{{"shadow", rules.Limited, false, []int64{0}}, {"two", rules.Limited, false, []int64{0, 7}}, {"users", rules.Skipped, false, nil}} {
+			got := x.Rules[i]
+			if got.Rule.ID != want.id || got.Standing != want.standing || got.Decision.Allowed != want.allowed || len(got.Each) != len(want.each) {
+				t.Errorf("rule %d is %+v, want %+v", i, got, want)
+				continue
+			}
+			for j, remaining := range want.each {
+				if got.Each[j].Remaining != remaining || got.Each[j].Allowed != (remaining > 0) {
+					t.Errorf("limit %d of %s is %+v, want %d left", j, want.id, got.Each[j], remaining)
+				}
+			}
+		}
+	}
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	if _, err := limiter.ExplainEach(t.Context(), &alice); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("with the store away: %v", err)
+	}
+}
+
+func TestWhy(t *testing.T) {
+	hour := stint.FixedWindow(2, time.Hour)
+	banned := per("banned")
+	banned.Banned = true
+	unlimited := per("unlimited")
+	unlimited.Unlimited = true
+	lacking := per("lacking", hour)
+	lacking.Scope, lacking.Missing = []string{rules.PerIP, rules.PerUser}, rules.MissingDeny
+	dear := per("dear", hour)
+	dear.Cost = rules.Cost{Attribute: "n"}
+	elsewhere := per("elsewhere", hour)
+	elsewhere.Match.Path = "/y"
+	cost := alice
+	cost.Attributes = map[string]string{"n": "3"}
+	for want, test := range map[string]struct {
+		rule    rules.Rule
+		request rules.Request
+	}{
+		"rule banned decides: it bans the client":                                        {banned, alice},
+		"no rule limits the request":                                                     {unlimited, alice},
+		"rule lacking decides: the request lacks what it counts by, per_ip and per_user": {lacking, alice},
+		"rule dear decides: the cost of 3 is above its limit of 2":                       {dear, cost},
+		"rule dear decides: it has the fewest permits left, 2 of 2":                      {dear, alice},
+		"no rule holds for the request":                                                  {elsewhere, alice},
+	} {
+		limiter, _ := newLimiter(t, test.rule)
+		if got := explain(t, limiter, test.request).Why(); got != want {
+			t.Errorf("%s: %q, want %q", test.rule.ID, got, want)
+		}
+	}
+	cost.Attributes = map[string]string{"n": "many"}
+	limiter, _ := newLimiter(t, dear)
+	if _, err := limiter.ExplainEach(t.Context(), &cost); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a cost that is none: %v", err)
+	}
+}
