@@ -36,8 +36,8 @@ build: ## build bin/stint
 	@go build -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./cmd/stint
 
 .PHONY: test
-test: ## run all tests, against a real Redis, installing it where it is missing
-	@scripts/ensure redis-server
+test: ## run all tests, against a real Redis, nginx and Caddy, installing what is missing
+	@scripts/ensure redis-server nginx caddy
 	@$(call each,"$(CURDIR)/scripts/test")
 
 .PHONY: lint

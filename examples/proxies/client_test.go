@@ -1,0 +1,116 @@
+//go:build linux
+
+package proxies
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// The ports of an example.
+const (
+	appPort   = "8000"
+	stintPort = "8080"
+	proxyPort = "8088"
+)
+
+// A call is a request as it is written, whatever may be wrong with it.
+type call struct {
+	from   string // the client's address; "" for 127.0.0.2
+	method string // "" for GET
+	target string // "" for /
+	header string // further lines, each ended by \n
+	body   string
+}
+
+// A reply is an answer, and what the application saw of the request if it was asked.
+type reply struct {
+	status int
+	header http.Header
+	text   string
+	seen   struct {
+		Served            int
+		Method, URI, Host string
+		Header            http.Header
+		Body              string
+	}
+}
+
+// ask sends a request to the proxy.
+func (s *stack) ask(c call) reply {
+	s.t.Helper()
+	return s.askAt(proxyPort, c)
+}
+
+// askAt sends a request to one of the programs.
+func (s *stack) askAt(port string, c call) (r reply) {
+	s.t.Helper()
+	if c.from == "" {
+		c.from = "127.0.0.2"
+	}
+	if c.method == "" {
+		c.method = http.MethodGet
+	}
+	if c.target == "" {
+		c.target = "/"
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}, Timeout: patience}
+	conn, err := dialer.DialContext(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		s.t.Fatal(err)
+	}
+	header := "Host: example.com\n" + c.header
+	if !strings.Contains(header, "Transfer-Encoding") {
+		header += fmt.Sprintf("Content-Length: %d\n", len(c.body))
+	}
+	head := fmt.Sprintf("%s %s HTTP/1.1\n%s\n", c.method, c.target, header)
+	if _, err := io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n")+c.body); err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: c.method})
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", c.method, c.target, err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.status, r.header, r.text = response.StatusCode, response.Header, string(text)
+	if strings.HasPrefix(r.header.Get("Content-Type"), "application/json") && len(text) > 0 {
+		if err := json.Unmarshal(text, &r.seen); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// answered sends a request and expects a status.
+func (s *stack) answered(status int, c call) reply {
+	s.t.Helper()
+	r := s.ask(c)
+	if r.status != status {
+		s.t.Errorf("%s %s %q: %d %v %.300s, want %d", c.method, c.target, c.header, r.status, r.header, r.text, status)
+	}
+	return r
+}
+
+// served is how many requests have come to the application, besides those of served itself.
+func (s *stack) served() int {
+	s.t.Helper()
+	asked := s.askAt(appPort, call{}).seen.Served
+	if asked == 0 {
+		s.t.Fatal("the application does not answer")
+	}
+	s.own++
+	return asked - s.own
+}
