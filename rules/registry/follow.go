@@ -13,8 +13,11 @@ import (
 // the latest after the options' Interval. While the backend is away the rules stay; refused
 // hears of that once, until it is back. A registry is followed once at a time.
 func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
-	if err := r.attach(ctx, take); err != nil {
+	switch err := r.attach(ctx, take); {
+	case errors.Is(err, errFollowed):
 		return err
+	case err != nil:
+		return nil //nolint:nilerr // ctx is done
 	}
 	defer r.detach()
 	news := make(chan struct{}, 1)
@@ -29,13 +32,17 @@ func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused fu
 		<-ended
 	}()
 	away := false
+	var told *refusal
 	for ctx.Err() == nil {
-		err := r.look(ctx)
-		faulty := errors.As(err, new(*refusal))
-		if err != nil && ctx.Err() == nil && (faulty || !away) {
-			refused(err)
+		fault, err := r.look(ctx)
+		if err != nil && !away {
+			r.tell(ctx, refused, err)
 		}
-		away = err != nil && !faulty
+		away = err != nil
+		if fault != nil && fault != told {
+			r.tell(ctx, refused, fault)
+			told = fault
+		}
 		pause(ctx, r, news)
 	}
 	return nil
@@ -48,7 +55,7 @@ var errFollowed = errors.New("registry: it is followed already")
 func (r *Registry) attach(ctx context.Context, take func(*rules.Set)) error {
 	end, err := r.begin(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // ctx is done, as Follow ends
+		return err
 	}
 	defer end()
 	if r.take != nil {
@@ -67,19 +74,32 @@ func (r *Registry) detach() {
 	<-r.turn
 }
 
+// tell lets refused hear of something, not while take is called.
+func (r *Registry) tell(ctx context.Context, refused func(error), what error) {
+	end, err := r.begin(ctx)
+	if err != nil {
+		return // nobody follows any more
+	}
+	defer end()
+	if ctx.Err() == nil {
+		refused(what)
+	}
+}
+
 // lookTimeout bounds a look at the backend.
 const lookTimeout = 5 * time.Second
 
-// look takes over what is new.
-func (r *Registry) look(ctx context.Context) error {
+// look takes over what is new, and says why it is not in force, if so.
+func (r *Registry) look(ctx context.Context) (*refusal, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	end, err := r.begin(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // an edit is under way, which looks itself
+		return nil, err
 	}
 	defer end()
-	return r.refresh(ctx)
+	err = r.refresh(ctx)
+	return r.fault, err
 }
 
 // pause waits for news, or until it is time for a look without any.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/stint-go/stint"
 )
@@ -21,7 +22,7 @@ func (r *Registry) Versions(ctx context.Context, before int64, n int) ([]Version
 
 // Version returns one version. The error is ErrNotKept if it is not kept.
 func (r *Registry) Version(ctx context.Context, number int64) (Version, error) {
-	if number < 1 {
+	if number < 1 || number == math.MaxInt64 {
 		return Version{}, ErrNotKept
 	}
 	list, err := r.backend.Versions(ctx, number+1, 1)

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -32,6 +31,7 @@ type Registry struct {
 	known    bool          // whether the backend's rules were read ever
 	snapshot Snapshot      // what the backend has, as far as is known
 	set      *rules.Set    // the last one without faults
+	fault    *refusal      // why the snapshot is not in force; nil if it is
 	take     func(*rules.Set)
 }
 
@@ -73,7 +73,7 @@ func (r *Registry) Current(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	defer end()
-	if err := r.refresh(ctx); err != nil && !errors.As(err, new(*refusal)) {
+	if err := r.refresh(ctx); err != nil {
 		return Snapshot{}, err
 	}
 	return r.snapshot, nil
@@ -108,7 +108,7 @@ func (r *Registry) Edit(ctx context.Context, author Author, change func(*Draft) 
 
 // try makes an edit unless another one comes first.
 func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
-	if err := r.refresh(ctx); err != nil && !errors.As(err, new(*refusal)) {
+	if err := r.refresh(ctx); err != nil {
 		return Version{}, err
 	}
 	draft := &Draft{from: r.snapshot}
@@ -125,12 +125,8 @@ func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) e
 	if err != nil {
 		return Version{}, err
 	}
-	text, err := json.Marshal(v)
-	if err != nil {
+	if err := v.check(); err != nil {
 		return Version{}, err
-	}
-	if len(text) > MaxVersionBytes {
-		return Version{}, stint.Invalid("the edit", fmt.Sprintf("%d bytes", len(text)), fmt.Sprintf("at most %d bytes; make several", MaxVersionBytes))
 	}
 	if err := r.backend.Commit(ctx, &v); err != nil {
 		return Version{}, err
@@ -146,21 +142,14 @@ func (r *Registry) compile(list []rules.Rule) (*rules.Set, error) {
 
 // enforce puts a set in force.
 func (r *Registry) enforce(set *rules.Set) {
-	r.set = set
+	r.set, r.fault = set, nil
 	if r.take != nil {
 		r.take(set)
 	}
 }
 
-// A refusal is a version of the backend that can't be enforced.
-type refusal struct{ err error }
-
-func (r *refusal) Error() string { return r.err.Error() }
-
-func (r *refusal) Unwrap() error { return r.err }
-
-// refresh takes over what the backend has. The error is a [*refusal] the first time that a
-// version can't be enforced, and nil after that: the set from before stays in force then.
+// refresh takes over what the backend has. While that can't be enforced the set from before stays
+// in force.
 func (r *Registry) refresh(ctx context.Context) error {
 	head, err := r.backend.Head(ctx)
 	if err != nil {
@@ -179,11 +168,19 @@ func (r *Registry) refresh(ctx context.Context) error {
 	r.known, r.snapshot = true, next
 	set, err := r.compile(next.Rules)
 	if err != nil {
-		return &refusal{fmt.Errorf("version %d: %w", next.Number, err)}
+		r.fault = &refusal{fmt.Errorf("version %d: %w", next.Number, err)}
+		return nil
 	}
 	r.enforce(set)
 	return nil
 }
+
+// A refusal is why a version of the backend can't be enforced.
+type refusal struct{ err error }
+
+func (r *refusal) Error() string { return r.err.Error() }
+
+func (r *refusal) Unwrap() error { return r.err }
 
 // next is what the backend has: by the versions made since, if they follow those that are
 // known, else all of it.
@@ -193,23 +190,20 @@ func (r *Registry) next(ctx context.Context, head Head) (Snapshot, error) {
 	if !r.known || r.snapshot.Number == 0 || behind < 1 || behind > few {
 		return r.backend.Load(ctx)
 	}
-	since, err := r.backend.Versions(ctx, 0, int(behind)+1)
+	// The one that is known is asked for as well, since it may have been lost and made anew.
+	since, err := r.backend.Versions(ctx, head.Number+1, int(behind)+1)
 	if err != nil {
 		return Snapshot{}, err
 	}
+	if len(since) != int(behind)+1 || since[behind].Head != r.snapshot.Head {
+		return r.backend.Load(ctx)
+	}
 	next := r.snapshot
-	for i := len(since) - 1; i >= 0; i-- {
-		switch v := &since[i]; {
-		case v.Number < r.snapshot.Number:
-		case v.Number == r.snapshot.Number && v.Head == r.snapshot.Head && next.Head == v.Head:
-		case v.Number == next.Number+1:
-			next = next.Apply(v)
-		default: // other versions than those that were known
+	for i := behind - 1; i >= 0; i-- {
+		if since[i].Number != next.Number+1 {
 			return r.backend.Load(ctx)
 		}
-	}
-	if next.Number < head.Number {
-		return r.backend.Load(ctx)
+		next = next.Apply(&since[i])
 	}
 	return next, nil
 }

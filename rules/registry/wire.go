@@ -78,6 +78,31 @@ func (v *Version) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// check reports what keeps the version from being kept: its size, and text that would be read as
+// another.
+func (v *Version) check() error {
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if len(text) > MaxVersionBytes {
+		return stint.Invalid("the edit", fmt.Sprintf("%d bytes", len(text)), fmt.Sprintf("at most %d bytes; make several", MaxVersionBytes))
+	}
+	var read Version
+	if err := read.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	if read.Author != v.Author {
+		return stint.Invalid("the author", v.Author, "text in UTF-8")
+	}
+	for i, c := range v.Changes {
+		if c.After != nil && !c.After.Equal(read.Changes[i].After) {
+			return stint.Invalid(fmt.Sprintf("rule %q", c.ID), "a rule that would be read as another", "text in UTF-8")
+		}
+	}
+	return nil
+}
+
 // ParseRule reads a rule of a backend. The error is [notation.Faults], with source as the name of
 // the place.
 func ParseRule(source string, text []byte) (rules.Rule, error) {
