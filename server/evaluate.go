@@ -132,8 +132,29 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	s.ruleMetrics.Set(append(idsOf(set), idsOf(s.rules.Set())...))
 	old := s.rules.Swap(set)
 	s.ruleMetrics.Set(idsOf(set))
+	s.warnOfWaits(set, old)
 	return set.ChangesFrom(old)
 }
+
+// warnOfWaits says which rules that have come into force hold no request as long as they may, as
+// it has to be answered in time.
+func (s *service) warnOfWaits(set, old *rules.Set) {
+	most := s.config.longestWait()
+	for _, rule := range set.Rules() {
+		if !waits(&rule) || rule.MaxWait <= most {
+			continue
+		}
+		if was, known := old.Rule(rule.ID); known && waits(&was) && was.MaxWait == rule.MaxWait {
+			continue // it was said then
+		}
+		s.logger.Warn("a rule holds requests for less than its max_wait; http.write_timeout bounds it", "rule", rule.ID,
+			"max_wait", rule.MaxWait, "bound", most, "http.write_timeout", s.config.WriteTimeout,
+			"needed", min(rule.MaxWait+s.config.BodyTimeout, 2*rule.MaxWait))
+	}
+}
+
+// waits reports whether the rule may hold requests.
+func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == rules.Wait }
 
 func idsOf(set *rules.Set) []string {
 	ids := make([]string, 0, set.Len())

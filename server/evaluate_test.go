@@ -48,7 +48,7 @@ func ruleList() []rules.Rule {
 	tokens := at("tokens", "/tokens", perMinute(10)...)
 	tokens.Cost = rules.Cost{Attribute: "tokens"}
 	wait := at("wait", "/wait", stint.TokenBucket(1, stint.Every(100*time.Millisecond)))
-	wait.OnExceed, wait.MaxWait = rules.Wait, time.Minute
+	wait.OnExceed, wait.MaxWait = rules.Wait, 10*time.Second
 	host := at("host", "/host", perMinute(10)...)
 	host.Match.Host, host.Match.Headers = "*.example.com", map[string]string{"x-plan": "free"}
 	host.Scope, host.Missing = []string{rules.Custom("team"), rules.PerIP}, rules.MissingSkip
@@ -401,6 +401,57 @@ func TestEvaluateDoesNotWaitForever(t *testing.T) {
 	if e := f.post(evaluate, `{"path":"/wait"}`).evaluated(429); e.RetryAfterMicros != 100_000 {
 		t.Errorf("%+v", e)
 	}
+}
+
+// A rule that may hold requests for longer than the service can says so when it comes into
+// force, and with what it would not be cut short.
+func TestWaitsThatAreCutShort(t *testing.T) {
+	config, _, log := testConfig()
+	waiting := func(id string, maxWait time.Duration) rules.Rule {
+		return rules.Rule{
+			ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+			OnExceed: rules.Wait, MaxWait: maxWait,
+		}
+	}
+	long := waiting("long", 25*time.Second)
+	config.Rules = compile(t, []rules.Rule{long, waiting("short", 20*time.Second)})
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(ids ...string) {
+		t.Helper()
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			if _, rest, found := strings.Cut(line, "its max_wait"); found {
+				_, id, _ := strings.Cut(rest, " rule=")
+				id, _, _ = strings.Cut(id, " ")
+				got = append(got, id)
+			}
+		}
+		if !slices.Equal(got, ids) {
+			t.Errorf("warned of %v, want %v:\n%s", got, ids, log)
+		}
+	}
+	expect("long")
+	if want := "rule=long max_wait=25s bound=20s http.write_timeout=30s needed=35s\n"; !strings.Contains(log.String(), want) {
+		t.Errorf("the log is %q, want in it %q", log, want)
+	}
+	long.Priority = 1 // another wait does not come into force
+	off := waiting("off", time.Minute)
+	off.Disabled = true
+	s.SwapRules(compile(t, []rules.Rule{long, off}))
+	expect("long")
+	off.Disabled, long.MaxWait = false, 5*time.Minute
+	s.SwapRules(compile(t, []rules.Rule{long, off}))
+	expect("long", "long", "off")
+
+	config.WriteTimeout = 35 * time.Second
+	config.Rules = compile(t, []rules.Rule{waiting("needed", 25*time.Second)})
+	if _, err = server.New(config); err != nil {
+		t.Fatal(err)
+	}
+	expect("long", "long", "off")
 }
 
 func TestEvaluateAllocates(t *testing.T) {
