@@ -76,6 +76,13 @@ func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
 	return l.set.Swap(set)
 }
 
+// A Claimed is a rule that holds for a request, with what it asks of the store. The rule must not
+// be changed.
+type Claimed struct {
+	Rule  *rules.Rule
+	Claim stint.Claim
+}
+
 // A Verdict is what the rules say of a request. The zero value is ready to use, and one that is
 // used again saves its allocations. It is not safe for concurrent use.
 type Verdict struct {
@@ -101,34 +108,31 @@ type Verdict struct {
 	Shadowed []string
 	// Passed are the IDs of rules in shadow whose limits were asked and would have admitted.
 	Passed []string
+	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
+	// They must not be changed.
+	Undecided []Claimed
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
 
 	matches rules.Matches
-	claims  []claimed // of the rules that decide, in order
-	shadows []claimed
+	claims  []Claimed // of the rules that decide, in order
+	shadows []Claimed
 	and     []stint.Claim
 	each    []stint.Outcome
 	ops     []stint.Op
 	results []stint.Result
 }
 
-// A claimed is a rule with what it claims.
-type claimed struct {
-	rule  *rules.Rule
-	claim stint.Claim
-}
-
 func (v *Verdict) reset() {
 	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
-	v.Decision, v.Each, v.Held = stint.Decision{Allowed: true}, nil, 0
+	v.Decision, v.Each, v.Undecided, v.Held = stint.Decision{Allowed: true}, nil, nil, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
 
 // Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the
 // request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
-// decide, or is the context's; the verdict then tells only what matched.
+// decide, or is the context's; the verdict then tells only what matched, and what was to decide.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
 	longest := rules.MaxWaitLimit
 	if l.maxWait > 0 {
@@ -149,7 +153,7 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 		return err
 	}
 	for i := range v.claims {
-		if v.claims[i].rule.OnExceed == rules.Wait {
+		if v.claims[i].Rule.OnExceed == rules.Wait {
 			return l.wait(ctx, v, longest)
 		}
 	}
@@ -165,11 +169,11 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 	return v.settle(err)
 }
 
-// settle leaves nothing of a verdict that an error prevented but what matched.
+// settle leaves nothing of a verdict that an error prevented but what matched and what was to decide.
 func (v *Verdict) settle(err error) error {
 	if err != nil {
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
-		v.Shadowed, v.Passed = v.Shadowed[:0], v.Passed[:0]
+		v.Shadowed, v.Passed, v.Undecided = v.Shadowed[:0], v.Passed[:0], v.claims
 	}
 	return err
 }
@@ -195,9 +199,9 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		switch held.Standing {
 		case rules.Limited:
 			if shadow {
-				v.shadows = append(v.shadows, claimed{held.Rule, held.Claim})
+				v.shadows = append(v.shadows, Claimed{held.Rule, held.Claim})
 			} else {
-				v.claims = append(v.claims, claimed{held.Rule, held.Claim})
+				v.claims = append(v.claims, Claimed{held.Rule, held.Claim})
 			}
 		case rules.Banned, rules.Lacking:
 			if shadow {
@@ -231,7 +235,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 		v.ops = append(v.ops, v.op(verb))
 	}
 	for i := range v.shadows {
-		v.ops = append(v.ops, stint.Op{Verb: verb, Claim: v.shadows[i].claim})
+		v.ops = append(v.ops, stint.Op{Verb: verb, Claim: v.shadows[i].Claim})
 	}
 	for len(v.results) < len(v.ops) {
 		v.results = append(v.results, stint.Result{})
@@ -249,7 +253,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 
 // noteShadow notes what the store said to a rule in shadow. Its failure is nobody's.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
-	id := v.shadows[i].rule.ID
+	id := v.shadows[i].Rule.ID
 	switch {
 	case err != nil:
 	case d.Allowed:
@@ -269,10 +273,10 @@ func contextOf(ctx context.Context, err error) error {
 
 // op is the claims as one operation.
 func (v *Verdict) op(verb stint.Verb) stint.Op {
-	op := stint.Op{Verb: verb, Claim: v.claims[0].claim}
+	op := stint.Op{Verb: verb, Claim: v.claims[0].Claim}
 	v.and = v.and[:0]
 	for i := range v.claims[1:] {
-		v.and = append(v.and, v.claims[i+1].claim)
+		v.and = append(v.and, v.claims[i+1].Claim)
 	}
 	if len(v.and) > 0 {
 		op.And = v.and
@@ -299,10 +303,10 @@ func (v *Verdict) note(d stint.Decision, err error) error {
 func (v *Verdict) name(index int32) {
 	first := 0
 	for i := range v.claims {
-		n := v.claims[i].claim.Policy.Len()
+		n := v.claims[i].Claim.Policy.Len()
 		if at := int(index) - first; at < n {
 			v.Decision.Index = int32(at)
-			v.Rule, v.Claim = v.claims[i].rule, v.claims[i].claim
+			v.Rule, v.Claim = v.claims[i].Rule, v.claims[i].Claim
 			v.Each = v.each[first : first+n]
 			return
 		}

@@ -128,6 +128,13 @@ func TestErrorsAdmitNobody(t *testing.T) {
 	check("a bad cost, explained", limiter.Explain(t.Context(), &bad, v), stint.ErrInvalid)
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
 	check("no store", limiter.Decide(t.Context(), &alice, v), stint.ErrUnavailable)
+	if len(v.Undecided) != 1 || v.Undecided[0].Rule.ID != "a" || v.Undecided[0].Claim.Policy.Limit(0).Capacity != 1 {
+		t.Errorf("no store: undecided are %+v, want a", v.Undecided)
+	}
+	store.Inject(nil)
+	if err := limiter.Decide(t.Context(), &alice, v); err != nil || v.Undecided != nil {
+		t.Errorf("with a store: %v, undecided are %+v", err, v.Undecided)
+	}
 	if _, err := enforce.New(enforce.Config{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("without a store: %v", err)
 	}

@@ -30,10 +30,10 @@ type place struct {
 }
 
 // of makes a place for the claims of rules that wait, outside of the lines.
-func (l *lines) of(claims []claimed) *place {
+func (l *lines) of(claims []Claimed) *place {
 	p := &place{lines: l}
 	for i := range claims {
-		rule, claim := claims[i].rule, &claims[i].claim
+		rule, claim := claims[i].Rule, &claims[i].Claim
 		if rule.OnExceed != rules.Wait {
 			continue
 		}

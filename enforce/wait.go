@@ -57,7 +57,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 func (v *Verdict) patience() time.Duration {
 	longest := rules.MaxWaitLimit
 	for i := range v.claims {
-		if rule := v.claims[i].rule; rule.OnExceed == rules.Wait {
+		if rule := v.claims[i].Rule; rule.OnExceed == rules.Wait {
 			longest = min(longest, rule.MaxWait)
 		}
 	}
@@ -101,7 +101,7 @@ func (v *Verdict) deny(index int32, retry time.Duration) {
 func (v *Verdict) limits() int {
 	n := 0
 	for i := range v.claims {
-		n += v.claims[i].claim.Policy.Len()
+		n += v.claims[i].Claim.Policy.Len()
 	}
 	return n
 }
@@ -116,7 +116,7 @@ func (v *Verdict) hold(ctx context.Context) error {
 // shadow decides the rules in shadow of a request that waited.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
-		d, err := l.store.Decide(ctx, stint.Op{Claim: v.shadows[i].claim})
+		d, err := l.store.Decide(ctx, stint.Op{Claim: v.shadows[i].Claim})
 		v.noteShadow(i, d, err)
 	}
 }
@@ -147,10 +147,10 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline 
 // waiting is the first limit of the first rule that waits, and how long that rule does.
 func (v *Verdict) waiting() (index int32, longest time.Duration) {
 	for i := range v.claims {
-		if rule := v.claims[i].rule; rule.OnExceed == rules.Wait {
+		if rule := v.claims[i].Rule; rule.OnExceed == rules.Wait {
 			return index, rule.MaxWait
 		}
-		index += int32(v.claims[i].claim.Policy.Len())
+		index += int32(v.claims[i].Claim.Policy.Len())
 	}
 	return 0, 0
 }
@@ -162,9 +162,9 @@ func (v *Verdict) mayWait() bool {
 	}
 	at := 0
 	for i := range v.claims {
-		n := v.claims[i].claim.Policy.Len()
+		n := v.claims[i].Claim.Policy.Len()
 		for _, outcome := range v.each[at : at+n] {
-			if !outcome.Allowed && v.claims[i].rule.OnExceed != rules.Wait {
+			if !outcome.Allowed && v.claims[i].Rule.OnExceed != rules.Wait {
 				return false
 			}
 		}
@@ -176,7 +176,7 @@ func (v *Verdict) mayWait() bool {
 // queues reports whether a limit gives out turns.
 func (v *Verdict) queues() bool {
 	for i := range v.claims {
-		policy := v.claims[i].claim.Policy
+		policy := v.claims[i].Claim.Policy
 		for j := range policy.Len() {
 			if policy.Limit(j).Algorithm == stint.AlgorithmLeakyBucket {
 				return true

@@ -23,15 +23,19 @@ const (
 	RuleShadowDenied
 	// RuleShadowAllowed: it is in shadow, its limits were asked, and they would have admitted.
 	RuleShadowAllowed
+	// RuleUnavailable: it was to decide, by itself or together with others, and the store could not:
+	// the request was answered 503. All of these rules are counted.
+	RuleUnavailable
 
 	ruleOutcomes
 )
 
-var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "lacking", "shadow_denied", "shadow_allowed"}
+var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "lacking", "shadow_denied", "shadow_allowed", "unavailable"}
 
 // Rules counts what rules decide:
 //
-//	rate_limiter_rule_decisions_total{rule,outcome}  requests by the rule that decided them, and those shown to a rule in shadow
+//	rate_limiter_rule_decisions_total{rule,outcome}  requests by the rule that decided them; those shown to a rule in shadow;
+//	                                                 those that it could not decide
 //	rate_limiter_rules                               rules that there are, disabled ones included
 //
 // There are series of the rules that [Rules.Set] named last, and of what has come about;
@@ -49,7 +53,7 @@ type tally [ruleOutcomes]atomic.Uint64
 func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	r := &Rules{
 		decisions: prometheus.NewDesc("rate_limiter_rule_decisions_total",
-			"Requests by the rule that decided them, and by what each rule in shadow would have decided.", []string{"rule", "outcome"}, nil),
+			"Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.", []string{"rule", "outcome"}, nil),
 		rules: prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
 	r.Set(nil)

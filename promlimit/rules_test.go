@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 # TYPE rate_limiter_rules gauge
 `
 	const decisions = `
-# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, and by what each rule in shadow would have decided.
+# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.
 # TYPE rate_limiter_rule_decisions_total counter
 `
 	r.Decided("nobody", promlimit.RuleAllowed)
@@ -35,7 +35,7 @@ func TestRules(t *testing.T) {
 
 	r.Set([]string{"a", "b"})
 	for _, outcome := range []promlimit.RuleOutcome{
-		promlimit.RuleAllowed, promlimit.RuleAllowed, promlimit.RuleDenied, promlimit.RuleBanned, promlimit.RuleLacking, 99,
+		promlimit.RuleAllowed, promlimit.RuleAllowed, promlimit.RuleDenied, promlimit.RuleBanned, promlimit.RuleLacking, promlimit.RuleUnavailable, 99,
 	} {
 		r.Decided("a", outcome)
 	}
@@ -45,6 +45,7 @@ func TestRules(t *testing.T) {
 rate_limiter_rule_decisions_total{outcome="banned",rule="a"} 1
 rate_limiter_rule_decisions_total{outcome="denied",rule="a"} 1
 rate_limiter_rule_decisions_total{outcome="lacking",rule="a"} 1
+rate_limiter_rule_decisions_total{outcome="unavailable",rule="a"} 1
 `
 	expect(stays + `rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="b"} 1
 rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="b"} 1

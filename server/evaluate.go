@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
@@ -57,6 +59,7 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
 		if err = s.judge(ctx, err); err != nil {
+			s.undecided(v.Undecided, err)
 			return err
 		}
 	}
@@ -74,6 +77,25 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		s.ruleMetrics.Decided(id, promlimit.RuleShadowAllowed)
 	}
 	return nil
+}
+
+// undecided counts an evaluation that the store did not decide and no failure policy answered:
+// for each rule that was to decide it, and, as a check would be, as a denial by the limit that
+// admits least.
+func (s *service) undecided(claims []enforce.Claimed, err error) {
+	if !errors.Is(err, stint.ErrUnavailable) || len(claims) == 0 {
+		return
+	}
+	least := claims[0].Claim.Policy.Limit(0)
+	for i := range claims {
+		s.ruleMetrics.Decided(claims[i].Rule.ID, promlimit.RuleUnavailable)
+		for _, limit := range claims[i].Claim.Policy.Limits() {
+			if limit.Capacity < least.Capacity {
+				least = limit
+			}
+		}
+	}
+	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: true}, 0)
 }
 
 func outcomeOf(allowed bool, standing rules.Standing) promlimit.RuleOutcome {

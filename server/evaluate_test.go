@@ -277,6 +277,44 @@ func TestEvaluateWithoutStore(t *testing.T) {
 	f.post(evaluate, `{"path":"/tokens"}`).evaluated(200)
 }
 
+// An evaluation that could not be decided is counted as a check would be, and for each of the
+// rules that were to decide it.
+func TestUndecidedIsCounted(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) {
+		behindProxies(c)
+		c.API.Open = true
+		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Closed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(away.Close)
+		c.Store = away
+	})
+	f.store.fail(stint.ErrUnavailable)
+	f.post(evaluate, `{"method":"POST","path":"/login","ip":"198.51.100.1"}`).problem(503)
+	f.ask("", traefik("POST", "/login")).problem(503)
+	f.post(evaluate, `{"path":"/user","attributes":{"userId":"u"}}`).problem(503)
+	f.post(evaluate, `{"path":"/shadow"}`).evaluated(200)
+	f.post(evaluate, `{"path":"/tokens","attributes":{"tokens":"x"}}`).problem(400)
+	text := f.get(api.PathMetrics).body
+	for _, line := range []string{
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="login"} 2`,
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="site"} 2`,
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="user"} 1`,
+		`rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 2`,
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 1`,
+		`rate_limiter_degraded_total{allowed="false"} 3`,
+		`rate_limiter_store_errors_total 3`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the metrics lack %q", line)
+		}
+	}
+	if n := strings.Count(text, "\nrate_limiter_rule_decisions_total"); n != 3 {
+		t.Errorf("%d series of decisions, want 3", n)
+	}
+}
+
 func TestEvaluateDegraded(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
 		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Open})
