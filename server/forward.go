@@ -20,6 +20,11 @@ const (
 	originalURI     = "X-Original-Uri"
 )
 
+// noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401. No credentials
+// help against a limit, and a scheme that clients know would make them ask for some; so this
+// is one that none does.
+var noCredentials = []string{"Stint-RateLimit"}
+
 // forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the
 // rules that match it: 200, or the status of a denial, without a body.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
@@ -41,6 +46,9 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	header["Cache-Control"] = noStore
 	s.describe(header, e)
 	if !e.verdict.Allowed {
+		if denied == http.StatusUnauthorized {
+			header["Www-Authenticate"] = noCredentials
+		}
 		w.WriteHeader(denied)
 	}
 	s.keep(e)

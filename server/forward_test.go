@@ -92,7 +92,13 @@ func TestForwardAuthStatus(t *testing.T) {
 		if got.Get("Retry-After") != "" || got.Get("RateLimit") != "" {
 			t.Errorf("a ban has limits: %v", got)
 		}
-		f.ask(query, traefik("GET", "/cost/1")).answered(200)
+		// RFC 9110, section 15.5.2: a 401 must have a challenge; no other status is to have one here.
+		if want := map[int]string{401: "Stint-RateLimit"}[status]; got.Get("WWW-Authenticate") != want {
+			t.Errorf("%d has WWW-Authenticate %q, want %q", status, got.Get("WWW-Authenticate"), want)
+		}
+		if got := f.ask(query, traefik("GET", "/cost/1")).answered(200).header.Get("WWW-Authenticate"); got != "" {
+			t.Errorf("an admission has WWW-Authenticate %q", got)
+		}
 		if got := f.ask(query, with(traefik("GET", "/cost/1"), "X-Cost", "11")).answered(status).header; got.Get("Retry-After") != "" || got.Get("X-RateLimit-Limit") != "10" {
 			t.Errorf("a cost above the limit: %v", got)
 		}
