@@ -3,12 +3,16 @@
 package proxies
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -262,15 +266,48 @@ func TestStintAwayClosed(t *testing.T) {
 }
 
 // The application's failures are no reason to ask it again.
-func TestApplicationAway(t *testing.T) {
+func TestApplicationFails(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		s := start(t, example)
 		s.kill("app")
-		for range 5 {
+		asked := s.failInstead()
+		for i := range int64(5) {
 			s.answered(502, login)
+			if n := asked.Load(); n != i+1 {
+				t.Errorf("after %d requests the application has been asked %d times", i+1, n)
+			}
 		}
 		s.answered(429, login)
 	})
+}
+
+// failInstead takes the place of the application: it reads each request and hangs up.
+func (s *stack) failInstead() (asked *atomic.Int64) {
+	s.t.Helper()
+	var config net.ListenConfig
+	listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, appPort))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	asked = new(atomic.Int64)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				asked.Add(1)
+			}
+			_ = conn.Close()
+		}
+	})
+	s.t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return asked
 }
 
 // The one command builds what it starts, and Ctrl-C ends all of it.
