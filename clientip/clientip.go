@@ -33,7 +33,16 @@ func New(config Config) (*Resolver, error) {
 // as its network, such as 2001:db8:1:2::/64. It is "unknown" when the peer has no
 // address, as on a Unix socket.
 func (r *Resolver) Key(peer string, header http.Header) string {
-	return r.KeyOf(r.Client(peer, header))
+	host := hostOf(peer)
+	addr := parseHost(host)
+	switch {
+	case r.trusts(addr):
+		return r.KeyOf(r.behind(addr, header))
+	case addr.Is4() && strings.IndexByte(host, ':') < 0:
+		return host // an IPv4 address is written in one way only
+	default:
+		return r.KeyOf(addr)
+	}
 }
 
 // KeyOf is the key of an address that [Resolver.Client] or [Parse] returned.
@@ -65,6 +74,11 @@ func (r *Resolver) Client(peer string, header http.Header) netip.Addr {
 	if !r.trusts(last) {
 		return last
 	}
+	return r.behind(last, header)
+}
+
+// behind is the client behind a trusted peer.
+func (r *Resolver) behind(last netip.Addr, header http.Header) netip.Addr {
 	for _, name := range r.config.Headers {
 		if lines, present := header[name]; present {
 			return r.walk(last, lines)
@@ -117,26 +131,34 @@ func (r *Resolver) trusts(addr netip.Addr) bool {
 // parseHop reads an address with or without a port: 192.0.2.1, 192.0.2.1:80,
 // 2001:db8::1, [2001:db8::1], [2001:db8::1]:80, each IPv6 address perhaps with a
 // zone. It returns the zero Addr for anything else.
-func parseHop(text string) netip.Addr {
+func parseHop(text string) netip.Addr { return parseHost(hostOf(text)) }
+
+// hostOf is a hop without port and brackets, "" when that can't be an address.
+func hostOf(text string) string {
 	text = strings.Trim(text, " \t")
-	host := text
 	switch {
 	case strings.HasPrefix(text, "["):
 		end := strings.IndexByte(text, ']')
 		if end < 0 || end+1 < len(text) && !isPort(text[end+1:]) {
-			return netip.Addr{}
+			return ""
 		}
-		host = text[1:end]
+		host := text[1:end]
 		if strings.IndexByte(host, ':') < 0 {
-			return netip.Addr{} // brackets are for IPv6
+			return "" // brackets are for IPv6
 		}
+		return host
 	case strings.Count(text, ":") == 1:
 		colon := strings.IndexByte(text, ':')
 		if !isPort(text[colon:]) {
-			return netip.Addr{}
+			return ""
 		}
-		host = text[:colon]
+		return text[:colon]
+	default:
+		return text
 	}
+}
+
+func parseHost(host string) netip.Addr {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
 		return netip.Addr{}

@@ -182,6 +182,9 @@ func TestUntrustedPeerDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { r.Client("203.0.113.7:4711", header) }); n != 0 {
 		t.Errorf("Client allocates %v times", n)
 	}
+	if n := testing.AllocsPerRun(100, func() { r.Key("203.0.113.7:4711", header) }); n != 0 {
+		t.Errorf("Key allocates %v times", n)
+	}
 }
 
 // FuzzClient checks what must hold for any field: the client is never a trusted
@@ -192,11 +195,16 @@ func FuzzClient(f *testing.F) {
 	f.Add("[2001:db8::1%25x]:80,unknown")
 	f.Add("::ffff:10.0.0.1,,")
 	f.Add("1.2.3.4:99999")
+	f.Add("[::ffff:192.0.2.1]:80")
+	f.Add(" 192.0.2.1 ")
 	f.Fuzz(func(t *testing.T, value string) {
 		r := resolver(t, behind)
 		header := http.Header{"X-Forwarded-For": {value}}
 		if got := r.Key("203.0.113.7:1", header); got != "203.0.113.7" {
 			t.Fatalf("an untrusted peer is %q", got)
+		}
+		if got, want := r.Key(value, nil), r.KeyOf(r.Client(value, nil)); got != want {
+			t.Fatalf("a peer's key is %q, and that of its address %q", got, want)
 		}
 		client := r.Client("10.0.0.1:1", header)
 		if !client.IsValid() || client.Zone() != "" || client.Is4In6() {

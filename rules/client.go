@@ -191,6 +191,11 @@ func (m *Matches) stateKey(c *compiled, fallback, plain bool) string {
 	if fallback {
 		return singleKey(m.key, plain)
 	}
+	if p := c.scope[0]; len(c.scope) == 1 && plain && (p.kind == addressPart || p.kind == globalPart) {
+		if value := m.value(p); len(value) <= stint.MaxKeyBytes && value == string(m.key) {
+			return value // which is not a part of a longer text that the key would keep
+		}
+	}
 	return keyOf(c.scope, m.key, plain, func(i int) string { return m.value(c.scope[i]) })
 }
 
