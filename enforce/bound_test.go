@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,29 @@ func TestLimiterMaxWait(t *testing.T) {
 		}
 		if _, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), MaxWait: -1}); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("a negative MaxWait: %v", err)
+		}
+	})
+}
+
+// Who has less time than the wait takes is told so at once.
+func TestDeadlineBeforeTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, _ := newLimiter(t, waiting("a", time.Minute, 0, stint.TokenBucket(1, stint.Every(2*time.Second))))
+		for i, test := range []struct {
+			has     time.Duration
+			allowed bool
+			held    time.Duration
+		}{{time.Second, true, 0}, {time.Second, false, 0}, {3 * time.Second, true, 2 * time.Second}} {
+			ctx, cancel := context.WithTimeout(t.Context(), test.has)
+			start := time.Now()
+			var v enforce.Verdict
+			if err := limiter.Decide(ctx, &alice, &v); err != nil {
+				t.Fatal(err)
+			}
+			if v.Allowed != test.allowed || v.Held != test.held || time.Since(start) != test.held || !v.Allowed && v.Decision.RetryAfter != 2*time.Second {
+				t.Errorf("request %d: allowed %t after %s, retry after %s; want %t after %s", i, v.Allowed, time.Since(start), v.Decision.RetryAfter, test.allowed, test.held)
+			}
+			cancel()
 		}
 	})
 }

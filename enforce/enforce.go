@@ -11,7 +11,7 @@
 // request, and a request that was banned is not shown to them.
 //
 // A rule that waits holds a denied request while all that deny it are rules that wait, and as
-// long as the wait can end in time. Those that wait for one client of a rule form a line in this
+// long as the wait can end in time, before the context's deadline too. Those that wait for one client of a rule form a line in this
 // process, and are admitted in the order of their arrival; who waits for several stands in all of their
 // lines. Who finds a line full, or gives up in it, is not admitted before those ahead. The attempts are not recorded by
 // limits that count denied requests; giving up is.

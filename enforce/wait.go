@@ -14,6 +14,9 @@ const defaultWaiters = 100
 // wait decides a request that rules may hold for so long at most.
 func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) error {
 	deadline := time.Now().Add(min(longest, v.patience()))
+	if end, bounded := ctx.Deadline(); bounded && end.Before(deadline) {
+		deadline = end
+	}
 	line := l.lines.of(v.claims)
 	defer line.leave()
 	waits := line.behind()

@@ -32,7 +32,7 @@ type TransportConfig struct {
 	// port when that is not the scheme's own.
 	Key func(*http.Request) (string, error)
 	// Rules paces the calls by all rules that match them, in place of Limiter. A call that they
-	// deny is not made, and waits only where a rule says so (rules.Wait), whatever Refuse says.
+	// deny is not made, and waits only where a rule says so (rules.Wait) and its context lasts, whatever Refuse says.
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
 	Rules *enforce.Limiter
@@ -277,7 +277,11 @@ func (t *Transport) follow(r *http.Request, host string) error {
 	case err != nil:
 		return err
 	case !v.Allowed:
-		return &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Decision.RetryAfter}
+		refused := &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Decision.RetryAfter}
+		if v.Rule.OnExceed == rules.Wait && v.Standing == rules.Limited && refused.RetryAfter != stint.Never {
+			refused.cause = stint.ErrDeadline
+		}
+		return refused
 	case v.Decision.Delay > 0:
 		return pause(r.Context(), v.Decision.Delay)
 	}

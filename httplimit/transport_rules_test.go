@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -38,12 +39,18 @@ func TestTransportRules(t *testing.T) {
 				t.Errorf("call %d at %v (%v), want %v", i, time.Since(start), err, want)
 			}
 		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var late *httplimit.RefusedError
+		if err := call(soon, t, tr, "https://a.example/"); !errors.As(err, &late) || !errors.Is(err, stint.ErrDeadline) || late.Rule != "paced" || late.RetryAfter != 3*time.Second {
+			t.Errorf("a call whose deadline is nearer than the wait: %v", err)
+		}
 		if err := call(t.Context(), t, tr, "https://b.example/"); err != nil || time.Since(start) != 6*time.Second {
 			t.Errorf("another host waited until %v (%v)", time.Since(start), err)
 		}
 		err := call(t.Context(), t, tr, "https://a.example/reports/2?user=a")
 		var refused *httplimit.RefusedError
-		if !errors.As(err, &refused) || refused.Server || refused.Rule != "reports" || refused.RetryAfter != 54*time.Second {
+		if !errors.As(err, &refused) || refused.Server || errors.Is(err, stint.ErrDeadline) || refused.Rule != "reports" || refused.RetryAfter != 54*time.Second {
 			t.Errorf("the user's second report: %v", err)
 		} else if !strings.Contains(err.Error(), "for 54s, says rule reports") {
 			t.Errorf("it says %q", err)
