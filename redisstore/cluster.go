@@ -133,7 +133,7 @@ func (c *clusterConn) suspect() {
 
 // look asks all nodes who serves which slots, and believes what most of them say.
 func (c *clusterConn) look() {
-	view, err := c.ask()
+	view, err := c.ask(c.life)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = err
@@ -158,8 +158,8 @@ func (c *clusterConn) look() {
 
 // ask returns as soon as more than half of the nodes agree, and after connectTimeout
 // with what most say.
-func (c *clusterConn) ask() (*clusterView, error) {
-	ctx, cancel := context.WithTimeout(c.life, connectTimeout)
+func (c *clusterConn) ask(ctx context.Context) (*clusterView, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	c.mu.Lock()
 	nodes := maps.Clone(c.nodes)

@@ -144,7 +144,11 @@ func forget(t *testing.T, c redisstore.Connection, encoding redisstore.LogEncodi
 	for i := range 100 {
 		decide(t, store, op(stint.Reset, fmt.Sprint("client", i), policy, 0))
 	}
-	decide(t, store, op(stint.Reset, "k", policyOf(t, "settled", aLimit(stint.AlgorithmSlidingWindowLog, 50)), 0))
+	settled := policyOf(t, "settled", aLimit(stint.AlgorithmSlidingWindowLog, 50), aLimit(stint.AlgorithmTokenBucket, 50))
+	take(t, store, "l", settled, 1)
+	if n := forgetPolicy(t, store, "settled"); n != 3 { // one is exercise's
+		t.Errorf("%d states were forgotten, want 3", n)
+	}
 }
 
 // A server that is absent, or that does not let the store in, is an error that says

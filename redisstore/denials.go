@@ -2,8 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"encoding/binary"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,8 +27,9 @@ type denials struct {
 	seed     maphash.Seed
 	most     int // entries in a shard
 	now      func() time.Duration
-	live     atomic.Bool   // whether the channel is listened to
-	sequence atomic.Uint64 // of announcements, and of sessions on the channel
+	forgot   func(policy string) // is told of policies that were forgotten elsewhere
+	live     atomic.Bool         // whether the channel is listened to
+	sequence atomic.Uint64       // of announcements, and of sessions on the channel
 	entries  atomic.Int64
 	hits     atomic.Uint64
 	shards   [denialShards]denialShard
@@ -246,6 +247,29 @@ func (c *denials) announce(client string) {
 	c.drop(s, client)
 }
 
+// announcePolicy forgets all denials of a policy, and lets no flight that is under way
+// bring one back.
+func (c *denials) announcePolicy(name string) {
+	at := c.sequence.Add(1)
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.announced = at
+		for client, list := range s.clients {
+			left := slices.DeleteFunc(list, func(d denial) bool { return d.policy.Name() == name })
+			gone := len(list) - len(left)
+			s.count -= gone
+			c.entries.Add(-int64(gone))
+			if len(left) == 0 {
+				delete(s.clients, client)
+			} else {
+				s.clients[client] = left
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
 // begin starts keeping denials, of flights sent from now on.
 func (c *denials) begin() {
 	c.sequence.Add(1)
@@ -255,6 +279,11 @@ func (c *denials) begin() {
 // end forgets everything, since announcements may have been missed.
 func (c *denials) end() {
 	c.live.Store(false)
+	c.wipe()
+}
+
+// wipe forgets everything.
+func (c *denials) wipe() {
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -267,16 +296,43 @@ func (c *denials) end() {
 }
 
 // hear takes a message of the channel apart: clients, each behind its length in 2
-// bytes.
+// bytes. A length of 0, which no client has, says that a policy was forgotten, whose name
+// follows behind its length. Who does not know that takes it for two clients. After a
+// message that can't be read everything is forgotten.
 func (c *denials) hear(message string) {
-	for len(message) >= 2 {
-		length := int(binary.BigEndian.Uint16([]byte(message[:2])))
-		if len(message) < 2+length {
+	policy := false
+	for message != "" {
+		name, rest, ok := cutName(message)
+		switch {
+		case !ok:
+			c.wipe()
 			return
+		case policy:
+			c.announcePolicy(name)
+			c.forgot(name)
+			policy = false
+		case name == "":
+			policy = true
+		default:
+			c.announce(name)
 		}
-		c.announce(message[2 : 2+length])
-		message = message[2+length:]
+		message = rest
 	}
+	if policy {
+		c.wipe()
+	}
+}
+
+// cutName cuts a name behind its length off a message.
+func cutName(message string) (name, rest string, ok bool) {
+	if len(message) < 2 {
+		return "", "", false
+	}
+	end := 2 + int(message[0])<<8 + int(message[1])
+	if len(message) < end {
+		return "", "", false
+	}
+	return message[2:end], message[end:], true
 }
 
 // How long to wait before listening again.

@@ -33,6 +33,7 @@ type lease struct {
 type request struct {
 	done chan struct{} // closed when all below is set
 	own  bool          // whether the take is its caller's
+	void bool          // whether its share was charged to a state that is gone
 	size int64         // permits to spend
 	sent time.Duration
 
@@ -193,7 +194,7 @@ func (l *lease) land(q *request) {
 	now := l.leases.clock()
 	l.mu.Lock()
 	l.request = nil
-	if q.err == nil && q.granted > 0 {
+	if q.err == nil && q.granted > 0 && !q.void {
 		l.take(newGrant(l.limit, q, now, l.leases.time), now)
 	}
 	l.mu.Unlock()
@@ -266,4 +267,14 @@ func (l *lease) drop(now time.Duration, giveBack bool) {
 	}
 	l.next = nil
 	l.gone = l.gone || giveBack
+}
+
+// void drops what is at hand, and what a request under way brings.
+func (l *lease) void(now time.Duration) {
+	l.mu.Lock()
+	if l.request != nil {
+		l.request.void = true
+	}
+	l.mu.Unlock()
+	l.drop(now, false)
 }

@@ -216,6 +216,22 @@ func (c *leases) forget(f *flight, e *entry) {
 	}
 }
 
+// forgetPolicy drops what is at hand and under way of a policy's states, which are gone,
+// and what was to be given back to them.
+func (c *leases) forgetPolicy(name string) {
+	now := c.clock()
+	c.mu.Lock()
+	for _, l := range c.all {
+		if l.claim.Policy.Name() == name {
+			l.void(now)
+		}
+	}
+	c.mu.Unlock()
+	c.owed.Lock()
+	c.debts = slices.DeleteFunc(c.debts, func(d debt) bool { return d.lease.claim.Policy.Name() == name })
+	c.owed.Unlock()
+}
+
 func (c *leases) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -163,6 +163,35 @@ func (l *link) doAsking(ctx context.Context, c command) rueidis.RedisResult {
 	}
 }
 
+// doTogether is do for commands that are to reach one server, one behind another.
+func (l *link) doTogether(ctx context.Context, commands []command) []rueidis.RedisResult {
+	results := make([]rueidis.RedisResult, len(commands))
+	for {
+		if err := l.connect(ctx); err != nil {
+			for i := range results {
+				results[i] = rueidis.NewErrorResult(err)
+			}
+			return results
+		}
+		built := make(rueidis.Commands, len(commands))
+		for i, c := range commands {
+			built[i] = c.build(l.client.B())
+		}
+		results = l.client.DoMulti(unhurried(ctx), built...)
+		lost := false
+		for i := range results {
+			lost = lost || l.lost(results[i].NonRedisError())
+		}
+		if lost {
+			continue
+		}
+		for i := range results {
+			results[i] = l.judge(ctx, results[i].NonRedisError(), results[i])
+		}
+		return results
+	}
+}
+
 // lost reports whether a command was not sent because there is no connection any more.
 func (l *link) lost(err error) bool {
 	if err == nil || !errors.Is(err, errNoLink) {

@@ -228,6 +228,9 @@ func New(conn Conn, options Options) (*Store, error) {
 		s.denials = newDenials(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
 	}
 	s.leases = newLeases(s)
+	if s.denials != nil {
+		s.denials.forgot = s.leases.forgetPolicy
+	}
 	s.lanes = make([]lane, 1)
 	if conn.Cluster() {
 		s.lanes = make([]lane, options.Partitions)

@@ -132,3 +132,14 @@ func (v *clusterView) holder(slot int) string {
 	}
 	return ""
 }
+
+// primaries are the addresses of those who serve slots, each once.
+func (v *clusterView) primaries() []string {
+	var addresses []string
+	for _, r := range v.ranges {
+		if !slices.Contains(addresses, r.primary) {
+			addresses = append(addresses, r.primary)
+		}
+	}
+	return addresses
+}

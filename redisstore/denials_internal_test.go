@@ -1,0 +1,70 @@
+package redisstore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// What each message of the channel makes a process forget.
+func TestHear(t *testing.T) {
+	const one, both = "\x00\x01k", "\x00\x01k\x00\x01l"
+	for name, row := range map[string]struct {
+		message  string
+		kept     []string // clients and policies of those that are remembered
+		policies []string // that were told
+	}{
+		"nothing":                {"", []string{"ka", "kb", "la"}, nil},
+		"a client":               {one, []string{"la"}, nil},
+		"two clients":            {both, nil, nil},
+		"a policy":               {"\x00\x00\x00\x01a", []string{"kb"}, []string{"a"}},
+		"a policy and a client":  {"\x00\x00\x00\x01b\x00\x01l", []string{"ka"}, []string{"b"}},
+		"the policy without one": {"\x00\x00\x00\x00", []string{"ka", "kb", "la"}, []string{""}},
+		"no policy behind":       {"\x00\x00", nil, nil},
+		"cut short":              {"\x00\x09k", nil, nil},
+		"one byte":               {"\x01", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newDenials(1000, func() time.Duration { return 0 })
+			var policies []string
+			c.forgot = func(policy string) { policies = append(policies, policy) }
+			c.begin()
+			var claims []stint.Claim
+			for _, known := range []string{"ka", "kb", "la"} {
+				policy, err := stint.NewPolicy(known[1:], stint.FixedWindow(1, time.Hour))
+				if err != nil {
+					t.Fatal(err)
+				}
+				claims = append(claims, stint.Claim{Key: known[:1], Policy: policy, Permits: 1})
+			}
+			before := c.send()
+			keep := func() {
+				for _, claim := range claims {
+					c.keep(before, claim, 0, []stint.Outcome{{RetryAfter: time.Hour}}, false)
+				}
+			}
+			kept := func() (known []string) {
+				for i := range claims {
+					if _, hit := c.claim(&claims[i], 0, nil); hit {
+						known = append(known, claims[i].Key+claims[i].Policy.Name())
+					}
+				}
+				return known
+			}
+			keep()
+			c.hear(row.message)
+			if got := kept(); !slices.Equal(got, row.kept) || int(c.entries.Load()) != len(row.kept) {
+				t.Errorf("%q is remembered, of %d, want %q", got, c.entries.Load(), row.kept)
+			}
+			if !slices.Equal(policies, row.policies) {
+				t.Errorf("the policies %q were forgotten, want %q", policies, row.policies)
+			}
+			keep() // what was sent before does not come back
+			if got := kept(); !slices.Equal(got, row.kept) {
+				t.Errorf("%q is remembered again, want %q", got, row.kept)
+			}
+		})
+	}
+}
