@@ -1,12 +1,17 @@
 package server
 
 import (
+	_ "embed"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/rulesapi"
 )
 
 // An admin is the handler of the admin listener. On loopback it guards against the
@@ -14,42 +19,103 @@ import (
 // binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
 // has tokens.
 type admin struct {
-	guarded     bool     // whether the listener is on loopback
-	tokens      tokenSet // one of which is needed; none: nothing is needed
+	guarded     bool        // whether the listener is on loopback
+	tokens      adminTokens // one of which is needed; none: nothing is needed
 	bodyTimeout time.Duration
+	rules       *rulesapi.API
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	boundBody(w, r, a.bodyTimeout)
+	if err := a.serve(w, r); err != nil {
+		writeProblem(w, err)
+	}
+}
+
+// serve answers, unless it returns an error. Who may not is recorded.
+func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
+	serve, call, needs, notFound := a.find(r)
+	who, role, err := a.identify(r)
+	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr}
+	if err == nil && notFound != nil {
+		return notFound
+	}
+	if err == nil && role < needs {
+		err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", role, needs))
+	}
+	if err != nil {
+		f := failureOf(err)
+		a.rules.Refused(r, caller, call, f.status, f.detail)
+		return err
+	}
+	if call != nil {
+		return call.Serve(w, r, caller)
+	}
+	serve(w, r)
+	return nil
+}
+
+// identify tells who sent a request, and what that caller may do.
+func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
 	if a.guarded {
 		if err := checkOrigin(r); err != nil {
-			writeProblem(w, err)
-			return
+			return "", 0, err
 		}
 	}
-	if len(a.tokens) > 0 {
-		if err := a.tokens.check(r.Header["Authorization"]); err != nil {
-			writeProblem(w, err)
-			return
+	if len(a.tokens.hashes) > 0 {
+		return a.tokens.find(r.Header["Authorization"])
+	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return r.TLS.PeerCertificates[0].Subject.CommonName, RoleWrite, nil
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return "loopback " + host, RoleWrite, nil
+}
+
+// find tells what a request asks for, and which role that needs: a handler, or a call about rules.
+func (a *admin) find(r *http.Request) (serve http.HandlerFunc, call *rulesapi.Call, needs AdminRole, err error) {
+	if r.URL.Path == api.PathOpenAPI {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return nil, nil, RoleRead, errMethod(r.Method, "GET, HEAD")
 		}
+		return describeAdmin, nil, RoleRead, nil
 	}
-	name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/")
-	if !ok {
-		writeProblem(w, errNotFound(r.URL.Path))
-		return
+	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
+		return profiler(name), nil, RoleWrite, nil // a profile shows memory
 	}
+	if call, err = a.rules.Route(r); err != nil {
+		return nil, nil, RoleRead, err
+	}
+	if call.Changes {
+		needs = RoleWrite
+	}
+	return nil, call, needs, nil
+}
+
+func profiler(name string) http.HandlerFunc {
 	switch name {
 	case "cmdline":
-		pprof.Cmdline(w, r)
+		return pprof.Cmdline
 	case "profile":
-		pprof.Profile(w, r)
+		return pprof.Profile
 	case "symbol":
-		pprof.Symbol(w, r)
+		return pprof.Symbol
 	case "trace":
-		pprof.Trace(w, r)
+		return pprof.Trace
 	default:
-		pprof.Index(w, r)
+		return pprof.Index
 	}
+}
+
+//go:embed admin-openapi.yaml
+var adminOpenAPI []byte
+
+func describeAdmin(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Content-Type"] = yamlType
+	_, _ = w.Write(adminOpenAPI) // a client that is gone has no use for the error
 }
 
 // checkOrigin refuses a request that was not made to this machine by name, or that

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/registry"
 )
 
 // An API says who may name keys, reset, settle and evaluate.
@@ -52,12 +53,12 @@ type Config struct {
 	// Listen is the address of the REST API, metrics and health, as host:port; port
 	// 0 picks a free one. Default: "", which is 127.0.0.1:8080.
 	Listen string
-	// AdminListen is the address of the profiler, in the same form. Default: "",
-	// which is none.
+	// AdminListen is the address of the administration of rules and of the profiler, in the same
+	// form. Default: "", which is none.
 	AdminListen string
 	// AdminTokens are bearer tokens, one of which every request to the admin listener
 	// needs. Default: none, which Run takes for a loopback address only.
-	AdminTokens []string
+	AdminTokens []AdminToken
 
 	// TLS is what Listen speaks TLS with. Default: none, plain HTTP.
 	TLS TLS
@@ -89,6 +90,13 @@ type Config struct {
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
+	// Registry is where the admin listener edits rules. The server does not follow it: who runs it
+	// lets Registry.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
+	// looked at only.
+	Registry *registry.Registry
+	// RulesFrom says to who wants to edit rules without a Registry where they come from, such as "the
+	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
+	RulesFrom string
 
 	// Identity says where forward-auth finds who is asking. Default: nowhere.
 	Identity Identity
@@ -256,16 +264,12 @@ func (c Config) Validate() error {
 			add(n.param, n.value, "0 or more")
 		}
 	}
-	for _, set := range []struct {
-		param  string
-		tokens []string
-	}{{"api.tokens_file", c.API.Tokens}, {"admin.tokens_file", c.AdminTokens}} {
-		for _, token := range set.tokens {
-			if !isBearerToken(token) {
-				add(set.param, fmt.Sprintf("a token of %d bytes", len(token)), "tokens of letters, digits and -._~+/ with = at the end")
-			}
+	for _, token := range c.API.Tokens {
+		if !isBearerToken(token) {
+			add("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)), tokenForm)
 		}
 	}
+	faults = append(faults, validateAdminTokens(c.AdminTokens)...)
 	faults = append(faults, c.TLS.validate("tls"), c.AdminTLS.validate("admin_tls"), c.ClientIP.Validate())
 	for _, field := range []struct{ param, name string }{
 		{"identity.user", c.Identity.User}, {"identity.api_key", c.Identity.APIKey},

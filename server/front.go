@@ -86,7 +86,10 @@ func (s *Server) publicFront(ln net.Listener) *front {
 func (s *Server) adminFront(ln net.Listener) *front {
 	c := &s.config
 	room := room{most: adminConnections, metrics: s.service.adminConnections, logger: c.Logger}
-	handler := &admin{guarded: isLoopback(s.adminAddr), tokens: newTokenSet(c.AdminTokens), bodyTimeout: c.BodyTimeout}
+	handler := &admin{
+		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens), bodyTimeout: c.BodyTimeout,
+		rules: s.service.administration,
+	}
 	return s.newFront(serviceAdmin, ln, handler, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/rulesapi"
 )
 
 // A failure is an error with its status. Every other error turns into one in
@@ -42,7 +43,10 @@ func errStoreAway() error {
 // unknown error stays inside: it may name what is no caller's business.
 func failureOf(err error) *failure {
 	var known *failure
+	var refusal *rulesapi.Refusal
 	switch {
+	case errors.As(err, &refusal):
+		return &failure{status: refusal.Status, detail: refusal.Detail, field: refusal.Field, value: refusal.Value}
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, stint.ErrInvalid):

@@ -107,6 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer watching.Wait()
 	defer close(stop)
+	defer s.service.administration.Close()
 	return s.serve(ctx, fronts)
 }
 
@@ -139,10 +140,10 @@ func (s *Server) announce() {
 		service string
 		addr    net.Addr
 		tls     TLS
-		tokens  []string
+		tokens  int
 	}{
-		{serviceHTTP, s.addr, s.config.TLS, s.config.API.Tokens},
-		{serviceAdmin, s.adminAddr, s.config.AdminTLS, s.config.AdminTokens},
+		{serviceHTTP, s.addr, s.config.TLS, len(s.config.API.Tokens)},
+		{serviceAdmin, s.adminAddr, s.config.AdminTLS, len(s.config.AdminTokens)},
 	} {
 		if l.addr == nil {
 			continue
@@ -152,7 +153,7 @@ func (s *Server) announce() {
 			attributes = append(attributes, "tls", true, "client_certificates", l.tls.ClientCAFile != "")
 		}
 		log.Info("listening", attributes...)
-		if len(l.tokens) > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
+		if l.tokens > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
 			log.Warn("tokens travel readable: the listener is not on loopback and has no TLS", "addr", l.addr.String())
 		}
 	}

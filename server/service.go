@@ -18,6 +18,8 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/rulesapi"
 )
 
 //go:embed openapi.yaml
@@ -49,6 +51,14 @@ type service struct {
 	ruleMetrics *promlimit.Rules
 
 	connections, adminConnections *connMetrics
+	administration                *rulesapi.API
+}
+
+// readRequest reads a body that describes a request, as an evaluation's does.
+func (s *service) readRequest(text string) (*rules.Request, error) {
+	e := new(evaluation)
+	err := e.read(text, s.clients)
+	return &e.request, err
 }
 
 // A scratch is what answering one check needs for a moment.
@@ -111,6 +121,13 @@ func newService(config *Config) (*service, error) {
 		ruleMetrics: ruleMetrics,
 
 		connections: public, adminConnections: private,
+	}
+	s.administration, err = rulesapi.New(rulesapi.Config{
+		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store,
+		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, Logger: config.Logger, Registerer: registry,
+	})
+	if err != nil {
+		return nil, err
 	}
 	s.swapRules(config.Rules)
 	return s, nil

@@ -19,30 +19,38 @@ func newTokenSet(tokens []string) tokenSet {
 	return set
 }
 
-// holds compares a token with all of the set.
-func (s tokenSet) holds(token string) bool {
+// place compares a token with all of the set. It returns its place in it, -1 without one.
+func (s tokenSet) place(token string) int {
 	hash := sha256.Sum256([]byte(token))
-	known := 0
+	place := 0
 	for i := range s {
-		known |= subtle.ConstantTimeCompare(hash[:], s[i][:])
+		place = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], s[i][:]), i+1, place)
 	}
-	return known != 0
+	return place - 1
+}
+
+// find returns the place of the token that the lines of Authorization hold, or reports why they
+// hold none of the set.
+func (s tokenSet) find(lines []string) (int, error) {
+	if len(lines) == 0 {
+		return 0, unauthorized("Authorization is missing", "Bearer")
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		return 0, unauthorized("Authorization is not a single bearer token", "Bearer")
+	}
+	place := s.place(strings.Trim(token, " "))
+	if place < 0 {
+		return 0, unauthorized("Authorization holds an unknown token", `Bearer error="invalid_token"`)
+	}
+	return place, nil
 }
 
 // check reports why the lines of Authorization don't hold a token of the set, nil
 // when they do.
 func (s tokenSet) check(lines []string) error {
-	if len(lines) == 0 {
-		return unauthorized("Authorization is missing", "Bearer")
-	}
-	scheme, token, _ := strings.Cut(lines[0], " ")
-	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") {
-		return unauthorized("Authorization is not a single bearer token", "Bearer")
-	}
-	if !s.holds(strings.Trim(token, " ")) {
-		return unauthorized("Authorization holds an unknown token", `Bearer error="invalid_token"`)
-	}
-	return nil
+	_, err := s.find(lines)
+	return err
 }
 
 func unauthorized(fault, challenge string) error {

@@ -33,6 +33,8 @@ type Fault struct {
 	Position Position
 	// Message names the parameter, what came and what is allowed.
 	Message string
+	// Rule is the ID of the rule of a list that it is in; "" is none, or one without an ID.
+	Rule string
 }
 
 // Error reads stint.yaml:3:5: ipv6_prefix is 300; allowed: 1 to 128.

@@ -19,7 +19,11 @@ func Rules(v Value, path string, faults *Faults) []rules.Rule {
 	}
 	list := make([]rules.Rule, 0, len(v.Items))
 	for i, item := range v.Items {
+		sound := len(*faults)
 		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
+		for j := range (*faults)[sound:] {
+			(*faults)[sound+j].Rule = list[i].ID
+		}
 	}
 	return list
 }

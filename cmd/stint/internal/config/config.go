@@ -49,7 +49,7 @@ type Config struct {
 	// TokensFile is where the tokens came from; "" is nowhere.
 	TokensFile string
 	// AdminTokens are what the admin listener needs one of, read from AdminTokensFile.
-	AdminTokens []string
+	AdminTokens []server.AdminToken
 	// AdminTokensFile is where they came from; "" is nowhere.
 	AdminTokensFile string
 	// Log says how the log is written.

@@ -407,8 +407,14 @@ func TestTokens(t *testing.T) {
 		t.Errorf("tokens %q, %s", got.API.Tokens, fault)
 	}
 	admin, err := config.Load(config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
-	if err != nil || !reflect.DeepEqual(admin.AdminTokens, got.API.Tokens) || admin.API.Tokens != nil {
-		t.Errorf("tokens of the admin listener: %q and %q, %v", admin.AdminTokens, admin.API.Tokens, err)
+	var held []string
+	for _, token := range admin.AdminTokens {
+		if held = append(held, token.Token); token.Role != server.RoleWrite || token.Name != "" {
+			t.Errorf("a token alone is of role %v and name %q", token.Role, token.Name)
+		}
+	}
+	if err != nil || !reflect.DeepEqual(held, got.API.Tokens) || admin.API.Tokens != nil {
+		t.Errorf("tokens of the admin listener: %q and %q, %v", held, admin.API.Tokens, err)
 	}
 	const prefix = "STINT_API_TOKENS_FILE: api.tokens_file: TOKENS"
 	for text, want := range map[string]string{
@@ -427,6 +433,42 @@ func TestTokens(t *testing.T) {
 	for _, name := range []string{filepath.Dir(tokens), tokens + ".none"} {
 		if _, err := config.Load(config.Sources{Flags: map[string]string{"api-tokens-file": name}}); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+func TestAdminTokensHaveRoles(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	load := func(text string) (config.Config, string) {
+		t.Helper()
+		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.Load(config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
+		if err == nil {
+			return got, ""
+		}
+		return got, strings.ReplaceAll(err.Error(), tokens, "TOKENS")
+	}
+	got, fault := load("0123456789abcdef\n0123456789abcdeg read\n 0123456789abcdeh\twrite  ann@example.com\n")
+	want := []server.AdminToken{
+		{Token: "0123456789abcdef", Role: server.RoleWrite},
+		{Token: "0123456789abcdeg", Role: server.RoleRead},
+		{Token: "0123456789abcdeh", Role: server.RoleWrite, Name: "ann@example.com"},
+	}
+	if fault != "" || !reflect.DeepEqual(got.AdminTokens, want) {
+		t.Errorf("tokens %v, %s; want %v", got.AdminTokens, fault, want)
+	}
+	const prefix = "--admin-tokens-file: admin.tokens_file: TOKENS"
+	for text, want := range map[string]string{
+		"0123456789abcdef ann":                          ":1: the second word is another one; allowed: read or write",
+		"0123456789abcdef 0123456789abcdeg":             ":1: the second word is another one; allowed: read or write",
+		"0123456789abcdef read ann b":                   ":1: 4 words; allowed: a token, perhaps with read or write, and that with a name",
+		"0123456789abcdef read\n0123456789abcdef write": ":2: the token of line 1 again; allowed: each token once",
+		"short read": ":1: a token of 5 characters; allowed: 16 or more",
+	} {
+		if _, fault := load(text); fault != prefix+want {
+			t.Errorf("%q: got %q, want %q", text, fault, prefix+want)
 		}
 	}
 }

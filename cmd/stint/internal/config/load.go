@@ -93,8 +93,10 @@ func (l *loader) together() {
 	default:
 		l.pair("admin_tls", c.AdminTLS)
 	}
-	c.API.Tokens = l.tokens("api.tokens_file", c.TokensFile)
-	c.AdminTokens = l.tokens("admin.tokens_file", c.AdminTokensFile)
+	for _, token := range l.tokens("api.tokens_file", c.TokensFile, false) {
+		c.API.Tokens = append(c.API.Tokens, token.Token)
+	}
+	c.AdminTokens = l.tokens("admin.tokens_file", c.AdminTokensFile, true)
 }
 
 // pair records what a section about TLS lacks.
@@ -113,12 +115,13 @@ func (l *loader) pair(section string, files server.TLS) {
 	}
 }
 
-// tokens reads the file of tokens that the setting names, if it names one.
-func (l *loader) tokens(path, name string) []string {
+// tokens reads the file of tokens that the setting names, if it names one. roles says that they
+// have some.
+func (l *loader) tokens(path, name string, roles bool) []server.AdminToken {
 	if name == "" {
 		return nil
 	}
-	tokens, errs := readTokens(name)
+	tokens, errs := readTokens(name, roles)
 	for _, err := range errs {
 		l.faults.Add(l.from[path], "%s: %v", path, err)
 	}

@@ -114,7 +114,7 @@ func settings(c *Config) []Setting {
 		{"api.explicit_keys", "true", "", "let callers name keys", notation.Boolean(&c.API.ExplicitKeys)},
 		{"api.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers who name keys must show one of", notation.Text(&c.TokensFile)},
 		{"api.open", "false", "", "let callers name keys without a token on any address", notation.Boolean(&c.API.Open)},
-		{"admin.tokens_file", "", "PATH", "file of bearer tokens, one a line, that callers of the admin listener must show one of; needed when it is not on loopback", notation.Text(&c.AdminTokensFile)},
+		{"admin.tokens_file", "", "PATH", "file of bearer tokens, one a line, each with its role and name, that callers of the admin listener must show one of; needed when it is not on loopback", notation.Text(&c.AdminTokensFile)},
 		{"log.format", "text", "FORMAT", "text or json", notation.OneOf(&c.Log.Format, "text", "json")},
 		{"log.level", "info", "LEVEL", "debug, info, warn or error", logLevel(&c.Log.Level)},
 	}

@@ -1,0 +1,167 @@
+package api
+
+import "encoding/json"
+
+// The paths of the administration of rules, on the admin listener.
+const (
+	PathRules        = "/api/v1/rules"
+	PathRuleResets   = "/api/v1/rule-resets"
+	PathRuleVersions = "/api/v1/rule-versions"
+)
+
+// HeaderVersion is the header field with the version of all rules that an answer is about.
+const HeaderVersion = "X-Stint-Version"
+
+// A RuleList is some of the rules as they are at a version, by ID.
+type RuleList struct {
+	// Version counts the edits, from 1; 0 where rules are not edited here, or never were.
+	Version int64 `json:"version"`
+	// At is when the version was made; 0 with version 0.
+	At    int64             `json:"at"`
+	Rules []json.RawMessage `json:"rules"`
+	// Next is the last ID of a page after which more follow.
+	Next string `json:"next,omitempty"`
+}
+
+// An OverrideList is what holds for single clients of a rule, in the rule's order.
+type OverrideList struct {
+	Version   int64             `json:"version"`
+	Rule      string            `json:"rule"`
+	Overrides []json.RawMessage `json:"overrides"`
+}
+
+// RuleChanges are the IDs in which rules differ from what they were, each list sorted.
+type RuleChanges struct {
+	Came    []string `json:"came"`
+	Went    []string `json:"went"`
+	Changed []string `json:"changed"`
+}
+
+// An Edited is the answer to an edit of all rules.
+type Edited struct {
+	Version int64 `json:"version"`
+	At      int64 `json:"at"`
+	RuleChanges
+}
+
+// A Validation says whether rules could be enforced, and what they would change.
+type Validation struct {
+	Valid bool `json:"valid"`
+	// Rules is how many there are, and Enabled how many of them are enabled.
+	Rules   int         `json:"rules"`
+	Enabled int         `json:"enabled"`
+	Faults  []RuleFault `json:"faults,omitempty"`
+	// RuleChanges compare valid rules with those in force.
+	*RuleChanges
+}
+
+// A RuleFault is one thing that is wrong with a document of rules.
+type RuleFault struct {
+	// Line and Column count from 1; 0 is the document as a whole.
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Rule   string `json:"rule,omitempty"`
+	Detail string `json:"detail"`
+}
+
+// An Explanation says what the rules make of a request, without taking anything.
+type Explanation struct {
+	// Path is the request's path as it was matched.
+	Path string `json:"path"`
+	// Allowed, Rule and Why are the verdict, the rule that decides and the reason in words.
+	Allowed  bool   `json:"allowed"`
+	Degraded bool   `json:"degraded,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+	Why      string `json:"why"`
+	// RetryAfterSeconds and RetryAfterMicros are as in [CheckResponse].
+	RetryAfterSeconds int64           `json:"retryAfterSeconds"`
+	RetryAfterMicros  int64           `json:"retryAfterMicros"`
+	Rules             []ExplainedRule `json:"rules"`
+}
+
+// An ExplainedRule is a rule that matches, and what it makes of the request by itself.
+type ExplainedRule struct {
+	Rule string `json:"rule"`
+	// Standing is limited, skipped, unlimited, banned or lacking.
+	Standing string `json:"standing"`
+	// OnExceed is reject, wait or shadow.
+	OnExceed string `json:"onExceed"`
+	// Allowed says whether the rule alone would admit the request.
+	Allowed bool `json:"allowed"`
+	// Key is whom the rule counts and Cost what it takes, with standing limited.
+	Key    string           `json:"key,omitempty"`
+	Cost   int64            `json:"cost,omitempty"`
+	Limits []ExplainedLimit `json:"limits,omitempty"`
+}
+
+// An ExplainedLimit is one limit of a rule, and the client's state under it.
+type ExplainedLimit struct {
+	Name              string `json:"name,omitempty"`
+	Algorithm         string `json:"algorithm"`
+	Allowed           bool   `json:"allowed"`
+	Limit             int64  `json:"limit"`
+	Remaining         int64  `json:"remaining"`
+	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
+	ResetAfterMicros  int64  `json:"resetAfterMicros"`
+	// RetryAfterSeconds and RetryAfterMicros are -1 when no wait will do.
+	RetryAfterSeconds int64 `json:"retryAfterSeconds"`
+	RetryAfterMicros  int64 `json:"retryAfterMicros"`
+}
+
+// A RuleVersionList is some of the versions of the rules, the newest first.
+type RuleVersionList struct {
+	Versions []RuleVersion `json:"versions"`
+	// Next is what before= has to be for those that follow.
+	Next int64 `json:"next,omitempty"`
+}
+
+// A RuleVersion says who edited rules, when and which.
+type RuleVersion struct {
+	Version int64 `json:"version"`
+	// At is when it was made.
+	At      int64  `json:"at"`
+	By      string `json:"by,omitempty"`
+	Action  string `json:"action,omitempty"`
+	Comment string `json:"comment,omitempty"`
+	RuleChanges
+}
+
+// A ClientReset is the answer to the reset of one client of a rule.
+type ClientReset struct {
+	Rule string `json:"rule"`
+	// Key is the client as the rule counts it, which hides an API key.
+	Key   string `json:"key"`
+	Reset bool   `json:"reset"`
+}
+
+// The states of a [RuleReset].
+const (
+	ResetRunning   = "running"
+	ResetDone      = "done"
+	ResetFailed    = "failed"
+	ResetCancelled = "cancelled"
+)
+
+// A RuleReset is the reset of all clients of a rule, in the background.
+type RuleReset struct {
+	// Reset is its number in this process.
+	Reset int64  `json:"reset"`
+	Rule  string `json:"rule"`
+	By    string `json:"by,omitempty"`
+	State string `json:"state"`
+	// Done of Total parts have been gone through; Total is 0 until that is known.
+	Done  int64 `json:"done"`
+	Total int64 `json:"total"`
+	// States is how many states have been removed.
+	States int64 `json:"states"`
+	// StartedAt and EndedAt are microseconds since the Unix epoch; EndedAt is 0 while it runs.
+	StartedAt int64 `json:"startedAt"`
+	EndedAt   int64 `json:"endedAt,omitempty"`
+	// Error says why it failed.
+	Error string `json:"error,omitempty"`
+}
+
+// A RuleResetList is the resets that run and those that ended last, the newest first.
+type RuleResetList struct {
+	Resets []RuleReset `json:"resets"`
+}

@@ -1,0 +1,119 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/server"
+)
+
+func TestVersionsAndRollback(t *testing.T) {
+	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
+	d.token = adminToken
+	d.fill()
+	original := d.ask("GET", "/api/v1/rules", "").is(200)
+	d.ask("DELETE", "/api/v1/rules/login?comment=it+hurts", "").is(204)
+	d.ask("PATCH", "/api/v1/rules/user", `{"priority":7}`).is(200)
+	d.ask("PUT", "/api/v1/rules/new", `{"scope":"global","unlimited":true}`).is(201)
+
+	var list api.RuleVersionList
+	d.ask("GET", "/api/v1/rule-versions?limit=3", "").is(200).into(&list)
+	if len(list.Versions) != 3 || list.Next != 2 {
+		t.Fatalf("versions: %+v", list)
+	}
+	for i, want := range []struct{ action, came, went, changed, comment string }{
+		{"put new", "new", "", "", ""}, {"patch user", "", "", "user", ""}, {"delete login", "", "login", "", "it hurts"},
+	} {
+		v := list.Versions[i]
+		got := []string{v.Action, strings.Join(v.Came, " "), strings.Join(v.Went, " "), strings.Join(v.Changed, " "), v.Comment}
+		if strings.Join(got, "|") != strings.Join([]string{want.action, want.came, want.went, want.changed, want.comment}, "|") ||
+			v.Version != int64(4-i) || v.At == 0 || !strings.HasPrefix(v.By, "token-") {
+			t.Errorf("version %d is %+v", i, v)
+		}
+	}
+	var rest api.RuleVersionList
+	d.ask("GET", "/api/v1/rule-versions?before=2", "").is(200).into(&rest)
+	if len(rest.Versions) != 1 || rest.Versions[0].Version != 1 || rest.Next != 0 || len(rest.Versions[0].Came) != len(ruleList()) {
+		t.Errorf("the first version: %+v", rest)
+	}
+	var ofLogin api.RuleVersionList
+	d.ask("GET", "/api/v1/rule-versions?rule=login", "").is(200).into(&ofLogin)
+	if len(ofLogin.Versions) != 2 || ofLogin.Versions[0].Version != 2 || ofLogin.Versions[1].Version != 1 {
+		t.Errorf("versions of login: %+v", ofLogin)
+	}
+	one := d.ask("GET", "/api/v1/rule-versions/3", "").is(200)
+	if !strings.Contains(one.body, `"id":"user","before":{`) || !strings.Contains(one.body, `"priority":7`) {
+		t.Errorf("version 3: %s", one.body)
+	}
+	d.ask("GET", "/api/v1/rule-versions/3", "", "If-None-Match: "+one.etag()).is(304)
+	d.ask("GET", "/api/v1/rule-versions/9", "").problem(404, "there is no version 9; the newest is 4")
+	d.ask("GET", "/api/v1/rule-versions/0", "").problem(404)
+	d.ask("GET", "/api/v1/rule-versions?limit=1001", "").problem(400, "limit")
+
+	d.ask("POST", "/api/v1/rule-versions/1/rollback", "", "If-Match: "+original.etag()).problem(412)
+	d.ask("POST", "/api/v1/rule-versions/1/rollback", `{}`).problem(400, "body")
+	d.ask("POST", "/api/v1/rule-versions/9/rollback", "").problem(404)
+	now := d.ask("GET", "/api/v1/rules", "").etag()
+	var edited api.Edited
+	back := d.ask("POST", "/api/v1/rule-versions/1/rollback?comment=back", "", "If-Match: "+now).is(200)
+	back.into(&edited)
+	if edited.Version != 5 || strings.Join(edited.Came, " ") != "login" || strings.Join(edited.Went, " ") != "new" || strings.Join(edited.Changed, " ") != "user" {
+		t.Errorf("rolled back: %+v", edited)
+	}
+	restored := d.ask("GET", "/api/v1/rules", "").is(200)
+	_, before := original.list()
+	_, after := restored.list()
+	if len(before.Rules) != len(after.Rules) || restored.etag() != back.etag() {
+		t.Fatalf("%d rules after the rollback, %d before", len(after.Rules), len(before.Rules))
+	}
+	for i := range before.Rules {
+		if string(before.Rules[i]) != string(after.Rules[i]) {
+			t.Errorf("rule %s is not %s", after.Rules[i], before.Rules[i])
+		}
+	}
+	if got := d.postPublic(evaluate, `{"method":"POST","path":"/login","ip":"192.0.2.1"}`).evaluated(200); got.Rule != "login" {
+		t.Errorf("rule %q decides after the rollback", got.Rule)
+	}
+	d.ask("POST", "/api/v1/rule-versions/0/rollback", "").is(200)
+	if ids, _ := d.ask("GET", "/api/v1/rules", "").list(); len(ids) != 0 {
+		t.Errorf("rules before the first version: %v", ids)
+	}
+}
+
+// away is a backend that can be cut off.
+type away struct {
+	registry.Backend
+	cut atomic.Bool
+}
+
+func (a *away) Head(ctx context.Context) (registry.Head, error) {
+	if a.cut.Load() {
+		return registry.Head{}, stint.ErrUnavailable
+	}
+	return a.Backend.Head(ctx)
+}
+
+func TestRulesWhileTheirBackendIsAway(t *testing.T) {
+	backend := &away{Backend: registry.NewMemory()}
+	r, err := registry.New(backend, registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
+	backend.cut.Store(true)
+	d.ask("GET", "/api/v1/rules", "").problem(503, "could not be read")
+	d.ask("GET", "/api/v1/rules/a", "").problem(503)
+	d.ask("DELETE", "/api/v1/rules/a", "").problem(503, "not confirmed")
+	lines := d.auditLines()
+	if last := lines[len(lines)-1]; !strings.Contains(last, "action=delete outcome=unconfirmed rule=a") {
+		t.Errorf("the record is %s", last)
+	}
+	backend.cut.Store(false)
+	d.ask("GET", "/api/v1/rules/a", "").is(200)
+}

@@ -1,0 +1,108 @@
+// Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
+// editing them, their versions, what they make of a request, and resets.
+//
+// It finds what a request is about ([API.Route]) before it serves it ([Call.Serve]), so that
+// who serves the listener can decide in between who may.
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// A Config says what an [API] is made of. Limiter, Store, ReadRequest, Logger and Registerer have no
+// defaults.
+type Config struct {
+	// Registry keeps the rules. Default: nil, those of Limiter are shown and can't be edited.
+	Registry *registry.Registry
+	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
+	// Default: "", which is "the configuration".
+	RulesFrom string
+	// Limiter has the rules in force.
+	Limiter *enforce.Limiter
+	// Store has the states of the rules' clients.
+	Store stint.Store
+	// ReadRequest reads a request that is to be explained, as an evaluation's body does.
+	ReadRequest func(body string) (*rules.Request, error)
+	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
+	MaxBodyBytes int64
+	// Logger receives an audit record of every change and of every attempt that was refused.
+	Logger *slog.Logger
+	// Registerer takes the metrics.
+	Registerer prometheus.Registerer
+}
+
+// An API answers the administrators' requests. It is safe for concurrent use; make it with
+// [New], and [API.Close] it.
+type API struct {
+	config  Config
+	metrics *metrics
+	resets  *resets
+}
+
+// New makes an API, or reports that its metrics can't be registered.
+func New(config Config) (*API, error) {
+	if config.RulesFrom == "" {
+		config.RulesFrom = "the configuration"
+	}
+	m, err := newMetrics(config.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{config: config, metrics: m}
+	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
+	return a, nil
+}
+
+// Close ends the resets that run, and waits until they have. No further ones begin.
+func (a *API) Close() { a.resets.close() }
+
+// current is the rules as they are kept, or as they are in force where none are kept.
+func (a *API) current(ctx context.Context) (registry.Snapshot, error) {
+	if a.config.Registry == nil {
+		return inForce(a.config.Limiter.Set()), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, editTimeout)
+	defer cancel()
+	snapshot, err := a.config.Registry.Current(ctx)
+	return snapshot, away(err)
+}
+
+// inForce is a set as a snapshot of no version.
+func inForce(set *rules.Set) registry.Snapshot {
+	var draft registry.Draft
+	for _, rule := range set.Rules() {
+		draft.Put(rule)
+	}
+	return registry.Snapshot{Rules: draft.Rules()}
+}
+
+// find returns the rule of an ID.
+func (a *API) find(ctx context.Context, id string) (rules.Rule, registry.Head, error) {
+	snapshot, err := a.current(ctx)
+	if err != nil {
+		return rules.Rule{}, registry.Head{}, err
+	}
+	for i := range snapshot.Rules {
+		if snapshot.Rules[i].ID == id {
+			return snapshot.Rules[i], snapshot.Head, nil
+		}
+	}
+	return rules.Rule{}, snapshot.Head, noRule(id)
+}
+
+// away tells that the rules can't be asked for.
+func away(err error) error {
+	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return &Refusal{Status: 503, Detail: "the rules could not be read in time"}
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// The outcomes of calls that change something.
+const (
+	outcomeDone      = "done"
+	outcomeUnchanged = "unchanged"
+	outcomeStarted   = "started"
+	outcomeFailed    = "failed"
+)
+
+// outcomeOf says what came of a call that failed.
+func outcomeOf(err error) string {
+	status := statusOf(err)
+	switch {
+	case status == http.StatusUnauthorized:
+		return "unauthenticated"
+	case status == http.StatusForbidden:
+		return "forbidden"
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return "not_found"
+	case status == http.StatusConflict, status == http.StatusTooManyRequests:
+		return "conflict"
+	case status == http.StatusPreconditionFailed:
+		return "precondition_failed"
+	case status == http.StatusServiceUnavailable, errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.Canceled):
+		return "unconfirmed"
+	case status != 0 && status < 500, errors.Is(err, stint.ErrInvalid):
+		return "invalid"
+	default:
+		return outcomeFailed
+	}
+}
+
+// A record is what the audit is told of a change, or of an attempt at one. It holds no secrets.
+type record struct {
+	caller  Caller
+	action  string
+	rule    string
+	client  string // as the rule counts it, which hides API keys
+	version int64
+	outcome string
+	detail  string
+	err     error // what the detail leaves out
+}
+
+// audit writes a record to the log.
+func (a *API) audit(ctx context.Context, r record) {
+	attributes := []slog.Attr{
+		slog.String("who", r.caller.Name), slog.String("from", r.caller.From),
+		slog.String("action", r.action), slog.String("outcome", r.outcome),
+	}
+	for _, text := range [][2]string{{"rule", r.rule}, {"client", r.client}, {"detail", r.detail}} {
+		if text[1] != "" {
+			attributes = append(attributes, slog.String(text[0], clip(text[1])))
+		}
+	}
+	if r.err != nil {
+		attributes = append(attributes, slog.Any("err", r.err))
+	}
+	if r.version != 0 {
+		attributes = append(attributes, slog.Int64("version", r.version))
+	}
+	level := slog.LevelInfo
+	if r.outcome != outcomeDone && r.outcome != outcomeUnchanged && r.outcome != outcomeStarted {
+		level = slog.LevelWarn
+	}
+	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
+}
+
+// note records what came of the call.
+func (c *Call) note(err error) {
+	outcome, detail := c.outcome, ""
+	switch {
+	case err != nil:
+		outcome, detail = outcomeOf(err), detailOf(err)
+	case outcome == "":
+		outcome = outcomeDone
+	}
+	c.api.metrics.edited(c.Action, outcome)
+	c.api.audit(c.r.Context(), record{
+		caller: c.caller, action: c.Action, rule: c.Rule, client: c.shown, version: c.version, outcome: outcome, detail: detail,
+	})
+}
+
+// detailOf is what a refusal says. What is wrong with rules is not repeated: it may quote what the
+// caller sent, an API key among it.
+func detailOf(err error) string {
+	if statusOf(err) != 0 {
+		return err.Error()
+	}
+	return ""
+}
+
+// Refused records a request that was answered before its call was served: with call nil, before it
+// was known what it asks for.
+func (a *API) Refused(r *http.Request, caller Caller, call *Call, status int, detail string) {
+	rec := record{caller: caller, action: "request", outcome: outcomeOf(&Refusal{Status: status}), detail: detail}
+	if call != nil {
+		rec.action, rec.rule = call.Action, call.Rule
+		if call.Changes {
+			a.metrics.edited(rec.action, rec.outcome)
+		}
+	}
+	a.audit(r.Context(), rec)
+}
+
+// about notes which client of a rule the call is about, in a form that can be shown.
+func (c *Call) about(rule *rules.Rule, client string) {
+	if key, err := rule.ClientKey(client); err == nil {
+		c.shown = key
+	}
+}

@@ -1,0 +1,88 @@
+package rulesapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// The media types of bodies.
+var (
+	jsonBody  = []string{"application/json"}
+	patchBody = []string{"application/merge-patch+json", "application/json"}
+	ruleBody  = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}
+)
+
+// body reads the request's body, which must be of one of the types, the first being JSON. The
+// source names it in faults, as file.Parse does.
+func (c *Call) body(most int64, types []string) (text []byte, source string, err error) {
+	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || !slices.Contains(types, mediaType) {
+		return nil, "", &Refusal{
+			Status: http.StatusUnsupportedMediaType,
+			Detail: fmt.Sprintf("Content-Type is %q; allowed: %s", clip(c.r.Header.Get("Content-Type")), join(types)),
+		}
+	}
+	tooLong := &Refusal{
+		Status: http.StatusRequestEntityTooLarge,
+		Detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", most, most),
+	}
+	if c.r.ContentLength > most {
+		c.w.Header().Set("Connection", "close") // rather than reading it to its end
+		return nil, "", tooLong
+	}
+	text, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, "", tooLong
+	}
+	if err != nil {
+		return nil, "", &Refusal{Status: http.StatusBadRequest, Detail: "the body ended early or came too slowly"}
+	}
+	source = "body.json"
+	if slices.Contains(ruleBody[1:], mediaType) {
+		source = "body.yaml"
+	}
+	return text, source, nil
+}
+
+// noBody refuses a body where none is read.
+func (c *Call) noBody() error {
+	if c.r.ContentLength == 0 {
+		return nil
+	}
+	return &Refusal{Status: http.StatusBadRequest, Detail: "there is a body; allowed: none, as the parameters are in the query"}
+}
+
+// value reads a body of one value, JSON or YAML.
+func (c *Call) value(types []string, faults *notation.Faults) (notation.Value, error) {
+	text, source, err := c.body(c.api.config.MaxBodyBytes, types)
+	if err != nil {
+		return notation.Value{}, err
+	}
+	if source == "body.yaml" {
+		return file.YAML(source, text, faults), nil
+	}
+	return notation.ParseJSON(source, text, faults), nil
+}
+
+// join lists names.
+func join(names []string) string {
+	text := ""
+	for i, name := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}

@@ -1,0 +1,82 @@
+package rulesapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
+)
+
+// explainTimeout bounds the asking of the store.
+const explainTimeout = 10 * time.Second
+
+// explain says what the rules in force make of a request, and takes nothing.
+func (c *Call) explain() error {
+	if err := c.query.only(); err != nil {
+		return err
+	}
+	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
+	if err != nil {
+		return err
+	}
+	request, err := c.api.config.ReadRequest(string(text))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, explanation(x))
+}
+
+func explanation(x *enforce.Explanation) api.Explanation {
+	v := &x.Verdict
+	shown := api.Explanation{
+		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(),
+		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: micros(v.Decision.RetryAfter),
+		Rules: []api.ExplainedRule{},
+	}
+	if v.Rule != nil {
+		shown.Rule = v.Rule.ID
+	}
+	for i := range x.Rules {
+		shown.Rules = append(shown.Rules, explained(&x.Rules[i]))
+	}
+	return shown
+}
+
+func explained(rule *enforce.Explained) api.ExplainedRule {
+	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Standing.String(), OnExceed: rule.Rule.OnExceed.String()}
+	switch rule.Standing {
+	case rules.Limited:
+		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Claim.Key, rule.Claim.Permits
+	case rules.Skipped, rules.Unlimited:
+		shown.Allowed = true
+	case rules.Banned, rules.Lacking:
+	}
+	for i, o := range rule.Each {
+		limit := rule.Claim.Policy.Limit(i)
+		shown.Limits = append(shown.Limits, api.ExplainedLimit{
+			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
+			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: micros(o.RetryAfter),
+		})
+	}
+	return shown
+}
+
+// micros is a wait on the wire, -1 when none will do.
+func micros(wait time.Duration) int64 {
+	if wait == stint.Never {
+		return -1
+	}
+	return wait.Microseconds()
+}

@@ -1,0 +1,112 @@
+package rulesapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// maxPage bounds a page of rules.
+const maxPage = 10_000
+
+// A filter says which rules are shown.
+type filter struct {
+	enabled *bool
+	labels  [][2]string // all of which a rule has to have
+	prefix  string      // of the ID
+	after   string      // the ID
+	limit   int64       // 0 is none
+}
+
+// list shows rules, by ID.
+func (c *Call) list() error {
+	f, err := c.query.filter()
+	if err != nil {
+		return err
+	}
+	snapshot, err := c.api.current(c.r.Context())
+	if err != nil {
+		return err
+	}
+	tag, err := listTag(snapshot.Head, snapshot.Rules)
+	if err != nil {
+		return err
+	}
+	return c.show(snapshot.Number, tag, func() ([]byte, error) {
+		page := api.RuleList{Version: snapshot.Number, At: snapshot.At, Rules: []json.RawMessage{}}
+		last := ""
+		for i := range snapshot.Rules {
+			rule := &snapshot.Rules[i]
+			if !f.has(rule) {
+				continue
+			}
+			if f.limit > 0 && int64(len(page.Rules)) == f.limit {
+				page.Next = last
+				break
+			}
+			text, err := notation.JSON(*rule)
+			if err != nil {
+				return nil, err
+			}
+			page.Rules, last = append(page.Rules, text), rule.ID
+		}
+		return marshal(page)
+	})
+}
+
+// marshal writes a value as JSON for people: without escapes for HTML.
+func marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}
+
+// filter reads which rules are asked for.
+func (q query) filter() (filter, error) {
+	var f filter
+	if err := q.only("enabled", "label", "prefix", "after", "limit"); err != nil {
+		return f, err
+	}
+	for _, p := range q {
+		switch p.name {
+		case "enabled":
+			enabled := p.value == "true"
+			if !enabled && p.value != "false" {
+				return f, invalid("enabled", p.value, "true or false")
+			}
+			f.enabled = &enabled
+		case "label":
+			name, value, found := strings.Cut(p.value, ":")
+			if !found {
+				return f, invalid("label", p.value, "NAME:VALUE")
+			}
+			f.labels = append(f.labels, [2]string{name, value})
+		case "prefix":
+			f.prefix = p.value
+		case "after":
+			f.after = p.value
+		}
+	}
+	var err error
+	f.limit, err = q.integer("limit", 0, 1, maxPage)
+	return f, err
+}
+
+// has reports whether a rule is shown, but for the limit.
+func (f *filter) has(rule *rules.Rule) bool {
+	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled {
+		return false
+	}
+	for _, label := range f.labels {
+		if value, found := rule.Labels[label[0]]; !found || value != label[1] {
+			return false
+		}
+	}
+	return true
+}

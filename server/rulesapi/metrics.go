@@ -1,0 +1,38 @@
+package rulesapi
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics count what administrators do:
+//
+//	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
+//	rate_limiter_rule_resets_running               resets of whole rules under way
+//	rate_limiter_rule_resets_total{outcome}        resets of whole rules that ended
+type metrics struct {
+	edits, resets *prometheus.CounterVec
+	running       prometheus.Gauge
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		edits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_rule_edits_total",
+			Help: "Requests that change rules or reset clients, by what came of them.",
+		}, []string{"action", "outcome"}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "rate_limiter_rule_resets_running",
+			Help: "Resets of all clients of a rule that are under way.",
+		}),
+		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_rule_resets_total",
+			Help: "Resets of all clients of a rule that ended, by how.",
+		}, []string{"outcome"}),
+	}
+	for _, collector := range []prometheus.Collector{m.edits, m.running, m.resets} {
+		if err := registerer.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) edited(action, outcome string) { m.edits.WithLabelValues(action, outcome).Inc() }

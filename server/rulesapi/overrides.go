@@ -1,0 +1,179 @@
+package rulesapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// place is where a client's override is in a rule, -1 if there is none.
+func place(rule *rules.Rule, client string) int {
+	return slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
+}
+
+func noOverride(rule string) error {
+	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule)}
+}
+
+// listOverrides shows what holds for single clients of a rule.
+func (c *Call) listOverrides() error {
+	if err := c.query.only(); err != nil {
+		return err
+	}
+	rule, head, err := c.api.find(c.r.Context(), c.Rule)
+	if err != nil {
+		return err
+	}
+	list := api.OverrideList{Version: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	var all []byte
+	for _, override := range rule.Overrides {
+		text, err := notation.OverrideJSON(override)
+		if err != nil {
+			return err
+		}
+		list.Overrides = append(list.Overrides, text)
+		all = append(append(all, text...), '\n')
+	}
+	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return marshal(list) })
+}
+
+// getOverride shows what holds for one client.
+func (c *Call) getOverride() error {
+	if err := c.query.only(); err != nil {
+		return err
+	}
+	rule, head, err := c.api.find(c.r.Context(), c.Rule)
+	if err != nil {
+		return err
+	}
+	at := place(&rule, c.client)
+	if at < 0 {
+		return noOverride(rule.ID)
+	}
+	text, err := notation.OverrideJSON(rule.Overrides[at])
+	if err != nil {
+		return err
+	}
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return text, nil })
+}
+
+// putOverride lets something else hold for a client.
+func (c *Call) putOverride() error {
+	override, asked, err := c.readOverride()
+	if err != nil {
+		return err
+	}
+	exists := false
+	err = c.editRule("put an override of", func(rule *rules.Rule) error {
+		at := place(rule, c.client)
+		if exists = at >= 0; !exists {
+			rule.Overrides = append(rule.Overrides, override)
+			return asked.hold("")
+		}
+		if err := holdOverride(asked, rule.Overrides[at]); err != nil {
+			return err
+		}
+		rule.Overrides[at] = override
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	text, err := notation.OverrideJSON(override)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Etag", tagOf(text))
+	if exists {
+		return c.write(http.StatusOK, text)
+	}
+	c.w.Header().Set("Location", api.PathRules+"/"+url.PathEscape(c.Rule)+"/overrides/"+url.PathEscape(c.client))
+	return c.write(http.StatusCreated, text)
+}
+
+// removeOverride lets the rule's own limits hold for a client again.
+func (c *Call) removeOverride() error {
+	if err := c.query.only("comment"); err != nil {
+		return err
+	}
+	asked, err := conditionsOf(c.r.Header)
+	if err != nil {
+		return err
+	}
+	err = c.editRule("delete an override of", func(rule *rules.Rule) error {
+		at := place(rule, c.client)
+		if at < 0 {
+			return noOverride(rule.ID)
+		}
+		if err := holdOverride(asked, rule.Overrides[at]); err != nil {
+			return err
+		}
+		rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// editRule changes the rule of the path, which has to be there.
+func (c *Call) editRule(what string, change func(*rules.Rule) error) error {
+	_, err := c.edit(what+" "+clip(c.Rule), func(d *registry.Draft) error {
+		rule, exists := d.Rule(c.Rule)
+		if !exists {
+			return noRule(c.Rule)
+		}
+		c.about(&rule, c.client)
+		if err := change(&rule); err != nil {
+			return err
+		}
+		d.Put(rule)
+		return nil
+	})
+	return err
+}
+
+// readOverride reads an override of the body, with the client of the path. The body may leave the
+// client out.
+func (c *Call) readOverride() (override rules.Override, asked conditions, err error) {
+	if err = c.query.only("comment"); err != nil {
+		return override, asked, err
+	}
+	if asked, err = conditionsOf(c.r.Header); err != nil {
+		return override, asked, err
+	}
+	var faults notation.Faults
+	written, err := c.value(ruleBody, &faults)
+	if err != nil {
+		return override, asked, err
+	}
+	if faults.Err() == nil {
+		override = notation.Override(written, "the override", &faults)
+	}
+	if err = faults.Err(); err != nil {
+		return override, asked, err
+	}
+	if override.Key == "" {
+		override.Key = c.client
+	}
+	if override.Key != c.client {
+		return override, asked, &Refusal{Status: http.StatusBadRequest, Detail: "key is another one than in the path; allowed: the same, or none"}
+	}
+	return override, asked, nil
+}
+
+func holdOverride(asked conditions, override rules.Override) error {
+	text, err := notation.OverrideJSON(override)
+	if err != nil {
+		return err
+	}
+	return asked.hold(tagOf(text))
+}

@@ -1,0 +1,101 @@
+package rulesapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// document reads rules as files have them.
+func (c *Call) document() ([]rules.Rule, []notation.Position, error) {
+	text, source, err := c.body(file.MaxBytes, ruleBody)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file.Parse(source, text)
+}
+
+// replaceAll puts a document's rules in the place of all.
+func (c *Call) replaceAll() error {
+	if err := c.query.only("comment"); err != nil {
+		return err
+	}
+	asked, err := conditionsOf(c.r.Header)
+	if err != nil {
+		return err
+	}
+	list, positions, err := c.document()
+	if err != nil {
+		return err
+	}
+	// The registry tells whether rules make sense, but not where they are in the document.
+	if _, err := file.Compile(list, positions, rules.Options{}); err != nil {
+		return err
+	}
+	v, err := c.edit("replace all rules", func(d *registry.Draft) error {
+		if err := holdList(asked, d); err != nil {
+			return err
+		}
+		d.Replace(list)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.edited(&v)
+}
+
+// validate says whether a document's rules could be enforced.
+func (c *Call) validate() error {
+	if err := c.query.only(); err != nil {
+		return err
+	}
+	var set *rules.Set
+	list, positions, err := c.document()
+	if err == nil {
+		set, err = file.Compile(list, positions, rules.Options{})
+	}
+	var faults notation.Faults
+	if errors.As(err, &faults) {
+		return c.answer(http.StatusOK, invalidRules(list, faults))
+	}
+	if err != nil {
+		return err
+	}
+	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: changes(set, c.api.config.Limiter.Set())}
+	for i := range list {
+		if !list[i].Disabled {
+			validation.Enabled++
+		}
+	}
+	return c.answer(http.StatusOK, validation)
+}
+
+// changes compares rules with those in force.
+func changes(set, inForce *rules.Set) *api.RuleChanges {
+	differ := set.ChangesFrom(inForce)
+	list := func(ids []string) []string { return append([]string{}, ids...) }
+	return &api.RuleChanges{Came: list(differ.Came), Went: list(differ.Went), Changed: list(differ.Changed)}
+}
+
+// invalidRules says what is wrong.
+func invalidRules(list []rules.Rule, faults notation.Faults) api.Validation {
+	validation := api.Validation{Rules: len(list)}
+	for i, fault := range faults {
+		if i == maxFaults {
+			break
+		}
+		validation.Faults = append(validation.Faults, api.RuleFault{
+			Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
+		})
+	}
+	return validation
+}
+
+// maxFaults bounds how many faults are told.
+const maxFaults = 1000

@@ -1,0 +1,146 @@
+package rulesapi
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+func parse(t *testing.T, text string) notation.Value {
+	t.Helper()
+	var faults notation.Faults
+	v := notation.ParseJSON("test", []byte(text), &faults)
+	if err := faults.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// write is a value as JSON.
+func write(v notation.Value) string {
+	var parts []string
+	switch v.Kind {
+	case notation.KindMapping:
+		for _, f := range v.Fields {
+			parts = append(parts, `"`+f.Name+`":`+write(f.Value))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	case notation.KindList:
+		for _, item := range v.Items {
+			parts = append(parts, write(item))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	case notation.KindNull:
+		return "null"
+	case notation.KindText:
+		return `"` + v.Text + `"`
+	default:
+		return v.Text
+	}
+}
+
+// The examples of RFC 7396, appendix A.
+func TestMerge(t *testing.T) {
+	for _, test := range [][3]string{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
+		{`{"a":"b"}`, `["c"]`, `["c"]`},
+		{`{"a":"foo"}`, `null`, `null`},
+		{`{"a":"foo"}`, `"bar"`, `"bar"`},
+		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
+		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+	} {
+		target := parse(t, test[0])
+		if got := write(merge(target, parse(t, test[1]))); got != test[2] {
+			t.Errorf("%s merged into %s is %s, want %s", test[1], test[0], got, test[2])
+		}
+		if got := write(target); got != test[0] {
+			t.Errorf("the target %s became %s", test[0], got)
+		}
+	}
+}
+
+// If-Match and If-None-Match, RFC 9110, sections 13.1.1 and 13.1.2.
+func TestConditions(t *testing.T) {
+	for _, test := range []struct {
+		match, noneMatch, tag string
+		status                int
+	}{
+		{"", "", `"a"`, 0},
+		{"", "", "", 0},
+		{`"a"`, "", `"a"`, 0},
+		{`"a"`, "", `"b"`, 412},
+		{`"a"`, "", "", 412},
+		{`"x" , "a,b","c"`, "", `"a,b"`, 0},
+		{`W/"a"`, "", `"a"`, 412}, // the comparison is strong
+		{`W/"b", "a"`, "", `"a"`, 0},
+		{"*", "", `"a"`, 0},
+		{"*", "", "", 412},
+		{",", "", `"a"`, 412},
+		{"", "*", `"a"`, 412},
+		{"", "*", "", 0},
+		{"", `"a"`, `"a"`, 412},
+		{"", `"a"`, `"b"`, 0},
+		{`"a"`, `"b"`, `"a"`, 0},
+	} {
+		header := http.Header{}
+		for field, value := range map[string]string{"If-Match": test.match, "If-None-Match": test.noneMatch} {
+			if value != "" {
+				header.Set(field, value)
+			}
+		}
+		asked, err := conditionsOf(header)
+		if err != nil {
+			t.Errorf("%v: %v", header, err)
+			continue
+		}
+		err = asked.hold(test.tag)
+		var refusal *Refusal
+		if status := statusOf(err); status != test.status || errors.As(err, &refusal) && refusal.Value != test.tag {
+			t.Errorf("%v of %s: %v, want %d", header, test.tag, err, test.status)
+		}
+	}
+	for _, bad := range []string{`a`, `"a`, `W/`, `"a" b`, `w/"a"`, `"`} {
+		if _, err := conditionsOf(http.Header{"If-Match": {bad}}); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s is accepted: %v", bad, err)
+		}
+	}
+	lines := http.Header{"If-Match": {`"a"`, `"b"`}}
+	if asked, err := conditionsOf(lines); err != nil || !slices.Equal(asked.match.list, []string{`"a"`, `"b"`}) {
+		t.Errorf("two lines: %v, %v", asked, err)
+	}
+}
+
+// No path of the API is hidden behind another, and none is known by two methods of one name.
+func TestPathsAreDistinct(t *testing.T) {
+	a := &API{}
+	for _, p := range paths {
+		url := prefix + strings.NewReplacer("{rule}", "some", "{client}", "one", "{number}", "7").Replace(p.segments)
+		for _, m := range p.methods {
+			r, err := http.NewRequestWithContext(t.Context(), m.name, url, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, err := a.Route(r)
+			if err != nil || call.Action != m.action || call.Changes != m.changes {
+				t.Errorf("%s %s: %+v, %v; want %s", m.name, url, call, err, m.action)
+			}
+			if safe := m.name == "GET" || m.action == "validate" || m.action == "explain"; m.changes == safe {
+				t.Errorf("%s %s: changes is %v", m.name, url, m.changes)
+			}
+		}
+	}
+}
