@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -16,7 +17,7 @@ func checkKey(key string) error {
 	if !utf8.ValidString(key) {
 		return stint.Invalid("key", clip(key), "UTF-8")
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f }) {
+	if strings.ContainsFunc(key, unicode.IsControl) {
 		return stint.Invalid("key", clip(key), "no control characters")
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -236,7 +237,7 @@ func hashed(text string) string {
 func isPrintable(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
-			return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f })
+			return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 		}
 	}
 	return true

@@ -27,7 +27,7 @@ func (s *Set) Match(r *Request, m *Matches) {
 		m.path = m.path[:last]
 	}
 	if s.always != nil {
-		s.always.root.find(m.path, 1, r, m)
+		s.always.find(m.path, 1, r, m)
 	}
 	if s.hosts != nil || s.below != nil {
 		m.host = AppendHost(m.host[:0], r.Host)
@@ -37,8 +37,8 @@ func (s *Set) Match(r *Request, m *Matches) {
 }
 
 func (s *Set) findHost(host []byte, r *Request, m *Matches) {
-	if t := s.hosts[string(host)]; t != nil {
-		t.root.find(m.path, 1, r, m)
+	if root := s.hosts[string(host)]; root != nil {
+		root.find(m.path, 1, r, m)
 	}
 	if s.below == nil {
 		return
@@ -47,8 +47,8 @@ func (s *Set) findHost(host []byte, r *Request, m *Matches) {
 		if c != '.' || i == 0 || len(host)-i > maxText {
 			continue // no pattern is longer
 		}
-		if t := s.below[string(host[i+1:])]; t != nil {
-			t.root.find(m.path, 1, r, m)
+		if root := s.below[string(host[i+1:])]; root != nil {
+			root.find(m.path, 1, r, m)
 		}
 	}
 }

@@ -32,9 +32,9 @@ type Set struct {
 	byID   map[string]*compiled
 	strict bool
 
-	hosts  map[string]*tree // of a host's own rules
-	below  map[string]*tree // of the hosts below a name
-	always *tree            // of any host
+	hosts  map[string]*node // of a host's own rules
+	below  map[string]*node // of the hosts below a name
+	always *node            // of any host
 }
 
 // A compiled rule is a rule with what can be known before a request comes.
@@ -117,7 +117,7 @@ func (s *Set) plant(c *compiled, known map[string]string) error {
 	}
 	if c.Match.Host == "" {
 		if s.always == nil {
-			s.always = new(tree)
+			s.always = new(node)
 		}
 		s.always.add(p, c)
 		return nil
@@ -131,10 +131,10 @@ func (s *Set) plant(c *compiled, known map[string]string) error {
 		trees = &s.below
 	}
 	if *trees == nil {
-		*trees = map[string]*tree{}
+		*trees = map[string]*node{}
 	}
 	if (*trees)[host.name] == nil {
-		(*trees)[host.name] = new(tree)
+		(*trees)[host.name] = new(node)
 	}
 	(*trees)[host.name].add(p, c)
 	return nil
@@ -219,18 +219,6 @@ func (s *Set) Rule(id string) (Rule, bool) {
 		return Rule{}, false
 	}
 	return c.Rule, true
-}
-
-// Limits is the most limits that any one rule has for a client.
-func (s *Set) Limits() int {
-	most := 0
-	for _, c := range s.rules {
-		most = max(most, len(c.Limits))
-		for i := range c.Overrides {
-			most = max(most, len(c.Overrides[i].Limits))
-		}
-	}
-	return most
 }
 
 // Changes are the IDs in which a set differs from an older one, each list sorted.

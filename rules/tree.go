@@ -7,12 +7,8 @@ import (
 	"strings"
 )
 
-// A tree finds the rules of a host's paths. It is immutable once it is built.
-type tree struct {
-	root node
-}
-
-// A node stands for the segments that lead to it. It fits a line of the processor's cache: among many rules
+// A node stands for the segments that lead to it. The one that none lead to is the root of a
+// tree, which finds the rules of a host's paths and is immutable once it is built. A node fits a line of the processor's cache: among many rules
 // matching costs what is fetched from memory on the way. So a node with one literal segment
 // behind it, as most have, needs no map.
 type node struct {
@@ -24,8 +20,9 @@ type node struct {
 	below    *leaf            // the rules of paths that end here or anywhere below; nil: none
 }
 
-func (t *tree) add(p pattern, r *compiled) {
-	at := &t.root
+// add puts a rule into the tree of which the node is the root.
+func (n *node) add(p pattern, r *compiled) {
+	at := n
 	for _, s := range p.segments {
 		at = at.child(s)
 	}

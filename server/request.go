@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -102,10 +103,8 @@ func checkUnicodeKey(key string) error {
 	if !utf8.ValidString(key) {
 		return stint.Invalid("key", clip(key), "UTF-8")
 	}
-	for _, r := range key {
-		if r < ' ' || r >= 0x7f && r <= 0x9f {
-			return stint.Invalid("key", clip(key), "no control characters")
-		}
+	if strings.ContainsFunc(key, unicode.IsControl) {
+		return stint.Invalid("key", clip(key), "no control characters")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
@@ -165,13 +166,6 @@ func prefixes(field *[]netip.Prefix) notation.Setter {
 	})
 }
 
-// isHeaderName reports whether the text can name a field (RFC 9110, section 5.1).
-func isHeaderName(text string) bool {
-	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
-		return !isLetterOrDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
 func isLetterOrDigit(r rune) bool {
 	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
@@ -179,14 +173,14 @@ func isLetterOrDigit(r rune) bool {
 func headerName(field *string) notation.Setter {
 	return notation.Scalar("the name of a header field, or nothing", func(text string) bool {
 		*field = text
-		return text == "" || isHeaderName(text)
+		return text == "" || clientip.IsFieldName(text)
 	}, notation.KindText)
 }
 
 // headerNames leaves out Forwarded, whose elements are not plain addresses.
 func headerNames(field *[]string) notation.Setter {
 	return notation.List(field, "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
-		return text, isHeaderName(text) && !strings.EqualFold(text, "Forwarded")
+		return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
 	})
 }
 
