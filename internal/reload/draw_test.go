@@ -58,7 +58,14 @@ func (d *drawer) everywhereRules() []rules.Rule {
 		ID: "everywhere-log", Match: rules.Match{Methods: []string{http.MethodPost}}, Scope: []string{rules.PerUser}, Missing: rules.MissingIP,
 		Limits: []stint.Limit{d.limit(stint.AlgorithmSlidingWindowLog, 3).CountingDenied()},
 	}
-	return []rules.Rule{bucket, log}
+	shadow := rules.Rule{
+		ID: "everywhere-shadow", Match: rules.Match{Methods: []string{http.MethodPut}}, Scope: []string{rules.Custom("tenant")}, Missing: rules.MissingSkip,
+		Limits: []stint.Limit{stint.FixedWindow(3, time.Hour)}, OnExceed: rules.Shadow,
+	}
+	banned := rules.Rule{
+		ID: "everywhere-banned", Match: rules.Match{Path: "/*/search", Methods: []string{http.MethodPut}}, Scope: []string{rules.PerIP}, Banned: true,
+	}
+	return []rules.Rule{bucket, log, shadow, banned}
 }
 
 // sectionRule is a rule of a section or, at times, of all.

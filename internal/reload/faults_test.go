@@ -54,6 +54,12 @@ func (s tampered) Decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 	return s.decide(ctx, op)
 }
 
+func (s tampered) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	for i, op := range ops {
+		results[i].Decision, results[i].Err = s.decide(ctx, op)
+	}
+}
+
 // forgetting gives state to a rule of a set, not to the rule.
 func forgetting(store stint.Store, r *run) stint.Store {
 	var policies sync.Map // by the rule's and the set's number
@@ -94,21 +100,24 @@ func forgetting(store stint.Store, r *run) stint.Store {
 func oneByOne(store stint.Store, _ *run) stint.Store {
 	return tampered{store, func(ctx context.Context, op stint.Op) (stint.Decision, error) {
 		var last stint.Decision
-		first := 0
+		each, first := op.Each, 0
+		if each == nil {
+			each = make([]stint.Outcome, op.Limits())
+		}
 		for i := range 1 + len(op.And) {
 			one := stint.Op{Verb: op.Verb, Claim: op.Claim}
 			if i > 0 {
 				one.Claim = op.And[i-1]
 			}
 			n := one.Policy.Len()
-			one.Each = op.Each[first : first+n]
+			one.Each = each[first : first+n]
 			d, err := store.Decide(ctx, one)
 			if err != nil {
 				return d, err
 			}
 			first, last = first+n, d
 		}
-		return stint.Combine(op.Each[:first], last.At), nil
+		return stint.Combine(each[:first], last.At), nil
 	}}
 }
 

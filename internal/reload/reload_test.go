@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,9 +24,9 @@ var (
 
 // The sizes: what `make reload` takes, what `make test` does, and what is enough to find a fault.
 var (
-	full  = size{rules: 1000, clients: 100_000, callers: 32, shared: 2000}
-	short = size{rules: 300, clients: 2000, callers: 8, shared: 100, decisions: 20_000, reloads: 30}
-	small = size{rules: 120, clients: 200, callers: 4, shared: 25, decisions: 4000, reloads: 10}
+	full  = size{rules: 1000, clients: 100_000, callers: 32, shared: 300}
+	short = size{rules: 300, clients: 2000, callers: 8, shared: 30, decisions: 15_000, reloads: 25}
+	small = size{rules: 120, clients: 200, callers: 4, shared: 8, decisions: 3000, reloads: 10}
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,8 +83,8 @@ func theShort(t *testing.T, r *run, of size) {
 	if n.decided != of.decisions || int64(len(r.reloads)) != of.reloads {
 		t.Errorf("%d decisions and %d reloads, want %d and %d", n.decided, len(r.reloads), of.decisions, of.reloads)
 	}
-	if tenth := n.decided / 10; n.admitted < tenth || n.denied < tenth || n.unasked == 0 || n.shadowed == 0 || spent == 0 {
-		t.Errorf("there is not enough of everything: %+v, %d of the shared rules spent", n, spent)
+	if some := n.decided / 50; n.admitted < some || n.denied < some || n.unasked == 0 || n.shadowed == 0 || admitted == 0 {
+		t.Errorf("there is not enough of everything: %+v, %d admitted by shared rules", n, admitted)
 	}
 	t.Log(r.describe(admitted, spent))
 }
@@ -91,12 +92,13 @@ func theShort(t *testing.T, r *run, of size) {
 // theFull makes a run of the full size, and looks at what it leaves in memory.
 func theFull(t *testing.T, n uint64, inRedis bool) {
 	t.Helper()
-	memory := memstore.New(memstore.Config{})
-	empty, goroutines := heap(), runtime.NumGoroutine()
+	clock := &clock{start: time.Now()}
+	memory := memstore.New(memstore.Config{Now: clock.now})
 	store := stint.Store(memory)
 	if inRedis {
 		store = openRedis(t)
 	}
+	empty, goroutines := heap(), runtime.NumGoroutine()
 	r := newRun(t, full, n, store, nil)
 	if err := r.byTime(*length, time.Second); err != nil {
 		t.Fatal(err)
@@ -108,12 +110,16 @@ func theFull(t *testing.T, n uint64, inRedis bool) {
 	t.Log(r.describe(admitted, spent))
 	r.forget()
 	stats := memory.Stats()
-	rest := heap() - stats.Bytes
-	t.Logf("%d states in memory in %d KiB; heap besides: %d KiB without rules at the start, %d KiB in the end; %d goroutines, then %d",
+	clock.expire(t, memory)
+	rest := heap()
+	t.Logf("%d states in memory in %d KiB; heap without states and rules: %d KiB at the start, %d KiB in the end; %d goroutines, then %d",
 		stats.Clients, stats.Bytes>>10, empty>>10, rest>>10, goroutines, runtime.NumGoroutine())
-	const room = 2 << 20
+	room := int64(1 << 20) // for what the store knows of every limit that it met
+	if inRedis {
+		room = 4 << 20 // for the buffers of connections, which come with the first calls
+	}
 	if rest > empty+room {
-		t.Errorf("%d bytes are held besides states, and were %d", rest, empty)
+		t.Errorf("%d bytes are held without states and rules, and were %d", rest, empty)
 	}
 	if stats.Evictions > 0 {
 		t.Errorf("%d states were dropped", stats.Evictions)
@@ -122,9 +128,42 @@ func theFull(t *testing.T, n uint64, inRedis bool) {
 	runtime.KeepAlive(memory)
 }
 
+// A clock goes as the process's does, and can be put forward.
+type clock struct {
+	start time.Time
+	ahead atomic.Int64 // microseconds
+}
+
+func (c *clock) now() stint.Instant {
+	return stint.Instant(c.start.UnixMicro() + time.Since(c.start).Microseconds() + c.ahead.Load())
+}
+
+// expire lets all states of the store become worthless, and decisions on one client find that out.
+func (c *clock) expire(t *testing.T, memory *memstore.Store) {
+	t.Helper()
+	limiter, err := stint.New(memory, stint.FixedWindow(1, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ahead.Add((5 * stint.MaxPeriod).Microseconds())
+	const batch, most = 10_000, 1000
+	for range most {
+		for range batch {
+			c.ahead.Add(200)
+			if _, err := limiter.Allow(t.Context(), "busy"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if memory.Stats().Clients <= 1 {
+			return
+		}
+	}
+	t.Errorf("%d states are still there", memory.Stats().Clients)
+}
+
 // forget lets go of the rules, and of all that only the check needs.
 func (r *run) forget() {
 	r.limiter.Swap(nil)
-	r.callers, r.version, r.reloads, r.plan, r.tallies = nil, nil, nil, nil, nil
+	r.callers, r.set, r.version, r.reloads, r.plan, r.tallies = nil, nil, nil, nil, nil, nil
 	r.versions.Clear()
 }

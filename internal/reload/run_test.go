@@ -36,6 +36,7 @@ type run struct {
 	tallies  []*tally
 	versions sync.Map // by number
 	version  *version // the newest
+	set      *rules.Set
 	inForce  atomic.Int64
 
 	decided atomic.Int64
@@ -114,14 +115,14 @@ func (r *run) reload() error {
 	if err != nil {
 		return err
 	}
-	old := r.limiter.Set()
+	old := r.set
 	start := time.Now()
 	set, err := rules.Compile(list, rules.Options{Previous: old})
 	if err != nil {
 		return err
 	}
 	compiled := time.Since(start)
-	r.version = v
+	r.set, r.version = set, v
 	r.versions.Store(v.number, v)
 	start = time.Now()
 	r.swap(set, list)
@@ -134,10 +135,11 @@ func (r *run) reload() error {
 	return nil
 }
 
-// byNumber makes so many decisions, and the reloads at even distances among them.
+// byNumber makes so many decisions, and the reloads at even distances among them. Whoever makes the decision after which
+// one is due waits until it begins.
 func (r *run) byNumber(decisions, reloads int64) error {
 	step := max(decisions/(reloads+1), 1)
-	due := make(chan struct{}, decisions/step+1)
+	due, enough := make(chan struct{}), make(chan struct{})
 	var work sync.WaitGroup
 	r.begun = time.Now()
 	for i, c := range r.callers {
@@ -148,8 +150,12 @@ func (r *run) byNumber(decisions, reloads int64) error {
 		work.Go(func() {
 			for range n {
 				c.once()
-				if r.decided.Add(1)%step == 0 {
-					due <- struct{}{}
+				if r.decided.Add(1)%step != 0 {
+					continue
+				}
+				select {
+				case due <- struct{}{}:
+				case <-enough:
 				}
 			}
 		})
@@ -159,6 +165,7 @@ func (r *run) byNumber(decisions, reloads int64) error {
 		<-due
 		failed = errors.Join(failed, r.reload())
 	}
+	close(enough)
 	work.Wait()
 	r.lasted = time.Since(r.begun)
 	return failed
