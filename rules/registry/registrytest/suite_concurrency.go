@@ -22,7 +22,7 @@ func testEdits(t *testing.T, open Open) {
 	p := newPlace(t, open)
 	var group sync.WaitGroup
 	faults := make(chan error, editors)
-	registries := make([]*registry.Registry, editors)
+	registries := make([]*registry.Registry, 4) // as the processes that editors share
 	for i := range registries {
 		r, err := registry.New(p.backends[i%2], registry.Options{})
 		if err != nil {
@@ -30,7 +30,8 @@ func testEdits(t *testing.T, open Open) {
 		}
 		registries[i] = r
 	}
-	for editor, r := range registries {
+	for editor := range editors {
+		r := registries[editor%len(registries)]
 		group.Go(func() {
 			for i := range edits {
 				if err := insist(p.ctx, r, editor, i); err != nil {
