@@ -28,11 +28,13 @@ type Explained struct {
 	// Each are the outcomes of these limits. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
+	// Fault is a cost that the request names and that is none, of a rule in shadow: others
+	// refuse such a request. There is no claim then.
+	Fault error
 }
 
 // ExplainEach tells what Decide would, and what each rule that matches says by itself. It takes
-// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's,
-// those about a cost that is none included.
+// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's.
 func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanation, error) {
 	x := &Explanation{}
 	v := &x.Verdict
@@ -43,10 +45,7 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	var ops []stint.Op
 	for i := range v.matches.Len() {
 		held, err := v.matches.Held(i)
-		if err != nil {
-			return nil, fmt.Errorf("rule %q: %w", held.Rule.ID, err)
-		}
-		x.Rules = append(x.Rules, Explained{Held: held})
+		x.Rules = append(x.Rules, Explained{Held: held, Fault: err})
 		if held.Claim.Policy != nil {
 			ops = append(ops, stint.Op{Verb: stint.Peek, Claim: held.Claim, Each: make([]stint.Outcome, held.Claim.Policy.Len())})
 		}

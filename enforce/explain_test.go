@@ -94,4 +94,11 @@ func TestWhy(t *testing.T) {
 	if _, err := limiter.ExplainEach(t.Context(), &cost); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a cost that is none: %v", err)
 	}
+	dear.OnExceed = rules.Shadow
+	limiter, _ = newLimiter(t, dear)
+	decide(t, limiter, cost) // which a rule in shadow lets pass
+	x := explain(t, limiter, cost)
+	if !x.Verdict.Allowed || !errors.Is(x.Rules[0].Fault, stint.ErrInvalid) || x.Rules[0].Claim.Policy != nil {
+		t.Errorf("a cost that is none, of a rule in shadow: %+v", x.Rules)
+	}
 }

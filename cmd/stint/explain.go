@@ -152,6 +152,9 @@ func explainWith(ctx context.Context, p process, store stint.Store, set *rules.S
 	for i := range x.Rules {
 		rule := &x.Rules[i]
 		row := []string{rule.Rule.ID, standing(&rule.Held), "-", "-", "-", "-", "-"}
+		if rule.Fault != nil {
+			row[1] += ", " + rule.Fault.Error()
+		}
 		if d := rule.Decision; rule.Claim.Policy != nil {
 			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))
 		}
