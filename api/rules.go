@@ -92,6 +92,8 @@ type ExplainedRule struct {
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
+	// Error is what is wrong with the cost that the request names, of a rule in shadow.
+	Error string `json:"error,omitempty"`
 }
 
 // An ExplainedLimit is one limit of a rule, and the client's state under it.

@@ -65,8 +65,8 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 	if len(a.tokens.hashes) > 0 {
 		return a.tokens.find(r.Header["Authorization"])
 	}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		return r.TLS.PeerCertificates[0].Subject.CommonName, RoleWrite, nil
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return clip(r.TLS.VerifiedChains[0][0].Subject.CommonName), RoleWrite, nil
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

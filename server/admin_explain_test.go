@@ -60,12 +60,16 @@ func TestExplainARequest(t *testing.T) {
 		t.Errorf("the key is %s", x.Rules[0].Key)
 	}
 	d.ask("POST", explain, `{"path":"/cost","headers":{"x-cost":"many"}}`).problem(400, `rule "cost"`)
+	d.ask("PATCH", "/api/v1/rules/cost", `{"on_exceed":"shadow"}`).is(200)
+	if x := d.ask("POST", explain, `{"path":"/cost","headers":{"x-cost":"many"}}`).explained(); !x.Allowed || !strings.Contains(x.Rules[0].Error, "many") {
+		t.Errorf("a cost that is none, of a rule in shadow: %+v", x)
+	}
 	d.ask("POST", explain, `{"paths":"/"}`).problem(400, "paths")
 	d.ask("POST", explain, `path: /`, "Content-Type: application/yaml").problem(415)
 	d.store.fail(stint.ErrUnavailable)
 	d.ask("POST", explain, login).problem(503)
 	d.store.fail(nil)
-	if lines := d.auditLines(); len(lines) != 1 {
+	if lines := d.auditLines(); len(lines) != 2 {
 		t.Errorf("explaining is recorded: %q", lines)
 	}
 }

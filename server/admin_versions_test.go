@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,10 +87,16 @@ func TestVersionsAndRollback(t *testing.T) {
 	}
 }
 
-// away is a backend that can be cut off.
+// away is a backend that can be cut off, and that keeps versions from one on.
 type away struct {
 	registry.Backend
-	cut atomic.Bool
+	cut   atomic.Bool
+	first atomic.Int64
+}
+
+func (a *away) Versions(ctx context.Context, before int64, n int) ([]registry.Version, error) {
+	list, err := a.Backend.Versions(ctx, before, n)
+	return slices.DeleteFunc(list, func(v registry.Version) bool { return v.Number < a.first.Load() }), err
 }
 
 func (a *away) Head(ctx context.Context) (registry.Head, error) {
@@ -96,6 +104,26 @@ func (a *away) Head(ctx context.Context) (registry.Head, error) {
 		return registry.Head{}, stint.ErrUnavailable
 	}
 	return a.Backend.Head(ctx)
+}
+
+func TestVersionsThatAreNotKept(t *testing.T) {
+	backend := &away{Backend: registry.NewMemory()}
+	d := newDesk(t, backend, nil)
+	for i := range 60 {
+		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
+	}
+	var list api.RuleVersionList
+	d.ask("GET", "/api/v1/rule-versions?limit=60", "").is(200).into(&list) // more than are read at a time
+	if len(list.Versions) != 60 || list.Versions[59].Version != 1 || list.Next != 0 {
+		t.Errorf("%d versions, then %d", len(list.Versions), list.Next)
+	}
+	backend.first.Store(3)
+	d.ask("GET", "/api/v1/rule-versions/2", "").problem(410, "version 2 is not kept")
+	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(410)
+	d.ask("POST", "/api/v1/rule-versions/2/rollback", "").is(200) // what came since is kept
+	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":2`) {
+		t.Errorf("rolled back to %s", got)
+	}
 }
 
 func TestRulesWhileTheirBackendIsAway(t *testing.T) {

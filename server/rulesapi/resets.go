@@ -92,8 +92,9 @@ func (r *resets) start(rule string, by Caller) (api.RuleReset, error) {
 	r.all = append(r.all, job)
 	r.trim()
 	r.metrics.running.Inc()
+	begun := job.show()
 	r.running.Go(func() { r.run(ctx, job) })
-	return job.show(), nil
+	return begun, nil
 }
 
 // trim forgets resets that ended long ago.

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/http"
+	"testing"
+)
+
+// Who edits is known by a token, else by a certificate that was verified, else by the address.
+func TestWhoAsks(t *testing.T) {
+	verified := []*x509.Certificate{{Subject: pkix.Name{CommonName: "ann"}}}
+	token := newAdminTokens([]AdminToken{{Token: "abc", Name: "ben", Role: RoleRead}})
+	for _, test := range []struct {
+		tls    *tls.ConnectionState
+		tokens adminTokens
+		who    string
+		role   AdminRole
+	}{
+		{nil, adminTokens{}, "loopback 127.0.0.1", RoleWrite},
+		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, adminTokens{}, "ann", RoleWrite},
+		{&tls.ConnectionState{PeerCertificates: verified}, adminTokens{}, "loopback 127.0.0.1", RoleWrite},
+		{&tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{verified}}, token, "ben", RoleRead},
+	} {
+		r := &http.Request{RemoteAddr: "127.0.0.1:1234", TLS: test.tls, Header: http.Header{"Authorization": {"Bearer abc"}}}
+		a := &admin{tokens: test.tokens}
+		if who, role, err := a.identify(r); who != test.who || role != test.role || err != nil {
+			t.Errorf("%q, %v, %v; want %q, %v", who, role, err, test.who, test.role)
+		}
+	}
+}
