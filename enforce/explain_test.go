@@ -27,10 +27,15 @@ func TestExplainEach(t *testing.T) {
 	users := per("users", stint.FixedWindow(5, time.Hour))
 	users.Scope, users.Missing = []string{rules.PerUser}, rules.MissingSkip
 	limiter, store := newLimiter(t, two, shadow, users)
-	for range 2 {
-		decide(t, limiter, alice)
+	for i := range int64(2) {
+		for range 3 { // it takes nothing
+			explain(t, limiter, alice)
+		}
+		if v := decide(t, limiter, alice); !v.Allowed || v.Decision.Remaining != 1-i {
+			t.Errorf("request %d, explained before: %+v", i, v.Decision)
+		}
 	}
-	for range 3 { // it takes nothing
+	for range 2 {
 		x := explain(t, limiter, alice)
 		if x.Path != "/x" || len(x.Rules) != 3 || x.Verdict.Allowed || x.Verdict.Rule.ID != "two" {
 			t.Fatalf("the explanation is %+v", x)
