@@ -25,32 +25,42 @@ func (l *locals) comeBack() {
 // charge charges until nothing is left that can be charged: shards that are away, or
 // failed the last call, have to answer first.
 func (l *locals) charge() {
-	s := l.store
-	for s.pause(chargePause) {
-		var ops []stint.Op
-		for _, c := range l.take() {
-			ops = l.spent(ops, c)
-		}
-		if ops == nil {
-			l.mu.Lock()
-			l.charging = l.chargeable()
-			done := !l.charging
-			l.mu.Unlock()
-			if done {
-				return
-			}
+	for l.store.pause(chargePause) {
+		if l.chargeBatch() {
 			continue
 		}
-		results := make([]stint.Result, len(ops))
-		s.send(s.life, s.config.Timeout, ops, results, nil)
-		for i := range results {
-			if results[i].Err != nil {
-				s.counts.dropped.Add(1) // it may have been charged
-				continue
-			}
-			s.counts.charged.Add(uint64(max(0, results[i].Decision.Applied)))
+		l.mu.Lock()
+		l.charging = l.chargeable()
+		done := !l.charging
+		l.mu.Unlock()
+		if done {
+			return
 		}
 	}
+}
+
+// chargeBatch charges some clients, and reports false when there was nothing to charge.
+func (l *locals) chargeBatch() bool {
+	l.batch <- struct{}{}
+	defer func() { <-l.batch }()
+	var ops []stint.Op
+	for _, c := range l.take() {
+		ops = l.spent(ops, c)
+	}
+	if ops == nil {
+		return false
+	}
+	s := l.store
+	results := make([]stint.Result, len(ops))
+	s.send(s.life, s.config.Timeout, ops, results, nil)
+	for i := range results {
+		if results[i].Err != nil {
+			s.counts.dropped.Add(1) // it may have been charged
+			continue
+		}
+		s.counts.charged.Add(uint64(max(0, results[i].Decision.Applied)))
+	}
+	return true
 }
 
 // chargeable reports whether there is something to charge. The mutex is held.

@@ -34,7 +34,7 @@
 // good in every mode but Closed, as the store would. Of an operation over several
 // policies, one that is Closed makes it fail; else the Local ones are decided, all
 // together, and the Open ones admit. Peek, Reset and Settle are never answered by a
-// mode: they fail with an error that wraps stint.ErrUnavailable.
+// mode: they fail with an error that wraps stint.ErrUnavailable. So does ForgetPolicy.
 //
 // Local decides by the limits divided by the number of processes, Config.Instances:
 // capacities, limits and debts rounded down but at least 1 (a debt: none), rates
@@ -197,7 +197,7 @@ func New(config Config) (*Store, error) {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.locals.store = s
-	s.locals.touched = map[client]struct{}{}
+	s.locals.touched, s.locals.batch = map[client]struct{}{}, make(chan struct{}, 1)
 	return s, nil
 }
 

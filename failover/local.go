@@ -17,6 +17,9 @@ type locals struct {
 	// deciding is held for reading by local decisions, and for writing while a client's
 	// spending is taken out of the local store, so that nothing falls in between.
 	deciding sync.RWMutex
+	// batch is a lock that is held, by who has filled it, while clients are taken out and
+	// charged.
+	batch chan struct{}
 
 	mu       sync.Mutex
 	touched  map[client]struct{}

@@ -21,6 +21,10 @@ type sharded struct {
 	n int
 }
 
+func (s sharded) ForgetPolicy(ctx context.Context, name string, progress func(stint.ForgetProgress)) error {
+	return s.Store.(stint.Forgetter).ForgetPolicy(ctx, name, progress)
+}
+
 func (s sharded) Shards() int { return s.n }
 
 func (s sharded) Shard(key string) int {

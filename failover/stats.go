@@ -69,6 +69,7 @@ func (s *Store) Down() (outages []Outage) {
 }
 
 var (
-	_ stint.Store  = (*Store)(nil)
-	_ stint.Binder = (*Store)(nil)
+	_ stint.Store     = (*Store)(nil)
+	_ stint.Binder    = (*Store)(nil)
+	_ stint.Forgetter = (*Store)(nil)
 )

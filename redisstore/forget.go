@@ -113,6 +113,7 @@ func (f *forgetting) everywhere(ctx context.Context) error {
 		if f.at.Total == 0 {
 			f.at.Total = int64(len(servers))*serverParts + 1 // the end is announced
 		}
+		f.tell()
 		f.done = map[string]struct{}{}
 		for i, server := range servers {
 			if err := f.walk(ctx, server, int64(i)*serverParts); err != nil {
@@ -120,8 +121,12 @@ func (f *forgetting) everywhere(ctx context.Context) error {
 			}
 		}
 		after, _, err := f.scanner.Servers(ctx)
-		if err != nil || after == view {
+		if err != nil {
 			return err
+		}
+		f.tell()
+		if after == view {
+			return nil
 		}
 	}
 }
