@@ -88,6 +88,16 @@ func Connect(c Connection, options Options) (*Store, error) {
 	return store, nil
 }
 
+// Dial makes a connection as [Connect] does, for who has other scripts to run than a store's. It
+// connects when it is first used, and fails only for what Connect would fail for.
+func Dial(c Connection) (Conn, error) {
+	r, err := c.reach()
+	if err != nil {
+		return nil, err
+	}
+	return r.connection()
+}
+
 // reach reads what a Connection says, and reports all that is wrong with it.
 func (c Connection) reach() (*reach, error) {
 	at, err := parse(c.URL)

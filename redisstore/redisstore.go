@@ -137,13 +137,7 @@ func (o *Options) numbers() []option {
 
 func (o *Options) validate() error {
 	var faults []error
-	valid := len(o.KeyPrefix) <= 64
-	for _, c := range []byte(o.KeyPrefix) {
-		valid = valid && c > 0x20 && c < 0x7f && c != '{' && c != '}'
-	}
-	if !valid {
-		faults = append(faults, stint.Invalid("key_prefix", o.KeyPrefix, "1 to 64 printable ASCII characters without spaces and braces"))
-	}
+	faults = append(faults, CheckKeyPrefix(o.KeyPrefix))
 	if _, known := logLetters[o.LogEncoding]; !known {
 		faults = append(faults, stint.Invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream"))
 	}
@@ -160,6 +154,19 @@ func (o *Options) validate() error {
 		faults = append(faults, stint.Invalid("lease_time", o.LeaseTime, fmt.Sprintf("%s to %s", MinLeaseTime, MaxLeaseTime)))
 	}
 	return errors.Join(faults...)
+}
+
+// CheckKeyPrefix reports why keys can't start with a prefix, nil if they can. The empty one is the
+// caller's to replace.
+func CheckKeyPrefix(prefix string) error {
+	valid := len(prefix) <= 64
+	for _, c := range []byte(prefix) {
+		valid = valid && c > 0x20 && c < 0x7f && c != '{' && c != '}'
+	}
+	if !valid {
+		return stint.Invalid("key_prefix", prefix, "1 to 64 printable ASCII characters without spaces and braces")
+	}
+	return nil
 }
 
 // A Conn is the store's way to its server. [Rueidis] makes one of a rueidis client,

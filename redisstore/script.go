@@ -29,7 +29,7 @@ var (
 	doneLua string
 )
 
-// A Script is a script that decides batches, for a [Conn] to run. A server defines
+// A Script is a script for a [Conn] to run, such as one that decides batches. A server defines
 // all of a script's functions each time that it runs it, so there is one script for
 // every mix of algorithms, with no more in it than the mix needs: see trim.
 type Script struct {

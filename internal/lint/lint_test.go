@@ -143,6 +143,7 @@ func TestRules(t *testing.T) {
 
 		// The rest.
 		{"a search", map[string]string{"redisstore/a.lua": "local k = KEYS[1]\nredis.call('scan', 0)\nredis.call(\"KEYS\", '*')"}, []string{"redisstore/a.lua:2: lua: 'scan'", "redisstore/a.lua:3: lua: \"KEYS\""}},
+		{"pages", map[string]string{"redisstore/a.lua": "redis.call('HSCAN', key, at, 'COUNT', n)\nredis.call('hscan', key, at)\nredis.call('SCAN', at, 'COUNT', n)"}, []string{"redisstore/a.lua:2: lua: 'hscan'", "redisstore/a.lua:3: lua: 'SCAN'"}},
 		{"no package comment", map[string]string{"api/a.go": "package p", "api/b.go": "package p"}, []string{"api: comment:"}},
 		{"tests alone", map[string]string{"api/a_test.go": "package p_test"}, nil},
 		{"a long file", map[string]string{"api/a.go": strings.Repeat("\n", maxLines-1)}, []string{"api/a.go: length: 601 lines"}},

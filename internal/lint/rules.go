@@ -19,12 +19,15 @@ func checkLength(name string, lines []string) []Finding {
 }
 
 // luaSearch finds commands that walk over all keys of a server or all members of a
-// key.
-var luaSearch = regexp.MustCompile(`(?i)["'](keys|[hsz]?scan|randomkey)["']`)
+// key. A page of a key by its COUNT is none.
+var (
+	luaSearch = regexp.MustCompile(`(?i)["'](keys|[hsz]?scan|randomkey)["']`)
+	luaPage   = regexp.MustCompile(`(?i)["'][hsz]scan["'],.*["']count["'], *\w`)
+)
 
 func checkLua(name string, lines []string) (found []Finding) {
 	for i, line := range lines {
-		if command := luaSearch.FindString(line); command != "" {
+		if command := luaSearch.FindString(line); command != "" && !luaPage.MatchString(line) {
 			found = append(found, Finding{fmt.Sprintf("%s:%d", name, i+1), "lua: " + command + " takes as long as there are keys"})
 		}
 	}

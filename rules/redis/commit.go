@@ -1,0 +1,56 @@
+package redis
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// Commit makes v the newest version, in one script call.
+func (b *Backend) Commit(ctx context.Context, v *registry.Version) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	args, err := b.commitArgs(v)
+	if err != nil {
+		return err
+	}
+	reply, err := b.conn.Eval(ctx, script(commitLua), []string{b.set, b.versions}, args)
+	switch {
+	case err != nil:
+		return b.failure(ctx, err)
+	case reply == "conflict":
+		return registry.ErrConflict
+	case reply != "made":
+		return b.invalid("the reply to a commit", reply)
+	}
+	return nil
+}
+
+// commitArgs are the arguments that commit.lua asks for.
+func (b *Backend) commitArgs(v *registry.Version) ([]string, error) {
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	var put, deleted []string
+	for _, c := range v.Changes {
+		if c.After == nil {
+			deleted = append(deleted, c.ID)
+			continue
+		}
+		rule, err := notation.JSON(*c.After)
+		if err != nil {
+			return nil, err
+		}
+		put = append(put, c.ID, string(rule))
+	}
+	args := []string{
+		number(v.Number - 1), number(v.Number), writeHead(v.Head), string(text),
+		strconv.Itoa(registry.KeptVersions), b.channel, strconv.Itoa(len(put) / 2),
+	}
+	return append(append(args, put...), deleted...), nil
+}

@@ -1,0 +1,53 @@
+-- Makes a version of the rules the newest: all of it, or nothing.
+--
+-- KEYS[1]  the set: a hash of the rules by ID, and of the head, "NUMBER MICROSECONDS", by @head
+-- KEYS[2]  the versions: a stream of which each ID is NUMBER-0
+-- ARGV[1]  the number that has to be the newest, 0 for none
+-- ARGV[2]  the version's number
+-- ARGV[3]  its head
+-- ARGV[4]  the version as JSON
+-- ARGV[5]  how many versions are kept
+-- ARGV[6]  the channel on which the head is published
+-- ARGV[7]  n, how many rules are put
+-- ARGV[8], ...  n times a rule's ID and its JSON; then the IDs of those that are deleted
+--
+-- Reply: "made", or "conflict" if another number is the newest.
+
+local set, versions = KEYS[1], KEYS[2]
+local head = redis.call('HGET', set, '@head')
+local number = head and string.match(head, '^(%d+) ') or '0'
+if number ~= ARGV[1] then
+  return 'conflict'
+end
+redis.call('XLEN', versions) -- fails for a key of another type
+
+-- Nothing may fail once something is written. What the server refuses, with a full memory or as a
+-- replica, it refuses with the first write; what it does not allow this user it says before.
+if redis.acl_check_cmd then -- since Redis 7
+  for _, command in ipairs({ { 'HSET', set, 'a', 'b' }, { 'HDEL', set, 'a' }, { 'UNLINK', versions }, { 'XADD', versions, '1-0', 'v', 'b' } }) do
+    if not redis.acl_check_cmd(unpack(command)) then
+      return redis.error_reply('NOPERM this user has no permissions to run ' .. command[1])
+    end
+  end
+end
+if not head then
+  redis.call('HSET', set, '@head', ARGV[3])
+  redis.call('UNLINK', set, versions) -- what remained of others
+end
+redis.call('XADD', versions, 'MAXLEN', ARGV[5], ARGV[2] .. '-0', 'v', ARGV[4])
+redis.call('HSET', set, '@head', ARGV[3])
+
+-- step is how many values are handed over in one call, an even number; the stack has not
+-- room for all.
+local step = 1000
+local function each(command, first, last)
+  for at = first, last, step do
+    redis.call(command, set, unpack(ARGV, at, math.min(at + step - 1, last)))
+  end
+end
+local put = 7 + 2 * tonumber(ARGV[7])
+each('HSET', 8, put)
+each('HDEL', put + 1, #ARGV)
+
+redis.pcall('PUBLISH', ARGV[6], ARGV[3]) -- who may not is heard of later
+return 'made'
