@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -117,4 +118,30 @@ func TestRulesComeBack(t *testing.T) {
 		}
 		f.until("a:3 b:2")
 	}
+}
+
+// A failover of Sentinel keeps the rules in force, and those after it are heard of.
+func TestFailover(t *testing.T) {
+	watched := testredis.StartSentinel(t)
+	at := redisstore.Connection{URL: watched.URL()}
+	writer := registryOn(t, open(t, at, ""), 0)
+	f := follow(t, registryOn(t, open(t, at, ""), 20*time.Millisecond))
+	put(t, writer, rule("a", 1))
+	f.until("a:1")
+	if n := do(t, watched.Primary, "WAIT", "2", "10000"); n != int64(2) {
+		t.Fatalf("%v replicas follow", n)
+	}
+	watched.Failover(t)
+	late, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		_, err := tryPut(late, writer, rule("a", 2))
+		if err == nil {
+			break
+		}
+		if late.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	f.until("a:2")
 }
