@@ -11,8 +11,12 @@ FOR ?= 1h
 SEED ?= 0
 
 # The benchmarks and the adapters of frameworks are modules of their own, so that
-# nobody who uses stint downloads its competitors, or a framework.
-MODULES := . bench httplimit/ginlimit httplimit/fiberlimit httplimit/routers
+# nobody who uses stint downloads its competitors, or a framework; so is the server
+# that tests of MongoDB run against, which has no tests and is not built once more under
+# the race detector.
+TESTED := . bench httplimit/ginlimit httplimit/fiberlimit httplimit/routers
+MODULES := $(TESTED) internal/testmongo/server
+test fuzz bench-smoke: MODULES := $(TESTED)
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL

@@ -85,6 +85,7 @@ var folders = []folder{
 	{path: "internal/chaos", floor: 5, testsOnly: true},
 	{path: "internal/reload", floor: 5, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},
+	{path: "internal/testmongo", floor: 0, testsOnly: true},
 }
 
 // lookup returns the entry that a folder belongs to. Nothing but the root itself
