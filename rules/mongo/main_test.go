@@ -53,7 +53,7 @@ func raw(t testing.TB, url string) *driver.Database {
 }
 
 func TestConformance(t *testing.T) {
-	registrytest.Run(t, func(t testing.TB) func() registry.Backend {
+	registrytest.Run(t, registrytest.Small, func(t testing.TB) func() registry.Backend {
 		url := newURL()
 		return func() registry.Backend { return open(t, url, mongo.Options{}) }
 	})

@@ -44,7 +44,7 @@ func openOn(t testing.TB, conn redisstore.Conn, prefix string) *redis.Backend {
 }
 
 func TestConformance(t *testing.T) {
-	registrytest.Run(t, func(t testing.TB) func() registry.Backend {
+	registrytest.Run(t, registrytest.Full, func(t testing.TB) func() registry.Backend {
 		prefix := prefix()
 		return func() registry.Backend { return open(t, redisstore.Connection{URL: server.URL()}, prefix) }
 	})
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
-	registrytest.Run(t, func(t testing.TB) func() registry.Backend {
+	registrytest.Run(t, registrytest.Small, func(t testing.TB) func() registry.Backend {
 		prefix := prefix()
 		return func() registry.Backend { return open(t, redisstore.Connection{URL: cluster.URL()}, prefix) }
 	})

@@ -10,8 +10,24 @@ import (
 // another one, as another process would have it. What they hold open is closed by t.Cleanup.
 type Open = func(t testing.TB) func() registry.Backend
 
+// A Size is how much there is of what a backend has to get right in bulk: [Full], or [Small] for
+// one that takes milliseconds for everything.
+type Size struct {
+	edits  int // of each of 16 editors
+	rules  int // of one version
+	beside int // rules beside those that change while others look
+	rounds int // of changes while others look
+	bytes  int // of a version of many large rules
+}
+
+// The sizes.
+var (
+	Full  = Size{edits: 20, rules: 10_000, beside: 1000, rounds: 150, bytes: registry.MaxVersionBytes}
+	Small = Size{edits: 3, rules: 1000, beside: 100, rounds: 30, bytes: registry.MaxVersionBytes / 8}
+)
+
 // Run puts the backends that open makes through the whole suite, as subtests of t.
-func Run(t *testing.T, open func(t testing.TB) func() registry.Backend) {
+func Run(t *testing.T, size Size, open func(t testing.TB) func() registry.Backend) {
 	for _, c := range []struct {
 		name  string
 		check func(t *testing.T, open Open)
@@ -21,12 +37,12 @@ func Run(t *testing.T, open func(t testing.TB) func() registry.Backend) {
 		{"OddText", testOddText},
 		{"Heads", testHeads},
 		{"Conflict", testConflict},
-		{"Edits", testEdits},
-		{"Whole", testWhole},
+		{"Edits", size.testEdits},
+		{"Whole", size.testWhole},
 		{"Paging", testPaging},
 		{"Trimming", testTrimming},
-		{"ManyRules", testManyRules},
-		{"LargeVersions", testLargeVersions},
+		{"ManyRules", size.testManyRules},
+		{"LargeVersions", size.testLargeVersions},
 		{"Watch", testWatch},
 		{"Cancelled", testCancelled},
 	} {

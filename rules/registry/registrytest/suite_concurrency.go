@@ -12,13 +12,10 @@ import (
 	"github.com/stint-go/stint/rules/registry"
 )
 
-const (
-	editors = 16
-	edits   = 20 // of each
-)
+const editors = 16
 
 // Edits of many editors by two backends are all made, one after another, and none is lost.
-func testEdits(t *testing.T, open Open) {
+func (s Size) testEdits(t *testing.T, open Open) {
 	p := newPlace(t, open)
 	var group sync.WaitGroup
 	faults := make(chan error, editors)
@@ -33,7 +30,7 @@ func testEdits(t *testing.T, open Open) {
 	for editor := range editors {
 		r := registries[editor%len(registries)]
 		group.Go(func() {
-			for i := range edits {
+			for i := range s.edits {
 				if err := insist(p.ctx, r, editor, i); err != nil {
 					faults <- fmt.Errorf("editor %d, edit %d: %w", editor, i, err)
 					return
@@ -46,8 +43,8 @@ func testEdits(t *testing.T, open Open) {
 	for err := range faults {
 		t.Error(err)
 	}
-	const all = editors * edits
-	p.versionsAre(0, 2*all, countdown(all, 1))
+	all := editors * s.edits
+	p.versionsAre(0, 2*all, countdown(int64(all), 1))
 	for _, b := range p.backends {
 		snapshot, err := b.Load(p.ctx)
 		if err != nil {
@@ -81,10 +78,10 @@ func insist(ctx context.Context, r *registry.Registry, editor, i int) error {
 
 // Nobody sees a part of a version: while rules come, go and change together, whoever loads
 // them finds them as one version has them.
-func testWhole(t *testing.T, open Open) {
+func (s Size) testWhole(t *testing.T, open Open) {
 	p := newPlace(t, open)
-	const many, rounds = 1000, 150
-	id := func(i int64) string { return fmt.Sprintf("rule-%03d", i%many) }
+	many := s.beside
+	id := func(i int64) string { return fmt.Sprintf("rule-%03d", i%int64(many)) }
 	var list []rules.Rule
 	for i := range int64(many) {
 		list = append(list, plain(id(i), "at rest"))
@@ -97,21 +94,21 @@ func testWhole(t *testing.T, open Open) {
 	for _, b := range p.backends {
 		group.Go(func() {
 			for loads := 0; ctx.Err() == nil || loads == 0; loads++ {
-				s, err := b.Load(p.ctx)
+				now, err := b.Load(p.ctx)
 				if err != nil {
 					t.Errorf("load: %v", err)
 					return
 				}
 				// Version n lacks rule n alone, and its first and last say n.
-				want := fmt.Sprint(s.Number)
-				if first, last, gone := says(s.Rules, "first"), says(s.Rules, "last"), says(s.Rules, id(s.Number)); len(s.Rules) != many+1 || first != want || last != want || gone != "" {
-					t.Errorf("version %d with %d rules, want %d: first says %q, last %q, the one that is gone %q", s.Number, len(s.Rules), many+1, first, last, gone)
+				want := fmt.Sprint(now.Number)
+				if first, last, gone := says(now.Rules, "first"), says(now.Rules, "last"), says(now.Rules, id(now.Number)); len(now.Rules) != many+1 || first != want || last != want || gone != "" {
+					t.Errorf("version %d with %d rules, want %d: first says %q, last %q, the one that is gone %q", now.Number, len(now.Rules), many+1, first, last, gone)
 					return
 				}
 			}
 		})
 	}
-	for n := int64(2); n < rounds && !t.Failed(); n++ {
+	for n := int64(2); n < int64(s.rounds) && !t.Failed(); n++ {
 		says := fmt.Sprint(n)
 		p.commit(p.next([]rules.Rule{plain("first", says), plain("last", says), plain(id(n-1), "back")}, id(n)))
 	}

@@ -88,12 +88,11 @@ func testHeads(t *testing.T, open Open) {
 }
 
 // Many rules are one version, and read as one.
-func testManyRules(t *testing.T, open Open) {
+func (s Size) testManyRules(t *testing.T, open Open) {
 	p := newPlace(t, open)
-	const many = 10_000
 	var list []rules.Rule
 	var half []string
-	for i := range many {
+	for i := range s.rules {
 		rule := plain(fmt.Sprintf("rule-%d", i), "something that is a little longer")
 		rule.Match.Path = fmt.Sprintf("/things/%d/{id}/**", i)
 		list = append(list, rule)
@@ -109,13 +108,13 @@ func testManyRules(t *testing.T, open Open) {
 }
 
 // A version may be as large as an edit may be, by one rule or by many.
-func testLargeVersions(t *testing.T, open Open) {
+func (s Size) testLargeVersions(t *testing.T, open Open) {
 	p := newPlace(t, open)
-	const size = registry.MaxVersionBytes - 2000
-	large := plain("large", strings.Repeat("x", size))
+	const margin = 2000 // for what is around the texts
+	large := plain("large", strings.Repeat("x", registry.MaxVersionBytes-margin))
 	var list []rules.Rule
 	for i := range 64 {
-		list = append(list, plain(fmt.Sprintf("rule-%d", i), strings.Repeat("y", size/64-256)))
+		list = append(list, plain(fmt.Sprintf("rule-%d", i), strings.Repeat("y", (s.bytes-margin)/64-256)))
 	}
 	p.commit(p.next([]rules.Rule{large}))
 	p.commit(p.next(nil, "large"))

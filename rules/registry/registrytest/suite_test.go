@@ -8,7 +8,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	registrytest.Run(t, func(testing.TB) func() registry.Backend {
+	registrytest.Run(t, registrytest.Full, func(testing.TB) func() registry.Backend {
 		memory := registry.NewMemory()
 		return func() registry.Backend { return memory }
 	})
