@@ -24,7 +24,7 @@ type Options struct {
 	// rules from before stay. It has no default.
 	Apply func(list []rules.Rule, positions []notation.Position) error
 	// Refused is told, in the same goroutine, of each text that was not taken over after the
-	// first. Default: nil.
+	// first. Default: nil, it is logged.
 	Refused func(err error)
 	// Interval is how often the files are looked at even when the system tells of no change,
 	// as on network drives: 10ms to 1h. Default: 0, which is 30s.
@@ -33,12 +33,12 @@ type Options struct {
 	// is taken for the whole: 1ms to 10s. Default: 0, which is 100ms. Where something changes
 	// all the time, they are read after ten times as long.
 	Quiet time.Duration
-	// Logger is told of faults and of rules taken over. Default: nil, no log.
+	// Logger is told of rules taken over, and where no news of files come. Default: nil, no log.
 	Logger *slog.Logger
 }
 
 // Watch follows the rules of a file or a folder until ctx is done, and then returns nil.
-// The first time, what is wrong with them is returned; after that it is logged, once for each
+// The first time, what is wrong with them is returned; after that it is told, once for each
 // text, and the rules that were applied last stay. So does what is there while files are
 // missing. Files may be written over, replaced, or swapped by a link as Kubernetes does.
 func Watch(ctx context.Context, path string, options Options) error {
@@ -62,7 +62,6 @@ func Watch(ctx context.Context, path string, options Options) error {
 		}
 		// What changed before anybody listened shows in this look.
 		if err := w.read(); err != nil {
-			w.Logger.Error("rules are not taken over; those from before stay", "path", path, "err", err)
 			w.Refused(err)
 		}
 		w.wait(ctx, notes)
@@ -89,7 +88,9 @@ func newWatch(path string, options Options) (*watch, error) {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	if options.Refused == nil {
-		options.Refused = func(error) {}
+		options.Refused = func(err error) {
+			options.Logger.Error("rules are not taken over; those from before stay", "path", path, "err", err)
+		}
 	}
 	var faults []error
 	if options.Apply == nil {
