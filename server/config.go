@@ -98,6 +98,11 @@ type Config struct {
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
+	// RulesKnown reports whether the rules were ever read from where they are kept, which may be
+	// away when the server starts. Until then evaluate and forward-auth are answered 503
+	// with StoreRequired, and else as if there were no rules. Default: nil, they are known.
+	RulesKnown func() bool
+
 	// Identity says where forward-auth finds who is asking. Default: nowhere.
 	Identity Identity
 

@@ -53,6 +53,9 @@ func (s *service) keep(e *evaluation) {
 
 // enforce decides and counts.
 func (s *service) enforce(ctx context.Context, e *evaluation) error {
+	if s.config.StoreRequired && !s.rulesKnown() {
+		return errRulesUnknown()
+	}
 	v := &e.verdict
 	start := time.Now()
 	err := s.rules.Decide(ctx, &e.request, v)

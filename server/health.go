@@ -18,14 +18,23 @@ func liveness(w http.ResponseWriter, _ *http.Request) error {
 // healthTimeout bounds the asking for the store's health.
 const healthTimeout = time.Second
 
-// readiness is up while requests are answered: not when draining, and with the
-// store away only when checks are decided nevertheless.
+// readiness is up while requests are answered: not when draining, and with the store away, or
+// with rules that are not known yet, only when requests are decided nevertheless.
 func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
 	}}
 	if !s.storeIsUp(r.Context()) {
 		health.Components["store"] = api.Component{Status: api.StatusDown}
+		if s.config.StoreRequired {
+			health.Status = api.StatusDown
+		}
+	}
+	if s.config.RulesKnown != nil {
+		health.Components["rules"] = api.Component{Status: api.StatusUp}
+	}
+	if !s.rulesKnown() {
+		health.Components["rules"] = api.Component{Status: api.StatusDown}
 		if s.config.StoreRequired {
 			health.Status = api.StatusDown
 		}
@@ -50,6 +59,8 @@ func (s *service) storeIsUp(ctx context.Context) bool {
 	defer cancel()
 	return s.config.StoreHealth(ctx) == nil
 }
+
+func (s *service) rulesKnown() bool { return s.config.RulesKnown == nil || s.config.RulesKnown() }
 
 func (s *service) info(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, api.Info{

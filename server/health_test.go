@@ -53,6 +53,36 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// Rules that are not known yet are told, and answer nothing where a store that is away would not.
+func TestRulesThatAreNotKnown(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		required, known bool
+		ready, evaluate int
+		component       string
+	}{
+		{"known", true, true, 200, 200, `"rules":{"status":"UP"}`},
+		{"not known", false, false, 200, 200, `"rules":{"status":"DOWN"}`},
+		{"not known, required", true, false, 503, 503, `"rules":{"status":"DOWN"}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, func(c *server.Config) {
+				c.StoreRequired, c.RulesKnown = test.required, func() bool { return test.known }
+				c.API.Open = true
+			})
+			if got := f.get(api.PathReadiness); got.status != test.ready || !strings.Contains(got.body, test.component) {
+				t.Errorf("ready: %d %s, want %d with %s", got.status, got.body, test.ready, test.component)
+			}
+			if got := f.post(api.PathEvaluate, `{"path":"/"}`); got.status != test.evaluate {
+				t.Errorf("evaluate: %d %s, want %d", got.status, got.body, test.evaluate)
+			}
+			if got := f.get(api.PathCheck + "?key=k"); got.status != 200 {
+				t.Errorf("a check, which asks no rule: %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
 func TestInfo(t *testing.T) {
 	f := newFixture(t, nil)
 	var info api.Info

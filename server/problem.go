@@ -39,6 +39,14 @@ func errStoreAway() error {
 	}
 }
 
+// errRulesUnknown answers what can't be decided without rules.
+func errRulesUnknown() error {
+	return &failure{
+		status: http.StatusServiceUnavailable,
+		detail: "the rules could not be read yet from where they are kept; nothing was consumed",
+	}
+}
+
 // failureOf is the one place where errors turn into statuses. The text of an
 // unknown error stays inside: it may name what is no caller's business.
 func failureOf(err error) *failure {
