@@ -75,9 +75,19 @@ func (e *example) explain(ctx context.Context, p process) error {
 	if e.file != "" {
 		loaded.RulesFrom = e.file
 	}
-	set, err := rulesOf(loaded)
+	source, err := openRules(loaded, nil, nil)
 	if err != nil {
 		return err
+	}
+	defer source.close()
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	set, err := source.Set(ctx)
+	switch {
+	case errors.Is(err, stint.ErrInvalid):
+		return misconfigured(err)
+	case err != nil:
+		return failed(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
 	}
 	request, err := e.request(loaded)
 	if err != nil {
@@ -90,9 +100,6 @@ func (e *example) explain(ctx context.Context, p process) error {
 			return err
 		}
 		defer opened.Close()
-		bounded, cancel := context.WithTimeout(ctx, explainTimeout)
-		defer cancel()
-		ctx = bounded
 		if err := opened.Health(ctx); err != nil {
 			return storeFault(loaded.Store, err)
 		}

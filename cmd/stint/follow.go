@@ -3,80 +3,86 @@ package main
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
-// rulesOf compiles the rules that the configuration names.
-func rulesOf(loaded config.Config) (set *rules.Set, err error) {
-	if loaded.RulesFrom != "" {
-		set, err = readRules(loaded.RulesFrom)
-	} else {
-		set, err = file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
-	}
-	if err != nil {
-		return nil, misconfigured(err)
-	}
-	return set, nil
-}
-
-// A follower puts rules in force as their files change.
+// A follower puts rules in force as their source has them.
 type follower struct {
-	path    string
-	set     *rules.Set // in force
 	logger  *slog.Logger
+	place   string // where the rules are
 	refused prometheus.Counter
+	known   atomic.Bool // whether any were in force
 }
 
-func newFollower(path string, set *rules.Set, logger *slog.Logger) *follower {
-	return &follower{path: path, set: set, logger: logger, refused: prometheus.NewCounter(prometheus.CounterOpts{
+func newFollower(logger *slog.Logger) *follower {
+	return &follower{logger: logger, refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "rate_limiter_rules_refused_total",
-		Help: "Sets of rules that were not taken over, as something was wrong with them.",
+		Help: "Times that rules were not taken over: something was wrong with them, or they could not be read.",
 	})}
 }
 
-// start follows the files, if there are any, until the returned function is called.
-func (f *follower) start(ctx context.Context, s *server.Server) (stop func()) {
-	if f.path == "" {
-		return func() {}
-	}
+// firstRules bounds the wait for the first rules, which may be kept in a server that is away.
+const firstRules = 2 * time.Second
+
+// start puts the first rules in force and follows their source until the returned function is
+// called. It returns an error when that can't be followed; when the rules are merely not known
+// in time, it leaves them to come.
+func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
+	f.place = source.place
 	ctx, cancel := context.WithCancel(ctx)
+	first, ended := make(chan struct{}), make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := file.Watch(ctx, f.path, file.Options{
-			Apply: func(list []rules.Rule, positions []notation.Position) error {
-				return f.apply(list, positions, s)
-			},
-			Refused: func(error) { f.refused.Inc() },
-			Logger:  f.logger,
-		})
-		if err != nil {
-			f.refused.Inc()
-			f.logger.Error("rules are not followed; those in force stay", "path", f.path, "err", err)
-		}
+		ended <- source.Follow(ctx, func(set *rules.Set) {
+			if f.take(s, set) {
+				close(first)
+			}
+		}, f.refuse)
 	}()
-	return func() {
+	stop = func() {
 		cancel()
 		<-done
 	}
+	wait, waited := context.WithTimeout(ctx, firstRules)
+	defer waited()
+	select {
+	case <-first:
+	case <-wait.Done():
+		if ctx.Err() == nil {
+			f.logger.Warn("the rules are not known yet", "from", f.place)
+		}
+	case err := <-ended:
+		cancel()
+		return func() {}, misconfigured(err)
+	}
+	return stop, nil
 }
 
-// apply puts rules in force, all of them or none.
-func (f *follower) apply(list []rules.Rule, positions []notation.Position, s *server.Server) error {
-	set, err := file.Compile(list, positions, rules.Options{Previous: f.set})
-	if err != nil {
-		return err
+// take puts a set in force, and reports whether it is the first.
+func (f *follower) take(s *server.Server, set *rules.Set) (first bool) {
+	changes := s.SwapRules(set)
+	if f.known.Swap(true) {
+		if !changes.None() {
+			f.logger.Info("rules changed", "came", changes.Came, "went", changes.Went, "changed", changes.Changed)
+		}
+		return false
 	}
-	f.set = set
-	if changes := s.SwapRules(set); !changes.None() {
-		f.logger.Info("rules changed", "came", changes.Came, "went", changes.Went, "changed", changes.Changed)
+	if set.Len() > 0 {
+		f.logger.Info("rules are in force", "from", f.place, "rules", set.Len())
 	}
-	return nil
+	return true
+}
+
+// refuse counts and tells what could not be taken over.
+func (f *follower) refuse(err error) {
+	f.refused.Inc()
+	f.logger.Error("rules are not taken over; those from before stay", "from", f.place, "err", config.Redact(err.Error()))
 }

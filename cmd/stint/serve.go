@@ -42,10 +42,13 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	store.Watch()
 	service := serverConfig(loaded, store)
 	service.Logger = logger
-	if service.Rules, err = rulesOf(loaded); err != nil {
+	followed := newFollower(logger)
+	source, err := openRules(loaded, logger, followed.refuse)
+	if err != nil {
 		return err
 	}
-	followed := newFollower(loaded.RulesFrom, service.Rules, logger)
+	defer source.close()
+	service.RulesKnown, service.Registry, service.RulesFrom = followed.known.Load, source.registry, source.place
 	service.Collectors = append(service.Collectors, followed.refused)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
@@ -59,7 +62,11 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err != nil {
 		return misconfigured(err)
 	}
-	defer followed.start(ctx, s)()
+	stop, err := followed.start(ctx, source, s)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	err = s.Run(ctx)
 	switch {
 	case errors.Is(err, stint.ErrInvalid):

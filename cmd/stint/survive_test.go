@@ -57,7 +57,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 // The server is killed and started again: what the service says meanwhile, its health,
 // its metrics and its log.
 func TestServerIsKilled(t *testing.T) {
-	const components = `"components":{"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
+	const components = `"components":{"rules":{"status":"UP"},"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
 	for _, test := range []struct {
 		mode   string
 		status int    // of checks while the server is away

@@ -63,9 +63,15 @@ type Config struct {
 	Rules []rules.Rule
 	// RulesAt says where each of Rules begins.
 	RulesAt []notation.Position
-	// RulesFrom is a file of rules, or a folder of them, in place of Rules; "" is none.
+	// RulesFrom says where rules are kept that change while they are in force: a file or a folder of
+	// them, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
+	// RulesFromStore.
 	RulesFrom string
 }
+
+// RulesFromStore is where rules are kept in the store of the states: in the process with
+// memory://, else in its Redis.
+const RulesFromStore = "store"
 
 // HTTP bounds what clients of the REST API and of the admin listener may use.
 type HTTP struct {

@@ -135,7 +135,8 @@ func TestNotADocument(t *testing.T) {
 		"<<: {a: b}":             "1:1: a name must be a plain text",
 		"policies: {p: 5}":       "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
 		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, username`,
-		"store:\n  max_memory: 2MiB\n  url: redis://h": "2:15: store.max_memory is given; allowed: only with store.url memory://, on_store_failure local or rules",
+		"rules_from: mysql://h":  `1:13: rules_from is "mysql://h"; allowed: a file, a folder, `,
+		"rules_from: redis://":   `1:13: rules_from is "redis://"; allowed: a file, a folder, `,
 	} {
 		if got := faults(t, text); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)

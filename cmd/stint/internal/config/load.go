@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
@@ -71,9 +70,6 @@ func (l *loader) apply(s Setting, v notation.Value) {
 func (l *loader) together() {
 	c := l.config
 	_, c.AdminAsked = l.from["admin_listen"]
-	if !c.Store.Memory() && c.OnStoreFailure != failover.Local && c.Store.MaxMemory != 0 && len(c.Rules) == 0 && c.RulesFrom == "" {
-		l.faults.Add(l.from["store.max_memory"], "store.max_memory is given; allowed: only with store.url %s, on_store_failure local or rules", memoryURL)
-	}
 	if c.RulesFrom != "" && len(c.Rules) > 0 {
 		l.faults.Add(l.from["rules_from"], "rules_from is given beside rules; allowed: one of the two")
 	}

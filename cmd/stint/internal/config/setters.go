@@ -119,14 +119,42 @@ func notYet(what string) notation.Setter {
 	return notation.Scalar("off, since this version does not offer "+what+" yet", isOff, notation.KindText, notation.KindNull)
 }
 
+func redisSchemes() []string {
+	return []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
+}
+
+// isURL reports whether the text names a server by one of the schemes.
+func isURL(text string, schemes []string) bool {
+	scheme, rest, found := strings.Cut(text, "://")
+	return found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
+}
+
 func storeURL(field *string) notation.Setter {
-	schemes := []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
+	schemes := redisSchemes()
 	return notation.Scalar("memory:// or a URL of one of the schemes "+strings.Join(schemes, ", "), func(text string) bool {
 		*field = text
-		scheme, rest, found := strings.Cut(text, "://")
-		return text == memoryURL || found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
+		return text == memoryURL || isURL(text, schemes)
 	}, notation.KindText)
 }
+
+// rulesPlace reads where rules are kept.
+func rulesPlace(field *string) notation.Setter {
+	schemes := append(redisSchemes(), mongoSchemes...)
+	allowed := "a file, a folder, " + RulesFromStore + ", or a URL of one of the schemes " + strings.Join(schemes, ", ")
+	return notation.Scalar(allowed, func(text string) bool {
+		*field = text
+		return !strings.Contains(text, "://") || isURL(text, schemes)
+	}, notation.KindText, notation.KindNull)
+}
+
+// mongoSchemes are those of the URLs of MongoDB.
+var mongoSchemes = []string{"mongodb", "mongodb+srv"}
+
+// RulesInRedis reports whether rules are kept in a Redis of their own.
+func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes()) }
+
+// RulesInMongo reports whether rules are kept in a MongoDB.
+func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
 
 func keyPrefix(field *string) notation.Setter {
 	return notation.Scalar("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {

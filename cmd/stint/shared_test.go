@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/testmongo"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/mongo"
+	"github.com/stint-go/stint/rules/redis"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// editor opens the rules in a Redis as another process would.
+func editor(t *testing.T, url string) *registry.Registry {
+	t.Helper()
+	conn, err := redisstore.Dial(redisstore.Connection{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, err := redis.New(conn, redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(backend.Close)
+	return registryOf(t, backend)
+}
+
+func registryOf(t *testing.T, backend registry.Backend) *registry.Registry {
+	t.Helper()
+	r, err := registry.New(backend, registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// put edits the login rule.
+func put(t *testing.T, r *registry.Registry, limit int64) {
+	t.Helper()
+	rule := rules.Rule{
+		ID: "login", Match: rules.Match{Path: "/login"}, Scope: []string{rules.PerIP},
+		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
+	}
+	_, err := r.Edit(t.Context(), registry.Author{}, func(d *registry.Draft) error {
+		d.Put(rule)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes on one Redis have the rules that are kept in it, and each edit of them.
+func TestServeSharedRules(t *testing.T) {
+	server := testredis.Start(t)
+	shared := editor(t, server.URL())
+	put(t, shared, 2)
+	one, _ := start(t, "--store", server.URL())
+	other, log := start(t, "--store", server.URL())
+	for i, url := range []string{one, other, one} {
+		want := http.StatusOK
+		if i == 2 {
+			want = http.StatusTooManyRequests
+		}
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
+		}
+	}
+	put(t, shared, 3)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, _ := evaluated(t, other, login); status != http.StatusOK {
+		t.Errorf("by the edited rule: %d", status)
+	}
+	if status, _ := evaluated(t, other, login); status != http.StatusTooManyRequests {
+		t.Errorf("the fourth of three: %d", status)
+	}
+	code, out, stderr := do(t, nil, "rules", "explain", "--store", server.URL(), "--path", "/login", "--ip", "192.0.2.1")
+	if code != exitDenied || !strings.Contains(out, "rule login decides") {
+		t.Errorf("explained: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
+// Rules in a MongoDB decide by states that are elsewhere.
+func TestServeRulesInMongo(t *testing.T) {
+	url := testmongo.Start(t).URL("stint")
+	backend, err := mongo.New(url, mongo.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := backend.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	shared := registryOf(t, backend)
+	put(t, shared, 1)
+	service, log := start(t, "--rules-from", url)
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("%d, %v, want %d", status, matched, want)
+		}
+	}
+	put(t, shared, 2)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, _ := evaluated(t, service, login); status != http.StatusOK {
+		t.Errorf("by the edited rule: %d", status)
+	}
+}
+
+// A process that starts while its rules are away has none until they are there, and says so.
+func TestServeWithoutItsRules(t *testing.T) {
+	server := testredis.Start(t)
+	put(t, editor(t, server.URL()), 1)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	open, log := start(t, "--store", server.URL())
+	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
+	for url, want := range map[string]int{open: http.StatusOK, closed: http.StatusServiceUnavailable} {
+		if status, matched := evaluated(t, url, login); status != want || len(matched) > 0 {
+			t.Errorf("without rules: %d, %v, want %d", status, matched, want)
+		}
+		if status, body := get(t, url+api.PathReadiness); status != want || !strings.Contains(body, `"rules":{"status":"DOWN"}`) {
+			t.Errorf("readiness: %d %s, want %d", status, body, want)
+		}
+	}
+	if !strings.Contains(log.String(), "the rules are not known yet") {
+		t.Errorf("the log:\n%s", log)
+	}
+	if code, _, stderr := do(t, nil, "rules", "explain", "--store", server.URL()); code != exitFailed || !strings.Contains(stderr, "the rules of redis://") {
+		t.Errorf("explained: exit code %d, %s", code, stderr)
+	}
+	server.Restart(t)
+	put(t, editor(t, server.URL()), 1)
+	for _, url := range []string{open, closed} {
+		eventually(t, "the rules are there", func() bool {
+			_, matched := evaluated(t, url, `{"path":"/login","ip":"192.0.2.9"}`)
+			return len(matched) == 1
+		})
+	}
+}
+
+// What rules were in force is written back to a server that lost them.
+func TestServeRestoresRules(t *testing.T) {
+	server := testredis.Start(t)
+	shared := editor(t, server.URL())
+	put(t, shared, 1)
+	start(t, "--store", server.URL())
+	server.Restart(t) // without what it held
+	eventually(t, "the rules are back", func() bool {
+		now, err := editor(t, server.URL()).Current(context.Background())
+		return err == nil && len(now.Rules) == 1 && now.Rules[0].ID == "login"
+	})
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/mongo"
+	"github.com/stint-go/stint/rules/redis"
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// A ruleSource is where the configured rules come from.
+type ruleSource struct {
+	rules.Source
+	// place says where that is, without secrets.
+	place string
+	// registry is what they are edited by, nil where they are not.
+	registry *registry.Registry
+	close    func()
+}
+
+// openRules opens the source of the rules. What is kept in a server is not asked for yet. refused
+// hears of edits past the service that can't be taken over.
+func openRules(loaded config.Config, logger *slog.Logger, refused func(error)) (*ruleSource, error) {
+	from := loaded.RulesFrom
+	if from == "" && len(loaded.Rules) == 0 {
+		from = config.RulesFromStore
+	}
+	switch {
+	case from == "":
+		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
+	case from == config.RulesFromStore && loaded.Store.Memory():
+		return registered(registry.NewMemory(), "the process, which forgets them when it ends", func() {})
+	case from == config.RulesFromStore:
+		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix)
+	case loaded.RulesInRedis():
+		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix)
+	case loaded.RulesInMongo():
+		return mongoRules(from, refused)
+	default:
+		return &ruleSource{Source: file.Source{Path: from, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
+	}
+}
+
+// redisRules are rules in a Redis.
+func redisRules(at redisstore.Connection, prefix string) (*ruleSource, error) {
+	conn, err := redisstore.Dial(at)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	backend, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
+	if err != nil {
+		conn.Close()
+		return nil, misconfigured(err)
+	}
+	return registered(backend, config.RedactURL(at.URL), backend.Close)
+}
+
+// mongoRules are rules in a MongoDB.
+func mongoRules(url string, refused func(error)) (*ruleSource, error) {
+	backend, err := mongo.New(url, mongo.Options{Refused: refused})
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	return registered(backend, config.RedactURL(url), func() { _ = backend.Close() }) // which has nothing to lose
+}
+
+// registered is the source of a backend's rules.
+func registered(backend registry.Backend, place string, closeBackend func()) (*ruleSource, error) {
+	r, err := registry.New(backend, registry.Options{})
+	if err != nil {
+		closeBackend()
+		return nil, misconfigured(err)
+	}
+	return &ruleSource{Source: r, place: place, registry: r, close: closeBackend}, nil
+}
+
+// Set returns the rules as they are now.
+func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var refused error
+	err = s.Follow(ctx, func(first *rules.Set) {
+		set = first
+		cancel()
+	}, func(fault error) {
+		refused = fault
+		cancel()
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case set != nil:
+		return set, nil
+	case refused != nil:
+		return nil, refused
+	default:
+		return nil, ctx.Err()
+	}
+}
+
+// fixed rules never change.
+type fixed struct{ set *rules.Set }
+
+// Follow hands them over.
+func (f fixed) Follow(ctx context.Context, take func(*rules.Set), _ func(error)) error {
+	take(f.set)
+	<-ctx.Done()
+	return nil
+}
