@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // each runs a test with both proxies.
@@ -284,11 +285,7 @@ func TestApplicationFails(t *testing.T) {
 // failInstead takes the place of the application: it reads each request and hangs up.
 func (s *stack) failInstead() (asked *atomic.Int64) {
 	s.t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, appPort))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	listener := s.listenInstead()
 	asked = new(atomic.Int64)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -308,6 +305,26 @@ func (s *stack) failInstead() (asked *atomic.Int64) {
 		serving.Wait()
 	})
 	return asked
+}
+
+// listenInstead takes the address of the application over, once the last of its threads has let it
+// go.
+func (s *stack) listenInstead() net.Listener {
+	s.t.Helper()
+	var config net.ListenConfig
+	deadline := time.After(patience)
+	for poll := time.NewTicker(time.Millisecond); ; {
+		listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, appPort))
+		if err == nil {
+			poll.Stop()
+			return listener
+		}
+		select {
+		case <-poll.C:
+		case <-deadline:
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // The one command builds what it starts, and Ctrl-C ends all of it.
