@@ -8,17 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/answer"
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/bench/internal/wrk"
 )
 
 // path is the check that wrk repeats.
@@ -39,9 +36,7 @@ var scenarios = []scenario{
 type options struct {
 	stint, bare string
 	rounds      int
-	duration    time.Duration
-	conns       int
-	threads     int
+	load        wrk.Load
 }
 
 func main() {
@@ -49,9 +44,9 @@ func main() {
 	flag.StringVar(&o.stint, "stint", "results/bin/stint", "the stint binary")
 	flag.StringVar(&o.bare, "bare", "results/bin/bare", "the binary of the bare handler")
 	flag.IntVar(&o.rounds, "rounds", 5, "how often each of the two is measured")
-	flag.DurationVar(&o.duration, "duration", 5*time.Second, "length of one measurement, whole seconds")
-	flag.IntVar(&o.conns, "connections", 64, "connections of wrk")
-	flag.IntVar(&o.threads, "threads", 2, "threads of wrk")
+	flag.DurationVar(&o.load.Duration, "duration", 5*time.Second, "length of one measurement, whole seconds")
+	flag.IntVar(&o.load.Connections, "connections", 64, "connections of wrk")
+	flag.IntVar(&o.load.Threads, "threads", 2, "threads of wrk")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -62,8 +57,8 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	if o.rounds < 1 || o.duration < time.Second {
-		return fmt.Errorf("rounds is %d and duration is %v; allowed: 1 or more and 1s or more", o.rounds, o.duration)
+	if o.rounds < 1 || o.load.Duration < time.Second {
+		return fmt.Errorf("rounds is %d and duration is %v; allowed: 1 or more and 1s or more", o.rounds, o.load.Duration)
 	}
 	for _, s := range scenarios {
 		if err := compare(ctx, o, s); err != nil {
@@ -104,15 +99,15 @@ func compare(ctx context.Context, o options, s scenario) (err error) {
 	order := []string{"bare", "stint"}
 	for range o.rounds {
 		for _, impl := range order {
-			m, err := wrk(ctx, o, addrs[impl])
+			m, err := o.load.Run(ctx, "http://"+addrs[impl]+path)
 			if err != nil {
 				return err
 			}
-			if refused := m.refused; (s.status == 429) != (refused == m.requests) || (s.status == 200) != (refused == 0) {
-				return fmt.Errorf("%s: %d of %d answers were not 2xx, want status %d only", impl, refused, m.requests, s.status)
+			if refused := m.Refused; (s.status == 429) != (refused == m.Requests) || (s.status == 200) != (refused == 0) {
+				return fmt.Errorf("%s: %d of %d answers were not 2xx, want status %d only", impl, refused, m.Requests, s.status)
 			}
 			fmt.Fprintf(os.Stdout, "BenchmarkService/impl=%s/path=%s-%d %d %.0f ns/op %.0f req/s\n",
-				impl, s.name, runtime.GOMAXPROCS(0), m.requests, 1e9/m.rate, m.rate)
+				impl, s.name, runtime.GOMAXPROCS(0), m.Requests, 1e9/m.Rate, m.Rate)
 		}
 		order[0], order[1] = order[1], order[0] // neither always goes first
 	}
@@ -141,45 +136,4 @@ func sameBytes(ctx context.Context, service, bare string, status int) error {
 		return fmt.Errorf("stint and bare do not write the same: %w", err)
 	}
 	return nil
-}
-
-type measurement struct {
-	rate     float64 // requests per second
-	requests int
-	refused  int // answers that were not 2xx or 3xx
-}
-
-var (
-	rateLine    = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
-	totalLine   = regexp.MustCompile(`(\d+) requests in`)
-	refusedLine = regexp.MustCompile(`Non-2xx or 3xx responses: (\d+)`)
-)
-
-func wrk(ctx context.Context, o options, addr string) (measurement, error) {
-	out, err := exec.CommandContext(ctx, "wrk",
-		"-t", strconv.Itoa(o.threads), "-c", strconv.Itoa(o.conns),
-		"-d", fmt.Sprintf("%.0fs", o.duration.Seconds()), "http://"+addr+path).CombinedOutput()
-	if err != nil {
-		return measurement{}, fmt.Errorf("wrk: %w\n%s", err, out)
-	}
-	return parse(string(out))
-}
-
-func parse(out string) (measurement, error) {
-	rate, total := rateLine.FindStringSubmatch(out), totalLine.FindStringSubmatch(out)
-	if rate == nil || total == nil || strings.Contains(out, "Socket errors") {
-		return measurement{}, fmt.Errorf("wrk said:\n%s", out)
-	}
-	m := measurement{}
-	var err error
-	if m.rate, err = strconv.ParseFloat(rate[1], 64); err != nil {
-		return m, err
-	}
-	if m.requests, err = strconv.Atoi(total[1]); err != nil {
-		return m, err
-	}
-	if refused := refusedLine.FindStringSubmatch(out); refused != nil {
-		m.refused, err = strconv.Atoi(refused[1])
-	}
-	return m, err
 }

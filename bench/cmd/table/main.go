@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	part := flag.String("part", "all", "which rows to print: all, take, memory, service or redis")
+	part := flag.String("part", "all", "which rows to print: all, take, memory, service, middleware or redis")
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
 	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
 	flag.Parse()
@@ -34,7 +34,7 @@ func main() {
 func run(w io.Writer, part, dir string, files []string) (missed int, err error) {
 	rows, known := parts[part]
 	if !known {
-		return 0, fmt.Errorf("part is %q; allowed: all, take, memory, service or redis", part)
+		return 0, fmt.Errorf("part is %q; allowed: all, take, memory, service, middleware or redis", part)
 	}
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "*.txt")); err != nil {

@@ -14,6 +14,7 @@ const (
 	memory    = "Memory"
 	service   = "Service"
 	openLoop  = "OpenLoop"
+	handlers  = "Middleware"
 	seconds   = "sec/op"
 	subject   = "stint"
 	yardstick = "floor"
@@ -23,12 +24,13 @@ var none = math.NaN()
 
 // parts are the rows that can be asked for, by name.
 var parts = map[string]func(*results.Set) []row{
-	"take":    speed,
-	"memory":  size,
-	"service": served,
-	"redis":   onRedis,
+	"take":       speed,
+	"memory":     size,
+	"service":    served,
+	"middleware": behind,
+	"redis":      onRedis,
 	"all": func(set *results.Set) []row {
-		return slices.Concat(speed(set), size(set), served(set), onRedis(set))
+		return slices.Concat(speed(set), size(set), served(set), behind(set), onRedis(set))
 	},
 }
 
@@ -133,6 +135,25 @@ func sweep(set *results.Set) string {
 		return ""
 	}
 	return fmt.Sprintf("(heap per key at its worst: %.1f B with %s keys)", worst, at)
+}
+
+// behind is what handlers reach with the middleware before them.
+func behind(set *results.Set) []row {
+	var all []row
+	for _, handler := range []string{"small", "page"} {
+		rate := func(impl string) float64 {
+			return results.Median(set.Values(handlers, "req/s", results.Labels{"impl": impl, "handler": handler}))
+		}
+		bare := rate("bare")
+		share := func(impl string) float64 { return 100 * rate(impl) / bare }
+		all = append(all, row{
+			what: "middleware, one rule on memory, share of the handler's own requests: " + handler, must: 90, aim: none,
+			measured: share("rule"), unit: "%",
+			from: fmt.Sprintf("%.0f/s, bare %.0f/s; without fields %.1f %%, five constant fields alone %.1f %%",
+				rate("rule"), bare, share("rule-silent"), share("fields")),
+		})
+	}
+	return all
 }
 
 // served is what the running service reaches.
