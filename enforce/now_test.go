@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -72,4 +73,44 @@ func TestDecideNowTurns(t *testing.T) {
 			t.Errorf("when the turn has come: %+v (%v)", v.Decision, err)
 		}
 	})
+}
+
+// slow is a store whose calls take time.
+type slow struct {
+	stint.Store
+	takes time.Duration
+}
+
+func (s slow) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	<-time.After(s.takes)
+	return s.Store.Decide(ctx, op)
+}
+
+// A turn that has come is nobody's to wait for, however little time there is to ask for it.
+func TestTurnsOfASlowStore(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		decide func(*enforce.Limiter, context.Context, *rules.Request, *enforce.Verdict) error
+	}{{"Decide", (*enforce.Limiter).Decide}, {"DecideNow", (*enforce.Limiter).DecideNow}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, err := enforce.New(enforce.Config{
+					Store: slow{memstore.New(memstore.Config{}), 2 * time.Millisecond},
+					Set:   setOf(t, nil, waiting("a", time.Millisecond, 0, stint.LeakyBucket(3, stint.PerSecond(100)))),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, allowed := range []bool{true, false, true} { // the turns are 10ms apart
+					var v enforce.Verdict
+					if err := test.decide(limiter, t.Context(), &alice, &v); err != nil || v.Allowed != allowed || v.Held != 0 {
+						t.Errorf("request %d: allowed %t, held %s (%v); want %t and no wait", i, v.Allowed, v.Held, err, allowed)
+					}
+					if !allowed {
+						<-time.After(10 * time.Millisecond)
+					}
+				}
+			})
+		})
+	}
 }

@@ -68,7 +68,8 @@ func (v *Verdict) patience() time.Duration {
 }
 
 // isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
-// taken, is kept. If not, that is the verdict.
+// taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
+// store was to say so.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
 	if !v.queues() {
 		return false, nil
@@ -77,7 +78,7 @@ func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (b
 		return false, err
 	}
 	late := v.Decision.Delay - time.Until(deadline)
-	if !v.Allowed || late <= 0 {
+	if !v.Allowed || v.Decision.Delay <= 0 || late <= 0 {
 		return false, nil
 	}
 	slowest := int32(0)
