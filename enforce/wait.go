@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -41,7 +42,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 		if v.Allowed {
 			line.leave()
 			l.shadow(ctx, v)
-			return v.hold(ctx)
+			return v.hold(ctx, deadline)
 		}
 		retry := v.Decision.RetryAfter
 		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
@@ -69,18 +70,34 @@ func (v *Verdict) patience() time.Duration {
 
 // isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
 // taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
-// store was to say so.
+// store was to say so. While the store is away nobody can look, and what answers for it decides.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
 	if !v.queues() {
 		return false, nil
 	}
-	if err := l.decide(ctx, v, stint.Peek, false); err != nil {
+	if seen, err := l.look(ctx, v); err != nil || !seen {
 		return false, err
 	}
 	late := v.Decision.Delay - time.Until(deadline)
 	if !v.Allowed || v.Decision.Delay <= 0 || late <= 0 {
 		return false, nil
 	}
+	v.miss(late)
+	l.shadow(ctx, v)
+	return true, nil
+}
+
+// look decides without taking anything. It reports false when the store can't tell.
+func (l *Limiter) look(ctx context.Context, v *Verdict) (seen bool, err error) {
+	err = l.decide(ctx, v, stint.Peek, false)
+	if errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// miss makes an admission whose turn is late by so much a denial, by the limit whose turn is last.
+func (v *Verdict) miss(late time.Duration) {
 	slowest := int32(0)
 	for i := range v.limits() {
 		if v.each[i].Delay > v.each[slowest].Delay {
@@ -88,8 +105,6 @@ func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (b
 		}
 	}
 	v.deny(slowest, late)
-	l.shadow(ctx, v)
-	return true, nil
 }
 
 // deny makes an admission that must not be used a denial by a limit, counted over all claims.
@@ -110,8 +125,13 @@ func (v *Verdict) limits() int {
 	return n
 }
 
-// hold keeps an admitted request until its turn.
-func (v *Verdict) hold(ctx context.Context) error {
+// hold keeps an admitted request until its turn. Where a failure policy gave the turn, without
+// having been looked at before, it may come too late: then it is lost, and the request denied.
+func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
+	if late := v.Decision.Delay - time.Until(deadline); v.Decision.Degraded && v.Decision.Delay > 0 && late > 0 {
+		v.miss(late)
+		return nil
+	}
 	err := v.pause(ctx, v.Decision.Delay)
 	v.Decision.Delay = 0
 	return err
@@ -129,10 +149,11 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 // is behind others is not admitted before them, but denied for as long as those may wait.
 func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline time.Time) error {
 	if line.behind() {
-		if err := l.decide(ctx, v, stint.Peek, false); err != nil {
+		seen, err := l.look(ctx, v)
+		if err != nil {
 			return err
 		}
-		if v.Allowed {
+		if seen && v.Allowed {
 			v.deny(v.waiting())
 			l.shadow(ctx, v)
 			return nil
@@ -145,7 +166,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline 
 		return err
 	}
 	line.leave()
-	return v.hold(ctx)
+	return v.hold(ctx, deadline)
 }
 
 // waiting is the first limit of the first rule that waits, and how long that rule does.

@@ -1,0 +1,100 @@
+package enforce_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
+)
+
+// withoutStore makes a limiter whose store is away, so that the mode answers.
+func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce.Limiter {
+	t.Helper()
+	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
+	store, err := failover.New(failover.Config{Store: away, Mode: mode, Local: memstore.New(memstore.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return limiter
+}
+
+// The failure policy answers for rules that wait for turns as for all others.
+func TestTurnsWhileTheStoreIsAway(t *testing.T) {
+	patient := waiting("a", 2500*time.Millisecond, 0, stint.LeakyBucket(10, stint.PerSecond(1)))
+	for mode, held := range map[failover.Mode][]time.Duration{
+		failover.Open:  {0, 0, 0, 0, 0},
+		failover.Local: {0, time.Second, 2 * time.Second, -1, -1}, // the last turns come too late
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ends := arrive(withoutStore(t, mode, patient), len(held), func(int) context.Context { return t.Context() }, always(alice))
+				for _, end := range ends {
+					want := held[end.number]
+					after := end.after.Round(100 * time.Millisecond)
+					if end.err != nil || end.allowed != (want >= 0) || after != max(want, 0) || !end.allowed && end.retry <= 0 {
+						t.Errorf("%+v, want it admitted: %t, after %s", end, want >= 0, max(want, 0))
+					}
+				}
+			})
+		})
+	}
+	t.Run("closed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := withoutStore(t, failover.Closed, patient)
+			var v enforce.Verdict
+			for range 5 {
+				if err := limiter.Decide(t.Context(), &alice, &v); !errors.Is(err, stint.ErrUnavailable) || len(v.Undecided) != 1 {
+					t.Errorf("%+v (%v), want no decision", v, err)
+				}
+			}
+		})
+	})
+}
+
+// Who comes while others wait is answered by the failure policy too, once the store is away.
+func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		store, err := failover.New(failover.Config{Store: away})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		limiter, err := enforce.New(enforce.Config{
+			Store: store, Set: setOf(t, nil, waiting("a", time.Minute, 1, stint.TokenBucket(1, stint.PerSecond(1)))),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide(t, limiter, alice)
+		first := make(chan error, 1)
+		go func() {
+			var v enforce.Verdict
+			r := alice
+			first <- limiter.Decide(t.Context(), &r, &v)
+		}()
+		synctest.Wait() // it waits for the next permit, and the line is full
+		away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
+		var v enforce.Verdict
+		if err := limiter.Decide(t.Context(), &alice, &v); err != nil || !v.Allowed || !v.Decision.Degraded {
+			t.Errorf("%+v (%v), want it admitted by the failure policy", v, err)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}
