@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,7 +211,9 @@ func (c *denials) keep(f flying, claim stint.Claim, at stint.Instant, outs []sti
 		c.evict(s)
 	}
 	kept.outs = append(kept.outs, outs...)
-	s.clients[client] = append(s.clients[client], kept)
+	// The key's memory is its caller's, who may use it again. An assignment to a key that is
+	// there replaces that one too.
+	s.clients[strings.Clone(client)] = append(s.clients[client], kept)
 	s.count++
 	c.entries.Add(1)
 }
