@@ -39,7 +39,9 @@ func (v Verb) String() string {
 
 // A Claim asks for permits of a policy on behalf of one client.
 type Claim struct {
-	// Key is whom the policy applies to: 1 to MaxKeyBytes bytes of any value.
+	// Key is whom the policy applies to: 1 to MaxKeyBytes bytes of any value. Stores copy
+	// what they need of it after a call has returned, for whatever reason, so that its
+	// memory may then be used again.
 	Key string
 	// Policy holds the limits. It must not be nil.
 	Policy *Policy

@@ -25,7 +25,8 @@ type flight struct {
 	places   map[stateKey]int32 // of states
 	latest   stateKey           // the last that was found
 	latestAt int32
-	limits   int // of all entries
+	names    names // of callers who may leave
+	limits   int   // of all entries
 	// mixed says that there is more than takes of states other than logs and calendars,
 	// or states of one hash under limits with different parameters.
 	mixed bool
@@ -226,6 +227,7 @@ func (f *flight) find(l *limit, client string) (at int32, known bool) {
 		return f.latestAt, true
 	}
 	if at, known = f.places[key]; known {
+		key.client = f.states[at].client // whose memory lasts
 		f.latest, f.latestAt = key, at
 	}
 	return at, known
@@ -257,12 +259,16 @@ func (f *flight) claim(e *entry, claim *stint.Claim) bool {
 	if e.verb == stint.Settle {
 		permits = algorithm.Amount(permits)
 	}
+	client, lasts := claim.Key, e.parcel.ctx.Done() == nil
 	for i := range plan {
 		l := &plan[i]
-		at, known := f.find(l, claim.Key)
+		at, known := f.find(l, client)
 		switch {
 		case !known:
-			at = f.touch(l, claim.Key)
+			if !lasts {
+				client, lasts = f.names.keep(client), true
+			}
+			at = f.touch(l, client)
 		case len(f.entries) > 0 && (f.states[at].last || !l.same(f.states[at].limit)):
 			return false
 		}
@@ -283,21 +289,6 @@ func (f *flight) disclaim(e *entry, states int) {
 		*t = touched{takes: t.takes[:0]}
 	}
 	f.states, f.latest = f.states[:states], stateKey{}
-}
-
-// small are numbers in text.
-var small = func() (texts [1024]string) {
-	for i := range texts {
-		texts[i] = strconv.Itoa(i)
-	}
-	return texts
-}()
-
-func text(n int64) string {
-	if n >= 0 && n < int64(len(small)) {
-		return small[n]
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 func (f *flight) say(args ...string) { f.args = append(f.args, args...) }
@@ -509,28 +500,6 @@ func (f *flight) composeTakes(g *group) {
 	for _, at := range g.states {
 		f.say(takesText(f.states[at].takes))
 	}
-}
-
-func takesText(list []takes) string {
-	if len(list) == 0 {
-		return ""
-	}
-	if len(list) == 1 && list[0].k == 1 {
-		return text(list[0].n)
-	}
-	var buffer [64]byte
-	line := buffer[:0]
-	for i, t := range list {
-		if i > 0 {
-			line = append(line, ',')
-		}
-		line = strconv.AppendInt(line, t.n, 10)
-		if t.k > 1 {
-			line = append(line, 'x')
-			line = strconv.AppendInt(line, t.k, 10)
-		}
-	}
-	return string(line)
 }
 
 // maxAsks bounds how often a flight is sent again with other edges of the calendar:

@@ -1,7 +1,10 @@
 package redisstore
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -65,5 +68,127 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	}
 	if most := int64(c.most * denialShards); c.entries.Load() > most || int64(count) != c.entries.Load() {
 		t.Errorf("%d denials are kept and counted as %d, want at most %d", count, c.entries.Load(), most)
+	}
+}
+
+// held is a connection whose scripts are sent when the test lets them.
+type held struct {
+	cluster bool
+	came    chan struct{}      // an Eval is there
+	send    chan chan []string // it is to say what it sends
+}
+
+func (c *held) Eval(_ context.Context, _ *Script, _, args []string) (string, error) {
+	c.came <- struct{}{}
+	sent := <-c.send
+	sent <- slices.Clone(args)
+	return "", errors.New("no reply")
+}
+
+func (c *held) Do(_ context.Context, args ...string) (string, error) {
+	if args[0] == "GET" {
+		return fmt.Sprint(DefaultPartitions), nil // what all agree on
+	}
+	return "", nil
+}
+
+func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (c *held) Cluster() bool { return c.cluster }
+
+func (c *held) Close() {}
+
+// A flight sends the keys as they were, even if who asked has left it and uses their memory
+// for others.
+func TestFlightsOfBorrowedKeys(t *testing.T) {
+	for name, limits := range map[string][]stint.Limit{
+		"one limit":  {stint.FixedWindow(5, time.Hour)},
+		"two limits": {stint.FixedWindow(5, time.Hour), stint.TokenBucket(5, stint.PerSecond(1))},
+		"a log":      {stint.SlidingWindowLog(5, time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &held{came: make(chan struct{}), send: make(chan chan []string)}
+			store, err := New(conn, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			policy, err := stint.NewPolicy("a", limits...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory := make(borrowed, 4)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			claim := stint.Claim{Key: memory.key("mine"), Policy: policy, Permits: 1}
+			go func() {
+				_, err := store.Decide(ctx, stint.Op{Claim: claim})
+				ended <- err
+			}()
+			<-conn.came
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			memory.key("next")
+			sent := make(chan []string)
+			conn.send <- sent
+			if args := <-sent; !slices.Contains(args, "mine") || slices.Contains(args, "next") {
+				t.Errorf("%q is sent", args)
+			}
+		})
+	}
+}
+
+// So do the shares of an operation on a cluster, which are let go of behind a caller's back.
+func TestSharesOfBorrowedKeys(t *testing.T) {
+	store, err := New(&held{cluster: true}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	policy, err := stint.NewPolicy("a", stint.FixedWindow(5, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := make(borrowed, 4), make(borrowed, 4)
+	claim := func(key string) stint.Claim { return stint.Claim{Key: key, Policy: policy, Permits: 1} }
+	shares := store.split(&stint.Op{Claim: claim(one.key("mine")), And: []stint.Claim{claim(two.key("ours"))}})
+	var keys []string
+	one.key("next")
+	two.key("next")
+	for _, h := range shares {
+		keys = append(keys, h.op.Key)
+		for _, claim := range h.op.And {
+			keys = append(keys, claim.Key)
+		}
+	}
+	if slices.Sort(keys); !slices.Equal(keys, []string{"mine", "ours"}) {
+		t.Errorf("the shares are of %q", keys)
+	}
+}
+
+// What is kept of names stays as it is, however many come, and costs an allocation now and
+// then.
+func TestNamesAreKept(t *testing.T) {
+	var n names
+	var kept []string
+	for i := range 2 * namesBytes {
+		kept = append(kept, n.keep(fmt.Sprint(i)))
+	}
+	for i := range kept {
+		if kept[i] != fmt.Sprint(i) {
+			t.Fatalf("name %d is %q", i, kept[i])
+		}
+	}
+	long := string(make([]byte, 2*namesBytes))
+	if n.keep(long) != long {
+		t.Error("a long name changed")
+	}
+	if allocs := testing.AllocsPerRun(10*namesBytes, func() { n.keep("user:1234") }); allocs != 0 {
+		t.Errorf("%v allocations for each name", allocs)
 	}
 }

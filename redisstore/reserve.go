@@ -60,13 +60,15 @@ func (s *Store) decideApart(ctx context.Context, op *stint.Op) (stint.Decision, 
 	return join(op, shares), nil
 }
 
-// split makes an operation's shares, of each partition one.
+// split makes an operation's shares, of each partition one. They have keys of their own, since
+// they are let go of when their caller may have left.
 func (s *Store) split(op *stint.Op) []*share {
 	var shares []*share
 	of := map[int]*share{}
 	place := 0
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
 		partition := s.partition(claim.Key)
+		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
 		if h == nil {
 			h = &share{op: stint.Op{Verb: op.Verb, Claim: claim}}
