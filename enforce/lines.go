@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +71,10 @@ func (p *place) join() bool {
 		p.lines.all = map[client][]*place{}
 	}
 	p.turn = make(chan struct{})
-	for _, c := range p.clients {
+	for i := range p.clients {
+		// A line may outlast the place, and with it the memory of the key.
+		p.clients[i].key = strings.Clone(p.clients[i].key)
+		c := p.clients[i]
 		if len(p.lines.all[c]) > 0 {
 			p.ahead++
 		}
