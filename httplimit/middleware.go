@@ -120,8 +120,12 @@ func (p *plain) decide(ctx context.Context, header http.Header, key string, cost
 	return d, err
 }
 
-// pause waits for so long, or until the context ends.
+// pause waits for so long, or returns at once when the context ends before that: a turn that
+// can't be reached stays taken, and nobody waits for it.
 func pause(ctx context.Context, d time.Duration) error {
+	if deadline, bounded := ctx.Deadline(); bounded && d > time.Until(deadline) {
+		return context.DeadlineExceeded
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -307,8 +307,18 @@ func TestMiddlewareHolds(t *testing.T) {
 		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 		r.RemoteAddr = "192.0.2.1:1"
 		expectProblem(t, send(h, r), http.StatusServiceUnavailable, "")
-		if len(served) != 2 || time.Since(start) != 250*time.Millisecond {
+		if len(served) != 2 || time.Since(start) != 200*time.Millisecond {
 			t.Errorf("a request that ends after 50ms was served (%v), or held until %v", served, time.Since(start))
+		}
+
+		// The next turn is after 600ms. Who goes away is held for no longer either.
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		r = httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.RemoteAddr = "192.0.2.1:1"
+		expectProblem(t, send(h, r), http.StatusServiceUnavailable, "")
+		if len(served) != 2 || time.Since(start) != 300*time.Millisecond {
+			t.Errorf("a request that was given up after 100ms was served (%v), or held until %v", served, time.Since(start))
 		}
 	})
 }

@@ -39,7 +39,7 @@ type RulesConfig struct {
 	// nil, a problem document of status 429.
 	Denied func(http.ResponseWriter, *http.Request, *enforce.Verdict)
 	// Unavailable answers a request that could not be decided, or whose context ended
-	// while it was held. Default: nil, a problem document of status 503.
+	// while it was held or will have ended before its turn. Default: nil, a problem document of status 503.
 	Unavailable http.Handler
 	// Unfit answers a request that could not be described: the error is that of Describe, or
 	// wraps stint.ErrInvalid for a cost that is none. Default: nil, a problem
