@@ -36,8 +36,8 @@ func readApplied(ctx context.Context, db *mongo.Database) (registry.Head, error)
 		return registry.Head{}, err
 	}
 	if len(first) > 0 && first[0].Number > 1 {
-		return registry.Head{}, stint.Invalid(appliedName, verbatim(fmt.Sprintf("without its document, but there is version %d", first[0].Number)),
-			"all of stint's collections, or none of them")
+		return registry.Head{}, unreadable(stint.Invalid(appliedName, verbatim(fmt.Sprintf("without its document, but there is version %d", first[0].Number)),
+			"all of stint's collections, or none of them"))
 	}
 	return registry.Head{}, nil
 }

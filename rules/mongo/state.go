@@ -79,7 +79,7 @@ func (a *all) add(states []state) error {
 		if !s.Deleted {
 			rule, err := registry.ParseRule(statesName+": "+s.ID, []byte(s.Rule))
 			if err != nil {
-				return err
+				return unreadable(err)
 			}
 			k.rule = &rule
 		}

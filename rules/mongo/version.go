@@ -3,6 +3,7 @@ package mongo
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -57,10 +58,21 @@ func (v *version) read() (registry.Version, error) {
 	var read registry.Version
 	data, err := json.Marshal(v)
 	if err != nil {
-		return read, stint.Invalid(fmt.Sprintf("version %d", v.Number), err.Error(), "JSON as the registry writes it")
+		return read, v.unreadable(err)
 	}
-	return read, json.Unmarshal(data, &read)
+	if err := json.Unmarshal(data, &read); err != nil {
+		return read, unreadable(err)
+	}
+	return read, nil
 }
+
+// unreadable is the error of a version whose changes are not what stint writes.
+func (v *version) unreadable(err error) error {
+	return unreadable(stint.Invalid(fmt.Sprintf("version %d", v.Number), err.Error(), "JSON as the registry writes it"))
+}
+
+// unreadable is the error of what is wrong with what is kept.
+func unreadable(err error) error { return fmt.Errorf("%w: %w", registry.ErrUnreadable, err) }
 
 // change is one of a version, with the rules as they are written.
 type change struct {
@@ -72,7 +84,7 @@ type change struct {
 func (v *version) changes() ([]change, error) {
 	var list []change
 	if err := json.Unmarshal([]byte(v.Changes), &list); err != nil {
-		return nil, stint.Invalid(fmt.Sprintf("version %d", v.Number), err.Error(), "JSON as the registry writes it")
+		return nil, v.unreadable(err)
 	}
 	return list, nil
 }
@@ -105,5 +117,9 @@ func find[T any](ctx context.Context, c *mongo.Collection, filter bson.D, list *
 	var found []T
 	err = cursor.All(ctx, &found)
 	*list = append(*list, found...)
+	var odd *bson.DecodeError
+	if errors.As(err, &odd) {
+		return unreadable(stint.Invalid(c.Name(), verbatim(err.Error()), "documents as stint writes them"))
+	}
 	return err
 }

@@ -96,11 +96,14 @@ func (b *Backend) failure(ctx context.Context, err error) error {
 	}
 }
 
+// unreadable is the error of what is wrong with what is kept.
+func unreadable(err error) error { return fmt.Errorf("%w: %w", registry.ErrUnreadable, err) }
+
 // invalid is the error of something that this package did not write.
 func (b *Backend) invalid(what, value string) error {
 	const most = 200
 	if len(value) > most {
 		value = value[:most] + "…"
 	}
-	return stint.Invalid("the rules in Redis: "+what, value, fmt.Sprintf("what stint wrote; DEL %s %s begins anew without rules", b.set, b.versions))
+	return unreadable(stint.Invalid("the rules in Redis: "+what, value, fmt.Sprintf("what stint wrote; DEL %s %s begins anew without rules", b.set, b.versions)))
 }

@@ -96,7 +96,10 @@ func (b *Backend) parseRule(id, text string) (rules.Rule, error) {
 	if err == nil && rule.ID != id {
 		err = stint.Invalid(place+": its ID", rule.ID, id)
 	}
-	return rule, err
+	if err != nil {
+		return rule, unreadable(err)
+	}
+	return rule, nil
 }
 
 // replay brings the rules to the last head, by the versions since the first. It reports whether

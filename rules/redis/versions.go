@@ -50,7 +50,7 @@ func (b *Backend) page(ctx context.Context, most string, n int) ([]registry.Vers
 		id, text := entries[2*i], entries[2*i+1]
 		place := fmt.Sprintf("version %s of %s", id, b.versions)
 		if err := page[i].UnmarshalJSON([]byte(text)); err != nil {
-			return nil, fmt.Errorf("%s: %w", place, err)
+			return nil, unreadable(fmt.Errorf("%s: %w", place, err))
 		}
 		if id != strconv.FormatInt(page[i].Number, 10)+"-0" {
 			return nil, b.invalid(place, text)

@@ -10,11 +10,14 @@ var (
 	ErrConflict = errors.New("registry: another version was made meanwhile")
 	// ErrNotKept says that a version is not kept, or not any more.
 	ErrNotKept = errors.New("registry: the version is not kept")
+	// ErrUnreadable says that a backend holds something that stint did not write: nothing is wrong
+	// with what was asked. Such an error wraps stint.ErrInvalid too.
+	ErrUnreadable = errors.New("registry: what is kept can't be read")
 )
 
 // A Backend keeps rules and their versions. It is safe for concurrent use, by several
 // processes too. Its errors wrap stint.ErrUnavailable when it can't be asked,
-// stint.ErrInvalid when what it holds can't be read, or are the context's.
+// ErrUnreadable and stint.ErrInvalid when what it holds can't be read, or are the context's.
 type Backend interface {
 	// Head is the newest version. It costs little, so that it can be asked every second.
 	Head(ctx context.Context) (Head, error)
