@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -247,6 +248,36 @@ func TestFollowHanging(t *testing.T) {
 		f.expect([]string{" a:1"})
 		f.stop()
 	})
+}
+
+// A registry is in force though versions take long to read, more of them than a look has time for.
+func TestFollowLargeVersions(t *testing.T) {
+	for behind := int64(1); behind <= 6; behind++ {
+		bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {
+			edit(t, other, put(rule("a", 1)))
+			backend.set(func(f *faulty) { f.at, f.deaf = large{f.at}, true })
+			f := follow(t, r)
+			f.expect([]string{" a:1"})
+			for n := range behind {
+				edit(t, other, put(rule("a", n+2)))
+			}
+			interval(3)
+			f.expect([]string{fmt.Sprintf(" a:%d", behind+1)})
+			f.stop()
+		})
+	}
+}
+
+// large takes its time for each version, which ends with the context.
+type large struct{ registry.Backend }
+
+func (l large) Versions(ctx context.Context, before int64, n int) ([]registry.Version, error) {
+	select {
+	case <-time.After(time.Duration(n) * 3 * time.Second):
+		return l.Backend.Versions(ctx, before, n)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // hanging does not tell its head until it is let go.

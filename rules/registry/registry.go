@@ -182,30 +182,45 @@ func (r *refusal) Error() string { return r.err.Error() }
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// next is what the backend has: by the versions made since, if they follow those that are
-// known, else all of it.
+const (
+	// fewVersions is how many versions at most are read to catch up. A version may be as large
+	// as many rules, and more than once the same.
+	fewVersions = 4
+	// catchUpTimeout bounds how long that may take, so that there is time to load.
+	catchUpTimeout = time.Second
+)
+
+// next is what the backend has: by the versions made since, if these are few, come soon and
+// follow those that are known, else all of it.
 func (r *Registry) next(ctx context.Context, head Head) (Snapshot, error) {
-	const few = 50 // beyond which loading is less work
 	behind := head.Number - r.snapshot.Number
-	if !r.known || r.snapshot.Number == 0 || behind < 1 || behind > few {
+	if !r.known || r.snapshot.Number == 0 || behind < 1 || behind > fewVersions {
 		return r.backend.Load(ctx)
 	}
+	if next, whole := r.catchUp(ctx, head, int(behind)); whole {
+		return next, nil
+	}
+	return r.backend.Load(ctx)
+}
+
+// catchUp applies the versions up to a head. It reports whether they could be read in time, and
+// follow those that are known.
+func (r *Registry) catchUp(ctx context.Context, head Head, behind int) (next Snapshot, whole bool) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
 	// The one that is known is asked for as well, since it may have been lost and made anew.
-	since, err := r.backend.Versions(ctx, head.Number+1, int(behind)+1)
-	if err != nil {
-		return Snapshot{}, err
+	since, err := r.backend.Versions(ctx, head.Number+1, behind+1)
+	if err != nil || len(since) != behind+1 || since[behind].Head != r.snapshot.Head {
+		return Snapshot{}, false
 	}
-	if len(since) != int(behind)+1 || since[behind].Head != r.snapshot.Head {
-		return r.backend.Load(ctx)
-	}
-	next := r.snapshot
+	next = r.snapshot
 	for i := behind - 1; i >= 0; i-- {
 		if since[i].Number != next.Number+1 {
-			return r.backend.Load(ctx)
+			return Snapshot{}, false
 		}
 		next = next.Apply(&since[i])
 	}
-	return next, nil
+	return next, true
 }
 
 // restore writes the rules that are known to a backend that lost all of its own.
