@@ -49,10 +49,12 @@ func (b *Backend) Load(ctx context.Context) (registry.Snapshot, error) {
 	return now.snapshot(), nil
 }
 
-// Commit makes v the newest version.
-func (b *Backend) Commit(ctx context.Context, v *registry.Version) error {
+// Commit makes v the newest version. That the one before it is the newest is looked up, and held to
+// by the insert of the next number; only if all collections were dropped and others made
+// as many versions anew in between, the version would follow those.
+func (b *Backend) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
 	return b.call(ctx, func(ctx context.Context, db *mongo.Database) error {
-		return commit(ctx, db, v, false)
+		return commit(ctx, db, before, v, false)
 	})
 }
 
@@ -81,7 +83,7 @@ func (b *Backend) Versions(ctx context.Context, before int64, n int) ([]registry
 
 // commit makes a version, by the insert of its number, and applies it. Who edited says whether
 // people made the changes in rate_limit_rules.
-func commit(ctx context.Context, db *mongo.Database, v *registry.Version, edited bool) error {
+func commit(ctx context.Context, db *mongo.Database, before registry.Head, v *registry.Version, edited bool) error {
 	if err := fitting(v); err != nil {
 		return err
 	}
@@ -90,10 +92,13 @@ func commit(ctx context.Context, db *mongo.Database, v *registry.Version, edited
 		return err
 	}
 	head, since, err := behind(ctx, db)
+	if len(since) > 0 {
+		head = since[len(since)-1].head()
+	}
 	switch {
 	case err != nil:
 		return err
-	case head.Number+int64(len(since)) != v.Number-1:
+	case head != before || v.Number != before.Number+1:
 		return registry.ErrConflict
 	case len(since) >= mostBehind:
 		if err := applyAll(ctx, db, since); err != nil {

@@ -131,7 +131,7 @@ func look(ctx context.Context, db *mongo.Database, now time.Time) error {
 	if err := enforceable(&is, &v); err != nil {
 		return err
 	}
-	return commit(ctx, db, &v, true)
+	return commit(ctx, db, head, &v, true)
 }
 
 // enforceable returns an error if a version's rules can't be enforced, or it is too large.

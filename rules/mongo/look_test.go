@@ -199,7 +199,7 @@ func TestEditSeenTwice(t *testing.T) {
 	v := registry.Version{Head: registry.Head{Number: 1, At: 1}}
 	rule := bucket("a", 1)
 	v.Changes = []registry.Change{{ID: "a", After: &rule}}
-	if err := first.Commit(t.Context(), &v); err != nil {
+	if err := first.Commit(t.Context(), registry.Head{}, &v); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.DeleteOne(t.Context(), byID("a")); err != nil {

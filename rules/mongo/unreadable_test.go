@@ -36,7 +36,7 @@ func TestUnreadable(t *testing.T) {
 			b := open(t, url, mongo.Options{})
 			after := bucket("a", 1)
 			v := registry.Version{Head: registry.Head{Number: 1, At: 1}, Changes: []registry.Change{{ID: "a", After: &after}}}
-			if err := b.Commit(ctx, &v); err != nil {
+			if err := b.Commit(ctx, registry.Head{}, &v); err != nil {
 				t.Fatal(err)
 			}
 			if done, err := raw(t, url).Collection(c.collection).UpdateOne(ctx, c.filter, c.change); err != nil || done.ModifiedCount != 1 {

@@ -48,7 +48,7 @@ func calls(b *mongo.Backend) map[string]func(context.Context) error {
 		"Load":     func(ctx context.Context) error { _, err := b.Load(ctx); return err },
 		"Versions": func(ctx context.Context) error { _, err := b.Versions(ctx, 0, 1); return err },
 		"Commit": func(ctx context.Context) error {
-			return b.Commit(ctx, &registry.Version{Head: registry.Head{Number: 1, At: 1}})
+			return b.Commit(ctx, registry.Head{}, &registry.Version{Head: registry.Head{Number: 1, At: 1}})
 		},
 		"Watch": func(ctx context.Context) error { return b.Watch(ctx, func() {}, func() {}) },
 	}

@@ -58,9 +58,15 @@ func (b *Backend) Head(ctx context.Context) (registry.Head, error) {
 	return b.parseHead(text)
 }
 
-func writeHead(head registry.Head) string { return fmt.Sprintf("%d %d", head.Number, head.At) }
+// writeHead is a head as it is kept, the empty text that of no version.
+func writeHead(head registry.Head) string {
+	if head == (registry.Head{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d %d", head.Number, head.At)
+}
 
-// parseHead reads what writeHead wrote; the empty text is the head of no version.
+// parseHead reads what writeHead wrote.
 func (b *Backend) parseHead(text string) (registry.Head, error) {
 	var head registry.Head
 	if text == "" {

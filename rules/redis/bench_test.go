@@ -13,12 +13,15 @@ import (
 
 // versionOf puts rules in the place of those that are there.
 func versionOf(number int64, list []rules.Rule) *registry.Version {
-	v := &registry.Version{Head: registry.Head{Number: number, At: number}}
+	v := &registry.Version{Head: headOf(number)}
 	for i := range list {
 		v.Changes = append(v.Changes, registry.Change{ID: list[i].ID, After: &list[i]})
 	}
 	return v
 }
+
+// headOf is the head of a version of versionOf, that of none for 0.
+func headOf(number int64) registry.Head { return registry.Head{Number: number, At: number} }
 
 // longest reports the longest script call since a server's log of slow ones was emptied, in
 // milliseconds: for so long it did nothing else.
@@ -49,7 +52,7 @@ func BenchmarkRedis(b *testing.B) {
 			do(b, s, "SLOWLOG", "RESET")
 			for b.Loop() {
 				number++
-				if err := backend.Commit(b.Context(), versionOf(number, list)); err != nil {
+				if err := backend.Commit(b.Context(), headOf(number-1), versionOf(number, list)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -9,11 +9,14 @@ import (
 )
 
 // Commit makes v the newest version, in one script call.
-func (b *Backend) Commit(ctx context.Context, v *registry.Version) error {
+func (b *Backend) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	args, err := b.commitArgs(v)
+	if v.Number != before.Number+1 {
+		return registry.ErrConflict
+	}
+	args, err := b.commitArgs(before, v)
 	if err != nil {
 		return err
 	}
@@ -30,7 +33,7 @@ func (b *Backend) Commit(ctx context.Context, v *registry.Version) error {
 }
 
 // commitArgs are the arguments that commit.lua asks for.
-func (b *Backend) commitArgs(v *registry.Version) ([]string, error) {
+func (b *Backend) commitArgs(before registry.Head, v *registry.Version) ([]string, error) {
 	text, err := v.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func (b *Backend) commitArgs(v *registry.Version) ([]string, error) {
 		put = append(put, c.ID, string(rule))
 	}
 	args := []string{
-		number(v.Number - 1), number(v.Number), writeHead(v.Head), string(text),
+		writeHead(before), number(v.Number), writeHead(v.Head), string(text),
 		strconv.Itoa(registry.KeptVersions), b.channel, strconv.Itoa(len(put) / 2),
 	}
 	return append(append(args, put...), deleted...), nil

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the set: a hash of the rules by ID, and of the head, "NUMBER MICROSECONDS", by @head
 -- KEYS[2]  the versions: a stream of which each ID is NUMBER-0
--- ARGV[1]  the number that has to be the newest, 0 for none
+-- ARGV[1]  the head that has to be there, "" for none
 -- ARGV[2]  the version's number
 -- ARGV[3]  its head
 -- ARGV[4]  the version as JSON
@@ -11,12 +11,11 @@
 -- ARGV[7]  n, how many rules are put
 -- ARGV[8], ...  n times a rule's ID and its JSON; then the IDs of those that are deleted
 --
--- Reply: "made", or "conflict" if another number is the newest.
+-- Reply: "made", or "conflict" if another version is the newest, one of the same number too.
 
 local set, versions = KEYS[1], KEYS[2]
 local head = redis.call('HGET', set, '@head')
-local number = head and string.match(head, '^(%d+) ') or '0'
-if number ~= ARGV[1] then
+if (head or '') ~= ARGV[1] then
   return 'conflict'
 end
 redis.call('XLEN', versions) -- fails for a key of another type

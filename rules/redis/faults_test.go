@@ -123,7 +123,7 @@ func TestKeysOfSomethingElse(t *testing.T) {
 		do(t, s, "SET", key, "theirs")
 		before := dump(t, s)
 		v := registry.Version{Head: registry.Head{Number: 1, At: 1}}
-		if err := b.Commit(t.Context(), &v); !isUnreadable(err) || !strings.Contains(err.Error(), "WRONGTYPE") {
+		if err := b.Commit(t.Context(), registry.Head{}, &v); !isUnreadable(err) || !strings.Contains(err.Error(), "WRONGTYPE") {
 			t.Errorf("%s: %v", key, err)
 		}
 		if after := dump(t, s); !maps.Equal(before, after) {

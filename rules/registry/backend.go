@@ -23,10 +23,11 @@ type Backend interface {
 	Head(ctx context.Context) (Head, error)
 	// Load returns all rules as of one version.
 	Load(ctx context.Context) (Snapshot, error)
-	// Commit makes v the newest version, all of its changes or none, if v.Number-1 still is the
-	// newest; else it returns ErrConflict. After another error it may have been made. Who watches
-	// is told.
-	Commit(ctx context.Context, v *Version) error
+	// Commit makes v the newest version, all of its changes or none, if the one before it still is
+	// the newest, by its number and its time: another one of that number may have been made after a
+	// loss. Else, or if v.Number is not the next, it returns ErrConflict. After another error it may have been
+	// made. Who watches is told.
+	Commit(ctx context.Context, before Head, v *Version) error
 	// Versions returns at most n versions with numbers below before, the newest first; with
 	// before 0, the newest of all. Those that are not kept are left out.
 	Versions(ctx context.Context, before int64, n int) ([]Version, error)

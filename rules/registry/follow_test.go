@@ -307,7 +307,7 @@ func TestFollowRefuses(t *testing.T) {
 		bad, worse := rule("bad", 1), rule("worse", 1)
 		bad.Match.Path, worse.Scope = "no slash", nil
 		v := registry.Version{Head: registry.Head{Number: 2, At: 1}, Changes: []registry.Change{{ID: "bad", After: &bad}, {ID: "worse", After: &worse}}}
-		if err := backend.Commit(t.Context(), &v); err != nil {
+		if err := backend.Commit(t.Context(), now(t, backend), &v); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := r.Current(t.Context()); err != nil || s.Number != 2 || len(s.Rules) != 3 {

@@ -71,12 +71,12 @@ func (f *faulty) Load(ctx context.Context) (registry.Snapshot, error) {
 	return at.Load(ctx)
 }
 
-func (f *faulty) Commit(ctx context.Context, v *registry.Version) error {
+func (f *faulty) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
 	at, err := f.enter("Commit")
 	if err != nil {
 		return err
 	}
-	if err := at.Commit(ctx, v); err != nil {
+	if err := at.Commit(ctx, before, v); err != nil {
 		return err
 	}
 	f.mu.Lock()
@@ -158,6 +158,16 @@ func capacities(list []rules.Rule) string {
 		text += fmt.Sprintf(" %s:%d", r.ID, r.Limits[0].Capacity)
 	}
 	return text
+}
+
+// now is a backend's newest version.
+func now(t testing.TB, b registry.Backend) registry.Head {
+	t.Helper()
+	head, err := b.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
 }
 
 // holds compares what the backend has with rules in short.

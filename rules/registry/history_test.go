@@ -117,7 +117,7 @@ func TestRollbackToWhatIsRefused(t *testing.T) {
 	bad := rule("bad", 1)
 	bad.Scope = nil
 	v := registry.Version{Head: registry.Head{Number: 1, At: 1}, Changes: []registry.Change{{ID: "bad", After: &bad}}}
-	if err := backend.Commit(t.Context(), &v); err != nil {
+	if err := backend.Commit(t.Context(), registry.Head{}, &v); err != nil {
 		t.Fatal(err)
 	}
 	r := newRegistry(t, backend)

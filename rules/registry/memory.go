@@ -32,13 +32,13 @@ func (m *Memory) Load(ctx context.Context) (Snapshot, error) {
 }
 
 // Commit makes v the newest version.
-func (m *Memory) Commit(ctx context.Context, v *Version) error {
+func (m *Memory) Commit(ctx context.Context, before Head, v *Version) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if v.Number != m.now.Number+1 {
+	if before != m.now.Head || v.Number != before.Number+1 {
 		return ErrConflict
 	}
 	m.now = m.now.Apply(v)

@@ -128,7 +128,7 @@ func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) e
 	if err := v.check(); err != nil {
 		return Version{}, err
 	}
-	if err := r.backend.Commit(ctx, &v); err != nil {
+	if err := r.backend.Commit(ctx, r.snapshot.Head, &v); err != nil {
 		return Version{}, err
 	}
 	r.snapshot = r.snapshot.Apply(&v)
@@ -232,7 +232,7 @@ func (r *Registry) restore(ctx context.Context) error {
 	for i := range r.snapshot.Rules {
 		v.Changes = append(v.Changes, Change{ID: r.snapshot.Rules[i].ID, After: &r.snapshot.Rules[i]})
 	}
-	err := r.backend.Commit(ctx, &v)
+	err := r.backend.Commit(ctx, Head{}, &v)
 	if errors.Is(err, ErrConflict) {
 		return r.refresh(ctx) // somebody else was first
 	}

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -304,4 +305,39 @@ func TestOtherPast(t *testing.T) {
 			t.Errorf("after %d other versions: %s, %v", other, capacities(now.Rules), err)
 		}
 	}
+}
+
+// An edit is made of the rules that are there, also when these were lost and others made anew with the same
+// number since they were read.
+func TestEditAfterAnotherPast(t *testing.T) {
+	anew := registry.NewMemory()
+	edit(t, newRegistry(t, anew), put(rule("theirs", 1)))
+	r := newRegistry(t, &replaced{registry.NewMemory(), anew})
+	edit(t, r, put(rule("lost", 1)))
+	first := true
+	edit(t, r, func(d *registry.Draft) error {
+		_, lost := d.Rule("lost")
+		_, theirs := d.Rule("theirs")
+		if lost != first || theirs == first {
+			t.Errorf("the draft has%s", capacities(d.Rules()))
+		}
+		first = false
+		d.Put(rule("mine", 1))
+		return nil
+	})
+	holds(t, r, 2, " mine:1 theirs:1")
+	holds(t, newRegistry(t, anew), 2, " mine:1 theirs:1")
+}
+
+// replaced is a backend in whose place another is as the second version is made.
+type replaced struct {
+	registry.Backend
+	by registry.Backend
+}
+
+func (l *replaced) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
+	if v.Number == 2 {
+		l.Backend = l.by
+	}
+	return l.Backend.Commit(ctx, before, v)
 }

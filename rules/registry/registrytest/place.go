@@ -61,7 +61,7 @@ func (p *place) next(put []rules.Rule, deleted ...string) registry.Version {
 // commit makes a version by one backend or the other in turn.
 func (p *place) commit(v registry.Version) {
 	p.t.Helper()
-	if err := p.backends[v.Number%2].Commit(p.ctx, &v); err != nil {
+	if err := p.backends[v.Number%2].Commit(p.ctx, p.head, &v); err != nil {
 		p.t.Fatalf("version %d is not made: %v", v.Number, err)
 	}
 	p.head = v.Head

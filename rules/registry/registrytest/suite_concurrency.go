@@ -151,7 +151,7 @@ func testWatch(t *testing.T, open Open) {
 	}
 	for number := range 3 {
 		v := p.next([]rules.Rule{plain("a", fmt.Sprint(number))})
-		if err := p.backends[1].Commit(p.ctx, &v); err != nil {
+		if err := p.backends[1].Commit(p.ctx, p.head, &v); err != nil {
 			t.Fatal(err)
 		}
 		p.head = v.Head
@@ -189,7 +189,7 @@ func testCancelled(t *testing.T, open Open) {
 	for name, call := range map[string]func() error{
 		"Head":     func() error { _, err := b.Head(ctx); return err },
 		"Load":     func() error { _, err := b.Load(ctx); return err },
-		"Commit":   func() error { return b.Commit(ctx, &v) },
+		"Commit":   func() error { return b.Commit(ctx, p.head, &v) },
 		"Versions": func() error { _, err := b.Versions(ctx, 0, 1); return err },
 	} {
 		if err := call(); !errors.Is(err, context.Canceled) {

@@ -10,27 +10,35 @@ import (
 	"github.com/stint-go/stint/rules/registry"
 )
 
-// Only the number after the newest can be made, once, by whichever backend.
+// Only the number after the newest can be made, once, by whichever backend, and only after the
+// version that is the newest, not after another of its number.
 func testConflict(t *testing.T, open Open) {
 	p := newPlace(t, open)
-	refused := func(number int64) {
+	refused := func(before registry.Head, number int64) {
 		t.Helper()
 		for i, b := range p.backends {
 			v := p.next([]rules.Rule{plain("other", "refused")})
 			v.Number, v.At = number, v.At+5
-			if err := b.Commit(p.ctx, &v); !errors.Is(err, registry.ErrConflict) {
-				t.Errorf("backend %d: version %d after %d: %v, want ErrConflict", i, number, p.head.Number, err)
+			if err := b.Commit(p.ctx, before, &v); !errors.Is(err, registry.ErrConflict) {
+				t.Errorf("backend %d: version %d after %+v where %+v is the newest: %v, want ErrConflict", i, number, before, p.head, err)
 			}
 		}
 		p.check()
 		p.checkVersions(10)
 	}
-	refused(2)
+	refused(registry.Head{Number: 1, At: dawn}, 2)
+	refused(registry.Head{}, 2)
 	for number := range int64(3) {
 		p.commit(p.next([]rules.Rule{plain("a", fmt.Sprint(number))}))
 		for _, other := range []int64{p.head.Number - 1, p.head.Number, p.head.Number + 2} {
-			refused(other)
+			refused(registry.Head{Number: other - 1, At: p.head.At}, other)
+			refused(p.head, other)
 		}
+		for _, at := range []int64{p.head.At - 1, p.head.At + 1, p.head.At + 1_000_000, 1, 0} {
+			refused(registry.Head{Number: p.head.Number, At: at}, p.head.Number+1)
+		}
+		refused(registry.Head{}, 1)
+		refused(registry.Head{}, p.head.Number+1)
 	}
 }
 
