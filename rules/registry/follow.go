@@ -5,13 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
 )
 
 // Follow puts every version in force until ctx is done, as [rules.Source] says: those made
 // by edits of this registry before the edit returns, others when the backend tells of them, at
-// the latest after the options' Interval. While the backend is away the rules stay; refused
-// hears of that once, until it is back. A registry is followed once at a time.
+// the latest after the options' Interval. While the backend is away, or what it keeps can't be
+// read, the rules stay; refused hears of each once, until that changes. A registry is followed
+// once at a time.
 func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	switch err := r.attach(ctx, take); {
 	case errors.Is(err, errFollowed):
@@ -31,14 +33,15 @@ func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused fu
 		cancel()
 		<-ended
 	}()
-	away := false
+	wrong := "" // with the look before
 	var told *refusal
 	for ctx.Err() == nil {
 		fault, err := r.look(ctx)
-		if err != nil && !away {
+		now := kindOf(err)
+		if now != "" && now != wrong {
 			r.tell(ctx, refused, err)
 		}
-		away = err != nil
+		wrong = now
 		if fault != nil && fault != told {
 			r.tell(ctx, refused, fault)
 			told = fault
@@ -46,6 +49,19 @@ func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused fu
 		pause(ctx, r, news)
 	}
 	return nil
+}
+
+// kindOf tells errors apart of which each is news, "" for none. One of a backend that is away
+// may read differently each time, by the port that was tried.
+func kindOf(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return "away"
+	default:
+		return err.Error()
+	}
 }
 
 // errFollowed says that somebody follows already.

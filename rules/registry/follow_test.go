@@ -233,6 +233,49 @@ func TestFollowAway(t *testing.T) {
 	})
 }
 
+// What can't be read is told after an outage too, each thing once, and again when all was well in between.
+func TestFollowTells(t *testing.T) {
+	unreadable := func(what string) error {
+		return fmt.Errorf("%w: %w", registry.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
+	}
+	bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {
+		edit(t, other, put(rule("a", 1)))
+		f := follow(t, r)
+		f.expect([]string{" a:1"})
+		asked := 0
+		for i, step := range []struct {
+			fault func() error
+			told  []string
+		}{
+			{func() error { asked++; return fmt.Errorf("%w: port %d", stint.ErrUnavailable, asked) }, []string{"port "}},
+			{func() error { return context.DeadlineExceeded }, nil}, // it still is away
+			{func() error { return unreadable("rule a") }, []string{"rule a"}},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return errAway }, []string{"pulled out"}},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return nil }, nil},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return nil }, nil},
+			{func() error { return errAway }, []string{"pulled out"}},
+		} {
+			backend.set(func(f *faulty) {
+				f.before = func(call string) error {
+					if call == "Head" {
+						return step.fault()
+					}
+					return nil
+				}
+			})
+			interval(5)
+			taken, told := f.since()
+			if len(taken) > 0 || len(told) != len(step.told) || len(told) > 0 && !strings.Contains(told[0], step.told[0]) {
+				t.Errorf("step %d: took %q, was told %q; want %q", i, taken, told, step.told)
+			}
+		}
+		f.stop()
+	})
+}
+
 // A backend that does not answer holds nobody up for ever.
 func TestFollowHanging(t *testing.T) {
 	bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {
