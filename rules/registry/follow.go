@@ -107,13 +107,13 @@ const lookTimeout = 5 * time.Second
 
 // look takes over what is new, and says why it is not in force, if so.
 func (r *Registry) look(ctx context.Context) (*refusal, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	end, err := r.begin(ctx)
+	end, err := r.begin(ctx) // which may take as long as somebody's edit
 	if err != nil {
 		return nil, err
 	}
 	defer end()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	err = r.refresh(ctx)
 	return r.fault, err
 }

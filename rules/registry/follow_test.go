@@ -276,6 +276,22 @@ func TestFollowTells(t *testing.T) {
 	})
 }
 
+// Who waits for an edit that takes long does not take the backend to be away.
+func TestFollowLongEdit(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, _ *registry.Registry) {
+		f := follow(t, r)
+		f.expect([]string{""})
+		edit(t, r, func(d *registry.Draft) error {
+			interval(12)
+			d.Put(rule("a", 1))
+			return nil
+		})
+		interval(2)
+		f.expect([]string{" a:1"})
+		f.stop()
+	})
+}
+
 // A backend that does not answer holds nobody up for ever.
 func TestFollowHanging(t *testing.T) {
 	bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {
