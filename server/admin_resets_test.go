@@ -97,7 +97,7 @@ func TestResetAClient(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"key":""}`: "key", `{"key":"a|b"}`: "1 parts", `{"key":"a","all":true}`: "one of them", `{"keys":"a"}`: "keys", `[]`: "an object", `{`: "not JSON", `{"key":5}`: "key",
+		`{"key":""}`: "key", `{"key":"a|b"}`: "1 parts", `{"key":"a","all":true}`: "one of them", `{"keys":"a"}`: "keys", `[]`: `{"all": true} for all`, `{`: "not JSON", `{"key":5}`: "key",
 	} {
 		d.ask("POST", "/api/v1/rules/user/reset", body).problem(400, want)
 	}
@@ -117,7 +117,7 @@ func TestResetARule(t *testing.T) {
 	if policy := <-f.begun; policy != "rule/user" {
 		t.Errorf("policy %s is reset", policy)
 	}
-	again := d.ask("POST", "/api/v1/rules/user/reset", `{}`)
+	again := d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`)
 	again.problem(409, "reset 1 of this rule is under way")
 	if again.header.Get("Location") != path {
 		t.Errorf("409 with Location %s", again.header.Get("Location"))
@@ -134,12 +134,12 @@ func TestResetARule(t *testing.T) {
 		t.Errorf("at the end: %+v", end)
 	}
 
-	second := d.ask("POST", "/api/v1/rules/user/reset", `{}`).is(202).header.Get("Location")
+	second := d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(202).header.Get("Location")
 	f.step <- errors.Join(stint.ErrUnavailable)
 	if got := d.until(second, func(r api.RuleReset) bool { return r.State != api.ResetRunning }); got.State != api.ResetFailed || !strings.Contains(got.Error, "the store was away") {
 		t.Errorf("failed: %+v", got)
 	}
-	third := d.ask("POST", "/api/v1/rules/user/reset", `{}`).is(202).header.Get("Location")
+	third := d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(202).header.Get("Location")
 	f.step <- nil
 	if got := d.ask("DELETE", third, "").is(200).reset(); got.State != api.ResetCancelled || got.Done != 1 {
 		t.Errorf("cancelled: %+v", got)
@@ -174,16 +174,16 @@ func TestResetARule(t *testing.T) {
 func TestResetsAreBounded(t *testing.T) {
 	d, f := newResetDesk(t)
 	for _, rule := range []string{"user", "login", "site", "key"} {
-		d.ask("POST", "/api/v1/rules/"+rule+"/reset", `{}`).is(202)
+		d.ask("POST", "/api/v1/rules/"+rule+"/reset", `{"all":true}`).is(202)
 		<-f.begun
 	}
-	d.ask("POST", "/api/v1/rules/cost/reset", `{}`).problem(429, "at most 4 at once")
+	d.ask("POST", "/api/v1/rules/cost/reset", `{"all":true}`).problem(429, "at most 4 at once")
 	d.ask("DELETE", "/api/v1/rule-resets/2", "").is(200)
-	d.ask("POST", "/api/v1/rules/cost/reset", `{}`).is(202)
+	d.ask("POST", "/api/v1/rules/cost/reset", `{"all":true}`).is(202)
 	<-f.begun
 	// Those that ended are forgotten, those that run are not.
 	for range 70 {
-		location := d.ask("POST", "/api/v1/rules/cost/reset", `{}`).header.Get("Location")
+		location := d.ask("POST", "/api/v1/rules/cost/reset", `{"all":true}`).header.Get("Location")
 		d.ask("DELETE", location, "").is(200)
 	}
 	var list api.RuleResetList
@@ -218,7 +218,7 @@ func TestResetARuleInMemory(t *testing.T) {
 		spend(fmt.Sprintf(`{"path":"/user","attributes":{"userId":"u%d"}}`, i))
 	}
 	spend(`{"path":"/tokens"}`)
-	path := d.ask("POST", "/api/v1/rules/user/reset", `{}`).is(202).header.Get("Location")
+	path := d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(202).header.Get("Location")
 	end := d.until(path, func(r api.RuleReset) bool { return r.State != api.ResetRunning })
 	if end.State != api.ResetDone || end.Done != end.Total || end.States != 50 {
 		t.Errorf("at the end: %+v", end)
@@ -233,9 +233,28 @@ func TestResetARuleInMemory(t *testing.T) {
 	}
 }
 
+// All clients are reset only by who asks for it in so many words.
+func TestNobodyResetsAllByMistake(t *testing.T) {
+	d, f := newResetDesk(t)
+	for body, want := range map[string]string{
+		`{}`: `without key and all; allowed: {"key": CLIENT} for one client, or {"all": true}`, `null`: "the body",
+		`{"all":false}`: "all is false; allowed: true", `{"all":null}`: "all", `{"all":"true"}`: "all",
+		`{"key":"a","all":true}`: "one of them", `{"key":"a","all":false}`: "one of them",
+	} {
+		d.ask("POST", "/api/v1/rules/user/reset", body).problem(400, want)
+	}
+	var list api.RuleResetList
+	d.ask("GET", "/api/v1/rule-resets", "").is(200).into(&list)
+	if len(list.Resets) != 0 {
+		t.Errorf("resets have begun: %+v", list)
+	}
+	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(202)
+	<-f.begun
+}
+
 // A store that can't reset a rule says so.
 func TestResetNeedsAForgetter(t *testing.T) {
 	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
-	d.ask("POST", "/api/v1/rules/user/reset", `{}`).problem(501, "one by one")
+	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).problem(501, "one by one")
 	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).is(200)
 }

@@ -17,6 +17,9 @@ import (
 // resetTimeout bounds the reset of a client, and the wait for a reset that is cancelled.
 const resetTimeout = 10 * time.Second
 
+// resetBody is what the body of a reset may be.
+const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
+
 // reset makes a client of a rule as new, or begins to make all of them so.
 func (c *Call) reset() error {
 	if err := c.query.only(); err != nil {
@@ -36,7 +39,8 @@ func (c *Call) reset() error {
 	return c.resetClient(&rule, client)
 }
 
-// readReset reads which client is to be reset; "" is all.
+// readReset reads which client is to be reset; "" is all, which has to be asked for in so many words:
+// who leaves a client out by mistake resets nobody.
 func (c *Call) readReset() (client string, err error) {
 	var faults notation.Faults
 	body, err := c.value(jsonBody, &faults)
@@ -44,15 +48,16 @@ func (c *Call) readReset() (client string, err error) {
 		return "", err
 	}
 	if body.Kind != notation.KindMapping && faults.Err() == nil {
-		return "", stint.Invalid("the body", notation.Verbatim(body.String()), `an object with key, or {} for all clients`)
+		return "", stint.Invalid("the body", notation.Verbatim(body.String()), resetBody)
 	}
-	all, named := false, false
+	all, named, allNamed := false, false, false
 	faults.Mapping("the body", body, func(f notation.Field) bool {
 		switch f.Name {
 		case "key":
 			named = true
 			notation.Text(&client)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("key", v, allowed) })
 		case "all":
+			allNamed = true
 			notation.Boolean(&all)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("all", v, allowed) })
 		default:
 			return false
@@ -63,8 +68,12 @@ func (c *Call) readReset() (client string, err error) {
 		return "", err
 	}
 	switch {
-	case named && all:
+	case named && allNamed:
 		return "", stint.Invalid("key and all", notation.Verbatim("both given"), "one of them")
+	case !named && !allNamed:
+		return "", stint.Invalid("the body", notation.Verbatim("without key and all"), resetBody)
+	case allNamed && !all:
+		return "", stint.Invalid("all", false, "true, for all clients of the rule")
 	case named && client == "":
 		return "", invalid("key", client, "a client, as an override names it")
 	}
