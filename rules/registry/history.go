@@ -52,8 +52,8 @@ func (r *Registry) Rollback(ctx context.Context, author Author, number int64, ch
 	})
 }
 
-// undoPage is how many versions are read at a time.
-const undoPage = 50
+// undoPage is how many versions are read at a time: each holds up to MaxVersionBytes.
+const undoPage = 10
 
 // undo takes back what versions after number changed, the newest first.
 func (r *Registry) undo(ctx context.Context, d *Draft, number int64) error {

@@ -92,6 +92,33 @@ func TestRollback(t *testing.T) {
 	holds(t, r, head, want[head])
 }
 
+// thrifty is a backend that tells how many versions it was asked for at most.
+type thrifty struct {
+	registry.Backend
+	most int
+}
+
+func (b *thrifty) Versions(ctx context.Context, before int64, n int) ([]registry.Version, error) {
+	b.most = max(b.most, n)
+	return b.Backend.Versions(ctx, before, n)
+}
+
+// A version may hold 8 MB of rules, so few are held at a time however far a rollback goes.
+func TestRollbackReadsFewVersionsAtATime(t *testing.T) {
+	backend := &thrifty{Backend: registry.NewMemory()}
+	r := newRegistry(t, backend)
+	for n := range int64(100) {
+		edit(t, r, put(rule("a", n+1)))
+	}
+	if _, err := r.Rollback(t.Context(), registry.Author{}, 7, nil); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, 101, " a:7")
+	if backend.most != 10 {
+		t.Errorf("%d versions were asked for at a time, want 10", backend.most)
+	}
+}
+
 // What is not kept any more can't be gone back to, and the versions since can.
 func TestRollbackTooFar(t *testing.T) {
 	r := newRegistry(t, registry.NewMemory())

@@ -7,15 +7,21 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/registry"
 )
 
-// maxVersions bounds a page of versions, and readAtOnce how many are read at a time.
 const (
-	maxVersions = 1000
-	readAtOnce  = 50
+	// maxVersions bounds a page of versions, which has defaultVersions where nothing is said.
+	maxVersions     = 1000
+	defaultVersions = 50
+	// readAtOnce is how many versions are read at a time: each holds its rules, up to
+	// registry.MaxVersionBytes of them.
+	readAtOnce = 10
+	// lookTimeout is how long versions are looked for before what was found is shown.
+	lookTimeout = 2 * time.Second
 )
 
 // registry is what keeps the versions.
@@ -38,7 +44,7 @@ func (c *Call) listVersions() error {
 	if err != nil {
 		return err
 	}
-	limit, err := c.query.integer("limit", readAtOnce, 1, maxVersions)
+	limit, err := c.query.integer("limit", defaultVersions, 1, maxVersions)
 	if err != nil {
 		return err
 	}
@@ -51,7 +57,7 @@ func (c *Call) listVersions() error {
 }
 
 // versions are at most limit versions before one, of a rule if it is not "". It looks at so many as are
-// kept for certain.
+// kept for certain, and for about lookTimeout, and says where to go on.
 func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
 	list := api.RuleVersionList{Versions: []api.RuleVersion{}}
 	r, err := c.registry()
@@ -60,8 +66,13 @@ func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	for range registry.KeptVersions / readAtOnce {
-		page, err := r.Versions(ctx, before, readAtOnce)
+	begun := time.Now()
+	for looked := 0; looked < registry.KeptVersions && time.Since(begun) < lookTimeout; looked += readAtOnce {
+		n := readAtOnce
+		if rule == "" {
+			n = min(n, limit-len(list.Versions))
+		}
+		page, err := r.Versions(ctx, before, n)
 		if err != nil {
 			return list, away(err)
 		}
@@ -74,15 +85,16 @@ func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 			list.Versions = append(list.Versions, api.RuleVersion{
 				Version: v.Number, At: v.At, By: v.By, Action: v.Action, Comment: v.Comment, RuleChanges: changesOf(v),
 			})
-			if len(list.Versions) == limit && before > 1 {
-				list.Next = before
-			}
 			if len(list.Versions) == limit {
-				return list, nil
+				break
 			}
 		}
-		if len(page) < readAtOnce {
-			return list, nil
+		full := len(list.Versions) == limit
+		if before == 1 || !full && len(page) < n {
+			return list, nil // there are no others
+		}
+		if full {
+			break
 		}
 	}
 	list.Next = before
