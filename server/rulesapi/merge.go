@@ -7,7 +7,8 @@ import (
 )
 
 // merge applies a JSON merge patch (RFC 7396, section 2): what the patch has takes the place of
-// what the target has, null removes it, and objects are merged by name.
+// what the target has, null removes it, and objects are merged by name. It takes as long as both are large: the registry's
+// turn is held meanwhile.
 func merge(target, patch notation.Value) notation.Value {
 	if patch.Kind != notation.KindMapping {
 		return patch
@@ -16,19 +17,23 @@ func merge(target, patch notation.Value) notation.Value {
 	if target.Kind == notation.KindMapping {
 		merged.Fields = slices.Clone(target.Fields)
 	}
+	places := make(map[string]int, len(merged.Fields))
+	for i, field := range merged.Fields {
+		places[field.Name] = i
+	}
+	removed := map[string]bool{}
 	for _, field := range patch.Fields {
-		at := slices.IndexFunc(merged.Fields, func(f notation.Field) bool { return f.Name == field.Name })
+		at, there := places[field.Name]
 		switch {
 		case field.Value.Kind == notation.KindNull:
-			if at >= 0 {
-				merged.Fields = slices.Delete(merged.Fields, at, at+1)
-			}
-		case at >= 0:
+			removed[field.Name] = there
+		case there:
 			was := merged.Fields[at].Value
 			merged.Fields[at] = notation.Field{At: field.At, Name: field.Name, Value: merge(was, field.Value)}
 		default:
 			merged.Fields = append(merged.Fields, notation.Field{At: field.At, Name: field.Name, Value: merge(notation.Value{}, field.Value)})
 		}
 	}
+	merged.Fields = slices.DeleteFunc(merged.Fields, func(f notation.Field) bool { return removed[f.Name] })
 	return merged
 }

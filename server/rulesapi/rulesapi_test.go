@@ -2,7 +2,9 @@ package rulesapi
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +72,36 @@ func TestMerge(t *testing.T) {
 		if got := write(target); got != test[0] {
 			t.Errorf("the target %s became %s", test[0], got)
 		}
+	}
+}
+
+// A patch of many members is merged in a moment: looking for each of them among all would take
+// minutes.
+func TestMergeOfManyMembers(t *testing.T) {
+	const members = 200_000
+	var target, patch, want notation.Value
+	for _, v := range []*notation.Value{&target, &patch, &want} {
+		v.Kind = notation.KindMapping
+	}
+	text := func(name int, text string) notation.Field {
+		return notation.Field{Name: fmt.Sprintf("label-%06d", name), Value: notation.Value{Kind: notation.KindText, Text: text}}
+	}
+	for i := range members {
+		target.Fields = append(target.Fields, text(i, "was"))
+		switch i % 3 {
+		case 0: // stays
+			want.Fields = append(want.Fields, text(i, "was"))
+		case 1: // changes
+			patch.Fields = append(patch.Fields, text(i, "is"))
+			want.Fields = append(want.Fields, text(i, "is"))
+		case 2: // goes
+			patch.Fields = append(patch.Fields, notation.Field{Name: text(i, "").Name})
+		}
+	}
+	patch.Fields = append(patch.Fields, text(members, "came"), notation.Field{Name: "never there"})
+	want.Fields = append(want.Fields, text(members, "came"))
+	if got := merge(target, patch); !reflect.DeepEqual(got, want) {
+		t.Errorf("%d members, want %d", len(got.Fields), len(want.Fields))
 	}
 }
 
