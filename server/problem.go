@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -73,8 +74,24 @@ func writeProblem(w http.ResponseWriter, err error) {
 		w.Header().Set(f.field, f.value)
 	}
 	writeDocument(w, f.status, problemType, api.Problem{
-		Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: f.detail,
+		Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: clipDetail(f.detail),
 	})
+}
+
+// maxDetail bounds a problem's detail: small bodies may have many faults.
+const maxDetail = 16 << 10
+
+// clipDetail shortens a detail that is too long: to whole lines, each of which is a fault, and how
+// many more there are.
+func clipDetail(detail string) string {
+	if len(detail) <= maxDetail {
+		return detail
+	}
+	cut := strings.LastIndexByte(detail[:maxDetail], '\n')
+	if cut < 0 {
+		return strings.ToValidUTF8(detail[:maxDetail], "") + "…"
+	}
+	return fmt.Sprintf("%s\nand %d more", detail[:cut], strings.Count(detail[cut:], "\n"))
 }
 
 // writeJSON answers with a document.

@@ -34,7 +34,8 @@ type Config struct {
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
 	MaxBodyBytes int64
-	// Logger receives an audit record of every change and of every attempt that was refused.
+	// Logger receives an audit record of every change and of every attempt that was refused, and
+	// what went wrong inside.
 	Logger *slog.Logger
 	// Registerer takes the metrics.
 	Registerer prometheus.Registerer
@@ -101,8 +102,12 @@ func (a *API) find(ctx context.Context, id string) (rules.Rule, registry.Head, e
 
 // away tells that the rules can't be asked for.
 func away(err error) error {
-	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, registry.ErrUnreadable):
+		return unreadable(err)
+	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &Refusal{Status: 503, Detail: "the rules could not be read in time"}
+	default:
+		return err
 	}
-	return err
 }

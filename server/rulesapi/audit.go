@@ -22,6 +22,8 @@ const (
 func outcomeOf(err error) string {
 	status := statusOf(err)
 	switch {
+	case hidden(err) != nil:
+		return outcomeFailed
 	case status == http.StatusUnauthorized:
 		return "unauthenticated"
 	case status == http.StatusForbidden:
@@ -65,7 +67,7 @@ func (a *API) audit(ctx context.Context, r record) {
 		}
 	}
 	if r.err != nil {
-		attributes = append(attributes, slog.Any("err", r.err))
+		attributes = append(attributes, errorAttr(r.err))
 	}
 	if r.version != 0 {
 		attributes = append(attributes, slog.Int64("version", r.version))
@@ -75,6 +77,12 @@ func (a *API) audit(ctx context.Context, r record) {
 		level = slog.LevelWarn
 	}
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
+}
+
+// errorAttr is an error in the log. What is wrong with much is told in part.
+func errorAttr(err error) slog.Attr {
+	const most = 1024
+	return slog.String("err", clipTo(most, err.Error()))
 }
 
 // note records what came of the call.
@@ -89,6 +97,7 @@ func (c *Call) note(err error) {
 	c.api.metrics.edited(c.Action, outcome)
 	c.api.audit(c.r.Context(), record{
 		caller: c.caller, action: c.Action, rule: c.Rule, client: c.shown, version: c.version, outcome: outcome, detail: detail,
+		err: hidden(err),
 	})
 }
 

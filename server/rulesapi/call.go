@@ -2,6 +2,7 @@ package rulesapi
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -18,7 +19,7 @@ type Caller struct {
 
 // Serve carries the call out and answers the request, unless it returns an error: a
 // [*Refusal], or one that wraps stint.ErrInvalid or stint.ErrUnavailable. A call that
-// changes something is recorded, whatever came of it.
+// changes something is recorded, whatever came of it; of others the log says what went wrong inside.
 func (c *Call) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	c.w, c.r, c.caller = w, r, caller
 	var err error
@@ -27,6 +28,9 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	}
 	if c.Changes {
 		c.note(err)
+	} else if cause := hidden(err); cause != nil {
+		c.api.config.Logger.LogAttrs(r.Context(), slog.LevelError, "a request failed",
+			slog.String("who", caller.Name), slog.String("action", c.Action), slog.String("rule", clip(c.Rule)), errorAttr(cause))
 	}
 	return err
 }

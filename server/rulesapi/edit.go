@@ -54,6 +54,8 @@ func (c *Call) commit(what string, do func(context.Context, *registry.Registry, 
 // editFault turns what a registry reports into a refusal, as far as it has a status of its own.
 func editFault(err error) error {
 	switch {
+	case errors.Is(err, registry.ErrUnreadable):
+		return unreadable(err)
 	case errors.Is(err, registry.ErrConflict):
 		return &Refusal{Status: http.StatusConflict, Detail: "others edit the rules at the same time, again and again; try it later"}
 	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

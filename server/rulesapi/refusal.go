@@ -1,8 +1,11 @@
 package rulesapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 )
@@ -13,6 +16,8 @@ type Refusal struct {
 	Detail string
 	// Field and Value are a header field to send along; Field "" is none.
 	Field, Value string
+
+	cause error // what only the log says: nothing is wrong with the request; nil is none
 }
 
 // Error is the detail.
@@ -40,10 +45,40 @@ func badMethod(method, allowed string) error {
 // clip shortens what came to what is worth repeating.
 func clip(text string) string {
 	const most = 128
+	return clipTo(most, text)
+}
+
+// clipTo shortens a text to some bytes, between two characters.
+func clipTo(most int, text string) string {
 	if len(text) <= most {
 		return text
 	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
 	return text[:most] + "…"
+}
+
+// unreadable refuses what can't be done as what is kept can't be read.
+func unreadable(err error) error {
+	return &Refusal{
+		Status: http.StatusServiceUnavailable, cause: err,
+		Detail: "where the rules are kept there is something that can't be read; nothing was changed, and the log says more",
+	}
+}
+
+// hidden is what of an error the answer leaves out: nil where it says all, and where a caller is
+// gone.
+func hidden(err error) error {
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.cause
+	case errors.Is(err, stint.ErrInvalid), errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.Canceled):
+		return nil
+	default:
+		return err
+	}
 }
 
 // invalid is the fault of a parameter, of which what came is clipped.
