@@ -36,7 +36,7 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	serve, call, needs, notFound := a.find(r)
 	who, role, err := a.identify(r)
-	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr}
+	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, SeesKeys: err == nil && role >= RoleWrite}
 	if err == nil && notFound != nil {
 		return notFound
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/server"
 )
 
 func TestOverridesOfARule(t *testing.T) {
@@ -53,6 +54,57 @@ func TestOverridesOfARule(t *testing.T) {
 	d.ask("PUT", path+"/x", `{"banned":true,"scope":"global"}`).problem(400, "scope")
 	d.ask("PUT", path+"/x%7Cy", `{"banned":true}`).problem(400, "1 parts")
 	d.ask("PUT", path+"/x", `{"limits":[]}`).problem(400, "limits")
+}
+
+// Who may only read sees API keys nowhere, and what he sees has the tags of what there is.
+func TestReadersSeeNoAPIKeys(t *testing.T) {
+	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
+	d := newDesk(t, registry.NewMemory(), func(c *server.Config) {
+		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+	})
+	d.token = adminToken
+	const overrides = `[{"key":"` + secret + `","unlimited":true},{"key":"a\\|key","banned":true}]`
+	d.ask("PUT", "/api/v1/rules/one", `{"scope":"per_api_key","missing":"skip","overrides":`+overrides+`,`+fiveAnHour+`}`).is(201)
+	d.ask("PUT", "/api/v1/rules/two", `{"scope":["per_ip","per_api_key"],"missing":"skip","overrides":[{"key":"192.0.2.1|`+secret+`","banned":true}],`+fiveAnHour+`}`).is(201)
+	d.ask("PATCH", "/api/v1/rules/one", `{"priority":3}`).is(200)
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return `\\sha256:` + hex.EncodeToString(sum[:])
+	}
+	ofOne := []string{`{"key":"` + hash(secret) + `","unlimited":true}`, `{"key":"` + hash(`a\|key`) + `","banned":true}`}
+	ofTwo := `{"key":"192.0.2.1|` + hash(secret) + `","banned":true}`
+	named := "/api/v1/rules/one/overrides/%5C" + strings.TrimPrefix(hash(secret), `\\`)
+	for path, want := range map[string][]string{
+		"/api/v1/rules":                          append(ofOne, ofTwo),
+		"/api/v1/rules/one":                      ofOne,
+		"/api/v1/rules/two":                      {ofTwo},
+		"/api/v1/rules/one/overrides":            ofOne,
+		"/api/v1/rules/one/overrides/" + secret:  ofOne[:1],
+		named:                                    ofOne[:1],
+		"/api/v1/rules/one/overrides/a%5C%7Ckey": ofOne[1:],
+		"/api/v1/rules/two/overrides":            {ofTwo},
+		"/api/v1/rule-versions/2":                {ofTwo},
+		"/api/v1/rule-versions/3":                {`"before":{"id":"one"`, ofOne[0] + "," + ofOne[1] + `]}}]`},
+		"/api/v1/rule-versions":                  nil,
+	} {
+		d.token = adminToken
+		whole := d.ask("GET", path, "").is(200)
+		d.token = reader
+		shown := d.ask("GET", path, "").is(200)
+		for _, text := range want {
+			if !strings.Contains(shown.body, text) {
+				t.Errorf("%s lacks %s:\n%s", path, text, shown.body)
+			}
+		}
+		if strings.Contains(shown.body, secret) || strings.Contains(shown.body, `|key`) || want != nil && !strings.Contains(whole.body, secret) && !strings.Contains(whole.body, `|key`) {
+			t.Errorf("%s is shown as\n%s of\n%s", path, shown.body, whole.body)
+		}
+		if shown.etag() != whole.etag() {
+			t.Errorf("%s has the tag %s, and %s to who may write", path, shown.etag(), whole.etag())
+		}
+	}
+	d.token = adminToken
+	d.ask("PATCH", "/api/v1/rules/one", `{"priority":4}`, "If-Match: "+d.ask("GET", "/api/v1/rules/one", "").etag()).is(200)
 }
 
 // An API key is in the rule, and nowhere else: neither in an audit record nor in a problem.

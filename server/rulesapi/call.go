@@ -15,6 +15,9 @@ type Caller struct {
 	Name string
 	// From is the address that the request came from.
 	From string
+	// SeesKeys says that API keys in overrides are shown as they are. Default: false, they appear as
+	// their SHA-256, as in the keys of states.
+	SeesKeys bool
 }
 
 // Serve carries the call out and answers the request, unless it returns an error: a

@@ -48,7 +48,7 @@ func (c *Call) list() error {
 				page.Next = last
 				break
 			}
-			text, err := notation.JSON(*rule)
+			text, err := notation.JSON(c.masked(*rule))
 			if err != nil {
 				return nil, err
 			}

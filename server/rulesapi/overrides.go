@@ -13,11 +13,6 @@ import (
 	"github.com/stint-go/stint/rules/registry"
 )
 
-// place is where a client's override is in a rule, -1 if there is none.
-func place(rule *rules.Rule, client string) int {
-	return slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
-}
-
 func noOverride(rule string) error {
 	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule)}
 }
@@ -32,14 +27,18 @@ func (c *Call) listOverrides() error {
 		return err
 	}
 	list := api.OverrideList{Version: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	shown := c.masked(rule)
 	var all []byte
-	for _, override := range rule.Overrides {
-		text, err := notation.OverrideJSON(override)
+	for i := range rule.Overrides {
+		text, err := notation.OverrideJSON(rule.Overrides[i])
 		if err != nil {
 			return err
 		}
-		list.Overrides = append(list.Overrides, text)
 		all = append(append(all, text...), '\n')
+		if text, err = notation.OverrideJSON(shown.Overrides[i]); err != nil {
+			return err
+		}
+		list.Overrides = append(list.Overrides, text)
 	}
 	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return marshal(list) })
 }
@@ -61,7 +60,7 @@ func (c *Call) getOverride() error {
 	if err != nil {
 		return err
 	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return text, nil })
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.OverrideJSON(c.masked(rule).Overrides[at]) })
 }
 
 // putOverride lets something else hold for a client.

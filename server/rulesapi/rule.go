@@ -24,7 +24,7 @@ func (c *Call) get() error {
 	if err != nil {
 		return err
 	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return text, nil })
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.JSON(c.masked(rule)) })
 }
 
 // create makes a rule that is not there yet.

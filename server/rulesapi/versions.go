@@ -120,7 +120,7 @@ func (c *Call) getVersion() error {
 	if err != nil {
 		return err
 	}
-	return c.show(v.Number, tagOf(text), func() ([]byte, error) { return text, nil })
+	return c.show(v.Number, tagOf(text), func() ([]byte, error) { return c.maskedVersion(v).MarshalJSON() })
 }
 
 // rollback makes all rules what they were at a version.
