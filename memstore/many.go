@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/stint-go/stint"
@@ -12,8 +13,8 @@ type part struct {
 	limit   *limit
 	hash    uint64
 	permits int64
-	slot    *slot  // held while the operation is decided; nil: there is no state yet
-	writer  *limit // that wrote the slot
+	slot    *slot   // held while the operation is decided; nil: there is no state yet
+	writer  *writer // of the slot
 	state   state
 	changed bool
 }
@@ -55,6 +56,9 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	}
 	for _, i := range locks {
 		s.shards[i].mu.Unlock()
+	}
+	for i := range parts {
+		runtime.KeepAlive(parts[i].limit) // until its id is in the slot
 	}
 	s.sweepNow(now)
 	if op.Each != nil {

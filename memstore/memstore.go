@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,8 @@ const MinMaxBytes = 1 << 20
 
 // Config says how a [Store] is made. The zero value is a good choice.
 type Config struct {
-	// MaxBytes caps the memory of tables and logs, in bytes; less than MinMaxBytes is
+	// MaxBytes caps the memory of tables and logs, and of the limits that policies which are
+	// still used and states have, about half a KiB each, in bytes; less than MinMaxBytes is
 	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. While a shard's table grows, its
 	// old and its new form exist together for a moment, at most 1 % more.
 	MaxBytes int64
@@ -57,27 +59,28 @@ type Store struct {
 	epoch  stint.Instant
 
 	maxBytes  int64
-	bytes     atomic.Int64 // tables and logs
+	bytes     atomic.Int64 // tables, logs and writers
 	evictions atomic.Int64
 	reclaimed atomic.Int64
 	sweeps    atomic.Uint64
 	swept     atomic.Int64 // when the last sweep was
 
-	mu      sync.Mutex               // guards the writing of writers and ids
-	ids     map[writing]uint32       // the limits met
-	writers atomic.Pointer[[]*limit] // by id: how to read what a slot holds
+	mu      sync.Mutex                // guards known, free and the writing of writers
+	known   map[writing]*writer       // all
+	writers atomic.Pointer[[]*writer] // by id: how to read what a slot holds
+	free    []uint32                  // ids that no writer has
 }
 
 // New makes an empty store.
 func New(config Config) *Store {
-	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, ids: map[writing]uint32{}}
+	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, known: map[writing]*writer{}}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
 	s.maxBytes = max(s.maxBytes, MinMaxBytes)
 	s.anchor = time.Now()
 	s.epoch = stint.Instant(s.anchor.UnixMicro())
-	s.writers.Store(new([]*limit))
+	s.writers.Store(new([]*writer))
 	empty := newTable(0)
 	for i := range s.shards {
 		s.shards[i].table.Store(empty)
@@ -148,6 +151,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 		s.keep(t, &p, now)
 	}
 	t.mu.Unlock()
+	runtime.KeepAlive(l) // until its id is in the slot
 	s.sweepNow(now)
 	if op.Each != nil {
 		op.Each[0] = out
@@ -161,7 +165,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 // Stats is what a store holds and has done.
 type Stats struct {
 	Clients   int64 // states in the table; a client has one per limit
-	Bytes     int64 // memory of tables and logs
+	Bytes     int64 // memory of tables and logs, and of limits in use
 	MaxBytes  int64 // its cap
 	Evictions int64 // states dropped at the cap
 	Reclaimed int64 // worthless states reclaimed

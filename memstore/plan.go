@@ -17,7 +17,8 @@ type plan struct {
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
-	id          uint32 // among all limits that wrote to this store, from 1 on; marks the slots
+	id          uint32 // of its writer, from 1 on; marks the slots
+	writer      *writer
 	policy      string // the name of its policy
 	algorithm   stint.Algorithm
 	countDenied bool
@@ -61,31 +62,8 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		l.tag = maphash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}
+	s.releaseAfter(p)
 	return p
-}
-
-// writing is what has an id: a limit's parameters, and its policy's name, by which the
-// states of a policy are found.
-type writing struct {
-	parameters stint.Limit // without the name
-	policy     string
-}
-
-// register gives the limit the id of its parameters and its policy.
-func (s *Store) register(parameters stint.Limit, l *limit) {
-	parameters.Name, parameters.Lease = "", 0
-	w := writing{parameters, l.policy}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id, known := s.ids[w]
-	if !known {
-		writers := *s.writers.Load()
-		writers = append(writers, l)
-		id = uint32(len(writers))
-		s.ids[w] = id
-		s.writers.Store(&writers)
-	}
-	l.id = id
 }
 
 // apply carries out an action and reports whether it changed the state.

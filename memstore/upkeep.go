@@ -28,8 +28,8 @@ func (s *Store) hash(key string, l *limit) uint64 {
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits)] }
 
-// writer is the limit with the id.
-func (s *Store) writer(id uint32) *limit { return (*s.writers.Load())[id-1] }
+// writer is the writer with the id, which a slot that is held has.
+func (s *Store) writer(id uint32) *writer { return (*s.writers.Load())[id-1] }
 
 // open holds the slot of a part, if there is one, and reads its state as the part's
 // limit reads it.
@@ -38,7 +38,7 @@ func (s *Store) open(t *shard, p *part, now stint.Instant) {
 		return
 	}
 	p.writer = s.writer(p.slot.hold())
-	if !p.limit.alike(p.writer) {
+	if !p.limit.alike(&p.writer.limit) {
 		return // two hashes met, and this state is no use here
 	}
 	p.state.set(&p.slot.words)
@@ -46,7 +46,7 @@ func (s *Store) open(t *shard, p *part, now stint.Instant) {
 		p.state.log = t.logs[p.hash]
 		p.limit.log.Adopt(&p.state.log, p.writer.log, now)
 	} else if p.writer.id != p.limit.id {
-		p.limit.adopt(&p.state, p.writer, now)
+		p.limit.adopt(&p.state, &p.writer.limit, now)
 	}
 }
 
@@ -60,7 +60,11 @@ func (s *Store) close(t *shard, p *part) {
 			s.dropLog(t, p.hash)
 		}
 		p.slot.set(&p.state.words)
-		p.writer = p.limit
+		if before := p.writer; before != p.limit.writer {
+			p.writer = p.limit.writer
+			p.writer.gain()
+			s.lose(before)
+		}
 	}
 	p.slot.release(p.writer.id)
 }
@@ -75,6 +79,7 @@ func (s *Store) keep(t *shard, p *part, now stint.Instant) {
 		if t.full() {
 			s.makeRoom(t, now)
 		}
+		p.limit.writer.gain()
 		t.table.Load().insert(p.hash, &p.state.words, p.limit.id)
 		t.used++
 	}
@@ -94,11 +99,13 @@ func (s *Store) reset(t *shard, hash uint64) {
 // remove drops the state of a slot in a group, which the caller holds and the limit
 // with the id wrote.
 func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
-	if s.writer(id).log != nil {
+	w := s.writer(id)
+	if w.log != nil {
 		s.dropLog(t, slot.hash.Load())
 	}
 	t.table.Load().delete(slot, group)
 	t.used--
+	s.lose(w)
 }
 
 // full reports whether the table is to be rebuilt before another insertion.

@@ -1,0 +1,234 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/storetest"
+)
+
+// edited makes a policy's n-th version, which nobody else has.
+func edited(t testing.TB, name string, n int) *stint.Policy {
+	t.Helper()
+	policy, err := stint.NewPolicy(name, stint.TokenBucket(int64(10+n), stint.PerSecond(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+func take(t testing.TB, s *Store, key string, policy *stint.Policy) stint.Decision {
+	t.Helper()
+	d, err := s.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// counts is how many writers there are, and how many ids were ever given.
+func (s *Store) counts() (known, ids int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known), len(*s.writers.Load())
+}
+
+// collected collects garbage until the condition holds.
+func collected(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain: %s", what)
+		}
+		runtime.GC()
+	}
+}
+
+// heap is what of the heap is in use.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Policies that come and go, and policies that are edited, leave nothing behind.
+func TestPoliciesComeAndGo(t *testing.T) {
+	const rounds, each = 20, 2000
+	clock := storetest.NewClock(0)
+	s := New(Config{Now: clock.Now})
+	round := func(n int) {
+		for i := range each {
+			policy := edited(t, fmt.Sprint("rule", n*each+i), 0)
+			take(t, s, "k", policy)
+			take(t, s, "k", edited(t, "edited", n*each+i))
+		}
+		clock.Advance(1000 * time.Hour)
+		for _, shard := range s.all() {
+			s.purge(shard, clock.Now())
+		}
+		collected(t, "policies that are gone are forgotten", func() bool { known, _ := s.counts(); return known == 0 })
+	}
+	round(0)
+	before, bytes := heap(), s.Stats().Bytes
+	for n := 1; n < rounds; n++ {
+		round(n)
+	}
+	if grown := int64(heap()) - int64(before); grown > 1<<20 {
+		t.Errorf("%d bytes of heap are left of %d policies", grown, 2*(rounds-1)*each)
+	}
+	if now := s.Stats().Bytes; now > bytes {
+		t.Errorf("%d bytes are counted, before it were %d", now, bytes)
+	}
+	if _, ids := s.counts(); ids > 2*each {
+		t.Errorf("%d ids were given to at most %d limits at a time", ids, 2*each)
+	}
+	runtime.KeepAlive(s)
+}
+
+func (s *Store) all() (shards []*shard) {
+	for i := range s.shards {
+		shards = append(shards, &s.shards[i])
+	}
+	return shards
+}
+
+// What a policy wrote is read by those that come after it, though nothing is left of it, as
+// if it were still there.
+func TestStatesOutlivePolicies(t *testing.T) {
+	clock := storetest.NewClock(0)
+	s, twin := New(Config{Now: clock.Now}), New(Config{Now: clock.Now})
+	var kept []*stint.Policy // the twin's
+	both := func(version int) {
+		t.Helper()
+		kept = append(kept, edited(t, "a", version))
+		want := take(t, twin, "k", kept[len(kept)-1])
+		if d := take(t, s, "k", edited(t, "a", version)); d != want {
+			t.Errorf("version %d says %+v, want %+v", version, d, want)
+		}
+	}
+	for range 10 {
+		both(0)
+	}
+	collected(t, "the plan is gone", func() bool { return s.writer(1).orphaned.Load() })
+	if known, _ := s.counts(); known != 1 {
+		t.Fatalf("%d writers are known, want that of the state", known)
+	}
+	if used := s.Stats().Bytes; used < writerBytes+groupBytes {
+		t.Errorf("%d bytes are counted, want table and writer", used)
+	}
+	clock.Advance(3 * time.Second)
+	both(5)
+	collected(t, "who wrote first is gone", func() bool { known, _ := s.counts(); return known == 1 })
+	both(0)
+	both(7)
+	if err := s.ForgetPolicy(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	collected(t, "nothing is left", func() bool { known, _ := s.counts(); return known == 0 })
+	if d := take(t, s, "k", edited(t, "a", 0)); !d.Allowed || d.Remaining != 9 {
+		t.Errorf("%+v, want 9 of 10 left", d)
+	}
+	s.census(t)
+	runtime.KeepAlive(kept)
+}
+
+// Policies go while others decide on their states; the race detector watches, and no permit
+// is given twice.
+func TestPoliciesGoUnderLoad(t *testing.T) {
+	const workers, takes, keys = 4, 2000, 8
+	clock := storetest.NewClock(0)
+	s := New(Config{Now: clock.Now})
+	var all sync.WaitGroup
+	admitted := make([][keys]int, workers)
+	ctx, end := context.WithCancel(t.Context())
+	var collector sync.WaitGroup
+	collector.Go(func() {
+		for ctx.Err() == nil {
+			runtime.GC()
+		}
+	})
+	const capacity = 100
+	for w := range workers {
+		all.Go(func() {
+			for i := range takes {
+				// Two limits for each client: one is everybody's, the other one's own for a moment.
+				policy, err := stint.NewPolicy("a", stint.FixedWindow(capacity, time.Hour))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				other, err := stint.NewPolicy(fmt.Sprint("b", i%7), stint.TokenBucket(int64(1000+i), stint.PerSecond(1)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				key := i % keys
+				d, err := s.Decide(ctx, stint.Op{
+					Claim: stint.Claim{Key: fmt.Sprint(key), Policy: policy, Permits: 1},
+					And:   []stint.Claim{{Key: fmt.Sprint("own", w), Policy: other, Permits: 1}},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if d.Allowed {
+					admitted[w][key]++
+				}
+				if i%50 == 0 {
+					if err := s.ForgetPolicy(ctx, fmt.Sprint("b", i%7), nil); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	end()
+	collector.Wait()
+	for key := range keys {
+		sum := 0
+		for w := range workers {
+			sum += admitted[w][key]
+		}
+		if sum != capacity {
+			t.Errorf("%d takes of client %d were admitted, want %d", sum, key, capacity)
+		}
+	}
+	s.census(t)
+}
+
+// census counts the slots of every writer.
+func (s *Store) census(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slots := map[*writer]int64{}
+	for _, shard := range s.all() {
+		shard.mu.Lock()
+		groups := shard.table.Load().groups
+		for at := range groups {
+			for i := range groupSlots {
+				if id := groups[at][i].limit.Load(); id != 0 {
+					slots[s.writer(id)]++
+				}
+			}
+		}
+		shard.mu.Unlock()
+	}
+	for _, w := range s.known {
+		if w.slots.Load() != slots[w] || w.slots.Load() == 0 && w.orphaned.Load() {
+			t.Errorf("writer %d of policy %s counts %d slots and has %d", w.id, w.policy, w.slots.Load(), slots[w])
+		}
+		delete(slots, w)
+	}
+	for w := range slots {
+		t.Errorf("slots have the id of writer %d, which is not known", w.id)
+	}
+}
