@@ -39,10 +39,14 @@ func (l *locals) charge() {
 	}
 }
 
-// chargeBatch charges some clients, and reports false when there was nothing to charge.
+// chargeBatch charges some clients, and reports false when there was nothing to charge, or
+// the store was closed.
 func (l *locals) chargeBatch() bool {
-	l.batch <- struct{}{}
-	defer func() { <-l.batch }()
+	resume, err := l.hold(l.store.life)
+	if err != nil {
+		return false
+	}
+	defer resume()
 	var ops []stint.Op
 	for _, c := range l.take() {
 		ops = l.spent(ops, c)

@@ -11,7 +11,8 @@ import (
 
 // ForgetPolicy implements [stint.Forgetter], if the store does, and the local one, if
 // there is one; else the error wraps stint.ErrInvalid. What was spent locally of the
-// policy, and not charged yet, is forgotten first.
+// policy, and not charged yet, is forgotten last: if the store fails, it is still charged.
+// Until then nothing is charged, of other policies neither.
 //
 // No answer is made up: while any part of the store is away the error wraps
 // stint.ErrUnavailable, and nothing was forgotten. The whole takes as long as it takes;
@@ -27,16 +28,21 @@ func (s *Store) ForgetPolicy(ctx context.Context, policyName string, progress fu
 			return down.err
 		}
 	}
+	var local stint.Forgetter
 	if s.config.Local != nil {
-		local, err := forgetter("local store", s.config.Local)
+		if local, err = forgetter("local store", s.config.Local); err != nil {
+			return err
+		}
+		resume, err := s.locals.hold(ctx)
 		if err != nil {
 			return err
 		}
-		if err := s.locals.forget(ctx, local, policyName); err != nil {
-			return err
-		}
+		defer resume()
 	}
 	err = s.forgetBounded(ctx, inner, policyName, progress)
+	if err == nil && local != nil {
+		return local.ForgetPolicy(ctx, policyName, nil)
+	}
 	if err == nil || errors.Is(err, stint.ErrInvalid) || ctx.Err() != nil {
 		return err
 	}
@@ -73,14 +79,13 @@ func (s *Store) forgetBounded(ctx context.Context, inner stint.Forgetter, policy
 	return err
 }
 
-// forget makes the local states of a policy as new, so that nothing more is charged of
-// what was spent of it. A batch of charges that is under way has been answered before.
-func (l *locals) forget(ctx context.Context, local stint.Forgetter, policyName string) error {
+// hold waits for the batch of charges that is under way, and lets no other begin until
+// resume is called.
+func (l *locals) hold(ctx context.Context) (resume func(), err error) {
 	select {
 	case l.batch <- struct{}{}:
-		defer func() { <-l.batch }()
+		return func() { <-l.batch }, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	return local.ForgetPolicy(ctx, policyName, nil)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,70 @@ func TestForget(t *testing.T) {
 		}
 		if inner := remaining(t, f.inner, "k", kept); inner != 92 {
 			t.Errorf("%d of the other policy remain, want 92", inner)
+		}
+	})
+}
+
+// If the store fails to forget, what was spent locally is charged as if nothing had been
+// asked; nothing is charged meanwhile.
+func TestForgetFailsBeforeCharges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour))
+		f.lose(minutely(t))
+		for range 3 {
+			f.must("k", spent)
+		}
+		f.regain() // and before the first charge
+		var charges atomic.Int64
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Batch {
+				charges.Add(1)
+			}
+			if !c.Forget {
+				return storetest.Fault{}
+			}
+			<-time.After(timeout / 2) // charges would be made
+			if local := remaining(t, f.local, "k", spent); charges.Load() != 0 || local != 97 {
+				t.Errorf("%d charges; %d remain locally, want none and 97", charges.Load(), local)
+			}
+			return storetest.Fault{Err: errors.New("broken")}
+		})
+		if err := f.ForgetPolicy(t.Context(), "rule/a", nil); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
+		}
+		f.settled()
+		if inner := remaining(t, f.inner, "k", spent); inner != 97 {
+			t.Errorf("%d remain in the store, want 97", inner)
+		}
+	})
+}
+
+// Closing does not wait for the forgetting of a store that takes its time.
+func TestCloseWhileForgetting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		f.lose(minutely(t))
+		f.must("k", policy(t, "rule/b", stint.FixedWindow(100, time.Hour)))
+		f.regain()
+		forget := make(chan struct{})
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Forget {
+				<-forget
+			}
+			return storetest.Fault{}
+		})
+		done := make(chan error, 1)
+		go func() { done <- f.ForgetPolicy(t.Context(), "rule/a", nil) }()
+		<-time.After(timeout / 2) // a batch of charges waits
+		start := time.Now()
+		f.Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		close(forget)
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }
