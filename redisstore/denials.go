@@ -29,7 +29,9 @@ type denials struct {
 	most     int // entries in a shard
 	now      func() time.Duration
 	forgot   func(policy string) // is told of policies that were forgotten elsewhere
+	missed   func()              // is told when that may have been missed
 	live     atomic.Bool         // whether the channel is listened to
+	lost     atomic.Bool         // whether it was and then was not
 	sequence atomic.Uint64       // of announcements, and of sessions on the channel
 	entries  atomic.Int64
 	hits     atomic.Uint64
@@ -60,7 +62,9 @@ type denial struct {
 const clockRates = 1000
 
 func newDenials(most int, now func() time.Duration) *denials {
-	return &denials{seed: maphash.MakeSeed(), most: max(1, most/denialShards), now: now}
+	return &denials{
+		seed: maphash.MakeSeed(), most: max(1, most/denialShards), now: now, forgot: func(string) {}, missed: func() {},
+	}
 }
 
 // uptime is a local clock that does not step.
@@ -273,20 +277,29 @@ func (c *denials) announcePolicy(name string) {
 	}
 }
 
-// begin starts keeping denials, of flights sent from now on.
+// begin starts keeping denials, of flights sent from now on. What was leased while the
+// channel was lost may be of policies that were forgotten then.
 func (c *denials) begin() {
 	c.sequence.Add(1)
 	c.live.Store(true)
+	if c.lost.Load() {
+		c.missed()
+	}
 }
 
-// end forgets everything, since announcements may have been missed.
+// end forgets everything, since announcements may have been missed. While the channel was
+// not listened to there is nothing, and leases are not let go of again and again where it
+// can't be.
 func (c *denials) end() {
-	c.live.Store(false)
-	c.wipe()
+	if c.live.Swap(false) {
+		c.lost.Store(true)
+		c.wipe()
+	}
 }
 
-// wipe forgets everything.
+// wipe forgets everything, leases too.
 func (c *denials) wipe() {
+	defer c.missed()
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]

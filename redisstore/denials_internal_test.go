@@ -15,21 +15,24 @@ func TestHear(t *testing.T) {
 		message  string
 		kept     []string // clients and policies of those that are remembered
 		policies []string // that were told
+		missed   int      // times that it was told that some may not have been
 	}{
-		"nothing":                {"", []string{"ka", "kb", "la"}, nil},
-		"a client":               {one, []string{"la"}, nil},
-		"two clients":            {both, nil, nil},
-		"a policy":               {"\x00\x00\x00\x01a", []string{"kb"}, []string{"a"}},
-		"a policy and a client":  {"\x00\x00\x00\x01b\x00\x01l", []string{"ka"}, []string{"b"}},
-		"the policy without one": {"\x00\x00\x00\x00", []string{"ka", "kb", "la"}, []string{""}},
-		"no policy behind":       {"\x00\x00", nil, nil},
-		"cut short":              {"\x00\x09k", nil, nil},
-		"one byte":               {"\x01", nil, nil},
+		"nothing":                {"", []string{"ka", "kb", "la"}, nil, 0},
+		"a client":               {one, []string{"la"}, nil, 0},
+		"two clients":            {both, nil, nil, 0},
+		"a policy":               {"\x00\x00\x00\x01a", []string{"kb"}, []string{"a"}, 0},
+		"a policy and a client":  {"\x00\x00\x00\x01b\x00\x01l", []string{"ka"}, []string{"b"}, 0},
+		"the policy without one": {"\x00\x00\x00\x00", []string{"ka", "kb", "la"}, []string{""}, 0},
+		"no policy behind":       {"\x00\x00", nil, nil, 1},
+		"cut short":              {"\x00\x09k", nil, nil, 1},
+		"one byte":               {"\x01", nil, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newDenials(1000, func() time.Duration { return 0 })
 			var policies []string
 			c.forgot = func(policy string) { policies = append(policies, policy) }
+			missed := 0
+			c.missed = func() { missed++ }
 			c.begin()
 			var claims []stint.Claim
 			for _, known := range []string{"ka", "kb", "la"} {
@@ -60,6 +63,9 @@ func TestHear(t *testing.T) {
 			}
 			if !slices.Equal(policies, row.policies) {
 				t.Errorf("the policies %q were forgotten, want %q", policies, row.policies)
+			}
+			if missed != row.missed {
+				t.Errorf("%d messages could not be read, want %d", missed, row.missed)
 			}
 			keep() // what was sent before does not come back
 			if got := kept(); !slices.Equal(got, row.kept) {

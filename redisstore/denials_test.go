@@ -20,7 +20,9 @@ type ear struct {
 	ready   chan struct{} // it stands
 	heard   chan struct{} // a message has been taken in
 	evals   atomic.Int64
-	landed  func() // called before a reply is handed on; nil for nothing
+	landed  func()             // called before a reply is handed on; nil for nothing
+	hold    chan struct{}      // what a subscription waits for; nil for nothing
+	cut     context.CancelFunc // ends the subscription that stands
 }
 
 func newEar(t testing.TB) *ear {
@@ -39,7 +41,12 @@ func (e *ear) Eval(ctx context.Context, script *redisstore.Script, keys, args []
 }
 
 func (e *ear) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	ctx, e.cut = context.WithCancel(ctx)
+	defer e.cut()
 	e.listens <- struct{}{}
+	if e.hold != nil {
+		<-e.hold
+	}
 	return e.Conn.Subscribe(ctx, channel, func() {
 		ready()
 		e.ready <- struct{}{}

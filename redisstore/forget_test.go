@@ -156,6 +156,38 @@ func TestForgetOvertakesLease(t *testing.T) {
 	}
 }
 
+// What is leased when the channel is lost, or while it is, may be of a policy that is
+// forgotten unheard: it is spent no more, and nothing of it is given back.
+func TestForgetUnheard(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
+	taken := func(what string, sources ...stint.Source) {
+		t.Helper()
+		for _, source := range sources {
+			if d := take(t, store, "k", policy, 1); !d.Allowed || d.Source != source {
+				t.Errorf("%s: %+v, want it from the %s", what, d, source)
+			}
+		}
+	}
+	taken("at first", stint.SourceStore, stint.SourceLease)
+	<-own.listens
+	own.hold = make(chan struct{})
+	own.cut()
+	<-own.listens
+	taken("when the channel is lost", stint.SourceStore, stint.SourceLease)
+	forgetPolicy(t, elsewhere, "rule/a")
+	close(own.hold)
+	<-own.ready
+	store.Sweep()
+	if n := left(t, elsewhere, "k", policy); n != 1000 {
+		t.Errorf("%d of 1000 remain", n)
+	}
+	taken("when the channel is back", stint.SourceStore, stint.SourceLease)
+	if n := left(t, elsewhere, "k", policy); n != 1000-101 {
+		t.Errorf("%d of 1000 remain, want one share gone", n)
+	}
+}
+
 // A connection without a way to each server says so.
 func TestForgetNoScanner(t *testing.T) {
 	store, _ := storeOn(t, struct{ redisstore.Conn }{newConn(t)}, redisstore.Options{})

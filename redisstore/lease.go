@@ -255,6 +255,11 @@ func (l *lease) tidy(now time.Duration) bool {
 func (l *lease) drop(now time.Duration, giveBack bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.dropLocked(now, giveBack)
+}
+
+// dropLocked is drop of a lease that is locked.
+func (l *lease) dropLocked(now time.Duration, giveBack bool) {
 	for _, g := range []*grant{l.current.Swap(nil), l.next} {
 		if g == nil {
 			continue
@@ -272,9 +277,9 @@ func (l *lease) drop(now time.Duration, giveBack bool) {
 // void drops what is at hand, and what a request under way brings.
 func (l *lease) void(now time.Duration) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.request != nil {
 		l.request.void = true
 	}
-	l.mu.Unlock()
-	l.drop(now, false)
+	l.dropLocked(now, false)
 }

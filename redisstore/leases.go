@@ -219,16 +219,26 @@ func (c *leases) forget(f *flight, e *entry) {
 // forgetPolicy drops what is at hand and under way of a policy's states, which are gone,
 // and what was to be given back to them.
 func (c *leases) forgetPolicy(name string) {
+	c.void(func(l *lease) bool { return l.claim.Policy.Name() == name })
+}
+
+// forgetAll drops what is at hand and under way of all states, since what was announced of
+// them may have been missed.
+func (c *leases) forgetAll() { c.void(func(*lease) bool { return true }) }
+
+// void drops what leases have at hand and under way, and gives nothing back: their states
+// may be new ones, to which it was not charged.
+func (c *leases) void(which func(*lease) bool) {
 	now := c.clock()
 	c.mu.Lock()
 	for _, l := range c.all {
-		if l.claim.Policy.Name() == name {
+		if which(l) {
 			l.void(now)
 		}
 	}
 	c.mu.Unlock()
 	c.owed.Lock()
-	c.debts = slices.DeleteFunc(c.debts, func(d debt) bool { return d.lease.claim.Policy.Name() == name })
+	c.debts = slices.DeleteFunc(c.debts, func(d debt) bool { return which(d.lease) })
 	c.owed.Unlock()
 }
 

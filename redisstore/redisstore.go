@@ -236,7 +236,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	}
 	s.leases = newLeases(s)
 	if s.denials != nil {
-		s.denials.forgot = s.leases.forgetPolicy
+		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
 	s.lanes = make([]lane, 1)
 	if conn.Cluster() {
