@@ -12,8 +12,9 @@ import (
 // Follow puts every version in force until ctx is done, as [rules.Source] says: those made
 // by edits of this registry before the edit returns, others when the backend tells of them, at
 // the latest after the options' Interval. While the backend is away, or what it keeps can't be
-// read, the rules stay; refused hears of each once, until that changes. A registry is followed
-// once at a time.
+// read, the rules stay; refused hears of each once, until that changes. A backend that lost its rules
+// gets them back if they were read from it while following, and not longer ago than a minute or
+// three intervals; else they stay in force, and refused hears that. A registry is followed once at a time.
 func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	switch err := r.attach(ctx, take); {
 	case errors.Is(err, errFollowed):
@@ -77,7 +78,7 @@ func (r *Registry) attach(ctx context.Context, take func(*rules.Set)) error {
 	if r.take != nil {
 		return errFollowed
 	}
-	r.take = take
+	r.take, r.seen = take, time.Time{}
 	if r.set != nil {
 		take(r.set)
 	}

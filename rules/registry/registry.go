@@ -17,7 +17,8 @@ type Options struct {
 	// Interval is how often the backend is asked for its newest version though it told of none:
 	// 10ms to 1m. Default: 0, which is 1s.
 	Interval time.Duration
-	// Now is the clock that versions are dated by. Default: nil, time.Now.
+	// Now is the clock that versions are dated by, and that says how long ago the backend was read.
+	// Default: nil, time.Now.
 	Now func() time.Time
 }
 
@@ -30,6 +31,7 @@ type Registry struct {
 	turn     chan struct{} // held by who reads or writes what follows
 	known    bool          // whether the backend's rules were read ever
 	snapshot Snapshot      // what the backend has, as far as is known
+	seen     time.Time     // when that was so, since the registry is followed; zero: never
 	set      *rules.Set    // the last one without faults
 	fault    *refusal      // why the snapshot is not in force; nil if it is
 	take     func(*rules.Set)
@@ -91,6 +93,9 @@ const maxAttempts = 20
 // version and returns the head. Rules that can't be enforced together are an error that wraps
 // stint.ErrInvalid and names all faults, each a [*rules.Fault]. When the backend could not be asked the error
 // wraps stint.ErrUnavailable, and the version may have been made.
+//
+// When the backend lost its rules they are restored before an edit, by a registry that is followed and
+// read them a moment ago, as [Registry.Follow] says. Any other edit begins without rules then.
 func (r *Registry) Edit(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
 	end, err := r.begin(ctx)
 	if err != nil {
@@ -151,6 +156,14 @@ func (r *Registry) enforce(set *rules.Set) {
 // refresh takes over what the backend has. While that can't be enforced the set from before stays
 // in force.
 func (r *Registry) refresh(ctx context.Context) error {
+	err := r.read(ctx)
+	if err == nil {
+		r.seen = r.options.Now()
+	}
+	return err
+}
+
+func (r *Registry) read(ctx context.Context) error {
 	head, err := r.backend.Head(ctx)
 	if err != nil {
 		return err
@@ -158,8 +171,9 @@ func (r *Registry) refresh(ctx context.Context) error {
 	if r.known && head == r.snapshot.Head {
 		return nil
 	}
-	if head == (Head{}) && r.known && len(r.snapshot.Rules) > 0 {
-		return r.restore(ctx)
+	// Who does not follow has nothing in force, and may have read the rules long ago.
+	if head == (Head{}) && r.take != nil && len(r.snapshot.Rules) > 0 {
+		return r.lost(ctx)
 	}
 	next, err := r.next(ctx, head)
 	if err != nil {
@@ -221,6 +235,22 @@ func (r *Registry) catchUp(ctx context.Context, head Head, behind int) (next Sna
 		next = next.Apply(&since[i])
 	}
 	return next, true
+}
+
+// restoreWithin is how long ago a backend may have been read at most for its rules to be restored,
+// or three intervals if that is longer. It is the time of a restart; who could not ask for longer may
+// have missed edits of others.
+const restoreWithin = time.Minute
+
+// lost is what becomes of the rules in force when the backend has none any more: they are restored
+// if they were the backend's a moment ago. Else they stay in force until somebody makes a version.
+func (r *Registry) lost(ctx context.Context) error {
+	if r.options.Now().Sub(r.seen) <= max(restoreWithin, 3*r.options.Interval) {
+		return r.restore(ctx)
+	}
+	r.fault = &refusal{fmt.Errorf("the backend has no rules any more, and version %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", r.snapshot.Number)}
+	r.snapshot = Snapshot{}
+	return nil
 }
 
 // restore writes the rules that are known to a backend that lost all of its own.
