@@ -140,6 +140,14 @@ func enforceable(is *all, v *registry.Version) error {
 	if _, err := rules.Compile(before.Apply(v).Rules, rules.Options{}); err != nil {
 		return fmt.Errorf("%s: %w", rulesName, err)
 	}
+	for _, c := range v.Changes {
+		if c.After == nil {
+			continue
+		}
+		if err := registry.CheckSize(c.After); err != nil {
+			return fmt.Errorf("%s: %w", rulesName, err)
+		}
+	}
 	text, err := json.Marshal(v)
 	if err == nil && len(text) > registry.MaxVersionBytes {
 		err = stint.Invalid("the edit of "+rulesName, verbatim(fmt.Sprintf("%d bytes", len(text))), fmt.Sprintf("at most %d bytes at once", registry.MaxVersionBytes))

@@ -179,12 +179,21 @@ func TestFaultyEdits(t *testing.T) {
 	if len(p.refused) != 2 || !errors.Is(p.refused[1], stint.ErrInvalid) || !strings.Contains(p.refused[1].Error(), `rule "b"`) {
 		t.Fatalf("refused: %v; want another, naming the rule", p.refused)
 	}
+	// So does a rule that nobody could edit again.
+	s = p.edit(func(c *driver.Collection) error {
+		large := bson.D{{Key: "text", Value: strings.Repeat("x", registry.MaxRuleBytes)}}
+		return errors.Join(set("b", "limits.0", bson.D{{Key: "algorithm", Value: "token_bucket"}, {Key: "capacity", Value: 2}, {Key: "refill", Value: "1/s"}})(c), set("b", "labels", large)(c))
+	})
+	p.holds(s, 2, map[string]int64{"a": 1, "b": 2, "c": 3})
+	if len(p.refused) != 3 || !strings.Contains(p.refused[2].Error(), "at most 2097152 bytes") {
+		t.Fatalf("refused: %v; want another, with the size", p.refused)
+	}
 	s = p.edit(func(c *driver.Collection) error {
 		_, err := c.DeleteOne(ctx, byID("b"))
 		return err
 	})
 	p.holds(s, 3, map[string]int64{"a": 10, "c": 3})
-	if len(p.refused) != 2 {
+	if len(p.refused) != 3 {
 		t.Errorf("refused: %v", p.refused)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/registry"
 )
 
@@ -164,21 +165,25 @@ func TestEditsRefused(t *testing.T) {
 	worse := rules.Rule{ID: "worse"}
 	latin := rule("latin", 1)
 	latin.Labels = map[string]string{"name": "M\xfcller"}
-	large := rule("large", 1)
-	large.Labels = map[string]string{"text": strings.Repeat("x", registry.MaxVersionBytes)}
+	large := sized(t, "large", registry.MaxRuleBytes+1)
+	var list []rules.Rule
+	for i := range 5 {
+		list = append(list, sized(t, fmt.Sprintf("large-%d", i), registry.MaxRuleBytes))
+	}
 	for name, test := range map[string]struct {
 		author registry.Author
 		change func(*registry.Draft) error
 		want   error
 		says   string
 	}{
-		"its own error":   {change: func(d *registry.Draft) error { d.Delete("a"); return mine }, want: mine, says: "mine"},
-		"bad":             {change: put(rule("b", 1), bad), want: stint.ErrInvalid, says: `rule "bad": match.path`},
-		"every fault":     {change: put(bad, worse), want: stint.ErrInvalid, says: `rule "worse": scope`},
-		"not UTF-8":       {change: put(latin), want: stint.ErrInvalid, says: `rule "latin" is `},
-		"author":          {author: registry.Author{By: "M\xfcller"}, change: put(rule("b", 1)), want: stint.ErrInvalid, says: "author"},
-		"too large":       {change: put(large), want: stint.ErrInvalid, says: `the edit is "83`},
-		"an unsound rule": {change: put(rules.Rule{ID: "x", Limits: []stint.Limit{{}}}), want: stint.ErrInvalid, says: `rule "x"`},
+		"its own error":    {change: func(d *registry.Draft) error { d.Delete("a"); return mine }, want: mine, says: "mine"},
+		"bad":              {change: put(rule("b", 1), bad), want: stint.ErrInvalid, says: `rule "bad": match.path`},
+		"every fault":      {change: put(bad, worse), want: stint.ErrInvalid, says: `rule "worse": scope`},
+		"not UTF-8":        {change: put(latin), want: stint.ErrInvalid, says: `rule "latin" is `},
+		"author":           {author: registry.Author{By: "M\xfcller"}, change: put(rule("b", 1)), want: stint.ErrInvalid, says: "author"},
+		"too large":        {change: put(list...), want: stint.ErrInvalid, says: `the edit is "104`},
+		"a rule too large": {change: put(rule("b", 1), large), want: stint.ErrInvalid, says: `rule "large" is 2097`},
+		"an unsound rule":  {change: put(rules.Rule{ID: "x", Limits: []stint.Limit{{}}}), want: stint.ErrInvalid, says: `rule "x"`},
 	} {
 		v, err := r.Edit(t.Context(), test.author, test.change)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !reflect.DeepEqual(v, registry.Version{}) {
@@ -194,24 +199,62 @@ func TestEditsRefused(t *testing.T) {
 	holds(t, r, 1, " a:1")
 }
 
+// sized is a rule of so many bytes of JSON.
+func sized(t *testing.T, id string, bytes int) rules.Rule {
+	t.Helper()
+	r := rule(id, 1)
+	r.Labels = map[string]string{"text": ""}
+	text, err := notation.JSON(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Labels["text"] = strings.Repeat("x", bytes-len(text))
+	return r
+}
+
 // The largest edit that is allowed is made.
 func TestLargestEdit(t *testing.T) {
 	r := newRegistry(t, registry.NewMemory())
-	sized := func(n int) rules.Rule {
-		large := rule("large", 1)
-		large.Labels = map[string]string{"text": strings.Repeat("x", n)}
-		return large
+	list := []rules.Rule{{}}
+	for i := range 4 {
+		list = append(list, sized(t, fmt.Sprintf("large-%d", i), registry.MaxRuleBytes-1000))
 	}
-	base := 0
-	_, err := r.Edit(t.Context(), registry.Author{}, put(sized(registry.MaxVersionBytes)))
-	if _, scan := fmt.Sscanf(err.Error(), "the edit is \"%d bytes", &base); scan != nil {
-		t.Fatal(err)
+	bytes := func(v registry.Version) int {
+		text, err := v.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(text)
 	}
-	most := registry.MaxVersionBytes - (base - registry.MaxVersionBytes)
-	if _, err := r.Edit(t.Context(), registry.Author{}, put(sized(most+1))); !errors.Is(err, stint.ErrInvalid) {
+	list[0] = sized(t, "last", 1000)
+	first := edit(t, r, put(list...))
+	edit(t, r, func(d *registry.Draft) error { d.Replace(nil); return nil })
+	first.Number = 3
+	room := registry.MaxVersionBytes - bytes(first)
+	list[0] = sized(t, "last", 1000+room+1)
+	if _, err := r.Edit(t.Context(), registry.Author{}, put(list...)); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("one byte more: %v", err)
 	}
-	edit(t, r, put(sized(most)))
+	list[0] = sized(t, "last", 1000+room)
+	if n := bytes(edit(t, r, put(list...))); n != registry.MaxVersionBytes {
+		t.Errorf("the largest edit has %d bytes", n)
+	}
+}
+
+// The largest rule that is allowed can be edited, and one byte more can't be made.
+func TestLargestRule(t *testing.T) {
+	r := newRegistry(t, registry.NewMemory())
+	if _, err := r.Edit(t.Context(), registry.Author{}, put(sized(t, "large", registry.MaxRuleBytes+1))); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("one byte more: %v", err)
+	}
+	large := sized(t, "large", registry.MaxRuleBytes)
+	edit(t, r, put(large))
+	large.Labels = map[string]string{"text": strings.Replace(large.Labels["text"], "x", "y", 1)}
+	edit(t, r, put(large))
+	edit(t, r, remove("large"))
+	if _, err := r.Rollback(t.Context(), registry.Author{}, 1, nil); err != nil {
+		t.Error(err)
+	}
 }
 
 // While the backend is away, edits and reads fail by its error; what may have been made is seen

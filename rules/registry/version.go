@@ -11,6 +11,9 @@ const (
 	KeptVersions = 1000
 	// MaxVersionBytes bounds what one edit may change: the version as JSON.
 	MaxVersionBytes = 8 << 20
+	// MaxRuleBytes bounds a rule as JSON, so that the next edit of it, which holds it as it was and
+	// as it is, is not too large.
+	MaxRuleBytes = 2 << 20
 )
 
 // A Head names the newest version of all. The zero value is that of a backend without any.

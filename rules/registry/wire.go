@@ -78,9 +78,17 @@ func (v *Version) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// check reports what keeps the version from being kept: its size, and text that would be read as
-// another.
+// check reports what keeps the version from being kept: its size, that of a rule, and text that
+// would be read as another.
 func (v *Version) check() error {
+	for _, c := range v.Changes {
+		if c.After == nil {
+			continue
+		}
+		if err := CheckSize(c.After); err != nil {
+			return err
+		}
+	}
 	text, err := v.MarshalJSON()
 	if err != nil {
 		return err
@@ -99,6 +107,19 @@ func (v *Version) check() error {
 		if c.After != nil && !c.After.Equal(read.Changes[i].After) {
 			return stint.Invalid(fmt.Sprintf("rule %q", c.ID), "a rule that would be read as another", "text in UTF-8")
 		}
+	}
+	return nil
+}
+
+// CheckSize reports that a rule is above MaxRuleBytes. The error wraps stint.ErrInvalid.
+func CheckSize(rule *rules.Rule) error {
+	text, err := notation.JSON(*rule)
+	if err != nil {
+		return fmt.Errorf("rule %q: %w", rule.ID, err)
+	}
+	if len(text) > MaxRuleBytes {
+		return stint.Invalid(fmt.Sprintf("rule %q", rule.ID), notation.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
+			fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes))
 	}
 	return nil
 }

@@ -107,11 +107,11 @@ func (s Size) testManyRules(t *testing.T, open Open) {
 	p.checkVersions(2)
 }
 
-// A version may be as large as an edit may be, by one rule or by many.
+// A version may be as large as an edit may be, and a rule as a rule.
 func (s Size) testLargeVersions(t *testing.T, open Open) {
 	p := newPlace(t, open)
 	const margin = 2000 // for what is around the texts
-	large := plain("large", strings.Repeat("x", registry.MaxVersionBytes-margin))
+	large := plain("large", strings.Repeat("x", registry.MaxRuleBytes-margin))
 	var list []rules.Rule
 	for i := range 64 {
 		list = append(list, plain(fmt.Sprintf("rule-%d", i), strings.Repeat("y", (s.bytes-margin)/64-256)))
