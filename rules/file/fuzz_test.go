@@ -23,13 +23,14 @@ func FuzzParse(f *testing.F) {
 		`[{"id": "c", "match": {"headers": {"A": "*"}}, "on_exceed": "wait", "max_wait": "1s", "timeout": "5ms"}]`,
 		"- limits: [{algorithm: token_bucket, capacity: 9, refill: 1/s, lease: auto, max_debt: 0}]\n  overrides: [{key: \"a\\|b\", banned: true}]\n",
 		"- labels: {a: \"\\xff\\ud800\"}", "- labels: {\"\\xff\": !!binary x}", "- &a {id: *a}", "? [a]\n: b", "\xff", "- - - -", "{\"a\": [1, 2e5]}",
+		"a: b: c", "? ? ? ?", "[[{a: [", "]]]}", "- a:\n  - b: {c, d: e}\n   f: 1\n- \"k\" : 1\n", "---\n---\n...\n- a", "&a k: 1\n!b k: 2", "{? a : b, : c}",
 	} {
 		f.Add([]byte(seed), true)
 		f.Add([]byte(seed), false)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, isJSON bool) {
 		if len(data) > 1<<14 {
-			return // the parser of YAML takes time that is quadratic in the depth
+			return // so that many texts are tried
 		}
 		source := "f.yaml"
 		if isJSON {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
@@ -14,7 +15,8 @@ import (
 
 // YAML reads one YAML document, of which JSON is a part. Anchors, aliases, tags and merge
 // keys are faults: a document says everything where it stands. What is no YAML is one
-// fault, and nothing.
+// fault, and nothing; so is a document that is nested deeper than 64, or has a mapping of more than
+// 1,000 names.
 func YAML(source string, data []byte, faults *notation.Faults) notation.Value {
 	reader := yamlReader{source: source, faults: faults}
 	empty := notation.Value{At: reader.position(nil)}
@@ -22,7 +24,11 @@ func YAML(source string, data []byte, faults *notation.Faults) notation.Value {
 		faults.Add(empty.At, "not YAML: the text is not UTF-8")
 		return empty
 	}
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(string(data))
+	if !reader.bounded(tokens) {
+		return empty
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		at, message := empty.At, err.Error()
 		var syntax *yaml.SyntaxError
