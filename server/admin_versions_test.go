@@ -87,6 +87,21 @@ func TestVersionsAndRollback(t *testing.T) {
 	}
 }
 
+// An edit that changes nothing names the tag of all rules, before the first version too.
+func TestTagBeforeTheFirstVersion(t *testing.T) {
+	d := newDesk(t, registry.NewMemory(), nil)
+	list := d.ask("GET", "/api/v1/rules", "").is(200)
+	for _, edit := range [][3]string{{"PUT", "/api/v1/rules", `[]`}, {"POST", "/api/v1/rule-versions/0/rollback", ""}} {
+		if got := d.ask(edit[0], edit[1], edit[2], "If-Match: "+list.etag()).is(200); got.etag() != list.etag() {
+			t.Errorf("%s %s: the tag is %s, want %s", edit[0], edit[1], got.etag(), list.etag())
+		}
+	}
+	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
+	tag := d.ask("GET", "/api/v1/rules/a", "").etag()
+	d.ask("GET", "/api/v1/rules/a", "", "If-None-Match: W/"+tag).is(304)
+	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","banned":true}`, "If-None-Match: W/"+tag).problem(412, "it exists")
+}
+
 // away is a backend that can be cut off, and that keeps versions from one on.
 type away struct {
 	registry.Backend
@@ -119,7 +134,9 @@ func TestVersionsThatAreNotKept(t *testing.T) {
 	}
 	backend.first.Store(3)
 	d.ask("GET", "/api/v1/rule-versions/2", "").problem(410, "version 2 is not kept")
+	d.ask("GET", "/api/v1/rule-versions/0", "").problem(404, "no version 0")
 	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(410)
+	d.ask("POST", "/api/v1/rule-versions/0/rollback", "").problem(410, "version 0")
 	d.ask("POST", "/api/v1/rule-versions/2/rollback", "").is(200) // what came since is kept
 	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":2`) {
 		t.Errorf("rolled back to %s", got)

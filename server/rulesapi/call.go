@@ -72,7 +72,7 @@ func (c *Call) show(version int64, tag string, text func() ([]byte, error)) erro
 	header := c.w.Header()
 	header.Set("Etag", tag)
 	header.Set(api.HeaderVersion, strconv.FormatInt(version, 10))
-	known, err := tagsOf(c.r.Header, "If-None-Match")
+	known, err := tagsOf(c.r.Header, ifNoneMatch)
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,10 @@ func changesOf(v *registry.Version) api.RuleChanges {
 
 // edited answers an edit of all rules.
 func (c *Call) edited(v *registry.Version) error {
-	c.w.Header().Set("Etag", fmt.Sprintf(`"%d-%d"`, v.Number, v.At))
+	tag, err := listTag(v.Head, nil) // before the first version there are no rules
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Etag", tag)
 	return c.answer(http.StatusOK, api.Edited{Version: v.Number, At: v.At, RuleChanges: changesOf(v)})
 }

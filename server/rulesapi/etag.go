@@ -44,8 +44,8 @@ func listTag(head registry.Head, list []rules.Rule) (string, error) {
 
 // tags are what a conditional field names.
 type tags struct {
-	any  bool     // *
-	list []string // strong ones
+	any  bool // *
+	list []string
 }
 
 // has reports whether a tag is named. "" is what does not exist.
@@ -53,8 +53,15 @@ func (t tags) has(tag string) bool { return tag != "" && (t.any || slices.Contai
 
 func (t tags) given() bool { return t.any || t.list != nil }
 
-// tagsOf reads If-Match or If-None-Match (RFC 9110, sections 13.1.1 and 13.1.2). All tags of this
-// API are strong, so a weak one is like none.
+// The conditional fields (RFC 9110, sections 13.1.1 and 13.1.2).
+const (
+	ifMatch     = "If-Match"
+	ifNoneMatch = "If-None-Match"
+)
+
+// tagsOf reads a conditional field. All tags of this API are strong: a weak one, as a proxy that
+// compresses makes of it, is like none in If-Match, whose comparison is strong, and like the
+// strong one in If-None-Match, whose comparison is weak.
 func tagsOf(header http.Header, field string) (tags, error) {
 	var t tags
 	lines := header.Values(field)
@@ -77,7 +84,7 @@ func tagsOf(header http.Header, field string) (tags, error) {
 		if strong == "" || strong[0] != '"' || end < 0 {
 			return t, invalid(field, text, `entity tags such as "3f2a", joined by commas, or *`)
 		}
-		if !weak {
+		if !weak || field == ifNoneMatch {
 			t.list = append(t.list, strong[:end+2])
 		}
 		rest = strong[end+2:]
@@ -88,8 +95,8 @@ func tagsOf(header http.Header, field string) (tags, error) {
 type conditions struct{ match, noneMatch tags }
 
 func conditionsOf(header http.Header) (c conditions, err error) {
-	if c.match, err = tagsOf(header, "If-Match"); err == nil {
-		c.noneMatch, err = tagsOf(header, "If-None-Match")
+	if c.match, err = tagsOf(header, ifMatch); err == nil {
+		c.noneMatch, err = tagsOf(header, ifNoneMatch)
 	}
 	return c, err
 }

@@ -126,6 +126,9 @@ func TestConditions(t *testing.T) {
 		{"", "*", "", 0},
 		{"", `"a"`, `"a"`, 412},
 		{"", `"a"`, `"b"`, 0},
+		{"", `W/"a"`, `"a"`, 412}, // the comparison is weak
+		{"", `"b", W/"a"`, `"a"`, 412},
+		{"", `W/"a"`, `"b"`, 0},
 		{`"a"`, `"b"`, `"a"`, 0},
 	} {
 		header := http.Header{}

@@ -114,7 +114,7 @@ func (c *Call) getVersion() error {
 	defer cancel()
 	v, err := r.Version(ctx, c.number)
 	if err != nil {
-		return away(c.notKept(ctx, err))
+		return away(c.notKept(ctx, err, 1))
 	}
 	text, err := v.MarshalJSON()
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Call) rollback() error {
 	}
 	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, r *registry.Registry, author registry.Author) (registry.Version, error) {
 		v, err := r.Rollback(ctx, author, c.number, func(d *registry.Draft) error { return holdList(asked, d) })
-		return v, c.notKept(ctx, err)
+		return v, c.notKept(ctx, err, 0) // which is before the first
 	})
 	if err != nil {
 		return err
@@ -145,8 +145,8 @@ func (c *Call) rollback() error {
 	return c.edited(&v)
 }
 
-// notKept tells a version that there was from one that there never was.
-func (c *Call) notKept(ctx context.Context, err error) error {
+// notKept tells a version that there was, from first on, from one that there never was.
+func (c *Call) notKept(ctx context.Context, err error, first int64) error {
 	if !errors.Is(err, registry.ErrNotKept) {
 		return err
 	}
@@ -154,7 +154,7 @@ func (c *Call) notKept(ctx context.Context, err error) error {
 	if err != nil {
 		return err
 	}
-	if c.number > snapshot.Number || c.number < 1 {
+	if c.number > snapshot.Number || c.number < first {
 		return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no version %d; the newest is %d", c.number, snapshot.Number)}
 	}
 	return &Refusal{Status: http.StatusGone, Detail: fmt.Sprintf("version %d is not kept any more, or one since is not", c.number)}
