@@ -1,14 +1,20 @@
 package server
 
 import (
+	"crypto/sha256"
+	"crypto/x509"
 	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/server/rulesapi"
@@ -66,13 +72,29 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 		return a.tokens.find(r.Header["Authorization"])
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return clip(r.TLS.VerifiedChains[0][0].Subject.CommonName), RoleWrite, nil
+		return holderOf(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
 	return "loopback " + host, RoleWrite, nil
+}
+
+// holderOf names who holds a certificate: its common name, in which what can't be printed is escaped;
+// else certificate- and the first digits of its SHA-256.
+func holderOf(certificate *x509.Certificate) string {
+	name := strings.TrimSpace(certificate.Subject.CommonName)
+	if name == "" {
+		sum := sha256.Sum256(certificate.Raw)
+		return "certificate-" + hex.EncodeToString(sum[:4])
+	}
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		quoted := strconv.Quote(name)
+		name = quoted[1 : len(quoted)-1]
+	}
+	return clip(name)
 }
 
 // find tells what a request asks for, and which role that needs: a handler, or a call about rules.
@@ -127,6 +149,12 @@ func checkOrigin(r *http.Request) error {
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
 			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", clip(origin), clip(r.Host)))
+		}
+	}
+	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" {
+			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", clip(site)))
 		}
 	}
 	return nil

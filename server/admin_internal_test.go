@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -28,5 +29,21 @@ func TestWhoAsks(t *testing.T) {
 		if who, role, err := a.identify(r); who != test.who || role != test.role || err != nil {
 			t.Errorf("%q, %v, %v; want %q, %v", who, role, err, test.who, test.role)
 		}
+	}
+}
+
+// A certificate has a name in the records, one that is a line of text.
+func TestHolderOfACertificate(t *testing.T) {
+	for name, want := range map[string]string{
+		"ann": "ann", "Ann Lee, é": "Ann Lee, é", " ann ": "ann", "a\nmsg=audit": `a\nmsg=audit`, `a\n`: `a\\n`, "a\xffb": `a\xffb`, "a\u202eb": `a\u202eb`,
+		"": "certificate-e3b0c442", " ": "certificate-e3b0c442", // the SHA-256 of nothing
+		strings.Repeat("x", 63) + "éé": strings.Repeat("x", 63) + "…",
+	} {
+		if got := holderOf(&x509.Certificate{Subject: pkix.Name{CommonName: name}}); got != want {
+			t.Errorf("%q is named %q, want %q", name, got, want)
+		}
+	}
+	if got := holderOf(&x509.Certificate{Raw: []byte("abc")}); got != "certificate-ba7816bf" { // FIPS 180-2, appendix B.1
+		t.Errorf("a certificate without a name is named %q", got)
 	}
 }

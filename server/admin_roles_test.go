@@ -163,6 +163,14 @@ func TestPagesOfOthersDoNotEdit(t *testing.T) {
 			d.ask("POST", "/api/v1/rule-versions/0/rollback", "", fields...).is(403)
 		}
 	}
+	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "Same-Origin": 403, "same-origin": 200, "none": 200} {
+		// As an image of a page asks: without Origin (Fetch, section 3.2).
+		for _, path := range []string{"/debug/pprof/cmdline", "/api/v1/rules"} {
+			if got := d.ask("GET", path, "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: no-cors"); got.status != want {
+				t.Errorf("%s of %s: %d %s, want %d", path, site, got.status, got.body, want)
+			}
+		}
+	}
 	rebound := d.request(http.MethodDelete, d.server.AdminAddr().String(), "/api/v1/rules/login")
 	rebound.Host = "evil.example"
 	d.send(rebound).problem(403, "Host")
