@@ -129,6 +129,7 @@ func TestAudit(t *testing.T) {
 	}
 	metrics := d.get(api.PathMetrics).body
 	for _, want := range []string{
+		`rate_limiter_admin_refused_total{outcome="forbidden"} 1`, `rate_limiter_admin_refused_total{outcome="unauthenticated"} 3`,
 		`rate_limiter_rule_edits_total{action="create",outcome="done"} 1`, `rate_limiter_rule_edits_total{action="create",outcome="conflict"} 1`,
 		`rate_limiter_rule_edits_total{action="delete",outcome="forbidden"} 1`, `rate_limiter_rule_edits_total{action="delete",outcome="unauthenticated"} 1`,
 		`rate_limiter_rule_edits_total{action="patch",outcome="precondition_failed"} 1`, `rate_limiter_rule_edits_total{action="reset_client",outcome="done"} 1`,

@@ -44,9 +44,10 @@ type Config struct {
 // An API answers the administrators' requests. It is safe for concurrent use; make it with
 // [New], and [API.Close] it.
 type API struct {
-	config  Config
-	metrics *metrics
-	resets  *resets
+	config    Config
+	metrics   *metrics
+	resets    *resets
+	strangers *strangers
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -58,7 +59,7 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{config: config, metrics: m}
+	a := &API{config: config, metrics: m, strangers: newStrangers(clock)}
 	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
 	return a, nil
 }

@@ -53,6 +53,7 @@ type record struct {
 	outcome string
 	detail  string
 	err     error // what the detail leaves out
+	leftOut int64 // records of strangers before it
 }
 
 // audit writes a record to the log.
@@ -71,6 +72,9 @@ func (a *API) audit(ctx context.Context, r record) {
 	}
 	if r.version != 0 {
 		attributes = append(attributes, slog.Int64("version", r.version))
+	}
+	if r.leftOut != 0 {
+		attributes = append(attributes, slog.Int64("left_out", r.leftOut))
 	}
 	level := slog.LevelInfo
 	if r.outcome != outcomeDone && r.outcome != outcomeUnchanged && r.outcome != outcomeStarted {
@@ -110,14 +114,22 @@ func detailOf(err error) string {
 	return ""
 }
 
-// Refused records a request that was answered before its call was served: with call nil, before it
-// was known what it asks for.
+// Refused records a request of who may not make it, which was answered before its call was served:
+// with call nil, before it was known what it asks for. Of callers without a name, who are not known,
+// some records are left out where there are many; the next one says how many.
 func (a *API) Refused(r *http.Request, caller Caller, call *Call, status int, detail string) {
 	rec := record{caller: caller, action: "request", outcome: outcomeOf(&Refusal{Status: status}), detail: detail}
 	if call != nil {
 		rec.action, rec.rule = call.Action, call.Rule
 		if call.Changes {
 			a.metrics.edited(rec.action, rec.outcome)
+		}
+	}
+	a.metrics.refused(rec.outcome)
+	if caller.Name == "" {
+		var ok bool
+		if rec.leftOut, ok = a.strangers.admit(); !ok {
+			return
 		}
 	}
 	a.audit(r.Context(), rec)

@@ -5,11 +5,12 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics count what administrators do:
 //
 //	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
+//	rate_limiter_admin_refused_total{outcome}      requests of who may not make them
 //	rate_limiter_rule_resets_running               resets of whole rules under way
 //	rate_limiter_rule_resets_total{outcome}        resets of whole rules that ended
 type metrics struct {
-	edits, resets *prometheus.CounterVec
-	running       prometheus.Gauge
+	edits, refusals, resets *prometheus.CounterVec
+	running                 prometheus.Gauge
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
@@ -18,6 +19,10 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "rate_limiter_rule_edits_total",
 			Help: "Requests that change rules or reset clients, by what came of them.",
 		}, []string{"action", "outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_admin_refused_total",
+			Help: "Requests to the admin listener of who showed no token that is known, or may not make them.",
+		}, []string{"outcome"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "rate_limiter_rule_resets_running",
 			Help: "Resets of all clients of a rule that are under way.",
@@ -27,7 +32,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Help: "Resets of all clients of a rule that ended, by how.",
 		}, []string{"outcome"}),
 	}
-	for _, collector := range []prometheus.Collector{m.edits, m.running, m.resets} {
+	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.running, m.resets} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, err
 		}
@@ -36,3 +41,5 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 }
 
 func (m *metrics) edited(action, outcome string) { m.edits.WithLabelValues(action, outcome).Inc() }
+
+func (m *metrics) refused(outcome string) { m.refusals.WithLabelValues(outcome).Inc() }
