@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -60,8 +59,8 @@ func customPart(rule *Rule, name string) part {
 	return part{kind: attributePart, attribute: name}
 }
 
-// value is what the request has for the part, "" if it lacks it.
-func (m *Matches) value(p part) string {
+// value is what the request has for the part of a rule's scope, "" if it lacks it.
+func (m *Matches) value(c *match, p part) string {
 	switch p.kind {
 	case globalPart:
 		return "*"
@@ -72,24 +71,12 @@ func (m *Matches) value(p part) string {
 	case apiKeyPart:
 		return m.request.APIKey
 	case parameterPart:
-		return m.segment(p.segment)
+		return m.segment(c, p.segment)
 	case attributePart:
 		return m.request.Attributes[p.attribute]
 	default:
 		return ""
 	}
-}
-
-// segment is a segment of the path, from 0.
-func (m *Matches) segment(i int) string {
-	path := m.path[1:]
-	for ; i > 0; i-- {
-		path = path[bytes.IndexByte(path, '/')+1:]
-	}
-	if end := bytes.IndexByte(path, '/'); end >= 0 {
-		path = path[:end]
-	}
-	return string(path)
 }
 
 // A Standing says how a rule that matches stands to a request. The zero value is Limited.
@@ -132,7 +119,7 @@ type Held struct {
 // key of another client: an API key, and what is no printable text or longer than a key may be, appears as
 // its SHA-256, behind \sha256: ; who is counted by address as Missing says appears behind \ip: .
 func (m *Matches) Held(i int) (Held, error) {
-	c := m.rules[i]
+	c := &m.rules[i]
 	h := Held{Rule: &c.Rule}
 	lacks, plain := m.appendClient(c)
 	if lacks {
@@ -170,11 +157,11 @@ func (m *Matches) Held(i int) (Held, error) {
 
 // appendClient writes the client as overrides name it into m.key. It reports whether the request
 // lacks a part, and whether the text can be shown as it is.
-func (m *Matches) appendClient(c *compiled) (lacks, plain bool) {
+func (m *Matches) appendClient(c *match) (lacks, plain bool) {
 	m.key = m.key[:0]
 	plain = true
 	for i, p := range c.scope {
-		value := m.value(p)
+		value := m.value(c, p)
 		if value == "" {
 			return true, true
 		}
@@ -188,16 +175,16 @@ func (m *Matches) appendClient(c *compiled) (lacks, plain bool) {
 }
 
 // stateKey is the key under which the client's state is kept.
-func (m *Matches) stateKey(c *compiled, fallback, plain bool) string {
+func (m *Matches) stateKey(c *match, fallback, plain bool) string {
 	if fallback {
 		return singleKey(m.key, plain)
 	}
 	if p := c.scope[0]; len(c.scope) == 1 && plain && (p.kind == addressPart || p.kind == globalPart) {
-		if value := m.value(p); len(value) <= stint.MaxKeyBytes && value == string(m.key) {
+		if value := m.value(c, p); len(value) <= stint.MaxKeyBytes && value == string(m.key) {
 			return value // which is not a part of a longer text that the key would keep
 		}
 	}
-	return keyOf(c.scope, m.key, plain, func(i int) string { return m.value(c.scope[i]) })
+	return keyOf(c.scope, m.key, plain, func(i int) string { return m.value(c, c.scope[i]) })
 }
 
 // keyOf is the key of a client, whom overrides name by text. value tells the parts.
@@ -244,7 +231,7 @@ func isPrintable(text string) bool {
 }
 
 // cost is what the request takes of the rule's limits.
-func (m *Matches) cost(c *compiled) (int64, error) {
+func (m *Matches) cost(c *match) (int64, error) {
 	standard := max(c.Cost.Permits, 1)
 	text, named := "", ""
 	switch {

@@ -40,6 +40,10 @@ func TestWhomARuleCounts(t *testing.T) {
 		{"API key", "per_api_key", rules.MissingSkip, full, rules.Limited, sha("s3cret")},
 		{"attribute", "custom:plan", rules.MissingSkip, full, rules.Limited, "free"},
 		{"parameter", "custom:id", 0, full, rules.Limited, "7"},
+		{"parameter with a slash", "custom:id", 0, rules.Request{Path: "/u/a%2Fb/posts"}, rules.Limited, "a/b"},
+		{"parameter with both slashes", "custom:id", 0, rules.Request{Path: `/u/a\b%2Fc/posts`}, rules.Limited, `a\\b/c`},
+		{"parameter of dots", "custom:id", 0, rules.Request{Path: "/u/%2e%2e/posts/"}, rules.Limited, ".."},
+		{"parameter of the canonical reading", "custom:id", 0, rules.Request{Path: "/x/../u/8/../7/posts"}, rules.Limited, "7"},
 		{"escaped", "custom:odd", rules.MissingSkip, full, rules.Limited, `a\|b\\`},
 		{"bytes", "custom:bytes", rules.MissingSkip, full, rules.Limited, sha("a\x00b")},
 		{"composite", "per_ip custom:id per_user", rules.MissingSkip, full, rules.Limited, "192.0.2.1|7|ann"},
@@ -53,6 +57,7 @@ func TestWhomARuleCounts(t *testing.T) {
 		{"no user: deny", "per_user", rules.MissingDeny, rules.Request{Path: "/u/7/posts"}, rules.Lacking, ""},
 		{"no user: ip", "per_user", rules.MissingIP, rules.Request{Path: "/u/7/posts", Address: "192.0.2.1"}, rules.Limited, `\ip:192.0.2.1`},
 		{"no user: no ip", "per_user", rules.MissingIP, rules.Request{Path: "/u/7/posts"}, rules.Lacking, ""},
+		{"an empty parameter", "custom:id", 0, rules.Request{Path: "/u//posts"}, rules.Lacking, ""},
 		{"one part of two", "per_ip per_user", rules.MissingIP, rules.Request{Path: "/u/7/posts", Address: "192.0.2.1"}, rules.Limited, `\ip:192.0.2.1`},
 		{"a user named so", "per_user", rules.MissingIP, rules.Request{Path: "/u/7/posts", User: `\ip:192.0.2.1`}, rules.Limited, `\\ip:192.0.2.1`},
 	} {

@@ -13,10 +13,10 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// FuzzPath holds the one form of paths against an independent way to it, and every other spelling
-// of a path against the first.
+// FuzzPath holds the canonical form of paths against an independent way to it, every other spelling
+// of a path against the first, and the rules of a path against what a router sees in it.
 func FuzzPath(f *testing.F) {
-	for _, seed := range []string{"", "/", "a", "/a/b/", "//a/./b/../c", `\a%2Fb%5c`, "/%2e%2E/x", "/%252e", "/a?b/..", "/%", "/%g1/%4", "/a/..", "/...", "*", "/a#", "/\xff"} {
+	for _, seed := range []string{"", "/", "a", "/a/b/", "//a/./b/../c", `\a%2Fb%5c`, "/%2e%2E/x", "/%252e", "/a?b/..", "/%", "/%g1/%4", "/a/..", "/...", "*", "/a#", "/\xff", "/a/../%2e%2e/b%2F../c%5C", "/a%2F..%5C%2e/.%2e/b"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -50,17 +50,40 @@ func FuzzPath(f *testing.F) {
 				t.Fatalf("%q becomes %q, want %q as of %q", other, again, got, path)
 			}
 		}
-		// A rule on the path holds for each spelling of it.
-		set, err := rules.Compile([]rules.Rule{onPath("a", strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23").Replace(got))}, rules.Options{})
+		mustHold(t, literally.Replace(got), path, all.String(), some.String())
+		// A router splits what it got, and decodes each segment.
+		pattern := ""
+		segments := naiveSegments(path, naiveManner{"/", "none", true})
+		for i, segment := range segments {
+			mustHold(t, pattern+"/**", path)
+			if segment == "" && i < len(segments)-1 || segment == "." || segment == ".." || strings.ContainsAny(segment, `/\*{}`) {
+				segment = "*" // which no pattern names
+			}
+			if pattern += "/" + literally.Replace(segment); len(pattern) > 1024 {
+				return // longer than a pattern may be
+			}
+		}
+		mustHold(t, pattern, path)
+	})
+}
+
+// literally writes text so that a pattern stands for it.
+var literally = strings.NewReplacer("%", "%25", "?", "%3F", "#", "%23")
+
+// mustHold fails unless the rule on a path, if there can be one, holds for all of the spellings.
+func mustHold(t *testing.T, pattern string, spellings ...string) {
+	t.Helper()
+	for _, strict := range []bool{false, true} {
+		set, err := rules.Compile([]rules.Rule{onPath("a", pattern)}, rules.Options{StrictSlash: strict})
 		if err != nil {
 			return // too long, or with what a pattern reads as its own
 		}
-		for _, spelling := range []string{path, all.String(), some.String()} {
+		for _, spelling := range spellings {
 			if ids := matched(set, rules.Request{Path: spelling}); len(ids) != 1 {
-				t.Fatalf("the rule on %q does not hold for %q", got, spelling)
+				t.Fatalf("the rule on %q does not hold for %q (strict: %v)", pattern, spelling, strict)
 			}
 		}
-	})
+	}
 }
 
 // FuzzCompile makes rules of whatever texts: what is accepted can be matched and decided, and its
@@ -92,7 +115,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		var m rules.Matches
 		set.Match(&request, &m)
-		if host == "" && name == "" && (m.Len() == 1) != (path == "" || naivePattern(path, asked, false)) {
+		if host == "" && name == "" && (m.Len() == 1) != (path == "" || naivePattern(path, naiveReadings(asked), false)) {
 			t.Fatalf("%q matches %q: %v", path, asked, m.Len() == 1)
 		}
 		store := memstore.New(memstore.Config{})

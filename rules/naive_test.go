@@ -15,37 +15,92 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-var encoded = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+// letters are what a path is written in.
+var letters = regexp.MustCompile("(?s)%[0-9A-Fa-f]{2}|.")
 
-// naivePath is the one form of a path, made by splitting, with a stack of segments.
-func naivePath(path string) string {
+// naiveManner is how a program takes a path apart.
+type naiveManner struct {
+	separators string // the letters that end a segment, encoded ones in small letters
+	dots       string // which are resolved: none, plain or all
+	runs       bool   // whether empty segments stay
+}
+
+// naiveManners are all of them, the canonical one first.
+func naiveManners() (list []naiveManner) {
+	for _, separators := range []string{`/ %2f \ %5c`, "/ %2f", `/ \ %5c`, "/"} {
+		for _, dots := range []string{"all", "none", "plain"} {
+			list = append(list, naiveManner{separators, dots, false})
+		}
+		list = append(list, naiveManner{separators, "none", true})
+	}
+	return list
+}
+
+func naiveDecode(text string) string {
+	return letters.ReplaceAllStringFunc(text, func(letter string) string {
+		if len(letter) == 1 {
+			return letter
+		}
+		plain, _ := url.PathUnescape(letter)
+		return plain
+	})
+}
+
+// naiveSegments takes a path apart by splitting, with a stack of segments. The last one is empty
+// if the path ends in a slash.
+func naiveSegments(path string, as naiveManner) (kept []string) {
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
 		path = path[:end]
 	}
-	path = encoded.ReplaceAllStringFunc(path, func(code string) string {
-		text, _ := url.PathUnescape(code)
-		return text
-	})
-	parts := strings.Split(strings.ReplaceAll(path, `\`, "/"), "/")
-	var kept []string
-	for _, part := range parts {
-		switch part {
-		case "", ".":
-		case "..":
+	var parts []string
+	separators, start, at := strings.Fields(as.separators), 0, 0
+	for _, letter := range letters.FindAllString(path, -1) {
+		if slices.Contains(separators, strings.ToLower(letter)) {
+			parts = append(parts, path[start:at])
+			start = at + len(letter)
+		}
+		at += len(letter)
+	}
+	parts = append(parts, path[start:])
+	if parts[0] == "" && len(parts) > 1 && path[0] == '/' {
+		parts = parts[1:]
+	}
+	slash := false
+	for i, part := range parts {
+		dots := naiveDecode(part)
+		if as.dots == "none" || as.dots == "plain" && dots != part {
+			dots = ""
+		}
+		slash = part == "" && (!as.runs || i == len(parts)-1) || dots == "." || dots == ".."
+		switch {
+		case dots == "..":
 			kept = kept[:max(len(kept)-1, 0)]
-		default:
-			kept = append(kept, part)
+		case !slash:
+			kept = append(kept, naiveDecode(part))
 		}
 	}
-	last := parts[len(parts)-1]
-	if len(kept) > 0 && (last == "" || last == "." || last == "..") {
+	if slash && len(kept) > 0 {
 		kept = append(kept, "")
 	}
-	return "/" + strings.Join(kept, "/")
+	return kept
+}
+
+// naiveReadings are the path's segments in every manner.
+func naiveReadings(path string) (readings [][]string) {
+	for _, as := range naiveManners() {
+		readings = append(readings, naiveSegments(path, as))
+	}
+	return readings
+}
+
+// naivePath is the canonical form of a path.
+func naivePath(path string) string {
+	return "/" + strings.Join(naiveSegments(path, naiveManners()[0]), "/")
 }
 
 // naiveMatch finds the rules of a request by looking at each.
 func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
+	readings := naiveReadings(r.Path)
 	list = slices.DeleteFunc(slices.Clone(list), func(rule rules.Rule) bool {
 		m := rule.Match
 		if rule.Disabled || len(m.Methods) > 0 && !slices.Contains(m.Methods, r.Method) {
@@ -57,7 +112,7 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 				return true
 			}
 		}
-		return !naiveHost(m.Host, r.Host) || !naivePattern(cmp.Or(m.Path, "/**"), r.Path, strict)
+		return !naiveHost(m.Host, r.Host) || !naivePattern(cmp.Or(m.Path, "/**"), readings, strict)
 	})
 	slices.SortFunc(list, func(a, b rules.Rule) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.ID, b.ID)) })
 	ids := []string{}
@@ -76,30 +131,32 @@ func naiveHost(pattern, host string) bool {
 	return pattern == "" || pattern == host
 }
 
-// naivePattern makes a regular expression of the pattern.
-func naivePattern(pattern, path string, strict bool) bool {
+// naivePattern reports whether the pattern matches any reading of a path.
+func naivePattern(pattern string, readings [][]string, strict bool) bool {
 	pattern, rest := strings.CutSuffix(pattern, "/**")
-	pattern, path = naivePath(pattern), naivePath(path)
-	if rest || !strict {
-		pattern = strings.TrimSuffix(pattern, "/")
+	want := naiveSegments(pattern, naiveManners()[0])
+	if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
+		want = want[:n-1]
 	}
-	if !strict {
-		path = strings.TrimSuffix(path, "/")
+	return slices.ContainsFunc(readings, func(path []string) bool { return naiveReading(want, rest, path, strict) })
+}
+
+// naiveReading compares the segments of a pattern with those of a path.
+func naiveReading(want []string, rest bool, path []string, strict bool) bool {
+	n := len(path)
+	slash := n > 0 && path[n-1] == ""
+	if slash && !strict {
+		path, slash = path[:n-1], false
 	}
-	expression := "^"
-	for i, part := range strings.Split(pattern, "/") {
-		switch {
-		case i == 0:
-		case part == "*" || strings.HasPrefix(part, "{"):
-			expression += "/[^/]+"
-		default:
-			expression += "/" + regexp.QuoteMeta(part)
+	if len(path) < len(want) || len(path) > len(want) && !rest {
+		return false
+	}
+	for i, segment := range want {
+		if wild := segment == "*" || strings.HasPrefix(segment, "{"); wild && slash && i == n-1 || !wild && path[i] != segment {
+			return false
 		}
 	}
-	if rest {
-		expression += "(/.*)?"
-	}
-	return regexp.MustCompile("(?s)" + expression + "$").MatchString(path)
+	return true
 }
 
 // some draws from few values, so that rules and requests meet.
@@ -139,7 +196,7 @@ func drawRequest(t *rapid.T) rules.Request {
 // TestMatchAsOneByOne compares the tree with looking at each rule, for more than ten thousand sets and
 // requests.
 func TestMatchAsOneByOne(t *testing.T) {
-	const sets, requests = 20, 12 // for each of rapid's draws
+	const sets, requests = 10, 12 // for each of rapid's draws
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range sets {

@@ -2,54 +2,16 @@ package rules
 
 import "strings"
 
-// AppendPath appends the one form of a path that rules match, and returns the extended
+// AppendPath appends the canonical form of a path, which is what patterns are brought into, and returns the extended
 // buffer: it begins with a slash and ends before a query; percent-encoded bytes are
 // decoded, once; %2F and backslashes are slashes; runs of slashes are one; segments . and
 // .. are resolved, as far as there is something to leave (RFC 3986, section 5.2.4). What
 // follows a % that are not two hexadecimal digits stays as it is. A slash at the end stays, but for
 // runs of it.
 func AppendPath(to []byte, path string) []byte {
-	start := len(to)
-	to = append(to, '/')
-	for i := 0; i < len(path) && path[i] != '?' && path[i] != '#'; i++ {
-		c := path[i]
-		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
-			c = unhex(path[i+1])<<4 | unhex(path[i+2])
-			i += 2
-		}
-		if c != '/' && c != '\\' {
-			to = append(to, c)
-			continue
-		}
-		to = resolve(to, start)
-		if to[len(to)-1] != '/' {
-			to = append(to, '/')
-		}
-	}
-	return resolve(to, start)
-}
-
-// resolve removes a last segment that is . or .., and with the latter the one before it.
-func resolve(path []byte, start int) []byte {
-	segment := len(path)
-	for path[segment-1] != '/' {
-		segment--
-	}
-	switch string(path[segment:]) {
-	case ".":
-		return path[:segment]
-	case "..":
-		if segment-1 == start {
-			return path[:segment]
-		}
-		segment--
-		for path[segment-1] != '/' {
-			segment--
-		}
-		return path[:segment]
-	default:
-		return path
-	}
+	var p reading
+	p.read(path, canonical)
+	return append(to, p.text...)
 }
 
 func isHex(c byte) bool {
@@ -61,23 +23,6 @@ func unhex(c byte) byte {
 		return c - '0'
 	}
 	return c | 0x20 - 'a' + 10
-}
-
-// isCanonical reports whether AppendPath would return the path as it is.
-func isCanonical(path string) bool {
-	if path == "" || path[0] != '/' {
-		return false
-	}
-	last := byte(0)
-	for i := range len(path) {
-		c := path[i]
-		switch {
-		case c == '%' || c == '\\' || c == '?' || c == '#', c == '/' && last == '/', c == '.' && last == '/':
-			return false
-		}
-		last = c
-	}
-	return true
 }
 
 // AppendHost appends a host in the form that rules match, and returns the extended buffer: in

@@ -1,6 +1,9 @@
 package rules
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+)
 
 // A Request is what rules know of a request. Its strings are compared as they are, but for
 // Host and Path. The zero value is a request for / that lacks everything.
@@ -27,5 +30,16 @@ type Request struct {
 
 // FromHTTP describes a request to an HTTP server, but for who is asking.
 func FromHTTP(r *http.Request) Request {
-	return Request{Method: r.Method, Host: r.Host, Path: r.URL.EscapedPath(), Header: r.Header}
+	return Request{Method: r.Method, Host: r.Host, Path: sentPath(r.URL), Header: r.Header}
+}
+
+// sentPath is the path as it was sent: URL.EscapedPath writes one anew in which a byte should have been encoded, and
+// %2F in it becomes a slash, which it is not to a router that reads URL.RawPath.
+func sentPath(u *url.URL) string {
+	if u.RawPath != "" {
+		if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
+			return u.RawPath
+		}
+	}
+	return u.EscapedPath()
 }

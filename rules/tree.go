@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ type node struct {
 	literal  string
 	only     *node            // behind literal; nil: there is none, or there are more
 	literals map[string]*node // if there are more
-	any      *node            // behind whatever segment, unless it is empty
+	any      *node            // behind whatever segment but the empty one behind a slash at the end
 	here     *leaf            // the rules of paths that end here; nil: none
 	below    *leaf            // the rules of paths that end here or anywhere below; nil: none
 }
@@ -74,48 +73,24 @@ func (n *node) behind(segment []byte) *node {
 	return n.literals[string(segment)]
 }
 
-// find gathers the rules that match the path from its byte at on, which follows a slash. Both
-// a literal and any segment may lead on, so it may go several ways, as many as patterns do.
-func (n *node) find(path []byte, at int, r *Request, m *Matches) {
+// find gathers the rules that match the path from one of its segments on. Both a literal and any
+// segment may lead on, so it may go several ways, as many as patterns do.
+func (n *node) find(path *reading, at int, m *Matches) {
 	if n.below != nil {
-		n.below.find(r, m)
+		n.below.find(m)
 	}
-	if at >= len(path) {
+	if at == len(path.ends) {
 		if n.here != nil {
-			n.here.find(r, m)
+			n.here.find(m)
 		}
 		return
 	}
-	end := bytes.IndexByte(path[at:], '/')
-	next := at + end + 1
-	if end < 0 {
-		end, next = len(path)-at, len(path)
-	} else if next == len(path) {
-		n.findSlash(path[at:at+end], r, m)
-		return
-	}
-	s := path[at : at+end]
-	if n.any != nil {
-		n.any.find(path, next, r, m)
+	s := path.segment(at)
+	if n.any != nil && (len(s) > 0 || !path.slash || at+1 < len(path.ends)) {
+		n.any.find(path, at+1, m)
 	}
 	if child := n.behind(s); child != nil {
-		child.find(path, next, r, m)
-	}
-}
-
-// findSlash goes on over the last segment of a path that ends in a slash, behind which is an
-// empty one.
-func (n *node) findSlash(s []byte, r *Request, m *Matches) {
-	for _, child := range [...]*node{n.any, n.behind(s)} {
-		if child == nil {
-			continue
-		}
-		if child.below != nil {
-			child.below.find(r, m)
-		}
-		if last := child.behind(nil); last != nil && last.here != nil {
-			last.here.find(r, m)
-		}
+		child.find(path, at+1, m)
 	}
 }
 
@@ -157,19 +132,21 @@ func (l *leaf) add(r *compiled) {
 	}
 }
 
-func (l *leaf) find(r *Request, m *Matches) {
-	m.rules = append(m.rules, l.free...)
+func (l *leaf) find(m *Matches) {
+	for _, rule := range l.free {
+		m.add(rule)
+	}
 	for _, rule := range l.methods {
-		m.consider(rule, r)
+		m.consider(rule)
 	}
 	for i := range l.fields {
 		f := &l.fields[i]
-		lines := r.Header[f.name]
+		lines := m.request.Header[f.name]
 		if len(lines) == 0 {
 			continue
 		}
 		for _, rule := range f.present {
-			m.consider(rule, r)
+			m.consider(rule)
 		}
 		m.seen = m.seen[:0]
 		for _, line := range lines {
@@ -179,7 +156,7 @@ func (l *leaf) find(r *Request, m *Matches) {
 			}
 			m.seen = append(m.seen, rules[0])
 			for _, rule := range rules {
-				m.consider(rule, r)
+				m.consider(rule)
 			}
 		}
 	}

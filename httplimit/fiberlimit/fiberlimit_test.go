@@ -269,3 +269,48 @@ func TestConcurrently(t *testing.T) {
 		<-done
 	}
 }
+
+// Wherever fiber serves a route, the rules of the route's pattern hold.
+func TestSpellings(t *testing.T) {
+	for _, unescape := range []bool{false, true} {
+		served := 0
+		for _, test := range []struct{ pattern, paths string }{
+			{"/api/**", `/api/x /api/../x /api/%2e%2e/x /api/..%2Fx /api/..\x /api/.. /api/x%2F..%2F..`},
+			{"/users/{id}", `/users/a /users/a%2Fb /users/a\b /users/a%5Cb /users/.. /users/%2e`},
+			{"/users/{name}/login", `/users/a/login /users/a%5Cb/login /users/a%2Fb/login /users//login /users/../login /users/%2e%2e/login`},
+		} {
+			paths := strings.Fields(test.paths)
+			config := fiber.Config{UnescapePath: unescape}
+			free, limited := routed(config), routed(config, fiberlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
+				ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+			})))
+			if got := status(t, limited, paths[0]); got != http.StatusAccepted {
+				t.Fatalf("%s: %d", paths[0], got)
+			}
+			for _, path := range paths {
+				if status(t, free, path) != http.StatusAccepted {
+					continue // fiber does not route it so
+				}
+				served++
+				if got := status(t, limited, path); got != http.StatusTooManyRequests {
+					t.Errorf("%s reaches the route of %s: %d (unescaped: %v)", path, test.pattern, got, unescape)
+				}
+			}
+		}
+		if served < 10 {
+			t.Errorf("fiber serves only %d of the spellings (unescaped: %v)", served, unescape)
+		}
+	}
+}
+
+// routed has a route for each of the patterns of TestSpellings.
+func routed(config fiber.Config, middleware ...any) *fiber.App {
+	app := fiber.New(config)
+	for _, m := range middleware {
+		app.Use(m)
+	}
+	for _, path := range []string{"/api/*", "/users/:id", "/users/:name/login"} {
+		app.Get(path, func(c fiber.Ctx) error { return c.SendStatus(http.StatusAccepted) })
+	}
+	return app
+}

@@ -1,6 +1,7 @@
 package ginlimit_test
 
 import (
+	"bufio"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,4 +159,56 @@ func TestContext(t *testing.T) {
 	if _, ok := ginlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
 		t.Error("a request that is not gin's has a context of gin's")
 	}
+}
+
+// Wherever gin serves a route, the rules of the route's pattern hold.
+func TestSpellings(t *testing.T) {
+	served := 0
+	for _, test := range []struct{ pattern, paths string }{
+		{"/api/**", `/api/x /api/../x /api/%2e%2e/x /api/..%2Fx /api/..\x /api/.. /api/x%2F..%2F..`},
+		{"/users/{id}", `/users/a /users/a%2Fb /users/a\b /users/a%5Cb /users/.. /users/%2e`},
+		{"/users/{name}/login", `/users/a/login /users/a%5Cb/login /users/a%2Fb/login /users//login /users/../login /users/%2e%2e/login`},
+	} {
+		paths := strings.Fields(test.paths)
+		free, limited := routed(), routed(ginlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
+			ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+		})))
+		if w := raw(t, limited, paths[0]); w.Code != http.StatusAccepted {
+			t.Fatalf("%s: %d", paths[0], w.Code)
+		}
+		for _, path := range paths {
+			if raw(t, free, path).Code != http.StatusAccepted {
+				continue // gin does not route it so
+			}
+			served++
+			if w := raw(t, limited, path); w.Code != http.StatusTooManyRequests {
+				t.Errorf("%s reaches the route of %s: %d", path, test.pattern, w.Code)
+			}
+		}
+	}
+	if served < 10 {
+		t.Errorf("gin serves only %d of the spellings", served)
+	}
+}
+
+// routed has a route for each of the patterns of TestSpellings.
+func routed(middleware ...gin.HandlerFunc) *gin.Engine {
+	e := gin.New()
+	e.Use(middleware...)
+	for _, path := range []string{"/api/*rest", "/users/:id", "/users/:id/login"} {
+		e.GET(path, func(c *gin.Context) { c.Status(http.StatusAccepted) })
+	}
+	return e
+}
+
+// raw asks for a path as a server reads it from a connection.
+func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }

@@ -1,6 +1,7 @@
 package routers_test
 
 import (
+	"bufio"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,10 +37,15 @@ func plain(t testing.TB) *httplimit.Middleware {
 // perUser counts each user of the path.
 func perUser(t testing.TB) *httplimit.Middleware {
 	t.Helper()
-	set, err := rules.Compile([]rules.Rule{{
+	return ruled(t, rules.Rule{
 		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
 		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
-	}}, rules.Options{})
+	})
+}
+
+func ruled(t testing.TB, list ...rules.Rule) *httplimit.Middleware {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,4 +146,81 @@ func TestPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// spelled are the routers with a route for each of three patterns, which answers 202.
+var spelled = map[string]func(limit func(http.Handler) http.Handler) http.Handler{
+	"ServeMux": func(limit func(http.Handler) http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		for _, path := range []string{"/api/", "/users/{id}", "/users/{name}/login"} {
+			mux.HandleFunc("GET "+path, accept)
+		}
+		return limit(mux)
+	},
+	"chi": func(limit func(http.Handler) http.Handler) http.Handler {
+		r := chi.NewRouter()
+		r.Use(limit)
+		for _, path := range []string{"/api/*", "/users/{id}", "/users/{name}/login"} {
+			r.Get(path, accept)
+		}
+		return r
+	},
+	"echo": func(limit func(http.Handler) http.Handler) http.Handler {
+		e := echo.New()
+		e.Use(echo.WrapMiddleware(limit))
+		for _, path := range []string{"/api/*", "/users/:id", "/users/:name/login"} {
+			e.GET(path, echo.WrapHandler(http.HandlerFunc(accept)))
+		}
+		return e
+	},
+}
+
+func accept(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }
+
+// Routers differ in what they make of dots, slashes and backslashes in a path. Wherever one serves
+// a route, the rules of the route's pattern hold.
+func TestSpellings(t *testing.T) {
+	for name, router := range spelled {
+		served := 0
+		for _, test := range []struct{ pattern, paths string }{
+			{"/api/**", `/api/x /api/../x /api/%2e%2e/x /api/%2e./../x /api/..%2Fx /api/..\x /api/.. /api/x%2F..%2F..`},
+			{"/users/{id}", `/users/a /users/a%2Fb /users/a\b /users/a%5Cb /users/.. /users/%2e /users/a%2Fb"\c`},
+			{"/users/{name}/login", `/users/a/login /users/a%5Cb/login /users/a%2Fb/login /users//login /users/../login /users/%2e%2e/login /users/a%2F"/login`},
+		} {
+			rule := rules.Rule{
+				ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global},
+				Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+			}
+			paths := strings.Fields(test.paths)
+			free := router(func(h http.Handler) http.Handler { return h })
+			limited := router(ruled(t, rule).Wrap)
+			if w := raw(t, limited, paths[0]); w.Code != http.StatusAccepted {
+				t.Fatalf("%s: %s: %d", name, paths[0], w.Code)
+			}
+			for _, path := range paths {
+				if raw(t, free, path).Code != http.StatusAccepted {
+					continue // the router does not route it so
+				}
+				served++
+				if w := raw(t, limited, path); w.Code != http.StatusTooManyRequests {
+					t.Errorf("%s: %s reaches the route of %s: %d", name, path, test.pattern, w.Code)
+				}
+			}
+		}
+		if served < 10 {
+			t.Errorf("%s serves only %d of the spellings", name, served)
+		}
+	}
+}
+
+// raw asks for a path as a server reads it from a connection.
+func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
