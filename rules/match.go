@@ -75,7 +75,7 @@ func (s *Set) find(path *reading, as manner, m *Matches) {
 
 // consider adds a rule whose pattern matches, if the rest of it does.
 func (m *Matches) consider(c *compiled) {
-	if len(c.Match.Methods) > 0 && !slices.Contains(c.Match.Methods, m.request.Method) {
+	if len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
 		return
 	}
 	for i := range c.fields {

@@ -129,6 +129,9 @@ func TestMethodsAndHeaders(t *testing.T) {
 	}{
 		{"method", rules.Match{Methods: []string{"GET", "PUT"}}, "PUT", nil, true},
 		{"other method", rules.Match{Methods: []string{"GET", "PUT"}}, "POST", nil, false},
+		{"HEAD as GET, RFC 9110 9.3.2", rules.Match{Methods: []string{"PUT", "GET"}}, "HEAD", nil, true},
+		{"HEAD without GET", rules.Match{Methods: []string{"PUT"}}, "HEAD", nil, false},
+		{"GET is not HEAD", rules.Match{Methods: []string{"HEAD"}}, "GET", nil, false},
 		{"method's case", rules.Match{Methods: []string{"GET"}}, "get", nil, false},
 		{"field", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", http.Header{"X-Plan": {"free"}}, true},
 		{"field's case", rules.Match{Headers: map[string]string{"x-plan": "free"}}, "GET", http.Header{"X-Plan": {"Free"}}, false},

@@ -103,7 +103,8 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 	readings := naiveReadings(r.Path)
 	list = slices.DeleteFunc(slices.Clone(list), func(rule rules.Rule) bool {
 		m := rule.Match
-		if rule.Disabled || len(m.Methods) > 0 && !slices.Contains(m.Methods, r.Method) {
+		named := slices.Contains(m.Methods, r.Method) || r.Method == "HEAD" && slices.Contains(m.Methods, "GET")
+		if rule.Disabled || len(m.Methods) > 0 && !named {
 			return true
 		}
 		for name, value := range m.Headers {
@@ -173,7 +174,7 @@ func drawRule(t *rapid.T, i int) rules.Rule {
 		r.Match.Path += end
 	}
 	r.Match.Host = some("", "", "a.example", "*.example", "*.a.example", "B.a.example").Draw(t, "host")
-	r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"GET", "PUT"}}).Draw(t, "methods")
+	r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"GET", "PUT"}, {"HEAD"}}).Draw(t, "methods")
 	r.Match.Headers = rapid.SampledFrom([]map[string]string{nil, nil, nil, {"x-a": "1"}, {"X-A": "*"}, {"X-A": "1", "X-B": "2"}, {"X-A": "*", "X-B": "*"}}).Draw(t, "headers")
 	return r
 }
@@ -186,7 +187,7 @@ func drawRequest(t *rapid.T) rules.Request {
 	}
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))
 	return rules.Request{
-		Method: some("GET", "PUT", "POST").Draw(t, "method"),
+		Method: some("GET", "PUT", "POST", "HEAD").Draw(t, "method"),
 		Host:   some("", "a.example", "A.EXAMPLE:80", "b.a.example.", "c.b.a.example", "example").Draw(t, "host"),
 		Path:   path.String(),
 		Header: rapid.SampledFrom([]http.Header{nil, {"X-A": {"1"}}, {"X-A": {"2", "1", "1"}, "X-B": {"2"}}, {"X-B": {"2"}, "X-A": {}}}).Draw(t, "header"),

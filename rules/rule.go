@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -63,7 +65,8 @@ const (
 // A Match says which requests a rule holds for; all that is given has to apply. The zero
 // value matches every request.
 type Match struct {
-	// Methods are such as GET; compared as they are written. Default: none, which is any.
+	// Methods are such as GET; compared as they are written. GET stands for HEAD as well, which
+	// asks the same without the body. Default: none, which is any.
 	Methods []string
 	// Path is a pattern such as /users/{id}/posts: a segment in braces or * stands for any one
 	// segment, and /** at the end for any number of them, none included. Default: "", any path.
@@ -74,6 +77,12 @@ type Match struct {
 	// Headers are fields that must be there, with exactly this value or, when it is *, with
 	// any. Default: none.
 	Headers map[string]string
+}
+
+// allows reports whether the method is among those that are listed. HEAD is wherever GET is:
+// routers have it answered by GET's handler (RFC 9110, section 9.3.2), at the same cost.
+func (m *Match) allows(method string) bool {
+	return slices.Contains(m.Methods, method) || method == http.MethodHead && slices.Contains(m.Methods, http.MethodGet)
 }
 
 // The scopes.
