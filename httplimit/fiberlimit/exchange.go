@@ -28,11 +28,8 @@ func newExchange() *exchange {
 func (e *exchange) admit(limit *httplimit.Middleware, c fiber.Ctx) bool {
 	e.answer.c = c
 	admitted := limit.Admit(&e.answer, e.request(c))
-	switch {
-	case admitted:
-		e.answer.writeFields()
-	case !e.answer.written:
-		e.answer.WriteHeader(http.StatusOK) // as net/http does for a handler that wrote nothing
+	if !e.answer.written {
+		e.answer.writeFields() // the status and the body are fiber's, of whoever wrote them there
 	}
 	return admitted
 }

@@ -1,6 +1,7 @@
 package fiberlimit_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -235,6 +236,49 @@ func TestContext(t *testing.T) {
 	}
 	if _, ok := fiberlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
 		t.Error("a request that is not fiber's has a context of fiber's")
+	}
+}
+
+// A handler of the configuration may answer by fiber's context, and the fields of the limit are with it.
+func TestAnswersOfFiber(t *testing.T) {
+	answer := func(r *http.Request) {
+		c, _ := fiberlimit.Context(r)
+		if err := c.Status(http.StatusTeapot).JSON(map[string]string{"error": "slow down"}); err != nil {
+			t.Error(err)
+		}
+	}
+	unfit := errors.New("unfit")
+	for name, test := range map[string]struct {
+		config httplimit.Config
+		left   string
+	}{
+		"Denied": {httplimit.Config{
+			Cost:   func(*http.Request) (int64, error) { return 3, nil },
+			Denied: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { answer(r) }),
+		}, "2"},
+		"Unfit": {httplimit.Config{
+			Cost:  func(*http.Request) (int64, error) { return 0, unfit },
+			Unfit: func(_ http.ResponseWriter, r *http.Request, _ error) { answer(r) },
+		}, ""},
+		"Unavailable": {httplimit.Config{
+			Unavailable: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { answer(r) }),
+		}, ""},
+	} {
+		calls := 0
+		limit := plain(t, test.config)
+		cut := func(c fiber.Ctx) error {
+			if name == "Unavailable" {
+				ended, end := context.WithCancel(c.Context())
+				end()
+				c.SetContext(ended)
+			}
+			return c.Next()
+		}
+		response, body := get(t, server(fiber.Config{}, &calls, cut, fiberlimit.Handler(limit)), "/users/1")
+		if response.StatusCode != http.StatusTeapot || body != `{"error":"slow down"}` || calls != 0 ||
+			!strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") || response.Header.Get("X-RateLimit-Remaining") != test.left {
+			t.Errorf("%s: %d %q %v, handler called %d times", name, response.StatusCode, body, response.Header, calls)
+		}
 	}
 }
 
