@@ -136,7 +136,11 @@ func (m *Matches) Held(i int) (Held, error) {
 		}
 	}
 	policy, unlimited := c.policy, c.Unlimited
-	if o := c.overrides[string(m.key)]; o != nil {
+	o := c.overrides[string(m.key)]
+	if o == nil && c.hashed && !lacks {
+		o = c.overrides[joinHashed(c.Scope, func(i int) string { return JoinKey(m.value(c, c.scope[i])) })]
+	}
+	if o != nil {
 		policy, unlimited = o.policy, o.unlimited
 	}
 	switch {
@@ -184,11 +188,11 @@ func (m *Matches) stateKey(c *match, fallback, plain bool) string {
 			return value // which is not a part of a longer text that the key would keep
 		}
 	}
-	return keyOf(c.scope, m.key, plain, func(i int) string { return m.value(c, c.scope[i]) })
+	return keyOf(c.scope, m.key, plain, func(i int) (string, bool) { return m.value(c, c.scope[i]), false })
 }
 
 // keyOf is the key of a client, whom overrides name by text. value tells the parts.
-func keyOf(scope []part, text []byte, plain bool, value func(int) string) string {
+func keyOf(scope []part, text []byte, plain bool, value func(int) (text string, hashed bool)) string {
 	if plain && len(text) <= stint.MaxKeyBytes || len(scope) == 1 {
 		return singleKey(text, plain)
 	}
@@ -198,9 +202,12 @@ func keyOf(scope []part, text []byte, plain bool, value func(int) string) string
 		if i > 0 {
 			key = append(key, '|')
 		}
-		if value := value(i); p.kind == apiKeyPart || !isPrintable(value) {
+		switch value, isHash := value(i); {
+		case isHash:
+			key = append(key, value...)
+		case p.kind == apiKeyPart || !isPrintable(value):
 			key = append(key, hashed(JoinKey(value))...)
-		} else {
+		default:
 			key = append(key, JoinKey(value)...)
 		}
 	}
@@ -217,7 +224,7 @@ func singleKey(text []byte, plain bool) string {
 
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
-	return `\sha256:` + hex.EncodeToString(sum[:])
+	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
 // isPrintable reports whether the text is UTF-8 without control characters.

@@ -28,12 +28,17 @@ func (r *Rule) ClientKey(client string) (string, error) {
 		return "", stint.Invalid("key", shown, "* with the scope global")
 	case len(values) != len(r.Scope):
 		return "", stint.Invalid("key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
+	case r.misplacesHash(values):
+		return "", stint.Invalid("key", shown, `\sha256: in the place of an API key only`)
 	}
 	scope, plain := partsOf(r), true
 	for i, value := range values {
-		plain = plain && scope[i].kind != apiKeyPart && isPrintable(value)
+		if value.hashed && len(scope) == 1 {
+			return client, nil
+		}
+		plain = plain && scope[i].kind != apiKeyPart && isPrintable(value.text)
 	}
-	return keyOf(scope, []byte(client), plain, func(i int) string { return values[i] }), nil
+	return keyOf(scope, []byte(client), plain, func(i int) (string, bool) { return values[i].text, values[i].hashed }), nil
 }
 
 // shownKey is a client as a fault names it, which more people read than an API key.
@@ -63,8 +68,23 @@ func (s *Set) ClientClaims(id, client string) ([]stint.Claim, error) {
 	if c.policy != nil {
 		claims = append(claims, stint.Claim{Key: key, Policy: c.policy})
 	}
-	if o := c.overrides[client]; o != nil && o.policy != nil {
+	if o := c.overrideOf(client); o != nil && o.policy != nil {
 		claims = append(claims, stint.Claim{Key: key, Policy: o.policy})
 	}
 	return claims, nil
+}
+
+// overrideOf is the override of a client, whether it or the client names the API key by its hash;
+// nil if there is none.
+func (c *compiled) overrideOf(client string) *override {
+	if o := c.overrides[client]; o != nil || !c.counts(PerAPIKey) {
+		return o
+	}
+	client = c.hashedClient(client)
+	for name, o := range c.overrides {
+		if c.hashedClient(name) == client {
+			return o
+		}
+	}
+	return nil
 }

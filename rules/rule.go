@@ -163,7 +163,8 @@ type Cost struct {
 type Override struct {
 	// Key is the client: the address as the limiter knows it, the user, the API key, or the
 	// attribute's value; * for a global rule. A composite one's parts are joined by | and one
-	// that itself has | or \ is written with a \ before them.
+	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
+	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
 	Key string
 	// Limits are what the client may do.
 	Limits []stint.Limit

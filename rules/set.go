@@ -46,6 +46,7 @@ type compiled struct {
 	scope     []part
 	costField string
 	overrides map[string]*override // nil: none
+	hashed    bool                 // whether one of them names an API key by its hash
 }
 
 type override struct {
@@ -141,7 +142,7 @@ func (s *Set) plant(c *compiled, known map[string]string) error {
 }
 
 func compile(rule *Rule, previous *Set) (*compiled, error) {
-	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule)}
+	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes()}
 	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
 	var old *compiled
 	if previous != nil {

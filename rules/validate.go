@@ -215,7 +215,7 @@ func (r *Rule) validateOverrides(f *faults) {
 		f.invalid("overrides", len(r.Overrides), fmt.Sprintf("at most %d", maxOverrides))
 		return
 	}
-	seen := make(map[string]bool, len(r.Overrides))
+	seen, hashes := make(map[string]bool, len(r.Overrides)), r.namesHashes()
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		param := fmt.Sprintf("overrides[%d]", i)
@@ -227,6 +227,10 @@ func (r *Rule) validateOverrides(f *faults) {
 		}
 		shown := r.shownKey(o.Key)
 		parts, err := splitKey(o.Key, shown)
+		client := o.Key
+		if hashes {
+			client = r.hashedClient(client)
+		}
 		switch {
 		case err != nil:
 			f.add(param+".key", fmt.Errorf("%s: %w", param, err))
@@ -234,10 +238,12 @@ func (r *Rule) validateOverrides(f *faults) {
 			f.invalid(param+".key", o.Key, "* with the scope global")
 		case len(parts) != len(r.Scope) && isSound(r.Scope):
 			f.invalid(param+".key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
-		case seen[o.Key]:
+		case r.misplacesHash(parts):
+			f.invalid(param+".key", shown, `\sha256: in the place of an API key only`)
+		case seen[client]:
 			f.invalid(param+".key", shown, "each client once")
 		}
-		seen[o.Key] = true
+		seen[client] = true
 		if choices != 1 {
 			f.invalid(param, fmt.Sprintf("%d of limits, unlimited and banned", choices), "exactly one of them")
 		} else if len(o.Limits) > 0 {
@@ -248,28 +254,49 @@ func (r *Rule) validateOverrides(f *faults) {
 
 func isSound(scope []string) bool { return len(scope) >= 1 && len(scope) <= maxScope }
 
+// A keyPart is one part of a client as an override names it.
+type keyPart struct {
+	text   string
+	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
+}
+
 // splitKey takes an override's key apart. A fault shows it as shown.
-func splitKey(key, shown string) ([]string, error) {
-	var parts []string
-	var part []byte
-	for i := 0; i < len(key); i++ {
-		switch c := key[i]; {
-		case c == '|':
-			parts, part = append(parts, string(part)), part[:0]
-		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
-			i++
-			part = append(part, key[i])
-		case c == '\\':
+func splitKey(key, shown string) ([]keyPart, error) {
+	var parts []keyPart
+	for rest, more := key, true; more; {
+		part, after, ok := cutPart(rest)
+		if !ok {
 			return nil, stint.Invalid("key", shown, `a \ only before | and \`)
-		default:
-			part = append(part, c)
 		}
+		parts = append(parts, part)
+		rest, more = strings.CutPrefix(after, "|")
 	}
-	parts = append(parts, string(part))
-	if slices.Contains(parts, "") {
+	if slices.ContainsFunc(parts, func(p keyPart) bool { return p.text == "" }) {
 		return nil, stint.Invalid("key", shown, "a client, of which no part is empty")
 	}
 	return parts, nil
+}
+
+// cutPart takes the first part off a key. What is left begins with | or is "".
+func cutPart(key string) (part keyPart, after string, ok bool) {
+	if hash, after := cutHash(key); hash != "" {
+		return keyPart{hash, true}, after, true
+	}
+	var text []byte
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c == '|':
+			return keyPart{text: string(text)}, key[i:], true
+		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
+			i++
+			text = append(text, key[i])
+		case c == '\\':
+			return keyPart{}, "", false
+		default:
+			text = append(text, c)
+		}
+	}
+	return keyPart{text: string(text)}, "", true
 }
 
 // JoinKey writes the parts of a client as an [Override] names it.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -105,6 +106,33 @@ func TestReadersSeeNoAPIKeys(t *testing.T) {
 	}
 	d.token = adminToken
 	d.ask("PATCH", "/api/v1/rules/one", `{"priority":4}`, "If-Match: "+d.ask("GET", "/api/v1/rules/one", "").etag()).is(200)
+}
+
+// An override may name an API key by its SHA-256, so that the key is kept nowhere, and takes the place of
+// one that names the key itself.
+func TestOverridesByHash(t *testing.T) {
+	d := newDesk(t, registry.NewMemory(), nil).fill()
+	const secret = "the-key-of-partner-x"
+	sum := sha256.Sum256([]byte(secret))
+	hash := `\sha256:` + hex.EncodeToString(sum[:])
+	overrides := "/api/v1/rules/key/overrides/"
+	evaluated := func(status int) {
+		t.Helper()
+		d.postPublic(evaluate, `{"path":"/key","attributes":{"apiKey":"`+secret+`"}}`).evaluated(status)
+	}
+	d.ask("PUT", overrides+secret, `{"unlimited":true}`).is(201)
+	d.ask("PUT", overrides+url.PathEscape(hash), `{"banned":true}`).is(200)
+	evaluated(429)
+	if got := d.ask("GET", "/api/v1/rules/key", "").is(200); strings.Contains(got.body, secret) || !strings.Contains(got.body, hash[1:]) {
+		t.Errorf("the rule is %s", got.body)
+	}
+	d.ask("GET", overrides+secret, "").is(200)
+	if got := d.auditLines(); !strings.Contains(got[len(got)-1], `outcome=done rule=key client=`+hash) {
+		t.Errorf("the record is %s", got[len(got)-1])
+	}
+	d.ask("POST", "/api/v1/rules/key/reset", `{"key":"\`+hash+`"}`).is(200)
+	d.ask("DELETE", overrides+secret, "").is(204)
+	evaluated(200)
 }
 
 // An API key is in the rule, and nowhere else: neither in an audit record nor in a problem.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
-	"strings"
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
@@ -51,11 +50,12 @@ func (c *Call) maskedVersion(v registry.Version) registry.Version {
 	return v
 }
 
-// place is where a client's override is in a rule, -1 if there is none. A client with an API key may
-// be named by what is shown of it.
+// place is where a client's override is in a rule, -1 if there is none. The client and the override
+// may name an API key each by itself or by its hash.
 func place(rule *rules.Rule, client string) int {
 	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
-	if at < 0 && strings.Contains(client, hashPrefix) {
+	if at < 0 && slices.Contains(rule.Scope, rules.PerAPIKey) {
+		client = shownClient(rule, client)
 		at = slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return shownClient(rule, o.Key) == client })
 	}
 	return at
