@@ -25,6 +25,7 @@ type call struct {
 	from   string // the client's address; "" for 127.0.0.2
 	method string // "" for GET
 	target string // "" for /
+	host   string // "" for example.com
 	header string // further lines, each ended by \n
 	body   string
 }
@@ -60,6 +61,9 @@ func (s *stack) askAt(port string, c call) (r reply) {
 	if c.target == "" {
 		c.target = "/"
 	}
+	if c.host == "" {
+		c.host = "example.com"
+	}
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}, Timeout: patience}
 	conn, err := dialer.DialContext(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
 	if err != nil {
@@ -69,7 +73,7 @@ func (s *stack) askAt(port string, c call) (r reply) {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		s.t.Fatal(err)
 	}
-	header := "Host: example.com\n" + c.header
+	header := "Host: " + c.host + "\n" + c.header
 	if !strings.Contains(header, "Transfer-Encoding") {
 		header += fmt.Sprintf("Content-Length: %d\n", len(c.body))
 	}

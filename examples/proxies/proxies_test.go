@@ -85,6 +85,38 @@ func TestSpellings(t *testing.T) {
 	})
 }
 
+// A request line with a whole URL has the host that counts (RFC 9112, section 3.2.2). stint and the
+// application are told the same one, whatever the field Host says besides.
+func TestHosts(t *testing.T) {
+	each(t, func(t *testing.T, example string) {
+		s := start(t, example)
+		admin := []call{
+			{host: "admin.example.com"},
+			{host: "ADMIN.example.com:8088"},
+			{target: "http://admin.example.com/a"},
+			{target: "http://admin.example.com/a", host: "example.org"},
+		}
+		for i := range 10 {
+			if r := s.answered(200, admin[i%len(admin)]); hostname(r.seen.Host) != "admin.example.com" {
+				t.Errorf("%+v: the application saw %q", admin[i%len(admin)], r.seen.Host)
+			}
+		}
+		for _, c := range admin {
+			s.answered(429, c)
+		}
+		other := call{target: "http://example.com/a", host: "admin.example.com"}
+		if r := s.answered(200, other); hostname(r.seen.Host) != "example.com" {
+			t.Errorf("%+v: the application saw %q", other, r.seen.Host)
+		}
+	})
+}
+
+// hostname is a host without port, in small letters.
+func hostname(host string) string {
+	name, _, _ := strings.Cut(strings.ToLower(host), ":")
+	return name
+}
+
 // forged are fields in which a client speaks for the proxy, to be taken for another or for asking something else.
 var forged = []string{
 	"X-Forwarded-For: 198.51.100.1\n",
