@@ -35,7 +35,7 @@ func locate(err error, positions []notation.Position, faults *notation.Faults) {
 		at.Source = positions[0].Source
 	}
 	faults.Add(at, "%v", err)
-	if fault != nil {
+	if fault != nil && len(*faults) <= notation.MaxFaults {
 		(*faults)[len(*faults)-1].Rule = fault.ID
 	}
 }

@@ -202,7 +202,7 @@ func (f *found) document(w *written, k kept) {
 			f.repairs = append(f.repairs, mongo.NewReplaceOneModel().SetFilter(w.same()).SetReplacement(doc))
 		}
 	case len(w.faults) > 0:
-		f.faults = append(f.faults, w.faults...)
+		f.faults.Join(w.faults)
 	case k.rule == nil || !k.rule.Equal(&w.rule):
 		rule := w.rule
 		f.changes = append(f.changes, registry.Change{ID: w.id, Before: k.rule, After: &rule})

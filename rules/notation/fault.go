@@ -41,8 +41,11 @@ type Fault struct {
 func (f Fault) Error() string { return f.Position.String() + ": " + f.Message }
 
 // Faults is everything that is wrong with what was written, in the order of the
-// positions. errors.Is(err, [stint.ErrInvalid]) holds.
+// positions, but no more than [MaxFaults]. errors.Is(err, [stint.ErrInvalid]) holds.
 type Faults []Fault
+
+// MaxFaults is how many faults are kept. One more says that there are more, at the first of these.
+const MaxFaults = 1000
 
 // Error holds one fault on each line.
 func (f Faults) Error() string {
@@ -58,11 +61,34 @@ func (f Faults) Is(target error) bool { return target == stint.ErrInvalid }
 
 // Add records a fault in free words. What may be secret in a URL is hidden.
 func (f *Faults) Add(at Position, format string, args ...any) {
-	*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...))})
+	if !f.full(at) {
+		*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...))})
+	}
+}
+
+// Join records the faults of something else.
+func (f *Faults) Join(others Faults) {
+	for _, fault := range others {
+		if f.full(fault.Position) {
+			return
+		}
+		*f = append(*f, fault)
+	}
+}
+
+// full reports whether no fault is recorded any more, and records that there is one at a place.
+func (f *Faults) full(at Position) bool {
+	if len(*f) == MaxFaults {
+		*f = append(*f, Fault{Position: at, Message: "and more"})
+	}
+	return len(*f) > MaxFaults
 }
 
 // Invalid records that the parameter at path can't be v.
 func (f *Faults) Invalid(path string, v Value, allowed string) {
+	if f.full(v.At) {
+		return // before anything is written
+	}
 	f.Add(v.At, "%s", stint.Invalid(path, Verbatim(v.String()), allowed))
 }
 
@@ -78,7 +104,7 @@ func (f Faults) Err() error {
 			first[fault.Position.Source] = i
 		}
 	}
-	slices.SortStableFunc(f, func(a, b Fault) int {
+	slices.SortStableFunc(f[:min(len(f), MaxFaults)], func(a, b Fault) int {
 		return cmp.Or(
 			cmp.Compare(first[a.Position.Source], first[b.Position.Source]),
 			cmp.Compare(a.Position.Line, b.Position.Line),
@@ -91,8 +117,11 @@ func (f Faults) Err() error {
 // Verbatim is a text that [stint.Invalid] shows as it is, without quotes.
 type Verbatim string
 
+// credentials is all between a scheme and the last @ of the line.
+var credentials = regexp.MustCompile(`://.*@`)
+
 // Redact hides what may be secret in a text with URLs: all between a scheme and
 // the last @ of the line.
 func Redact(text string) string {
-	return regexp.MustCompile(`://.*@`).ReplaceAllString(text, "://redacted@")
+	return credentials.ReplaceAllString(text, "://redacted@")
 }

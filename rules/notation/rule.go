@@ -21,8 +21,8 @@ func Rules(v Value, path string, faults *Faults) []rules.Rule {
 	for i, item := range v.Items {
 		sound := len(*faults)
 		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
-		for j := range (*faults)[sound:] {
-			(*faults)[sound+j].Rule = list[i].ID
+		for j := sound; j < min(len(*faults), MaxFaults); j++ {
+			(*faults)[j].Rule = list[i].ID
 		}
 	}
 	return list
