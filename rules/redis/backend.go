@@ -81,6 +81,9 @@ func (b *Backend) parseHead(text string) (registry.Head, error) {
 // Watch hears of versions by a channel, until the subscription is lost.
 func (b *Backend) Watch(ctx context.Context, ready, notify func()) error {
 	err := b.conn.Subscribe(ctx, b.channel, ready, func(string) { notify() })
+	if err == nil {
+		err = errors.New("the subscription ended")
+	}
 	return b.failure(ctx, err)
 }
 

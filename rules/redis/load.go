@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// pageRules is how many rules are read by one call, about: it bounds for how long the server does
-	// nothing else.
-	pageRules = 250
+	// pageRules is how many rules are read by one call at most, about: it bounds for how long the
+	// server does nothing else. The first call reads fewer, as nobody knows how large they are.
+	pageRules, firstRules = 250, 16
+	// pageBytes is how large a page should be at most, by how large the rules of the one before were.
+	pageBytes = 1 << 20
 	// maxScans bounds how often the rules are read anew, since others changed too much meanwhile.
 	maxScans = 5
 	// maxReplay bounds how many versions a scan may be corrected by.
@@ -56,14 +58,16 @@ type scan struct {
 // scan reads all pages.
 func (b *Backend) scan(ctx context.Context) (*scan, error) {
 	s := &scan{rules: map[string]rules.Rule{}}
+	most := firstRules
 	for page, begun := "0", false; !begun || page != "0"; begun = true {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		reply, err := b.conn.Eval(ctx, script(loadLua), []string{b.set}, []string{page, strconv.Itoa(pageRules)})
+		reply, err := b.conn.Eval(ctx, script(loadLua), []string{b.set}, []string{page, strconv.Itoa(most)})
 		if err != nil {
 			return nil, b.failure(ctx, err)
 		}
+		most = nextPage(most, len(reply))
 		list, ok := fields(reply)
 		if !ok || len(list)%2 == 0 || len(list) < 3 {
 			return nil, b.invalid("the reply to a load", reply)
@@ -87,6 +91,11 @@ func (b *Backend) scan(ctx context.Context) (*scan, error) {
 		}
 	}
 	return s, nil
+}
+
+// nextPage is how many rules the page after one should have.
+func nextPage(most, bytes int) int {
+	return max(1, min(pageRules, 4*most, most*pageBytes/max(1, bytes)))
 }
 
 // parseRule reads a rule of the set.
