@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/registry"
 	"github.com/stint-go/stint/server"
 )
@@ -86,8 +87,8 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 // However much is wrong with a body, the answer to it is short, and says how much there is.
 func TestDetailsAreClipped(t *testing.T) {
 	d := newDesk(t, registry.NewMemory(), nil)
-	const faults = 100_001
-	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", faults-1)+"0]")
+	const faults = notation.MaxFaults + 1 // and that there are more
+	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 100_000)+"0]")
 	got.problem(400, "body.json:1:2: ")
 	var problem api.Problem
 	got.into(&problem)

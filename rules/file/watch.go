@@ -129,7 +129,7 @@ func (w *watch) read() error {
 	if err := w.Apply(list, positions); err != nil {
 		return err
 	}
-	w.Logger.Info("rules taken over", "path", w.path, "rules", len(list))
+	w.Logger.Debug("rules taken over", "path", w.path, "rules", len(list))
 	return nil
 }
 
