@@ -117,13 +117,8 @@ func outcomeOf(allowed bool, standing rules.Standing) promlimit.RuleOutcome {
 // describe writes the rate limit fields of the deciding rule, if its limits were asked.
 func (s *service) describe(header http.Header, e *evaluation) {
 	v := &e.verdict
-	policy := v.Claim.Policy
-	if policy == nil {
-		return
-	}
-	prepared := policy.Prepared(s, func() any { return httplimit.NewHeaders(policy, s.config.Headers) })
-	if headers, ok := prepared.(*httplimit.Headers); ok {
-		headers.Write(header, v.Decision, v.Each)
+	if policy := v.Claim.Policy; policy != nil {
+		httplimit.HeadersOf(policy, s.config.Headers).Write(header, v.Decision, v.Each)
 	}
 }
 
