@@ -143,21 +143,10 @@ func (c *Call) editRule(what string, change func(*rules.Rule) error) error {
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
 func (c *Call) readOverride() (override rules.Override, asked conditions, err error) {
-	if err = c.query.only("comment"); err != nil {
-		return override, asked, err
-	}
-	if asked, err = conditionsOf(c.r.Header); err != nil {
-		return override, asked, err
-	}
-	var faults notation.Faults
-	written, err := c.value(ruleBody, &faults)
+	asked, err = c.readEdit(func(written notation.Value, faults *notation.Faults) {
+		override = notation.Override(written, "the override", faults)
+	})
 	if err != nil {
-		return override, asked, err
-	}
-	if faults.Err() == nil {
-		override = notation.Override(written, "the override", &faults)
-	}
-	if err = faults.Err(); err != nil {
 		return override, asked, err
 	}
 	if override.Key == "" {

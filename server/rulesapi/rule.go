@@ -155,21 +155,10 @@ func (c *Call) remove() error {
 // readRule reads a rule of the body, with the ID of the path, and what the request asks of what is
 // there. The body may leave the ID out that the path has.
 func (c *Call) readRule(id string) (rule rules.Rule, asked conditions, err error) {
-	if err = c.query.only("comment"); err != nil {
-		return rule, asked, err
-	}
-	if asked, err = conditionsOf(c.r.Header); err != nil {
-		return rule, asked, err
-	}
-	var faults notation.Faults
-	written, err := c.value(ruleBody, &faults)
+	asked, err = c.readEdit(func(written notation.Value, faults *notation.Faults) {
+		rule = notation.Rule(written, "the rule", faults)
+	})
 	if err != nil {
-		return rule, asked, err
-	}
-	if faults.Err() == nil {
-		rule = notation.Rule(written, "the rule", &faults)
-	}
-	if err = faults.Err(); err != nil {
 		return rule, asked, err
 	}
 	if rule.ID == "" {
@@ -179,6 +168,26 @@ func (c *Call) readRule(id string) (rule rules.Rule, asked conditions, err error
 		return rule, asked, invalid("id", rule.ID, id+", as in the path, or none")
 	}
 	return rule, asked, nil
+}
+
+// readEdit hands the body of an edit of one thing to read, and returns what the request asks of
+// what is there.
+func (c *Call) readEdit(read func(notation.Value, *notation.Faults)) (asked conditions, err error) {
+	if err = c.query.only("comment"); err != nil {
+		return asked, err
+	}
+	if asked, err = conditionsOf(c.r.Header); err != nil {
+		return asked, err
+	}
+	var faults notation.Faults
+	written, err := c.value(ruleBody, &faults)
+	if err != nil {
+		return asked, err
+	}
+	if faults.Err() == nil {
+		read(written, &faults)
+	}
+	return asked, faults.Err()
 }
 
 // made answers with a rule as an edit made it.
