@@ -89,10 +89,17 @@ func (c *clusterConn) Servers(ctx context.Context) (string, []Server, error) {
 }
 
 // rueidisServer is a server that a rueidis client leads to.
-type rueidisServer struct{ client rueidis.Client }
+type rueidisServer struct {
+	conn   *rueidisConn
+	client rueidis.Client
+}
 
 // Scan implements [Server].
 func (s rueidisServer) Scan(ctx context.Context, cursor uint64, match string, count int) (Scanned, error) {
+	if err := s.conn.enter(); err != nil {
+		return Scanned{}, err
+	}
+	defer s.conn.under.Done()
 	commands := scanCommands(cursor, match, count)
 	built := make(rueidis.Commands, len(commands))
 	for i, c := range commands {
@@ -104,8 +111,12 @@ func (s rueidisServer) Scan(ctx context.Context, cursor uint64, match string, co
 // Servers implements [Scanner].
 func (c *rueidisConn) Servers(ctx context.Context) (string, []Server, error) {
 	if !c.cluster {
-		return "", []Server{rueidisServer{c.client}}, nil
+		return "", []Server{rueidisServer{c, c.client}}, nil
 	}
+	if err := c.enter(); err != nil {
+		return "", nil, err
+	}
+	defer c.under.Done()
 	// A node that does not know its own address is not found among the nodes.
 	view, err := readView(c.client.Do(ctx, c.client.B().ClusterSlots().Build()), ":0")
 	if err != nil {
@@ -118,7 +129,7 @@ func (c *rueidisConn) Servers(ctx context.Context) (string, []Server, error) {
 		if !known {
 			return "", nil, fmt.Errorf("the client does not know the primary %s yet", address)
 		}
-		servers = append(servers, rueidisServer{node})
+		servers = append(servers, rueidisServer{c, node})
 	}
 	return view.text, servers, nil
 }

@@ -1,0 +1,90 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// dialler counts the connections that a client has open, and lets every one after the
+// first wait until the client is closed.
+type dialler struct {
+	dials, open atomic.Int32
+	closed      chan struct{}
+}
+
+func (d *dialler) dial(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	if d.dials.Add(1) > 1 {
+		<-d.closed
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	d.open.Add(1)
+	return &dialled{Conn: conn, dialler: d}, nil
+}
+
+type dialled struct {
+	net.Conn
+	dialler *dialler
+	once    sync.Once
+}
+
+func (c *dialled) Close() error {
+	c.once.Do(func() { c.dialler.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// A client that dials while its store is closed leaves no connection behind, and a
+// connection that was closed says so.
+func TestCloseWhileClientDials(t *testing.T) {
+	d := &dialler{closed: make(chan struct{})}
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true, DialCtxFn: d.dial,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	conn := redisstore.Rueidis(client, false)
+	store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1})
+	var callers sync.WaitGroup
+	until(t, "a call dials", func() bool {
+		callers.Go(func() { _, _ = conn.Do(t.Context(), "EXISTS", "k") }) // over a wire by chance
+		return d.dials.Load() > 1
+	})
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		store.Close()
+	}()
+	until(t, "the client is closed", func() bool {
+		return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), rueidis.ErrClosing)
+	})
+	close(d.closed)
+	<-closed
+	callers.Wait()
+	if n := d.open.Load(); n != 0 {
+		t.Errorf("%d connections of %d are open", n, d.dials.Load())
+	}
+	if _, err := conn.Do(t.Context(), "PING"); !errors.Is(err, rueidis.ErrClosing) {
+		t.Errorf("a command after Close: %v", err)
+	}
+	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, rueidis.ErrClosing) {
+		t.Errorf("a subscription after Close: %v", err)
+	}
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100))
+	if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("a decision after Close: %v", err)
+	}
+}
