@@ -33,16 +33,46 @@ func New(config Config) (*Resolver, error) {
 // as its network, such as 2001:db8:1:2::/64. It is "unknown" when the peer has no
 // address, as on a Unix socket.
 func (r *Resolver) Key(peer string, header http.Header) string {
-	host := hostOf(peer)
-	addr := parseHost(host)
+	host, addr := ipv4Of(peer)
+	if host == "" {
+		addr = parseHop(peer)
+	}
 	switch {
 	case r.trusts(addr):
 		return r.KeyOf(r.behind(addr, header))
-	case addr.Is4() && strings.IndexByte(host, ':') < 0:
-		return host // an IPv4 address is written in one way only
+	case host != "":
+		return host
 	default:
 		return r.KeyOf(addr)
 	}
+}
+
+// ipv4Of reads a peer as most come, an IPv4 address and a port, with the address as it is
+// written, which is in one way only. It returns "" for anything else.
+func ipv4Of(peer string) (host string, addr netip.Addr) {
+	var numbers [4]byte
+	at, digits, n := 0, 0, 0
+	for i := range len(peer) {
+		c := peer[i]
+		switch {
+		case '0' <= c && c <= '9' && (digits == 0 || n > 0):
+			if n = n*10 + int(c-'0'); n > 255 {
+				return "", netip.Addr{}
+			}
+			digits++
+		case digits == 0:
+			return "", netip.Addr{}
+		case c == '.' && at < 3:
+			numbers[at] = byte(n)
+			at, digits, n = at+1, 0, 0
+		case c == ':' && at == 3 && isPort(peer[i:]):
+			numbers[at] = byte(n)
+			return peer[:i], netip.AddrFrom4(numbers)
+		default:
+			return "", netip.Addr{}
+		}
+	}
+	return "", netip.Addr{}
 }
 
 // KeyOf is the key of an address that [Resolver.Client] or [Parse] returned.

@@ -197,6 +197,12 @@ func FuzzClient(f *testing.F) {
 	f.Add("1.2.3.4:99999")
 	f.Add("[::ffff:192.0.2.1]:80")
 	f.Add(" 192.0.2.1 ")
+	for _, peer := range []string{
+		"192.0.2.1:80", "0.0.0.0:0", "255.255.255.255:65535", "192.0.2.256:80", "192.0.02.1:80", "192.0.2:80",
+		"192.0.2.1.1:80", "192.0..1:80", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:80:80", ":80", "::80", ".1.2.3:80",
+	} {
+		f.Add(peer)
+	}
 	f.Fuzz(func(t *testing.T, value string) {
 		r := resolver(t, behind)
 		header := http.Header{"X-Forwarded-For": {value}}
