@@ -87,6 +87,25 @@ func TestServeSharedRules(t *testing.T) {
 	}
 }
 
+// A process that may not subscribe has the edits of others nonetheless, and says once that they take
+// longer.
+func TestServeDeaf(t *testing.T) {
+	server := testredis.Start(t, testredis.User("deaf", ">s3cret", "~*", "&*", "+@all", "-subscribe"))
+	shared := editor(t, server.URL())
+	put(t, shared, 1)
+	url := strings.Replace(server.URL(), "redis://", "redis://deaf:s3cret@", 1)
+	service, log := start(t, "--rules-from", url)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "edits of rules are not heard of") })
+	put(t, shared, 2)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, matched := evaluated(t, service, login); status != http.StatusOK || strings.Join(matched, " ") != "login" {
+		t.Errorf("%d, %v", status, matched)
+	}
+	if text := log.String(); strings.Count(text, "edits of rules are not heard of") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
+		t.Error(text)
+	}
+}
+
 // Rules in a MongoDB decide by states that are elsewhere.
 func TestServeRulesInMongo(t *testing.T) {
 	url := testmongo.Start(t).URL("stint")

@@ -24,7 +24,7 @@ type ruleSource struct {
 }
 
 // openRules opens the source of the rules. What is kept in a server is not asked for yet. refused
-// hears of edits past the service that can't be taken over.
+// hears of edits past the service that can't be taken over. A nil logger is told nothing.
 func openRules(loaded config.Config, logger *slog.Logger, refused func(error)) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
@@ -38,20 +38,20 @@ func openRules(loaded config.Config, logger *slog.Logger, refused func(error)) (
 		}
 		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
-		return registered(registry.NewMemory(), "the process, which forgets them when it ends", func() {})
+		return registered(registry.NewMemory(), "the process, which forgets them when it ends", nil, func() {})
 	case from == config.RulesFromStore:
-		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix)
+		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix, logger)
 	case loaded.RulesInRedis():
-		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix)
+		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix, logger)
 	case loaded.RulesInMongo():
-		return mongoRules(from, refused)
+		return mongoRules(from, logger, refused)
 	default:
 		return &ruleSource{Source: file.Source{Path: from, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
 	}
 }
 
 // redisRules are rules in a Redis.
-func redisRules(at redisstore.Connection, prefix string) (*ruleSource, error) {
+func redisRules(at redisstore.Connection, prefix string, logger *slog.Logger) (*ruleSource, error) {
 	conn, err := redisstore.Dial(at)
 	if err != nil {
 		return nil, misconfigured(err)
@@ -61,21 +61,25 @@ func redisRules(at redisstore.Connection, prefix string) (*ruleSource, error) {
 		conn.Close()
 		return nil, misconfigured(err)
 	}
-	return registered(backend, config.RedactURL(at.URL), backend.Close)
+	return registered(backend, config.RedactURL(at.URL), logger, backend.Close)
 }
 
 // mongoRules are rules in a MongoDB.
-func mongoRules(url string, refused func(error)) (*ruleSource, error) {
+func mongoRules(url string, logger *slog.Logger, refused func(error)) (*ruleSource, error) {
 	backend, err := mongo.New(url, mongo.Options{Refused: refused})
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	return registered(backend, config.RedactURL(url), func() { _ = backend.Close() }) // which has nothing to lose
+	return registered(backend, config.RedactURL(url), logger, func() { _ = backend.Close() }) // which has nothing to lose
 }
 
 // registered is the source of a backend's rules.
-func registered(backend registry.Backend, place string, closeBackend func()) (*ruleSource, error) {
-	r, err := registry.New(backend, registry.Options{})
+func registered(backend registry.Backend, place string, logger *slog.Logger, closeBackend func()) (*ruleSource, error) {
+	r, err := registry.New(backend, registry.Options{Cut: func(err error) {
+		if logger != nil {
+			logger.Warn("edits of rules are not heard of; they are looked for each second", "from", place, "err", config.Redact(err.Error()))
+		}
+	}})
 	if err != nil {
 		closeBackend()
 		return nil, misconfigured(err)

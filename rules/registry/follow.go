@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -137,12 +138,33 @@ func (r *Registry) watch(ctx context.Context, news chan<- struct{}) {
 		default: // one is enough
 		}
 	}
+	var deaf time.Time // since when nothing could be heard
+	told := false
 	for ctx.Err() == nil {
+		var heard atomic.Bool
 		// What came before anybody listened shows in the look that ready asks for.
-		err := r.backend.Watch(ctx, notify, notify)
-		if errors.Is(err, errors.ErrUnsupported) {
+		err := r.backend.Watch(ctx, func() { heard.Store(true); notify() }, notify)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
 			return
+		case heard.Load():
+			deaf, told = time.Time{}, false
+		case deaf.IsZero():
+			deaf = r.options.Now()
+		case !told && r.options.Cut != nil && r.seenAfter(ctx, deaf):
+			told = true
+			r.tell(ctx, r.options.Cut, err)
 		}
 		pause(ctx, r, nil)
 	}
+}
+
+// seenAfter reports whether the backend answered after a time.
+func (r *Registry) seenAfter(ctx context.Context, when time.Time) bool {
+	end, err := r.begin(ctx)
+	if err != nil {
+		return false
+	}
+	defer end()
+	return r.seen.After(when)
 }

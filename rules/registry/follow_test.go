@@ -214,6 +214,46 @@ func TestNewsAgain(t *testing.T) {
 	})
 }
 
+// That news are cut off while the backend answers is told once, until they are heard again; that
+// they are while it does not answer is not.
+func TestCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := newFaulty()
+		told := 0
+		r, err := registry.New(backend, registry.Options{Cut: func(err error) {
+			if !errors.Is(err, errAway) {
+				t.Errorf("told %v", err)
+			}
+			told++
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(what string, want int) {
+			t.Helper()
+			interval(5)
+			synctest.Wait()
+			if told != want {
+				t.Errorf("%s: told %d times, want %d", what, told, want)
+			}
+		}
+		backend.set(func(f *faulty) { f.at, f.before = flood{f.at}, cut })
+		f := follow(t, r)
+		expect("cut", 1)
+		backend.set(func(f *faulty) { f.before = nil })
+		expect("heard", 1)
+		backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		expect("away", 1)
+		backend.set(func(f *faulty) { f.before = nil })
+		expect("back", 1)
+		backend.set(func(f *faulty) { f.before = cut })
+		expect("cut again", 2)
+		backend.set(func(f *faulty) { f.deaf, f.before = true, nil })
+		expect("without news", 2)
+		f.stop()
+	})
+}
+
 // While the backend is away the rules stay. That is told once, until it is back.
 func TestFollowAway(t *testing.T) {
 	bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {

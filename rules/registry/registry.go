@@ -20,6 +20,10 @@ type Options struct {
 	// Now is the clock that versions are dated by, and that says how long ago the backend was read.
 	// Default: nil, time.Now.
 	Now func() time.Time
+	// Cut hears, while the registry is followed, why the backend tells no news though it answers, as
+	// without the right to subscribe: edits of others are in force only after Interval. It hears that once, until
+	// there are news again, and is not called while Follow's functions are. Default: nil.
+	Cut func(error)
 }
 
 // A Registry is the rules of a backend, to be read, edited and followed. It is safe for
