@@ -53,7 +53,7 @@ func (b *Backend) commitArgs(before registry.Head, v *registry.Version) ([]strin
 	}
 	args := []string{
 		writeHead(before), number(v.Number), writeHead(v.Head), string(text),
-		strconv.Itoa(registry.KeptVersions), b.channel, strconv.Itoa(len(put) / 2),
+		strconv.Itoa(registry.KeptVersions), strconv.Itoa(registry.KeptBytes), b.channel, strconv.Itoa(len(put) / 2),
 	}
 	return append(append(args, put...), deleted...), nil
 }

@@ -20,11 +20,11 @@ local function write(text)
   reply[#reply + 1] = text
 end
 write(head)
-write(string.format('%d', redis.call('HLEN', set) - 1))
+write(string.format('%d', redis.call('HLEN', set) - 1 - redis.call('HEXISTS', set, '@bytes')))
 write(page[1])
 local fields = page[2]
 for i = 1, #fields, 2 do
-  if fields[i] ~= '@head' then
+  if string.sub(fields[i], 1, 1) ~= '@' then
     write(fields[i])
     write(fields[i + 1])
   end

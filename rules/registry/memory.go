@@ -11,6 +11,8 @@ type Memory struct {
 	mu       sync.Mutex
 	now      Snapshot
 	versions []Version        // the newest last
+	sizes    []int            // of the versions, as JSON
+	bytes    int              // all sizes
 	watchers map[*func()]bool // of which each is called with every version
 }
 
@@ -36,20 +38,31 @@ func (m *Memory) Commit(ctx context.Context, before Head, v *Version) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if before != m.now.Head || v.Number != before.Number+1 {
 		return ErrConflict
 	}
 	m.now = m.now.Apply(v)
-	m.versions = append(m.versions, *v)
-	if over := len(m.versions) - KeptVersions; over > 0 {
-		m.versions = slices.Delete(m.versions, 0, over)
-	}
+	m.keep(v, len(text))
 	for notify := range m.watchers {
 		go (*notify)()
 	}
 	return nil
+}
+
+// keep adds a version to those that are kept, and lets go of the oldest that don't fit.
+func (m *Memory) keep(v *Version, size int) {
+	m.versions, m.sizes, m.bytes = append(m.versions, *v), append(m.sizes, size), m.bytes+size
+	over := 0
+	for ; len(m.sizes)-over > KeptVersions || m.bytes > KeptBytes && len(m.sizes)-over > 1; over++ {
+		m.bytes -= m.sizes[over]
+	}
+	m.versions, m.sizes = slices.Delete(m.versions, 0, over), slices.Delete(m.sizes, 0, over)
 }
 
 // Versions returns versions, the newest first.

@@ -7,8 +7,12 @@ import (
 )
 
 const (
-	// KeptVersions is how many versions a backend keeps at least, the newest ones.
+	// KeptVersions is how many versions a backend keeps at least, the newest ones, as far as they
+	// fit.
 	KeptVersions = 1000
+	// KeptBytes bounds the versions that a backend keeps in memory, each as JSON: there is room for
+	// eight of the largest.
+	KeptBytes = 64 << 20
 	// MaxVersionBytes bounds what one edit may change: the version as JSON.
 	MaxVersionBytes = 8 << 20
 	// MaxRuleBytes bounds a rule as JSON, so that the next edit of it, which holds it as it was and

@@ -11,18 +11,19 @@ import (
 type Open = func(t testing.TB) func() registry.Backend
 
 // A Size is how much there is of what a backend has to get right in bulk: [Full], or [Small] for
-// one that takes milliseconds for everything.
+// one that takes milliseconds for everything, and may keep versions however large they are.
 type Size struct {
 	edits  int // of each of 16 editors
 	rules  int // of one version
 	beside int // rules beside those that change while others look
 	rounds int // of changes while others look
 	bytes  int // of a version of many large rules
+	kept   int // how large the versions that are kept are together at most, in bytes; 0: no matter
 }
 
 // The sizes.
 var (
-	Full  = Size{edits: 20, rules: 10_000, beside: 1000, rounds: 150, bytes: registry.MaxVersionBytes}
+	Full  = Size{edits: 20, rules: 10_000, beside: 1000, rounds: 150, bytes: registry.MaxVersionBytes, kept: registry.KeptBytes}
 	Small = Size{edits: 3, rules: 1000, beside: 100, rounds: 30, bytes: registry.MaxVersionBytes / 8}
 )
 
@@ -43,6 +44,7 @@ func Run(t *testing.T, size Size, open func(t testing.TB) func() registry.Backen
 		{"Trimming", testTrimming},
 		{"ManyRules", size.testManyRules},
 		{"LargeVersions", size.testLargeVersions},
+		{"KeptBytes", size.testKeptBytes},
 		{"Watch", testWatch},
 		{"Cancelled", testCancelled},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/rules"
@@ -97,6 +98,36 @@ func testTrimming(t *testing.T, open Open) {
 	}
 	if found < kept || found > 2*kept {
 		t.Errorf("%d versions are kept of %d, want %d to %d", found, made, kept, 2*kept)
+	}
+	p.check()
+}
+
+// Of large versions as many of the newest are kept as fit, and room that they leave is used again.
+func (s Size) testKeptBytes(t *testing.T, open Open) {
+	if s.kept == 0 {
+		return // versions may be kept however large they are
+	}
+	p := newPlace(t, open)
+	var sizes []int
+	first, all := int64(1), 0 // the oldest that fits, and how large those that fit are
+	for i := range 32 {
+		length := []int{3, 3, 1, 3, 3, 0, 3, 0}[i%8] * registry.MaxVersionBytes / 7
+		v := p.next([]rules.Rule{plain("large", strings.Repeat(fmt.Sprint(i%10), 2+length))})
+		text, err := v.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.commit(v)
+		sizes = append(sizes, len(text))
+		for all += len(text); all > s.kept; first++ {
+			all -= sizes[first-1]
+		}
+		if i%4 == 3 {
+			p.versionsAre(first+1, 2, []int64{first})
+		}
+	}
+	if first == 1 {
+		t.Fatal("everything fits")
 	}
 	p.check()
 }
