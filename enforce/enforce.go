@@ -181,7 +181,9 @@ func (v *Verdict) settle(err error) error {
 // match finds the rules that hold, and decides what can be without the store.
 func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	v.reset()
-	l.set.Load().Match(r, &v.matches)
+	if err := l.set.Load().Match(r, &v.matches); err != nil {
+		return err
+	}
 	var fault error
 	for i := range v.matches.Len() {
 		held, err := v.matches.Held(i)

@@ -221,6 +221,9 @@ func TestRulesUnfit(t *testing.T) {
 			t.Errorf("%s tells %s", field, w.Body)
 		}
 	}
+	odd := asks(t, http.MethodGet, "/")
+	odd.URL.Path = strings.Repeat("/", rules.MaxOddPathBytes+1)
+	expectProblem(t, send(h, odd), http.StatusBadRequest, "path is")
 	if w := send(h, asks(t, http.MethodGet, "/", "X-Cost: 10")); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Remaining") != "0" {
 		t.Errorf("after requests that were no good: %d %v", w.Code, w.Header())
 	}

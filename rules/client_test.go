@@ -134,7 +134,9 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 				client[lacks] = ""
 			}
 			request := rules.Request{Address: client[0], User: client[1], APIKey: client[2], Attributes: map[string]string{"x": client[3]}}
-			set.Match(&request, &m)
+			if err := set.Match(&request, &m); err != nil {
+				t.Fatal(err)
+			}
 			h, err := m.Held(0)
 			if err != nil || h.Standing != rules.Limited {
 				t.Fatal(h, err)
@@ -174,7 +176,9 @@ func TestAPIKeysAreNeverShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m rules.Matches
-		set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m)
+		if err := set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m); err != nil {
+			t.Fatal(err)
+		}
 		if h, err := m.Held(0); err != nil || h.Standing != rules.Limited || strings.Contains(h.Claim.Key, key) {
 			t.Fatalf("%q is in the claim %+v, %v", key, h, err)
 		}

@@ -43,7 +43,9 @@ func TestOverridesByHash(t *testing.T) {
 	} {
 		var m rules.Matches
 		request := rules.Request{Method: "GET", Path: "/", Address: "192.0.2.1", APIKey: test.key, User: test.user}
-		set.Match(&request, &m)
+		if err := set.Match(&request, &m); err != nil {
+			t.Fatal(err)
+		}
 		for i, want := range []rules.Standing{test.one, test.two} {
 			if held, err := m.Held(i); err != nil || held.Standing != want {
 				t.Errorf("key %q, user %q: rule %d is %v, %v; want %v", test.key, test.user, i, held.Standing, err, want)

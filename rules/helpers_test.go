@@ -34,10 +34,19 @@ func compile(t testing.TB, list ...rules.Rule) *rules.Set {
 	return set
 }
 
+// A tester is a test, or an attempt of rapid.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+}
+
 // matched are the IDs of the rules that hold for the request.
-func matched(set *rules.Set, r rules.Request) []string {
+func matched(t tester, set *rules.Set, r rules.Request) []string {
+	t.Helper()
 	var m rules.Matches
-	set.Match(&r, &m)
+	if err := set.Match(&r, &m); err != nil {
+		t.Fatal(err)
+	}
 	ids := make([]string, m.Len())
 	for i := range ids {
 		ids[i] = m.Rule(i).ID
@@ -58,7 +67,9 @@ func held(t testing.TB, set *rules.Set, r rules.Request) rules.Held {
 func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Held, error) {
 	t.Helper()
 	var m rules.Matches
-	set.Match(&r, &m)
+	if err := set.Match(&r, &m); err != nil {
+		t.Fatal(err)
+	}
 	if m.Len() != 1 {
 		t.Fatalf("%d rules match %+v, want 1", m.Len(), r)
 	}

@@ -25,15 +25,23 @@ type match struct {
 	as manner
 }
 
-// Match finds the rules that match the request. The request must not change until the
-// matches are used no more.
-func (s *Set) Match(r *Request, m *Matches) {
+// Match finds the rules that match the request, which must not change until the matches are
+// used no more. The error wraps stint.ErrInvalid: the path has more than MaxOddPathBytes and
+// several readings. There are no matches then, though there are rules: whoever goes on lets the request
+// pass them by.
+func (s *Set) Match(r *Request, m *Matches) error {
 	m.request, m.rules = r, m.rules[:0]
 	if s.hosts != nil || s.below != nil {
 		m.host = AppendHost(m.host[:0], r.Host)
 	}
 	if !m.path.readPlain(r.Path) {
 		m.path.read(r.Path, canonical)
+	}
+	if len(s.rules) == 0 {
+		return nil
+	}
+	if err := m.path.bounded(r.Path); err != nil {
+		return err
 	}
 	s.find(&m.path, canonical, m)
 	for as := canonical + 1; as < manners && m.path.features != 0; as++ {
@@ -46,6 +54,7 @@ func (s *Set) Match(r *Request, m *Matches) {
 		}
 	}
 	m.sort()
+	return nil
 }
 
 // find adds the rules whose pattern matches a reading of the path.

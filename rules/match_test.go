@@ -1,7 +1,9 @@
 package rules_test
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint"
@@ -64,7 +66,7 @@ func TestPathPatterns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := matched(set, rules.Request{Path: test.path}); (len(got) == 1) != want {
+			if got := matched(t, set, rules.Request{Path: test.path}); (len(got) == 1) != want {
 				t.Errorf("%q matches %q: %v, want %v (strict: %v)", test.pattern, test.path, !want, want, strict)
 			}
 		}
@@ -106,7 +108,7 @@ func TestHostPatterns(t *testing.T) {
 	} {
 		r := rule("a")
 		r.Match.Host = test.pattern
-		if got := matched(compile(t, r), rules.Request{Host: test.host}); (len(got) == 1) != test.want {
+		if got := matched(t, compile(t, r), rules.Request{Host: test.host}); (len(got) == 1) != test.want {
 			t.Errorf("%q matches %q: %v, want %v", test.pattern, test.host, !test.want, test.want)
 		}
 	}
@@ -144,7 +146,7 @@ func TestMethodsAndHeaders(t *testing.T) {
 	} {
 		r := rule("a")
 		r.Match = test.match
-		if got := matched(compile(t, r), rules.Request{Method: test.method, Header: test.header}); (len(got) == 1) != test.want {
+		if got := matched(t, compile(t, r), rules.Request{Method: test.method, Header: test.header}); (len(got) == 1) != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -156,7 +158,7 @@ func TestOrder(t *testing.T) {
 	everywhere := rule("zero")
 	everywhere.Match.Host = "*.example"
 	set := compile(t, low, b, off, everywhere, a)
-	if got := matched(set, rules.Request{Host: "x.example", Path: "/x"}); !equalIDs(got, "a b zero low") {
+	if got := matched(t, set, rules.Request{Host: "x.example", Path: "/x"}); !equalIDs(got, "a b zero low") {
 		t.Errorf("matched are %v, want by priority and ID", got)
 	}
 	if set.Len() != 5 || set.Rules()[0].ID != "off" {
@@ -171,7 +173,7 @@ func TestOrder(t *testing.T) {
 		r.Priority, r.Match.Path = i%7, []string{"", "/x", "/*", "/x/**"}[i%4]
 		many = append(many, r)
 	}
-	ids := matched(compile(t, many...), rules.Request{Path: "/x"})
+	ids := matched(t, compile(t, many...), rules.Request{Path: "/x"})
 	for i, r := range compile(t, many...).Rules() {
 		if len(ids) != 40 || ids[i] != r.ID {
 			t.Fatalf("matched are %v, want by priority and ID", ids)
@@ -180,7 +182,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestZeroSetMatchesNothing(t *testing.T) {
-	if got := matched(new(rules.Set), rules.Request{}); len(got) != 0 {
+	if got := matched(t, new(rules.Set), rules.Request{}); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -191,10 +193,40 @@ func TestASetIsItsOwn(t *testing.T) {
 	list := []rules.Rule{r}
 	set := compile(t, list...)
 	list[0].Match.Methods[0], list[0].Limits[0].Capacity, list[0].Scope[0] = "PUT", 99, "?"
-	if got := matched(set, rules.Request{Method: "GET", Path: "/x"}); !equalIDs(got, "a") {
+	if got := matched(t, set, rules.Request{Method: "GET", Path: "/x"}); !equalIDs(got, "a") {
 		t.Error("who changes the list changes the set")
 	}
 	if own, _ := set.Rule("a"); own.Limits[0].Capacity != 10 || own.Scope[0] != rules.PerIP {
 		t.Error("who changes the list changes the set's rules")
+	}
+}
+
+// A path that can be read in several ways is refused when it is long, since each of them costs what it
+// is long; one of one reading is not, nor a query, nor anything where there are no rules.
+func TestOddPathBound(t *testing.T) {
+	set, none := compile(t, onPath("a", "/**")), new(rules.Set)
+	long := func(n int, odd string) string { return "/x" + odd + strings.Repeat("y", n-2-len(odd)) }
+	for _, odd := range []string{"//", "/./", "/../x/", "/%2e/", "/%2F", `/\`, "/%5c"} {
+		var m rules.Matches
+		for n, fits := range map[int]bool{rules.MaxOddPathBytes: true, rules.MaxOddPathBytes + 1: false, 1 << 20: false} {
+			for _, query := range []string{"", "?" + strings.Repeat("q", rules.MaxOddPathBytes), "#f"} {
+				err := set.Match(&rules.Request{Path: long(n, odd) + query}, &m)
+				if fits != (err == nil) || fits != (m.Len() == 1) || err != nil && !errors.Is(err, stint.ErrInvalid) {
+					t.Errorf("%q, %d bytes: %d rules, %v", odd, n, m.Len(), err)
+				}
+				if err := none.Match(&rules.Request{Path: long(n, odd) + query}, &m); err != nil || m.Len() != 0 {
+					t.Errorf("%q, %d bytes, no rules: %v", odd, n, err)
+				}
+			}
+		}
+	}
+	var m rules.Matches
+	for _, one := range []string{"/", "/%41", "/%C3%A4/"} {
+		if err := set.Match(&rules.Request{Path: long(1<<20, one)}, &m); err != nil || m.Len() != 1 {
+			t.Errorf("%q: %d rules, %v", one, m.Len(), err)
+		}
+	}
+	if err := set.Match(&rules.Request{Path: long(1<<20, "//")}, &m); err == nil || m.Len() != 0 {
+		t.Errorf("after others: %d rules, %v", m.Len(), err)
 	}
 }

@@ -212,7 +212,7 @@ func TestMatchAsOneByOne(t *testing.T) {
 			}
 			for range requests {
 				r := drawRequest(t)
-				got, want := matched(set, r), naiveMatch(list, strict, r)
+				got, want := matched(t, set, r), naiveMatch(list, strict, r)
 				if !slices.Equal(got, want) {
 					t.Fatalf("%+v (strict: %v) matches %v, want %v of %+v", r, strict, got, want, list)
 				}

@@ -44,7 +44,9 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m rules.Matches
-		set.Match(&request, &m)
+		if err := set.Match(&request, &m); err != nil {
+			t.Fatal(err)
+		}
 		held, err := m.Held(0)
 		if err != nil {
 			t.Fatal(err)

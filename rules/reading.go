@@ -1,6 +1,15 @@
 package rules
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// MaxOddPathBytes bounds a path of which there are several readings, as each costs what the path
+// is long. A path of one reading may have any length.
+const MaxOddPathBytes = 8 << 10
 
 // A manner is a way to take a path apart, in which programs differ: its bits say what is not done.
 // The zero value does all of it, and makes the canonical reading.
@@ -88,6 +97,22 @@ func (p *reading) read(path string, as manner) {
 	if p.slash = !last && len(p.ends) > 0; p.slash {
 		p.ends = append(p.ends, len(p.text))
 	}
+}
+
+// bounded returns an error for a path that was taken apart, if there are several readings and it is
+// too long for them.
+func (p *reading) bounded(path string) error {
+	if p.features == 0 || len(path) <= MaxOddPathBytes {
+		return nil
+	}
+	if end := strings.IndexAny(path, "?#"); end >= 0 {
+		path = path[:end]
+	}
+	if len(path) <= MaxOddPathBytes {
+		return nil
+	}
+	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
+		fmt.Sprintf("up to %d bytes with // or \\, %%2F, or segments . or .. in them", MaxOddPathBytes))
 }
 
 // separates reports whether a byte, which was percent-encoded or not, ends a segment.

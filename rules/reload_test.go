@@ -13,7 +13,9 @@ import (
 func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
 	t.Helper()
 	var m rules.Matches
-	set.Match(&rules.Request{Address: address}, &m)
+	if err := set.Match(&rules.Request{Address: address}, &m); err != nil {
+		t.Fatal(err)
+	}
 	for i := range m.Len() {
 		if m.Rule(i).ID == id {
 			h, err := m.Held(i)

@@ -57,7 +57,9 @@ func (c *caller) ask() error {
 	if c.n.decided++; c.n.decided%sampling == 0 {
 		c.decide = append(c.decide, time.Since(start))
 		start = time.Now()
-		c.run.limiter.Set().Match(&r.Request, &c.matches)
+		if err := c.run.limiter.Set().Match(&r.Request, &c.matches); err != nil {
+			return err
+		}
 		c.match = append(c.match, time.Since(start))
 	}
 	number, err := numberOf(c.verdict.Matched)

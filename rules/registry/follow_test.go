@@ -616,7 +616,9 @@ func TestFollowKeepsPolicies(t *testing.T) {
 		policies := map[*stint.Policy]bool{}
 		for _, s := range sets[len(sets)-3:] {
 			var m rules.Matches
-			s.Match(&rules.Request{}, &m)
+			if err := s.Match(&rules.Request{}, &m); err != nil {
+				t.Error(err)
+			}
 			for i := range m.Len() {
 				held, err := m.Held(i)
 				if err != nil {
