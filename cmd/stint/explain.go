@@ -38,12 +38,13 @@ func explainCommand(p process) *cobra.Command {
 		Short: "Say which rules hold for a request, and what they decide, taking nothing",
 		Long: "Say which rules hold for a request, whom each of them counts, and what they decide.\n" +
 			"Nothing is taken. With --store, of a shared store, clients have what is kept there; else\n" +
-			"they have done nothing yet.\n\n" +
+			"they have done nothing yet. Rules are those of --rules, or of --config, or else those\n" +
+			"that the store keeps.\n\n" +
 			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	flags.StringVar(&e.file, "rules", "", "`PATH` of a file of rules or a folder of them; by default those of --config")
+	flags.StringVar(&e.file, "rules", "", "`PATH` of a file of rules or a folder of them; by default those of --config, or else of --store")
 	flags.StringVar(&e.method, "method", http.MethodGet, "the request's `METHOD`")
 	flags.StringVar(&e.path, "path", "/", "its `PATH`, as it is sent")
 	flags.StringVar(&e.host, "host", "", "the `NAME` of the host that is asked for")

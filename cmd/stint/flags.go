@@ -70,7 +70,8 @@ func serveCommand(p process) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the service",
 		Long: "Run the service until SIGTERM or SIGINT: then it reports itself not ready, lets the\n" +
-			"requests in flight end and exits with 0. A second signal ends it at once.\n\n" +
+			"requests in flight end and exits with 0. A second signal ends it at once. SIGHUP changes\n" +
+			"nothing: rules of rules_from, certificates and passwords of stores are followed anyway.\n\n" +
 			"A flag beats the environment (the name in brackets), which beats the file of --config,\n" +
 			"where the limits are. docs/stint.example.yaml explains the file.",
 		Args: cobra.NoArgs,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,9 +15,14 @@ import (
 
 func rulesCommand(p process) *cobra.Command {
 	command := &cobra.Command{
-		Use:   "rules",
+		Use:   "rules COMMAND",
 		Short: "Check rules, and see what they do to a request",
-		Args:  cobra.NoArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("what to do with rules is missing")
+			}
+			return fmt.Errorf("unknown command %q for \"stint rules\"", args[0])
+		},
 	}
 	command.AddCommand(validateCommand(p), explainCommand(p))
 	return command

@@ -60,6 +60,8 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetArgs(args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), rulesCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {

@@ -175,9 +175,21 @@ func TestHelpAndVersion(t *testing.T) {
 	if code != exitOK || stderr != "" || !strings.Contains(stdout, "--trusted-proxies") || !strings.Contains(stdout, "[STINT_STORE_TIMEOUT]") {
 		t.Errorf("help: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr = do(t, nil, "version")
-	if code != exitOK || stderr != "" || !regexp.MustCompile(`^stint \S+\ncommit \S+\ngo\S+ \S+/\S+\n$`).MatchString(stdout) {
-		t.Errorf("version: exit code %d, %q, %q", code, stdout, stderr)
+	for _, ask := range []string{"version", "--version"} {
+		code, stdout, stderr = do(t, nil, ask)
+		if code != exitOK || stderr != "" || !regexp.MustCompile(`^stint \S+\ncommit \S+\ngo\S+ \S+/\S+\n$`).MatchString(stdout) {
+			t.Errorf("%s: exit code %d, %q, %q", ask, code, stdout, stderr)
+		}
+	}
+}
+
+// Who mistypes a command is told so: a check of rules that never took place must not pass for one.
+func TestUnknownCommands(t *testing.T) {
+	for _, args := range [][]string{{"valdiate"}, {"rules"}, {"rules", "valdiate", "x.yaml"}} {
+		code, stdout, stderr := do(t, nil, args...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "see 'stint") || len(args) > 1 && !strings.Contains(stderr, `"valdiate"`) {
+			t.Errorf("%q: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
 	}
 }
 

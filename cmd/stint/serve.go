@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -31,6 +32,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
+	defer outliveHangups(logger)()
 	store, err := openStore(loaded)
 	if err != nil {
 		return err
@@ -76,6 +78,22 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// outliveHangups says what a SIGHUP is good for, until the returned function is called: many
+// services read their files again, and who sends it does not mean to end this one.
+func outliveHangups(logger *slog.Logger) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		for range hangups {
+			logger.Warn("SIGHUP changes nothing: rules of rules_from, certificates and passwords of stores are followed by themselves, all else is read at the start")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+	}
 }
 
 // taken reports whether somebody listens at the address, such as another stint of

@@ -121,6 +121,26 @@ func TestSIGTERMDrains(t *testing.T) {
 	}
 }
 
+// Who sends SIGHUP means to have files read again, not to end the service.
+func TestSIGHUPEndsNothing(t *testing.T) {
+	p := startProgram(t)
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is said", func() bool { return strings.Contains(p.log.String(), "SIGHUP changes nothing") })
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+p.addr+"/actuator/health", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
+		t.Errorf("health is %s", response.Status)
+	}
+}
+
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := startProgram(t)
 	p.begin(t, "{}") // and never ends it

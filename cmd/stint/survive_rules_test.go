@@ -28,7 +28,9 @@ func TestFailureRules(t *testing.T) {
 	policies := map[string][]*stint.Policy{}
 	for _, address := range []string{"192.0.2.1", "192.0.2.2"} {
 		var m rules.Matches
-		set.Match(&rules.Request{Address: address}, &m)
+		if err := set.Match(&rules.Request{Address: address}, &m); err != nil {
+			t.Fatal(err)
+		}
 		for i := range m.Len() {
 			held, err := m.Held(i)
 			if err != nil {

@@ -37,10 +37,15 @@ func versionCommand(p process) *cobra.Command {
 		Short: "Say what this is: version, commit, Go version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b := build()
-			return say(p.Out, "stint %s\ncommit %s\n%s %s/%s\n", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return say(p.Out, "%s", versionText())
 		},
 	}
+}
+
+// versionText says what this is, in lines.
+func versionText() string {
+	b := build()
+	return fmt.Sprintf("stint %s\ncommit %s\n%s %s/%s\n", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // say writes what was asked for; that nobody could be told is a failure.

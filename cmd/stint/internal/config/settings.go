@@ -102,7 +102,7 @@ func settings(c *Config) []Setting {
 		{"store.max_memory", "default", "SIZE", "most memory that states in the process may use, such as 1GiB, or default", size(&c.Store.MaxMemory)},
 		{"on_store_failure", "open", "POLICY", "what decides checks while the store is away: open (admit), closed (503) or local (this process's share)", failureMode(&c.OnStoreFailure)},
 		{"instances", "1", "N", "how many processes share the limits, or auto to count those that share the store; for on_store_failure local", instances(&c.Instances)},
-		{"rules_from", "", "PLACE", "where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or `store`, which is the store itself and the default without rules in the configuration", rulesPlace(&c.RulesFrom)},
+		{"rules_from", "", "PLACE", "where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or the word store, which is the store itself and the default without rules in the configuration", rulesPlace(&c.RulesFrom)},
 		{"trusted_proxies", "", "CIDR,...", "peers whose forwarded headers are believed", prefixes(&c.ClientIP.TrustedProxies)},
 		{"client_ip_headers", "X-Forwarded-For", "NAME,...", "headers of trusted proxies that name the client; only those that the proxy sets itself", headerNames(&c.ClientIP.Headers)},
 		{"identity.user", "", "NAME", "header of trusted proxies that names the user", headerName(&c.Identity.User)},
