@@ -347,6 +347,32 @@ func TestProbesNeedAWrite(t *testing.T) {
 	})
 }
 
+// A store that has policies of its own, such as a service, is back when it refuses the probe's.
+func TestProbeIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, p := newFixture(t, nil), minutely(t)
+		refuse := func(c storetest.Call) storetest.Fault {
+			if c.Ops[0].Policy.Name() == "failover.probe" {
+				return storetest.Fault{Err: stint.Invalid("policy", "failover.probe", "minutely")}
+			}
+			return storetest.Fault{}
+		}
+		f.lose(p)
+		f.faulty.Inject(refuse)
+		<-time.After(time.Second)
+		if f.Down() != nil {
+			t.Errorf("it is away still: %v", f.Down())
+		}
+		before := f.Stats().Open
+		for range 10 {
+			f.must("k", p)
+		}
+		if n := f.Stats().Open - before; n != 0 {
+			t.Errorf("%d of 10 calls were not decided by the store", n)
+		}
+	})
+}
+
 // Close ends the probing; TestMain sees to it that nothing is left.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"errors"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -44,13 +45,18 @@ func (s *Store) jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(s.config.float()*float64(d))
 }
 
-// ask takes a permit of the probes' policy, which has more than are ever taken.
+// ask takes a permit of the probes' policy, which has more than are ever taken. A store that
+// calls that invalid is there: one that is asked over a service has the service's policies
+// alone, this one not among them.
 func (sh *shard) ask(timeout time.Duration) error {
 	s := sh.store
 	s.counts.probes.Add(1)
 	ctx := withTimeout(s.life, s.base, timeout)
 	defer ctx.release()
 	_, err := s.inner.Decide(ctx, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
+	if errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
+		return nil
+	}
 	return err
 }
 
