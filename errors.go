@@ -3,6 +3,7 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Errors that callers tell apart with errors.Is. A denial is none of them: it is
@@ -41,9 +42,23 @@ func Invalid(param string, value any, allowed string) *InvalidError {
 	return &InvalidError{Param: param, Value: text, Allowed: allowed}
 }
 
-// Error reads "capacity is 0; allowed: 1 to 1000000000".
+// Error reads "capacity is 0; allowed: 1 to 1000000000". Of a long value it repeats the
+// beginning.
 func (e *InvalidError) Error() string {
-	return fmt.Sprintf("%s is %s; allowed: %s", e.Param, e.Value, e.Allowed)
+	return fmt.Sprintf("%s is %s; allowed: %s", e.Param, shown(e.Value), e.Allowed)
+}
+
+// shown is a value, or the beginning of one that is longer than anybody reads.
+func shown(value string) string {
+	const most = 300 // the longest valid key, quoted
+	if len(value) <= most {
+		return value
+	}
+	end := most
+	for !utf8.RuneStart(value[end]) && end > most-utf8.UTFMax {
+		end--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", value[:end], len(value))
 }
 
 // Is reports whether target is [ErrInvalid].

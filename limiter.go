@@ -28,7 +28,9 @@ type Limiter struct {
 	taker  Taker // the store's shorter way to take, or the limiter's own where a hook wants to know
 }
 
-// New makes a limiter of one or more limits, all of which must admit.
+// New makes a limiter of one or more limits, all of which must admit. Limiters on one store
+// count a client together where limits of theirs have one algorithm and one name, as all
+// without a name have: tell them apart by [Limit.Named].
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	policy, err := NewPolicy("", limits...)
 	if err != nil {

@@ -50,8 +50,8 @@ func ParseDuration(text string) (time.Duration, error) {
 
 const maxDuration = time.Duration(1<<63 - 1)
 
-// FormatDuration writes a duration with the largest units that express it
-// exactly, such as 1d12h or 90s, as [ParseDuration] reads it.
+// FormatDuration writes a duration as a number of the largest unit that expresses it
+// exactly, such as 36h or 90s, as [ParseDuration] reads it.
 func FormatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"

@@ -31,8 +31,10 @@ type preparation struct {
 
 // NewPolicy makes a policy of one or more limits, or reports everything that is
 // wrong with them. State belongs to (policy name, limit name, algorithm, key): two
-// policies of one name share the state of limits with one name and algorithm.
-// Most callers need no name.
+// policies of one name share the state of limits with one name and algorithm, though
+// these differ in all else. So policies on one store need names, or their limits do
+// ([Limit.Named]), unless they are to count their clients together; who has but one
+// needs none.
 func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 	var faults faults
 	faults.name("policy name", name)

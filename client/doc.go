@@ -18,6 +18,10 @@
 // says. Its Index is the first limit of the program's policy with the algorithm and
 // capacity that the answer names, else the first with the algorithm, else 0.
 //
+// So the limits that a program makes up, and rules, whose policies the service does not have,
+// can't be decided through a client: package enforce gets an error that wraps [stint.ErrInvalid].
+// The service decides rules itself, by evaluate.
+//
 // # What the service can be asked
 //
 // Take and Peek are carried out as by any other store, but for a cost above the limit: the

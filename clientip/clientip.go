@@ -5,7 +5,9 @@
 // unless it is a trusted proxy; then the header field that the proxies keep is
 // walked from its end, past the proxies, to the first address that is not one of
 // them. What stands further left was written by whoever it belongs to and is never
-// looked at.
+// looked at. Where an element is empty or no address, the proxy that wrote it down counts, for all
+// its clients together: it has to be one that knows them. A peer without an address, as on a Unix
+// socket, is no trusted proxy, and all such peers are one client, "unknown".
 package clientip
 
 import (

@@ -8,7 +8,9 @@ type Fields uint8
 // The header fields that a response can carry.
 const (
 	// XRateLimit is X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
-	// of the deciding limit; the last is a time in Unix seconds.
+	// of the deciding limit; the last is the time, in Unix seconds, at which its client will be as
+	// new. Where Remaining is 0 there may be permits again long before; RateLimit and
+	// Retry-After tell when.
 	XRateLimit Fields = 1 << iota
 	// IETF is RateLimit and RateLimit-Policy of the IETF's httpapi draft, revision
 	// 11, with one item per limit.

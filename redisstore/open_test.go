@@ -44,6 +44,12 @@ func exercise(t *testing.T, store *redisstore.Store) {
 	}
 }
 
+func TestNewWithoutConn(t *testing.T) {
+	if _, err := redisstore.New(nil, redisstore.Options{}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid", err)
+	}
+}
+
 func TestOpenWithPassword(t *testing.T) {
 	own := testredis.Start(t, testredis.Password("s3cret/?@:%"))
 	exercise(t, open(t, own.URL(), redisstore.Options{}))

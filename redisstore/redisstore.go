@@ -220,6 +220,9 @@ type Store struct {
 
 // New makes a store on a connection. [Open] makes one from a URL.
 func New(conn Conn, options Options) (*Store, error) {
+	if conn == nil {
+		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
+	}
 	options.ensureDefaults()
 	if err := options.validate(); err != nil {
 		return nil, err

@@ -47,9 +47,11 @@ type Rule struct {
 	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
 	// one is denied. With Wait only. Default: 0, which is 100.
 	MaxWaiters int
-	// OnStoreFailure is what decides while the store is away. Default: "", as for all.
+	// OnStoreFailure is what decides while the store is away. Default: "", as for all. The service
+	// does what it says; a program's store does if it is one of package failover, whose
+	// Config.Rule asks [FailureOf].
 	OnStoreFailure OnStoreFailure
-	// Timeout bounds each call of the store, 1ms to 1m. Default: 0, as for all.
+	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration
 	// Overrides are clients for whom something else holds. Default: none.
 	Overrides []Override

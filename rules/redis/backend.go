@@ -36,6 +36,9 @@ const headField = "@head"
 // New makes a backend on a connection, which Close ends. It asks nothing of it. The error is one of
 // the options and wraps stint.ErrInvalid.
 func New(conn redisstore.Conn, options Options) (*Backend, error) {
+	if conn == nil {
+		return nil, stint.Invalid("conn", "nil", "a connection such as redisstore.Dial makes")
+	}
 	if options.KeyPrefix == "" {
 		options.KeyPrefix = redisstore.DefaultKeyPrefix
 	}

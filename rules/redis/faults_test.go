@@ -23,6 +23,9 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%q: %v", prefix, err)
 		}
 	}
+	if _, err := redis.New(nil, redis.Options{}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("no connection: %v", err)
+	}
 	if _, err := redisstore.Dial(redisstore.Connection{URL: "http://x"}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a URL of something else: %v", err)
 	}

@@ -1,0 +1,25 @@
+package stint_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+)
+
+// A fault tells what came, and of what is long the beginning and how long it is: it ends in logs and in
+// answers to whoever sent it.
+func TestFaultOfALongValue(t *testing.T) {
+	for _, value := range []string{strings.Repeat("x", 500_000), strings.Repeat("ä", 500_000), "x" + strings.Repeat("€", 500)} {
+		err := stint.Invalid("key", value, "1 to 256 bytes")
+		text := err.Error()
+		if len(text) > 400 || !utf8.ValidString(text) || !strings.Contains(text, " bytes); allowed: 1 to 256 bytes") || !strings.Contains(err.Value, value[len(value)-1:]) {
+			t.Errorf("%d bytes: %q", len(value), text)
+		}
+	}
+	longest := strings.Repeat("k", stint.MaxKeyBytes)
+	if text := stint.Invalid("key", longest, "another").Error(); text != `key is "`+longest+`"; allowed: another` {
+		t.Errorf("the longest key: %q", text)
+	}
+}
