@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint"
 )
 
 // each runs a test with both proxies.
@@ -154,6 +156,10 @@ func TestForgedFields(t *testing.T) {
 			t.Errorf("the application saw %d more requests", n-before)
 		}
 		s.answered(200, call{target: "/api/orders", header: "Authorization: Bearer token-of-bob\n"})
+		guess := call{target: "/api/orders", header: "Authorization: BEARER TOKEN-OF-BOB\n", from: "127.0.0.9"}
+		if user := s.answered(200, guess).seen.Header.Get("X-User-Id"); user != "" {
+			t.Errorf("a token in other letters is %s's", user)
+		}
 
 		// Nobody becomes somebody: 20 of them are those of one address.
 		for _, header := range forged[:20] {
@@ -231,6 +237,54 @@ func TestEverything(t *testing.T) {
 		}
 		if n := s.served(); n != admitted || admitted < 600 {
 			t.Errorf("%d were admitted, and the application saw %d, want at least 600", admitted, n)
+		}
+	})
+}
+
+// A head that is too long for stint is refused before it is asked: while stint can't answer, the
+// examples admit.
+func TestLongHeads(t *testing.T) {
+	each(t, func(t *testing.T, example string) {
+		s := start(t, example)
+		s.exhaust(login)
+		before := s.served()
+		for _, bytes := range []int{10_000, 30_000, 50_000, 70_000, 100_000, 300_000} {
+			c := login
+			for range bytes / 5000 {
+				c.header += "X-Long: " + strings.Repeat("x", 5000) + "\n"
+			}
+			if r := s.ask(c); r.status < 400 || r.status > 499 {
+				t.Errorf("a head of %d bytes: %d", bytes, r.status)
+			}
+		}
+		if n := s.served(); n != before {
+			t.Errorf("the application saw %d more requests", n-before)
+		}
+	})
+}
+
+// A rule with as many limits as there may be holds, though what is said of them is long.
+func TestManyLimits(t *testing.T) {
+	var limits []string
+	for i := range stint.MaxLimits {
+		name := fmt.Sprintf("%0*d", stint.MaxNameBytes, i)
+		limits = append(limits, fmt.Sprintf(`{"algorithm": "fixed_window", "name": %q, "limit": %d, "window": "1h"}`, name, 2+i))
+	}
+	file := filepath.Join(t.TempDir(), "rules.json")
+	rule := fmt.Sprintf(`[{"id": "many", "scope": "per_ip", "limits": [%s]}]`, strings.Join(limits, ","))
+	if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, example string) {
+		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example)
+		for _, status := range []int{200, 200, 429, 429} {
+			r := s.answered(status, call{})
+			if n := strings.Count(r.header.Get("RateLimit-Policy"), ";q="); n != stint.MaxLimits {
+				t.Errorf("the client is told of %d limits", n)
+			}
+		}
+		if n := s.served(); n != 2 {
+			t.Errorf("the application saw %d requests, want 2", n)
 		}
 	})
 }

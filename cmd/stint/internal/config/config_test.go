@@ -128,15 +128,18 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 
 func TestNotADocument(t *testing.T) {
 	for text, want := range map[string]string{
-		"listen: [1\n":           "1:9: not YAML: ",
-		"a:\n\t- b\n":            "2:1: not YAML: ",
-		"- a\n":                  "1:1: the configuration is a list; allowed: a mapping with listen, ",
-		"listen: a:1\n---\nb: 2": "3:1: a second document; allowed: one document in a file",
-		"<<: {a: b}":             "1:1: a name must be a plain text",
-		"policies: {p: 5}":       "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
-		"store: memory://":       `1:8: store is "memory://"; allowed: a mapping with url, username`,
-		"rules_from: mysql://h":  `1:13: rules_from is "mysql://h"; allowed: a file, a folder, `,
-		"rules_from: redis://":   `1:13: rules_from is "redis://"; allowed: a file, a folder, `,
+		"listen: [1\n":                         "1:9: not YAML: ",
+		"a:\n\t- b\n":                          "2:1: not YAML: ",
+		"- a\n":                                "1:1: the configuration is a list; allowed: a mapping with listen, ",
+		"listen: a:1\n---\nb: 2":               "3:1: a second document; allowed: one document in a file",
+		"<<: {a: b}":                           "1:1: a name must be a plain text",
+		"policies: {p: 5}":                     "1:15: policies.p is 5; allowed: a list of 1 to 64 limits",
+		"store: memory://":                     `1:8: store is "memory://"; allowed: a mapping with url, username`,
+		"rules_from: mysql://h":                `1:13: rules_from is "mysql://h"; allowed: a file, a folder, `,
+		`rules_from: "redis:/:hunter2@h:6379"`: `1:13: rules_from is "redacted@h:6379"; allowed: a file`,
+		"rules_from: mongodb:/u:hunter2@h/db":  `1:13: rules_from is "redacted@h/db"; allowed: a file`,
+		"rules_from: u:hunter2@h:1":            `1:13: rules_from is "redacted@h:1"; allowed: a file`,
+		"rules_from: redis://":                 `1:13: rules_from is "redis://"; allowed: a file, a folder, `,
 	} {
 		if got := faults(t, text); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: got %q, want %q", text, got, want)

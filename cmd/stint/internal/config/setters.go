@@ -143,8 +143,15 @@ func rulesPlace(field *string) notation.Setter {
 	allowed := "a file, a folder, " + RulesFromStore + ", or a URL of one of the schemes " + strings.Join(schemes, ", ")
 	return notation.Scalar(allowed, func(text string) bool {
 		*field = text
-		return !strings.Contains(text, "://") || isURL(text, schemes)
+		return isURL(text, schemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
 	}, notation.KindText, notation.KindNull)
+}
+
+// mayHoldPassword reports whether a text may be a mistyped URL with a password, which is not
+// shown as the path of a file that is not there.
+func mayHoldPassword(text string) bool {
+	before, _, found := strings.Cut(text, "@")
+	return found && strings.Contains(before, ":")
 }
 
 // mongoSchemes are those of the URLs of MongoDB.

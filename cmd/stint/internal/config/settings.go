@@ -46,7 +46,7 @@ func (s Setting) Secret() bool { return strings.HasSuffix(s.Path, "password") }
 // apply gives the setting a value, or records what is wrong with it.
 func (s Setting) apply(v notation.Value, faults *notation.Faults) {
 	s.set(v, func(v notation.Value, allowed string) {
-		if s.Path == "store.url" {
+		if s.Path == "store.url" || s.Path == "rules_from" {
 			v.Text = RedactURL(v.Text)
 		}
 		if s.Secret() {
