@@ -113,6 +113,9 @@ type Verdict struct {
 	Undecided []Claimed
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
+	// Turn is how far off the turn of a leaky bucket is for which the request was denied, as it comes
+	// too late. It is 0 of all other verdicts.
+	Turn time.Duration
 
 	matches rules.Matches
 	claims  []Claimed // of the rules that decide, in order
@@ -125,7 +128,7 @@ type Verdict struct {
 
 func (v *Verdict) reset() {
 	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
-	v.Decision, v.Each, v.Undecided, v.Held = stint.Decision{Allowed: true}, nil, nil, 0
+	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
@@ -133,6 +136,12 @@ func (v *Verdict) reset() {
 // Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the
 // request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
 // decide, or is the context's; the verdict then tells only what matched, and what was to decide.
+//
+// Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn
+// of a leaky bucket. One whose turn comes after the context's deadline is denied, and takes no
+// turn: it is looked for first, by a call of the store more, which there is neither without a
+// deadline nor without a leaky bucket. When others take turns between that look and the taking, a
+// request may be denied for a turn that it has taken, and that stays taken.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
 	longest := rules.MaxWaitLimit
 	if l.maxWait > 0 {
@@ -142,7 +151,8 @@ func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) erro
 }
 
 // DecideNow is Decide where nothing can be held: a request for which rules would wait is denied at
-// once, that of one who would have to wait behind others too.
+// once, that of one who would have to wait behind others too. What a leaky bucket of a rule that
+// does not wait says, to hold the request until its turn, is the caller's to do, as with Decide.
 func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) error {
 	return v.settle(l.take(ctx, r, v, 0))
 }
@@ -157,7 +167,7 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 			return l.wait(ctx, v, longest)
 		}
 	}
-	return l.decide(ctx, v, stint.Take, true)
+	return l.takeNow(ctx, v)
 }
 
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
@@ -173,6 +183,7 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 func (v *Verdict) settle(err error) error {
 	if err != nil {
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
+		v.Turn = 0
 		v.Shadowed, v.Passed, v.Undecided = v.Shadowed[:0], v.Passed[:0], v.claims
 	}
 	return err

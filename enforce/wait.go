@@ -78,13 +78,48 @@ func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (b
 	if seen, err := l.look(ctx, v); err != nil || !seen {
 		return false, err
 	}
-	late := v.Decision.Delay - time.Until(deadline)
-	if !v.Allowed || v.Decision.Delay <= 0 || late <= 0 {
+	late := v.lateness(deadline)
+	if late <= 0 {
 		return false, nil
 	}
 	v.miss(late)
 	l.shadow(ctx, v)
 	return true, nil
+}
+
+// lateness is by how much the turn of an admitted request comes too late, 0 or less when it is in
+// time.
+func (v *Verdict) lateness(deadline time.Time) time.Duration {
+	if !v.Allowed || v.Decision.Delay <= 0 {
+		return 0
+	}
+	return v.Decision.Delay - time.Until(deadline)
+}
+
+// takeNow decides at once by rules of which none waits. A turn that comes after the context's deadline is
+// not taken, but that of one before whom others queue between the look and the taking: it stays taken.
+// How long the caller waits is not known, so that it is to come back when the turn would have come.
+func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
+	deadline, bounded := ctx.Deadline()
+	if !bounded || !v.queues() {
+		return l.decide(ctx, v, stint.Take, true)
+	}
+	seen, err := l.look(ctx, v)
+	if err != nil {
+		return err
+	}
+	if seen && v.lateness(deadline) > 0 {
+		v.miss(v.Decision.Delay)
+		l.shadow(ctx, v)
+		return nil
+	}
+	if err := l.decide(ctx, v, stint.Take, true); err != nil {
+		return err
+	}
+	if v.lateness(deadline) > 0 {
+		v.miss(v.Decision.Delay)
+	}
+	return nil
 }
 
 // look decides without taking anything. It reports false when the store can't tell.
@@ -96,15 +131,17 @@ func (l *Limiter) look(ctx context.Context, v *Verdict) (seen bool, err error) {
 	return err == nil, err
 }
 
-// miss makes an admission whose turn is late by so much a denial, by the limit whose turn is last.
-func (v *Verdict) miss(late time.Duration) {
+// miss makes an admission whose turn comes too late a denial for so long, by the limit whose turn
+// is last.
+func (v *Verdict) miss(retry time.Duration) {
+	v.Turn = v.Decision.Delay
 	slowest := int32(0)
 	for i := range v.limits() {
 		if v.each[i].Delay > v.each[slowest].Delay {
 			slowest = int32(i)
 		}
 	}
-	v.deny(slowest, late)
+	v.deny(slowest, retry)
 }
 
 // deny makes an admission that must not be used a denial by a limit, counted over all claims.
@@ -128,7 +165,7 @@ func (v *Verdict) limits() int {
 // hold keeps an admitted request until its turn. Where a failure policy gave the turn, without
 // having been looked at before, it may come too late: then it is lost, and the request denied.
 func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
-	if late := v.Decision.Delay - time.Until(deadline); v.Decision.Degraded && v.Decision.Delay > 0 && late > 0 {
+	if late := v.lateness(deadline); v.Decision.Degraded && late > 0 {
 		v.miss(late)
 		return nil
 	}

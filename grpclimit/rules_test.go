@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -222,6 +223,43 @@ func TestRulesThatWait(t *testing.T) {
 			if err != nil || time.Since(start) != want {
 				t.Errorf("call %d after %v (%v), want %v", i, time.Since(start), err, want)
 			}
+		}
+	})
+}
+
+// A turn that comes after the call's deadline is left to others, by the interceptors and by the tap
+// handle, which else leaves the holding to them.
+func TestRulesLateTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(9, stint.Every(time.Minute))}}
+		limits := newRules(t, grpclimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), turns)})
+		reached := 0
+		unary := func(ctx context.Context) error {
+			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check},
+				func(context.Context, any) (any, error) { reached++; return nil, nil })
+			return err
+		}
+		expectCode(t, unary(t.Context()), codes.OK)
+		start := time.Now()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for range 3 {
+			_, tapped := limits.TapHandle()(short, &tap.Info{FullMethodName: check})
+			for _, err := range []error{unary(short), tapped} {
+				expectCode(t, err, codes.ResourceExhausted)
+				if retry, subject, _ := details(t, err); retry != time.Minute || subject != "rule:turns" {
+					t.Errorf("RetryInfo %v of %q (%v), want a minute", retry, subject, err)
+				}
+			}
+		}
+		long, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		held, err := limits.TapHandle()(long, &tap.Info{FullMethodName: check})
+		if err != nil || time.Since(start) != 0 {
+			t.Errorf("the tap handle: %v after %v", err, time.Since(start))
+		}
+		if err := unary(held); err != nil || reached != 2 || time.Since(start) != time.Minute {
+			t.Errorf("%d calls reached the handler (%v), the last after %v, want 1m", reached, err, time.Since(start))
 		}
 	})
 }

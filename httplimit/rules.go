@@ -35,11 +35,11 @@ type RulesConfig struct {
 	// metrics. An admitting verdict has no Rule when no limit was asked. Default: nil.
 	Decided func(*http.Request, *enforce.Verdict)
 
-	// Denied answers a request that the verdict denies; the fields are written by then. Default:
-	// nil, a problem document of status 429.
+	// Denied answers a request that the verdict denies, one too that will have ended before its turn
+	// of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429.
 	Denied func(http.ResponseWriter, *http.Request, *enforce.Verdict)
 	// Unavailable answers a request that could not be decided, or whose context ended
-	// while it was held or will have ended before its turn. Default: nil, a problem document of status 503.
+	// while it was held. Default: nil, a problem document of status 503.
 	Unavailable http.Handler
 	// Unfit answers a request that could not be described: the error is that of Describe, or
 	// wraps stint.ErrInvalid for a cost that is none, or a path that is too long for all that it

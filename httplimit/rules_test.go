@@ -281,26 +281,41 @@ func TestRulesHold(t *testing.T) {
 		OnExceed: rules.Wait, MaxWait: time.Minute,
 	}
 	turns := rules.Rule{ID: "turns", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.LeakyBucket(3, stint.PerSecond(5))}}
-	for _, test := range []struct {
-		rule   rules.Rule
-		status int // of who can't be held for so long
-	}{{waits, http.StatusTooManyRequests}, {turns, http.StatusServiceUnavailable}} {
+	for _, rule := range []rules.Rule{waits, turns} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			var served []time.Duration
-			h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, memstore.New(memstore.Config{}), test.rule)},
+			denied := 0
+			h := wrapRules(t, httplimit.RulesConfig{
+				Limiter: enforced(t, memstore.New(memstore.Config{}), rule),
+				Decided: func(_ *http.Request, v *enforce.Verdict) {
+					if !v.Allowed {
+						denied++
+					}
+				},
+			},
 				http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = append(served, time.Since(start)) }))
 			send(h, asks(t, http.MethodGet, "/"))
 			send(h, asks(t, http.MethodGet, "/"))
 			if len(served) != 2 || served[0] != 0 || served[1] != 200*time.Millisecond {
-				t.Errorf("%s: served at %v, want 0 and 200ms", test.rule.ID, served)
+				t.Errorf("%s: served at %v, want 0 and 200ms", rule.ID, served)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			w := send(h, asks(t, http.MethodGet, "/").WithContext(ctx))
-			expectProblem(t, w, test.status, "")
-			if len(served) != 2 || time.Since(start) != 200*time.Millisecond {
-				t.Errorf("%s: a request that ends after 50ms was served (%v), or held until %v", test.rule.ID, served, time.Since(start))
+			// Those who can't be held for so long take nothing from others.
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				w := send(h, asks(t, http.MethodGet, "/").WithContext(ctx))
+				expectProblem(t, w, http.StatusTooManyRequests, "")
+				if got := w.Header().Get("Retry-After"); got != "1" {
+					t.Errorf("%s: retry after %q, want 1", rule.ID, got)
+				}
+			}
+			if denied != 3 || len(served) != 2 || time.Since(start) != 200*time.Millisecond {
+				t.Errorf("%s: a request that ends after 50ms was served (%v), or held until %v; %d were told as denied, want 3", rule.ID, served, time.Since(start), denied)
+			}
+			send(h, asks(t, http.MethodGet, "/"))
+			if len(served) != 3 || served[2] != 400*time.Millisecond {
+				t.Errorf("%s: served at %v, the last not at 400ms", rule.ID, served)
 			}
 		})
 	}
