@@ -75,6 +75,34 @@ func (l *Limiter) AllowEach(ctx context.Context, key string, n int64, each []Out
 	return l.carry(ctx, Op{Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
 }
 
+// AllowBefore is AllowN for a request that is held until its turn, but not beyond the
+// deadline: when a leaky bucket's turn comes later it returns ErrDeadline, with a decision
+// whose Delay says how far off the turn is. It looks first, so that the turn is left to
+// others; one that goes to somebody between the look and the taking makes the turn behind it
+// the request's own, which stays taken. A turn that has come is in time. The zero deadline is
+// none; without one, and without a leaky bucket, the store is asked once. Each, if not nil, is
+// as AllowEach's.
+func (l *Limiter) AllowBefore(ctx context.Context, deadline time.Time, key string, n int64, each []Outcome) (Decision, error) {
+	bounded := l.policy.leaky && !deadline.IsZero()
+	if bounded {
+		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})
+		if err != nil || d.isLate(deadline) {
+			return d, orDeadline(err)
+		}
+	}
+	var d Decision
+	var err error
+	if each == nil {
+		d, err = l.AllowN(ctx, key, n)
+	} else {
+		d, err = l.AllowEach(ctx, key, n, each)
+	}
+	if err == nil && bounded && d.isLate(deadline) {
+		err = ErrDeadline // others queued since the look; the turn stays taken
+	}
+	return d, err
+}
+
 // Peek decides as Allow would, and consumes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.decide(ctx, Peek, key, 1)
@@ -118,10 +146,9 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	}
 	deadline, bounded := ctx.Deadline()
 	if bounded && l.policy.leaky {
-		// A turn, once taken, is kept; so look first whether it comes in time. A store that
-		// is away can't tell, but something in its place may decide.
-		d, err := l.decide(ctx, Peek, key, n)
-		if err != nil && !errors.Is(err, ErrUnavailable) || err == nil && d.Allowed && d.Delay > time.Until(deadline) {
+		// A turn, once taken, is kept; so look first whether it comes in time.
+		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}})
+		if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
 			return d, orDeadline(err)
 		}
 	}
@@ -146,6 +173,21 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 			return d, err
 		}
 	}
+}
+
+// look carries out a Peek. A store that is away can't tell, but something in its place may
+// decide: then the decision is empty.
+func (l *Limiter) look(ctx context.Context, op Op) (Decision, error) {
+	d, err := l.carry(ctx, op)
+	if errors.Is(err, ErrUnavailable) {
+		return Decision{}, nil
+	}
+	return d, err
+}
+
+// isLate reports whether the turn lies ahead, and after the deadline.
+func (d *Decision) isLate(deadline time.Time) bool {
+	return d.Allowed && d.Delay > 0 && d.Delay > time.Until(deadline)
 }
 
 func orDeadline(err error) error {

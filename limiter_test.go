@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/storetest"
 )
 
 // newLimiter makes a limiter on an empty memory store. Inside a synctest bubble its
@@ -192,6 +193,84 @@ func TestAllowEach(t *testing.T) {
 	}
 	if len(told) != 3 || told[0].Verb != stint.Take || told[0].Claim.Permits != 2 {
 		t.Errorf("the hook was told %+v", told)
+	}
+}
+
+// A turn that comes after the deadline is left to others.
+func TestAllowBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+		limiter, err := stint.New(store, stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(100, time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, test := range []struct {
+			last  time.Duration // how long the request does; 0 without a deadline
+			late  bool
+			delay time.Duration
+			calls int64
+		}{
+			{0, false, 0, 1},
+			{999 * time.Millisecond, true, time.Second, 1},
+			{999 * time.Millisecond, true, time.Second, 1}, // the one before took no turn
+			{time.Second, false, time.Second, 2},
+			{-time.Second, true, 2 * time.Second, 1},
+			{0, false, 2 * time.Second, 1},
+		} {
+			var deadline time.Time
+			if test.last != 0 {
+				deadline = time.Now().Add(test.last)
+			}
+			var each []stint.Outcome
+			if i%2 == 1 {
+				each = make([]stint.Outcome, 2)
+			}
+			before := store.Calls()
+			d, err := limiter.AllowBefore(t.Context(), deadline, "k", 1, each)
+			if each != nil && each[0].Delay != test.delay {
+				t.Errorf("request %d: the outcomes are %+v", i, each)
+			}
+			if !d.Allowed || d.Delay != test.delay || errors.Is(err, stint.ErrDeadline) != test.late || err != nil && !test.late {
+				t.Errorf("request %d: %+v, %v; want a delay of %v, too late: %t", i, d, err, test.delay, test.late)
+			}
+			if calls := store.Calls() - before; calls != test.calls {
+				t.Errorf("request %d asked the store %d times, want %d", i, calls, test.calls)
+			}
+		}
+		<-time.After(time.Minute) // a turn that has come is in time
+		if d, err := limiter.AllowBefore(t.Context(), time.Now().Add(-time.Second), "k", 1, nil); err != nil || !d.Allowed || d.Delay != 0 {
+			t.Errorf("the next turn: %+v, %v", d, err)
+		}
+	})
+}
+
+// Without a leaky bucket a deadline changes nothing, and what decides in the place of a store that
+// is away may do so.
+func TestAllowBeforeAsksOnce(t *testing.T) {
+	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	limiter, err := stint.New(store, stint.TokenBucket(5, stint.PerSecond(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 2, nil); err != nil || d.Remaining != 3 || store.Calls() != 1 {
+		t.Errorf("%+v, %v after %d calls", d, err, store.Calls())
+	}
+
+	limiter, err = stint.New(store, stint.LeakyBucket(5, stint.PerSecond(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Inject(func(call storetest.Call) storetest.Fault {
+		if call.Ops[0].Verb == stint.Peek {
+			return storetest.Fault{Err: stint.ErrUnavailable}
+		}
+		return storetest.Fault{}
+	})
+	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 1, nil); err != nil || !d.Allowed {
+		t.Errorf("when nobody can look: %+v, %v", d, err)
+	}
+	if d, err := limiter.AllowBefore(t.Context(), time.Now(), "k", 1, nil); !errors.Is(err, stint.ErrDeadline) || d.Delay <= 0 {
+		t.Errorf("a turn that was late, unlooked for: %+v, %v", d, err)
 	}
 }
 

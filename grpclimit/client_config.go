@@ -31,7 +31,8 @@ type ClientConfig struct {
 	// Rules decide in its place: all that match the call. They see the method POST, the full
 	// method as the path, the target's endpoint as the host, the outgoing metadata as header,
 	// and the attribute "target", which is the connection's; there is no client address. A call that they
-	// deny fails at once, and waits only where a rule says so (rules.Wait). Default: nil.
+	// deny fails at once, and waits only where a rule says so (rules.Wait). One that a leaky bucket
+	// admits waits for its turn, whatever the rule says. Default: nil.
 	Rules *enforce.Limiter
 	// Describe completes what Rules know of a call, such as its user and further attributes. It must be nil
 	// without them. Its errors are as those of a KeyFunc. Default: nil.

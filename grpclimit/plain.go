@@ -28,6 +28,9 @@ func (p *plain) charge(ctx context.Context, c *call, request any, _ bool) error 
 		}
 	}
 	c.decision, err = p.allow(ctx, c.key, cost)
+	if errors.Is(err, stint.ErrDeadline) {
+		c.decision.Allowed, c.decision.RetryAfter, err = false, c.decision.Delay, nil // a turn that the call does not last for
+	}
 	if err != nil {
 		return failed(ctx, err)
 	}
@@ -38,14 +41,16 @@ func (p *plain) charge(ctx context.Context, c *call, request any, _ bool) error 
 	return nil
 }
 
-// allow asks the limiter, and no longer than it may take.
+// allow asks the limiter, and no longer than it may take. The turn of a leaky bucket has to come
+// before the call's own deadline.
 func (p *plain) allow(ctx context.Context, key string, cost int64) (stint.Decision, error) {
+	deadline, _ := ctx.Deadline()
 	if p.config.Timeout == 0 {
-		return p.config.Limiter.AllowN(ctx, key, cost)
+		return p.config.Limiter.AllowBefore(ctx, deadline, key, cost, nil)
 	}
 	bounded, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
-	d, err := p.config.Limiter.AllowN(bounded, key, cost)
+	d, err := p.config.Limiter.AllowBefore(bounded, deadline, key, cost, nil)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return d, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, p.config.Timeout)
 	}

@@ -73,8 +73,8 @@ func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool)
 	return s.gate.charge(ctx, c, request, mayHold)
 }
 
-// hold waits for the turn that a leaky bucket gave. A turn that is not reached
-// stays taken.
+// hold waits for the turn that a leaky bucket gave, which the call's deadline allows. The turn of
+// a call that ends meanwhile stays taken.
 func hold(ctx context.Context, c *call) error {
 	if !c.decided || c.decision.Delay <= 0 {
 		return nil

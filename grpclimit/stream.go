@@ -10,7 +10,7 @@ import (
 // [Config.Messages] each message of the client as well. A stream ends with the
 // first message that is refused, whatever the handler makes of the error that its
 // RecvMsg returns. A stream or message that a leaky bucket admits is held until its
-// turn.
+// turn, or denied when the stream's deadline is nearer.
 func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		ctx := stream.Context()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/tap"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
@@ -129,12 +130,14 @@ func TestHeldUntilTheTurn(t *testing.T) {
 	}
 }
 
-// A turn that the call can't last until is not waited for, and a call that ends
+// A turn that the call can't last until is left to others, and a call that ends
 // meanwhile gives up.
 func TestTurnsThatAreNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(10, stint.PerHour(1)))
 		limits := newServer(t, grpclimit.Config{
-			Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(10, stint.PerHour(1))),
+			Limiter: limiter, Timeout: time.Second, // which bounds the store, not the turn
+			Key: func(context.Context, string) (string, error) { return "k", nil },
 		})
 		reached := 0
 		call := func(ctx context.Context) error {
@@ -146,7 +149,18 @@ func TestTurnsThatAreNotReached(t *testing.T) {
 		expectCode(t, call(t.Context()), codes.OK)
 		short, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		expectCode(t, call(short), codes.DeadlineExceeded)
+		for range 3 {
+			err := call(short)
+			expectCode(t, err, codes.ResourceExhausted)
+			if retry, subject, _ := details(t, err); retry != time.Hour || subject != "limit:default" {
+				t.Errorf("RetryInfo %v of %q, want an hour", retry, subject)
+			}
+			_, err = limits.TapHandle()(short, &tap.Info{FullMethodName: check})
+			expectCode(t, err, codes.ResourceExhausted)
+		}
+		if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Delay != time.Hour {
+			t.Errorf("the next turn is in %v (%v), want an hour: nobody took it", d.Delay, err)
+		}
 		ended, cancel := context.WithCancel(t.Context())
 		waiting := make(chan error, 1)
 		go func() { waiting <- call(ended) }()

@@ -7,7 +7,7 @@ import (
 )
 
 // UnaryServerInterceptor limits unary calls. A call that a leaky bucket admits is
-// held until its turn.
+// held until its turn; one whose deadline is nearer is denied, and takes no turn.
 func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c, tapped := tappedCall(ctx, s, info.FullMethod)

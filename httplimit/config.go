@@ -28,11 +28,12 @@ type Config struct {
 	// NoFields is none. Without IETF a decision costs less.
 	Fields Fields
 
-	// Denied answers a request that is over the limit; the fields are written by then.
+	// Denied answers a request that is over the limit, or that will have ended before its turn of
+	// a leaky bucket, which is then left to others; the fields are written by then.
 	// Default: nil, a problem document of status 429.
 	Denied http.Handler
 	// Unavailable answers a request that could not be decided, or whose context ended
-	// while it was held or will have ended before its turn. Default: nil, a problem document of status 503.
+	// while it was held. Default: nil, a problem document of status 503.
 	Unavailable http.Handler
 	// Unfit answers a request without a key or a cost: the error is that of Key or Cost,
 	// or wraps stint.ErrInvalid for a value that no limit takes. Default: nil, a problem

@@ -107,11 +107,13 @@ func (p *plain) decide(ctx context.Context, header http.Header, key string, cost
 		each := p.each.Get().(*[]stint.Outcome)
 		defer p.each.Put(each)
 		outcomes = *each
-		d, err = p.config.Limiter.AllowEach(ctx, key, cost, outcomes)
-	} else {
-		d, err = p.config.Limiter.AllowN(ctx, key, cost)
 	}
-	if err == nil && d.Delay > 0 {
+	deadline, _ := ctx.Deadline()
+	d, err = p.config.Limiter.AllowBefore(ctx, deadline, key, cost, outcomes)
+	if errors.Is(err, stint.ErrDeadline) {
+		d.Allowed, d.RetryAfter, err = false, d.Delay, nil // a turn that the request does not last for
+	}
+	if err == nil && d.Allowed && d.Delay > 0 {
 		err = pause(ctx, d.Delay)
 	}
 	if err == nil {
@@ -120,12 +122,8 @@ func (p *plain) decide(ctx context.Context, header http.Header, key string, cost
 	return d, err
 }
 
-// pause waits for so long, or returns at once when the context ends before that: a turn that
-// can't be reached stays taken, and nobody waits for it.
+// pause waits for so long, or until the context ends: a turn that is given up stays taken.
 func pause(ctx context.Context, d time.Duration) error {
-	if deadline, bounded := ctx.Deadline(); bounded && d > time.Until(deadline) {
-		return context.DeadlineExceeded
-	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

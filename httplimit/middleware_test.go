@@ -302,19 +302,26 @@ func TestMiddlewareHolds(t *testing.T) {
 			t.Errorf("served at %v, want 0 and 200ms", served)
 		}
 
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
-		r.RemoteAddr = "192.0.2.1:1"
-		expectProblem(t, send(h, r), http.StatusServiceUnavailable, "")
+		// Those that end before their turn take none, and are told when it would be.
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.RemoteAddr = "192.0.2.1:1"
+			w := send(h, r)
+			expectProblem(t, w, http.StatusTooManyRequests, "")
+			if after, left := w.Header().Get("Retry-After"), w.Header().Get("X-RateLimit-Remaining"); after != "1" || left != "2" {
+				t.Errorf("retry after %s, %s left; want 1 and 2", after, left)
+			}
+		}
 		if len(served) != 2 || time.Since(start) != 200*time.Millisecond {
 			t.Errorf("a request that ends after 50ms was served (%v), or held until %v", served, time.Since(start))
 		}
 
-		// The next turn is after 600ms. Who goes away is held for no longer either.
+		// The next turn is after 400ms. Who goes away is held for no longer either.
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, leave)
-		r = httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 		r.RemoteAddr = "192.0.2.1:1"
 		expectProblem(t, send(h, r), http.StatusServiceUnavailable, "")
 		if len(served) != 2 || time.Since(start) != 300*time.Millisecond {

@@ -33,6 +33,7 @@ type TransportConfig struct {
 	Key func(*http.Request) (string, error)
 	// Rules paces the calls by all rules that match them, in place of Limiter. A call that they
 	// deny is not made, and waits only where a rule says so (rules.Wait) and its context lasts, whatever Refuse says.
+	// One that a leaky bucket admits is held until its turn, whatever the rule says.
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
 	Rules *enforce.Limiter
@@ -41,7 +42,8 @@ type TransportConfig struct {
 	Describe func(*http.Request, *rules.Request) error
 	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
 	// false, the call waits, and gets the error when its context's deadline is nearer
-	// than the wait. A leaky bucket's turn is waited for in either case.
+	// than the wait. A leaky bucket's turn is waited for in either case, and refused in either
+	// case when the deadline is nearer.
 	Refuse bool
 	// MaxHosts is how many hosts are remembered that asked for a pause; of more, those
 	// whose pause ends first are forgotten. Default: 0, which is DefaultMaxHosts.
@@ -84,7 +86,8 @@ type RefusedError struct {
 	Server bool
 	// Rule is the ID of the rule that refused. It is "" when it was the host, or no rule.
 	Rule string
-	// RetryAfter is how long until the call may be made, stint.Never when no wait will do.
+	// RetryAfter is how long until the call may be made, stint.Never when no wait will do. Of a
+	// turn of a leaky bucket that the call does not last for it is how far off that is.
 	RetryAfter time.Duration
 
 	cause error
@@ -239,16 +242,18 @@ func (t *Transport) permit(r *http.Request, host string) error {
 			return err
 		}
 	}
-	if !t.config.Refuse {
-		d, err := t.config.Limiter.Wait(ctx, key)
-		if errors.Is(err, stint.ErrDeadline) {
-			return &RefusedError{Host: host, RetryAfter: max(d.RetryAfter, d.Delay), cause: err}
-		}
-		return err
+	var d stint.Decision
+	var err error
+	if t.config.Refuse {
+		deadline, _ := ctx.Deadline()
+		d, err = t.config.Limiter.AllowBefore(ctx, deadline, key, 1, nil)
+	} else {
+		d, err = t.config.Limiter.Wait(ctx, key)
 	}
-	d, err := t.config.Limiter.Allow(ctx, key)
 	switch {
-	case err != nil:
+	case errors.Is(err, stint.ErrDeadline):
+		return &RefusedError{Host: host, RetryAfter: max(d.RetryAfter, d.Delay), cause: err}
+	case err != nil || !t.config.Refuse:
 		return err
 	case !d.Allowed:
 		return &RefusedError{Host: host, RetryAfter: d.RetryAfter}
@@ -276,6 +281,8 @@ func (t *Transport) follow(r *http.Request, host string) error {
 	switch {
 	case err != nil:
 		return err
+	case v.Turn > 0:
+		return &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Turn, cause: stint.ErrDeadline}
 	case !v.Allowed:
 		refused := &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Decision.RetryAfter}
 		if v.Rule.OnExceed == rules.Wait && v.Standing == rules.Limited && refused.RetryAfter != stint.Never {

@@ -61,6 +61,31 @@ func TestTransportRules(t *testing.T) {
 	})
 }
 
+// A turn that comes after the deadline is told as one, of rules that wait and of others, and is left to others.
+func TestTransportRulesLateTurns(t *testing.T) {
+	for _, onExceed := range []rules.OnExceed{rules.Reject, rules.Wait} {
+		synctest.Test(t, func(t *testing.T) {
+			rule := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(5, stint.Every(2*time.Second))}, OnExceed: onExceed}
+			if onExceed == rules.Wait {
+				rule.MaxWait = time.Minute
+			}
+			tr := transport(t, httplimit.TransportConfig{Rules: enforced(t, memstore.New(memstore.Config{}), rule), Base: base(fine)})
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				expectLate(t, call(ctx, t, tr, "http://a.example/"), "turns", 2*time.Second)
+			}
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != 2*time.Second {
+				t.Errorf("%v: the next call was made after %v (%v), want 2s", onExceed, time.Since(start), err)
+			}
+		})
+	}
+}
+
 func TestTransportRulesRefusals(t *testing.T) {
 	banned := rules.Rule{ID: "banned", Scope: []string{rules.Global}, Banned: true}
 	tr := transport(t, httplimit.TransportConfig{Rules: standing(t, banned), Base: base(fine)})

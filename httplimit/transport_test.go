@@ -288,6 +288,41 @@ func TestTransportTurns(t *testing.T) {
 	}
 }
 
+// A turn that comes after the deadline is told at once, as it is, and is left to others.
+func TestTransportLateTurns(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(5, stint.Every(2*time.Second)))
+			tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Refuse: refuse, Base: base(fine)})
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				expectLate(t, call(ctx, t, tr, "http://a.example/"), "", 2*time.Second)
+				if ctx.Err() != nil || time.Since(start) != 0 {
+					t.Errorf("refuse %t: told after %v", refuse, time.Since(start))
+				}
+			}
+			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != 2*time.Second {
+				t.Errorf("refuse %t: the next call was made after %v (%v), want 2s", refuse, time.Since(start), err)
+			}
+		})
+	}
+}
+
+// expectLate checks the error of a call whose turn comes after its deadline.
+func expectLate(t *testing.T, err error, rule string, turn time.Duration) {
+	t.Helper()
+	var refused *httplimit.RefusedError
+	if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || errors.Is(err, context.DeadlineExceeded) ||
+		refused.Server || refused.Rule != rule || refused.RetryAfter != turn {
+		t.Errorf("the error is %v, want a turn of rule %q in %v", err, rule, turn)
+	}
+}
+
 // Of too many hosts those are forgotten whose pause is over or ends first.
 func TestTransportForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
