@@ -79,6 +79,27 @@ func TestClientRulesTarget(t *testing.T) {
 	expectCode(t, err, codes.OK)
 }
 
+// They are so too when Describe puts another map in the place of the one that tells the target.
+func TestClientRulesKeepTheTarget(t *testing.T) {
+	rule := bursts("r", "", rules.Custom("target"))
+	rule.Missing = rules.MissingSkip
+	shared := map[string]string{"tenant": "t"}
+	client := newClient(t, grpclimit.ClientConfig{
+		Rules: standing(t, rule),
+		Describe: func(_ context.Context, _, _ string, r *rules.Request) error {
+			r.Attributes = shared
+			return nil
+		},
+	})
+	for _, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
+		err := client.UnaryClientInterceptor()(t.Context(), check, nil, nil, connect(t, "dns:///127.0.0.1:1"), succeed)
+		expectCode(t, err, code)
+	}
+	if len(shared) != 1 {
+		t.Errorf("the program's map has become %v", shared)
+	}
+}
+
 // A call waits for rules no longer than MaxWait, and for a turn neither.
 func TestClientRulesMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

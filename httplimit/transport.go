@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -37,8 +38,9 @@ type TransportConfig struct {
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
 	Rules *enforce.Limiter
-	// Describe completes what Rules know of a call, such as its user and further attributes. It must
-	// be nil without them, and safe for concurrent use. Default: nil.
+	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
+	// map of attributes, with "host", to which it may add; in one that it puts in its place "host" is added
+	// where it is missing, to a copy. It must be nil without Rules, and safe for concurrent use. Default: nil.
 	Describe func(*http.Request, *rules.Request) error
 	// Refuse returns a [RefusedError] for a call that may not be made at once. Default:
 	// false, the call waits, and gets the error when its context's deadline is nearer
@@ -276,6 +278,11 @@ func (t *Transport) follow(r *http.Request, host string) error {
 	q.Attributes = map[string]string{hostAttribute: host}
 	if err := e.describe(t.config.Describe, r); err != nil {
 		return err
+	}
+	if _, there := q.Attributes[hostAttribute]; !there {
+		attributes := map[string]string{hostAttribute: host} // the program's map is not written to
+		maps.Copy(attributes, q.Attributes)
+		q.Attributes = attributes
 	}
 	err := t.config.Rules.Decide(r.Context(), q, v)
 	switch {

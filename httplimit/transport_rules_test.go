@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,36 @@ func TestTransportRulesLateTurns(t *testing.T) {
 				t.Errorf("%v: the next call was made after %v (%v), want 2s", onExceed, time.Since(start), err)
 			}
 		})
+	}
+}
+
+// A call is counted by its host whatever map Describe puts in the place of the one that tells it.
+func TestTransportRulesKeepTheHost(t *testing.T) {
+	shared := map[string]string{"tenant": "t"}
+	for name, describe := range map[string]func(q *rules.Request){
+		"another map":  func(q *rules.Request) { q.Attributes = shared },
+		"no map":       func(q *rules.Request) { q.Attributes = nil },
+		"the same map": func(q *rules.Request) { q.Attributes["tenant"] = "t" },
+		"its own host": func(q *rules.Request) { q.Attributes = map[string]string{"host": "all"} },
+	} {
+		hosts := perMinute("hosts", 1, rules.Custom("host"))
+		hosts.Missing = rules.MissingSkip
+		tr := transport(t, httplimit.TransportConfig{
+			Rules: standing(t, hosts), Base: base(fine),
+			Describe: func(_ *http.Request, q *rules.Request) error { describe(q); return nil },
+		})
+		var refusals []bool
+		for _, url := range []string{"http://a.example/", "http://a.example/", "http://b.example/"} {
+			err := call(t.Context(), t, tr, url)
+			var refused *httplimit.RefusedError
+			refusals = append(refusals, errors.As(err, &refused) && refused.Rule == "hosts")
+		}
+		if want := []bool{false, true, name == "its own host"}; !slices.Equal(refusals, want) {
+			t.Errorf("%s: refused %v, want %v", name, refusals, want)
+		}
+	}
+	if len(shared) != 1 {
+		t.Errorf("the program's map has become %v", shared)
 	}
 }
 
