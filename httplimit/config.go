@@ -40,6 +40,11 @@ type Config struct {
 	// document of status 400, which shows the text of an error that wraps
 	// stint.ErrInvalid and of no other.
 	Unfit func(http.ResponseWriter, *http.Request, error)
+
+	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs
+	// and metrics. It wraps stint.ErrUnavailable when the store could not decide, and is the context's
+	// of a request that ended while it was held. Denials are none. Default: nil.
+	Failed func(*http.Request, error)
 }
 
 // Validate reports everything that is wrong with the configuration, joined; each

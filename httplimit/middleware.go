@@ -68,10 +68,12 @@ func New(config Config) (*Middleware, error) {
 func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
 	key, cost, err := p.claim(r)
 	if err != nil {
+		tell(p.config.Failed, r, err)
 		p.config.Unfit(w, r, err)
 		return false
 	}
 	d, err := p.decide(r.Context(), w.Header(), key, cost)
+	tell(p.config.Failed, r, err)
 	switch {
 	case err == nil && d.Allowed:
 		return true
@@ -83,6 +85,13 @@ func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
 		p.config.Unavailable.ServeHTTP(w, r)
 	}
 	return false
+}
+
+// tell tells who wants to know of it that a request could not be decided.
+func tell(failed func(*http.Request, error), r *http.Request, err error) {
+	if err != nil && failed != nil {
+		failed(r, err)
+	}
 }
 
 // claim is whom the request counts for, and for how much.

@@ -195,6 +195,47 @@ func TestMiddlewareCost(t *testing.T) {
 	}
 }
 
+// Failed is told why a request got neither the handler's answer nor a denial, once and before the
+// answer.
+func TestMiddlewareFailed(t *testing.T) {
+	nobody := errors.New("nobody")
+	for _, test := range []struct {
+		name string
+		key  error
+		cost int64
+		err  error // of the store
+		want error
+	}{
+		{"no key", nobody, 1, nil, nobody},
+		{"a negative cost", nil, -1, nil, stint.ErrInvalid},
+		{"no store", nil, 1, stint.ErrUnavailable, stint.ErrUnavailable},
+		{"admitted", nil, 1, nil, nil},
+		{"denied", nil, 2, nil, nil},
+	} {
+		var store stint.Store = memstore.New(memstore.Config{Now: still})
+		if test.err != nil {
+			store = failing{err: test.err}
+		}
+		w := httptest.NewRecorder()
+		var told []error
+		h := wrap(t, httplimit.Config{
+			Limiter: limiterOn(t, store, stint.FixedWindow(1, time.Minute)),
+			Key:     func(*http.Request) (string, error) { return "k", test.key },
+			Cost:    func(*http.Request) (int64, error) { return test.cost, nil },
+			Failed: func(r *http.Request, err error) {
+				if r.URL.Path != "/" || w.Body.Len() > 0 {
+					t.Errorf("%s: told of %s after %q", test.name, r.URL.Path, w.Body)
+				}
+				told = append(told, err)
+			},
+		}, hello)
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+		if len(told) != 1 && test.want != nil || len(told) > 0 && !errors.Is(told[0], test.want) {
+			t.Errorf("%s: told %v, want %v", test.name, told, test.want)
+		}
+	}
+}
+
 func TestMiddlewareUnfit(t *testing.T) {
 	secret := errors.New("column 7 of table sessions")
 	for name, test := range map[string]struct {

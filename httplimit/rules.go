@@ -32,8 +32,14 @@ type RulesConfig struct {
 	Fields Fields
 
 	// Decided is told each verdict, before the request is answered or handled: for logs and
-	// metrics. An admitting verdict has no Rule when no limit was asked. Default: nil.
+	// metrics. An admitting verdict has no Rule when no limit was asked. One whose Decision.Delay is
+	// not 0 is held after that, for its turn of a leaky bucket: should its client go away meanwhile, it does
+	// not reach the handler, and Failed is told too. Default: nil.
 	Decided func(*http.Request, *enforce.Verdict)
+	// Failed is told the error of each request that Unavailable or Unfit answers, before that: for logs
+	// and metrics. It is Describe's, wraps stint.ErrUnavailable when the store could not decide, or is
+	// the context's of a request that ended while it was held. Denials are none. Default: nil.
+	Failed func(*http.Request, error)
 
 	// Denied answers a request that the verdict denies, one too that will have ended before its turn
 	// of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429.
@@ -97,6 +103,7 @@ type ruled struct {
 func (g *ruled) admit(w http.ResponseWriter, r *http.Request) bool {
 	e := g.evaluations.get()
 	err := g.decide(w.Header(), r, e)
+	tell(g.config.Failed, r, err)
 	admitted := err == nil && e.verdict.Allowed
 	switch {
 	case admitted:

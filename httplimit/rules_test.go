@@ -3,6 +3,7 @@ package httplimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -319,6 +320,37 @@ func TestRulesHold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who goes away while a leaky bucket holds it was told as admitted, and is told as failed.
+func TestRulesFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := rules.Rule{ID: "turns", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.LeakyBucket(3, stint.PerSecond(5))}}
+		nobody := errors.New("nobody")
+		var told []string
+		h := wrapRules(t, httplimit.RulesConfig{
+			Limiter: enforced(t, memstore.New(memstore.Config{}), turns),
+			Describe: func(r *http.Request, _ *rules.Request) error {
+				if r.URL.Path == "/nobody" {
+					return nobody
+				}
+				return nil
+			},
+			Decided: func(_ *http.Request, v *enforce.Verdict) {
+				told = append(told, fmt.Sprintf("admitted %t, delay %s", v.Allowed, v.Decision.Delay))
+			},
+			Failed: func(r *http.Request, err error) { told = append(told, r.URL.Path+": "+err.Error()) },
+		}, hello)
+		send(h, asks(t, http.MethodGet, "/a"))
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		expectProblem(t, send(h, asks(t, http.MethodGet, "/b").WithContext(ctx)), http.StatusServiceUnavailable, "")
+		expectProblem(t, send(h, asks(t, http.MethodGet, "/nobody")), http.StatusBadRequest, "")
+		want := []string{"admitted true, delay 0s", "admitted true, delay 200ms", "/b: context canceled", "/nobody: nobody"}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+	})
 }
 
 func TestNewRulesRefuses(t *testing.T) {
