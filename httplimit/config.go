@@ -21,7 +21,8 @@ type Config struct {
 	// Clients finds the client's address. It must be nil when there is a Key. Default:
 	// nil, one that trusts no proxy: a client is its peer.
 	Clients *clientip.Resolver
-	// Cost is how many permits a request takes, at least 1. Default: nil, 1.
+	// Cost is how many permits a request takes. At 0, such as for health checks, it is admitted without
+	// asking for the key or the limiter, and the response gets no fields. Default: nil, 1.
 	Cost func(*http.Request) (int64, error)
 
 	// Fields are the header fields that responses get. Default: 0, which is AllFields;

@@ -72,6 +72,9 @@ func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
 		p.config.Unfit(w, r, err)
 		return false
 	}
+	if cost == 0 {
+		return true
+	}
 	d, err := p.decide(r.Context(), w.Header(), key, cost)
 	tell(p.config.Failed, r, err)
 	switch {
@@ -94,11 +97,11 @@ func tell(failed func(*http.Request, error), r *http.Request, err error) {
 	}
 }
 
-// claim is whom the request counts for, and for how much.
+// claim is whom the request counts for, and for how much: nobody when that is nothing.
 func (p *plain) claim(r *http.Request) (key string, cost int64, err error) {
 	cost = 1
 	if p.config.Cost != nil {
-		if cost, err = p.config.Cost(r); err != nil {
+		if cost, err = p.config.Cost(r); err != nil || cost == 0 {
 			return "", 0, err
 		}
 	}

@@ -195,6 +195,18 @@ func TestMiddlewareCost(t *testing.T) {
 	}
 }
 
+// What costs nothing is admitted by nobody's leave.
+func TestMiddlewareCostOfNothing(t *testing.T) {
+	h := wrap(t, httplimit.Config{
+		Limiter: limiterOn(t, failing{err: stint.ErrUnavailable}, stint.FixedWindow(10, time.Minute)),
+		Key:     func(*http.Request) (string, error) { return "", errors.New("nobody") },
+		Cost:    func(*http.Request) (int64, error) { return 0, nil },
+	}, hello)
+	if w := ask(t, h, "192.0.2.1:1"); w.Code != http.StatusOK || w.Body.String() != "hello" || len(w.Header()["Ratelimit"]) != 0 {
+		t.Errorf("%d %s with %v", w.Code, w.Body, w.Header())
+	}
+}
+
 // Failed is told why a request got neither the handler's answer nor a denial, once and before the
 // answer.
 func TestMiddlewareFailed(t *testing.T) {
@@ -249,7 +261,7 @@ func TestMiddlewareUnfit(t *testing.T) {
 		"a key too long":     {key: strings.Repeat("k", 257), cost: 1, detail: "allowed: 1 to 256 bytes"},
 		"the key is at odds": {keyErr: stint.Invalid("User", "", "a name"), cost: 1, detail: `User is ""; allowed: a name`},
 		"the key fails":      {keyErr: secret, cost: 1, detail: "does not say"},
-		"no cost":            {key: "k", cost: 0, detail: "allowed: 1 or more"},
+		"a negative cost":    {key: "k", cost: -1, detail: "allowed: 1 or more"},
 		"the cost fails":     {key: "k", err: secret, detail: "does not say"},
 	} {
 		for _, fields := range []httplimit.Fields{0, httplimit.NoFields} {
