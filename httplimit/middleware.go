@@ -22,8 +22,14 @@ type gate interface {
 // Wrap returns a handler that calls next, which must not be nil, for the requests
 // that are admitted, and holds them before for as long as a leaky bucket says. The
 // rate limit fields are in the response's header when next is called; those that it
-// sets itself replace them. A decision that a failure policy made in the store's stead
-// has no fields.
+// sets itself replace them. They tell of the decision, which came before the holding.
+// A decision that a failure policy made in the store's stead has no fields.
+//
+// The holding is bounded by the leaky bucket's capacity, by what rules that wait say, and by the
+// deadline of the request's context. An http.Server whose WriteTimeout is shorter runs the
+// handler and drops its answer, so give requests a deadline within it. In HTTP/1 net/http
+// does not notice that the client of a request is gone whose body has not been read: one that is held is
+// handled all the same when its turn has come.
 //
 // The method is what routers take as a middleware, such as chi's Use and, by
 // echo.WrapMiddleware, echo's.

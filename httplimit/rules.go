@@ -80,7 +80,8 @@ func (c RulesConfig) withDefaults() (RulesConfig, error) {
 
 // NewRules makes a middleware by rules, or reports everything that is wrong with the
 // configuration. A request is decided by all rules that match it; one that matches none is
-// admitted. It is held before its handler as long as rules that wait hold it, and by a leaky bucket's turn.
+// admitted. It is held before its handler as long as rules that wait hold it, and until a leaky bucket's turn
+// whether its rule waits or not.
 // The response gets the fields of the rule that decided. A request that is denied by no limit, since
 // a rule bans it or it lacks what a rule asks for, gets none of them, Retry-After neither.
 func NewRules(config RulesConfig) (*Middleware, error) {
