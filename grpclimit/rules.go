@@ -33,8 +33,9 @@ type RulesConfig struct {
 	// handler receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool
 	// Decided is told each verdict, before the call is handled or refused; it must not keep it,
-	// and be safe for concurrent use. An admitting verdict has no Rule when no limit was asked.
-	// Default: nil.
+	// and be safe for concurrent use. An admitting verdict has no Rule when no limit was asked. A call
+	// whose Decision.Delay is not 0 is held after that, for its turn of a leaky bucket, and does not reach the
+	// handler should it end meanwhile. Default: nil.
 	Decided func(ctx context.Context, fullMethod string, v *enforce.Verdict)
 	// NoMetadata leaves out the metadata about the limit. Default: false.
 	NoMetadata bool

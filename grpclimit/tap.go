@@ -16,7 +16,8 @@ import (
 // connection, so it suits stores in the process; for one that is far away, set
 // [Config.Timeout] or use the interceptors. It can't hold a call until the turn that
 // a leaky bucket gave: the interceptors of the same Server do that, and write the
-// metadata, when they are installed besides. A call that rules would hold (rules.Wait) is refused at once,
+// metadata, when they are installed besides. A call whose deadline is nearer than the turn is
+// refused at once, and takes none. A call that rules would hold (rules.Wait) is refused at once,
 // with RetryInfo; where such rules are to hold calls, use the interceptors alone. A refused call carries its details in
 // the status and no metadata. Package tap is experimental, and a server that serves
 // by grpc.Server.ServeHTTP does not call the handle.
