@@ -16,7 +16,7 @@ var (
 	// permits were taken is not known.
 	ErrUnavailable = errors.New("stint: store unavailable")
 	// ErrDeadline says that Wait gave up at once because the context ends before
-	// the permits could be had.
+	// the permits could be had, or that AllowBefore left a turn that comes too late.
 	ErrDeadline = errors.New("stint: the wait is longer than the context's deadline allows")
 	// ErrNever says that Wait was asked for more permits than the limit can ever
 	// grant. Nothing was consumed.
