@@ -1,0 +1,174 @@
+package registry_test
+
+import (
+	"testing"
+
+	"github.com/stint-go/stint/rules/registry"
+)
+
+// A backend that lost everything gets the rules back, which stay in force.
+func TestFollowRestores(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+		f := follow(t, r)
+		f.since()
+		edit(t, r, put(rule("a", 1), rule("b", 2)))
+		edit(t, r, put(rule("a", 3)))
+		f.since()
+		empty := registry.NewMemory()
+		backend.set(func(f *faulty) { f.at = empty })
+		interval(2)
+		f.expect(nil)
+		s, err := empty.Load(t.Context())
+		if err != nil || s.Number != 1 || capacities(s.Rules) != " a:3 b:2" {
+			t.Errorf("the backend has %+v, %v", s, err)
+		}
+		v, err := r.Version(t.Context(), 1)
+		if err != nil || v.Action != "restore version 2" || v.Comment == "" {
+			t.Errorf("%+v, %v", v, err)
+		}
+		edit(t, newRegistry(t, empty), put(rule("c", 1)))
+		interval(1)
+		f.expect([]string{" a:3 b:2 c:1"})
+		f.stop()
+	})
+}
+
+// The rules come back before an edit that is the first to notice the loss, so that it drops none.
+func TestEditRestores(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+		backend.set(func(f *faulty) { f.deaf = true })
+		f := follow(t, r)
+		f.since()
+		edit(t, r, put(rule("a", 1), rule("b", 2)))
+		f.since()
+		backend.set(func(f *faulty) { f.at = registry.NewMemory() })
+		edit(t, r, put(rule("c", 3)))
+		f.expect([]string{" a:1 b:2 c:3"})
+		holds(t, r, 2, " a:1 b:2 c:3")
+		f.stop()
+	})
+}
+
+// After a short outage the rules come back. After a long one others may have changed them, so
+// they stay in force and are not written over what is not known.
+func TestFollowRestoresWhatIsRecent(t *testing.T) {
+	for away, restored := range map[int]bool{1: true, 55: true, 65: false, 3600: false} {
+		bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+			f := follow(t, r)
+			f.since()
+			edit(t, r, put(rule("a", 1), rule("b", 2)))
+			f.since()
+			empty := registry.NewMemory()
+			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			interval(away)
+			f.expect(nil, "pulled out")
+			backend.set(func(f *faulty) { f.at, f.before = empty, nil })
+			interval(5)
+			if restored {
+				f.expect(nil)
+				holds(t, newRegistry(t, empty), 1, " a:1 b:2")
+			} else {
+				f.expect(nil, "the backend has no rules any more, and version 1 ")
+				if head := now(t, empty); head != (registry.Head{}) {
+					t.Errorf("after %ds: restored as %+v", away, head)
+				}
+				holds(t, r, 0, "")
+				edit(t, r, put(rule("c", 3)))
+				f.expect([]string{" c:3"})
+			}
+			f.stop()
+		})
+	}
+}
+
+// Who begins to follow with rules that were read before does not know whether they are the newest.
+func TestFollowRestoresNothingOld(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *registry.Registry) {
+		edit(t, r, put(rule("a", 1)))
+		edit(t, other, put(rule("a", 2)))
+		empty := registry.NewMemory()
+		backend.set(func(f *faulty) { f.at = empty })
+		f := follow(t, r)
+		f.expect([]string{" a:1"}, "the backend has no rules any more")
+		f.stop()
+		f = follow(t, r)
+		f.expect([]string{" a:1"}, "the backend has no rules any more")
+		edit(t, newRegistry(t, empty), put(rule("b", 1)))
+		f.expect([]string{" b:1"})
+		f.stop()
+		if head := now(t, empty); head.Number != 1 {
+			t.Errorf("the head is %+v", head)
+		}
+	})
+}
+
+// Who does not follow restores nothing: it may have read the rules long ago.
+func TestUnfollowedRestoresNothing(t *testing.T) {
+	backend := newFaulty()
+	r := newRegistry(t, backend)
+	edit(t, r, put(rule("a", 1)))
+	edit(t, newRegistry(t, backend), put(rule("a", 2)))
+	backend.set(func(f *faulty) { f.at = registry.NewMemory() })
+	holds(t, r, 0, "")
+	if head := now(t, backend); head != (registry.Head{}) {
+		t.Errorf("a read restored %+v", head)
+	}
+	edit(t, r, put(rule("b", 1)))
+	holds(t, r, 1, " b:1")
+}
+
+// Of several that notice the loss one restores.
+func TestRestoredOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+		others := []*registry.Registry{r, newRegistry(t, backend), newRegistry(t, backend)}
+		edit(t, r, put(rule("a", 1)))
+		var followers []*follower
+		for _, r := range others {
+			f := follow(t, r)
+			f.expect([]string{" a:1"})
+			followers = append(followers, f)
+		}
+		empty := registry.NewMemory()
+		backend.set(func(f *faulty) { f.at = empty })
+		interval(3)
+		for _, f := range followers {
+			taken, told := f.since()
+			for _, set := range taken {
+				if set != " a:1" {
+					t.Errorf("took %q", taken)
+				}
+			}
+			if len(told) > 0 {
+				t.Errorf("told %q", told)
+			}
+		}
+		if head, err := empty.Head(t.Context()); err != nil || head.Number != 1 {
+			t.Errorf("the head is %+v, %v", head, err)
+		}
+		for _, f := range followers {
+			f.stop()
+		}
+	})
+}
+
+// Versions of the same number that were made after a loss are told apart.
+func TestFollowAnotherPast(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+		f := follow(t, r)
+		f.since()
+		edit(t, r, put(rule("a", 1)))
+		edit(t, r, put(rule("b", 2)))
+		f.since()
+		interval(1)
+		other := registry.NewMemory()
+		their := newRegistry(t, other)
+		edit(t, their, put(rule("x", 1)))
+		edit(t, their, put(rule("y", 2)))
+		backend.set(func(f *faulty) { f.at = other })
+		interval(1)
+		f.expect([]string{" x:1 y:2"})
+		edit(t, r, put(rule("z", 3)))
+		f.expect([]string{" x:1 y:2 z:3"})
+		f.stop()
+	})
+}
