@@ -246,7 +246,7 @@ func TestListenersAndTheLog(t *testing.T) {
 		log    string // the warning; "" is none
 	}{
 		"loopback":               {"127.0.0.1:0", nil, 200, "whoever is on this machine may name keys"},
-		"all addresses":          {"0.0.0.0:0", nil, 403, "explicit keys, reset and settle are refused"},
+		"all addresses":          {"0.0.0.0:0", nil, 403, "explicit keys, reset, settle and evaluate are refused"},
 		"all addresses, open":    {"0.0.0.0:0", func(c *server.Config) { c.API.Open = true }, 200, "whoever can reach the service may name keys"},
 		"all addresses, tokens":  {"0.0.0.0:0", tokens, 401, "tokens travel readable"},
 		"loopback, tokens":       {"127.0.0.1:0", tokens, 401, ""},

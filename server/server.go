@@ -160,11 +160,11 @@ func (s *Server) announce() {
 	switch {
 	case len(s.config.API.Tokens) > 0:
 	case s.config.API.Open:
-		log.Warn("whoever can reach the service may name keys, reset and settle: api.open is set and no tokens are configured")
+		log.Warn("whoever can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured")
 	case isLoopback(s.addr):
-		log.Warn("whoever is on this machine may name keys, reset and settle: no tokens are configured")
+		log.Warn("whoever is on this machine may name keys, reset, settle and evaluate: no tokens are configured")
 	default:
-		log.Warn("explicit keys, reset and settle are refused: no tokens are configured and the listener is not on loopback")
+		log.Warn("explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not on loopback")
 	}
 }
 
