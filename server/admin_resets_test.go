@@ -144,7 +144,9 @@ func TestResetARule(t *testing.T) {
 	if got := d.ask("DELETE", third, "").is(200).reset(); got.State != api.ResetCancelled || got.Done != 1 {
 		t.Errorf("cancelled: %+v", got)
 	}
-	d.ask("DELETE", third, "").is(200)
+	for _, ended := range []string{path, second, third} {
+		d.ask("DELETE", ended, "").is(200)
+	}
 	d.ask("GET", "/api/v1/rule-resets/9", "").problem(404, "no reset 9")
 	var list api.RuleResetList
 	d.ask("GET", "/api/v1/rule-resets", "").is(200).into(&list)
@@ -154,10 +156,15 @@ func TestResetARule(t *testing.T) {
 	log := strings.Join(d.auditLines(), "\n")
 	for _, want := range []string{
 		"action=reset_rule outcome=started rule=user", "action=reset_rule outcome=done rule=user", "action=reset_rule outcome=failed rule=user",
-		"action=reset_rule outcome=cancelled rule=user", "action=cancel_reset outcome=done rule=user",
+		"action=reset_rule outcome=cancelled rule=user",
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the records lack %q:\n%s", want, log)
+		}
+	}
+	for outcome, want := range map[string]int{"done": 1, "unchanged": 3} { // of four cancellations one found a reset to cancel
+		if got := strings.Count(log, "action=cancel_reset outcome="+outcome+" rule=user"); got != want {
+			t.Errorf("%d cancellations are recorded as %s, want %d:\n%s", got, outcome, want, log)
 		}
 	}
 	metrics := d.get(api.PathMetrics).body

@@ -150,6 +150,7 @@ func (c *Call) cancelReset() error {
 		return err
 	}
 	c.Rule = reset.rule
+	ended := reset.hasEnded()
 	reset.cancel()
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
@@ -157,5 +158,12 @@ func (c *Call) cancelReset() error {
 	case <-reset.ended:
 	case <-ctx.Done():
 	}
-	return c.answer(http.StatusOK, reset.show())
+	shown := reset.show()
+	switch {
+	case shown.State == api.ResetRunning:
+		c.outcome = outcomeStarted
+	case ended, shown.State != api.ResetCancelled:
+		c.outcome = outcomeUnchanged
+	}
+	return c.answer(http.StatusOK, shown)
 }

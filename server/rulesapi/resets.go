@@ -112,12 +112,39 @@ func (r *resets) trim() {
 func (r *resets) run(ctx context.Context, job *reset) {
 	defer job.cancel()
 	err := r.forgetter.ForgetPolicy(ctx, rules.PolicyPrefix+job.rule, job.note)
-	job.finish(err, ctx.Err() != nil)
-	shown := job.show()
+	state := endOf(err, ctx.Err() != nil)
+	// Who sees that it has ended finds it counted and recorded.
 	r.metrics.running.Dec()
-	r.metrics.resets.WithLabelValues(shown.State).Inc()
-	r.audit(record{caller: job.by, action: "reset_rule", rule: job.rule, outcome: shown.State, detail: shown.Error, err: err})
+	r.metrics.resets.WithLabelValues(state).Inc()
+	r.audit(record{caller: job.by, action: "reset_rule", rule: job.rule, outcome: state, detail: faultOf(state, err), err: err})
+	job.finish(state, err)
 	close(job.ended)
+}
+
+// endOf says what came of a reset.
+func endOf(err error, cancelled bool) string {
+	switch {
+	case err == nil:
+		return api.ResetDone
+	case cancelled:
+		return api.ResetCancelled
+	default:
+		return api.ResetFailed
+	}
+}
+
+// faultOf says why a reset failed, "" if it did not.
+func faultOf(state string, err error) string {
+	switch {
+	case state != api.ResetFailed:
+		return ""
+	case errors.Is(err, stint.ErrUnavailable):
+		return "the store was away; some clients are as new, others are not: start it again"
+	case errors.Is(err, stint.ErrInvalid):
+		return "the store can't reset a whole rule"
+	default:
+		return "it failed; the log says more"
+	}
 }
 
 // note takes over how far it has come.
@@ -127,19 +154,11 @@ func (j *reset) note(p stint.ForgetProgress) {
 	j.progress = p
 }
 
-// finish says what came of it.
-func (j *reset) finish(err error, cancelled bool) {
+// finish lets everybody see what came of it.
+func (j *reset) finish(state string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.end, j.err = time.Now(), err
-	switch {
-	case err == nil:
-		j.state = api.ResetDone
-	case cancelled:
-		j.state = api.ResetCancelled
-	default:
-		j.state = api.ResetFailed
-	}
+	j.end, j.state, j.err = time.Now(), state, err
 }
 
 func (j *reset) hasEnded() bool {
@@ -157,16 +176,7 @@ func (j *reset) show() api.RuleReset {
 		Done: j.progress.Done, Total: j.progress.Total, States: j.progress.States, StartedAt: j.start.UnixMicro(),
 	}
 	if j.state != api.ResetRunning {
-		shown.EndedAt = j.end.UnixMicro()
-	}
-	if j.state == api.ResetFailed {
-		shown.Error = "it failed; the log says more"
-		switch {
-		case errors.Is(j.err, stint.ErrUnavailable):
-			shown.Error = "the store was away; some clients are as new, others are not: start it again"
-		case errors.Is(j.err, stint.ErrInvalid):
-			shown.Error = "the store can't reset a whole rule"
-		}
+		shown.EndedAt, shown.Error = j.end.UnixMicro(), faultOf(j.state, j.err)
 	}
 	return shown
 }
