@@ -67,7 +67,7 @@ func TestExplainARequest(t *testing.T) {
 	d.ask("POST", explain, `{"paths":"/"}`).problem(400, "paths")
 	d.ask("POST", explain, `path: /`, "Content-Type: application/yaml").problem(415)
 	d.store.fail(stint.ErrUnavailable)
-	d.ask("POST", explain, login).problem(503)
+	d.ask("POST", explain, login).problem(503, "the store could not answer; nothing was consumed")
 	d.store.fail(nil)
 	if lines := d.auditLines(); len(lines) != 2 {
 		t.Errorf("explaining is recorded: %q", lines)

@@ -103,7 +103,7 @@ func TestResetAClient(t *testing.T) {
 	}
 	d.ask("POST", "/api/v1/rules/none/reset", `{"key":"a"}`).problem(404, "none")
 	d.store.fail(stint.ErrUnavailable)
-	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).problem(503)
+	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).problem(503, "the store did not confirm the reset; whether it was made is not known")
 	d.store.fail(nil)
 }
 

@@ -230,9 +230,9 @@ func TestStoreAwayOpen(t *testing.T) {
 	if len(all) != 2 || !all[0].Degraded || !all[1].Allowed {
 		t.Errorf("batch: %+v", all)
 	}
-	f.get(api.PathRemaining+"?key=k").problem(503, "the store")
-	f.delete(api.PathReset+"?key=k").problem(503, "the store")
-	f.post(api.PathSettle, `{"key":"k","permits":1}`).problem(503, "the store")
+	f.get(api.PathRemaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
+	f.delete(api.PathReset+"?key=k").problem(503, "the store did not confirm the reset; whether it was made is not known")
+	f.post(api.PathSettle, `{"key":"k","permits":1}`).problem(503, "the store did not confirm the settlement; whether it was made is not known")
 	if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 6\n") ||
 		!strings.Contains(text, `rate_limiter_degraded_total{allowed="true"} 3`+"\n") {
 		t.Error("the metrics do not count six operations that the store did not decide, three of them admitted")
@@ -256,10 +256,10 @@ func TestStoreAwayClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, change)
 			f.store.fail(errors.New("no route"))
-			f.get(check+"?key=k").problem(503, "the store")
-			f.post(check, `[{"key":"k"}]`).problem(503, "element 0")
+			f.get(check+"?key=k").problem(503, "the store could not decide; whether anything was consumed is not known")
+			f.post(check, `[{"key":"k"}]`).problem(503, "element 0: the store could not decide")
 			f.get(check + "?key=k&permits=0").problem(400)
-			f.get(api.PathRemaining+"?key=k").problem(503, "the store")
+			f.get(api.PathRemaining+"?key=k").problem(503, "the store could not answer; nothing was consumed")
 			if text := f.get(api.PathMetrics).body; !strings.Contains(text, "rate_limiter_store_errors_total 3\n") ||
 				!strings.Contains(text, `rate_limiter_degraded_total{allowed="false"} 2`+"\n") {
 				t.Error("the metrics do not count three operations that the store did not decide, two of them refused")

@@ -61,7 +61,7 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	err := s.rules.Decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.judge(ctx, err); err != nil {
+		if err = s.judge(ctx, stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}

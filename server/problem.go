@@ -19,9 +19,12 @@ type failure struct {
 	detail string
 	field  string // a header field to send along, with its value
 	value  string
+	cause  error // what it is an instance of; nil is nothing
 }
 
 func (f *failure) Error() string { return f.detail }
+
+func (f *failure) Unwrap() error { return f.cause }
 
 func badRequest(detail string) error { return &failure{status: http.StatusBadRequest, detail: detail} }
 
@@ -32,12 +35,20 @@ func inElement(index int, err error) error {
 	return &f
 }
 
-// errStoreAway answers what could not be decided.
-func errStoreAway() error {
-	return &failure{
-		status: http.StatusServiceUnavailable,
-		detail: "the store could not decide in time; whether anything was consumed is not known",
+// errStoreAway answers what the store did not, by what may have come of it. It wraps
+// stint.ErrUnavailable.
+func errStoreAway(verb stint.Verb) error {
+	detail := "the store could not decide; whether anything was consumed is not known"
+	switch verb {
+	case stint.Take, stint.Try:
+	case stint.Peek:
+		detail = "the store could not answer; nothing was consumed"
+	case stint.Reset:
+		detail = "the store did not confirm the reset; whether it was made is not known"
+	case stint.Settle:
+		detail = "the store did not confirm the settlement; whether it was made is not known"
 	}
+	return &failure{status: http.StatusServiceUnavailable, detail: detail, cause: stint.ErrUnavailable}
 }
 
 // errRulesUnknown answers what can't be decided without rules.
@@ -61,7 +72,7 @@ func failureOf(err error) *failure {
 	case errors.Is(err, stint.ErrInvalid):
 		return &failure{status: http.StatusBadRequest, detail: err.Error()}
 	case errors.Is(err, stint.ErrUnavailable):
-		return &failure{status: http.StatusServiceUnavailable, detail: errStoreAway().Error()}
+		return &failure{status: http.StatusServiceUnavailable, detail: errStoreAway(stint.Take).Error()}
 	default:
 		return &failure{status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more"}
 	}

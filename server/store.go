@@ -12,13 +12,13 @@ import (
 var errGone = &failure{status: http.StatusServiceUnavailable, detail: "the client has gone"}
 
 // decide carries out one operation. An error is the caller's fault (ErrInvalid),
-// errGone, or ErrUnavailable.
+// errGone, or errStoreAway's.
 func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.config.Store.Decide(ctx, op)
 	if err == nil && !d.Degraded {
 		return d, nil
 	}
-	return d, s.judge(ctx, err)
+	return d, s.judge(ctx, op.Verb, err)
 }
 
 // decideAll carries out the operations in order, each alone. The results' errors are
@@ -27,14 +27,14 @@ func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint
 	s.config.Store.DecideAll(ctx, ops, results)
 	for i := range results {
 		if results[i].Err != nil || results[i].Decision.Degraded {
-			results[i].Err = s.judge(ctx, results[i].Err)
+			results[i].Err = s.judge(ctx, ops[i].Verb, results[i].Err)
 		}
 	}
 }
 
 // judge turns what the store returned, an error or a decision that it could not make
 // itself, into one of decide's errors. ctx is the request's.
-func (s *service) judge(ctx context.Context, err error) error {
+func (s *service) judge(ctx context.Context, verb stint.Verb, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
 		return err
@@ -43,7 +43,7 @@ func (s *service) judge(ctx context.Context, err error) error {
 	}
 	s.metrics.StoreFailed()
 	if err != nil {
-		return stint.ErrUnavailable
+		return errStoreAway(verb)
 	}
 	return nil
 }

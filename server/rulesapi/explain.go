@@ -32,7 +32,7 @@ func (c *Call) explain() error {
 	defer cancel()
 	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
 	if err != nil {
-		return err
+		return storeAway(err, "the store could not answer; nothing was consumed")
 	}
 	return c.answer(http.StatusOK, explanation(x))
 }

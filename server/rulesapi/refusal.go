@@ -67,6 +67,14 @@ func unreadable(err error) error {
 	}
 }
 
+// storeAway tells that the store did not answer, and what may have come of it.
+func storeAway(err error, detail string) error {
+	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return &Refusal{Status: http.StatusServiceUnavailable, Detail: detail}
+	}
+	return err
+}
+
 // hidden is what of an error the answer leaves out: nil where it says all, and where a caller is
 // gone.
 func hidden(err error) error {

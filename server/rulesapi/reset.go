@@ -96,11 +96,11 @@ func (c *Call) resetClient(rule *rules.Rule, client string) error {
 	defer cancel()
 	for _, claim := range claims {
 		d, err := c.api.config.Store.Decide(ctx, stint.Op{Verb: stint.Reset, Claim: claim})
-		if err != nil {
-			return err
+		if err == nil && d.Degraded {
+			err = stint.ErrUnavailable
 		}
-		if d.Degraded {
-			return stint.ErrUnavailable
+		if err != nil {
+			return storeAway(err, "the store did not confirm the reset; whether it was made is not known")
 		}
 	}
 	return c.answer(http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
