@@ -166,15 +166,20 @@ func TestServeWithoutItsRules(t *testing.T) {
 	}
 }
 
-// What rules were in force is written back to a server that lost them.
+// What rules were in force is written back to a server that lost them, which is said.
 func TestServeRestoresRules(t *testing.T) {
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
 	put(t, shared, 1)
-	start(t, "--store", server.URL())
+	put(t, shared, 2)
+	_, log := start(t, "--store", server.URL())
 	server.Restart(t) // without what it held
 	eventually(t, "the rules are back", func() bool {
 		now, err := editor(t, server.URL()).Current(context.Background())
 		return err == nil && len(now.Rules) == 1 && now.Rules[0].ID == "login"
 	})
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
+	if !strings.Contains(log.String(), " restored=2 version=1 rules=1\n") {
+		t.Errorf("the log:\n%s", log)
+	}
 }

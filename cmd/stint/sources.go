@@ -75,11 +75,18 @@ func mongoRules(url string, logger *slog.Logger, refused func(error)) (*ruleSour
 
 // registered is the source of a backend's rules.
 func registered(backend registry.Backend, place string, logger *slog.Logger, closeBackend func()) (*ruleSource, error) {
-	r, err := registry.New(backend, registry.Options{Cut: func(err error) {
-		if logger != nil {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	r, err := registry.New(backend, registry.Options{
+		Cut: func(err error) {
 			logger.Warn("edits of rules are not heard of; they are looked for each second", "from", place, "err", config.Redact(err.Error()))
-		}
-	}})
+		},
+		Restored: func(made registry.Version, was registry.Head) {
+			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
+				"restored", was.Number, "version", made.Number, "rules", len(made.Changes))
+		},
+	})
 	if err != nil {
 		closeBackend()
 		return nil, misconfigured(err)

@@ -15,7 +15,8 @@ import (
 // the latest after the options' Interval. While the backend is away, or what it keeps can't be
 // read, the rules stay; refused hears of each once, until that changes. A backend that lost its rules
 // gets them back if they were read from it while following, and not longer ago than a minute or
-// three intervals; else they stay in force, and refused hears that. A registry is followed once at a time.
+// three intervals, in a version by [RestoredBy] that is the first of all; else they stay in force, and refused
+// hears that. A registry is followed once at a time.
 func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	switch err := r.attach(ctx, take); {
 	case errors.Is(err, errFollowed):

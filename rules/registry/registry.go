@@ -24,7 +24,14 @@ type Options struct {
 	// without the right to subscribe: edits of others are in force only after Interval. It hears that once, until
 	// there are news again, and is not called while Follow's functions are. Default: nil.
 	Cut func(error)
+	// Restored hears of a version that the registry made by itself, as [Registry.Follow] says, when
+	// the backend had lost its rules: it has those of the version that was, whose history is gone.
+	// It is not called while Follow's functions are, and must not ask the registry anything. Default: nil.
+	Restored func(made Version, was Head)
 }
+
+// RestoredBy is the author of versions that a registry makes by itself.
+const RestoredBy = "stint"
 
 // A Registry is the rules of a backend, to be read, edited and followed. It is safe for
 // concurrent use; make it with [New].
@@ -39,6 +46,7 @@ type Registry struct {
 	set      *rules.Set    // the last one without faults
 	fault    *refusal      // why the snapshot is not in force; nil if it is
 	take     func(*rules.Set)
+	unsure   *Version // that was to restore the snapshot, and may have been made; nil for none
 }
 
 // New makes a registry of the rules in a backend. It asks nothing of it.
@@ -172,6 +180,12 @@ func (r *Registry) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.unsure != nil && head == r.unsure.Head {
+		r.restored(r.unsure)
+	}
+	if head != (Head{}) {
+		r.unsure = nil
+	}
 	if r.known && head == r.snapshot.Head {
 		return nil
 	}
@@ -253,7 +267,7 @@ func (r *Registry) lost(ctx context.Context) error {
 		return r.restore(ctx)
 	}
 	r.fault = &refusal{fmt.Errorf("the backend has no rules any more, and version %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", r.snapshot.Number)}
-	r.snapshot = Snapshot{}
+	r.snapshot, r.unsure = Snapshot{}, nil
 	return nil
 }
 
@@ -261,17 +275,27 @@ func (r *Registry) lost(ctx context.Context) error {
 func (r *Registry) restore(ctx context.Context) error {
 	v := Version{
 		Head:   Head{Number: 1, At: r.options.Now().UnixMicro()},
-		Author: Author{Action: fmt.Sprintf("restore version %d", r.snapshot.Number), Comment: "the backend had lost its rules"},
+		Author: Author{By: RestoredBy, Action: fmt.Sprintf("restore version %d", r.snapshot.Number), Comment: "the backend had lost its rules"},
 	}
 	for i := range r.snapshot.Rules {
 		v.Changes = append(v.Changes, Change{ID: r.snapshot.Rules[i].ID, After: &r.snapshot.Rules[i]})
 	}
-	err := r.backend.Commit(ctx, Head{}, &v)
-	if errors.Is(err, ErrConflict) {
+	switch err := r.backend.Commit(ctx, Head{}, &v); {
+	case errors.Is(err, ErrConflict):
 		return r.refresh(ctx) // somebody else was first
+	case err != nil:
+		r.unsure = &v
+		return err
 	}
-	if err == nil {
-		r.snapshot.Head = v.Head
+	r.restored(&v)
+	return nil
+}
+
+// restored takes over that a version has the rules of the snapshot.
+func (r *Registry) restored(v *Version) {
+	was := r.snapshot.Head
+	r.snapshot.Head = v.Head
+	if r.options.Restored != nil {
+		r.options.Restored(*v, was)
 	}
-	return err
 }

@@ -1,8 +1,12 @@
 package registry_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 )
 
@@ -23,7 +27,7 @@ func TestFollowRestores(t *testing.T) {
 			t.Errorf("the backend has %+v, %v", s, err)
 		}
 		v, err := r.Version(t.Context(), 1)
-		if err != nil || v.Action != "restore version 2" || v.Comment == "" {
+		if err != nil || v.By != registry.RestoredBy || v.Action != "restore version 2" || v.Comment == "" {
 			t.Errorf("%+v, %v", v, err)
 		}
 		edit(t, newRegistry(t, empty), put(rule("c", 1)))
@@ -149,6 +153,70 @@ func TestRestoredOnce(t *testing.T) {
 			f.stop()
 		}
 	})
+}
+
+// That rules were restored is told once, by who did it, and which version they were: when an edit was
+// the first to notice the loss, and when the backend did not say that it took them.
+func TestRestoringIsTold(t *testing.T) {
+	for name, notice := range map[string]func(t *testing.T, backend *faulty, r *registry.Registry){
+		"by a look": func(*testing.T, *faulty, *registry.Registry) { interval(3) },
+		"by an edit": func(t *testing.T, _ *faulty, r *registry.Registry) {
+			edit(t, r, put(rule("b", 2)))
+		},
+		"not confirmed": func(_ *testing.T, backend *faulty, _ *registry.Registry) {
+			backend.set(func(f *faulty) { f.after = func() error { return errAway } })
+			interval(2)
+			backend.set(func(f *faulty) { f.after = nil })
+			interval(2)
+		},
+		"away for too long": func(_ *testing.T, backend *faulty, _ *registry.Registry) {
+			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			interval(65)
+			backend.set(func(f *faulty) { f.before = nil })
+			interval(2)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			backend := newFaulty()
+			backend.deaf = true
+			var told []string
+			options := registry.Options{Restored: func(made registry.Version, was registry.Head) {
+				told = append(told, fmt.Sprintf("%d by %s of %d, %d rules", made.Number, made.By, was.Number, len(made.Changes)))
+			}}
+			var all []*registry.Registry
+			for range 3 {
+				r, err := registry.New(backend, options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, r)
+			}
+			edit(t, all[0], put(rule("a", 1)))
+			edit(t, all[0], put(rule("a", 2)))
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			for _, r := range all {
+				go func() { ended <- r.Follow(ctx, func(*rules.Set) {}, func(error) {}) }()
+			}
+			synctest.Wait()
+			backend.set(func(f *faulty) { f.at = registry.NewMemory() })
+			notice(t, backend, all[0])
+			synctest.Wait()
+			want := "[1 by stint of 2, 1 rules]"
+			if name == "away for too long" {
+				want = "[]"
+			}
+			if got := fmt.Sprint(told); got != want {
+				t.Errorf("%s: told %s, want %s", name, got, want)
+			}
+			stop()
+			for range all {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }
 
 // Versions of the same number that were made after a loss are told apart.
