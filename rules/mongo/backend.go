@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -97,18 +98,21 @@ func commit(ctx context.Context, db *mongo.Database, before registry.Head, v *re
 	}
 	switch {
 	case err != nil:
-		return err
+		return refused(err)
 	case head != before || v.Number != before.Number+1:
 		return registry.ErrConflict
 	case len(since) >= mostBehind:
 		if err := applyAll(ctx, db, since); err != nil {
-			return err
+			return refused(err)
 		}
 		since = nil
 	}
-	if _, err := db.Collection(versionsName).InsertOne(ctx, made); mongo.IsDuplicateKeyError(err) {
+	switch _, err := db.Collection(versionsName).InsertOne(ctx, made); {
+	case mongo.IsDuplicateKeyError(err):
 		return registry.ErrConflict
-	} else if err != nil {
+	case isUnauthorized(err):
+		return refused(err)
+	case err != nil:
 		return err
 	}
 	// The version is made, whatever becomes of this: who comes next finishes it.
@@ -116,6 +120,16 @@ func commit(ctx context.Context, db *mongo.Database, before registry.Head, v *re
 		_ = trim(ctx, db, v.Number, len(v.Changes))
 	}
 	return nil
+}
+
+// refused is the error of a commit of which nothing was made.
+func refused(err error) error { return fmt.Errorf("%w: %w", registry.ErrRefused, err) }
+
+// isUnauthorized reports whether the server refused a command for want of the right to it.
+func isUnauthorized(err error) bool {
+	const unauthorized = 13
+	failed, ok := errors.AsType[mongo.CommandError](err)
+	return ok && failed.HasErrorCode(unauthorized)
 }
 
 // mostBehind is how many versions may wait to be applied: what can't be must not pile up, so

@@ -24,8 +24,9 @@ type member struct {
 
 	mu       sync.Mutex // guards what follows
 	found    map[string]int
-	pipeline bson.RawArray // of the latest change stream
-	concern  string        // its read concern
+	pipeline bson.RawArray  // of the latest change stream
+	concern  string         // its read concern
+	refusals map[string]int // the codes of errors that commands are answered with, by their names
 	conns    []net.Conn
 }
 
@@ -138,11 +139,28 @@ func (m *member) answer(command bson.Raw) []byte {
 		return nil
 	}
 	var reply bson.D
-	switch name := first.Key(); name {
+	m.mu.Lock()
+	code, refused := m.refusals[first.Key()]
+	m.mu.Unlock()
+	if name := first.Key(); refused {
+		reply = bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: code}, {Key: "errmsg", Value: "no " + name}}
+	} else if reply = m.reply(command, name); reply == nil {
+		return nil
+	}
+	text, err := bson.Marshal(reply)
+	if err != nil {
+		m.t.Error(err)
+	}
+	return text
+}
+
+// reply is the reply to a command that is not refused, nil when the test has ended.
+func (m *member) reply(command bson.Raw, name string) (reply bson.D) {
+	switch name {
 	case "hello", "ismaster", "isMaster":
 		reply = m.hello
 	case "find":
-		collection := first.Value().StringValue()
+		collection := command.Lookup(name).StringValue()
 		m.mu.Lock()
 		m.found[collection]++
 		m.mu.Unlock()
@@ -164,11 +182,14 @@ func (m *member) answer(command bson.Raw) []byte {
 	default:
 		m.t.Errorf("the command %s", name)
 	}
-	text, err := bson.Marshal(reply)
-	if err != nil {
-		m.t.Error(err)
-	}
-	return text
+	return reply
+}
+
+// refuse answers a command with an error from now on.
+func (m *member) refuse(command string, code int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals = map[string]int{command: code}
 }
 
 func cursor(id int64, namespace, batch string, documents bson.A) bson.D {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 
 	"github.com/stint-go/stint/rules/notation"
@@ -22,6 +23,8 @@ func (b *Backend) Commit(ctx context.Context, before registry.Head, v *registry.
 	}
 	reply, err := b.conn.Eval(ctx, script(commitLua), []string{b.set, b.versions}, args)
 	switch {
+	case refused(err):
+		return fmt.Errorf("%w: %w", registry.ErrRefused, b.failure(ctx, err))
 	case err != nil:
 		return b.failure(ctx, err)
 	case reply == "conflict":

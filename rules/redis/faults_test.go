@@ -89,6 +89,9 @@ func TestAllOrNothing(t *testing.T) {
 				}
 				_, err := r.Edit(t.Context(), registry.Author{}, func(d *registry.Draft) error { edit(d); return nil })
 				unavailable(t, err, name)
+				if !errors.Is(err, registry.ErrRefused) {
+					t.Errorf("%v; want that nothing was made", err)
+				}
 				if after := dump(t, s); !maps.Equal(before, after) {
 					t.Errorf("%q became %q", before, after)
 				}

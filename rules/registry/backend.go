@@ -13,6 +13,11 @@ var (
 	// ErrUnreadable says that a backend holds something that stint did not write: nothing is wrong
 	// with what was asked. Such an error wraps stint.ErrInvalid too.
 	ErrUnreadable = errors.New("registry: what is kept can't be read")
+	// ErrRefused says that the backend refused a version before any of it was made, as with a full
+	// memory or without the right to write.
+	ErrRefused = errors.New("registry: the version was refused, and nothing was made")
+	// ErrNotBegun says that nothing was made of an edit, as what it would have changed could not be read.
+	ErrNotBegun = errors.New("registry: the edit could not begin, and nothing was made")
 )
 
 // A Backend keeps rules and their versions. It is safe for concurrent use, by several
@@ -25,8 +30,8 @@ type Backend interface {
 	Load(ctx context.Context) (Snapshot, error)
 	// Commit makes v the newest version, all of its changes or none, if the one before it still is
 	// the newest, by its number and its time: another one of that number may have been made after a
-	// loss. Else, or if v.Number is not the next, it returns ErrConflict. After another error it may have been
-	// made. Who watches is told.
+	// loss. Else, or if v.Number is not the next, it returns ErrConflict. An error that wraps ErrRefused
+	// says for certain that nothing was made; after another one it may have been. Who watches is told.
 	Commit(ctx context.Context, before Head, v *Version) error
 	// Versions returns at most n versions with numbers below before, the newest first; with
 	// before 0, the newest of all. Those that are not kept are left out.

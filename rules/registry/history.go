@@ -63,7 +63,7 @@ func (r *Registry) undo(ctx context.Context, d *Draft, number int64) error {
 	for at := d.Head().Number; at > number; {
 		page, err := r.backend.Versions(ctx, at+1, int(min(at-number, undoPage)))
 		if err != nil {
-			return err
+			return notBegun(err)
 		}
 		if len(page) == 0 {
 			return ErrNotKept

@@ -104,14 +104,15 @@ const maxAttempts = 20
 // When Edit returns, the version is in force where this registry is followed. Without a change it makes no
 // version and returns the head. Rules that can't be enforced together are an error that wraps
 // stint.ErrInvalid and names all faults, each a [*rules.Fault]. When the backend could not be asked the error
-// wraps stint.ErrUnavailable, and the version may have been made.
+// wraps stint.ErrUnavailable or is the context's. If it wraps ErrNotBegun or ErrRefused too, nothing was made;
+// else the version may have been.
 //
 // When the backend lost its rules they are restored before an edit, by a registry that is followed and
 // read them a moment ago, as [Registry.Follow] says. Any other edit begins without rules then.
 func (r *Registry) Edit(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
 	end, err := r.begin(ctx)
 	if err != nil {
-		return Version{}, err
+		return Version{}, notBegun(err)
 	}
 	defer end()
 	for range maxAttempts {
@@ -126,7 +127,7 @@ func (r *Registry) Edit(ctx context.Context, author Author, change func(*Draft) 
 // try makes an edit unless another one comes first.
 func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) error) (Version, error) {
 	if err := r.refresh(ctx); err != nil {
-		return Version{}, err
+		return Version{}, notBegun(err)
 	}
 	draft := &Draft{from: r.snapshot}
 	if err := change(draft); err != nil {
@@ -152,6 +153,9 @@ func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) e
 	r.enforce(set)
 	return v, nil
 }
+
+// notBegun is the error of what an edit has to read.
+func notBegun(err error) error { return fmt.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (r *Registry) compile(list []rules.Rule) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{Previous: r.set, StrictSlash: r.options.StrictSlash})

@@ -272,7 +272,8 @@ func TestBackendAway(t *testing.T) {
 				return nil
 			}
 		})
-		if _, err := r.Edit(t.Context(), registry.Author{}, put(rule("a", 2))); !errors.Is(err, stint.ErrUnavailable) {
+		_, err := r.Edit(t.Context(), registry.Author{}, put(rule("a", 2)))
+		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, registry.ErrNotBegun) != (call == "Head") || errors.Is(err, registry.ErrRefused) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
@@ -283,10 +284,26 @@ func TestBackendAway(t *testing.T) {
 	backend.set(func(f *faulty) { f.before = nil })
 	holds(t, r, 1, " a:1")
 	backend.set(func(f *faulty) { f.after = func() error { return errAway } })
-	if _, err := r.Edit(t.Context(), registry.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := r.Edit(t.Context(), registry.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, registry.ErrNotBegun) {
 		t.Errorf("made and not told: %v", err)
 	}
 	holds(t, r, 2, " a:3")
+	backend.set(func(f *faulty) {
+		f.after, f.before = nil, func(call string) error {
+			if call == "Versions" {
+				return errAway
+			}
+			return nil
+		}
+	})
+	if _, err := r.Rollback(t.Context(), registry.Author{}, 1, nil); !errors.Is(err, registry.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("a rollback over versions that can't be read: %v", err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Edit(done, registry.Author{}, put(rule("a", 4))); !errors.Is(err, registry.ErrNotBegun) || !errors.Is(err, context.Canceled) {
+		t.Errorf("an edit that nobody waits for: %v", err)
+	}
 }
 
 // A registry that is few versions behind reads those, and one that is many behind reads all rules.
