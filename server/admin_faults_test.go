@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -18,7 +19,15 @@ import (
 // A wrong backend answers with an error, once it has one.
 type wrong struct {
 	registry.Backend
-	err atomic.Pointer[error]
+	err    atomic.Pointer[error]
+	commit atomic.Pointer[error]
+}
+
+func (w *wrong) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
+	if err := w.commit.Load(); err != nil {
+		return *err
+	}
+	return w.Backend.Commit(ctx, before, v)
 }
 
 func (w *wrong) Head(ctx context.Context) (registry.Head, error) {
@@ -43,12 +52,12 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		status  int
 		detail  string
 		outcome string
-		logged  string // "" is nothing
+		logged  string
 	}{
 		{fmt.Errorf("%w: %w", registry.ErrUnreadable, garbled), 503, "can't be read", "failed", "DEL a b"},
 		{errors.New("the cable is loose"), 500, "its log says more", "failed", "the cable is loose"},
-		{fmt.Errorf("dialling 192.0.2.9: %w", stint.ErrUnavailable), 503, "", "unconfirmed", ""},
-		{context.DeadlineExceeded, 503, "", "unconfirmed", ""},
+		{fmt.Errorf("dialling 192.0.2.9: %w", stint.ErrUnavailable), 503, "the rules could not be read", "failed", "192.0.2.9"},
+		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
 		backend := &wrong{Backend: registry.NewMemory()}
 		r, err := registry.New(backend, registry.Options{})
@@ -74,13 +83,75 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 				t.Errorf("%v of %v is told: %s", call, test.err, got.body)
 			}
 			line := d.log.String()[before:]
-			if call[0] == "GET" && test.logged == "" && line != "" || !strings.Contains(line, test.logged) {
+			if !strings.Contains(line, test.logged) {
 				t.Errorf("%v of %v is logged as %q", call, test.err, line)
 			}
 			if call[0] != "GET" && (!strings.Contains(line, "outcome="+test.outcome+" ") || strings.Count(line, "\n") != 1) {
 				t.Errorf("%v of %v is recorded as %q, want outcome %s", call, test.err, line, test.outcome)
 			}
 		}
+	}
+}
+
+// An edit that was refused is told from one that may have been made, and the log says why, without
+// what is secret.
+func TestEditsThatFailAreLogged(t *testing.T) {
+	const url = "dialling redis://ann:s3cret@192.0.2.9:6379"
+	for _, test := range []struct {
+		err     error
+		detail  string
+		outcome string
+		logged  string
+	}{
+		{
+			fmt.Errorf("%w: %w: OOM command not allowed", registry.ErrRefused, stint.ErrUnavailable),
+			"the edit was refused where the rules are kept, nothing was changed; the log says why", "failed", "OOM command not allowed",
+		},
+		{
+			fmt.Errorf("%s: %w", url, stint.ErrUnavailable),
+			`"the edit was not confirmed; whether it was made the versions tell"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+		},
+		{
+			fmt.Errorf("%s: %w", url, context.DeadlineExceeded),
+			"the edit was not confirmed in time; whether it was made the versions tell", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+		},
+	} {
+		backend := &wrong{Backend: registry.NewMemory()}
+		r, err := registry.New(backend, registry.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+		backend.commit.Store(&test.err)
+		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
+		got.problem(503, strings.Trim(test.detail, `"`))
+		if !strings.Contains(got.body, test.detail) || strings.Contains(got.body, "192.0.2.9") || strings.Contains(got.body, "OOM") {
+			t.Errorf("%v is told as %s", test.err, got.body)
+		}
+		lines := d.auditLines()
+		if len(lines) != 1 || !strings.Contains(lines[0], " outcome="+test.outcome+" ") || !strings.Contains(lines[0], test.logged) || strings.Contains(lines[0], "s3cret") {
+			t.Errorf("%v is recorded as %q", test.err, lines)
+		}
+	}
+}
+
+// Who asks for rules that can't be read again and again does not fill the log.
+func TestAbsenceDoesNotFillTheLog(t *testing.T) {
+	backend := &wrong{Backend: registry.NewMemory()}
+	r, err := registry.New(backend, registry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+	away := stint.ErrUnavailable
+	backend.err.Store(&away)
+	begun := time.Now()
+	for range 100 {
+		d.ask("GET", "/api/v1/rules", "").problem(503, "the rules could not be read")
+	}
+	most := 10 + int(time.Since(begun)/(10*time.Second))
+	if lines := strings.Count(d.log.String(), "a request failed"); lines < 10 || lines > most {
+		t.Errorf("%d lines, want 10 to %d", lines, most)
 	}
 }
 

@@ -154,9 +154,9 @@ func TestRulesWhileTheirBackendIsAway(t *testing.T) {
 	backend.cut.Store(true)
 	d.ask("GET", "/api/v1/rules", "").problem(503, "could not be read")
 	d.ask("GET", "/api/v1/rules/a", "").problem(503)
-	d.ask("DELETE", "/api/v1/rules/a", "").problem(503, "not confirmed")
+	d.ask("DELETE", "/api/v1/rules/a", "").problem(503, "nothing was changed")
 	lines := d.auditLines()
-	if last := lines[len(lines)-1]; !strings.Contains(last, "action=delete outcome=unconfirmed rule=a") {
+	if last := lines[len(lines)-1]; !strings.Contains(last, "action=delete outcome=failed rule=a") {
 		t.Errorf("the record is %s", last)
 	}
 	backend.cut.Store(false)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -47,7 +48,8 @@ type API struct {
 	config    Config
 	metrics   *metrics
 	resets    *resets
-	strangers *strangers
+	strangers *sparing // records of refused callers who are not known
+	absence   *sparing // lines about requests for rules that could not be read
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -59,7 +61,7 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{config: config, metrics: m, strangers: newStrangers(clock)}
+	a := &API{config: config, metrics: m, strangers: newStrangers(clock), absence: newAbsence(clock)}
 	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
 	return a, nil
 }
@@ -106,9 +108,24 @@ func away(err error) error {
 	switch {
 	case errors.Is(err, registry.ErrUnreadable):
 		return unreadable(err)
-	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Refusal{Status: 503, Detail: "the rules could not be read in time"}
+	case errors.Is(err, context.Canceled):
+		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the rules could not be read"} // which nobody hears
+	case isAway(err):
+		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the rules could not be read" + inTime(err) + "; the log says why", cause: err}
 	default:
 		return err
 	}
+}
+
+// isAway reports whether an error is that a registry's backend could not be asked.
+func isAway(err error) bool {
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// inTime is what to add to what did not happen, if time was the reason.
+func inTime(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return " in time"
+	}
+	return ""
 }

@@ -8,20 +8,25 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
 )
 
 // The outcomes of calls that change something.
 const (
-	outcomeDone      = "done"
-	outcomeUnchanged = "unchanged"
-	outcomeStarted   = "started"
-	outcomeFailed    = "failed"
+	outcomeDone        = "done"
+	outcomeUnchanged   = "unchanged"
+	outcomeStarted     = "started"
+	outcomeFailed      = "failed"
+	outcomeUnconfirmed = "unconfirmed"
 )
 
 // outcomeOf says what came of a call that failed.
 func outcomeOf(err error) string {
 	status := statusOf(err)
+	var refusal *Refusal
 	switch {
+	case errors.As(err, &refusal) && refusal.unconfirmed:
+		return outcomeUnconfirmed
 	case hidden(err) != nil:
 		return outcomeFailed
 	case status == http.StatusUnauthorized:
@@ -35,7 +40,7 @@ func outcomeOf(err error) string {
 	case status == http.StatusPreconditionFailed:
 		return "precondition_failed"
 	case status == http.StatusServiceUnavailable, errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.Canceled):
-		return "unconfirmed"
+		return outcomeUnconfirmed
 	case status != 0 && status < 500, errors.Is(err, stint.ErrInvalid):
 		return "invalid"
 	default:
@@ -83,10 +88,10 @@ func (a *API) audit(ctx context.Context, r record) {
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
 }
 
-// errorAttr is an error in the log. What is wrong with much is told in part.
+// errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
-	return slog.String("err", clipTo(most, err.Error()))
+	return slog.String("err", clipTo(most, notation.Redact(err.Error())))
 }
 
 // note records what came of the call.

@@ -32,10 +32,27 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	if c.Changes {
 		c.note(err)
 	} else if cause := hidden(err); cause != nil {
-		c.api.config.Logger.LogAttrs(r.Context(), slog.LevelError, "a request failed",
-			slog.String("who", caller.Name), slog.String("action", c.Action), slog.String("rule", clip(c.Rule)), errorAttr(cause))
+		c.report(err, cause)
 	}
 	return err
+}
+
+// report writes to the log why a call failed that changes nothing, but not each time where the rules
+// could not be asked for.
+func (c *Call) report(err, cause error) {
+	attributes := []slog.Attr{
+		slog.String("who", c.caller.Name), slog.String("action", c.Action), slog.String("rule", clip(c.Rule)), errorAttr(cause),
+	}
+	if statusOf(err) == http.StatusServiceUnavailable {
+		leftOut, ok := c.api.absence.admit()
+		if !ok {
+			return
+		}
+		if leftOut > 0 {
+			attributes = append(attributes, slog.Int64("left_out", leftOut))
+		}
+	}
+	c.api.config.Logger.LogAttrs(c.r.Context(), slog.LevelError, "a request failed", attributes...)
 }
 
 // answer writes a document.

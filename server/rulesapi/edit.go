@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -58,10 +57,23 @@ func editFault(err error) error {
 		return unreadable(err)
 	case errors.Is(err, registry.ErrConflict):
 		return &Refusal{Status: http.StatusConflict, Detail: "others edit the rules at the same time, again and again; try it later"}
-	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the edit was not confirmed in time; whether it was made the versions tell"}
-	default:
+	case errors.Is(err, registry.ErrRefused):
+		return &Refusal{
+			Status: http.StatusServiceUnavailable, cause: err,
+			Detail: "the edit was refused where the rules are kept, nothing was changed; the log says why",
+		}
+	case !isAway(err):
 		return err
+	case errors.Is(err, registry.ErrNotBegun):
+		return &Refusal{
+			Status: http.StatusServiceUnavailable, cause: err,
+			Detail: "the rules could not be read" + inTime(err) + ", nothing was changed; the log says why",
+		}
+	default:
+		return &Refusal{
+			Status: http.StatusServiceUnavailable, cause: err, unconfirmed: true,
+			Detail: "the edit was not confirmed" + inTime(err) + "; whether it was made the versions tell",
+		}
 	}
 }
 

@@ -17,7 +17,8 @@ type Refusal struct {
 	// Field and Value are a header field to send along; Field "" is none.
 	Field, Value string
 
-	cause error // what only the log says: nothing is wrong with the request; nil is none
+	cause       error // what only the log says: nothing is wrong with the request; nil is none
+	unconfirmed bool  // with a cause: what was asked for may have been done
 }
 
 // Error is the detail.
