@@ -69,7 +69,7 @@ func (b *Backend) search(ctx context.Context) error {
 // errUnchanged says that there was no look.
 var errUnchanged = errors.New("as before")
 
-// refuse tells why edits are not taken over, unless that is known.
+// refuse tells why edits are not taken over, nil if they are, unless that is known.
 func (b *Backend) refuse(fault error) {
 	if errors.Is(fault, errUnchanged) {
 		return
@@ -79,11 +79,15 @@ func (b *Backend) refuse(fault error) {
 		text = fault.Error()
 	}
 	b.searched.mu.Lock()
-	told := b.searched.refused == text
+	before := b.searched.refused
 	b.searched.refused = text
 	b.searched.mu.Unlock()
-	if fault != nil && !told {
+	switch {
+	case text == before:
+	case fault != nil:
 		b.options.Refused(fault)
+	default:
+		b.options.Mended()
 	}
 }
 

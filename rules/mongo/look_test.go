@@ -24,6 +24,7 @@ type people struct {
 	r       *registry.Registry
 	now     time.Time
 	refused []error
+	mended  int // how often that was over
 }
 
 func newPeople(t *testing.T) *people {
@@ -32,7 +33,7 @@ func newPeople(t *testing.T) *people {
 	p := &people{t: t, c: raw(t, url).Collection("rate_limit_rules"), now: time.UnixMicro(1_790_000_000_000_000)}
 	p.backend = open(t, url, mongo.Options{
 		Now: func() time.Time { return p.now }, LookInterval: time.Minute,
-		Refused: func(err error) { p.refused = append(p.refused, err) },
+		Refused: func(err error) { p.refused = append(p.refused, err) }, Mended: func() { p.mended++ },
 	})
 	var err error
 	p.r, err = registry.New(p.backend, registry.Options{Now: func() time.Time { return p.now }})
@@ -193,8 +194,8 @@ func TestFaultyEdits(t *testing.T) {
 		return err
 	})
 	p.holds(s, 3, map[string]int64{"a": 10, "c": 3})
-	if len(p.refused) != 3 {
-		t.Errorf("refused: %v", p.refused)
+	if len(p.refused) != 3 || p.mended != 1 {
+		t.Errorf("refused: %v, and mended %d times, want once", p.refused, p.mended)
 	}
 }
 

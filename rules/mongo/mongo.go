@@ -34,6 +34,8 @@ type Options struct {
 	// Refused hears why edits by people are not taken over, once until that changes. It is
 	// called by who asks for the head, and must not ask the backend anything. Default: nil, nobody hears.
 	Refused func(error)
+	// Mended hears, in the same way, that what Refused heard of is over. Default: nil, nobody hears.
+	Mended func()
 	// Now is the clock that edits by people are dated by, and looks are timed by. Default: nil, time.Now.
 	Now func() time.Time
 }
@@ -64,6 +66,9 @@ func New(url string, options Options) (*Backend, error) {
 	}
 	if options.Refused == nil {
 		options.Refused = func(error) {}
+	}
+	if options.Mended == nil {
+		options.Mended = func() {}
 	}
 	name, err := parse(url)
 	faults := []error{err}

@@ -13,7 +13,7 @@ import (
 // Follow puts every version in force until ctx is done, as [rules.Source] says: those made
 // by edits of this registry before the edit returns, others when the backend tells of them, at
 // the latest after the options' Interval. While the backend is away, or what it keeps can't be
-// read, the rules stay; refused hears of each once, until that changes. A backend that lost its rules
+// read, the rules stay; refused hears of each once, until that changes, and when it is over take gets the rules again, though they be the same. A backend that lost its rules
 // gets them back if they were read from it while following, and not longer ago than a minute or
 // three intervals, in a version by [RestoredBy] that is the first of all; else they stay in force, and refused
 // hears that. A registry is followed once at a time.
@@ -38,16 +38,20 @@ func (r *Registry) Follow(ctx context.Context, take func(*rules.Set), refused fu
 	}()
 	wrong := "" // with the look before
 	var told *refusal
+	refuse := func(err error) {
+		r.behind = true
+		refused(err)
+	}
 	for ctx.Err() == nil {
-		fault, err := r.look(ctx)
+		seen, err := r.look(ctx)
 		now := kindOf(err)
-		if now != "" && now != wrong {
-			r.tell(ctx, refused, err)
+		if now != "" && (now != wrong || !seen.behind) { // an edit may have been taken since it was told
+			r.tell(ctx, refuse, err)
 		}
 		wrong = now
-		if fault != nil && fault != told {
-			r.tell(ctx, refused, fault)
-			told = fault
+		if seen.fault != nil && seen.fault != told {
+			r.tell(ctx, refuse, seen.fault)
+			told = seen.fault
 		}
 		pause(ctx, r, news)
 	}
@@ -82,7 +86,7 @@ func (r *Registry) attach(ctx context.Context, take func(*rules.Set)) error {
 	}
 	r.take, r.seen = take, time.Time{}
 	if r.set != nil {
-		take(r.set)
+		r.handOver()
 	}
 	return nil
 }
@@ -93,32 +97,41 @@ func (r *Registry) detach() {
 	<-r.turn
 }
 
-// tell lets refused hear of something, not while take is called.
-func (r *Registry) tell(ctx context.Context, refused func(error), what error) {
+// tell lets one of Follow's functions hear of something, not while another one is called.
+func (r *Registry) tell(ctx context.Context, hear func(error), what error) {
 	end, err := r.begin(ctx)
 	if err != nil {
 		return // nobody follows any more
 	}
 	defer end()
 	if ctx.Err() == nil {
-		refused(what)
+		hear(what)
 	}
 }
 
 // lookTimeout bounds a look at the backend.
 const lookTimeout = 5 * time.Second
 
-// look takes over what is new, and says why it is not in force, if so.
-func (r *Registry) look(ctx context.Context) (*refusal, error) {
+// A sight is how a look finds the rules.
+type sight struct {
+	fault  *refusal // why the newest are not in force; nil if they are
+	behind bool     // whether refused was called since take was
+}
+
+// look takes over what is new, or what is in force once more when nothing is refused any longer.
+func (r *Registry) look(ctx context.Context) (sight, error) {
 	end, err := r.begin(ctx) // which may take as long as somebody's edit
 	if err != nil {
-		return nil, err
+		return sight{}, err
 	}
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	err = r.refresh(ctx)
-	return r.fault, err
+	if err == nil && r.fault == nil && r.behind {
+		r.handOver()
+	}
+	return sight{r.fault, r.behind}, err
 }
 
 // pause waits for news, or until it is time for a look without any.

@@ -308,10 +308,46 @@ func TestFollowTells(t *testing.T) {
 			})
 			interval(5)
 			taken, told := f.since()
-			if len(taken) > 0 || len(told) != len(step.told) || len(told) > 0 && !strings.Contains(told[0], step.told[0]) {
+			again := 0 // nothing is wrong any more
+			if step.told == nil && step.fault() == nil {
+				again = 1
+			}
+			if len(taken) != again || len(told) != len(step.told) || len(told) > 0 && !strings.Contains(told[0], step.told[0]) {
 				t.Errorf("step %d: took %q, was told %q; want %q", i, taken, told, step.told)
 			}
 		}
+		f.stop()
+	})
+}
+
+// When what was refused is over the rules are taken once more, though they are the same: so that who
+// follows knows that they are those of the backend. What happens again after an edit was taken is told again.
+func TestFollowTakesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *registry.Registry) {
+		backend.set(func(f *faulty) { f.deaf = true })
+		f := follow(t, r)
+		f.expect([]string{""})
+		away := func(yes bool) {
+			backend.set(func(f *faulty) {
+				f.before = nil
+				if yes {
+					f.before = func(string) error { return errAway }
+				}
+			})
+		}
+		away(true)
+		interval(3)
+		f.expect(nil, "pulled out")
+		away(false)
+		edit(t, r, put(rule("a", 1)))
+		away(true)
+		interval(3)
+		f.expect([]string{" a:1"}, "pulled out")
+		away(false)
+		interval(3)
+		f.expect([]string{" a:1"})
+		interval(3)
+		f.expect(nil)
 		f.stop()
 	})
 }

@@ -46,6 +46,7 @@ type Registry struct {
 	set      *rules.Set    // the last one without faults
 	fault    *refusal      // why the snapshot is not in force; nil if it is
 	take     func(*rules.Set)
+	behind   bool     // whether Follow's refused was called since take was
 	unsure   *Version // that was to restore the snapshot, and may have been made; nil for none
 }
 
@@ -164,8 +165,14 @@ func (r *Registry) compile(list []rules.Rule) (*rules.Set, error) {
 // enforce puts a set in force.
 func (r *Registry) enforce(set *rules.Set) {
 	r.set, r.fault = set, nil
+	r.handOver()
+}
+
+// handOver lets who follows take the set in force.
+func (r *Registry) handOver() {
 	if r.take != nil {
-		r.take(set)
+		r.behind = false
+		r.take(r.set)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 			backend.set(func(f *faulty) { f.at, f.before = empty, nil })
 			interval(5)
 			if restored {
-				f.expect(nil)
+				f.expect([]string{" a:1 b:2"}) // it answers again
 				holds(t, newRegistry(t, empty), 1, " a:1 b:2")
 			} else {
 				f.expect(nil, "the backend has no rules any more, and version 1 ")
