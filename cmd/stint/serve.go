@@ -45,13 +45,13 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	followed := newFollower(logger)
-	source, err := openRules(loaded, logger, followed.refuse)
+	source, err := openRules(loaded, logger, followed.edits())
 	if err != nil {
 		return err
 	}
 	defer source.close()
 	service.RulesKnown, service.Registry, service.RulesFrom = followed.known.Load, source.registry, source.place
-	service.Collectors = append(service.Collectors, followed.refused)
+	service.Collectors = append(service.Collectors, followed.collectors()...)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",

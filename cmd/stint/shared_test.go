@@ -150,9 +150,11 @@ func TestServeWithoutItsRules(t *testing.T) {
 			t.Errorf("readiness: %d %s, want %d", status, body, want)
 		}
 	}
-	if !strings.Contains(log.String(), "the rules are not known yet") {
-		t.Errorf("the log:\n%s", log)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "none are in force yet") })
+	if text := log.String(); !strings.Contains(text, "the rules are not known yet") || strings.Contains(text, "those from before stay") {
+		t.Errorf("the log:\n%s", text)
 	}
+	current(t, open, "0")
 	if code, _, stderr := do(t, nil, "rules", "explain", "--store", server.URL()); code != exitFailed || !strings.Contains(stderr, "the rules of redis://") {
 		t.Errorf("explained: exit code %d, %s", code, stderr)
 	}
@@ -163,7 +165,17 @@ func TestServeWithoutItsRules(t *testing.T) {
 			_, matched := evaluated(t, url, `{"path":"/login","ip":"192.0.2.9"}`)
 			return len(matched) == 1
 		})
+		current(t, url, "1")
 	}
+}
+
+// current waits until the metric says whether a process has the rules that their source has.
+func current(t *testing.T, url, want string) {
+	t.Helper()
+	eventually(t, "rate_limiter_rules_current "+want, func() bool {
+		_, metrics := get(t, url+api.PathMetrics)
+		return strings.Contains(metrics, "rate_limiter_rules_current "+want+"\n")
+	})
 }
 
 // What rules were in force is written back to a server that lost them, which is said.
@@ -172,14 +184,21 @@ func TestServeRestoresRules(t *testing.T) {
 	shared := editor(t, server.URL())
 	put(t, shared, 1)
 	put(t, shared, 2)
-	_, log := start(t, "--store", server.URL())
+	url, log := start(t, "--store", server.URL())
+	current(t, url, "1")
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	current(t, url, "0")
 	server.Restart(t) // without what it held
 	eventually(t, "the rules are back", func() bool {
 		now, err := editor(t, server.URL()).Current(context.Background())
 		return err == nil && len(now.Rules) == 1 && now.Rules[0].ID == "login"
 	})
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
-	if !strings.Contains(log.String(), " restored=2 version=1 rules=1\n") {
-		t.Errorf("the log:\n%s", log)
+	current(t, url, "1")
+	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "rules are taken over again") })
+	if text := log.String(); !strings.Contains(text, " restored=2 version=1 rules=1\n") {
+		t.Errorf("the log:\n%s", text)
 	}
 }

@@ -23,9 +23,15 @@ type ruleSource struct {
 	close    func()
 }
 
-// openRules opens the source of the rules. What is kept in a server is not asked for yet. refused
-// hears of edits past the service that can't be taken over. A nil logger is told nothing.
-func openRules(loaded config.Config, logger *slog.Logger, refused func(error)) (*ruleSource, error) {
+// edits hear of edits past the service: why they can't be taken over, and that this is over. Nil functions hear nothing.
+type edits struct {
+	refused func(error)
+	mended  func()
+}
+
+// openRules opens the source of the rules. What is kept in a server is not asked for yet. A nil logger
+// is told nothing.
+func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
 		from = config.RulesFromStore
@@ -44,7 +50,7 @@ func openRules(loaded config.Config, logger *slog.Logger, refused func(error)) (
 	case loaded.RulesInRedis():
 		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix, logger)
 	case loaded.RulesInMongo():
-		return mongoRules(from, logger, refused)
+		return mongoRules(from, logger, heard)
 	default:
 		return &ruleSource{Source: file.Source{Path: from, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
 	}
@@ -65,8 +71,8 @@ func redisRules(at redisstore.Connection, prefix string, logger *slog.Logger) (*
 }
 
 // mongoRules are rules in a MongoDB.
-func mongoRules(url string, logger *slog.Logger, refused func(error)) (*ruleSource, error) {
-	backend, err := mongo.New(url, mongo.Options{Refused: refused})
+func mongoRules(url string, logger *slog.Logger, heard edits) (*ruleSource, error) {
+	backend, err := mongo.New(url, mongo.Options{Refused: heard.refused, Mended: heard.mended})
 	if err != nil {
 		return nil, misconfigured(err)
 	}
