@@ -34,6 +34,7 @@ func (f *Fault) Unwrap() error { return f.Err }
 type faults struct {
 	index int
 	id    string
+	bits  int // by which IPv6 clients are counted; 0 is not known
 	all   []error
 }
 

@@ -14,10 +14,14 @@ const fallbackPrefix = `\ip:`
 // ClientKey is the key under which the state of a client is kept whom an [Override] would name so,
 // as [Matches.Held] has it. Behind \ip: it is an address of those who are counted by address as
 // Missing says. It holds no API key, so it may be shown. The error wraps stint.ErrInvalid:
-// the rule can have no such client.
-func (r *Rule) ClientKey(client string) (string, error) {
-	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP && address != "" {
-		return singleKey([]byte(client), isPrintable(address)), nil
+// the rule can have no such client. An IPv6 network may have any number of bits here; by which
+// clients are counted a [Set] knows.
+func (r *Rule) ClientKey(client string) (string, error) { return r.clientKey(client, 0) }
+
+// clientKey is ClientKey where IPv6 clients are counted by so many bits; 0 stands for any number.
+func (r *Rule) clientKey(client string, bits int) (string, error) {
+	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP {
+		return r.fallbackKey(address, bits)
 	}
 	shown := r.shownKey(client)
 	values, err := splitKey(client, shown)
@@ -30,6 +34,9 @@ func (r *Rule) ClientKey(client string) (string, error) {
 		return "", stint.Invalid("key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
 	case r.misplacesHash(values):
 		return "", stint.Invalid("key", shown, `\sha256: in the place of an API key only`)
+	}
+	if err := r.addressFault("key", shown, values, bits); err != nil {
+		return "", err
 	}
 	scope, plain := partsOf(r), true
 	for i, value := range values {
@@ -60,7 +67,7 @@ func (s *Set) ClientClaims(id, client string) ([]stint.Claim, error) {
 	if c == nil {
 		return nil, stint.Invalid("rule", id, "the ID of a rule in force")
 	}
-	key, err := c.ClientKey(client)
+	key, err := c.clientKey(client, s.bits)
 	if err != nil {
 		return nil, err
 	}

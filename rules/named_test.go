@@ -16,18 +16,23 @@ import (
 func TestNamedClientsHaveTheirKeys(t *testing.T) {
 	scopes := []string{rules.PerIP, rules.PerUser, rules.PerAPIKey, rules.Custom("plan")}
 	value := rapid.OneOf(rapid.SampledFrom([]string{`a|b\`, `\ip:192.0.2.1`, "a\x00b", strings.Repeat("x", 300), "*", "\xff"}), rapid.StringMatching(`[a-z|\\]{1,4}`))
+	address := rapid.SampledFrom([]string{"192.0.2.1", "2001:db8:1:2::/64", "::/64", "unknown"})
 	rapid.Check(t, func(t *rapid.T) {
 		rule := onPath("a", "")
 		rule.Missing = rules.MissingIP
-		var values []string
+		var named []string
 		request := rules.Request{Path: "/", Attributes: map[string]string{}}
 		rule.Scope = rapid.Permutation(scopes).Draw(t, "scope")[:rapid.IntRange(1, len(scopes)).Draw(t, "parts")]
 		if slices.Equal(rule.Scope, []string{rules.PerIP}) {
 			rule.Missing = rules.MissingSkip
 		}
 		for _, scope := range rule.Scope {
-			text := value.Draw(t, scope)
-			values = append(values, text)
+			values := value
+			if scope == rules.PerIP {
+				values = address
+			}
+			text := values.Draw(t, scope)
+			named = append(named, text)
 			switch scope {
 			case rules.PerIP:
 				request.Address = text
@@ -51,8 +56,8 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := rule.ClientKey(rules.JoinKey(values...)); err != nil || got != held.Claim.Key {
-			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", values, rule.Scope, got, err, held.Claim.Key)
+		if got, err := rule.ClientKey(rules.JoinKey(named...)); err != nil || got != held.Claim.Key {
+			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", named, rule.Scope, got, err, held.Claim.Key)
 		}
 	})
 }
@@ -64,7 +69,12 @@ func TestClientKey(t *testing.T) {
 		key, fault    string
 	}{
 		{"per_user", `\ip:192.0.2.1`, rules.MissingIP, `\ip:192.0.2.1`, ""},
-		{"per_user", "\\ip:a\x00b", rules.MissingIP, sha("\\ip:a\x00b"), ""},
+		{"per_user", `\ip:2001:db8::/56`, rules.MissingIP, `\ip:2001:db8::/56`, ""},
+		{"per_user", `\ip:192.0.2.1:80`, rules.MissingIP, "", `key is "\\ip:192.0.2.1:80"; allowed: behind \ip: 192.0.2.1, by which the client is counted`},
+		{"per_api_key", `\ip:s3cret`, rules.MissingIP, "", `key is "one of 10 bytes"; allowed: behind \ip: an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, or unknown`},
+		{"per_ip", "2001:DB8::/64", 0, "", `key is "2001:DB8::/64"; allowed: 2001:db8::/64, by which the client is counted`},
+		{"per_user per_ip", "ann|192.0.2.1", 0, "ann|192.0.2.1", ""},
+		{"per_user per_ip", "192.0.2.1|ann", 0, "", `key is "192.0.2.1|ann"; allowed: in the place of per_ip: an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, or unknown`},
 		{"per_user", `\ip:192.0.2.1`, rules.MissingSkip, "", `key is "\\ip:192.0.2.1"; allowed: a \ only before | and \`},
 		{"global", "*", 0, "*", ""},
 		{"global", "ann", 0, "", `key is "ann"; allowed: * with the scope global`},
@@ -114,7 +124,7 @@ func TestClientClaims(t *testing.T) {
 			t.Errorf("%s of %s: %v, %v; want %v", test.client, test.id, got, err, test.want)
 		}
 	}
-	for _, wrong := range [][2]string{{"none", "192.0.2.1"}, {"limited", "a|b"}} {
+	for _, wrong := range [][2]string{{"none", "192.0.2.1"}, {"limited", "a|b"}, {"limited", "2001:db8::/56"}, {"limited", "2001:db8::1"}} {
 		if _, err := set.ClientClaims(wrong[0], wrong[1]); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%q: %v", wrong, err)
 		}

@@ -31,7 +31,7 @@ func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
 
 func TestPoliciesOutliveAReload(t *testing.T) {
 	a, b := rule("a"), rule("b")
-	a.Overrides = []rules.Override{{Key: "::1", Limits: []stint.Limit{stint.FixedWindow(1, time.Second)}}}
+	a.Overrides = []rules.Override{{Key: "::/64", Limits: []stint.Limit{stint.FixedWindow(1, time.Second)}}}
 	first := compile(t, a, b)
 	for _, test := range []struct {
 		name       string
@@ -44,7 +44,7 @@ func TestPoliciesOutliveAReload(t *testing.T) {
 		}, true, true},
 		{"limits", func(r *rules.Rule) { r.Limits = []stint.Limit{stint.TokenBucket(11, stint.PerSecond(1))} }, false, true},
 		{"override", func(r *rules.Rule) {
-			r.Overrides = []rules.Override{{Key: "::1", Limits: []stint.Limit{stint.FixedWindow(2, time.Second)}}}
+			r.Overrides = []rules.Override{{Key: "::/64", Limits: []stint.Limit{stint.FixedWindow(2, time.Second)}}}
 		}, true, false},
 		{"failure", func(r *rules.Rule) { r.OnStoreFailure = rules.FailClosed }, false, false},
 		{"timeout", func(r *rules.Rule) { r.Timeout = time.Second }, false, false},
@@ -55,8 +55,8 @@ func TestPoliciesOutliveAReload(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own := policyFor(t, first, "a", "::2") == policyFor(t, second, "a", "::2")
-		other := policyFor(t, first, "a", "::1") == policyFor(t, second, "a", "::1")
+		own := policyFor(t, first, "a", "0:0:0:1::/64") == policyFor(t, second, "a", "0:0:0:1::/64")
+		other := policyFor(t, first, "a", "::/64") == policyFor(t, second, "a", "::/64")
 		if own != test.own || other != test.other {
 			t.Errorf("%s: policies are kept: %v, the override's %v; want %v, %v", test.name, own, other, test.own, test.other)
 		}
@@ -105,7 +105,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "Cost": rules.Cost{Permits: 2},
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
-		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "a", Banned: true}},
+		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
 		"Methods": []string{"GET"}, "Path": "/a", "Host": "a", "Headers": map[string]string{"A": "b"},
 	}
 	check := func(name string, set func(r *rules.Rule)) {

@@ -17,8 +17,9 @@ type Request struct {
 	Path string
 	// Header is the request's header, with canonical names. Default: none.
 	Header http.Header
-	// Address is the client's address as a key, such as clientip.Resolver.Key returns. Default: "",
-	// which is none.
+	// Address is the client's address as a key, as clientip.Resolver.Key returns it: overrides and
+	// resets know clients by address in that form only. What has another form, such as the name of a
+	// network, is an attribute. Default: "", which is none.
 	Address string
 	// User is who is asking, as far as that is known for certain. Default: "", unknown.
 	User string

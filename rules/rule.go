@@ -163,8 +163,9 @@ type Cost struct {
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
 // one of Limits, Unlimited and Banned.
 type Override struct {
-	// Key is the client: the address as the limiter knows it, the user, the API key, or the
-	// attribute's value; * for a global rule. A composite one's parts are joined by | and one
+	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global
+	// rule. An address is written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as
+	// 2001:db8:1:2::/64 of as many bits as [Options] say, or unknown. A composite one's parts are joined by | and one
 	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
 	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
 	Key string

@@ -23,6 +23,10 @@ type Options struct {
 	// StrictSlash tells /users from /users/. Default: false, a slash at the end of a
 	// path does not matter.
 	StrictSlash bool
+	// IPv6Prefix is by how many bits of their address IPv6 clients are counted, 1 to 128, as
+	// clientip.Config has it: overrides that name other networks would never apply, and are faults.
+	// Default: 0, which is 64.
+	IPv6Prefix int
 }
 
 // A Set is rules ready to be matched. It is immutable and safe for concurrent use; make it
@@ -31,6 +35,7 @@ type Set struct {
 	rules  []*compiled // by rank
 	byID   map[string]*compiled
 	strict bool
+	bits   int // by which IPv6 clients are counted
 
 	hosts  map[string]*node // of a host's own rules
 	below  map[string]*node // of the hosts below a name
@@ -60,10 +65,14 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", MaxRules))
 	}
+	bits := cmp.Or(options.IPv6Prefix, defaultIPv6Prefix)
+	if bits < 1 || bits > 128 {
+		return nil, stint.Invalid("IPv6Prefix", bits, "1 to 128")
+	}
 	var all []error
 	first := make(map[string]int, len(list))
 	for i := range list {
-		f := faults{index: i, id: list[i].ID}
+		f := faults{index: i, id: list[i].ID, bits: bits}
 		list[i].validate(&f)
 		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {
 			f.invalid("id", list[i].ID, fmt.Sprintf("an ID that no other rule has; rule %d has it", at))
@@ -75,7 +84,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	if err := errors.Join(all...); err != nil {
 		return nil, err
 	}
-	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash}
+	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
 	for i := range list {
 		c, err := compile(&list[i], options.Previous)
 		if err != nil {

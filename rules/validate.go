@@ -22,7 +22,8 @@ const (
 )
 
 // Validate reports everything that is wrong with the rule by itself, joined. Each fault wraps
-// stint.ErrInvalid.
+// stint.ErrInvalid. An override may name IPv6 networks of any number of bits here; [Compile] knows
+// by how many clients are counted.
 func (r *Rule) Validate() error {
 	f := faults{id: r.ID}
 	r.validate(&f)
@@ -242,6 +243,10 @@ func (r *Rule) validateOverrides(f *faults) {
 			f.invalid(param+".key", shown, `\sha256: in the place of an API key only`)
 		case seen[client]:
 			f.invalid(param+".key", shown, "each client once")
+		default:
+			if err := r.addressFault(param+".key", shown, parts, f.bits); err != nil {
+				f.add(param+".key", err)
+			}
 		}
 		seen[client] = true
 		if choices != 1 {

@@ -95,14 +95,14 @@ func TestValidate(t *testing.T) {
 		{"override of nobody", override(rules.Override{Banned: true}, rules.PerIP), "overrides[0].key", "no part is empty"},
 		{"override of all", override(rules.Override{Key: "all", Banned: true}, rules.Global), "overrides[0].key", `"all"; allowed: *`},
 		{"override of a part", override(rules.Override{Key: "a", Banned: true}, rules.PerIP, rules.PerUser), "overrides[0].key", `"a"; allowed: 2 parts`},
-		{"override escaped", override(rules.Override{Key: `a\|b|c\\`, Banned: true}, rules.PerIP, rules.PerUser), "", ""},
+		{"override escaped", override(rules.Override{Key: `a\|b|c\\`, Banned: true}, rules.Custom("plan"), rules.PerUser), "", ""},
 		{"override badly escaped", override(rules.Override{Key: `a\b`, Banned: true}, rules.PerUser), "overrides[0].key", `only before | and \`},
-		{"override of nothing", override(rules.Override{Key: "a"}, rules.PerIP), "overrides[0]", "0 of limits"},
-		{"override of both", override(rules.Override{Key: "a", Banned: true, Unlimited: true}, rules.PerIP), "overrides[0]", "2 of limits"},
-		{"override's limit", override(rules.Override{Key: "a", Limits: []stint.Limit{{}}}, rules.PerIP), "overrides[0].limits", "overrides[0].limits: "},
+		{"override of nothing", override(rules.Override{Key: "192.0.2.1"}, rules.PerIP), "overrides[0]", "0 of limits"},
+		{"override of both", override(rules.Override{Key: "192.0.2.1", Banned: true, Unlimited: true}, rules.PerIP), "overrides[0]", "2 of limits"},
+		{"override's limit", override(rules.Override{Key: "192.0.2.1", Limits: []stint.Limit{{}}}, rules.PerIP), "overrides[0].limits", "overrides[0].limits: "},
 		{"override twice", func(r *rules.Rule) {
-			r.Overrides = []rules.Override{{Key: "a", Banned: true}, {Key: "a", Unlimited: true}}
-		}, "overrides[1].key", `"a"; allowed: each client once`},
+			r.Overrides = []rules.Override{{Key: "192.0.2.1", Banned: true}, {Key: "192.0.2.1", Unlimited: true}}
+		}, "overrides[1].key", `"192.0.2.1"; allowed: each client once`},
 		{"too many overrides", func(r *rules.Rule) { r.Overrides = make([]rules.Override, 10_001) }, "overrides", "at most 10000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -155,3 +155,45 @@ func TestAPIKeysStayOutOfTheAudit(t *testing.T) {
 		t.Errorf("the override is not in force: %+v", got)
 	}
 }
+
+// A client by address has one name, under which it is counted; what would never apply is refused.
+func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
+	d := newDesk(t, registry.NewMemory(), nil).fill()
+	const path = "/api/v1/rules/login/overrides/"
+	for key, says := range map[string]string{
+		"10.0.0.0/8":       "single addresses of IPv4",
+		"2001:db8::1":      "2001:db8::/64, by which the client is counted",
+		"2001:db8::/56":    "an IPv6 network of 64 bits",
+		"2001:DB8::/64":    "2001:db8::/64, by which the client is counted",
+		"::ffff:192.0.2.1": "192.0.2.1, by which the client is counted",
+		"foo":              "or unknown",
+	} {
+		d.ask("PUT", path+url.PathEscape(key), `{"banned":true}`).problem(400, says)
+		d.ask("POST", "/api/v1/rules/login/reset", `{"key":"`+key+`"}`).problem(400, says)
+		text := `[{"id":"login","scope":"per_ip","banned":true,"overrides":[{"key":"` + key + `","unlimited":true}]}]`
+		var valid api.Validation
+		d.ask("POST", "/api/v1/rules/validate", text).is(200).into(&valid)
+		if valid.Valid || len(valid.Faults) != 1 || !strings.Contains(valid.Faults[0].Detail, says) {
+			t.Errorf("%s: %+v", key, valid)
+		}
+		d.ask("PUT", "/api/v1/rules", text).problem(400, says)
+	}
+	for _, method := range []string{"GET", "DELETE"} {
+		d.ask(method, path+"10.0.0.0%2F8", "").problem(400, "single addresses of IPv4")
+	}
+	d.ask("PUT", path+"2001:db8::%2F64", `{"banned":true}`).is(201)
+	d.postPublic(evaluate, `{"method":"POST","path":"/login","ip":"2001:db8::7"}`).evaluated(429)
+	d.ask("POST", "/api/v1/rules/login/reset", `{"key":"2001:db8::/64"}`).is(200)
+}
+
+// The prefix of the configuration holds for documents of rules.
+func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
+	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.ClientIP.IPv6Prefix = 56 })
+	for key, want := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
+		var valid api.Validation
+		d.ask("POST", "/api/v1/rules/validate", `[{"id":"a","scope":"per_ip","banned":true,"overrides":[{"key":"`+key+`","unlimited":true}]}]`).is(200).into(&valid)
+		if valid.Valid != want {
+			t.Errorf("%s: %+v", key, valid)
+		}
+	}
+}

@@ -106,7 +106,8 @@ type Config struct {
 	// Identity says where forward-auth finds who is asking. Default: nowhere.
 	Identity Identity
 
-	// ClientIP says how a client's address is found. Default: the peer's address.
+	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Registry's
+	// options. Default: the peer's address.
 	ClientIP clientip.Config
 	// Headers are the rate limit header fields of a check's response. Default: 0,
 	// none; DefaultConfig has all of them.

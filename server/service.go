@@ -123,7 +123,7 @@ func newService(config *Config) (*service, error) {
 		connections: public, adminConnections: private,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
-		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store,
+		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
 		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, Logger: config.Logger, Registerer: registry,
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -29,46 +30,57 @@ func rulesCommand(p process) *cobra.Command {
 }
 
 func validateCommand(p process) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check files of rules, or folders of them",
 		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`.\n" +
 			"A folder's files are one set. It exits with 2 when a rule can't be enforced, and names\n" +
 			"every fault with file, line and column.",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			var faults []string
-			for _, path := range args {
-				set, err := readRules(path)
-				if err != nil {
-					faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
-					continue
-				}
-				enabled := 0
-				for _, rule := range set.Rules() {
-					if !rule.Disabled {
-						enabled++
-					}
-				}
-				if err := say(p.Out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
-					return err
-				}
-			}
-			if len(faults) > 0 {
-				return exit{exitUsage, strings.Join(faults, "\n")}
-			}
-			return nil
-		},
 	}
+	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Path == "ipv6_prefix" })
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		return validateRules(p.Out, args, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+	}
+	return command
+}
+
+// validateRules says of each file or folder how many rules it has, or what is wrong with them.
+func validateRules(out io.Writer, paths []string, options rules.Options) error {
+	var faults []string
+	for _, path := range paths {
+		set, err := readRules(path, options)
+		if err != nil {
+			faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
+			continue
+		}
+		enabled := 0
+		for _, rule := range set.Rules() {
+			if !rule.Disabled {
+				enabled++
+			}
+		}
+		if err := say(out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
+			return err
+		}
+	}
+	if len(faults) > 0 {
+		return exit{exitUsage, strings.Join(faults, "\n")}
+	}
+	return nil
 }
 
 // readRules reads and compiles a file or a folder.
-func readRules(path string) (*rules.Set, error) {
+func readRules(path string, options rules.Options) (*rules.Set, error) {
 	list, positions, err := file.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	return file.Compile(list, positions, rules.Options{})
+	return file.Compile(list, positions, options)
 }
 
 // ruleTable shows what each rule makes of a request.

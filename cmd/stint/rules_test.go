@@ -68,6 +68,25 @@ rules:
 	}
 }
 
+// Overrides name the networks by which the service counts.
+func TestRulesOfAPrefix(t *testing.T) {
+	file := writeFile(t, `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/56", unlimited: true}]}]`)
+	config := writeFile(t, "ipv6_prefix: 56")
+	for args, want := range map[string]int{
+		"validate " + file:                                                exitUsage,
+		"validate --ipv6-prefix 56 " + file:                               exitOK,
+		"validate --config " + config + " " + file:                        exitOK,
+		"validate --ipv6-prefix 0 " + file:                                exitUsage,
+		"explain --rules " + file:                                         exitUsage,
+		"explain --ipv6-prefix 56 --ip 2001:db8::1 --rules " + file:       exitOK,
+		"explain --ipv6-prefix 56 --ip 2001:db8:0:100::1 --rules " + file: exitDenied,
+	} {
+		if code, stdout, stderr := do(t, nil, append([]string{"rules"}, strings.Fields(args)...)...); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
 func TestRulesExplain(t *testing.T) {
 	file := writeFile(t, someRules)
 	for _, test := range []struct {

@@ -36,28 +36,29 @@ func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSou
 	if from == "" && len(loaded.Rules) == 0 {
 		from = config.RulesFromStore
 	}
+	bits := loaded.ClientIP.IPv6Prefix
 	switch {
 	case from == "":
-		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{})
+		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{IPv6Prefix: bits})
 		if err != nil {
 			return nil, misconfigured(err)
 		}
 		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
-		return registered(registry.NewMemory(), "the process, which forgets them when it ends", nil, func() {})
+		return registered(registry.NewMemory(), bits, "the process, which forgets them when it ends", nil, func() {})
 	case from == config.RulesFromStore:
-		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix, logger)
+		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix, bits, logger)
 	case loaded.RulesInRedis():
-		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix, logger)
+		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix, bits, logger)
 	case loaded.RulesInMongo():
-		return mongoRules(from, logger, heard)
+		return mongoRules(from, bits, logger, heard)
 	default:
-		return &ruleSource{Source: file.Source{Path: from, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
+		return &ruleSource{Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
 	}
 }
 
 // redisRules are rules in a Redis.
-func redisRules(at redisstore.Connection, prefix string, logger *slog.Logger) (*ruleSource, error) {
+func redisRules(at redisstore.Connection, prefix string, bits int, logger *slog.Logger) (*ruleSource, error) {
 	conn, err := redisstore.Dial(at)
 	if err != nil {
 		return nil, misconfigured(err)
@@ -67,24 +68,25 @@ func redisRules(at redisstore.Connection, prefix string, logger *slog.Logger) (*
 		conn.Close()
 		return nil, misconfigured(err)
 	}
-	return registered(backend, config.RedactURL(at.URL), logger, backend.Close)
+	return registered(backend, bits, config.RedactURL(at.URL), logger, backend.Close)
 }
 
 // mongoRules are rules in a MongoDB.
-func mongoRules(url string, logger *slog.Logger, heard edits) (*ruleSource, error) {
-	backend, err := mongo.New(url, mongo.Options{Refused: heard.refused, Mended: heard.mended})
+func mongoRules(url string, bits int, logger *slog.Logger, heard edits) (*ruleSource, error) {
+	backend, err := mongo.New(url, mongo.Options{IPv6Prefix: bits, Refused: heard.refused, Mended: heard.mended})
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	return registered(backend, config.RedactURL(url), logger, func() { _ = backend.Close() }) // which has nothing to lose
+	return registered(backend, bits, config.RedactURL(url), logger, func() { _ = backend.Close() }) // which has nothing to lose
 }
 
-// registered is the source of a backend's rules.
-func registered(backend registry.Backend, place string, logger *slog.Logger, closeBackend func()) (*ruleSource, error) {
+// registered is the source of a backend's rules. IPv6 clients are counted by so many bits.
+func registered(backend registry.Backend, bits int, place string, logger *slog.Logger, closeBackend func()) (*ruleSource, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	r, err := registry.New(backend, registry.Options{
+		IPv6Prefix: bits,
 		Cut: func(err error) {
 			logger.Warn("edits of rules are not heard of; they are looked for each second", "from", place, "err", config.Redact(err.Error()))
 		},

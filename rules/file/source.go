@@ -14,6 +14,8 @@ type Source struct {
 	Path string
 	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
 	StrictSlash bool
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in [rules.Options]. Default: 0, which is 64.
+	IPv6Prefix int
 	// Logger is told of rules taken over, and where no news of files come. Default: nil, no log.
 	Logger *slog.Logger
 }
@@ -24,7 +26,7 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 	var set *rules.Set // in force
 	return Watch(ctx, s.Path, Options{
 		Apply: func(list []rules.Rule, positions []notation.Position) error {
-			next, err := Compile(list, positions, rules.Options{Previous: set, StrictSlash: s.StrictSlash})
+			next, err := Compile(list, positions, rules.Options{Previous: set, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix})
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ func (b *Backend) search(ctx context.Context) error {
 	if !b.searched.due(now, b.options.LookInterval) {
 		return errUnchanged
 	}
-	err := b.call(ctx, func(ctx context.Context, db *mongo.Database) error { return look(ctx, db, now) })
+	err := b.call(ctx, func(ctx context.Context, db *mongo.Database) error { return look(ctx, db, now, b.options.IPv6Prefix) })
 	switch {
 	case errors.Is(err, registry.ErrConflict):
 		b.searched.hear()
@@ -99,7 +99,7 @@ const (
 
 // look makes a version of what people edited, all of it or nothing. The error is
 // registry.ErrConflict if another version was made meanwhile.
-func look(ctx context.Context, db *mongo.Database, now time.Time) error {
+func look(ctx context.Context, db *mongo.Database, now time.Time, ipv6Prefix int) error {
 	// All versions are shown in the collection from here on. As long as no other is made, what
 	// differs was edited.
 	head, err := settle(ctx, db)
@@ -132,16 +132,16 @@ func look(ctx context.Context, db *mongo.Database, now time.Time) error {
 		Author:  registry.Author{By: editedBy, Action: editedAction},
 		Changes: found.changes,
 	}
-	if err := enforceable(&is, &v); err != nil {
+	if err := enforceable(&is, &v, ipv6Prefix); err != nil {
 		return err
 	}
 	return commit(ctx, db, head, &v, true)
 }
 
 // enforceable returns an error if a version's rules can't be enforced, or it is too large.
-func enforceable(is *all, v *registry.Version) error {
+func enforceable(is *all, v *registry.Version, ipv6Prefix int) error {
 	before := is.snapshot()
-	if _, err := rules.Compile(before.Apply(v).Rules, rules.Options{}); err != nil {
+	if _, err := rules.Compile(before.Apply(v).Rules, rules.Options{IPv6Prefix: ipv6Prefix}); err != nil {
 		return fmt.Errorf("%s: %w", rulesName, err)
 	}
 	for _, c := range v.Changes {

@@ -29,14 +29,20 @@ type people struct {
 
 func newPeople(t *testing.T) *people {
 	t.Helper()
+	return newPeopleOf(t, 0)
+}
+
+// newPeopleOf is newPeople where IPv6 clients are counted by so many bits.
+func newPeopleOf(t *testing.T, ipv6Prefix int) *people {
+	t.Helper()
 	url := newURL()
 	p := &people{t: t, c: raw(t, url).Collection("rate_limit_rules"), now: time.UnixMicro(1_790_000_000_000_000)}
 	p.backend = open(t, url, mongo.Options{
-		Now: func() time.Time { return p.now }, LookInterval: time.Minute,
+		Now: func() time.Time { return p.now }, LookInterval: time.Minute, IPv6Prefix: ipv6Prefix,
 		Refused: func(err error) { p.refused = append(p.refused, err) }, Mended: func() { p.mended++ },
 	})
 	var err error
-	p.r, err = registry.New(p.backend, registry.Options{Now: func() time.Time { return p.now }})
+	p.r, err = registry.New(p.backend, registry.Options{Now: func() time.Time { return p.now }, IPv6Prefix: ipv6Prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +111,26 @@ func bucket(id string, capacity int64) rules.Rule {
 }
 
 func byID(id string) bson.D { return bson.D{{Key: "_id", Value: id}} }
+
+// People name the networks by which clients are counted.
+func TestIPv6Prefix(t *testing.T) {
+	p := newPeopleOf(t, 56)
+	insert := func(id, key string) registry.Snapshot {
+		return p.edit(func(c *driver.Collection) error {
+			override := bson.D{{Key: "key", Value: key}, {Key: "unlimited", Value: true}}
+			_, err := c.InsertOne(t.Context(), bson.D{
+				{Key: "_id", Value: id}, {Key: "scope", Value: "per_ip"}, {Key: "banned", Value: true}, {Key: "overrides", Value: bson.A{override}},
+			})
+			return err
+		})
+	}
+	if s := insert("a", "2001:db8::/56"); s.Number != 1 || len(p.refused) != 0 {
+		t.Errorf("version %d, refused %v", s.Number, p.refused)
+	}
+	if s := insert("b", "2001:db8::/64"); s.Number != 1 || len(p.refused) != 1 || !strings.Contains(p.refused[0].Error(), "2001:db8::/56, by which") {
+		t.Errorf("version %d, refused %v", s.Number, p.refused)
+	}
+}
 
 // What people do to the collection becomes a version, as if they had done it by the registry.
 func TestEditsByPeople(t *testing.T) {

@@ -31,6 +31,9 @@ type Options struct {
 	// while the backend is asked for its head: 100ms to 24h. With change streams an edit is seen at once.
 	// Default: 0, which is 30s.
 	LookInterval time.Duration
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in registry.Options, by which edits
+	// by people are checked. Default: 0, which is 64.
+	IPv6Prefix int
 	// Refused hears why edits by people are not taken over, once until that changes. It is
 	// called by who asks for the head, and must not ask the backend anything. Default: nil, nobody hears.
 	Refused func(error)
@@ -74,6 +77,9 @@ func New(url string, options Options) (*Backend, error) {
 	faults := []error{err}
 	if options.LookInterval < 100*time.Millisecond || options.LookInterval > 24*time.Hour {
 		faults = append(faults, stint.Invalid("LookInterval", options.LookInterval, "100ms to 24h"))
+	}
+	if options.IPv6Prefix < 0 || options.IPv6Prefix > 128 {
+		faults = append(faults, stint.Invalid("IPv6Prefix", options.IPv6Prefix, "1 to 128"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

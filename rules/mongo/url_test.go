@@ -39,6 +39,9 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := mongo.New("mongodb://localhost", mongo.Options{LookInterval: 99 * time.Millisecond}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a look every 99ms: %v, want ErrInvalid", err)
 	}
+	if _, err := mongo.New("mongodb://localhost", mongo.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a prefix of 129 bits: %v, want ErrInvalid", err)
+	}
 }
 
 // calls is every call of a backend.

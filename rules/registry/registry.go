@@ -14,6 +14,9 @@ import (
 type Options struct {
 	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
 	StrictSlash bool
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in [rules.Options]. It is the same
+	// for all who share a backend. Default: 0, which is 64.
+	IPv6Prefix int
 	// Interval is how often the backend is asked for its newest version though it told of none:
 	// 10ms to 1m. Default: 0, which is 1s.
 	Interval time.Duration
@@ -64,6 +67,9 @@ func New(backend Backend, options Options) (*Registry, error) {
 	}
 	if options.Interval < 10*time.Millisecond || options.Interval > time.Minute {
 		faults = append(faults, stint.Invalid("Interval", options.Interval, "10ms to 1m"))
+	}
+	if options.IPv6Prefix < 0 || options.IPv6Prefix > 128 {
+		faults = append(faults, stint.Invalid("IPv6Prefix", options.IPv6Prefix, "1 to 128"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
@@ -159,7 +165,7 @@ func (r *Registry) try(ctx context.Context, author Author, change func(*Draft) e
 func notBegun(err error) error { return fmt.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (r *Registry) compile(list []rules.Rule) (*rules.Set, error) {
-	return rules.Compile(list, rules.Options{Previous: r.set, StrictSlash: r.options.StrictSlash})
+	return rules.Compile(list, rules.Options{Previous: r.set, StrictSlash: r.options.StrictSlash, IPv6Prefix: r.options.IPv6Prefix})
 }
 
 // enforce puts a set in force.

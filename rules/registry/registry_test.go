@@ -25,6 +25,24 @@ func TestOptions(t *testing.T) {
 	if _, err := registry.New(registry.NewMemory(), registry.Options{Interval: 2 * time.Minute}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("an interval of two minutes: %v", err)
 	}
+	if _, err := registry.New(registry.NewMemory(), registry.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a prefix of 129 bits: %v", err)
+	}
+}
+
+// Overrides name the networks by which the registry's clients are counted.
+func TestIPv6Prefix(t *testing.T) {
+	r, err := registry.New(registry.NewMemory(), registry.Options{IPv6Prefix: 56})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, sound := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
+		limited := rule("a", 1)
+		limited.Scope, limited.Overrides = []string{rules.PerIP}, []rules.Override{{Key: key, Banned: true}}
+		if _, err := r.Edit(t.Context(), registry.Author{}, put(limited)); (err == nil) != sound {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
 }
 
 // An edit makes a version that says who made it, when, and what it changed.

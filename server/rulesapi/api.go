@@ -31,6 +31,8 @@ type Config struct {
 	Limiter *enforce.Limiter
 	// Store has the states of the rules' clients.
 	Store stint.Store
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
+	IPv6Prefix int
 	// ReadRequest reads a request that is to be explained, as an evaluation's body does.
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.

@@ -13,8 +13,12 @@ import (
 	"github.com/stint-go/stint/rules/registry"
 )
 
-func noOverride(rule string) error {
-	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule)}
+// noOverride tells that a client of a rule has no override, or can have none.
+func noOverride(rule *rules.Rule, client string) error {
+	if _, err := rule.ClientKey(client); err != nil {
+		return err
+	}
+	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule.ID)}
 }
 
 // listOverrides shows what holds for single clients of a rule.
@@ -54,7 +58,7 @@ func (c *Call) getOverride() error {
 	}
 	at := place(&rule, c.client)
 	if at < 0 {
-		return noOverride(rule.ID)
+		return noOverride(&rule, c.client)
 	}
 	text, err := notation.OverrideJSON(rule.Overrides[at])
 	if err != nil {
@@ -109,7 +113,7 @@ func (c *Call) removeOverride() error {
 	err = c.editRule("delete an override of", func(rule *rules.Rule) error {
 		at := place(rule, c.client)
 		if at < 0 {
-			return noOverride(rule.ID)
+			return noOverride(rule, c.client)
 		}
 		if err := holdOverride(asked, rule.Overrides[at]); err != nil {
 			return err

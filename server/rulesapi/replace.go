@@ -34,7 +34,7 @@ func (c *Call) replaceAll() error {
 		return err
 	}
 	// The registry tells whether rules make sense, but not where they are in the document.
-	if _, err := file.Compile(list, positions, rules.Options{}); err != nil {
+	if _, err := file.Compile(list, positions, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}); err != nil {
 		return err
 	}
 	v, err := c.edit("replace all rules", func(d *registry.Draft) error {
@@ -58,7 +58,7 @@ func (c *Call) validate() error {
 	var set *rules.Set
 	list, positions, err := c.document()
 	if err == nil {
-		set, err = file.Compile(list, positions, rules.Options{})
+		set, err = file.Compile(list, positions, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
 	}
 	var faults notation.Faults
 	if errors.As(err, &faults) {

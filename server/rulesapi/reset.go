@@ -83,15 +83,15 @@ func (c *Call) readReset() (client string, err error) {
 // resetClient makes a client as new, under the rule's own limits and under those of its override.
 func (c *Call) resetClient(rule *rules.Rule, client string) error {
 	c.Action = "reset_client"
+	claims, err := c.api.config.Limiter.Set().ClientClaims(rule.ID, client)
+	if err != nil {
+		return err
+	}
 	key, err := rule.ClientKey(client)
 	if err != nil {
 		return err
 	}
 	c.about(rule, client)
-	claims, err := c.api.config.Limiter.Set().ClientClaims(rule.ID, client)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
 	for _, claim := range claims {
