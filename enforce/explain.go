@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -28,6 +29,9 @@ type Explained struct {
 	// Each are the outcomes of these limits. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
+	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
+	// It is nil where it lacks nothing.
+	Lacks []string
 	// Fault is a cost that the request names and that is none, of a rule in shadow: others
 	// refuse such a request. There is no claim then.
 	Fault error
@@ -45,7 +49,7 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	var ops []stint.Op
 	for i := range v.matches.Len() {
 		held, err := v.matches.Held(i)
-		x.Rules = append(x.Rules, Explained{Held: held, Fault: err})
+		x.Rules = append(x.Rules, Explained{Held: held, Lacks: v.matches.Lacks(i), Fault: err})
 		if held.Claim.Policy != nil {
 			ops = append(ops, stint.Op{Verb: stint.Peek, Claim: held.Claim, Each: make([]stint.Outcome, held.Claim.Policy.Len())})
 		}
@@ -79,7 +83,21 @@ func (x *Explanation) Why() string {
 		}
 		return "no rule holds for the request"
 	}
+	for i := range x.Rules {
+		if x.Rules[i].Rule == v.Rule && v.Standing == rules.Lacking {
+			return "rule " + v.Rule.ID + " decides: " + x.Rules[i].lacking()
+		}
+	}
 	return "rule " + v.Rule.ID + " decides: " + v.reason()
+}
+
+// lacking says what the rule would have to know of the request.
+func (e *Explained) lacking() string {
+	parts, instead := e.Lacks, ""
+	if n := len(parts) - 1; e.Rule.Missing == rules.MissingIP && n > 0 && !slices.Contains(e.Rule.Scope, rules.PerIP) {
+		parts, instead = parts[:n], ", and the address to count it by instead"
+	}
+	return "the request lacks what it counts by, " + strings.Join(parts, " and ") + instead
 }
 
 // reason is why the deciding rule decides so.
@@ -87,8 +105,6 @@ func (v *Verdict) reason() string {
 	switch d := &v.Decision; {
 	case v.Standing == rules.Banned:
 		return "it bans the client"
-	case v.Standing == rules.Lacking:
-		return "the request lacks what it counts by, " + strings.Join(v.Rule.Scope, " and ")
 	case d.Degraded && d.Allowed:
 		return "the store is away, and a failure policy admits"
 	case d.Degraded:

@@ -72,6 +72,14 @@ func TestWhy(t *testing.T) {
 	unlimited.Unlimited = true
 	lacking := per("lacking", hour)
 	lacking.Scope, lacking.Missing = []string{rules.PerIP, rules.PerUser}, rules.MissingDeny
+	some := per("some", hour)
+	some.Scope, some.Missing = []string{rules.PerAPIKey, rules.PerIP, rules.Custom("plan")}, rules.MissingDeny
+	fallback := per("fallback", hour)
+	fallback.Scope, fallback.Missing = []string{rules.PerUser, rules.Custom("plan")}, rules.MissingIP
+	address := per("address", hour)
+	address.Scope, address.Missing = []string{rules.PerIP, rules.PerUser}, rules.MissingIP
+	nowhere := alice
+	nowhere.Address = ""
 	dear := per("dear", hour)
 	dear.Cost = rules.Cost{Attribute: "n"}
 	elsewhere := per("elsewhere", hour)
@@ -82,12 +90,16 @@ func TestWhy(t *testing.T) {
 		rule    rules.Rule
 		request rules.Request
 	}{
-		"rule banned decides: it bans the client":                                        {banned, alice},
-		"no rule limits the request":                                                     {unlimited, alice},
-		"rule lacking decides: the request lacks what it counts by, per_ip and per_user": {lacking, alice},
-		"rule dear decides: the cost of 3 is above its limit of 2":                       {dear, cost},
-		"rule dear decides: it has the fewest permits left, 2 of 2":                      {dear, alice},
-		"no rule holds for the request":                                                  {elsewhere, alice},
+		"rule banned decides: it bans the client":                                                                                      {banned, alice},
+		"no rule limits the request":                                                                                                   {unlimited, alice},
+		"rule lacking decides: the request lacks what it counts by, per_user":                                                          {lacking, alice},
+		"rule lacking decides: the request lacks what it counts by, per_ip and per_user":                                               {lacking, nowhere},
+		"rule some decides: the request lacks what it counts by, per_api_key and custom:plan":                                          {some, alice},
+		"rule fallback decides: the request lacks what it counts by, per_user and custom:plan, and the address to count it by instead": {fallback, nowhere},
+		"rule address decides: the request lacks what it counts by, per_ip and per_user":                                               {address, nowhere},
+		"rule dear decides: the cost of 3 is above its limit of 2":                                                                     {dear, cost},
+		"rule dear decides: it has the fewest permits left, 2 of 2":                                                                    {dear, alice},
+		"no rule holds for the request":                                                                                                {elsewhere, alice},
 	} {
 		limiter, _ := newLimiter(t, test.rule)
 		if got := explain(t, limiter, test.request).Why(); got != want {

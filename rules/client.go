@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -176,6 +177,23 @@ func (m *Matches) appendClient(c *match) (lacks, plain bool) {
 		plain = plain && p.kind != apiKeyPart && isPrintable(value)
 	}
 	return false, plain
+}
+
+// Lacks are the scopes of the i-th rule that the request has nothing for, in the rule's order: nil if it
+// lacks nothing. PerIP is the last of them also where the request would be counted by its address as Missing
+// says, and has none.
+func (m *Matches) Lacks(i int) []string {
+	c := &m.rules[i]
+	var lacks []string
+	for j, p := range c.scope {
+		if m.value(c, p) == "" {
+			lacks = append(lacks, c.Scope[j])
+		}
+	}
+	if len(lacks) > 0 && c.Missing == MissingIP && m.request.Address == "" && !slices.Contains(lacks, PerIP) {
+		lacks = append(lacks, PerIP)
+	}
+	return lacks
 }
 
 // stateKey is the key under which the client's state is kept.
