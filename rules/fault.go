@@ -30,6 +30,12 @@ func (f *Fault) Error() string {
 // Unwrap returns what is wrong.
 func (f *Fault) Unwrap() error { return f.Err }
 
+// plain is what came, in words that a fault shows without quotes.
+type plain string
+
+// missing is what came where there is nothing.
+const missing plain = "missing"
+
 // faults gathers what is wrong with one rule.
 type faults struct {
 	index int

@@ -11,8 +11,8 @@ import (
 // A Rule says which requests it holds for, whom it counts, and what each may do. It is
 // plain data; [Compile] checks it. The zero value lacks an ID and limits.
 type Rule struct {
-	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and unique
-	// in its set. The states of the rule's clients belong to it.
+	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and not . or .. alone,
+	// unique in its set. The states of the rule's clients belong to it.
 	ID string
 	// Disabled rules are checked like others, and hold for no request.
 	Disabled bool
@@ -67,7 +67,7 @@ const (
 // A Match says which requests a rule holds for; all that is given has to apply. The zero
 // value matches every request.
 type Match struct {
-	// Methods are such as GET; compared as they are written. GET stands for HEAD as well, which
+	// Methods are such as GET; compared as they are written, and standard ones are in upper case. GET stands for HEAD as well, which
 	// asks the same without the body. Default: none, which is any.
 	Methods []string
 	// Path is a pattern such as /users/{id}/posts: a segment in braces or * stands for any one

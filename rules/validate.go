@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (r *Rule) Validate() error {
 
 func (r *Rule) validate(f *faults) {
 	if !isID(r.ID) {
-		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . :", MaxIDBytes))
+		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . : and not . or .. alone", MaxIDBytes))
 	}
 	if len(r.Labels) > maxLabels {
 		f.invalid("labels", len(r.Labels), fmt.Sprintf("at most %d labels", maxLabels))
@@ -45,8 +46,10 @@ func (r *Rule) validate(f *faults) {
 	r.validateOverrides(f)
 }
 
+// isID reports whether a rule may have the ID. Programs that resolve the dots of paths could not reach
+// . and .. in the API.
 func isID(id string) bool {
-	return id != "" && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(c rune) bool {
+	return id != "" && id != "." && id != ".." && len(id) <= MaxIDBytes && !strings.ContainsFunc(id, func(c rune) bool {
 		return !isAlphanumeric(c) && !strings.ContainsRune("-_.:", c)
 	})
 }
@@ -63,6 +66,12 @@ func isToken(text string) bool {
 	})
 }
 
+// standardMethods are those of RFC 9110, section 9, and RFC 5789.
+var standardMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
+	http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch,
+}
+
 func (m *Match) validate(f *faults) {
 	if len(m.Methods) > maxMethods {
 		f.invalid("match.methods", len(m.Methods), fmt.Sprintf("at most %d methods", maxMethods))
@@ -70,6 +79,8 @@ func (m *Match) validate(f *faults) {
 	for i, method := range m.Methods {
 		if !isToken(method) {
 			f.invalid("match.methods", method, "names of methods such as GET")
+		} else if upper := strings.ToUpper(method); upper != method && slices.Contains(standardMethods, upper) {
+			f.invalid("match.methods", method, upper+", as methods are compared with their letter case")
 		} else if slices.Contains(m.Methods[:i], method) {
 			f.invalid("match.methods", method, "each method once")
 		}
@@ -102,7 +113,11 @@ const scopes = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a 
 
 func (r *Rule) validateScope(f *faults) {
 	if len(r.Scope) == 0 || len(r.Scope) > maxScope {
-		f.invalid("scope", fmt.Sprintf("a list of %d", len(r.Scope)), scopes)
+		came := missing
+		if len(r.Scope) > 0 {
+			came = plain(fmt.Sprintf("a list of %d", len(r.Scope)))
+		}
+		f.invalid("scope", came, scopes)
 		return
 	}
 	mayLack := false
@@ -168,6 +183,8 @@ func (r *Rule) validateLimits(f *faults) {
 	case (r.Unlimited || r.Banned) && len(r.Limits) > 0:
 		f.invalid("limits", len(r.Limits), "none with unlimited and banned")
 	case r.Unlimited || r.Banned:
+	case len(r.Limits) == 0:
+		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited or banned in their place", stint.MaxLimits))
 	default:
 		validateLimits(f, "limits", r.ID, r.Limits)
 	}

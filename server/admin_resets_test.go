@@ -97,7 +97,7 @@ func TestResetAClient(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"key":""}`: "key", `{"key":"a|b"}`: "1 parts", `{"key":"a","all":true}`: "one of them", `{"keys":"a"}`: "keys", `[]`: `{"all": true} for all`, `{`: "not JSON", `{"key":5}`: "key",
+		`{"key":""}`: "key", `{"key":"a|b"}`: "1 parts", `{"key":"a","all":true}`: "the body is one with both key and all; allowed: one of them", `{"keys":"a"}`: "keys", `[]`: `{"all": true} for all`, `{`: "not JSON", `{"key":5}`: "key",
 	} {
 		d.ask("POST", "/api/v1/rules/user/reset", body).problem(400, want)
 	}
@@ -246,7 +246,7 @@ func TestNobodyResetsAllByMistake(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: `without key and all; allowed: {"key": CLIENT} for one client, or {"all": true}`, `null`: "the body",
 		`{"all":false}`: "all is false; allowed: true", `{"all":null}`: "all", `{"all":"true"}`: "all",
-		`{"key":"a","all":true}`: "one of them", `{"key":"a","all":false}`: "one of them",
+		`{"key":"a","all":true}`: "the body is one with both key and all; allowed: one of them", `{"key":"a","all":false}`: "one of them",
 	} {
 		d.ask("POST", "/api/v1/rules/user/reset", body).problem(400, want)
 	}

@@ -69,7 +69,7 @@ func (c *Call) readReset() (client string, err error) {
 	}
 	switch {
 	case named && allNamed:
-		return "", stint.Invalid("key and all", notation.Verbatim("both given"), "one of them")
+		return "", stint.Invalid("the body", notation.Verbatim("one with both key and all"), "one of them")
 	case !named && !allNamed:
 		return "", stint.Invalid("the body", notation.Verbatim("without key and all"), resetBody)
 	case allNamed && !all:
