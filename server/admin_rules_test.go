@@ -156,7 +156,7 @@ func TestReplaceAllRules(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules", `[{"id":"a","scope":"global","unlimited":true},`+"\n"+`{"id":"a","scope":"per_moon","unlimited":true}]`).
 		problem(400, `body.json:2:19: rule "a": scope`)
 	d.ask("PUT", "/api/v1/rules", `[{"id":"a","scope":"global","unlimited":true},`+"\n"+`{"id":"a","scope":"per_user","unlimited":true}]`).
-		problem(400, `body.json:2:1: rule "a": missing`, "an ID that no other rule has")
+		problem(400, `body.json:2:1: rule "a": missing`, "is given twice, first at body.json:1:2")
 }
 
 func TestValidateRules(t *testing.T) {
@@ -178,6 +178,10 @@ func TestValidateRules(t *testing.T) {
 	v = validate("- id: a\n  scope: per_user\n  unlimited: true\n", "application/yaml")
 	if v.Valid || len(v.Faults) != 1 || v.Faults[0].Line != 1 || v.Faults[0].Rule != "a" || v.Rules != 1 || !strings.Contains(v.Faults[0].Detail, "missing") {
 		t.Errorf("senseless rules: %+v", v)
+	}
+	v = validate("- id: a\n  scope: global\n  unlimited: true\n  max_wait: 1s\n- id: b\n  scop: global\n", "application/yaml")
+	if v.Valid || len(v.Faults) != 2 || v.Faults[0].Line != 4 || v.Faults[0].Rule != "a" || v.Faults[1].Line != 6 || v.Rules != 2 {
+		t.Errorf("a senseless rule beside one that is ill-written: %+v", v)
 	}
 	if v = validate("{", "application/yaml"); v.Valid || len(v.Faults) != 1 {
 		t.Errorf("half a document: %+v", v)

@@ -53,7 +53,7 @@ func validateCommand(p process) *cobra.Command {
 func validateRules(out io.Writer, paths []string, options rules.Options) error {
 	var faults []string
 	for _, path := range paths {
-		set, err := readRules(path, options)
+		set, err := file.ReadSet(path, options)
 		if err != nil {
 			faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
 			continue
@@ -72,15 +72,6 @@ func validateRules(out io.Writer, paths []string, options rules.Options) error {
 		return exit{exitUsage, strings.Join(faults, "\n")}
 	}
 	return nil
-}
-
-// readRules reads and compiles a file or a folder.
-func readRules(path string, options rules.Options) (*rules.Set, error) {
-	list, positions, err := file.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	return file.Compile(list, positions, options)
 }
 
 // ruleTable shows what each rule makes of a request.

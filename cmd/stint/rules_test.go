@@ -50,15 +50,24 @@ rules:
     limits:
       - {algorithm: fixed_window, limit: 1, window: 1s}
     colour: red
+  - id: senseless
+    match: {path: x}
+    scope: global
+    banned: true
 `)
 	code, stdout, stderr = do(t, nil, "rules", "validate", good, bad)
 	if code != exitUsage || !strings.HasPrefix(stdout, good) {
 		t.Errorf("exit code %d, %s", code, stdout)
 	}
-	for _, want := range []string{bad + ":4:", "per_moon", bad + ":6:", "refill", bad + ":11:", "colour"} {
+	for _, want := range []string{bad + ":4:", "per_moon", bad + ":6:", "refill", bad + ":11:", "colour", bad + ":13:", "path is \"x\""} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("the faults lack %q:\n%s", want, stderr)
 		}
+	}
+
+	code, _, stderr = do(t, nil, "rules", "validate", "../../docs/stint.example.yaml")
+	if code != exitUsage || strings.Count(stderr, "\n") > 1 || !strings.Contains(stderr, "a configuration of the service") {
+		t.Errorf("a configuration: exit code %d, %s", code, stderr)
 	}
 
 	senseless := writeFile(t, `[{id: a, scope: per_user, limits: [{algorithm: fixed_window, limit: 1, window: 1s}]}]`)

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"path/filepath"
 	"strings"
 
@@ -16,49 +17,81 @@ const MaxBytes = 4 << 20
 // with one under the name rules; an empty document is not taken for an empty list,
 // since it may be half of a file. The error is [notation.Faults].
 //
-// What is returned is well written. Whether it makes sense [rules.Compile] says.
+// What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet] both.
 func Parse(source string, data []byte) ([]rules.Rule, []notation.Position, error) {
-	var faults notation.Faults
-	list, positions := parse(source, data, &faults)
-	if err := faults.Err(); err != nil {
+	d := parse(source, data)
+	if err := d.faults.Err(); err != nil {
 		return nil, nil, err
 	}
-	return list, positions, nil
+	return d.rules, d.positions(), nil
 }
 
-func parse(source string, data []byte, faults *notation.Faults) ([]rules.Rule, []notation.Position) {
+// parse reads a document.
+func parse(source string, data []byte) *document {
+	d := &document{}
 	if len(data) > MaxBytes {
-		faults.Add(notation.Position{Source: source}, "the document has %d bytes; allowed: at most %d", len(data), MaxBytes)
-		return nil, nil
+		d.faults.Add(notation.Position{Source: source}, "the document has %d bytes; allowed: at most %d", len(data), MaxBytes)
+		return d
 	}
-	front, sound := YAML, len(*faults)
+	front := YAML
 	if isJSON(source) {
 		front = notation.ParseJSON
 	}
-	document := front(source, data, faults)
-	if len(*faults) > sound && document.Kind == notation.KindNull {
-		return nil, nil // nothing could be read
+	whole := front(source, bytes.TrimPrefix(data, byteOrderMark), &d.faults)
+	read := len(d.faults)
+	if read > 0 && whole.Kind == notation.KindNull {
+		return d // nothing could be read
 	}
-	written := document
-	if document.Kind == notation.KindMapping {
-		written = notation.Value{At: document.At}
-		faults.Mapping("the document", document, func(f notation.Field) bool {
+	list, found := d.list(whole)
+	if !found {
+		return d
+	}
+	framed := len(d.faults)
+	d.rules = notation.Rules(list, "rules", &d.faults)
+	d.items, d.broken = list.Items, make([]bool, len(list.Items))
+	d.breaks(d.faults[:read])
+	d.breaks(d.faults[framed:])
+	return d
+}
+
+// byteOrderMark begins what some editors write.
+var byteOrderMark = []byte("\ufeff")
+
+// list is the list of rules in a document, which has one.
+func (d *document) list(whole notation.Value) (list notation.Value, found bool) {
+	list = whole
+	if whole.Kind == notation.KindMapping {
+		if name := configured(whole); name != "" {
+			d.faults.Add(whole.At, "the document has %q, as a configuration of the service has; allowed: "+
+				"a list of rules, or a mapping with one under rules: those of a configuration are under its rules, or where its rules_from says", name)
+			return list, false
+		}
+		list = notation.Value{At: whole.At}
+		d.faults.Mapping("the document", whole, func(f notation.Field) bool {
 			if f.Name != "rules" {
 				return false
 			}
-			written = f.Value
+			list = f.Value
 			return true
 		}, []string{"rules"})
 	}
-	if written.Kind == notation.KindNull {
-		faults.Add(written.At, "there are no rules; allowed: a list of rules, [] for none")
-		return nil, nil
+	if list.Kind == notation.KindNull {
+		d.faults.Add(list.At, "there are no rules; allowed: a list of rules, [] for none")
+		return list, false
 	}
-	positions := make([]notation.Position, 0, len(written.Items))
-	for _, item := range written.Items {
-		positions = append(positions, item.At)
+	return list, true
+}
+
+// configured is a name in a mapping that configurations of the service have and nothing else is likely to;
+// "" if there is none.
+func configured(whole notation.Value) string {
+	for _, f := range whole.Fields {
+		switch f.Name {
+		case "listen", "admin_listen", "store", "policies", "rules_from", "trusted_proxies":
+			return f.Name
+		}
 	}
-	return notation.Rules(written, "rules", faults), positions
+	return ""
 }
 
 func isJSON(name string) bool { return strings.EqualFold(filepath.Ext(name), ".json") }

@@ -119,23 +119,9 @@ func cause(err error) error {
 
 // parseAll reads the rules of several files together.
 func parseAll(sources []source) ([]rules.Rule, []notation.Position, error) {
-	var faults notation.Faults
-	var all []rules.Rule
-	var positions []notation.Position
-	first := map[string]notation.Position{}
-	for _, s := range sources {
-		list, places := parse(s.name, s.data, &faults)
-		for i, rule := range list {
-			if at, twice := first[rule.ID]; twice && rule.ID != "" {
-				faults.Add(places[i], "rule %q is given twice, first at %v", rule.ID, at)
-				continue
-			}
-			first[rule.ID] = places[i]
-		}
-		all, positions = append(all, list...), append(positions, places...)
-	}
-	if err := faults.Err(); err != nil {
+	list, positions, err := together(parseEach(sources))
+	if err != nil {
 		return nil, nil, err
 	}
-	return all, positions, nil
+	return list, positions, nil
 }

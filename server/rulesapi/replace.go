@@ -11,13 +11,13 @@ import (
 	"github.com/stint-go/stint/rules/registry"
 )
 
-// document reads rules as files have them.
-func (c *Call) document() ([]rules.Rule, []notation.Position, error) {
+// document reads rules as files have them, and makes a set of them.
+func (c *Call) document() (*rules.Set, []rules.Rule, error) {
 	text, source, err := c.body(file.MaxBytes, ruleBody)
 	if err != nil {
 		return nil, nil, err
 	}
-	return file.Parse(source, text)
+	return file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
 }
 
 // replaceAll puts a document's rules in the place of all.
@@ -29,12 +29,9 @@ func (c *Call) replaceAll() error {
 	if err != nil {
 		return err
 	}
-	list, positions, err := c.document()
-	if err != nil {
-		return err
-	}
 	// The registry tells whether rules make sense, but not where they are in the document.
-	if _, err := file.Compile(list, positions, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}); err != nil {
+	_, list, err := c.document()
+	if err != nil {
 		return err
 	}
 	v, err := c.edit("replace all rules", func(d *registry.Draft) error {
@@ -55,11 +52,7 @@ func (c *Call) validate() error {
 	if err := c.query.only(); err != nil {
 		return err
 	}
-	var set *rules.Set
-	list, positions, err := c.document()
-	if err == nil {
-		set, err = file.Compile(list, positions, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
-	}
+	set, list, err := c.document()
 	var faults notation.Faults
 	if errors.As(err, &faults) {
 		return c.answer(http.StatusOK, invalidRules(list, faults))

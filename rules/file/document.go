@@ -1,0 +1,97 @@
+package file
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// A document is what was read of one source.
+type document struct {
+	rules  []rules.Rule
+	items  []notation.Value // of each rule
+	broken []bool           // the rules that could not be read in whole
+	faults notation.Faults
+}
+
+// breaks notes the rules in which some of the faults are: the last one that begins before each.
+func (d *document) breaks(faults notation.Faults) {
+	for _, fault := range faults {
+		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item notation.Value, at notation.Position) int {
+			return cmp.Or(cmp.Compare(item.At.Line, at.Line), cmp.Compare(item.At.Column, at.Column))
+		})
+		if !begins {
+			i--
+		}
+		if i >= 0 {
+			d.broken[i] = true
+		}
+	}
+}
+
+// positions are where the rules begin.
+func (d *document) positions() []notation.Position {
+	positions := make([]notation.Position, len(d.items))
+	for i, item := range d.items {
+		positions[i] = item.At
+	}
+	return positions
+}
+
+// once records the rules whose ID is among those that came first, to which it adds the others.
+func (d *document) once(first map[string]notation.Position) {
+	for i := range d.rules {
+		id, at := d.rules[i].ID, d.items[i].At
+		was, twice := first[id]
+		switch {
+		case id == "":
+		case twice:
+			d.add(at, id, "rule %q is given twice, first at %v", id, was)
+		default:
+			first[id] = at
+		}
+	}
+}
+
+// check records what does not make sense of the rules that could be read, each by itself.
+func (d *document) check(options rules.Options) {
+	for i := range d.rules {
+		if len(d.faults) > notation.MaxFaults {
+			return // no more are kept
+		}
+		if d.broken[i] {
+			continue
+		}
+		_, err := rules.Compile(d.rules[i:i+1], options)
+		for _, fault := range faultsOf(err) {
+			fault.Index = i
+			d.add(d.items[i].Place(fault.Param), fault.ID, "%v", fault)
+		}
+	}
+}
+
+// add records a fault of a rule.
+func (d *document) add(at notation.Position, id, format string, args ...any) {
+	d.faults.Add(at, format, args...)
+	if len(d.faults) <= notation.MaxFaults {
+		d.faults[len(d.faults)-1].Rule = id
+	}
+}
+
+// faultsOf takes joined faults apart.
+func faultsOf(err error) (faults []*rules.Fault) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, part := range joined.Unwrap() {
+			faults = append(faults, faultsOf(part)...)
+		}
+		return faults
+	}
+	var fault *rules.Fault
+	if errors.As(err, &fault) {
+		faults = append(faults, fault)
+	}
+	return faults
+}

@@ -1,0 +1,147 @@
+package file_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// faultsIn are the faults of a document, one a line.
+func faultsIn(t *testing.T, source, text string) string {
+	t.Helper()
+	set, _, err := file.ParseSet(source, []byte(text), rules.Options{})
+	if (err == nil) == (set == nil) || err != nil && !errors.Is(err, stint.ErrInvalid) {
+		t.Fatalf("%v, %v", set, err)
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// What is written wrongly hides nothing of what makes no sense elsewhere, and each fault is where it is.
+func TestParseSetTellsAllFaults(t *testing.T) {
+	const text = `colour: red
+rules:
+- id: a
+  scope: per_user
+  limits: [{algorithm: fixed_window, limit: 1, window: 1s}]
+- id: b
+  scope: per_moon
+  max_wait: 1s
+- {id: a, scope: global, banned: true,
+   match: {path: no-slash}}
+- id: c
+  scope: per_user
+  scope: global
+  banned: true
+- id: d
+  scope: per_ip
+  banned: true
+  missing: ip
+  max_wait: 1s
+  overrides:
+  - {key: 192.0.2.1, unlimited: true}
+  - unlimited: true
+    key: 10.0.0.0/8
+- scope: global
+`
+	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
+r.yaml:3:3: rule "a": missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what the scope asks for
+r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE
+r.yaml:9:3: rule "a" is given twice, first at r.yaml:3:3
+r.yaml:10:18: rule "a": match.path is "no-slash"; allowed: a path such as /users/{id}/posts or /static/**: *, {name} and ** stand for whole segments, ** at the end
+r.yaml:13:3: "scope" is given twice, first in line 12
+r.yaml:18:12: rule "d": missing is "ip"; allowed: skip or deny, since the scope is the address already
+r.yaml:19:13: rule "d": max_wait is 1s; allowed: only with on_exceed wait
+r.yaml:23:10: rule "d": overrides[1].key is "10.0.0.0/8"; allowed: single addresses of IPv4: their networks are not overridden one by one
+r.yaml:24:3: rule 5: id is ""; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone
+r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
+	if got := faultsIn(t, "r.yaml", text); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	_, list, err := file.ParseSet("r.yaml", []byte(text), rules.Options{})
+	var faults notation.Faults
+	if !errors.As(err, &faults) || len(list) != 6 || faults[4].Rule != "a" || faults[3].Rule != "a" || faults[0].Rule != "" {
+		t.Errorf("%d rules, %#v", len(list), faults)
+	}
+}
+
+func TestReadSetTellsAllFaults(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, map[string]string{
+		"a.yaml": "- {id: a, scope: per_user, banned: true}\n- {id: b, scope: global, banned: true}\n",
+		"b.yaml": "- {id: b, scope: per_user, banned: true}\n- {id: 5}\n",
+		"c.json": `[{"id":"c","scope":"global"}]`,
+	})
+	const missing = `missing is ""; allowed: skip, deny or ip: what becomes of a request that lacks what the scope asks for`
+	want := `F/a.yaml:1:3: rule "a": ` + missing + `
+F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
+F/b.yaml:1:3: rule "b": ` + missing + `
+F/b.yaml:2:8: rules[1]: id is 5; allowed: 1 to 96 letters, digits or any of - _ . :
+F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
+	set, err := file.ReadSet(folder, rules.Options{})
+	if err == nil || set != nil {
+		t.Fatal(set, err)
+	}
+	if got := strings.ReplaceAll(err.Error(), folder, "F"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if _, err := file.ReadSet(folder+"/none", rules.Options{}); err == nil {
+		t.Error("a file that is not there makes a set")
+	}
+	write(t, folder, map[string]string{"a.yaml": "[]", "b.yaml": "- {id: b, scope: global, banned: true}\n", "c.json": "[]"})
+	if set, err := file.ReadSet(folder, rules.Options{}); err != nil || set.Len() != 1 {
+		t.Errorf("%v, %v", set, err)
+	}
+}
+
+func TestMoreFaultsThanAreKept(t *testing.T) {
+	var text strings.Builder
+	for i := range 2 * notation.MaxFaults {
+		fmt.Fprintf(&text, "- {id: r%d, scope: global}\n", i)
+	}
+	got := strings.Split(faultsIn(t, "r.yaml", text.String()), "\n")
+	if n := len(got); n != notation.MaxFaults+1 || got[n-1] != "r.yaml:1001:3: and more" {
+		t.Errorf("%d faults, the last %s", n, got[n-1])
+	}
+}
+
+// What is wrong with all rules together is no rule's fault.
+func TestFaultOfAllRules(t *testing.T) {
+	_, _, err := file.ParseSet("r.yaml", []byte("[{id: a, scope: global, banned: true}]"), rules.Options{IPv6Prefix: 129})
+	if err == nil || err.Error() != "r.yaml: IPv6Prefix is 129; allowed: 1 to 128" {
+		t.Error(err)
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	for source, text := range map[string]string{
+		"r.yaml": "\ufeff- {id: a, scope: global, banned: true}",
+		"s.yaml": "\ufeffrules:\n- {id: a, scope: global, banned: true}",
+		"r.json": "\ufeff" + `[{"id":"a","scope":"global","banned":true}]`,
+	} {
+		if got := faultsIn(t, source, text); got != "" {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+	if got := faultsIn(t, "r.yaml", "\ufeff- {id: a, scope: moon}"); !strings.HasPrefix(got, "r.yaml:1:18: ") {
+		t.Errorf("a fault in the first line: %s", got)
+	}
+}
+
+// A configuration of the service is told by what only it has.
+func TestConfigurationForRules(t *testing.T) {
+	for _, name := range []string{"listen", "admin_listen", "store", "policies", "rules_from", "trusted_proxies"} {
+		text := "\n" + name + ": {}\ncolour: red\nrules: [{id: 5}]\n"
+		if got := faultsIn(t, "c.yaml", text); strings.Contains(got, "\n") || !strings.HasPrefix(got, `c.yaml:2:1: the document has "`+name+`", as a configuration of the service has`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
