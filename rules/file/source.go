@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // A Source is the rules of a file or a folder, which are followed as [Watch] says.
@@ -20,21 +19,21 @@ type Source struct {
 	Logger *slog.Logger
 }
 
-// Follow makes a set of the rules whenever the files change. What is wrong with them at first is
-// returned.
+// Follow makes a set of the rules whenever the files change. What is wrong with them, as [ReadSet] tells
+// it, is at first returned.
 func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	var set *rules.Set // in force
-	return Watch(ctx, s.Path, Options{
-		Apply: func(list []rules.Rule, positions []notation.Position) error {
-			next, err := Compile(list, positions, rules.Options{Previous: set, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix})
-			if err != nil {
-				return err
-			}
-			set = next
-			take(set)
-			return nil
-		},
-		Refused: refused,
-		Logger:  s.Logger,
+	w, err := newWatch(s.Path, Options{Refused: refused, Logger: s.Logger}, func(sources []source) (int, error) {
+		next, list, err := setOf(sources, rules.Options{Previous: set, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix})
+		if err != nil {
+			return 0, err
+		}
+		set = next
+		take(set)
+		return len(list), nil
 	})
+	if err != nil {
+		return err
+	}
+	return w.follow(ctx)
 }

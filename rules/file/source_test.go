@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/rules"
@@ -24,5 +25,15 @@ func TestSourceIPv6Prefix(t *testing.T) {
 		if (err == nil) != sound {
 			t.Errorf("%d bits: %v", bits, err)
 		}
+	}
+}
+
+// What can't be taken over is told with all its faults.
+func TestSourceTellsAllFaults(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, map[string]string{"r.yaml": "- {id: a, scope: global, banned: true, max_wait: 1s}\n- {id: 5}\n"})
+	err := file.Source{Path: filepath.Join(folder, "r.yaml")}.Follow(t.Context(), func(*rules.Set) { t.Error("it is taken over") }, func(err error) { t.Error(err) })
+	if err == nil || !strings.Contains(err.Error(), "r.yaml:1:50: rule \"a\": max_wait is 1s") || !strings.Contains(err.Error(), "r.yaml:2:8: rules[1]: id is 5") {
+		t.Error(err)
 	}
 }

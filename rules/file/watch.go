@@ -42,16 +42,31 @@ type Options struct {
 // text, and the rules that were applied last stay. So does what is there while files are
 // missing. Files may be written over, replaced, or swapped by a link as Kubernetes does.
 func Watch(ctx context.Context, path string, options Options) error {
-	w, err := newWatch(path, options)
-	if err != nil {
+	var missing error
+	if options.Apply == nil {
+		missing = stint.Invalid("Apply", "nil", "a function")
+	}
+	w, err := newWatch(path, options, func(sources []source) (int, error) {
+		list, positions, err := parseAll(sources)
+		if err != nil {
+			return 0, err
+		}
+		return len(list), options.Apply(list, positions)
+	})
+	if err := errors.Join(missing, err); err != nil {
 		return err
 	}
+	return w.follow(ctx)
+}
+
+// follow takes over what is there until ctx is done.
+func (w *watch) follow(ctx context.Context) error {
 	if err := w.read(); err != nil {
 		return err
 	}
 	notes, err := fsnotify.NewWatcher()
 	if err != nil {
-		w.Logger.Warn("no news of files; looking at them at intervals", "path", path, "err", err)
+		w.Logger.Warn("no news of files; looking at them at intervals", "path", w.path, "err", err)
 		notes = &fsnotify.Watcher{} // which tells nothing
 	} else {
 		defer func() { _ = notes.Close() }()
@@ -73,11 +88,12 @@ func Watch(ctx context.Context, path string, options Options) error {
 type watch struct {
 	Options
 	path string
-	seen [sha256.Size]byte // digest of the texts or the fault that were read last
+	take func(sources []source) (n int, err error) // n is how many rules they have
+	seen [sha256.Size]byte                         // digest of the texts or the fault that were read last
 }
 
 // newWatch checks the options and fills the defaults in.
-func newWatch(path string, options Options) (*watch, error) {
+func newWatch(path string, options Options, take func([]source) (int, error)) (*watch, error) {
 	if options.Interval == 0 {
 		options.Interval = 30 * time.Second
 	}
@@ -93,16 +109,13 @@ func newWatch(path string, options Options) (*watch, error) {
 		}
 	}
 	var faults []error
-	if options.Apply == nil {
-		faults = append(faults, stint.Invalid("Apply", "nil", "a function"))
-	}
 	if options.Interval < 10*time.Millisecond || options.Interval > time.Hour {
 		faults = append(faults, stint.Invalid("Interval", options.Interval, "10ms to 1h"))
 	}
 	if options.Quiet < time.Millisecond || options.Quiet > 10*time.Second {
 		faults = append(faults, stint.Invalid("Quiet", options.Quiet, "1ms to 10s"))
 	}
-	return &watch{Options: options, path: path}, errors.Join(faults...)
+	return &watch{Options: options, path: path, take: take}, errors.Join(faults...)
 }
 
 // read applies the rules if the files have another text than the last time.
@@ -122,14 +135,11 @@ func (w *watch) read() error {
 	if err != nil {
 		return err
 	}
-	list, positions, err := parseAll(sources)
+	n, err := w.take(sources)
 	if err != nil {
 		return err
 	}
-	if err := w.Apply(list, positions); err != nil {
-		return err
-	}
-	w.Logger.Debug("rules taken over", "path", w.path, "rules", len(list))
+	w.Logger.Debug("rules taken over", "path", w.path, "rules", n)
 	return nil
 }
 
