@@ -11,10 +11,14 @@
 // request, and a request that was banned is not shown to them.
 //
 // A rule that waits holds a denied request while all that deny it are rules that wait, and as
-// long as the wait can end in time, before the context's deadline too. Those that wait for one client of a rule form a line in this
-// process, and are admitted in the order of their arrival; who waits for several stands in all of their
-// lines. Who finds a line full, or gives up in it, is not admitted before those ahead. The attempts are not recorded by
-// limits that count denied requests; giving up is.
+// long as the wait can end in time, before the context's deadline too. It stands in a line of this
+// process for each of the rules that deny it and the client that they count, until that rule would
+// admit it. Who comes later and asks a rule in whose line somebody stands, stands behind; who asks only
+// rules without a line is neither held nor denied by those who wait for others. All lines are in the
+// order of arrival, also for who comes from one into another: nobody waits in a circle. Who waits for several
+// rules may be passed meanwhile by those who ask only such as would admit it. Who finds a line full, or gives
+// up in it, is not admitted before those ahead. The attempts are not recorded by limits that count denied
+// requests; giving up is.
 package enforce
 
 import (

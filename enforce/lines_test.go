@@ -3,6 +3,8 @@ package enforce_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +45,146 @@ func TestLinesOfBorrowedKeys(t *testing.T) {
 		}
 		if v := decide(t, limiter, alice); !v.Allowed || v.Held != time.Second {
 			t.Errorf("held %s, want it served next, after 1s", v.Held)
+		}
+	})
+}
+
+// shared is a rule that waits for what all clients share.
+func shared(id string, wait time.Duration, limits ...stint.Limit) rules.Rule {
+	r := waiting(id, wait, 0, limits...)
+	r.Scope = []string{rules.Global}
+	return r
+}
+
+// One client that is over its own limit holds nobody else, though all share a limit that it waits
+// for as well, however many requests it makes at once.
+func TestOneClientHoldsNobodyElse(t *testing.T) {
+	for _, crowd := range []int{2, 12, 120} {
+		t.Run(fmt.Sprint(crowd), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, store := newLimiter(t,
+					shared("all", 10*time.Second, stint.TokenBucket(1000, stint.PerSecond(1000))),
+					waiting("mine", 10*time.Second, 0, stint.TokenBucket(1, stint.PerSecond(1))))
+				ctx, cancel := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				for range crowd {
+					all.Go(func() {
+						for ctx.Err() == nil {
+							var v enforce.Verdict
+							if err := limiter.Decide(ctx, &alice, &v); err == nil && !v.Allowed {
+								<-time.After(time.Second)
+							}
+						}
+					})
+				}
+				for i := range 40 {
+					<-time.After(333 * time.Millisecond)
+					decide := limiter.Decide
+					if i%2 > 0 {
+						decide = limiter.DecideNow
+					}
+					var v enforce.Verdict
+					start := time.Now()
+					err := decide(t.Context(), &rules.Request{Path: "/x", Address: fmt.Sprint(i)}, &v)
+					if err != nil || !v.Allowed || v.Held != 0 || time.Since(start) != 0 {
+						t.Errorf("request %d: allowed %t by %s, held %s (%v); want it admitted at once", i, v.Allowed, v.Rule.ID, v.Held, err)
+					}
+				}
+				cancel()
+				all.Wait()
+				// Of those who wait for the same only the first asks, twice; who gives up does so again. Beyond a
+				// hundred that is once a second.
+				if most := 2*14 + 40 + 4*crowd + 2*15*max(0, crowd-100); int(store.Calls()) > most {
+					t.Errorf("%d calls of the store, want %d at most", store.Calls(), most)
+				}
+			})
+		})
+	}
+}
+
+// Who is over two limits holds the others only until the one that they share admits.
+func TestLinesAreLeftWhenTheirRuleAdmits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, _ := newLimiter(t,
+			shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond))),
+			waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))))
+		ends := arrive(limiter, 4, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
+			return rules.Request{Path: "/x", Address: []string{"a", "a", "b", "c"}[i]}
+		})
+		for i, want := range []struct {
+			number int
+			after  time.Duration
+		}{{0, 0}, {2, 100 * time.Millisecond}, {3, 200 * time.Millisecond}, {1, time.Second}} {
+			if end := ends[i]; end.number != want.number || !end.allowed || end.after != want.after {
+				t.Errorf("end %d is %+v, want request %d after %s", i, end, want.number, want.after)
+			}
+		}
+	})
+}
+
+// Who comes from one line into another stands there by when it came to the limiter.
+func TestLinesAreInOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours := waiting("ours", time.Minute, 0, stint.TokenBucket(1, stint.Every(300*time.Millisecond)))
+		ours.Scope, ours.Missing = []string{rules.PerUser}, rules.MissingSkip
+		limiter, _ := newLimiter(t, ours, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.Every(200*time.Millisecond))))
+		requests := []rules.Request{
+			{Path: "/x", Address: "a", User: "u"},
+			{Path: "/x", Address: "b", User: "u"}, // ours denies it for 300ms, then mine does
+			{Path: "/x", Address: "b"},
+			{Path: "/x", Address: "b"}, // mine denies it for 200ms
+			{Path: "/x", Address: "b"}, // mine denies it for 400ms
+		}
+		ends := arrive(limiter, len(requests), func(int) context.Context { return t.Context() }, func(i int) rules.Request { return requests[i] })
+		for i, want := range []struct {
+			number int
+			after  time.Duration
+		}{{0, 0}, {2, 2 * time.Millisecond}, {3, 202 * time.Millisecond}, {1, 402 * time.Millisecond}, {4, 602 * time.Millisecond}} {
+			if end := ends[i]; end.number != want.number || !end.allowed || end.after != want.after {
+				t.Errorf("end %d is %+v, want request %d after %s", i, end, want.number, want.after)
+			}
+		}
+	})
+}
+
+// Who is behind others for several rules takes no room in the line that moves first.
+func TestRoomInALineThatMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond)))
+		all.MaxWaiters = 2
+		limiter, _ := newLimiter(t, all, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))))
+		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
+			return rules.Request{Path: "/x", Address: []string{"a", "a", "a", "a", "b"}[i]}
+		})
+		if end := ends[1]; end.number != 4 || !end.allowed || end.after != 100*time.Millisecond {
+			t.Errorf("%+v, want b admitted after 100ms", end)
+		}
+	})
+}
+
+// Who gives up behind others is denied by the rule for which they wait.
+func TestDeniedByTheRuleOfTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		costs := waiting("mine", time.Minute, 1, stint.TokenBucket(2, stint.PerSecond(1)))
+		costs.Cost = rules.Cost{Attribute: "cost"}
+		limiter, _ := newLimiter(t, shared("all", 30*time.Second, stint.TokenBucket(100, stint.PerSecond(1))), costs)
+		ask := func(cost string, v *enforce.Verdict) error {
+			r := alice
+			r.Attributes = map[string]string{"cost": cost}
+			return limiter.Decide(t.Context(), &r, v)
+		}
+		var first, v enforce.Verdict
+		if err := ask("1", &first); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- ask("2", &first) }()
+		synctest.Wait() // it waits for a second permit, and the line is full
+		if err := ask("1", &v); err != nil || v.Allowed || v.Rule.ID != "mine" || v.Decision.RetryAfter != time.Minute || v.Decision.Limit != 2 {
+			t.Errorf("%+v (%v), want it denied by mine, for as long as that holds the other", v.Decision, err)
+		}
+		if err := <-ended; err != nil || !first.Allowed {
+			t.Errorf("%+v (%v), want it admitted", first.Decision, err)
 		}
 	})
 }

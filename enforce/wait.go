@@ -20,9 +20,8 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	}
 	line := l.lines.of(v.claims)
 	defer line.leave()
-	waits := line.behind()
 	for {
-		if waits {
+		if line.behind() != nil {
 			begin := time.Now()
 			in, err := line.await(ctx, deadline)
 			v.Held += time.Since(begin)
@@ -48,13 +47,46 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
 			return l.giveUp(ctx, v, line, deadline)
 		}
-		if waits = !line.first(); waits {
-			continue
+		if !line.join(v) {
+			return l.giveUp(ctx, v, line, deadline)
 		}
-		if err := v.pause(ctx, retry); err != nil {
+		if err := v.standIn(ctx, line); err != nil {
 			return err
 		}
 	}
+}
+
+// denied notes until when each rule that waits denies, for who holds the lines.
+func (v *Verdict) denied(line *place) {
+	now := time.Now()
+	for i := range line.spots {
+		s := &line.spots[i]
+		claim := &v.claims[s.claim]
+		retry := time.Duration(0)
+		for _, outcome := range v.each[s.limit : int(s.limit)+claim.Claim.Policy.Len()] {
+			if !outcome.Allowed {
+				retry = max(retry, outcome.RetryAfter)
+			}
+		}
+		if claim.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
+			retry = max(retry, v.Decision.RetryAfter)
+		}
+		s.until = time.Time{}
+		if retry > 0 {
+			s.until = now.Add(retry)
+		}
+	}
+}
+
+// standIn holds a denied request until all of its rules that wait would admit it, in the lines of
+// those that don't yet.
+func (v *Verdict) standIn(ctx context.Context, line *place) error {
+	for now := time.Now(); now.Before(line.until); now = time.Now() {
+		if err := v.pause(ctx, line.next(now).Sub(now)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // patience is how long the least patient of the rules that wait does.
@@ -183,15 +215,16 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 }
 
 // giveUp decides a last time without waiting, which limits that count denied requests record. Who
-// is behind others is not admitted before them, but denied for as long as those may wait.
+// is behind others is not admitted before them, but denied by the rule for which those wait, for as
+// long as that lets them.
 func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline time.Time) error {
-	if line.behind() {
+	if behind := line.behind(); behind != nil {
 		seen, err := l.look(ctx, v)
 		if err != nil {
 			return err
 		}
 		if seen && v.Allowed {
-			v.deny(v.waiting())
+			v.deny(behind.limit, behind.rule.MaxWait)
 			l.shadow(ctx, v)
 			return nil
 		}
@@ -204,17 +237,6 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline 
 	}
 	line.leave()
 	return v.hold(ctx, deadline)
-}
-
-// waiting is the first limit of the first rule that waits, and how long that rule does.
-func (v *Verdict) waiting() (index int32, longest time.Duration) {
-	for i := range v.claims {
-		if rule := v.claims[i].Rule; rule.OnExceed == rules.Wait {
-			return index, rule.MaxWait
-		}
-		index += int32(v.claims[i].Claim.Policy.Len())
-	}
-	return 0, 0
 }
 
 // mayWait reports whether all that deny are rules that wait.
