@@ -95,6 +95,11 @@ func TestHostPatterns(t *testing.T) {
 		{"api.example.com", "api.example.com", true},
 		{"API.example.com", "api.EXAMPLE.com:8080", true},
 		{"api.example.com", "api.example.com.", true},
+		{"api.example.com", "api.example.com..", true},
+		{"api.example.com", "api.example.com.:80", true},
+		{"api.example.com", "api.example.com:80:80", true},
+		{"api.example.com", "api.example.com::", true},
+		{"*.example.com", "api.example.com:80:", true},
 		{"api.example.com.", "api.example.com", true},
 		{"api.example.com", "v1.api.example.com", false},
 		{"api.example.com", "", false},
@@ -105,6 +110,8 @@ func TestHostPatterns(t *testing.T) {
 		{"*.example.com", "badexample.com", false},
 		{"::1", "[::1]:80", true},
 		{"::1", "[::1]", true},
+		{"::1", "::1", true},
+		{"::1", "::1:80:zz", false},
 	} {
 		r := rule("a")
 		r.Match.Host = test.pattern

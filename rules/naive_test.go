@@ -125,7 +125,7 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 
 func naiveHost(pattern, host string) bool {
 	host, _, _ = strings.Cut(strings.ToLower(host), ":")
-	host, pattern = strings.TrimSuffix(host, "."), strings.ToLower(pattern)
+	host, pattern = strings.TrimRight(host, "."), strings.ToLower(pattern)
 	if suffix, below := strings.CutPrefix(pattern, "*"); below {
 		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 	}
@@ -188,7 +188,7 @@ func drawRequest(t *rapid.T) rules.Request {
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))
 	return rules.Request{
 		Method: some("GET", "PUT", "POST", "HEAD").Draw(t, "method"),
-		Host:   some("", "a.example", "A.EXAMPLE:80", "b.a.example.", "c.b.a.example", "example").Draw(t, "host"),
+		Host:   some("", "a.example", "A.EXAMPLE:80:80", "a.example..", "b.a.example.", "c.b.a.example", "example").Draw(t, "host"),
 		Path:   path.String(),
 		Header: rapid.SampledFrom([]http.Header{nil, {"X-A": {"1"}}, {"X-A": {"2", "1", "1"}, "X-B": {"2"}}, {"X-B": {"2"}, "X-A": {}}}).Draw(t, "header"),
 	}

@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 // AppendPath appends the canonical form of a path, which is what patterns are brought into, and returns the extended
 // buffer: it begins with a slash and ends before a query; percent-encoded bytes are
@@ -26,7 +29,8 @@ func unhex(c byte) byte {
 }
 
 // AppendHost appends a host in the form that rules match, and returns the extended buffer: in
-// lower case, without port, brackets and a dot at its end.
+// lower case, without port, brackets and dots at its end. Whatever follows a name's first colon is no
+// part of it: a server that gets several may look at the first.
 func AppendHost(to []byte, host string) []byte {
 	host = bareHost(host)
 	for i := range len(host) {
@@ -45,8 +49,11 @@ func bareHost(host string) string {
 			return host[1:end]
 		}
 	}
-	if colon := strings.IndexByte(host, ':'); colon >= 0 && strings.IndexByte(host[colon+1:], ':') < 0 {
-		host = host[:colon]
+	name, port, _ := strings.Cut(host, ":")
+	if strings.Contains(port, ":") {
+		if _, err := netip.ParseAddr(host); err == nil {
+			return host
+		}
 	}
-	return strings.TrimSuffix(host, ".")
+	return strings.TrimRight(name, ".")
 }
