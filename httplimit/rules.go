@@ -49,7 +49,7 @@ type RulesConfig struct {
 	Unavailable http.Handler
 	// Unfit answers a request that could not be described: the error is that of Describe, or
 	// wraps stint.ErrInvalid for a cost that is none, or a path that is too long for all that it
-	// can be read as (rules.MaxOddPathBytes). Default: nil, a problem
+	// can be read as (rules.MaxOddPathBytes, rules.MaxOddPathCuts). Default: nil, a problem
 	// document of status 400, which shows the text of an error that wraps
 	// stint.ErrInvalid and of no other.
 	Unfit func(http.ResponseWriter, *http.Request, error)

@@ -26,11 +26,12 @@
 // # Which requests a rule matches
 //
 // A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
-// of that form. Programs differ in what they make of dots, encoded slashes, backslashes and
-// runs of slashes, so a path with any of these has other readings as well, and a rule holds if its
+// of that form. Programs differ in what they make of dots, encoded slashes, backslashes,
+// runs of slashes and #, so a path with any of these has other readings as well, and a rule holds if its
 // pattern matches any of them: whichever way a program takes the path, no rule of the route that it
 // finds is missing. A parameter's value comes from the first reading that matches, canonical
-// first; there are 16 at most, and one of an ordinary path.
+// first; there are 132 at most, and one of an ordinary path. [MaxOddPathBytes] and [MaxOddPathCuts] bound
+// a path with several.
 //
 // The patterns are kept in a tree of the segments of hosts and paths: matching costs as much as the
 // path is long, however many rules there are.

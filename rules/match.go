@@ -1,15 +1,13 @@
 package rules
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Matches are the rules that hold for a request, by priority and ID. The zero value is ready to
 // use; [Set.Match] fills it again and again without allocating. It is not safe for
 // concurrent use.
 type Matches struct {
 	request *Request
+	decoded decoded
 	path    reading // canonical
 	other   reading // one after another
 	as      manner  // of the one whose rules are looked for
@@ -17,6 +15,7 @@ type Matches struct {
 	key     []byte
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
+	found   []uint64 // a bit for each rule that an earlier reading matched, by rank; of a path with others
 }
 
 // A match is a rule and the first reading of the path that its pattern matched.
@@ -26,31 +25,34 @@ type match struct {
 }
 
 // Match finds the rules that match the request, which must not change until the matches are
-// used no more. The error wraps stint.ErrInvalid: the path has more than MaxOddPathBytes and
-// several readings. There are no matches then, though there are rules: whoever goes on lets the request
+// used no more. The error wraps stint.ErrInvalid: the path has several readings, and more than
+// MaxOddPathBytes or MaxOddPathCuts. There are no matches then, though there are rules: whoever goes on lets the request
 // pass them by.
 func (s *Set) Match(r *Request, m *Matches) error {
 	m.request, m.rules = r, m.rules[:0]
 	if s.hosts != nil || s.below != nil {
 		m.host = AppendHost(m.host[:0], r.Host)
 	}
-	if !m.path.readPlain(r.Path) {
-		m.path.read(r.Path, canonical)
+	if !m.decoded.plain(r.Path, &m.path) {
+		if err := m.decoded.decode(r.Path, len(s.rules) > 0); err != nil {
+			return err
+		}
+		m.path.read(&m.decoded, canonical)
 	}
 	if len(s.rules) == 0 {
 		return nil
 	}
-	if err := m.path.bounded(r.Path); err != nil {
-		return err
-	}
 	s.find(&m.path, canonical, m)
-	for as := canonical + 1; as < manners && m.path.features != 0; as++ {
-		if !as.among(m.path.features) {
-			continue
-		}
-		m.other.read(r.Path, as)
-		if as&^m.other.features == 0 || as&keepRuns != 0 { // else it is an earlier one again
+	if features := m.decoded.features; features != canonical {
+		words := len(s.rules)/64 + 1
+		m.found = slices.Grow(m.found[:0], words)[:words]
+		clear(m.found)
+		m.mark(0)
+		for as := canonical.after(features); as != canonical; as = as.after(features) {
+			known := len(m.rules)
+			m.other.read(&m.decoded, as)
 			s.find(&m.other, as, m)
+			m.mark(known)
 		}
 	}
 	m.sort()
@@ -95,23 +97,30 @@ func (m *Matches) consider(c *compiled) {
 	m.add(c)
 }
 
-func (m *Matches) add(c *compiled) { m.rules = append(m.rules, match{c, m.as}) }
+func (m *Matches) add(c *compiled) {
+	if m.as == canonical || m.found[c.rank/64]&(1<<(c.rank%64)) == 0 {
+		m.rules = append(m.rules, match{c, m.as})
+	}
+}
 
-// sort puts the rules in order, each once, with the first reading that it matched. Mostly they are
-// few, and in order already.
+// mark notes the rules from one on as found, so that readings that follow add no rule again.
+func (m *Matches) mark(from int) {
+	for _, r := range m.rules[from:] {
+		m.found[r.rank/64] |= 1 << (r.rank % 64)
+	}
+}
+
+// sort puts the rules in order. Mostly they are few, and in order already.
 func (m *Matches) sort() {
 	const few = 16
 	if len(m.rules) > few {
-		slices.SortFunc(m.rules, func(a, b match) int { return cmp.Or(a.rank-b.rank, int(a.as)-int(b.as)) })
-	} else {
-		for i := 1; i < len(m.rules); i++ {
-			for j := i; j > 0 && m.rules[j].rank < m.rules[j-1].rank; j-- {
-				m.rules[j], m.rules[j-1] = m.rules[j-1], m.rules[j]
-			}
-		}
+		slices.SortFunc(m.rules, func(a, b match) int { return a.rank - b.rank })
+		return
 	}
-	if m.as != canonical {
-		m.rules = slices.CompactFunc(m.rules, func(a, b match) bool { return a.compiled == b.compiled })
+	for i := 1; i < len(m.rules); i++ {
+		for j := i; j > 0 && m.rules[j].rank < m.rules[j-1].rank; j-- {
+			m.rules[j], m.rules[j-1] = m.rules[j-1], m.rules[j]
+		}
 	}
 }
 
@@ -122,14 +131,16 @@ func (m *Matches) Len() int { return len(m.rules) }
 func (m *Matches) Rule(i int) *Rule { return &m.rules[i].Rule }
 
 // Path is the canonical form of the request's path.
-func (m *Matches) Path() string { return string(m.path.text) }
+func (m *Matches) Path() string { return string(m.path.appendTo(nil)) }
 
-// segment is a segment, from 0, of the reading of the path that the rule matched.
+// segment is a segment, from 0, of the reading of the path that the rule matched. That reading is made
+// again unless it is the one before.
 func (m *Matches) segment(c *match, i int) string {
-	p := &m.path
-	if c.as != canonical {
-		p = &m.other
-		p.read(m.request.Path, c.as)
+	if c.as == canonical {
+		return string(m.path.segment(i))
 	}
-	return string(p.segment(i))
+	if m.other.as != c.as {
+		m.other.read(&m.decoded, c.as)
+	}
+	return string(m.other.segment(i))
 }

@@ -30,6 +30,18 @@ func TestPathPatterns(t *testing.T) {
 		{"/users", "/users?x=/y", true, true},
 		{"/users", "/users#x", true, true},
 		{"/users", "//x/..//users", true, true},
+		{"/api/login", "/api//../login", true, true}, // RFC 3986, section 5.2.4
+		{"/api/{x}/login", "/api/x//../login", true, true},
+		{"/login", "/login//..", true, false},
+		{"/a/login", "//a//..//login", true, true},
+		{"/t/{x}/login", `/t\a%5Cb/login`, true, true},
+		{"/t/{x}/login", `/t\a\b/login`, false, false},
+		{"/t/{x}/login", "/t/a#/login", true, true},
+		{"/t/{x}", "/t/a#/login", true, true},
+		{"/t/{x}/login", "/t/a?#/login", false, false},
+		{"/login", "/x.%2fx/../%6cogin%2f", true, false},
+		{"/login/", "/x.%2fx/../%6cogin%2f", true, true},
+		{"/a/b", "/a%2Fb/x/..", true, false},
 		{"/users", `\users`, true, true},
 		{"/users", "/%75sers", true, true},
 		{"/%75sers", "/users", true, true},
@@ -213,21 +225,30 @@ func TestASetIsItsOwn(t *testing.T) {
 func TestOddPathBound(t *testing.T) {
 	set, none := compile(t, onPath("a", "/**")), new(rules.Set)
 	long := func(n int, odd string) string { return "/x" + odd + strings.Repeat("y", n-2-len(odd)) }
-	for _, odd := range []string{"//", "/./", "/../x/", "/%2e/", "/%2F", `/\`, "/%5c"} {
-		var m rules.Matches
-		for n, fits := range map[int]bool{rules.MaxOddPathBytes: true, rules.MaxOddPathBytes + 1: false, 1 << 20: false} {
-			for _, query := range []string{"", "?" + strings.Repeat("q", rules.MaxOddPathBytes), "#f"} {
-				err := set.Match(&rules.Request{Path: long(n, odd) + query}, &m)
-				if fits != (err == nil) || fits != (m.Len() == 1) || err != nil && !errors.Is(err, stint.ErrInvalid) {
-					t.Errorf("%q, %d bytes: %d rules, %v", odd, n, m.Len(), err)
-				}
-				if err := none.Match(&rules.Request{Path: long(n, odd) + query}, &m); err != nil || m.Len() != 0 {
-					t.Errorf("%q, %d bytes, no rules: %v", odd, n, err)
-				}
-			}
+	var m rules.Matches
+	check := func(path string, fits bool) {
+		t.Helper()
+		err := set.Match(&rules.Request{Path: path}, &m)
+		if fits != (err == nil) || fits != (m.Len() == 1) || err != nil && !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%.20q, %d bytes: %d rules, %v", path, len(path), m.Len(), err)
+		}
+		if err := none.Match(&rules.Request{Path: path}, &m); err != nil || m.Len() != 0 {
+			t.Errorf("%.20q, %d bytes, no rules: %v", path, len(path), err)
 		}
 	}
-	var m rules.Matches
+	for _, odd := range []string{"//", "/./", "/../x/", "/%2e/", "/%2F", `/\`, "/%5c", "#"} {
+		for n, fits := range map[int]bool{rules.MaxOddPathBytes: true, rules.MaxOddPathBytes + 1: false, 1 << 20: false} {
+			check(long(n, odd), fits)
+			check(long(n, odd)+"?"+strings.Repeat("q", rules.MaxOddPathBytes), fits)
+		}
+	}
+	for _, cut := range []string{"/", `\`, "%2f", "%5C", "/y", "%2Fy", "/.", "/.."} {
+		check("/x%2F"+strings.Repeat(cut, rules.MaxOddPathCuts-1), true)
+		check("/x%2F"+strings.Repeat(cut, rules.MaxOddPathCuts), false)
+		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts-1)+"#", true)
+		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts)+"#", false)
+	}
+	check(strings.Repeat("/y", rules.MaxOddPathBytes), true)
 	for _, one := range []string{"/", "/%41", "/%C3%A4/"} {
 		if err := set.Match(&rules.Request{Path: long(1<<20, one)}, &m); err != nil || m.Len() != 1 {
 			t.Errorf("%q: %d rules, %v", one, m.Len(), err)

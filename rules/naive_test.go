@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,74 +14,119 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// letters are what a path is written in.
-var letters = regexp.MustCompile("(?s)%[0-9A-Fa-f]{2}|.")
-
-// naiveManner is how a program takes a path apart.
-type naiveManner struct {
-	separators string // the letters that end a segment, encoded ones in small letters
-	dots       string // which are resolved: none, plain or all
-	runs       bool   // whether empty segments stay
-}
-
-// naiveManners are all of them, the canonical one first.
-func naiveManners() (list []naiveManner) {
-	for _, separators := range []string{`/ %2f \ %5c`, "/ %2f", `/ \ %5c`, "/"} {
-		for _, dots := range []string{"all", "none", "plain"} {
-			list = append(list, naiveManner{separators, dots, false})
+// naiveLetters are what a path is written in.
+func naiveLetters(text string) (list []string) {
+	for text != "" {
+		n := 1
+		if text[0] == '%' && len(text) > 2 {
+			if _, err := url.PathUnescape(text[:3]); err == nil {
+				n = 3
+			}
 		}
-		list = append(list, naiveManner{separators, "none", true})
+		list, text = append(list, text[:n]), text[n:]
 	}
 	return list
 }
 
-func naiveDecode(text string) string {
-	return letters.ReplaceAllStringFunc(text, func(letter string) string {
-		if len(letter) == 1 {
-			return letter
+// naiveManner is how a program takes a path apart.
+type naiveManner struct {
+	hash       bool   // whether # is a character as others
+	separators string // the letters that end a segment, encoded ones in small letters
+	late       string // those that do once dots are resolved
+	dots       string // which are resolved: none, plain or all
+	runs       string // empty segments: merged, kept, or late: once dots are resolved
+}
+
+// naiveManners are all of them, the canonical one first.
+func naiveManners() (list []naiveManner) {
+	for _, hash := range []bool{false, true} {
+		for _, separators := range [][2]string{{"/ %2f"}, {"/"}, {"/", "%2f"}} {
+			for _, backslashes := range []string{` \ %5c`, ` \`, ""} {
+				for _, dots := range []string{"all", "none", "plain"} {
+					for _, runs := range []string{"merged", "kept", "late"} {
+						list = append(list, naiveManner{hash, separators[0] + backslashes, separators[1], dots, runs})
+					}
+				}
+			}
 		}
-		plain, _ := url.PathUnescape(letter)
-		return plain
-	})
+	}
+	return list
+}
+
+func naiveDecode(text string) (decoded string) {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	for _, letter := range naiveLetters(text) {
+		if len(letter) > 1 {
+			letter, _ = url.PathUnescape(letter)
+		}
+		decoded += letter
+	}
+	return decoded
 }
 
 // naiveSegments takes a path apart by splitting, with a stack of segments. The last one is empty
 // if the path ends in a slash.
-func naiveSegments(path string, as naiveManner) (kept []string) {
-	if end := strings.IndexAny(path, "?#"); end >= 0 {
-		path = path[:end]
+func naiveSegments(path string, as naiveManner) (segments []string) {
+	path, _, _ = strings.Cut(path, "?")
+	if !as.hash {
+		path, _, _ = strings.Cut(path, "#")
 	}
-	var parts []string
-	separators, start, at := strings.Fields(as.separators), 0, 0
-	for _, letter := range letters.FindAllString(path, -1) {
-		if slices.Contains(separators, strings.ToLower(letter)) {
-			parts = append(parts, path[start:at])
+	parts := naiveSplit(strings.TrimPrefix(path, "/"), as.separators)
+	if as.runs == "merged" {
+		parts = naiveMerge(parts)
+	}
+	var kept []string
+	for i, part := range parts {
+		dots := naiveDecode(part)
+		if as.dots == "none" || as.dots == "plain" && dots != part || dots != "." && dots != ".." {
+			kept = append(kept, part)
+			continue
+		}
+		if dots == ".." {
+			kept = kept[:max(len(kept)-1, 0)]
+		}
+		if i == len(parts)-1 {
+			kept = append(kept, "")
+		}
+	}
+	for _, part := range kept {
+		segments = append(segments, naiveSplit(part, as.late)...)
+	}
+	if as.runs != "kept" {
+		segments = naiveMerge(segments)
+	}
+	if len(segments) == 1 && segments[0] == "" {
+		return nil
+	}
+	for i := range segments {
+		segments[i] = naiveDecode(segments[i])
+	}
+	return segments
+}
+
+// naiveSplit splits a text at some letters.
+func naiveSplit(text, separators string) (parts []string) {
+	start, at, ends := 0, 0, strings.Fields(separators)
+	for _, letter := range naiveLetters(text) {
+		if slices.Contains(ends, strings.ToLower(letter)) {
+			parts = append(parts, text[start:at])
 			start = at + len(letter)
 		}
 		at += len(letter)
 	}
-	parts = append(parts, path[start:])
-	if parts[0] == "" && len(parts) > 1 && path[0] == '/' {
-		parts = parts[1:]
-	}
-	slash := false
-	for i, part := range parts {
-		dots := naiveDecode(part)
-		if as.dots == "none" || as.dots == "plain" && dots != part {
-			dots = ""
-		}
-		slash = part == "" && (!as.runs || i == len(parts)-1) || dots == "." || dots == ".."
-		switch {
-		case dots == "..":
-			kept = kept[:max(len(kept)-1, 0)]
-		case !slash:
-			kept = append(kept, naiveDecode(part))
+	return append(parts, text[start:])
+}
+
+// naiveMerge leaves empty segments out, but for one at the end.
+func naiveMerge(segments []string) (merged []string) {
+	for i, segment := range segments {
+		if segment != "" || i == len(segments)-1 {
+			merged = append(merged, segment)
 		}
 	}
-	if slash && len(kept) > 0 {
-		kept = append(kept, "")
-	}
-	return kept
+	return merged
 }
 
 // naiveReadings are the path's segments in every manner.
@@ -182,7 +226,7 @@ func drawRule(t *rapid.T, i int) rules.Rule {
 func drawRequest(t *rapid.T) rules.Request {
 	var path strings.Builder
 	for range rapid.IntRange(0, 6).Draw(t, "length") {
-		path.WriteString(some("/", "/", "//", `\`, "%2f", "%5C", "/").Draw(t, "slash"))
+		path.WriteString(some("/", "/", "//", `\`, "%2f", "%5C", "#", "/").Draw(t, "slash"))
 		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz").Draw(t, "segment"))
 	}
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))

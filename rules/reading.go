@@ -1,184 +1,180 @@
 package rules
 
-import (
-	"fmt"
-	"strings"
-
-	"github.com/stint-go/stint"
-)
-
-// MaxOddPathBytes bounds a path of which there are several readings, as each costs what the path
-// is long. A path of one reading may have any length.
-const MaxOddPathBytes = 8 << 10
+import "bytes"
 
 // A manner is a way to take a path apart, in which programs differ: its bits say what is not done.
-// The zero value does all of it, and makes the canonical reading.
-type manner uint8
+// The zero value does all of it, and makes the canonical reading. Two bits that stand
+// together exclude each other, so that they make three ways.
+type manner uint16
 
 const (
-	keepSlashes     manner = 1 << iota // %2F belongs to its segment
-	keepBackslashes                    // \ and %5C belong to their segment
-	keepCodedDots                      // segments . and .. stay where a dot of them is percent-encoded
-	keepDots                           // all of these segments stay
-	keepRuns                           // between two slashes of a run there is an empty segment
-	manners                            // one more than any manner
+	keepHash manner = 1 << iota // # is a character like others; else the path ends there
+
+	keepSlashes // %2F belongs to its segment
+	lateSlashes // it separates once dots are resolved
+
+	keepCodedBackslashes // %5C belongs to its segment
+	keepBackslashes      // \ does as well
+
+	keepCodedDots // segments . and .. stay where a dot of them is percent-encoded
+	keepDots      // all of these segments stay
+
+	keepRuns // between two slashes of a run there is an empty segment
+	lateRuns // it is left out once dots are resolved
 
 	canonical manner = 0
+
+	anySlashes     = keepSlashes | lateSlashes
+	anyBackslashes = keepCodedBackslashes | keepBackslashes
+	anyDots        = keepCodedDots | keepDots
+	anyRuns        = keepRuns | lateRuns
+	anyLate        = lateSlashes | lateRuns
 )
 
-// among reports whether a path that has these features may be read so, and not just as well by another
-// manner. There are at most 16, canonical included: who keeps empty segments resolves none.
-func (as manner) among(features manner) bool {
-	const anyDots = keepCodedDots | keepDots
-	switch {
-	case as&^features != 0 || as&anyDots == anyDots:
-		return false
-	case as&keepRuns != 0:
-		return as&anyDots == min(features&anyDots, keepDots)
-	default:
-		return true
+// after is the manner that follows among those in which a path with these features may be read, each
+// once; canonical follows on the last. There are 132 at most.
+func (as manner) after(features manner) manner {
+	for {
+		as = (as - features) & features // the next of the subsets
+		if as == canonical || as.apart(features) {
+			return as
+		}
 	}
+}
+
+// apart reports whether no other manner is the same: of each pair there is one, and none is late where no
+// dots are resolved.
+func (as manner) apart(features manner) bool {
+	for _, pair := range [...]manner{anySlashes, anyBackslashes, anyDots, anyRuns} {
+		if as&pair == pair {
+			return false
+		}
+	}
+	return as&anyLate == 0 || as&keepDots == 0 && as&anyDots != features&anyDots
+}
+
+// separators are the marks that end a segment.
+func (as manner) separators() mark {
+	these := atSlash | atEnd
+	if as&keepHash == 0 {
+		these |= atHash
+	}
+	if as&anySlashes == 0 {
+		these |= atCodedSlash
+	}
+	if as&keepBackslashes == 0 {
+		these |= atBackslash
+		if as&keepCodedBackslashes == 0 {
+			these |= atCodedBackslash
+		}
+	}
+	return these
 }
 
 // A reading is a path taken apart in one manner.
 type reading struct {
-	text     []byte // a slash, and the segments with a slash between them
-	ends     []int  // of the segments in text
+	as       manner
+	text     []byte // the path's
+	segments []span // of the text
+	resolved []span // the segments before what is late is done
 	slash    bool   // whether the path ends in a slash, behind which the last segment is empty
-	features manner // for which of its bits a manner makes a difference
 }
 
-// readPlain takes a path apart of which there is one reading, as of most, and reports whether it
-// is such a path.
-func (p *reading) readPlain(path string) bool {
-	if path == "" || path[0] != '/' {
-		return false
-	}
-	p.text, p.ends, p.features = append(p.text[:0], path...), p.ends[:0], canonical
-	last := byte('/')
-	for i := 1; i < len(path); i++ {
-		c := path[i]
-		switch {
-		case c == '%' || c == '\\' || c == '?' || c == '#', last == '/' && (c == '/' || c == '.'):
-			return false
-		case c == '/':
-			p.ends = append(p.ends, i)
-		}
-		last = c
-	}
-	if len(path) > 1 {
-		p.ends = append(p.ends, len(path))
-	}
-	p.slash = len(path) > 1 && last == '/'
-	return true
-}
+// A span is a part of a text.
+type span struct{ start, end int }
 
-// read takes any path apart.
-func (p *reading) read(path string, as manner) {
-	p.text, p.ends, p.features = append(p.text[:0], '/'), p.ends[:0], canonical
-	codedDot := false
-	for i := len(path) - len(strings.TrimPrefix(path, "/")); i < len(path) && path[i] != '?' && path[i] != '#'; i++ {
-		c, coded := path[i], false
-		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
-			c, coded = unhex(path[i+1])<<4|unhex(path[i+2]), true
-			i += 2
-		}
-		if !p.separates(c, coded, as) {
-			p.text = append(p.text, c)
-			codedDot = codedDot || coded && c == '.'
+// read takes a decoded path apart.
+func (r *reading) read(p *decoded, as manner) {
+	r.as, r.text, r.segments, r.slash = as, p.text, r.segments[:0], false
+	separators, start := as.separators(), 0
+	for i := range p.pieces {
+		piece := &p.pieces[i]
+		if piece.mark&separators == 0 {
 			continue
 		}
-		if p.end(codedDot, as) {
-			p.text = append(p.text, '/')
+		s, last := span{start, piece.end}, piece.mark&(atHash|atEnd) != 0
+		start = piece.end + 1
+		switch {
+		case r.resolve(s, piece.codedDot):
+			r.slash = last
+		case s.start < s.end, as&anyRuns != 0 && !last:
+			r.segments = append(r.segments, s)
+		default:
+			r.slash = last
 		}
-		codedDot = false
-	}
-	last := p.next() < len(p.text) && p.end(codedDot, as)
-	if p.slash = !last && len(p.ends) > 0; p.slash {
-		p.ends = append(p.ends, len(p.text))
-	}
-}
-
-// bounded returns an error for a path that was taken apart, if there are several readings and it is
-// too long for them.
-func (p *reading) bounded(path string) error {
-	if p.features == 0 || len(path) <= MaxOddPathBytes {
-		return nil
-	}
-	if end := strings.IndexAny(path, "?#"); end >= 0 {
-		path = path[:end]
-	}
-	if len(path) <= MaxOddPathBytes {
-		return nil
-	}
-	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
-		fmt.Sprintf("up to %d bytes with // or \\, %%2F, or segments . or .. in them", MaxOddPathBytes))
-}
-
-// separates reports whether a byte, which was percent-encoded or not, ends a segment.
-func (p *reading) separates(c byte, coded bool, as manner) bool {
-	switch {
-	case c == '\\':
-		p.features |= keepBackslashes
-		return as&keepBackslashes == 0
-	case c == '/' && coded:
-		p.features |= keepSlashes
-		return as&keepSlashes == 0
-	default:
-		return c == '/'
-	}
-}
-
-// end ends the segment at the end of the text, and reports whether it stays: it does not if it is
-// resolved, or empty in a run of slashes.
-func (p *reading) end(codedDot bool, as manner) bool {
-	start := p.next()
-	switch segment := string(p.text[start:]); segment {
-	case "":
-		p.features |= keepRuns
-		if as&keepRuns == 0 {
-			return false
-		}
-	case ".", "..":
-		feature := keepDots
-		if codedDot {
-			feature = keepCodedDots
-		}
-		p.features |= feature
-		if as&(feature|keepDots) != 0 {
+		if last {
 			break
 		}
-		if n := len(p.ends); segment == ".." && n > 0 {
-			p.ends = p.ends[:n-1]
-			start = p.next()
-		}
-		p.text = p.text[:start]
+	}
+	if as&anyLate != 0 {
+		r.doLate()
+	}
+	if r.slash = r.slash && len(r.segments) > 0; r.slash {
+		r.segments = append(r.segments, span{})
+	}
+}
+
+// resolve leaves segments if the one that follows them is made of dots, and reports whether it did.
+func (r *reading) resolve(s span, codedDot bool) bool {
+	n := s.end - s.start
+	if n == 0 || n > 2 || r.text[s.start] != '.' || r.text[s.end-1] != '.' ||
+		r.as&keepDots != 0 || codedDot && r.as&keepCodedDots != 0 {
 		return false
 	}
-	p.ends = append(p.ends, len(p.text))
+	if n == 2 {
+		r.segments = r.segments[:max(len(r.segments)-1, 0)]
+	}
 	return true
 }
 
-// next is where the segment begins that follows those that have ended.
-func (p *reading) next() int {
-	if n := len(p.ends); n > 0 {
-		return p.ends[n-1] + 1
+// doLate does what is done once dots are resolved: coded slashes separate, or empty segments are left
+// out.
+func (r *reading) doLate() {
+	r.segments, r.resolved = r.resolved[:0], r.segments
+	for i, s := range r.resolved {
+		for r.as&lateSlashes != 0 {
+			at := bytes.IndexByte(r.text[s.start:s.end], '/')
+			if at < 0 {
+				break
+			}
+			r.keep(span{s.start, s.start + at})
+			s.start += at + 1
+		}
+		if i == len(r.resolved)-1 && s.start == s.end && !r.slash {
+			r.slash = true
+		} else {
+			r.keep(s)
+		}
 	}
-	return 1
+}
+
+// keep adds a segment, but for an empty one if none stay.
+func (r *reading) keep(s span) {
+	if s.start < s.end || r.as&keepRuns != 0 {
+		r.segments = append(r.segments, s)
+	}
 }
 
 // trim removes a slash at the end.
-func (p *reading) trim() {
-	if p.slash {
-		p.ends, p.text, p.slash = p.ends[:len(p.ends)-1], p.text[:len(p.text)-1], false
+func (r *reading) trim() {
+	if r.slash {
+		r.segments, r.slash = r.segments[:len(r.segments)-1], false
 	}
 }
 
 // segment is one of the path's, from 0.
-func (p *reading) segment(i int) []byte {
-	start := 1
-	if i > 0 {
-		start = p.ends[i-1] + 1
+func (r *reading) segment(i int) []byte {
+	s := r.segments[i]
+	return r.text[s.start:s.end]
+}
+
+// appendTo appends the segments, a slash before each, or a slash if there are none.
+func (r *reading) appendTo(to []byte) []byte {
+	if len(r.segments) == 0 {
+		return append(to, '/')
 	}
-	return p.text[start:p.ends[i]]
+	for i := range r.segments {
+		to = append(append(to, '/'), r.segment(i)...)
+	}
+	return to
 }

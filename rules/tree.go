@@ -79,14 +79,14 @@ func (n *node) find(path *reading, at int, m *Matches) {
 	if n.below != nil {
 		n.below.find(m)
 	}
-	if at == len(path.ends) {
+	if at == len(path.segments) {
 		if n.here != nil {
 			n.here.find(m)
 		}
 		return
 	}
 	s := path.segment(at)
-	if n.any != nil && (len(s) > 0 || !path.slash || at+1 < len(path.ends)) {
+	if n.any != nil && (len(s) > 0 || !path.slash || at+1 < len(path.segments)) {
 		n.any.find(path, at+1, m)
 	}
 	if child := n.behind(s); child != nil {

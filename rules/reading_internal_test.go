@@ -1,0 +1,51 @@
+package rules
+
+import "testing"
+
+// TestReadings counts the manners that a path's features leave open, as they are told in
+// docs/adr/0010-every-reading-of-a-path.md.
+func TestReadings(t *testing.T) {
+	for path, want := range map[string]int{
+		"/a/b": 1, "/a%20b": 1, "/a.b/...": 1, "/a/": 1,
+		"/a#b": 2, "/a%2Fb": 2, `/a\b`: 2, "/a%5Cb": 2, `/a\b%5C`: 3, "/a//b": 2,
+		"/a/../b": 2, "/a/%2e": 2, "/./%2e": 3,
+		"/a%2Fc/../b": 2 + 3, "/a%2F/../b": 2*2 + 3*3, "/a//../b": 2 + 3, "/a//%2e%2e/../b": 2 + 3 + 3,
+		`//./%2e/%2f\%5c#`: 2 * 3 * (2*2 + 3*3 + 3*3),
+	} {
+		var p decoded
+		if err := p.decode(path, true); err != nil {
+			t.Fatal(err)
+		}
+		n, last := 1, canonical
+		for as := canonical.after(p.features); as != canonical; as = as.after(p.features) {
+			if as <= last {
+				t.Fatalf("%q: %b follows on %b", path, as, last)
+			}
+			n, last = n+1, as
+		}
+		if n != want {
+			t.Errorf("%q has %d readings, want %d", path, n, want)
+		}
+	}
+}
+
+// A reading from which several rules take parameters is made once.
+func TestAReadingIsKept(t *testing.T) {
+	r := Rule{Match: Match{Path: "/users/{id}"}, Scope: []string{"custom:id"}, Banned: true}
+	a, b := r, r
+	a.ID, b.ID = "a", "b"
+	set, err := Compile([]Rule{a, b}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Matches
+	if err := set.Match(&Request{Path: "/users/a%2Fb"}, &m); err != nil {
+		t.Fatal(err)
+	}
+	for i := range m.rules {
+		if got := m.segment(&m.rules[i], 1); got != "a/b" {
+			t.Errorf("rule %d has %q, want a/b", i, got)
+		}
+		m.decoded.pieces = nil // nothing is left to read again
+	}
+}

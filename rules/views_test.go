@@ -1,0 +1,150 @@
+package rules_test
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/rules"
+)
+
+// views are what routers see in a path that they or others before them resolved: the segments of
+// each, of which the last one is empty if there is a slash at the end. First is what is there unresolved.
+func views(path string) (seen [][]string) {
+	path, _, _ = strings.Cut("/"+strings.TrimPrefix(path, "/"), "?")
+	for _, resolved := range []string{path, whatwgPath(path), rfc3986Path(path)} {
+		merged := runs.ReplaceAllString(resolved, "/") // as Envoy does once dots are resolved
+		for _, path := range []string{resolved, merged} {
+			segments := strings.Split(path[1:], "/")
+			for i := range segments {
+				segments[i] = naiveDecode(segments[i])
+			}
+			seen = append(seen, segments)
+		}
+		decoded := naiveDecode(resolved)
+		seen = append(seen, strings.Split(decoded[1:], "/"), strings.Split(runs.ReplaceAllString(decoded, "/")[1:], "/"))
+	}
+	return append(seen, kestrelSegments(path))
+}
+
+var runs = regexp.MustCompile("/+")
+
+// whatwgPath is a path after the path state of the URL Standard (https://url.spec.whatwg.org/#path-state)
+// in a URL with http, but for the bytes that it encodes.
+func whatwgPath(path string) string {
+	path, _, _ = strings.Cut(path, "#")
+	var list []string
+	for rest, more := path[1:], true; more; {
+		buffer, slash := rest, strings.IndexAny(rest, `/\`)
+		if more = slash >= 0; more {
+			buffer, rest = rest[:slash], rest[slash+1:]
+		}
+		switch strings.ReplaceAll(strings.ToLower(buffer), "%2e", ".") {
+		case "..":
+			list = list[:max(len(list)-1, 0)]
+			if !more {
+				list = append(list, "")
+			}
+		case ".":
+			if !more {
+				list = append(list, "")
+			}
+		default:
+			list = append(list, buffer)
+		}
+	}
+	return "/" + strings.Join(list, "/")
+}
+
+// rfc3986Path removes dot segments as RFC 3986, section 5.2.4, does, by its steps.
+func rfc3986Path(input string) (output string) {
+	for input != "" {
+		switch {
+		case strings.HasPrefix(input, "/./"): // 2.B
+			input = input[2:]
+		case input == "/.":
+			input = "/"
+		case strings.HasPrefix(input, "/../"), input == "/..": // 2.C
+			input = "/" + strings.TrimPrefix(input[3:], "/")
+			output = output[:max(strings.LastIndexByte(output, '/'), 0)]
+		default: // 2.E
+			end := strings.IndexByte(input[1:], '/') + 1
+			if end == 0 {
+				end = len(input)
+			}
+			output, input = output+input[:end], input[end:]
+		}
+	}
+	return output
+}
+
+// kestrelSegments are those of a path of which all but %2F is decoded before dots are resolved.
+func kestrelSegments(path string) []string {
+	const codedSlash = "\x00"
+	decoded := ""
+	for _, letter := range naiveLetters(path) {
+		if strings.EqualFold(letter, "%2f") {
+			decoded += codedSlash
+		} else {
+			decoded += naiveDecode(letter)
+		}
+	}
+	segments := strings.Split(rfc3986Path(decoded)[1:], "/")
+	for i := range segments {
+		segments[i] = strings.ReplaceAll(segments[i], codedSlash, "/")
+	}
+	return segments
+}
+
+// TestViews holds the models of what others do to what their standards say.
+func TestViews(t *testing.T) {
+	for _, test := range []struct{ path, whatwg, rfc string }{
+		{"/a/b/c/./../../g", "/a/g", "/a/g"}, // the RFC's example
+		{"/api//../login", "/api/login", "/api/login"},
+		{"/login//..", "/login/", "/login/"},
+		{`/t\a%5Cb/login`, "/t/a%5Cb/login", `/t\a%5Cb/login`},
+		{"/a/%2E./b/.%2e", "/", "/a/%2E./b/.%2e"},
+		{"/a/./", "/a/", "/a/"},
+		{"/a/.", "/a/", "/a/"},
+		{"/../..", "/", "/"},
+		{"/t/a#/b", "/t/a", "/t/a#/b"},
+	} {
+		if whatwg, rfc := whatwgPath(test.path), rfc3986Path(test.path); whatwg != test.whatwg || rfc != test.rfc {
+			t.Errorf("%q is %q and %q, want %q and %q", test.path, whatwg, rfc, test.whatwg, test.rfc)
+		}
+	}
+}
+
+// TestNoSpellingLeadsAround looks for paths that a router takes for one of a rule's which the rule
+// does not take so.
+func TestNoSpellingLeadsAround(t *testing.T) {
+	set := compile(t, onPath("a", "/login"), onPath("b", "/api/{x}/login"))
+	tokens := []string{"/", "/", "/", "//", "..", ".", "%2e%2e", "%2f", "%5c", `\`, "#", "api", "x", "login", "%6cogin", "/..", "/../"}
+	source := rand.New(rand.NewPCG(1, 2))
+	var m rules.Matches
+	seen := 0
+	for range 20_000 {
+		path := "/"
+		for range 1 + source.IntN(9) {
+			path += tokens[source.IntN(len(tokens))]
+		}
+		if err := set.Match(&rules.Request{Path: path}, &m); err != nil {
+			t.Fatal(err)
+		}
+		for _, segments := range views(path) {
+			if n := len(segments); segments[n-1] == "" {
+				segments = segments[:n-1]
+			}
+			if slices.Equal(segments, []string{"login"}) || len(segments) == 3 && segments[0] == "api" && segments[2] == "login" {
+				if seen++; m.Len() == 0 {
+					t.Errorf("no rule holds for %q, which is read as %q", path, segments)
+				}
+			}
+		}
+	}
+	if seen < 1000 {
+		t.Errorf("%d paths were the rules' own; the draws never meet", seen)
+	}
+}
