@@ -2,12 +2,14 @@ package file
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/scanner"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/stint-go/stint/rules/notation"
@@ -15,8 +17,9 @@ import (
 
 // YAML reads one YAML document, of which JSON is a part. Anchors, aliases, tags and merge
 // keys are faults: a document says everything where it stands. What is no YAML is one
-// fault, and nothing; so is a document that is nested deeper than 64, or has a mapping of more than
-// 1,000 names.
+// fault, and nothing; so is a document that is nested deeper than 64, has a mapping of more than
+// 1,000 names, 1,000 names without a value, an item without one, or more than a million
+// names, values and signs.
 func YAML(source string, data []byte, faults *notation.Faults) notation.Value {
 	reader := yamlReader{source: source, faults: faults}
 	empty := notation.Value{At: reader.position(nil)}
@@ -24,18 +27,20 @@ func YAML(source string, data []byte, faults *notation.Faults) notation.Value {
 		faults.Add(empty.At, "not YAML: the text is not UTF-8")
 		return empty
 	}
-	tokens := lexer.Tokenize(string(data))
+	if !reader.readable(data) {
+		return empty
+	}
+	tokens, err := scan(string(data))
+	if err != nil {
+		reader.syntax(err)
+		return empty
+	}
 	if !reader.bounded(tokens) {
 		return empty
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		at, message := empty.At, err.Error()
-		var syntax *yaml.SyntaxError
-		if errors.As(err, &syntax) {
-			at, message = reader.position(syntax.Token), syntax.Message
-		}
-		faults.Add(at, "not YAML: %s", message)
+		reader.syntax(err)
 		return empty
 	}
 	var body ast.Node
@@ -55,9 +60,49 @@ func YAML(source string, data []byte, faults *notation.Faults) notation.Value {
 	return reader.value(body)
 }
 
+// scan takes a text apart, up to what is no YAML.
+func scan(text string) (token.Tokens, error) {
+	var s scanner.Scanner
+	s.Init(text)
+	var tokens token.Tokens
+	for {
+		more, err := s.Scan()
+		if errors.Is(err, io.EOF) {
+			return tokens, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		tokens.Add(more...)
+	}
+}
+
 type yamlReader struct {
 	source string
 	faults *notation.Faults
+}
+
+// syntax records why a text is no YAML. The parser's errors are not asked for their text if they have a
+// place, since they print what surrounds it, in time and memory by the square of its length.
+func (r yamlReader) syntax(err error) {
+	var invalid *scanner.InvalidTokenError
+	var placed yaml.Error
+	switch {
+	case errors.As(err, &invalid):
+		r.notYAML(invalid.Token, invalid.Token.Error)
+	case errors.As(err, &placed):
+		r.notYAML(placed.GetToken(), placed.GetMessage())
+	default:
+		r.notYAML(nil, err.Error())
+	}
+}
+
+func (r yamlReader) notYAML(at *token.Token, says string) {
+	const most = 200 // bytes, since it may repeat what is written
+	if len(says) > most {
+		says = strings.ToValidUTF8(says[:most], "") + "…"
+	}
+	r.faults.Add(r.position(at), "not YAML: %s", says)
 }
 
 func (r yamlReader) position(t *token.Token) notation.Position {
