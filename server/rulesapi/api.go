@@ -52,6 +52,7 @@ type API struct {
 	resets    *resets
 	strangers *sparing // records of refused callers who are not known
 	absence   *sparing // lines about requests for rules that could not be read
+	reading   reading
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -63,7 +64,7 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{config: config, metrics: m, strangers: newStrangers(clock), absence: newAbsence(clock)}
+	a := &API{config: config, metrics: m, strangers: newStrangers(clock), absence: newAbsence(clock), reading: newReading()}
 	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
 	return a, nil
 }

@@ -65,6 +65,11 @@ func (c *Call) value(types []string, faults *notation.Faults) (notation.Value, e
 	if err != nil {
 		return notation.Value{}, err
 	}
+	leave, err := c.api.reading.enter(c.r.Context(), len(text))
+	if err != nil {
+		return notation.Value{}, err
+	}
+	defer leave()
 	if source == "body.yaml" {
 		return file.YAML(source, text, faults), nil
 	}

@@ -17,6 +17,11 @@ func (c *Call) document() (*rules.Set, []rules.Rule, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	leave, err := c.api.reading.enter(c.r.Context(), len(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
 	return file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
 }
 
