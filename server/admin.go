@@ -25,14 +25,18 @@ import (
 // binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
 // has tokens.
 type admin struct {
-	guarded     bool        // whether the listener is on loopback
-	tokens      adminTokens // one of which is needed; none: nothing is needed
-	bodyTimeout time.Duration
-	rules       *rulesapi.API
+	guarded      bool        // whether the listener is on loopback
+	tokens       adminTokens // one of which is needed; none: nothing is needed
+	bodyTimeout  time.Duration
+	writeTimeout time.Duration // for a request, a profile excepted
+	watch        *watch
+	rules        *rulesapi.API
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	boundBody(w, r, a.bodyTimeout)
+	// A connection that knows no deadlines, as in a test of the handler alone, has none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
 	if err := a.serve(w, r); err != nil {
 		writeProblem(w, err)
 	}
@@ -43,6 +47,9 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	serve, call, needs, notFound := a.find(r)
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, SeesKeys: err == nil && role >= RoleWrite}
+	if err == nil {
+		a.watch.vouch(r.Context())
+	}
 	if err == nil && notFound != nil {
 		return notFound
 	}
@@ -106,7 +113,7 @@ func (a *admin) find(r *http.Request) (serve http.HandlerFunc, call *rulesapi.Ca
 		return describeAdmin, nil, RoleRead, nil
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return profiler(name), nil, RoleWrite, nil // a profile shows memory
+		return unhurried(profiler(name)), nil, RoleWrite, nil // a profile shows memory
 	}
 	if call, err = a.rules.Route(r); err != nil {
 		return nil, nil, RoleRead, err
@@ -115,6 +122,14 @@ func (a *admin) find(r *http.Request) (serve http.HandlerFunc, call *rulesapi.Ca
 		needs = RoleWrite
 	}
 	return nil, call, needs, nil
+}
+
+// unhurried lets an answer take its time, as one that its caller gave a duration.
+func unhurried(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+		serve(w, r)
+	}
 }
 
 func profiler(name string) http.HandlerFunc {

@@ -130,7 +130,7 @@ type Config struct {
 	// seconds.
 	BodyTimeout time.Duration
 	// WriteTimeout bounds a request from its head to the end of the response. Default:
-	// 0, which is 30 seconds. The admin listener has none.
+	// 0, which is 30 seconds. Profiles of the admin listener have none.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection is kept between requests. Default: 0,
 	// which is 2 minutes.
@@ -149,7 +149,8 @@ type Config struct {
 	MaxConnections int
 	// MaxConnectionsPerPeer bounds the open connections of one address, or of one IPv6
 	// network as in ClientIP; further ones are refused. Trusted proxies are exempt.
-	// Default: 0, no bound, since one address may be a load balancer's.
+	// Default: 0, no bound, since one address may be a load balancer's. Of the admin listener one
+	// address has this many, 128 at most, on which no request was authorised yet.
 	MaxConnectionsPerPeer int
 	// DrainDelay is how long, when asked to stop, the server still accepts
 	// connections while it reports itself not ready, so that load balancers notice.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -20,8 +21,12 @@ const (
 	serviceAdmin = "admin"
 )
 
-// adminConnections is how many connections the admin listener has room for.
-const adminConnections = 256
+const (
+	// adminConnections is how many connections the admin listener has room for.
+	adminConnections = 256
+	// adminPerPeer is how many of them one address may have of which no request was authorised yet.
+	adminPerPeer = adminConnections / 2
+)
 
 // A front is one listener with what serves its connections.
 type front struct {
@@ -60,7 +65,10 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 		return fronts, err
 	}
 	s.adminAddr = ln.Addr()
-	private := s.adminFront(ln)
+	private, err := s.adminFront(ln)
+	if err != nil {
+		return fronts, errors.Join(err, ln.Close())
+	}
 	if fronts = append(fronts, private); s.config.AdminTLS.Enabled() {
 		if err := s.secure(private, "admin_tls", s.config.AdminTLS, 0); err != nil {
 			return fronts, err
@@ -82,15 +90,30 @@ func (s *Server) publicFront(ln net.Listener) *front {
 	return s.newFront(serviceHTTP, ln, s.service, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, room))
 }
 
-// adminFront bounds no request: a profile takes as long as it was asked to.
-func (s *Server) adminFront(ln net.Listener) *front {
+// adminFront lets the handler bound each request, as a profile takes as long as it was asked
+// to. No proxy is trusted here: nobody says on this listener for whom it speaks.
+func (s *Server) adminFront(ln net.Listener) (*front, error) {
 	c := &s.config
-	room := room{most: adminConnections, metrics: s.service.adminConnections, logger: c.Logger}
+	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
+	if err != nil {
+		return nil, err
+	}
+	room := room{
+		most: adminConnections, perPeer: adminPerPeer, private: true,
+		clients: clients, metrics: s.service.adminConnections, logger: c.Logger,
+	}
+	if c.MaxConnectionsPerPeer > 0 {
+		room.perPeer = min(room.perPeer, c.MaxConnectionsPerPeer)
+	}
+	watch := newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room)
 	handler := &admin{
-		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens), bodyTimeout: c.BodyTimeout,
+		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
+		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, watch: watch,
 		rules: s.service.administration,
 	}
-	return s.newFront(serviceAdmin, ln, handler, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room))
+	f := s.newFront(serviceAdmin, ln, handler, watch)
+	f.server.ConnContext = withConn
+	return f, nil
 }
 
 func (s *Server) newFront(service string, ln net.Listener, handler http.Handler, watch *watch) *front {
@@ -109,6 +132,7 @@ func (s *Server) secure(f *front, section string, files TLS, request time.Durati
 	f.server.TLSConfig = certificates.Config()
 	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
 	f.server.WriteTimeout = request
+	f.server.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.config.WriteTimeout} // for what is sent for no request, too
 	return nil
 }
 

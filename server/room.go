@@ -17,9 +17,14 @@ import (
 // have waited longest between two requests are closed to make room for new ones; then
 // those that have not sent their first head for a while. When all of them are about a
 // request, the new one is refused.
+//
+// In a private room most connections have no business: those of which no request was
+// authorised, for however long they keep busy, are closed first, those of one
+// address for another of it, and after a full tick at the earliest.
 type room struct {
 	most    int
 	perPeer int // of one address that is not a trusted proxy; 0 is no bound
+	private bool
 	clients *clientip.Resolver
 	metrics *connMetrics
 	logger  *slog.Logger
@@ -93,7 +98,8 @@ func (w *watch) admit(conn *watchedConn) bool {
 	if w.room.perPeer > 0 {
 		conn.peer = w.room.peerOf(conn.RemoteAddr())
 	}
-	conn.since.Store(w.now.Load()<<2 | int64(http.StateNew))
+	conn.begun = w.now.Load()
+	conn.since.Store(conn.begun<<2 | int64(http.StateNew))
 	w.mu.Lock()
 	why, ok := w.tryAdmit(conn)
 	affected := 0
@@ -112,11 +118,14 @@ func (w *watch) admit(conn *watchedConn) bool {
 // refused, or madeRoom when others had to go.
 func (w *watch) tryAdmit(conn *watchedConn) (why cause, ok bool) {
 	if conn.peer != "" && w.peers[conn.peer] >= w.room.perPeer {
-		w.room.metrics.closed(refusedPeer)
-		return refusedPeer, false
+		if !w.room.private || !w.makeRoom(conn.peer) {
+			w.room.metrics.closed(refusedPeer)
+			return refusedPeer, false
+		}
+		why = madeRoom
 	}
 	if len(w.conns) >= w.room.most {
-		if !w.makeRoom() {
+		if !w.makeRoom("") {
 			w.room.metrics.closed(refusedFull)
 			return refusedFull, false
 		}
@@ -137,45 +146,80 @@ func (w *watch) forget(conn *watchedConn) {
 	}
 	delete(w.conns, conn)
 	w.room.metrics.open.Dec()
+	w.leave(conn)
+}
+
+// leave counts a connection among its peer's no more; mu is held.
+func (w *watch) leave(conn *watchedConn) {
 	if conn.peer == "" {
 		return
 	}
 	if w.peers[conn.peer]--; w.peers[conn.peer] == 0 {
 		delete(w.peers, conn.peer)
 	}
+	conn.peer = ""
 }
 
-// makeRoom closes the connections that can best be done without and reports whether
-// there were any; mu is held. When there are none it does not look again in the same
-// tick.
-func (w *watch) makeRoom() bool {
+// makeRoom closes the connections that can best be done without, of a peer if it is not "",
+// and reports whether there were any; mu is held. When there are none it does not look again in
+// the same tick, unless the room is private and so small.
+func (w *watch) makeRoom(of string) bool {
 	now := w.now.Load()
-	if w.room.crowded == now {
+	if w.room.crowded == now && !w.room.private {
 		return false
-	}
-	type candidate struct {
-		conn  *watchedConn
-		since int64
 	}
 	var found []candidate
 	for conn := range w.conns {
-		since := conn.since.Load()
-		// The first head may be on its way: it has a full tick at least.
-		if state := http.ConnState(since & 3); state == http.StateIdle || state == http.StateNew && now-since>>2 > 1 {
-			found = append(found, candidate{conn, since})
+		if of != "" && conn.peer != of {
+			continue
+		}
+		if c := w.room.candidate(conn); c.idle || now-c.since > 1 && (c.stranger || c.silent) {
+			found = append(found, c)
 		}
 	}
 	if len(found) == 0 {
 		w.room.crowded = now
 		return false
 	}
-	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.since&3, a.since&3), cmp.Compare(a.since, b.since)) // idle before new
-	})
+	slices.SortFunc(found, candidate.compare)
 	for _, c := range found[:min(len(found), 1+w.room.most/share)] {
 		w.cut(c.conn, madeRoom)
 	}
 	return true
+}
+
+// A candidate is a connection that may make room.
+type candidate struct {
+	conn     *watchedConn
+	stranger bool // in a private room, and no request was authorised
+	idle     bool
+	silent   bool  // the first head may be on its way: it has a full tick at least
+	since    int64 // the tick
+}
+
+func (r *room) candidate(conn *watchedConn) candidate {
+	if r.private && !conn.known.Load() {
+		return candidate{conn: conn, stranger: true, since: conn.begun}
+	}
+	since := conn.since.Load()
+	state := http.ConnState(since & 3)
+	return candidate{conn: conn, idle: state == http.StateIdle, silent: state == http.StateNew, since: since >> 2}
+}
+
+// compare puts strangers before the idle, those before the silent, and of each the
+// longest first.
+func (c candidate) compare(d candidate) int {
+	rank := func(c candidate) int {
+		switch {
+		case c.stranger:
+			return 0
+		case c.idle:
+			return 1
+		default:
+			return 2
+		}
+	}
+	return cmp.Or(cmp.Compare(rank(c), rank(d)), cmp.Compare(c.since, d.since))
 }
 
 // toLog notes that a connection had to go and returns how many had since the last

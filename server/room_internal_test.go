@@ -41,7 +41,7 @@ func (g *gate) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) 
 	return g.Store.Decide(ctx, op)
 }
 
-// A crowd is a server of which the test sees the watch.
+// A crowd is a server of which the test sees the watch, that of the admin listener if there is one.
 type crowd struct {
 	t     *testing.T
 	watch *watch
@@ -77,7 +77,8 @@ func newCrowd(t *testing.T, change func(*Config)) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.watch, c.addr = fronts[0].watch, s.addr.String()
+	crowded := fronts[len(fronts)-1]
+	c.watch, c.addr = crowded.watch, crowded.listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.serve(ctx, fronts) }()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -35,6 +36,8 @@ type watchedConn struct {
 	net.Conn
 	since atomic.Int64
 	peer  string // under which its peer's connections are counted; "" is not at all
+	begun int64  // the tick at which it was admitted
+	known atomic.Bool
 }
 
 // newWatch makes a watch of the time until the first head has come, between
@@ -121,6 +124,32 @@ func watchedOf(c net.Conn, state *http.ConnState) (*watchedConn, bool) {
 	}
 	conn, ok := c.(*watchedConn)
 	return conn, ok
+}
+
+// connKey is where a request's context has its *watchedConn.
+type connKey struct{}
+
+// withConn is the server's ConnContext hook where a handler vouches for connections.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	state := http.StateNew
+	if conn, ok := watchedOf(c, &state); ok {
+		return context.WithValue(ctx, connKey{}, conn)
+	}
+	return ctx
+}
+
+// vouch notes that a request of the connection in ctx, if there is one, was authorised. In a private
+// room it counts among its peer's no more, and goes only while it is idle.
+func (w *watch) vouch(ctx context.Context) {
+	conn, ok := ctx.Value(connKey{}).(*watchedConn)
+	if !ok || conn.known.Swap(true) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, open := w.conns[conn]; open {
+		w.leave(conn)
+	}
 }
 
 // A watchedListener accepts connections for which there is room.
