@@ -115,7 +115,7 @@ func flood(text string) func(net.Conn) {
 func reset(conn *net.TCPConn) error { return errors.Join(conn.SetLinger(0), conn.Close()) }
 
 const (
-	getHead  = "GET " + check + "?key=abuse&algorithm=FIXED_WINDOW HTTP/1.1\r\nHost: h\r\n"
+	getHead  = "GET " + check + "?key=abuse&algorithm=FIXED_WINDOW HTTP/1.1\r\nHost: localhost\r\n"
 	postHead = "POST " + check + " HTTP/1.1\r\nHost: h\r\n"
 	chunked  = "Transfer-Encoding: chunked\r\n\r\n"
 	ok       = "HTTP/1.1 200 OK\r\n"
@@ -225,6 +225,26 @@ func TestAbuse(t *testing.T) {
 				t.Errorf("abuse fills the log:\n%.2000s", r.log)
 			}
 		})
+	}
+}
+
+// Who sends too much reads why, and then the end of the connection rather than a reset.
+func TestTooLongHeadIsAnswered(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
+	for _, addr := range []net.Addr{r.server.Addr(), r.server.AdminAddr()} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		var sending sync.WaitGroup
+		sending.Go(func() { _, _ = io.WriteString(conn, getHead+"Long: "+strings.Repeat("a", 100<<10)) })
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
+			t.Errorf("%.40q, %v", answer, err)
+		}
+		_ = conn.Close()
+		sending.Wait()
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -38,6 +39,15 @@ type watchedConn struct {
 	peer  string // under which its peer's connections are counted; "" is not at all
 	begun int64  // the tick at which it was admitted
 	known atomic.Bool
+}
+
+// CloseWrite ends the sending half, if the connection has halves. net/http does so when it closes a
+// connection of which it has not read all, so that the client reads the answer and not a reset.
+func (c *watchedConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return conn.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // newWatch makes a watch of the time until the first head has come, between
