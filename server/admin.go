@@ -177,12 +177,12 @@ func checkOrigin(r *http.Request) error {
 
 // isLocalHost reports whether a Host field (host or host:port) means this machine.
 func isLocalHost(host string) bool {
-	if addrPort, err := netip.ParseAddrPort(host); err == nil {
-		return addrPort.Addr().IsLoopback()
-	}
 	name, _, _ := strings.Cut(host, ":")
 	if strings.EqualFold(name, "localhost") {
 		return true
+	}
+	if addrPort, err := netip.ParseAddrPort(host); err == nil {
+		return addrPort.Addr().IsLoopback()
 	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	return err == nil && addr.IsLoopback()

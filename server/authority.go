@@ -31,12 +31,23 @@ func (a *authority) mayManage(r *http.Request) error {
 	switch {
 	case len(a.tokens) > 0:
 		return a.tokens.check(r.Header["Authorization"])
-	case a.open || a.loopback.Load():
+	case a.open:
 		return nil
+	case a.loopback.Load():
+		return mayAsNeighbour(r)
 	default:
 		return forbidden("key, reset, settle and evaluate need bearer tokens on a listener that others can reach; " +
 			"allowed: requests about the caller's own address, until api.tokens_file or api.open is configured")
 	}
+}
+
+// mayAsNeighbour reports why a request may not manage for coming from this machine: a page in a
+// browser of it makes requests, too, and has no right to.
+func mayAsNeighbour(r *http.Request) error {
+	if err := checkOrigin(r); err != nil {
+		return forbidden(failureOf(err).detail + "; others may with api.tokens_file or api.open")
+	}
+	return nil
 }
 
 func forbidden(detail string) error { return &failure{status: http.StatusForbidden, detail: detail} }

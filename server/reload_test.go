@@ -104,7 +104,7 @@ func newKeeper(t *testing.T, s *server.Server) *keeper {
 // ask evaluates a request.
 func (k *keeper) ask(ctx context.Context) (int, api.EvaluateResponse, error) {
 	var e api.EvaluateResponse
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://stint"+evaluate, strings.NewReader(`{"path":"/"}`))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+evaluate, strings.NewReader(`{"path":"/"}`))
 	if err != nil {
 		return 0, e, err
 	}

@@ -102,7 +102,7 @@ func (c *crowd) dial(key string) (net.Conn, *bufio.Reader) {
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	if key != "" {
 		// A connection that is refused may be closed by now.
-		_, _ = io.WriteString(conn, "GET /api/v1/rate-limit/check?key="+key+" HTTP/1.1\r\nHost: h\r\n\r\n")
+		_, _ = io.WriteString(conn, "GET /api/v1/rate-limit/check?key="+key+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
 	return conn, bufio.NewReader(conn)
 }

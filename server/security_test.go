@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -373,5 +374,63 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 	}
 	if compares != 1 || !strings.Contains(string(text), `"crypto/subtle"`) {
 		t.Errorf("place compares with crypto/subtle in %d places of its loop, want 1", compares)
+	}
+}
+
+// Where only being on this machine gives the right to manage, a page in a browser of it has none.
+func TestPagesOfOthersDoNotManage(t *testing.T) {
+	foreign := []http.Header{
+		{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"}},
+		{"Origin": {"null"}},
+		{"Sec-Fetch-Site": {"cross-site"}},
+		{"Sec-Fetch-Site": {"same-site"}},
+		{"Host": {"evil.example:8080"}},
+		{"Host": {"evil.example"}},
+	}
+	for name, test := range map[string]struct {
+		api    server.API
+		token  string
+		status int
+	}{
+		"loopback": {server.API{ExplicitKeys: true}, "", 403},
+		"open":     {server.API{ExplicitKeys: true, Open: true}, "", 200},
+		"tokens":   {server.API{ExplicitKeys: true, Tokens: []string{apiToken}}, apiToken, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, func(c *server.Config) { c.API = test.api })
+			addr := r.server.Addr().String()
+			ask := func(c call, header http.Header, want int) {
+				t.Helper()
+				request := r.request(c.method, addr, c.path)
+				if c.body != "" {
+					request.Body = io.NopCloser(strings.NewReader(c.body))
+				}
+				for name, values := range header {
+					request.Header[name] = values
+				}
+				if test.token != "" {
+					request.Header.Set("Authorization", "Bearer "+test.token)
+				}
+				if host := header.Get("Host"); host != "" {
+					request.Host = host
+				}
+				if got := r.send(request); got.status != want {
+					t.Errorf("%s %s %s with %v: %d %s, want %d", c.method, c.path, c.body, header, got.status, got.body, want)
+				}
+			}
+			for _, c := range manage(nil, 0) {
+				for _, header := range foreign {
+					ask(c, header, test.status)
+				}
+				for _, header := range []http.Header{
+					nil, {"Origin": {"http://" + addr}, "Sec-Fetch-Site": {"same-origin"}}, {"Sec-Fetch-Site": {"none"}}, {"Host": {"localhost:8080"}}, {"Host": {"[::1]"}},
+				} {
+					ask(c, header, 200)
+				}
+			}
+			for _, header := range foreign {
+				ask(call{method: "GET", path: check}, header, 200) // under the own address anybody may
+			}
+		})
 	}
 }

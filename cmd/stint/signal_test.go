@@ -58,7 +58,7 @@ func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, err = fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: stint\r\nContent-Type: application/json\r\n"+
+	_, err = fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	if err != nil {
 		t.Fatal(err)
