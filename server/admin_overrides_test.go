@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 	"github.com/stint-go/stint/server"
 )
@@ -195,5 +196,54 @@ func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
 		if valid.Valid != want {
 			t.Errorf("%s: %+v", key, valid)
 		}
+	}
+}
+
+// A change of scope does not make a user's name, which all may see, of an API key.
+func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
+	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
+	d := newDesk(t, registry.NewMemory(), func(c *server.Config) {
+		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
+	})
+	d.token = adminToken
+	sum := sha256.Sum256([]byte(secret))
+	hash := `\sha256:` + hex.EncodeToString(sum[:])
+	const one = `{"id":"one","missing":"skip","overrides":[{"key":"` + secret + `","unlimited":true}],` + fiveAnHour
+	const two = `{"id":"two","missing":"skip","overrides":[{"key":"` + secret + `|ann","unlimited":true}],` + fiveAnHour
+	d.ask("POST", "/api/v1/rules", one+`,"scope":"per_api_key"}`).is(201)
+	d.ask("POST", "/api/v1/rules", two+`,"scope":["per_api_key","per_user"]}`).is(201)
+	for _, c := range [][3]string{
+		{"PATCH", "/api/v1/rules/one", `{"scope":"per_user"}`},
+		{"PUT", "/api/v1/rules/one", one + `,"scope":"custom:plan"}`},
+		{"PUT", "/api/v1/rules", "[" + one + `,"scope":"per_user"}]`},
+		{"PATCH", "/api/v1/rules/two", `{"scope":["per_user","per_api_key"]}`},
+	} {
+		got := d.ask(c[0], c[1], c[2])
+		got.problem(400, "scope is ", hash)
+		if strings.Contains(got.body, secret) {
+			t.Errorf("the problem shows the key: %s", got.body)
+		}
+	}
+	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_api_key","per_ip"],"overrides":null}`).is(200)
+	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_user"],"overrides":[{"key":"ann","banned":true}]}`).is(200)
+	// What was kept before such edits were refused is not shown either.
+	if _, err := d.registry.Edit(t.Context(), registry.Author{}, func(draft *registry.Draft) error {
+		rule, _ := draft.Rule("one")
+		rule.Scope = []string{rules.PerUser}
+		draft.Put(rule)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.ask("PATCH", "/api/v1/rules/one", `{"scope":"per_api_key"}`).is(200)
+	d.token = reader
+	for _, version := range []string{"5", "6"} {
+		got := d.ask("GET", "/api/v1/rule-versions/"+version, "").is(200)
+		if strings.Contains(got.body, secret) || strings.Count(got.body, strings.ReplaceAll(hash, `\`, `\\`)) != 2 {
+			t.Errorf("version %s is shown as\n%s", version, got.body)
+		}
+	}
+	if got := d.ask("GET", "/api/v1/rules/two", "").is(200); !strings.Contains(got.body, `"ann"`) {
+		t.Errorf("a user is not shown: %s", got.body)
 	}
 }

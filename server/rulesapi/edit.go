@@ -19,7 +19,12 @@ const editTimeout = 10 * time.Second
 // as [registry.Registry.Edit] says. what is about what, for people: "replace login".
 func (c *Call) edit(what string, change func(*registry.Draft) error) (registry.Version, error) {
 	return c.commit(what, func(ctx context.Context, r *registry.Registry, author registry.Author) (registry.Version, error) {
-		return r.Edit(ctx, author, change)
+		return r.Edit(ctx, author, func(d *registry.Draft) error {
+			if err := change(d); err != nil {
+				return err
+			}
+			return showsNoKey(d)
+		})
 	})
 }
 

@@ -3,7 +3,9 @@ package rulesapi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
@@ -14,37 +16,87 @@ const hashPrefix = `\sha256:`
 
 // shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
 func shownClient(rule *rules.Rule, client string) string {
-	if !slices.Contains(rule.Scope, rules.PerAPIKey) {
+	if !countsKeys(rule) {
 		return client
 	}
 	if shown, err := rule.ClientKey(client); err == nil {
 		return shown
 	}
-	sum := sha256.Sum256([]byte(client)) // of a rule that can't be enforced
+	return hashed(client) // of a rule that can't be enforced
+}
+
+// hashed is a client of which nothing can be told, unless it is a hash already.
+func hashed(client string) string {
+	if strings.HasPrefix(client, hashPrefix) && len(client) == len(hashPrefix)+2*sha256.Size {
+		return client
+	}
+	sum := sha256.Sum256([]byte(client))
 	return hashPrefix + hex.EncodeToString(sum[:])
+}
+
+// countsKeys reports whether a rule counts by API key, perhaps among others.
+func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rules.PerAPIKey) }
+
+// movesKeys reports whether a change lets clients mean something else, of which there are API keys
+// before or after. What names a client on one side may then stand on the other for an API key.
+func movesKeys(change *registry.Change) bool {
+	before, after := change.Before, change.After
+	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
+}
+
+// showsNoKey refuses an edit by which an override that names an API key itself would stay under its
+// name where that means something else, which everybody is shown.
+func showsNoKey(d *registry.Draft) error {
+	for _, change := range d.Changes() {
+		if !movesKeys(&change) {
+			continue
+		}
+		for i := range change.After.Overrides {
+			client := change.After.Overrides[i].Key
+			was := shownClient(change.Before, client)
+			if was == client || place(change.Before, client) < 0 || shownClient(change.After, client) == was {
+				continue
+			}
+			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
+				"%s, as rule %s has it, while overrides[%d] names the API key %s itself, which would be shown to all; remove the override in the same edit",
+				strings.Join(change.Before.Scope, ", "), change.ID, i, was))
+		}
+	}
+	return nil
 }
 
 // masked is a rule as the caller sees it. Its tag is that of the rule itself.
 func (c *Call) masked(rule rules.Rule) rules.Rule {
-	if c.caller.SeesKeys || len(rule.Overrides) == 0 || !slices.Contains(rule.Scope, rules.PerAPIKey) {
+	if c.caller.SeesKeys || !countsKeys(&rule) {
 		return rule
 	}
+	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
+}
+
+// renamed is a rule with its overrides' clients under other names.
+func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	rule.Overrides = slices.Clone(rule.Overrides)
 	for i := range rule.Overrides {
-		rule.Overrides[i].Key = shownClient(&rule, rule.Overrides[i].Key)
+		rule.Overrides[i].Key = name(rule.Overrides[i].Key)
 	}
 	return rule
 }
 
-// maskedVersion is a version as the caller sees it.
+// maskedVersion is a version as the caller sees it. Where a change moves API keys, all its clients are
+// hashed, on both sides.
 func (c *Call) maskedVersion(v registry.Version) registry.Version {
 	v.Changes = slices.Clone(v.Changes)
 	for i := range v.Changes {
+		moves := movesKeys(&v.Changes[i])
 		for _, side := range []**rules.Rule{&v.Changes[i].Before, &v.Changes[i].After} {
-			if *side != nil {
-				shown := c.masked(**side)
-				*side = &shown
+			if *side == nil {
+				continue
 			}
+			shown := c.masked(**side)
+			if moves && !c.caller.SeesKeys {
+				shown = renamed(**side, hashed)
+			}
+			*side = &shown
 		}
 	}
 	return v
@@ -54,7 +106,7 @@ func (c *Call) maskedVersion(v registry.Version) registry.Version {
 // may name an API key each by itself or by its hash.
 func place(rule *rules.Rule, client string) int {
 	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
-	if at < 0 && slices.Contains(rule.Scope, rules.PerAPIKey) {
+	if at < 0 && countsKeys(rule) {
 		client = shownClient(rule, client)
 		at = slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return shownClient(rule, o.Key) == client })
 	}
