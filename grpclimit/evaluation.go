@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -41,17 +40,6 @@ func (e *evaluation) send(ctx context.Context, out outgoing) {
 		Host:       out.target[strings.LastIndexByte(out.target, '/')+1:],
 		Attributes: map[string]string{targetAttribute: out.target},
 	}
-}
-
-// keepTarget adds the target to attributes that the program has put in the place of those that told it. The
-// program's map is not written to.
-func (e *evaluation) keepTarget(out outgoing) {
-	if _, there := e.request.Attributes[targetAttribute]; there {
-		return
-	}
-	attributes := map[string]string{targetAttribute: out.target}
-	maps.Copy(attributes, e.request.Attributes)
-	e.request.Attributes = attributes
 }
 
 // headerOf is metadata with the names that HTTP has for them. What begins with a colon is no field.

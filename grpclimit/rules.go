@@ -112,7 +112,7 @@ func (c *Client) follow(ctx, waiting context.Context, out outgoing) error {
 		if err := c.config.Describe(ctx, out.target, out.method, &e.request); err != nil {
 			return failed(ctx, err)
 		}
-		e.keepTarget(out)
+		e.request.SetDefault(targetAttribute, out.target)
 	}
 	v := &e.verdict
 	if err := c.config.Rules.Decide(waiting, &e.request, v); err != nil {

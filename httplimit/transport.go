@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -279,11 +278,7 @@ func (t *Transport) follow(r *http.Request, host string) error {
 	if err := e.describe(t.config.Describe, r); err != nil {
 		return err
 	}
-	if _, there := q.Attributes[hostAttribute]; !there {
-		attributes := map[string]string{hostAttribute: host} // the program's map is not written to
-		maps.Copy(attributes, q.Attributes)
-		q.Attributes = attributes
-	}
+	q.SetDefault(hostAttribute, host)
 	err := t.config.Rules.Decide(r.Context(), q, v)
 	switch {
 	case err != nil:

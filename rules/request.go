@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 )
@@ -27,6 +28,17 @@ type Request struct {
 	APIKey string
 	// Attributes are further facts by name. Default: none.
 	Attributes map[string]string
+}
+
+// SetDefault gives the request an attribute, unless it has one of that name. The map of attributes,
+// which may be somebody's who uses it for other requests too, is not written to: a copy takes its place.
+func (r *Request) SetDefault(attribute, value string) {
+	if _, there := r.Attributes[attribute]; there {
+		return
+	}
+	attributes := map[string]string{attribute: value}
+	maps.Copy(attributes, r.Attributes)
+	r.Attributes = attributes
 }
 
 // FromHTTP describes a request to an HTTP server, but for who is asking.
