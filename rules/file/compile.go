@@ -21,21 +21,18 @@ func Compile(list []rules.Rule, positions []notation.Position, options rules.Opt
 
 // locate takes joined faults apart and adds each with its rule's position.
 func locate(err error, positions []notation.Position, faults *notation.Faults) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, part := range joined.Unwrap() {
-			locate(part, positions, faults)
+	for _, part := range notation.Unjoin[error](err) {
+		var at notation.Position
+		rule := ""
+		fault, ok := errors.AsType[*rules.Fault](part)
+		if ok {
+			rule = fault.ID
 		}
-		return
-	}
-	var at notation.Position
-	var fault *rules.Fault
-	if errors.As(err, &fault) && fault.Index < len(positions) {
-		at = positions[fault.Index]
-	} else if len(positions) > 0 {
-		at.Source = positions[0].Source
-	}
-	faults.Add(at, "%v", err)
-	if fault != nil && len(*faults) <= notation.MaxFaults {
-		(*faults)[len(*faults)-1].Rule = fault.ID
+		if ok && fault.Index < len(positions) {
+			at = positions[fault.Index]
+		} else if len(positions) > 0 {
+			at.Source = positions[0].Source
+		}
+		faults.AddOf(rule, at, "%v", part)
 	}
 }

@@ -2,7 +2,6 @@ package file
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 
 	"github.com/stint-go/stint/rules"
@@ -49,7 +48,7 @@ func (d *document) once(first map[string]notation.Position) {
 		switch {
 		case id == "":
 		case twice:
-			d.add(at, id, "rule %q is given twice, first at %v", id, was)
+			d.faults.AddOf(id, at, "rule %q is given twice, first at %v", id, was)
 		default:
 			first[id] = at
 		}
@@ -66,32 +65,9 @@ func (d *document) check(options rules.Options) {
 			continue
 		}
 		_, err := rules.Compile(d.rules[i:i+1], options)
-		for _, fault := range faultsOf(err) {
+		for _, fault := range notation.Unjoin[*rules.Fault](err) {
 			fault.Index = i
-			d.add(d.items[i].Place(fault.Param), fault.ID, "%v", fault)
+			d.faults.AddOf(fault.ID, d.items[i].Place(fault.Param), "%v", fault)
 		}
 	}
-}
-
-// add records a fault of a rule.
-func (d *document) add(at notation.Position, id, format string, args ...any) {
-	d.faults.Add(at, format, args...)
-	if len(d.faults) <= notation.MaxFaults {
-		d.faults[len(d.faults)-1].Rule = id
-	}
-}
-
-// faultsOf takes joined faults apart.
-func faultsOf(err error) (faults []*rules.Fault) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, part := range joined.Unwrap() {
-			faults = append(faults, faultsOf(part)...)
-		}
-		return faults
-	}
-	var fault *rules.Fault
-	if errors.As(err, &fault) {
-		faults = append(faults, fault)
-	}
-	return faults
 }

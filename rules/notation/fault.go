@@ -60,9 +60,12 @@ func (f Faults) Error() string {
 func (f Faults) Is(target error) bool { return target == stint.ErrInvalid }
 
 // Add records a fault in free words. What may be secret in a URL is hidden.
-func (f *Faults) Add(at Position, format string, args ...any) {
+func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, format, args...) }
+
+// AddOf is Add for a fault of the rule with an ID.
+func (f *Faults) AddOf(rule string, at Position, format string, args ...any) {
 	if !f.full(at) {
-		*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...))})
+		*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...)), Rule: rule})
 	}
 }
 

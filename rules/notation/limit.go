@@ -161,17 +161,19 @@ func (r *limitReader) validate(v Value) {
 
 // Invalids takes joined and wrapped errors apart, and leaves out those that are
 // something else.
-func Invalids(err error) []*stint.InvalidError {
-	var all []*stint.InvalidError
+func Invalids(err error) []*stint.InvalidError { return Unjoin[*stint.InvalidError](err) }
+
+// Unjoin takes joined errors apart, and leaves out those that neither are an E nor wrap one.
+func Unjoin[E error](err error) []E {
+	var all []E
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, part := range joined.Unwrap() {
-			all = append(all, Invalids(part)...)
+			all = append(all, Unjoin[E](part)...)
 		}
 		return all
 	}
-	var invalid *stint.InvalidError
-	if errors.As(err, &invalid) {
-		all = append(all, invalid)
+	if one, ok := errors.AsType[E](err); ok {
+		all = append(all, one)
 	}
 	return all
 }
