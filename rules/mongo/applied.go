@@ -44,10 +44,7 @@ func readApplied(ctx context.Context, db *mongo.Database) (registry.Head, error)
 
 // newest is the newest version.
 func newest(ctx context.Context, db *mongo.Database) (registry.Head, error) {
-	head, since, err := behind(ctx, db)
-	if len(since) > 0 {
-		head = since[len(since)-1].head()
-	}
+	head, _, err := behind(ctx, db)
 	return head, err
 }
 

@@ -12,19 +12,22 @@ import (
 // settle applies what is not applied yet, and returns the newest version.
 func settle(ctx context.Context, db *mongo.Database) (registry.Head, error) {
 	head, since, err := behind(ctx, db)
-	if err != nil || len(since) == 0 {
+	if err != nil {
 		return head, err
 	}
-	return since[len(since)-1].head(), applyAll(ctx, db, since)
+	return head, applyAll(ctx, db, since)
 }
 
-// behind is what is applied, and the versions since.
+// behind is the newest version, and those that are not applied yet.
 func behind(ctx context.Context, db *mongo.Database) (registry.Head, []version, error) {
 	head, err := readApplied(ctx, db)
 	if err != nil {
 		return head, nil, err
 	}
 	since, err := after(ctx, db, head.Number)
+	if len(since) > 0 {
+		head = since[len(since)-1].head()
+	}
 	return head, since, err
 }
 

@@ -93,9 +93,6 @@ func commit(ctx context.Context, db *mongo.Database, before registry.Head, v *re
 		return err
 	}
 	head, since, err := behind(ctx, db)
-	if len(since) > 0 {
-		head = since[len(since)-1].head()
-	}
 	switch {
 	case err != nil:
 		return refused(err)
