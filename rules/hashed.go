@@ -26,6 +26,15 @@ func cutHash(client string) (hash, after string) {
 	return client[:hashBytes], client[hashBytes:]
 }
 
+// HashedClient is what stands for a client, or a part of one, of which nothing may be shown: \sha256:
+// and its SHA-256. It is the text itself if that is one already.
+func HashedClient(client string) string {
+	if hash, after := cutHash(client); hash != "" && after == "" {
+		return client
+	}
+	return hashed(client)
+}
+
 // hashedClient is a client, as an [Override] names it, with the hash of its API key: the same for all
 // names of a client. It is the name itself where the scope has no API key.
 func (r *Rule) hashedClient(client string) string {

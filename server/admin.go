@@ -1,10 +1,8 @@
 package server
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
 	_ "embed"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
@@ -93,8 +91,7 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 func holderOf(certificate *x509.Certificate) string {
 	name := strings.TrimSpace(certificate.Subject.CommonName)
 	if name == "" {
-		sum := sha256.Sum256(certificate.Raw)
-		return "certificate-" + hex.EncodeToString(sum[:4])
+		return byDigest("certificate", certificate.Raw)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {

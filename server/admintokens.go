@@ -60,8 +60,13 @@ func (t AdminToken) name() string {
 	if t.Name != "" {
 		return t.Name
 	}
-	sum := sha256.Sum256([]byte(t.Token))
-	return "token-" + hex.EncodeToString(sum[:4])
+	return byDigest("token", []byte(t.Token))
+}
+
+// byDigest names what has no name: its kind and the first digits of its SHA-256.
+func byDigest(kind string, of []byte) string {
+	sum := sha256.Sum256(of)
+	return kind + "-" + hex.EncodeToString(sum[:4])
 }
 
 const (

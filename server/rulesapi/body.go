@@ -61,19 +61,30 @@ func (c *Call) noBody() error {
 
 // value reads a body of one value, JSON or YAML.
 func (c *Call) value(types []string, faults *notation.Faults) (notation.Value, error) {
-	text, source, err := c.body(c.api.config.MaxBodyBytes, types)
+	var value notation.Value
+	err := c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
+		if source == "body.yaml" {
+			value = file.YAML(source, text, faults)
+		} else {
+			value = notation.ParseJSON(source, text, faults)
+		}
+		return nil
+	})
+	return value, err
+}
+
+// parse reads the request's body, as body does, and has it parsed when its turn has come.
+func (c *Call) parse(most int64, types []string, do func(source string, text []byte) error) error {
+	text, source, err := c.body(most, types)
 	if err != nil {
-		return notation.Value{}, err
+		return err
 	}
 	leave, err := c.api.reading.enter(c.r.Context(), len(text))
 	if err != nil {
-		return notation.Value{}, err
+		return err
 	}
 	defer leave()
-	if source == "body.yaml" {
-		return file.YAML(source, text, faults), nil
-	}
-	return notation.ParseJSON(source, text, faults), nil
+	return do(source, text)
 }
 
 // join lists names.

@@ -1,8 +1,6 @@
 package rulesapi
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +8,6 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 )
-
-// hashPrefix begins a client, or a part of one, of which the SHA-256 is shown.
-const hashPrefix = `\sha256:`
 
 // shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
 func shownClient(rule *rules.Rule, client string) string {
@@ -22,16 +17,7 @@ func shownClient(rule *rules.Rule, client string) string {
 	if shown, err := rule.ClientKey(client); err == nil {
 		return shown
 	}
-	return hashed(client) // of a rule that can't be enforced
-}
-
-// hashed is a client of which nothing can be told, unless it is a hash already.
-func hashed(client string) string {
-	if strings.HasPrefix(client, hashPrefix) && len(client) == len(hashPrefix)+2*sha256.Size {
-		return client
-	}
-	sum := sha256.Sum256([]byte(client))
-	return hashPrefix + hex.EncodeToString(sum[:])
+	return rules.HashedClient(client) // of a rule that can't be enforced
 }
 
 // countsKeys reports whether a rule counts by API key, perhaps among others.
@@ -94,7 +80,7 @@ func (c *Call) maskedVersion(v registry.Version) registry.Version {
 			}
 			shown := c.masked(**side)
 			if moves && !c.caller.SeesKeys {
-				shown = renamed(**side, hashed)
+				shown = renamed(**side, rules.HashedClient)
 			}
 			*side = &shown
 		}

@@ -12,17 +12,12 @@ import (
 )
 
 // document reads rules as files have them, and makes a set of them.
-func (c *Call) document() (*rules.Set, []rules.Rule, error) {
-	text, source, err := c.body(file.MaxBytes, ruleBody)
-	if err != nil {
-		return nil, nil, err
-	}
-	leave, err := c.api.reading.enter(c.r.Context(), len(text))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer leave()
-	return file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
+func (c *Call) document() (set *rules.Set, list []rules.Rule, err error) {
+	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
+		set, list, fault = file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
+		return fault
+	})
+	return set, list, err
 }
 
 // replaceAll puts a document's rules in the place of all.
