@@ -15,6 +15,10 @@ var (
 	// ErrUnavailable marks a decision that the store could not make. Whether the
 	// permits were taken is not known.
 	ErrUnavailable = errors.New("stint: store unavailable")
+	// ErrOverloaded marks a decision that this process, or the service it asked, was too
+	// busy to make in time, while the store can be reached. Permits may have been taken.
+	// A limiter that admitted then would protect nothing: answer 503, and try again later.
+	ErrOverloaded = errors.New("stint: overloaded")
 	// ErrDeadline says that Wait gave up at once because the context ends before
 	// the permits could be had, or that AllowBefore left a turn that comes too late.
 	ErrDeadline = errors.New("stint: the wait is longer than the context's deadline allows")

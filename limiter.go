@@ -175,11 +175,11 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	}
 }
 
-// look carries out a Peek. A store that is away can't tell, but something in its place may
-// decide: then the decision is empty.
+// look carries out a Peek. A store that is unreachable, or not asked for want of time, can't tell, but
+// something in its place may decide: then the decision is empty.
 func (l *Limiter) look(ctx context.Context, op Op) (Decision, error) {
 	d, err := l.carry(ctx, op)
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded) {
 		return Decision{}, nil
 	}
 	return d, err

@@ -191,6 +191,10 @@ type Info struct {
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
+// TypeReducedCapacity is the type of a [Problem] of a service that is overloaded, as
+// draft-ietf-httpapi-ratelimit-headers registers it.
+const TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
 // A Problem says why a request was not served (RFC 9457). It is an error.
 type Problem struct {
 	// Type identifies the kind of problem; "about:blank" means that the status says

@@ -17,9 +17,11 @@ import (
 func (c *Client) refused(status int, problem *api.Problem) error {
 	problem.Status = status // which is what the problem travelled with
 	problem.Title, problem.Detail = clip(problem.Title), clip(problem.Detail)
-	switch status {
-	case http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+	switch {
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
+	case status == http.StatusServiceUnavailable && problem.Type == api.TypeReducedCapacity:
+		return fmt.Errorf("%w: asking %s: %w", stint.ErrOverloaded, c.base.Redacted(), problem)
 	default:
 		return c.unavailable(problem)
 	}

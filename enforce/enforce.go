@@ -117,6 +117,9 @@ type Verdict struct {
 	Undecided []Claimed
 	// Held is how long the request was held by rules that wait.
 	Held time.Duration
+	// OnHold, if not nil, is called whenever the request begins to be held, so that a server
+	// need not count it among its work meanwhile. It is the caller's, and kept from request to request.
+	OnHold func()
 	// Turn is how far off the turn of a leaky bucket is for which the request was denied, as it comes
 	// too late. It is 0 of all other verdicts.
 	Turn time.Duration
@@ -139,7 +142,7 @@ func (v *Verdict) reset() {
 
 // Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the
 // request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
-// decide, or is the context's; the verdict then tells only what matched, and what was to decide.
+// decide, stint.ErrOverloaded when this process was too busy to have it decide in time, or is the context's; the verdict then tells only what matched, and what was to decide.
 //
 // Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn
 // of a leaky bucket. One whose turn comes after the context's deadline is denied, and takes no

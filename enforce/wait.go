@@ -23,6 +23,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	for {
 		if line.behind() != nil {
 			begin := time.Now()
+			v.onHold()
 			in, err := line.await(ctx, deadline)
 			v.Held += time.Since(begin)
 			if err != nil {
@@ -157,7 +158,7 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 // look decides without taking anything. It reports false when the store can't tell.
 func (l *Limiter) look(ctx context.Context, v *Verdict) (seen bool, err error) {
 	err = l.decide(ctx, v, stint.Peek, false)
-	if errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
+	if (errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)) && ctx.Err() == nil {
 		return false, nil
 	}
 	return err == nil, err
@@ -270,11 +271,18 @@ func (v *Verdict) queues() bool {
 	return false
 }
 
+func (v *Verdict) onHold() {
+	if v.OnHold != nil {
+		v.OnHold()
+	}
+}
+
 // pause holds the request.
 func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
+	v.onHold()
 	begin := time.Now()
 	defer func() { v.Held += time.Since(begin) }()
 	timer := time.NewTimer(d)

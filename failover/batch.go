@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -12,7 +13,7 @@ import (
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.sharded == nil && s.config.Rule == nil && s.shards[0].down.Load() == nil {
-		s.send(ctx, s.config.Timeout, ops, results, s.instead)
+		s.send(ctx, s.config.Timeout, ops, results, true)
 		return
 	}
 	var up []stint.Op
@@ -38,7 +39,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 		return
 	}
 	answers := make([]stint.Result, len(up))
-	s.send(ctx, least, up, answers, s.instead)
+	s.send(ctx, least, up, answers, true)
 	for i, place := range places {
 		results[place] = answers[i]
 	}
@@ -57,96 +58,104 @@ func (s *Store) downFor(op *stint.Op) *outage {
 	return nil
 }
 
-// send carries out operations in one call of the store, and notes for each shard
-// whether it answered. What the store failed to decide is answered by otherwise,
-// if that is not nil.
-func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result,
-	otherwise func(context.Context, stint.Op, error) (stint.Decision, error),
-) {
+// send carries out operations in one call of the store. What the store failed to decide
+// is answered by the modes, if instead says so.
+func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result, instead bool) {
 	if len(ops) == 0 {
 		return
 	}
-	marks := make([]uint64, len(s.shards))
-	for i, sh := range s.shards {
-		marks[i] = sh.heard.Load()
+	shards := s.shards
+	if s.sharded != nil {
+		shards = s.involvedInAll(ops)
 	}
+	under := begin(shards)
 	bounded, own := s.bound(ctx, timeout)
 	s.inner.DecideAll(bounded, ops, results)
 	if own != nil {
 		own.release()
 	}
-	failed := s.noteAnswers(ops, results)
-	if !failed {
-		return
-	}
-	causes := make([]error, len(s.shards))
-	hurried := false
+	awake := shards[0].awake(under[0], timeout)
+	endings, causes := make([]ending, len(shards)), make([]error, len(shards))
+	verdicts := make([]verdict, 0, len(ops)) // of what failed, in order
 	for i := range ops {
-		err := results[i].Err
-		if err == nil {
-			continue
-		}
-		v := judge(ctx, own, err)
-		if v != failing {
-			hurried = hurried || v == hasty
-			if v != invalid {
-				clear(ops[i].Each)
+		result := &results[i]
+		var how ending
+		if err := result.Err; err != nil {
+			v := judge(ctx, own, err)
+			if v == failing && late(own, err) && !awake {
+				v, result.Err = busy, overloaded(err)
 			}
+			verdicts = append(verdicts, v)
+			how = v.ending(own, err)
+			s.noteFailure(&ops[i], v)
+		} else if result.Decision.Source == stint.SourceStore {
+			how = answered
+			s.noteSuccess(&ops[i])
+		}
+		s.noteEndings(shards, endings, causes, &ops[i], how, result.Err)
+	}
+	for i, sh := range shards {
+		sh.end(under[i], endings[i], causes[i])
+	}
+	for i := range ops {
+		if results[i].Err == nil {
 			continue
 		}
-		s.counts.failure(err)
-		s.blameFor(&ops[i], marks, causes, err)
-		if otherwise == nil {
+		v := verdicts[0]
+		verdicts = verdicts[1:]
+		if !instead {
 			continue
 		}
-		d, err := otherwise(ctx, ops[i], err)
+		d, err := s.answer(ctx, v, ops[i], results[i].Err)
 		results[i] = stint.Result{Decision: d, Err: err}
 	}
-	for i, cause := range causes {
-		if cause != nil {
-			s.shards[i].fails(marks[i], cause)
-		} else if hurried {
-			s.shards[i].suspect(marks[i])
-		}
-	}
 }
 
-// noteAnswers notes the shards that answered. It reports whether some operation
-// failed.
-func (s *Store) noteAnswers(ops []stint.Op, results []stint.Result) (failed bool) {
-	answered := make([]bool, len(s.shards))
+// involvedInAll are the shards of operations, each once.
+func (s *Store) involvedInAll(ops []stint.Op) (shards []*shard) {
 	for i := range ops {
-		switch {
-		case results[i].Err != nil:
-			failed = true
-		case results[i].Decision.Source != stint.SourceStore:
-		case s.sharded == nil:
-			answered[0] = true
-		default:
-			for _, sh := range s.involved(&ops[i]) {
-				answered[sh.index] = true
+		for _, sh := range s.involved(&ops[i]) {
+			if !slices.Contains(shards, sh) {
+				shards = append(shards, sh)
 			}
 		}
 	}
-	for i, sh := range s.shards {
-		if answered[i] {
-			sh.succeeded()
-		}
-	}
-	return failed
+	return shards
 }
 
-// blameFor notes the cause of an operation's failure with the shards that are to
-// blame, as [blame] does; a batch is one failure of each at most.
-func (s *Store) blameFor(op *stint.Op, marks []uint64, causes []error, cause error) {
-	shards := s.involved(op)
-	quiet := false
-	for _, sh := range shards {
-		quiet = quiet || sh.heard.Load() == marks[sh.index]
-	}
-	for _, sh := range shards {
-		if causes[sh.index] == nil && (!quiet || sh.heard.Load() == marks[sh.index]) {
-			causes[sh.index] = cause
+// noteEndings notes with the shards of an operation how it ended. Of a batch the shard has
+// answered if it answered any of it; else the worst counts.
+func (s *Store) noteEndings(shards []*shard, endings []ending, causes []error, op *stint.Op, how ending, err error) {
+	for i, sh := range shards {
+		concerned := s.sharded == nil || s.shard(op.Key) == sh
+		for j := range op.And {
+			concerned = concerned || s.shard(op.And[j].Key) == sh
 		}
+		if !concerned || endings[i] == answered || how == neutral {
+			continue
+		}
+		if how == answered || how > endings[i] {
+			endings[i], causes[i] = how, err
+		}
+	}
+}
+
+// noteFailure and noteSuccess tell the shards of an operation whether they are to be charged now.
+func (s *Store) noteFailure(op *stint.Op, v verdict) {
+	if v != failing {
+		return
+	}
+	for _, sh := range s.involved(op) {
+		sh.failing.Store(true)
+	}
+}
+
+func (s *Store) noteSuccess(op *stint.Op) {
+	if s.sharded == nil {
+		s.shards[0].succeeded()
+		return
+	}
+	for _, sh := range s.involved(op) {
+		sh.succeeded()
 	}
 }

@@ -56,7 +56,7 @@ func (l *locals) chargeBatch() bool {
 	}
 	s := l.store
 	results := make([]stint.Result, len(ops))
-	s.send(s.life, s.config.Timeout, ops, results, nil)
+	s.send(s.life, s.config.Timeout, ops, results, false)
 	for i := range results {
 		if results[i].Err != nil {
 			s.counts.dropped.Add(1) // it may have been charged

@@ -139,7 +139,7 @@ func TestChargingIsInterrupted(t *testing.T) {
 		<-time.After(timeout)
 		synctest.Wait()
 		s := f.Stats()
-		if s.Away != 1 || s.Touched != clients+1-3*256 || s.Dropped != 256 || s.Charged != 2*256 {
+		if s.Unreachable != 1 || s.Touched != clients+1-3*256 || s.Dropped != 256 || s.Charged != 2*256 {
 			t.Errorf("interrupted: %+v", s)
 		}
 		f.regain()

@@ -14,6 +14,7 @@ type deadline struct {
 	context.Context // the parent
 	base            time.Time
 	at              time.Duration // since base: reading one clock is cheaper than two
+	timeout         time.Duration
 	watch           atomic.Pointer[watch]
 	released        atomic.Bool
 }
@@ -31,11 +32,15 @@ func withTimeout(parent context.Context, base time.Time, timeout time.Duration) 
 	if earlier, bounded := parent.Deadline(); bounded && earlier.Sub(base) <= at {
 		return nil
 	}
-	return &deadline{Context: parent, base: base, at: at}
+	return &deadline{Context: parent, base: base, at: at, timeout: timeout}
 }
 
 // Deadline implements [context.Context].
 func (d *deadline) Deadline() (time.Time, bool) { return d.base.Add(d.at), true }
+
+// Timeout is for how long the call may take in all. Stores that tell a busy process from a
+// server that is slow ask for it.
+func (d *deadline) Timeout() time.Duration { return d.timeout }
 
 // Done implements [context.Context]. The first call starts the timer.
 func (d *deadline) Done() <-chan struct{} { return d.watched().Done() }

@@ -3,10 +3,12 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // Decide implements [stint.Store].
@@ -22,29 +24,64 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if down := sh.down.Load(); down != nil {
 		return s.instead(ctx, op, down.err)
 	}
-	mark := sh.heard.Load()
 	bounded, own := s.bound(ctx, timeout)
+	call := sh.begin()
 	d, err := s.inner.Decide(bounded, op)
 	if own != nil {
 		own.release()
 	}
 	if err == nil {
-		if d.Source == stint.SourceStore {
-			sh.succeeded()
-		}
+		sh.decided(call, &d)
 		return d, nil
 	}
-	return s.failed(ctx, sh, mark, own, op, err)
+	return s.failed(ctx, sh, call, own, op, err)
 }
 
-// failed answers an operation that the store returned an error for, which was sent when
-// so much had been heard of its shard.
-func (s *Store) failed(ctx context.Context, sh *shard, mark uint64, own *deadline, op stint.Op, err error) (stint.Decision, error) {
-	if v := judge(ctx, own, err); v != failing {
-		return s.passOn(sh, mark, v, &op, err)
+// decided notes a decision.
+func (sh *shard) decided(call *watchdog.Call, d *stint.Decision) {
+	if d.Source != stint.SourceStore {
+		sh.end(call, neutral, nil)
+		return
+	}
+	sh.end(call, answered, nil)
+	sh.succeeded()
+}
+
+// failed answers an operation that the store returned an error for.
+func (s *Store) failed(ctx context.Context, sh *shard, call *watchdog.Call, own *deadline, op stint.Op, err error) (stint.Decision, error) {
+	v := judge(ctx, own, err)
+	if v == failing && late(own, err) && !sh.awake(call, own.timeout) {
+		v, err = busy, overloaded(err)
+	}
+	sh.end(call, v.ending(own, err), err)
+	if v == failing {
+		sh.failing.Store(true)
+	}
+	return s.answer(ctx, v, op, err)
+}
+
+// answer answers an operation in the store's place, by the verdict on its error.
+func (s *Store) answer(ctx context.Context, v verdict, op stint.Op, err error) (stint.Decision, error) {
+	switch v {
+	case invalid:
+		return stint.Decision{}, err
+	case gone:
+		clear(op.Each)
+		return stint.Decision{}, err
+	case busy:
+		if down := s.downFor(&op); down != nil {
+			return s.instead(ctx, op, down.err)
+		}
+		s.counts.overloaded.Add(1)
+		if s.config.OnOverload == Admit && (op.Verb == stint.Take || op.Verb == stint.Try) {
+			// A caller that is turned away before its call comes with a context that has ended.
+			return s.instead(context.WithoutCancel(ctx), op, err)
+		}
+		clear(op.Each)
+		return stint.Decision{}, err
+	case failing:
 	}
 	s.counts.failure(err)
-	sh.fails(mark, err)
 	return s.instead(ctx, op, err)
 }
 
@@ -61,69 +98,94 @@ type verdict uint8
 
 const (
 	failing verdict = iota // the store's
+	busy                   // this process's, or the service's that was asked
 	invalid                // the operation's
-	gone                   // the caller's, which has gone
-	hasty                  // the caller's, whose deadline came first
+	gone                   // the caller's, whose context has ended
 )
 
 // judge says whose fault an error is. own is nil when the caller's deadline was the
 // earlier one.
 func judge(ctx context.Context, own *deadline, err error) verdict {
-	switch ended := ctx.Err(); {
+	ended := ctx.Err()
+	switch {
 	case errors.Is(err, stint.ErrInvalid):
 		return invalid
-	case own == nil && errors.Is(err, context.DeadlineExceeded), errors.Is(ended, context.DeadlineExceeded):
-		return hasty
-	case ended != nil:
+	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
+		return busy
+	case ended != nil, own == nil && errors.Is(err, context.DeadlineExceeded):
 		return gone
+	case errors.Is(err, stint.ErrOverloaded):
+		return busy
 	default:
 		return failing
 	}
 }
 
-// passOn returns an error that is not the store's.
-func (s *Store) passOn(sh *shard, mark uint64, v verdict, op *stint.Op, err error) (stint.Decision, error) {
-	if v != invalid {
-		clear(op.Each)
+// ending is what a watchdog is to hear of a call with this verdict.
+func (v verdict) ending(own *deadline, err error) ending {
+	switch v {
+	case invalid:
+		return neutral
+	case busy:
+		if late(own, err) {
+			return abandoned
+		}
+		return answered
+	case gone:
+		return abandoned
+	case failing:
 	}
-	if v == hasty {
-		sh.suspect(mark)
+	if late(own, err) {
+		return abandoned
 	}
-	return stint.Decision{}, err
+	return refused
+}
+
+// late reports whether a call ended because of failover's own deadline.
+func late(own *deadline, err error) bool {
+	return own != nil && errors.Is(err, context.DeadlineExceeded)
+}
+
+// overloaded says that this process was too busy to hear the store.
+func overloaded(err error) error {
+	return fmt.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
 }
 
 // decideAcross decides an operation over several keys of a store with several shards.
 func (s *Store) decideAcross(ctx context.Context, timeout time.Duration, op stint.Op) (stint.Decision, error) {
+	if down := s.downFor(&op); down != nil {
+		return s.instead(ctx, op, down.err)
+	}
 	shards := s.involved(&op)
-	for _, sh := range shards {
-		if down := sh.down.Load(); down != nil {
-			return s.instead(ctx, op, down.err)
-		}
-	}
-	marks := make([]uint64, len(shards))
-	for i, sh := range shards {
-		marks[i] = sh.heard.Load()
-	}
 	bounded, own := s.bound(ctx, timeout)
+	under := begin(shards)
 	d, err := s.inner.Decide(bounded, op)
 	if own != nil {
 		own.release()
 	}
 	if err == nil {
-		if d.Source == stint.SourceStore {
-			for _, sh := range shards {
-				sh.succeeded()
-			}
+		for i, sh := range shards {
+			sh.decided(under[i], &d)
 		}
 		return d, nil
 	}
 	v := judge(ctx, own, err)
-	if v != failing {
-		return s.passOn(shards[0], marks[0], v, &op, err)
+	if v == failing && late(own, err) && !shards[0].awake(under[0], own.timeout) {
+		v, err = busy, overloaded(err)
 	}
-	s.counts.failure(err)
-	blame(shards, marks, err)
-	return s.instead(ctx, op, err)
+	for i, sh := range shards {
+		sh.end(under[i], v.ending(own, err), err)
+	}
+	return s.answer(ctx, v, op, err)
+}
+
+// begin notes that the store is called for several shards.
+func begin(shards []*shard) calls {
+	under := make(calls, len(shards))
+	for i, sh := range shards {
+		under[i] = sh.begin()
+	}
+	return under
 }
 
 // involved are the shards of an operation, each once.
@@ -135,20 +197,6 @@ func (s *Store) involved(op *stint.Op) []*shard {
 		}
 	}
 	return shards
-}
-
-// blame notes a failure of a call over several shards: of those that were not heard
-// of since the call was sent, or else of all of them.
-func blame(shards []*shard, marks []uint64, cause error) {
-	quiet := false
-	for i, sh := range shards {
-		quiet = quiet || sh.heard.Load() == marks[i]
-	}
-	for i, sh := range shards {
-		if !quiet || sh.heard.Load() == marks[i] {
-			sh.fails(marks[i], cause)
-		}
-	}
 }
 
 // A taker takes permits of one policy by the inner store's shorter way.
@@ -177,19 +225,17 @@ func (t *taker) Take(ctx context.Context, key string, n int64) (stint.Decision, 
 	if down := sh.down.Load(); down != nil {
 		return s.instead(ctx, t.op(key, n), down.err)
 	}
-	mark := sh.heard.Load()
 	bounded, own := s.bound(ctx, t.timeout)
+	call := sh.begin()
 	d, err := t.inner.Take(bounded, key, n)
 	if own != nil {
 		own.release()
 	}
 	if err == nil {
-		if d.Source == stint.SourceStore {
-			sh.succeeded()
-		}
+		sh.decided(call, &d)
 		return d, nil
 	}
-	return s.failed(ctx, sh, mark, own, t.op(key, n), err)
+	return s.failed(ctx, sh, call, own, t.op(key, n), err)
 }
 
 func (t *taker) op(key string, n int64) stint.Op {

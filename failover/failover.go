@@ -1,31 +1,37 @@
-// Package failover answers for a store that can't: it wraps a [stint.Store], bounds
-// each call in time, stops calling a store that fails, and decides by a policy until
-// the store is back.
+// Package failover answers for a store that can't be reached: it wraps a [stint.Store],
+// bounds each call in time, and decides by a policy until the store can be reached again.
 //
 //	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Open})
 //
-// # When the store counts as away
+// # When the store is unreachable
 //
-// A call that runs into its deadline takes the store for away at once, if the store
-// has answered nothing since the call was sent. Other failures do after three in a
-// row, or when half of at least 20 calls within 10 seconds fail. So a store that is
-// dead costs a caller at most one deadline. From then on decisions take microseconds
-// and the store is not called, but for a probe at a time, after about 50 ms and then
-// in growing intervals of up to half a second, half as much longer or shorter by
-// chance. A probe writes: it takes a permit of a policy of its own, so that a replica,
-// a server that is full and a user without permission don't pass. The first one that
-// succeeds brings the store back.
+// A store that implements [Watched], as that of package redisstore does, says by itself when it
+// can't be reached. Any other is watched here: it is unreachable when it leaves a call
+// unanswered for Config.Timeout while no later one is answered, or when it fails three
+// times in a row. The timeout counts only as far as this process was awake. A caller's
+// deadline alone, be it as short as it may, makes no store unreachable, so the timeout of
+// one rule concerns no other.
 //
-// What the caller does to itself is no failure of the store: invalid operations,
-// cancellations, and deadlines of the caller's that come before the store's. When one
-// of those passes and nothing was heard of the store meanwhile, it is asked by a probe, at
-// most once a second, so that a store that is dead is noticed by impatient callers as well.
-// [Store.Probe] asks for the same at any time.
+// From then on decisions take microseconds and the store is not called, but for a probe at a
+// time, after about 50 ms and then in growing intervals of up to half a second, half as
+// much longer or shorter by chance. A probe writes: it takes a permit of a policy of its own,
+// so that a replica, a server that is full and a user without permission don't pass. The
+// first one that succeeds ends the outage.
+//
+// A single call that the store does not answer in time, or answers with a failure, is
+// decided by the mode, too.
 //
 // A store whose parts fail apart, such as a cluster, implements [Sharded]; each part
-// is then watched, avoided and probed by itself. When one goes away the others are probed
-// at once, so that a cluster that is dead as a whole costs two deadlines and not one for each
+// is then watched, avoided and probed by itself. When one becomes unreachable the others are
+// asked at once, so that a cluster that is dead as a whole costs two deadlines and not one for each
 // part.
+//
+// # When this process is overloaded
+//
+// A call that this process could not send in time, or whose answer it had no time to
+// read, says nothing about the store. It fails with an error that wraps stint.ErrOverloaded,
+// in every mode: a limiter that opened under load could be opened by anybody who makes load. Config.OnOverload
+// may say otherwise.
 //
 // # What is decided then
 //
@@ -76,6 +82,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // DefaultTimeout bounds a call of the store unless a Config says otherwise.
@@ -97,6 +104,9 @@ type Config struct {
 	// that is not valid makes the policy's operations fail with stint.ErrInvalid.
 	// Default: nil, none.
 	Rule func(*stint.Policy) (Rule, bool)
+	// OnOverload is what is done when this process is too busy to have the store decide in
+	// time. Default: Reject.
+	OnOverload Overload
 	// Local decides for those whose mode is Local: a store in the process, such as
 	// memstore.New makes, that nobody else uses. Default: nil; needed if a mode is Local.
 	Local stint.Store
@@ -138,6 +148,9 @@ func (c Config) Validate() error {
 	if c.Mode > Local {
 		faults = append(faults, stint.Invalid("on_store_failure", uint8(c.Mode), "open, closed or local"))
 	}
+	if c.OnOverload > Admit {
+		faults = append(faults, stint.Invalid("on_overload", uint8(c.OnOverload), "reject or admit"))
+	}
 	if c.Mode == Local && c.Local == nil {
 		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
 	}
@@ -152,6 +165,14 @@ type Sharded interface {
 	Shard(key string) int
 }
 
+// A Watched store finds out by itself when a part of it can't be reached.
+type Watched interface {
+	// Watch makes the store call unreachable for each part (0 if there is but one) that can't be
+	// reached for the timeout, once until it has answered a call again. Calls of unreachable may be
+	// concurrent. New calls it once.
+	Watch(timeout time.Duration, unreachable func(shard int, cause error))
+}
+
 // A Store is a stint.Store that answers when the store it wraps can't. It is safe
 // for concurrent use; make it with [New].
 type Store struct {
@@ -161,6 +182,7 @@ type Store struct {
 	shards  []*shard
 	probing *stint.Policy
 	base    time.Time // of deadlines
+	calls   sync.Pool // of *watchdog.Call
 
 	life   context.Context
 	end    context.CancelFunc
@@ -184,6 +206,7 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{config: config, inner: config.Store, probing: probing, base: time.Now()}
+	s.calls.New = func() any { return new(watchdog.Call) }
 	n := 1
 	if sharded, ok := config.Store.(Sharded); ok && sharded.Shards() > 1 {
 		n, s.sharded = sharded.Shards(), sharded
@@ -196,6 +219,9 @@ func New(config Config) (*Store, error) {
 		s.shards = append(s.shards, newShard(s, i, key))
 	}
 	s.life, s.end = context.WithCancel(context.Background())
+	if watched, ok := s.inner.(Watched); ok {
+		watched.Watch(config.Timeout, func(shard int, cause error) { s.shards[shard].unreachable(cause) })
+	}
 	s.locals.store = s
 	s.locals.touched, s.locals.batch = map[client]struct{}{}, make(chan struct{}, 1)
 	return s, nil
@@ -233,6 +259,11 @@ func (s *Store) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
+	for _, sh := range s.shards {
+		if sh.watchdog != nil {
+			sh.watchdog.Close()
+		}
+	}
 	s.work.Wait()
 }
 

@@ -9,8 +9,8 @@ type State uint8
 const (
 	// Up is asked.
 	Up State = iota
-	// Away is not asked but for probes; modes decide instead.
-	Away
+	// Unreachable is not asked but for probes; modes decide instead.
+	Unreachable
 )
 
 // String is the state in lower case.
@@ -18,17 +18,17 @@ func (s State) String() string {
 	switch s {
 	case Up:
 		return "up"
-	case Away:
-		return "away"
+	case Unreachable:
+		return "unreachable"
 	default:
 		return "unknown"
 	}
 }
 
-// Hooks are called as a store goes away and comes back. Every field may be nil.
+// Hooks are called as a store becomes unreachable and can be reached again. Every field may be nil.
 type Hooks struct {
 	// StateChanged is called once for each change of the state of a shard, in order for
-	// each. It runs in the goroutine of the caller or probe that brought the change about,
+	// each. It runs in the goroutine that noticed the change,
 	// so it must not block and must not call the store. It must be safe for concurrent use.
 	StateChanged func(Change)
 }
@@ -38,12 +38,11 @@ type Change struct {
 	// Shard is the part of the store, 0 when it has but one.
 	Shard    int
 	From, To State
-	// Cause is the failure that took the store away; of a change to Up it is what had
-	// taken it away before.
+	// Cause is why the store is unreachable; of a change to Up, why it was before.
 	Cause error
 }
 
-// An Outage is a shard that is away.
+// An Outage is a shard that is unreachable.
 type Outage struct {
 	Shard int
 	Since time.Time

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -13,31 +14,65 @@ const (
 	lastProbe  = 500 * time.Millisecond
 )
 
-// probe probes the shard until it answers, first after about the given time. There is
-// one for a shard at a time. A probe at once is out of suspicion: it waits for a tenth
-// less, so that who asks another shard at that moment knows when he comes to this one.
-func (sh *shard) probe(wait time.Duration) {
-	for wait == 0 || sh.store.pause(sh.store.jitter(wait)) {
-		timeout := sh.store.config.Timeout
-		if wait == 0 {
-			timeout -= timeout / 10
-		}
-		mark := sh.heard.Load()
-		err := sh.ask(timeout)
-		if sh.store.life.Err() != nil || sh.answered(mark, err) {
+// probe probes an unreachable shard until it answers.
+func (sh *shard) probe() {
+	for wait := firstProbe; sh.store.pause(sh.store.jitter(wait)); wait = min(2*wait, lastProbe) {
+		sh.mu.Lock()
+		sh.renewed = false
+		sh.mu.Unlock()
+		bounded := withTimeout(sh.store.life, sh.store.base, sh.store.config.Timeout)
+		err := sh.ask(bounded)
+		bounded.release()
+		if err == nil && sh.goUp() {
 			return
 		}
-		wait = min(max(firstProbe, 2*wait), lastProbe)
 	}
 }
 
-// Probe asks every part of the store, in the background, whether it is there. One that
-// is not goes away, before a caller has to find out. A part that is away, or was asked
-// within the last second, is not asked.
+// goUp has the store decide again. It reports false when the shard became unreachable
+// once more meanwhile.
+func (sh *shard) goUp() bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.renewed {
+		return false
+	}
+	cause := sh.down.Load().cause
+	sh.probing = false
+	sh.failing.Store(false)
+	sh.down.Store(nil)
+	sh.announce(Unreachable, Up, cause)
+	sh.store.locals.comeBack()
+	return true
+}
+
+// Probe asks every part of the store that counts as reachable, in the background, whether
+// it is there, so that a part that is not is found unreachable before a caller has to wait for
+// it. A part that was asked within the last second is not asked.
 func (s *Store) Probe() {
 	for _, sh := range s.shards {
-		sh.suspect(sh.heard.Load())
+		sh.askOnce()
 	}
+}
+
+// askOnce asks the shard, at most once a second. What comes of it is the watchdog's to judge.
+func (sh *shard) askOnce() {
+	const atMostEvery = time.Second
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := sh.store.config.now()
+	if sh.probing || now.Sub(sh.asked) < atMostEvery {
+		return
+	}
+	sh.asked = now
+	sh.store.start(func() { sh.try(sh.store.life) })
+}
+
+// try asks the shard for twice the timeout at most.
+func (sh *shard) try(ctx context.Context) {
+	bounded := withTimeout(ctx, sh.store.base, 2*sh.store.config.Timeout)
+	defer bounded.release()
+	_ = sh.ask(bounded) // the watchdog has heard of it
 }
 
 // jitter is a duration of half to one and a half times d.
@@ -48,40 +83,22 @@ func (s *Store) jitter(d time.Duration) time.Duration {
 // ask takes a permit of the probes' policy, which has more than are ever taken. A store that
 // calls that invalid is there: one that is asked over a service has the service's policies
 // alone, this one not among them.
-func (sh *shard) ask(timeout time.Duration) error {
+func (sh *shard) ask(ctx context.Context) error {
 	s := sh.store
 	s.counts.probes.Add(1)
-	ctx := withTimeout(s.life, s.base, timeout)
-	defer ctx.release()
+	call := sh.begin()
 	_, err := s.inner.Decide(ctx, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
 	if errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
-		return nil
+		err = nil
 	}
-	return err
-}
-
-// answered notes what a probe came to that was sent when so much had been heard. It
-// reports whether the shard needs no further ones.
-func (sh *shard) answered(mark uint64, err error) bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	down := sh.down.Load()
+	how := answered
 	switch {
-	case err == nil:
-		sh.probing, sh.inARow = false, 0
-		sh.back = sh.heard.Add(1)
-		if down != nil {
-			sh.breaker.Close()
-			sh.down.Store(nil)
-			sh.announce(Away, Up, down.cause)
-			sh.store.locals.comeBack()
-		}
-	case down == nil && sh.heard.Load() != mark: // others were answered: it is not silent
-		sh.probing = false
-		return true
-	case down == nil: // suspected, and with reason
-		sh.breaker.Open()
-		sh.goAway(err)
+	case err == nil, errors.Is(err, stint.ErrOverloaded) && ctx.Err() == nil:
+	case ctx.Err() != nil:
+		how = abandoned
+	default:
+		how = refused
 	}
-	return err == nil
+	sh.end(call, how, err)
+	return err
 }

@@ -1,154 +1,138 @@
 package failover
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go/circuitbreaker"
-
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// When failures other than silence take the store away.
-const (
-	mostInARow  = 3
-	failureRate = 50 // percent
-	leastCalls  = 20
-	rateWindow  = 10 * time.Second
-)
-
-// A shard is a part of the store that fails by itself, with its breaker. Callers read
-// its atomics only; the breaker hears of failures, and of successes as long as the last
-// failure is no older than its window.
+// A shard is a part of the store that fails by itself. Calls read its atomics only.
 type shard struct {
-	store *Store
-	index int
-	key   string // of probes
+	store    *Store
+	index    int
+	key      string             // of probes
+	watchdog *watchdog.Watchdog // nil: the store watches itself
 
-	down     atomic.Pointer[outage] // nil: up
-	heard    atomic.Uint64          // answers of the store, and returns of it
-	failed   atomic.Uint64          // heard at the last failure, and one; 0 if there was none
-	troubled atomic.Bool            // whether the breaker wants to hear of successes
+	down    atomic.Pointer[outage] // nil: reachable
+	failing atomic.Bool            // whether the last call failed
 
-	mu        sync.Mutex // never taken by calls while all is well
-	breaker   circuitbreaker.CircuitBreaker[any]
-	back      uint64    // heard when the shard came back; calls sent before are old news
-	inARow    int       // failures since something was heard
-	lately    time.Time // of the last failure
-	suspected time.Time // when a probe was last made out of suspicion
-	probing   bool      // whether a goroutine probes
+	mu      sync.Mutex
+	probing bool      // whether a goroutine probes until the shard can be reached
+	renewed bool      // whether it became unreachable again during the last probe
+	asked   time.Time // when it was last asked although it was reachable
 }
 
-// An outage is why and since when a shard is away.
+// An outage is why and since when a shard is unreachable.
 type outage struct {
 	since time.Time
 	cause error
 	err   error // what callers get: it wraps stint.ErrUnavailable and the cause
 }
 
+// newShard makes a shard. A store that does not watch itself is watched here.
 func newShard(store *Store, index int, key string) *shard {
-	const never = 365 * 24 * time.Hour // a probe closes the breaker, not time
-	return &shard{
-		store: store, index: index, key: key,
-		breaker: circuitbreaker.NewBuilder[any]().
-			WithFailureRateThreshold(float64(failureRate)/100, leastCalls, rateWindow).
-			WithDelay(never).
-			Build(),
+	sh := &shard{store: store, index: index, key: key}
+	if _, watched := store.inner.(Watched); !watched {
+		sh.watchdog = watchdog.New(watchdog.Config{
+			Timeout: store.config.Timeout, Unreachable: sh.unreachable, Try: sh.try,
+		})
 	}
+	return sh
+}
+
+// calls are the calls of a watchdog that a store's call consists of, by shard; those of shards
+// that watch themselves are nil.
+type calls []*watchdog.Call
+
+// begin notes that the store is called; nil if it watches itself.
+func (sh *shard) begin() *watchdog.Call {
+	if sh.watchdog == nil {
+		return nil
+	}
+	call, _ := sh.store.calls.Get().(*watchdog.Call)
+	sh.watchdog.Begin(call)
+	return call
+}
+
+// An ending is how a call ended, for the watchdog.
+type ending uint8
+
+const (
+	neutral   ending = iota // the store was not needed
+	answered                // it answered
+	refused                 // it failed
+	abandoned               // nobody waited for it any longer
+)
+
+// end notes how a call ended.
+func (sh *shard) end(call *watchdog.Call, how ending, cause error) {
+	if call == nil {
+		return
+	}
+	switch how {
+	case answered:
+		sh.watchdog.Answered(call)
+	case refused:
+		sh.watchdog.Refused(call, cause)
+	case abandoned:
+		sh.watchdog.Abandoned(call)
+	case neutral:
+		sh.watchdog.Forget(call)
+	}
+	sh.store.calls.Put(call)
+}
+
+// awake reports whether this process was awake for at least half of a timeout since a call began.
+func (sh *shard) awake(call *watchdog.Call, timeout time.Duration) bool {
+	return call == nil || 2*sh.watchdog.Age(call) >= timeout
 }
 
 // succeeded notes an answer of the store.
 func (sh *shard) succeeded() {
-	sh.heard.Add(1)
-	if sh.troubled.Load() {
-		sh.recovers()
+	if sh.failing.Load() && sh.down.Load() == nil {
+		sh.failing.Store(false)
+		sh.store.locals.comeBack()
 	}
 }
 
-func (sh *shard) recovers() {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if sh.down.Load() != nil {
-		return // a call that was sent before; a probe decides
-	}
-	sh.store.locals.comeBack()
-	sh.breaker.RecordSuccess()
-	if sh.store.config.now().Sub(sh.lately) > rateWindow {
-		sh.troubled.Store(false)
-	}
-}
+// well reports whether the shard can be reached and the last call of it did not fail.
+func (sh *shard) well() bool { return sh.down.Load() == nil && !sh.failing.Load() }
 
-// well reports whether the shard is up and the last that was heard of it no failure.
-func (sh *shard) well() bool { return sh.down.Load() == nil && sh.heard.Load() >= sh.failed.Load() }
-
-// fails notes a failure of a call that was sent when so much had been heard. When that
-// takes the shard away the others are suspected, so that nobody has to wait for each of
-// them in turn when all are dead.
-func (sh *shard) fails(mark uint64, cause error) {
-	if !sh.goes(mark, cause) {
+// unreachable notes that the shard is unreachable. The others are asked: if they are
+// unreachable too, their callers should not have to find out one after the other.
+func (sh *shard) unreachable(cause error) {
+	if !sh.goDown(cause) {
 		return
 	}
 	for _, other := range sh.store.shards {
 		if other != sh {
-			other.suspect(other.heard.Load())
+			other.askOnce()
 		}
 	}
 }
 
-// goes notes a failure, and reports whether it takes the shard away.
-func (sh *shard) goes(mark uint64, cause error) bool {
+// goDown has the modes decide, and the shard probed. It reports whether that is news.
+func (sh *shard) goDown(cause error) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.down.Load() != nil || mark < sh.back {
+	if sh.down.Load() != nil {
+		sh.renewed = true
 		return false
 	}
-	heard := sh.heard.Load()
-	if heard+1 != sh.failed.Swap(heard+1) {
-		sh.inARow = 0
-	}
-	sh.inARow++
-	sh.lately = sh.store.config.now()
-	sh.troubled.Store(true)
-	sh.breaker.RecordFailure()
-	silent := heard == mark && errors.Is(cause, context.DeadlineExceeded)
-	if silent || sh.inARow >= mostInARow {
-		sh.breaker.Open()
-	}
-	if sh.breaker.IsOpen() {
-		sh.goAway(cause)
-	}
-	return sh.down.Load() != nil
-}
-
-// goAway takes the shard away. It is locked.
-func (sh *shard) goAway(cause error) {
 	if !sh.probing {
-		if !sh.store.start(func() { sh.probe(firstProbe) }) {
-			sh.breaker.Close()
-			return // closed: nobody would bring it back
+		if !sh.store.start(sh.probe) {
+			return false // closed: no probe would end it
 		}
 		sh.probing = true
 	}
 	sh.down.Store(&outage{since: sh.store.config.now(), cause: cause, err: unavailable(cause)})
-	sh.announce(Up, Away, cause)
-}
-
-// suspect has the shard probed at once, unless something is heard of it: a caller has
-// waited in vain for as long as it could, or another shard has gone away.
-func (sh *shard) suspect(mark uint64) {
-	const atMostEvery = time.Second
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	now := sh.store.config.now()
-	if sh.probing || mark < sh.back || sh.heard.Load() != mark || now.Sub(sh.suspected) < atMostEvery {
-		return
-	}
-	sh.suspected = now
-	sh.probing = sh.store.start(func() { sh.probe(0) })
+	sh.announce(Up, Unreachable, cause)
+	return true
 }
 
 func (sh *shard) announce(from, to State, cause error) {

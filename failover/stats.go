@@ -10,23 +10,24 @@ import (
 
 // Stats is what a store has done since it was made, and its state.
 type Stats struct {
-	Open     uint64 // decisions that the mode Open made
-	Closed   uint64 // operations that the mode Closed refused
-	Local    uint64 // decisions that the mode Local made
-	Timeouts uint64 // operations that the store did not answer in time
-	Errors   uint64 // operations that it failed otherwise
-	Probes   uint64 // probes made
-	Charged  uint64 // permits spent locally that were charged to the store
-	Dropped  uint64 // local spendings that were not, or perhaps not, charged
-	Touched  int    // clients whose local spending waits to be charged
-	Shards   int    // parts of the store that fail apart
-	Away     int    // of which so many are away now
+	Open        uint64 // decisions that the mode Open made
+	Closed      uint64 // operations that the mode Closed refused
+	Local       uint64 // decisions that the mode Local made
+	Timeouts    uint64 // operations that the store did not answer in time
+	Errors      uint64 // operations that it failed otherwise
+	Overloaded  uint64 // operations that this process was too busy to have decided in time
+	Probes      uint64 // probes made
+	Charged     uint64 // permits spent locally that were charged to the store
+	Dropped     uint64 // local spendings that were not, or perhaps not, charged
+	Touched     int    // clients whose local spending waits to be charged
+	Shards      int    // parts of the store that fail apart
+	Unreachable int    // of which so many are unreachable now
 }
 
 type counts struct {
 	open, closed, local atomic.Uint64
 	timeouts, errors    atomic.Uint64
-	probes              atomic.Uint64
+	probes, overloaded  atomic.Uint64
 	charged, dropped    atomic.Uint64
 }
 
@@ -43,12 +44,12 @@ func (s *Store) Stats() Stats {
 	c := &s.counts
 	stats := Stats{
 		Open: c.open.Load(), Closed: c.closed.Load(), Local: c.local.Load(),
-		Timeouts: c.timeouts.Load(), Errors: c.errors.Load(), Probes: c.probes.Load(),
+		Timeouts: c.timeouts.Load(), Errors: c.errors.Load(), Probes: c.probes.Load(), Overloaded: c.overloaded.Load(),
 		Charged: c.charged.Load(), Dropped: c.dropped.Load(), Shards: len(s.shards),
 	}
 	for _, sh := range s.shards {
 		if sh.down.Load() != nil {
-			stats.Away++
+			stats.Unreachable++
 		}
 	}
 	s.locals.mu.Lock()
@@ -57,7 +58,7 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// Down lists the shards that are away, in order; nil when the store is up. It asks
+// Down lists the shards that are unreachable, in order; nil when the store is up. It asks
 // nobody.
 func (s *Store) Down() (outages []Outage) {
 	for _, sh := range s.shards {

@@ -37,6 +37,8 @@ func failed(ctx context.Context, err error) error {
 		f.status = status.New(codes.InvalidArgument, "the key or the cost is not allowed")
 	case ctx.Err() != nil:
 		f.status = status.FromContextError(ctx.Err())
+	case errors.Is(err, stint.ErrOverloaded):
+		f.status = status.New(codes.Unavailable, "too busy to decide the rate limit; try again later")
 	case errors.Is(err, stint.ErrUnavailable):
 		f.status = status.New(codes.Unavailable, "the rate limit could not be decided")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -91,9 +91,17 @@ func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
 	case errors.Is(err, stint.ErrInvalid):
 		p.config.Unfit(w, r, err)
 	default:
+		adviseRetry(w, err)
 		p.config.Unavailable.ServeHTTP(w, r)
 	}
 	return false
+}
+
+// adviseRetry tells when to come back to a server that is too busy.
+func adviseRetry(w http.ResponseWriter, err error) {
+	if errors.Is(err, stint.ErrOverloaded) {
+		w.Header().Set("Retry-After", "1")
+	}
 }
 
 // tell tells who wants to know of it that a request could not be decided.

@@ -113,6 +113,7 @@ func (g *ruled) admit(w http.ResponseWriter, r *http.Request) bool {
 	case e.undescribed || errors.Is(err, stint.ErrInvalid):
 		g.config.Unfit(w, r, err)
 	default:
+		adviseRetry(w, err)
 		g.config.Unavailable.ServeHTTP(w, r)
 	}
 	g.evaluations.put(e)

@@ -9,14 +9,14 @@ type FailoverStats struct {
 	Probes              uint64 // probes made
 	Charged             uint64 // permits spent locally that were charged to the store
 	Dropped             uint64 // local spendings that were not, or perhaps not, charged
-	Shards, Away        int    // parts of the store, and how many are away now
+	Shards, Unreachable int    // parts of the store, and how many are unreachable now
 }
 
 // A FailoverCollector reads the figures of a failover store:
 //
 //	rate_limiter_failover_answers_total{mode}          operations that a failure policy answered: open, closed, local
 //	rate_limiter_failover_failures_total{kind}         operations that the store failed: timeout, error
-//	rate_limiter_failover_probes_total                 probes of a store that was away
+//	rate_limiter_failover_probes_total                 probes of a store that was unreachable
 //	rate_limiter_failover_charged_permits_total        permits spent locally that were charged to the store
 //	rate_limiter_failover_dropped_charges_total        local spendings that were not, or perhaps not, charged
 //	rate_limiter_store_shards{state}                   parts of the store: up, away
@@ -32,7 +32,7 @@ func NewFailoverCollector(read func() FailoverStats) *FailoverCollector {
 		read:     read,
 		answers:  prometheus.NewDesc("rate_limiter_failover_answers_total", "Operations that a failure policy answered, by its mode.", []string{"mode"}, nil),
 		failures: prometheus.NewDesc("rate_limiter_failover_failures_total", "Operations that the store failed to decide, by how.", []string{"kind"}, nil),
-		probes:   prometheus.NewDesc("rate_limiter_failover_probes_total", "Probes of a store that was away.", nil, nil),
+		probes:   prometheus.NewDesc("rate_limiter_failover_probes_total", "Probes of a store that was unreachable.", nil, nil),
 		charged:  prometheus.NewDesc("rate_limiter_failover_charged_permits_total", "Permits spent locally that were charged to the store.", nil, nil),
 		dropped:  prometheus.NewDesc("rate_limiter_failover_dropped_charges_total", "Local spendings that were not, or perhaps not, charged.", nil, nil),
 		shards:   prometheus.NewDesc("rate_limiter_store_shards", "Parts of the store that fail apart, by their state.", []string{"state"}, nil),
@@ -60,6 +60,6 @@ func (c *FailoverCollector) Collect(metrics chan<- prometheus.Metric) {
 	count(c.probes, stats.Probes)
 	count(c.charged, stats.Charged)
 	count(c.dropped, stats.Dropped)
-	metrics <- prometheus.MustNewConstMetric(c.shards, prometheus.GaugeValue, float64(stats.Shards-stats.Away), "up")
-	metrics <- prometheus.MustNewConstMetric(c.shards, prometheus.GaugeValue, float64(stats.Away), "away")
+	metrics <- prometheus.MustNewConstMetric(c.shards, prometheus.GaugeValue, float64(stats.Shards-stats.Unreachable), "up")
+	metrics <- prometheus.MustNewConstMetric(c.shards, prometheus.GaugeValue, float64(stats.Unreachable), "unreachable")
 }

@@ -26,6 +26,7 @@ type Metrics struct {
 	checks      [stint.AlgorithmSlidingWindowCounter + 1][2]series
 	degraded    [2]prometheus.Counter
 	storeErrors prometheus.Counter
+	overloaded  prometheus.Counter
 }
 
 // series is what one algorithm's admissions or denials are counted by. It is found
@@ -68,7 +69,11 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			}
 		}
 	}
-	return m, register(registerer, requests, seconds, degraded, m.storeErrors)
+	m.overloaded = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "rate_limiter_overloaded_total",
+		Help: "Requests that were not decided in time because this process was too busy.",
+	})
+	return m, register(registerer, requests, seconds, degraded, m.storeErrors, m.overloaded)
 }
 
 // register registers all of the collectors or none.
@@ -105,12 +110,17 @@ func (m *Metrics) Checked(algorithm stint.Algorithm, d stint.Decision, elapsed t
 // StoreFailed counts an operation that the store could not decide.
 func (m *Metrics) StoreFailed() { m.storeErrors.Inc() }
 
+// Overloaded counts a request that this process was too busy to have decided in time.
+func (m *Metrics) Overloaded() { m.overloaded.Inc() }
+
 // Hooks returns hooks that count what a [stint.Limiter] decides: each Take and Try
 // as a check, each failure of the store, whether a failure policy answered or not. Peeks, resets and settlements are no
 // checks; input errors, and operations that the caller gave up, are not counted.
 func (m *Metrics) Hooks() stint.Hooks {
 	return stint.Hooks{Decided: func(ctx context.Context, event stint.Event) {
 		switch {
+		case errors.Is(event.Err, stint.ErrOverloaded):
+			m.Overloaded()
 		case event.Err != nil:
 			if ctx.Err() == nil && !errors.Is(event.Err, stint.ErrInvalid) {
 				m.StoreFailed()

@@ -43,7 +43,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	want := []string{
-		"rate_limiter_check_seconds", "rate_limiter_degraded_total",
+		"rate_limiter_check_seconds", "rate_limiter_degraded_total", "rate_limiter_overloaded_total",
 		"rate_limiter_requests_total", "rate_limiter_store_errors_total",
 	}
 	if !slices.Equal(names, want) {

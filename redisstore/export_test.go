@@ -44,7 +44,7 @@ func (s *Store) FlyTogether(t testing.TB, sendings ...Sending) []Landed {
 		}
 		parcels[i] = p
 	}
-	f.land(f.carry())
+	f.land(f.fly(context.Background()))
 	landed := make([]Landed, len(parcels))
 	for i, p := range parcels {
 		<-p.done
@@ -71,7 +71,7 @@ func (s *Store) Partition(client string) int { return s.partition(client) }
 func (s *Store) sum(of func(*lane) int) int {
 	total := 0
 	for i := range s.lanes {
-		l := &s.lanes[i]
+		l := s.lanes[i]
 		l.mu.Lock()
 		total += of(l)
 		l.mu.Unlock()
@@ -90,3 +90,13 @@ func Slot(tag string) int { return slot(tag) }
 
 // Beat sends a heartbeat.
 func (s *Store) Beat(ctx context.Context) error { return s.instances.beat(ctx, true) }
+
+// Queued is how many calls are in the queue.
+func (s *Store) Queued() int {
+	return s.sum(func(l *lane) (n int) {
+		for p := l.pending.first; p != nil; p = p.next {
+			n++
+		}
+		return n
+	})
+}

@@ -12,12 +12,14 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // flight is one script call: the operations it carries, the states they touch, and
 // what is sent. Flights are used again.
 type flight struct {
 	store    *Store
+	call     watchdog.Call
 	entries  []entry
 	parts    []part
 	states   []touched
@@ -27,6 +29,7 @@ type flight struct {
 	latestAt int32
 	names    names // of callers who may leave
 	limits   int   // of all entries
+	most     int   // that there may be of them
 	// mixed says that there is more than takes of states other than logs and calendars,
 	// or states of one hash under limits with different parameters.
 	mixed bool
@@ -128,7 +131,7 @@ func newFlight(s *Store) *flight {
 	if !used {
 		f = &flight{places: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}}
 	}
-	f.store = s
+	f.store, f.most = s, s.options.MaxBatch
 	return f
 }
 
@@ -167,7 +170,7 @@ func (f *flight) forget() {
 // has done with it.
 func (f *flight) add(p *parcel, place int, op *stint.Op) bool {
 	limits := op.Limits()
-	if len(f.entries) > 0 && f.limits+limits > f.store.options.MaxBatch {
+	if len(f.entries) > 0 && f.limits+limits > f.most {
 		return false
 	}
 	e := entry{
@@ -507,7 +510,10 @@ func (f *flight) composeTakes(g *group) {
 const maxAsks = 8
 
 // errAsks says that the calendars did not come to rest.
-var errAsks = errors.New("the calendar was asked for too often")
+var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
+
+// errReply says that the script's reply can't be right.
+var errReply = errors.New("unexpected reply of the script")
 
 // fly sends the flight and works out its answers.
 func (f *flight) fly(ctx context.Context) error {
@@ -524,7 +530,7 @@ func (f *flight) fly(ctx context.Context) error {
 		}
 		again, err := f.read(reply)
 		if err != nil {
-			return unavailable(fmt.Errorf("unexpected reply of the script: %w", err))
+			return unavailable(fmt.Errorf("%w: %w", errReply, err))
 		}
 		if !again {
 			f.store.flights.Add(1)

@@ -3,48 +3,118 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // lane gathers operations while flights are under way. The first to come flies at
 // once; what comes meanwhile flies together when a flight is back. So an idle caller
 // waits for one round trip, and batches grow with the load.
 //
-// Where a flight takes long, since the server is far away or slow, waiting for one to be
+// Where a round trip takes long, since the server is far away, waiting for one to be
 // back would double the time. There a flight leaves every departureGap, too.
 type lane struct {
-	store *Store
+	store    *Store
+	index    int
+	watchdog *watchdog.Watchdog
 
 	mu      sync.Mutex
-	pending []*parcel
-	first   int // of pending; those before have gone
+	pending queue
 	queued  int // operations that wait
 	flights int // under way
 	closed  bool
-	far     bool      // whether the last flight took long
-	left    time.Time // when a flight left last, if it is far
+	pace    pace
+	left    time.Time // when a flight left last, if the server is far
 	waiting bool      // whether a timer will start a flight
+
+	calls  context.Context // of flights; renewed when the server becomes unreachable
+	cancel context.CancelCauseFunc
 }
 
 var (
-	errFull   = errors.New("too many operations wait for the server")
-	errClosed = errors.New("the store is closed")
+	errFull   = fmt.Errorf("%w: too many operations wait for the server", stint.ErrOverloaded)
+	errClosed = unavailable(errors.New("the store is closed"))
 )
 
-// maxFlightTime bounds a flight none of whose callers has a deadline, so that a
+// maxFlightTime bounds a flight where nothing else does, so that a
 // server that hangs does not hold the lane for ever.
 const maxFlightTime = 10 * time.Second
 
-const (
-	// departureGap is how often a flight leaves where the last took longer than farAway. A
-	// batch that is full takes the server a millisecond.
-	departureGap = 10 * time.Millisecond
-	farAway      = 2 * departureGap
-)
+// departureGap is how often a flight leaves where a round trip takes longer than farAway. A
+// batch that is full takes the server a millisecond.
+const departureGap = 10 * time.Millisecond
+
+func (s *Store) newLane(index int) *lane {
+	l := &lane{store: s, index: index}
+	l.calls, l.cancel = context.WithCancelCause(s.life)
+	l.watchdog = watchdog.New(watchdog.Config{
+		Timeout: maxFlightTime, Try: l.try,
+		Unreachable: func(cause error) {
+			l.mu.Lock()
+			l.cancel(cause)
+			l.calls, l.cancel = context.WithCancelCause(s.life)
+			l.mu.Unlock()
+			if report := s.unreachable.Load(); report != nil {
+				(*report)(index, cause)
+			}
+		},
+	})
+	return l
+}
+
+// try makes a call that changes nothing, for the watchdog.
+func (l *lane) try(ctx context.Context) {
+	var call watchdog.Call
+	l.watchdog.Begin(&call)
+	_, err := l.store.conn.Do(watchdog.With(ctx, &call), "GET", l.store.key(l.index, "try", ""))
+	l.complete(ctx, &call, err)
+}
+
+// complete tells the watchdog how a call ended.
+func (l *lane) complete(ctx context.Context, call *watchdog.Call, err error) {
+	reply, replied := Reply(err)
+	switch {
+	case err == nil, errors.Is(err, errReply), errors.Is(err, stint.ErrInvalid):
+		l.watchdog.Answered(call)
+	case replied && isRefusal(reply):
+		l.watchdog.Refused(call, cause(err))
+	case replied:
+		l.watchdog.Answered(call)
+	case ctx.Err() != nil:
+		l.watchdog.Abandoned(call)
+	default:
+		l.watchdog.Lost(call, cause(err))
+	}
+}
+
+// cause is what made the store unavailable.
+func cause(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) { //nolint:errorlint // the outermost is meant
+		all := joined.Unwrap()
+		return all[len(all)-1]
+	}
+	return err
+}
+
+// refusals are how replies begin that tell of a server that decides nothing at present.
+var refusals = []string{
+	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "NOPERM", "WRONGPASS",
+}
+
+// isRefusal reports whether a reply is a refusal of the server's, not of one command. Redis 6 wraps
+// the errors of a script: "Error running script (call to f_…): @user_script:1: -OOM command not allowed …".
+func isRefusal(reply string) bool {
+	return slices.ContainsFunc(refusals, func(word string) bool {
+		return strings.HasPrefix(reply, word+" ") || strings.Contains(reply, ": -"+word+" ")
+	})
+}
 
 // decide sends operations through the lane and waits for their answers.
 func (l *lane) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
@@ -70,7 +140,7 @@ func (l *lane) decideOne(ctx context.Context, op *stint.Op) (d stint.Decision, e
 // It reports whether the lane has let go of it.
 func (l *lane) send(p *parcel) (free bool) {
 	if err := l.enqueue(p); err != nil {
-		p.fail(unavailable(err))
+		p.fail(err)
 		return true
 	}
 	return l.await(p)
@@ -87,15 +157,57 @@ func (l *lane) await(p *parcel) (free bool) {
 	case <-p.done:
 		return true
 	case <-end:
-		if !p.leave() {
+		if !l.leave(p) {
 			<-p.done
 			return true
 		}
-		l.mu.Lock()
-		l.queued -= len(p.ops) - p.boarded
-		l.mu.Unlock()
 		return false
 	}
+}
+
+// leave ends a caller's wait, when its context has ended. It reports false when all
+// has landed.
+func (l *lane) leave(p *parcel) bool {
+	if errors.Is(p.ctx.Err(), context.DeadlineExceeded) && l.watchdog.Unanswered() > 0 {
+		l.watchdog.Check()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.landed == len(p.ops) {
+		return false
+	}
+	p.left = true
+	p.fail(l.overdue(p))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending.remove(p)
+	l.queued -= len(p.ops) - p.boarded
+	return true
+}
+
+// overdue is the error of a caller whose context has ended: that the store is
+// unavailable if it had the time to answer and did not, else that this process is
+// overloaded. The parcel is locked.
+func (l *lane) overdue(p *parcel) error {
+	err := p.ctx.Err()
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	timeout := p.timeout()
+	if l.watchdog.Down() {
+		return unavailable(fmt.Errorf("%w: %w", watchdog.ErrSilent, err))
+	}
+	if p.flight != nil {
+		if age := l.watchdog.Age(&p.flight.call); 2*age >= timeout {
+			return unavailable(fmt.Errorf("no answer within %s: %w", timeout, err))
+		}
+		return fmt.Errorf("%w: sent too late to be answered within %s: %w", stint.ErrOverloaded, timeout, err)
+	}
+	// It was not sent because the calls before it are not answered.
+	if 10*l.watchdog.Unanswered() >= 9*timeout {
+		return unavailable(fmt.Errorf("earlier calls were not answered within %s: %w", timeout, err))
+	}
+	return fmt.Errorf("%w: not sent within %s: %w", stint.ErrOverloaded, timeout, err)
 }
 
 // enqueue queues a parcel, and starts a flight if one more may be under way.
@@ -109,7 +221,7 @@ func (l *lane) enqueue(p *parcel) error {
 		l.mu.Unlock()
 		return errFull
 	}
-	l.pending = append(l.pending, p)
+	l.pending.push(p)
 	l.queued += len(p.ops)
 	l.start()
 	l.mu.Unlock()
@@ -119,11 +231,11 @@ func (l *lane) enqueue(p *parcel) error {
 // start starts a flight if there is something to fly and one more may, or sees to it
 // that one starts when it may. The lane is locked.
 func (l *lane) start() {
-	if l.first == len(l.pending) {
+	if l.pending.first == nil || l.flights >= l.most() {
 		return
 	}
-	if l.flights >= l.store.options.Flights {
-		if !l.far || l.waiting || l.flights == MaxFlights {
+	if far := l.far(); far && l.flights >= l.store.options.Flights {
+		if l.waiting {
 			return
 		}
 		if wait := departureGap - time.Since(l.left); wait > 0 {
@@ -133,10 +245,21 @@ func (l *lane) start() {
 		}
 	}
 	l.flights++
-	if l.far {
+	if l.far() {
 		l.left = time.Now()
 	}
 	go l.fly()
+}
+
+// far reports whether the server is far away. The lane is locked.
+func (l *lane) far() bool { return l.store.options.adapts && l.pace.far() }
+
+// most is how many flights may be under way. The lane is locked.
+func (l *lane) most() int {
+	if !l.store.options.adapts {
+		return l.store.options.Flights
+	}
+	return l.pace.flights(l.store.options.Flights)
 }
 
 func (l *lane) startLater() {
@@ -150,24 +273,22 @@ func (l *lane) startLater() {
 func (l *lane) fly() {
 	var batch []*parcel
 	for {
-		batch = l.take(batch[:0])
+		f := newFlight(l.store)
+		batch, f.most = l.take(batch[:0])
 		if len(batch) == 0 {
+			f.release()
 			return
 		}
-		f := newFlight(l.store)
 		boarded := 0
 		for boarded < len(batch) && l.board(f, batch[boarded]) {
 			boarded++
 		}
 		// The last to board may have done so in part: it waits for what flies.
-		if boarded < len(batch) && batch[boarded].aloft {
+		if boarded < len(batch) && batch[boarded].flight != nil {
 			boarded++
 		}
 		l.giveBack(batch[boarded:])
-		sent := time.Now()
-		err := f.carry()
-		l.landed(err == nil && l.store.options.adapts && time.Since(sent) > farAway)
-		l.giveBack(f.land(err))
+		l.giveBack(f.land(l.carry(f)))
 		f.release()
 		clear(batch)
 		// Those who were answered, and have more to ask, go before the next flight
@@ -176,56 +297,104 @@ func (l *lane) fly() {
 	}
 }
 
-// landed notes whether the server is far.
-func (l *lane) landed(far bool) {
-	l.mu.Lock()
-	l.far = far
-	l.mu.Unlock()
+// carry sends a flight and waits for its answer. How long its callers wait does not
+// matter: the watchdog bounds it.
+func (l *lane) carry(f *flight) error {
+	if len(f.entries) == 0 {
+		return nil
+	}
+	ctx, end := l.context(f)
+	defer end()
+	began := time.Now()
+	l.watchdog.Begin(&f.call)
+	err := f.fly(watchdog.With(ctx, &f.call))
+	l.complete(ctx, &f.call, err)
+	if err == nil {
+		l.mu.Lock()
+		l.pace.note(time.Since(began), time.Now())
+		l.mu.Unlock()
+	}
+	if err != nil && ctx.Err() != nil {
+		return unavailable(context.Cause(ctx))
+	}
+	return err
 }
 
-// take takes parcels for one flight out of the queue; with none left, or one flight too
-// many, the flight ends.
-func (l *lane) take(batch []*parcel) []*parcel {
+// context is a flight's. While the server is unreachable it ends with the most patient of
+// the callers, who only try whether it is back.
+func (l *lane) context(f *flight) (ctx context.Context, end func()) {
+	l.mu.Lock()
+	ctx = l.calls
+	l.mu.Unlock()
+	if !l.watchdog.Down() {
+		return ctx, func() {}
+	}
+	latest := time.Now()
+	for i := range f.entries {
+		deadline, limited := f.entries[i].parcel.ctx.Deadline()
+		if !limited {
+			deadline = time.Now().Add(maxFlightTime)
+		}
+		if deadline.After(latest) {
+			latest = deadline
+		}
+	}
+	// A context with a deadline would make rueidis read in the foreground, where it
+	// closes the connection at the deadline. So the deadline comes as a cancellation.
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(time.Until(latest), func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// take takes parcels for one flight out of the queue, and tells how many limits it may decide; with
+// none left, or one flight too many, the flight ends.
+func (l *lane) take(batch []*parcel) (taken []*parcel, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flights > l.store.options.Flights && !l.far {
+	if l.flights > l.most() {
 		l.flights--
-		return batch
+		return batch, 0
 	}
-	if l.far {
+	if l.far() {
 		l.left = time.Now()
 	}
 	ops := 0
-	for l.first < len(l.pending) && ops < l.store.options.MaxBatch {
-		p := l.pending[l.first]
-		l.pending[l.first] = nil
-		l.first++
+	most = l.store.options.MaxBatch
+	if l.store.options.adapts {
+		most = l.pace.batch(most)
+	}
+	for l.pending.first != nil && ops < most {
+		p := l.pending.first
+		l.pending.remove(p)
 		ops += len(p.ops) - p.boarded
 		batch = append(batch, p)
-	}
-	if l.first == len(l.pending) {
-		l.pending, l.first = l.pending[:0], 0
 	}
 	if len(batch) == 0 {
 		l.flights--
 	}
-	return batch
+	return batch, most
 }
 
-// giveBack puts parcels back to the front of the queue.
+// giveBack puts parcels back to the front of the queue, but for those whose callers have left.
 func (l *lane) giveBack(batch []*parcel) {
 	if len(batch) == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first < len(batch) {
-		l.pending = append(make([]*parcel, len(batch)), l.pending[l.first:]...)
-		l.first = len(batch)
+	for _, p := range slices.Backward(batch) {
+		p.mu.Lock()
+		if !p.left {
+			l.mu.Lock()
+			l.pending.pushFirst(p)
+			l.mu.Unlock()
+		}
+		p.mu.Unlock()
 	}
-	l.first -= len(batch)
-	copy(l.pending[l.first:], batch)
+	l.mu.Lock()
 	l.start()
+	l.mu.Unlock()
 }
 
 // board takes a parcel's operations on board. It reports whether all are: of what
@@ -241,7 +410,7 @@ func (l *lane) board(f *flight, p *parcel) bool {
 		p.boarded++
 	}
 	if p.boarded > from {
-		p.aloft = true
+		p.flight = f
 		l.mu.Lock()
 		l.queued -= p.boarded - from
 		l.mu.Unlock()
@@ -254,6 +423,7 @@ func (l *lane) close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
+	l.watchdog.Close()
 }
 
 // parcel is what one caller sends: operations to be decided in order. Once its caller
@@ -265,10 +435,14 @@ type parcel struct {
 	done    chan struct{}
 
 	mu      sync.Mutex
-	boarded int  // operations that have been sent
-	landed  int  // operations that have been answered
-	aloft   bool // whether some are under way
-	left    bool // whether the caller has left
+	boarded int       // operations that have been sent
+	landed  int       // operations that have been answered
+	flight  *flight   // with the operations that are under way; nil for none
+	left    bool      // whether the caller has left
+	start   time.Time // when it was queued, if the context does not tell its timeout
+
+	previous, next *parcel // in the queue, guarded by the lane
+	waits          bool    // whether it is there
 
 	taken stint.Instant // of a release or a lapse, when what it gives back was taken
 	extra int64         // permits to take on top of a take of one, one after another
@@ -285,6 +459,9 @@ func (l *lane) newParcel(ctx context.Context) *parcel {
 		p = &parcel{done: make(chan struct{}, 1)}
 	}
 	p.ctx = ctx
+	if _, known := ctx.(bounded); !known && ctx.Done() != nil {
+		p.start = time.Now()
+	}
 	return p
 }
 
@@ -294,17 +471,15 @@ func (l *lane) recycle(p *parcel) {
 	l.store.parcels.Put(p)
 }
 
-// leave ends a caller's wait, when its context has ended. It reports false when all
-// has landed.
-func (p *parcel) leave() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.landed == len(p.ops) {
-		return false
+// A bounded context knows for how long it lets a call wait.
+type bounded interface{ Timeout() time.Duration }
+
+// timeout is for how long the caller waits in all.
+func (p *parcel) timeout() time.Duration {
+	if ctx, known := p.ctx.(bounded); known {
+		return ctx.Timeout()
 	}
-	p.left = true
-	p.fail(p.ctx.Err())
-	return true
+	return time.Since(p.start)
 }
 
 // fail answers what has not been answered with an error.
@@ -312,36 +487,6 @@ func (p *parcel) fail(err error) {
 	for i := p.landed; i < len(p.results); i++ {
 		p.results[i] = stint.Result{Err: err}
 	}
-}
-
-// carry sends a flight, for as long as the most patient of its callers waits.
-func (f *flight) carry() error {
-	if len(f.entries) == 0 {
-		return nil
-	}
-	latest := time.Time{}
-	for i := range f.entries {
-		deadline, limited := f.entries[i].parcel.ctx.Deadline()
-		if !limited {
-			latest = time.Now().Add(maxFlightTime)
-			break
-		}
-		if deadline.After(latest) {
-			latest = deadline
-		}
-	}
-	// A context with a deadline would make rueidis read in the foreground, where it
-	// closes the connection at the deadline, and notices a server's restart only by
-	// losing a command. So the deadline comes as a cancellation.
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	timer := time.AfterFunc(time.Until(latest), func() { cancel(context.DeadlineExceeded) })
-	defer timer.Stop()
-	err := f.fly(ctx)
-	if err != nil && ctx.Err() != nil {
-		return unavailable(context.Cause(ctx))
-	}
-	return err
 }
 
 // land gives the answers, or the error, to those who wait. It returns the parcels
@@ -364,7 +509,7 @@ func (f *flight) land(err error) (further []*parcel) {
 			}
 			p.landed++
 		}
-		p.aloft = false
+		p.flight = nil
 		left, landed := p.left, p.landed == len(p.ops)
 		p.mu.Unlock()
 		switch {
@@ -376,4 +521,47 @@ func (f *flight) land(err error) (further []*parcel) {
 		}
 	}
 	return further
+}
+
+// queue is a list of parcels.
+type queue struct{ first, last *parcel }
+
+// push appends a parcel.
+func (q *queue) push(p *parcel) {
+	p.previous, p.next, p.waits = q.last, nil, true
+	if q.last == nil {
+		q.first = p
+	} else {
+		q.last.next = p
+	}
+	q.last = p
+}
+
+// pushFirst puts a parcel before all others.
+func (q *queue) pushFirst(p *parcel) {
+	p.previous, p.next, p.waits = nil, q.first, true
+	if q.first == nil {
+		q.last = p
+	} else {
+		q.first.previous = p
+	}
+	q.first = p
+}
+
+// remove takes a parcel out, if it is there.
+func (q *queue) remove(p *parcel) {
+	if !p.waits {
+		return
+	}
+	if p.previous == nil {
+		q.first = p.next
+	} else {
+		p.previous.next = p.next
+	}
+	if p.next == nil {
+		q.last = p.previous
+	} else {
+		p.next.previous = p.previous
+	}
+	p.previous, p.next, p.waits = nil, nil, false
 }

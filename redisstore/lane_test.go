@@ -242,14 +242,14 @@ func TestQueueIsBounded(t *testing.T) {
 	callers := []*caller{h.call("k", 1), h.call("k", 3)}
 	until(t, "the queue is full", func() bool { return h.Waiting() == most })
 	o := op(stint.Take, "k", h.policy, 1)
-	if _, err := h.Decide(t.Context(), o); !errors.Is(err, stint.ErrUnavailable) {
-		t.Errorf("one more: %v, want %v", err, stint.ErrUnavailable)
+	if _, err := h.Decide(t.Context(), o); !errors.Is(err, stint.ErrOverloaded) || errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("one more: %v, want %v", err, stint.ErrOverloaded)
 	}
 	results := make([]stint.Result, 3)
 	h.DecideAll(t.Context(), []stint.Op{o, o, o}, results)
 	for i, r := range results {
-		if !errors.Is(r.Err, stint.ErrUnavailable) {
-			t.Errorf("operation %d of three more: %v, want %v", i, r.Err, stint.ErrUnavailable)
+		if !errors.Is(r.Err, stint.ErrOverloaded) {
+			t.Errorf("operation %d of three more: %v, want %v", i, r.Err, stint.ErrOverloaded)
 		}
 	}
 	// Whoever leaves makes room.
@@ -284,15 +284,16 @@ func TestQueueIsBounded(t *testing.T) {
 	h.end()
 }
 
-// A caller's deadline passes while the server hangs: the call fails with that alone.
+// A caller's deadline passes while the server hangs: the call fails with that, and says that
+// the server is to blame.
 func TestDeadlineWhileOthersWait(t *testing.T) {
 	h := newHanging(t, redisstore.Options{Flights: 1})
 	patient := h.call("k", 1)
 	until(t, "it waits", func() bool { return h.Waiting() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := h.Decide(ctx, op(stint.Take, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stint.ErrUnavailable) {
-		t.Errorf("got %v, want %v alone", err, context.DeadlineExceeded)
+	if _, err := h.Decide(ctx, op(stint.Take, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("got %v, want %v and %v", err, context.DeadlineExceeded, stint.ErrUnavailable)
 	}
 	h.resume()
 	<-patient.gone

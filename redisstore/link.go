@@ -9,9 +9,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // How connections are made and watched.
@@ -69,13 +72,15 @@ type link struct {
 	life   context.Context
 	end    context.CancelFunc
 	up     atomic.Bool // commands may be sent
+	epoch  time.Time
+	handed atomic.Int64 // when a command was last handed to the client, in nanoseconds since epoch
 
 	doubted   atomic.Bool           // whether it is being asked if it lives
 	dropped   atomic.Pointer[error] // why a connection was given up last
 	questions sync.WaitGroup
 
 	mu      sync.Mutex
-	conn    net.Conn      // the latest
+	conn    *traced       // the latest; nil before the first
 	attempt *attempt      // under way; nil for none
 	fault   error         // why the latest attempt failed, nil if it did not
 	rest    time.Duration // after it
@@ -94,7 +99,7 @@ type connecting struct{}
 // newLink makes a link to a target, by options about who the store is there. It does
 // not connect.
 func newLink(t target, options rueidis.ClientOption) (*link, error) {
-	l := &link{target: t}
+	l := &link{target: t, epoch: time.Now()}
 	l.life, l.end = context.WithCancel(context.Background())
 	options.InitAddress = []string{"the target"} // which dial knows
 	options.ForceSingleClient = true
@@ -124,14 +129,18 @@ func (l *link) dial(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config)
 	if err != nil {
 		return nil, err
 	}
+	traced := &traced{Conn: conn, epoch: l.epoch}
+	if to, ok := conn.(named); ok {
+		traced.Conn, traced.address = to.Conn, to.address
+	}
 	l.mu.Lock()
-	l.conn = conn
+	l.conn = traced
 	l.mu.Unlock()
 	if l.life.Err() != nil { // who closes the link may not have seen the connection
 		l.hangUp()
 		return nil, errLetGo
 	}
-	return conn, nil
+	return traced, nil
 }
 
 // do sends a command, over a connection that is there or that there is before the
@@ -142,11 +151,18 @@ func (l *link) do(ctx context.Context, c command) rueidis.RedisResult {
 		if err := l.connect(ctx); err != nil {
 			return rueidis.NewErrorResult(err)
 		}
+		l.hand(ctx)
 		result := l.client.Do(unhurried(ctx), c.build(l.client.B()))
 		if err := result.NonRedisError(); !l.lost(err) {
 			return l.judge(ctx, err, result)
 		}
 	}
+}
+
+// hand notes that a command is handed to the client.
+func (l *link) hand(ctx context.Context) {
+	l.handed.Store(int64(time.Since(l.epoch)))
+	watchdog.Use(ctx, l)
 }
 
 // doAsking is do for a command that another node of a cluster sent on with ASK.
@@ -156,6 +172,7 @@ func (l *link) doAsking(ctx context.Context, c command) rueidis.RedisResult {
 			return rueidis.NewErrorResult(err)
 		}
 		b := l.client.B()
+		l.hand(ctx)
 		results := l.client.DoMulti(unhurried(ctx), b.Asking().Build(), c.build(b))
 		if err := results[1].NonRedisError(); !l.lost(err) {
 			return l.judge(ctx, err, results[1])
@@ -396,10 +413,59 @@ func closeAll(links []*link) {
 	group.Wait()
 }
 
+// Progress implements [watchdog.Connection].
+func (l *link) Progress() (reads uint64, behind bool) {
+	l.mu.Lock()
+	conn := l.conn
+	l.mu.Unlock()
+	if conn == nil || !l.up.Load() {
+		return 0, false // there is nothing to read from
+	}
+	reads = conn.reads.Load()
+	return reads, conn.wrote.Load() < l.handed.Load() || !conn.reading.Load() || conn.unread()
+}
+
+// A traced connection knows when it was written to and how often something was read.
+type traced struct {
+	net.Conn
+	address string       // that it was made to, with Sentinel
+	epoch   time.Time    // the link's
+	wrote   atomic.Int64 // when something was last written, in nanoseconds since epoch
+	reads   atomic.Uint64
+	reading atomic.Bool // whether somebody waits for something to read
+}
+
+// Read implements [net.Conn].
+func (t *traced) Read(text []byte) (int, error) {
+	t.reading.Store(true)
+	n, err := t.Conn.Read(text)
+	t.reads.Add(1)
+	t.reading.Store(false)
+	return n, err
+}
+
+// Write implements [net.Conn].
+func (t *traced) Write(text []byte) (int, error) {
+	t.wrote.Store(int64(time.Since(t.epoch)))
+	return t.Conn.Write(text)
+}
+
+// unread reports whether something has arrived that was not read.
+func (t *traced) unread() bool {
+	conn := t.Conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	return ok && hasUnread(socket)
+}
+
 // leads is the address that a named connection was made to, "" for another.
 func (l *link) leads() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	conn, _ := l.conn.(named)
-	return conn.address
+	if l.conn == nil {
+		return ""
+	}
+	return l.conn.address
 }

@@ -82,7 +82,7 @@ type Options struct {
 	// and up to MaxFlights while they take more than 20 milliseconds.
 	Flights int
 	// MaxQueue is how many operations wait at most to be sent, in each such place.
-	// What comes on top fails with an error that wraps stint.ErrUnavailable. Default:
+	// What comes on top fails with an error that wraps stint.ErrOverloaded. Default:
 	// 0, which is DefaultMaxQueue.
 	MaxQueue int
 	// DenialCache is how many denials are remembered at most, to answer a client that
@@ -213,7 +213,9 @@ type Store struct {
 	scripts [256]atomic.Pointer[Script] // by mix
 	landed  sync.Pool                   // of flights
 	parcels sync.Pool
-	lanes   []lane // one, or on a cluster one for each partition
+	lanes   []*lane // one, or on a cluster one for each partition
+
+	unreachable atomic.Pointer[func(shard int, cause error)] // told of outages; nil: nobody
 
 	withdrawals sync.WaitGroup // of reservations
 }
@@ -241,12 +243,12 @@ func New(conn Conn, options Options) (*Store, error) {
 	if s.denials != nil {
 		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
-	s.lanes = make([]lane, 1)
+	lanes := 1
 	if conn.Cluster() {
-		s.lanes = make([]lane, options.Partitions)
+		lanes = options.Partitions
 	}
-	for i := range s.lanes {
-		s.lanes[i].store = s
+	for i := range lanes {
+		s.lanes = append(s.lanes, s.newLane(i))
 	}
 	if options.CountInstances {
 		s.instances = newInstances(s)
@@ -260,6 +262,20 @@ func (s *Store) Ping(ctx context.Context) error {
 		return unavailable(err)
 	}
 	return nil
+}
+
+// Watch makes the store report each part ([Store.Shards]) of it that becomes unreachable:
+// when no connection could be made for the timeout, when the server left a call unanswered for so
+// long, or when it refused three calls in a row (READONLY, LOADING, CLUSTERDOWN, OOM, NOAUTH, NOPERM, BUSY
+// and their like). Time counts only as far as this process was awake, so that a busy or
+// stopped process blames no server. A part is reported again only after it has answered a call.
+// unreachable is called on goroutines of the store's and of callers, must not block and must be
+// safe for concurrent use. Watch is called once, before any operation.
+func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
+	for _, l := range s.lanes {
+		l.watchdog.SetTimeout(timeout)
+	}
+	s.unreachable.Store(&unreachable)
 }
 
 // agree makes sure, once, that all processes have the same number of partitions: the
@@ -411,7 +427,7 @@ type load struct {
 }
 
 // lane is where an operation flies.
-func (s *Store) lane(op *stint.Op) *lane { return &s.lanes[s.Shard(op.Key)] }
+func (s *Store) lane(op *stint.Op) *lane { return s.lanes[s.Shard(op.Key)] }
 
 // maxLimits bounds the limits of one operation, which are sent in one call.
 const maxLimits = 1000

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -12,22 +13,36 @@ import (
 )
 
 func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
+	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
 	q, err := parseQuery(r.URL.RawQuery, costMembers)
 	if err != nil {
 		return err
 	}
-	return s.check(w, r, &q)
+	return s.check(w, r, &work, &q)
 }
 
 func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
-	requests, batch, err := s.readBody(w, r, costMembers, true)
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	r, work, err := s.enter(r, costOf(strings.Count(text, "{"), len(text)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	requests, batch, err := parseBody(text, costMembers, true)
 	if err != nil {
 		return err
 	}
 	if batch {
-		return s.checkAll(w, r, requests)
+		return s.checkAll(w, r, &work, requests)
 	}
-	return s.check(w, r, &requests[0])
+	return s.check(w, r, &work, &requests[0])
 }
 
 // claim is what the request asks for, if it may.
@@ -51,8 +66,9 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 	return q.key, checkKey(q.key)
 }
 
-// check decides one request.
-func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) error {
+// check decides one request. The work is over before the answer is sent, since a client may read it
+// slowly.
+func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
@@ -79,6 +95,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) erro
 	t.headers.Write(header, d, op.Each)
 	t.fill(&x.CheckResponse, claim.Key, &d)
 	x.body = x.AppendJSON(x.body[:0])
+	work.leave()
 	if !d.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
@@ -89,7 +106,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, q *request) erro
 
 // checkAll decides a batch in order, each element alone. All elements are judged
 // before the first is decided.
-func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []request) error {
+func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket, requests []request) error {
 	found := make([]*target, len(requests))
 	ops := make([]stint.Op, len(requests))
 	for i := range requests {
@@ -122,6 +139,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []re
 		body = response.AppendJSON(body)
 	}
 	body = append(body, ']')
+	work.leave()
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = noStore
@@ -133,7 +151,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, requests []re
 // refused counts a check that the store did not decide and no failure policy answered,
 // as a denial by the limit that admits least. It returns the error.
 func (s *service) refused(t *target, err error) error {
-	if errors.Is(err, stint.ErrUnavailable) {
+	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded) {
 		s.metrics.Checked(t.deciders[t.least], stint.Decision{Degraded: true}, 0)
 	}
 	return err

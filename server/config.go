@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -152,6 +153,14 @@ type Config struct {
 	// Default: 0, no bound, since one address may be a load balancer's. Of the admin listener one
 	// address has this many, 128 at most, on which no request was authorised yet.
 	MaxConnectionsPerPeer int
+	// MaxOperations bounds the operations that are read, decided and answered at once. What
+	// comes on top waits for its turn, up to 100 ms, which are fair between clients; then it is
+	// answered 503. Default: 0, which is 1024 for each processor.
+	MaxOperations int
+	// OverloadAdmits says that a check for which there is no time is not answered 503, but
+	// handed to Store with a context that has ended because of stint.ErrOverloaded; package failover
+	// then admits it, if its configuration says so. Default: false.
+	OverloadAdmits bool
 	// DrainDelay is how long, when asked to stop, the server still accepts
 	// connections while it reports itself not ready, so that load balancers notice.
 	// Default: 0.
@@ -214,6 +223,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 16384
 	}
+	if c.MaxOperations == 0 {
+		c.MaxOperations = 1024 * runtime.GOMAXPROCS(0)
+	}
 	c.Identity.User = http.CanonicalHeaderKey(c.Identity.User)
 	c.Identity.APIKey = http.CanonicalHeaderKey(c.Identity.APIKey)
 	if c.Logger == nil {
@@ -266,6 +278,7 @@ func (c Config) Validate() error {
 		{"http.max_body_size", c.MaxBodyBytes},
 		{"http.max_connections", int64(c.MaxConnections)},
 		{"http.max_connections_per_peer", int64(c.MaxConnectionsPerPeer)},
+		{"http.max_operations", int64(c.MaxOperations)},
 	} {
 		if n.value < 0 {
 			add(n.param, n.value, "0 or more")

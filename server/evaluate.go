@@ -24,6 +24,10 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, _ := s.evaluations.Get().(*evaluation)
+	if r, e.work, err = s.enter(r, costOf(1, len(text))); err != nil {
+		return err
+	}
+	defer e.work.leave()
 	if err := e.read(text, s.clients); err != nil {
 		return err
 	}
@@ -36,6 +40,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	s.describe(header, e)
 	e.answer()
 	e.body = e.response.AppendJSON(e.body[:0])
+	e.work.leave()
 	if !e.verdict.Allowed {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
@@ -86,7 +91,7 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 // for each rule that was to decide it, and, as a check would be, as a denial by the limit that
 // admits least.
 func (s *service) undecided(claims []enforce.Claimed, err error) {
-	if !errors.Is(err, stint.ErrUnavailable) || len(claims) == 0 {
+	if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) || len(claims) == 0 {
 		return
 	}
 	least := claims[0].Claim.Policy.Limit(0)

@@ -24,6 +24,14 @@ type evaluation struct {
 	attributes map[string]string
 	response   api.EvaluateResponse
 	body       []byte
+	work       ticket
+}
+
+// newEvaluation makes an evaluation, whose work is over when the request begins to be held.
+func newEvaluation() *evaluation {
+	e := new(evaluation)
+	e.verdict.OnHold = e.work.leave
+	return e
 }
 
 // fewRules is how many rules and members an evaluation may have had whose room is kept.

@@ -36,6 +36,10 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, _ := s.evaluations.Get().(*evaluation)
+	if r, e.work, err = s.enter(r, costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))); err != nil {
+		return err
+	}
+	defer e.work.leave()
 	if err := s.readForwarded(&e.request, r); err != nil {
 		return err
 	}

@@ -15,15 +15,6 @@ import (
 // claims to be: who only claims gets no memory for it.
 const firstBody = 64 << 10
 
-// readBody reads and parses a request's body.
-func (s *service) readBody(w http.ResponseWriter, r *http.Request, allowed member, list bool) ([]request, bool, error) {
-	text, err := s.readText(w, r)
-	if err != nil {
-		return nil, false, err
-	}
-	return parseBody(text, allowed, list)
-}
-
 // readText reads a request's body, beside which there is no query.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (string, error) {
 	if err := noQuery(r.URL.RawQuery); err != nil {
@@ -58,6 +49,11 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
 	t, claim, err := s.claim(r, &q)
 	if err != nil {
 		return err
@@ -96,6 +92,11 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
+	r, work, err := s.enter(r, costOf(len(s.targets.all), len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
 	t, claim, err := s.claim(r, &q)
 	if err != nil {
 		return err
@@ -123,7 +124,16 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
-	requests, _, err := s.readBody(w, r, costMembers, false)
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	r, work, err := s.enter(r, costOf(1, len(text)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	requests, _, err := parseBody(text, costMembers, false)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 // failureOf.
 type failure struct {
 	status int
+	kind   string // the problem's type; "" is about:blank
 	detail string
 	field  string // a header field to send along, with its value
 	value  string
@@ -71,6 +73,12 @@ func failureOf(err error) *failure {
 		return known
 	case errors.Is(err, stint.ErrInvalid):
 		return &failure{status: http.StatusBadRequest, detail: err.Error()}
+	case errors.Is(err, stint.ErrOverloaded):
+		return &failure{
+			status: http.StatusServiceUnavailable, kind: api.TypeReducedCapacity,
+			detail: "the service is overloaded; whether anything was consumed is not known",
+			field:  "Retry-After", value: "1",
+		}
 	case errors.Is(err, stint.ErrUnavailable):
 		return &failure{status: http.StatusServiceUnavailable, detail: errStoreAway(stint.Take).Error()}
 	default:
@@ -85,7 +93,7 @@ func writeProblem(w http.ResponseWriter, err error) {
 		w.Header().Set(f.field, f.value)
 	}
 	writeDocument(w, f.status, problemType, api.Problem{
-		Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: clipDetail(f.detail),
+		Type: cmp.Or(f.kind, "about:blank"), Title: http.StatusText(f.status), Status: f.status, Detail: clipDetail(f.detail),
 	})
 }
 

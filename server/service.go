@@ -38,6 +38,7 @@ type service struct {
 	config    *Config
 	targets   *targets
 	authority *authority
+	admission *admission
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
 	swapping  sync.Mutex // held while rules are swapped
@@ -110,6 +111,7 @@ func newService(config *Config) (*service, error) {
 		config:    config,
 		targets:   ts,
 		authority: newAuthority(config.API),
+		admission: newAdmission(config.MaxOperations),
 		clients:   clients,
 		rules:     limiter,
 		metrics:   metrics,
@@ -117,7 +119,7 @@ func newService(config *Config) (*service, error) {
 		logger:    config.Logger,
 		scratches: sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
 
-		evaluations: sync.Pool{New: func() any { return new(evaluation) }},
+		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
 
 		connections: public, adminConnections: private,

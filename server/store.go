@@ -11,8 +11,8 @@ import (
 // errGone answers a client that has hung up; nobody reads it.
 var errGone = &failure{status: http.StatusServiceUnavailable, detail: "the client has gone"}
 
-// decide carries out one operation. An error is the caller's fault (ErrInvalid),
-// errGone, or errStoreAway's.
+// decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
+// (ErrOverloaded), errGone, or errStoreAway's.
 func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	d, err := s.config.Store.Decide(ctx, op)
 	if err == nil && !d.Degraded {
@@ -37,6 +37,9 @@ func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint
 func (s *service) judge(ctx context.Context, verb stint.Verb, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
+		return err
+	case errors.Is(err, stint.ErrOverloaded):
+		s.metrics.Overloaded()
 		return err
 	case err != nil && ctx.Err() != nil:
 		return errGone

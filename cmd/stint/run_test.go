@@ -226,7 +226,7 @@ func TestServeBeforeStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, log := start(t, "--store", redis.URL())
-	eventually(t, "the log says that the store is away", func() bool { return strings.Contains(log.String(), "the store is away") })
+	eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	check := func() string {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/rate-limit/check?key=k", http.NoBody)
@@ -253,8 +253,8 @@ func TestServeBeforeStore(t *testing.T) {
 			t.Fatalf("Redis is back, and the service does not notice:\n%s", log)
 		}
 	}
-	eventually(t, "the log says that the store is back", func() bool { return strings.Contains(log.String(), "the store is back") })
-	if text := log.String(); strings.Contains(text, "hunter2") || strings.Count(text, "the store is") != 2 {
+	eventually(t, "the log says that the store can be reached again", func() bool { return strings.Contains(log.String(), "the store can be reached again") })
+	if text := log.String(); strings.Contains(text, "hunter2") || strings.Count(text, `msg="the store `) != 2 {
 		t.Errorf("the log, want a line for each change, without a password:\n%s", text)
 	}
 }

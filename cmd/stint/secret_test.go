@@ -90,9 +90,9 @@ func TestNoSecretIsTold(t *testing.T) {
 		t.Errorf("without its store: %d %s", status, answer)
 	}
 	talk()
-	eventually(t, "the log says that the store is away", func() bool {
+	eventually(t, "the log says that the store is unreachable", func() bool {
 		ask("GET", url+check, secretToken, "")
-		return strings.Contains(log.String(), "the store is away")
+		return strings.Contains(log.String(), "the store is unreachable")
 	})
 	tells(t, "the log", log.String())
 }
@@ -108,7 +108,7 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, log := start(t, "--store", url, "--log-level=debug")
-			eventually(t, "the log says that the store is away", func() bool { return strings.Contains(log.String(), "the store is away") })
+			eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 			tells(t, "the log", log.String())
 			code, stdout, stderr := do(t, nil, "peek", "k", "--store", url)
 			if code != exitFailed || stdout != "" || !strings.Contains(stderr, "stint: store ") {

@@ -39,7 +39,7 @@ func checkRows(c *api.CheckResponse) []row {
 		rows = append(rows, row{"delay", waitText(c.DelayMicros)})
 	}
 	if c.Degraded {
-		rows = append(rows, row{"degraded", "the store is away; its failure policy answered"})
+		rows = append(rows, row{"degraded", "the store is unreachable; its failure policy answered"})
 	}
 	return rows
 }

@@ -17,14 +17,14 @@ import (
 // adviceTimeout bounds asking a server how it is configured.
 const adviceTimeout = 10 * time.Second
 
-// survive lets the store answer while its server is away, as the configuration says. A
-// store in the process is never away.
+// survive lets the store answer while its server is unreachable, or this process overloaded, as the
+// configuration says. A store in the process is never unreachable.
 func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
-	if c.Store.Memory() {
+	if c.Store.Memory() && c.OnOverload == failover.Reject {
 		return nil
 	}
 	settings := failover.Config{
-		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure,
+		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		Instances: func() int { return c.Instances },
 	}
 	if c.Instances == 0 {
@@ -43,6 +43,11 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 	if err != nil {
 		adviser.close()
 		return misconfigured(err)
+	}
+	if c.Store.Memory() {
+		adviser.close()
+		o.Store, o.Close = store, store.Close
+		return nil
 	}
 	closeServer, ping := o.Close, o.Health
 	o.Store = store
@@ -68,13 +73,13 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		s := store.Stats()
 		return promlimit.FailoverStats{
 			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
-			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Shards: s.Shards, Away: s.Away,
+			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Shards: s.Shards, Unreachable: s.Unreachable,
 		}
 	}))
 	return nil
 }
 
-// failureRules says what rules say of the time when the store is away, where standard holds
+// failureRules says what rules say of the time when the store is unreachable, where standard holds
 // for those that say nothing.
 func failureRules(standard failover.Mode) func(*stint.Policy) (failover.Rule, bool) {
 	return func(policy *stint.Policy) (failover.Rule, bool) {
@@ -95,14 +100,14 @@ func failureRules(standard failover.Mode) func(*stint.Policy) (failover.Rule, bo
 	}
 }
 
-// A changeLog writes one line when the store goes away and one when it is back. Of a
-// store in parts these are the first to go and the last to come; what the others do is
-// for the metrics, and for those who debug.
+// A changeLog writes one line when the store becomes unreachable and one when it can be reached
+// again. Of a store in parts these are the first to go and the last to come back; what the others do
+// is logged at debug.
 type changeLog struct {
 	logger *slog.Logger
 
-	mu   sync.Mutex
-	away int
+	mu          sync.Mutex
+	unreachable int
 }
 
 // note logs a change, and reports whether all of the store is back.
@@ -110,20 +115,20 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if change.To == failover.Up {
-		l.away--
-		if l.away == 0 {
-			l.logger.Info("the store is back")
+		l.unreachable--
+		if l.unreachable == 0 {
+			l.logger.Info("the store can be reached again")
 		} else {
-			l.logger.Debug("a part of the store is back", "shard", change.Shard)
+			l.logger.Debug("a part of the store can be reached again", "shard", change.Shard)
 		}
-		return l.away == 0
+		return l.unreachable == 0
 	}
-	l.away++
+	l.unreachable++
 	cause := config.Redact(change.Cause.Error())
-	if l.away == 1 {
-		l.logger.Warn("the store is away", "err", cause)
+	if l.unreachable == 1 {
+		l.logger.Warn("the store is unreachable", "err", cause)
 	} else {
-		l.logger.Debug("a part of the store is away", "shard", change.Shard, "err", cause)
+		l.logger.Debug("a part of the store is unreachable", "shard", change.Shard, "err", cause)
 	}
 	return false
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// What a rule says of the time when the store is away holds for its limits and its
+// What a rule says of the time when the store is unreachable holds for its limits and its
 // overrides' alone; what it leaves open is as for all.
 func TestFailureRules(t *testing.T) {
 	limits := []stint.Limit{stint.FixedWindow(1, time.Minute)}

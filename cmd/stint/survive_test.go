@@ -81,9 +81,9 @@ func TestServerIsKilled(t *testing.T) {
 			if err := redis.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the store is known to be away", func() bool {
+			eventually(t, "the store is known to be unreachable", func() bool {
 				get(t, url+api.PathCheck+"?key=other")
-				return strings.Contains(log.String(), "the store is away")
+				return strings.Contains(log.String(), "the store is unreachable")
 			})
 			for _, left := range test.left {
 				status, c := checked(t, url, query)
@@ -101,7 +101,7 @@ func TestServerIsKilled(t *testing.T) {
 				t.Errorf("remaining: %d %s", status, body)
 			}
 			_, metrics := get(t, url+api.PathMetrics)
-			for _, want := range []string{test.answer, `rate_limiter_store_shards{state="away"} 1` + "\n"} {
+			for _, want := range []string{test.answer, `rate_limiter_store_shards{state="unreachable"} 1` + "\n"} {
 				if !strings.Contains(metrics, want) || strings.Contains(metrics, test.answer+"0\n") {
 					t.Errorf("the metrics do not say %s", want)
 				}
@@ -118,9 +118,9 @@ func TestServerIsKilled(t *testing.T) {
 			if status, body := get(t, url+api.PathReadiness); status != 200 || strings.Contains(body, "DOWN") {
 				t.Errorf("readiness afterwards: %d %s", status, body)
 			}
-			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is back") })
+			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store can be reached again") })
 			text := log.String()
-			if strings.Count(text, "the store is away") != 1 || strings.Count(text, "the store is back") != 1 || strings.Contains(text, "shard=") {
+			if strings.Count(text, "the store is unreachable") != 1 || strings.Count(text, "the store can be reached again") != 1 || strings.Contains(text, "shard=") {
 				t.Errorf("the log, want a line for each change:\n%s", text)
 			}
 		})
@@ -141,7 +141,7 @@ func TestServerIsSilent(t *testing.T) {
 	if status, c := checked(t, url, "key=k"); status != 200 || !c.Degraded {
 		t.Errorf("the first check: %d %+v", status, c)
 	}
-	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is away") })
+	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	if err := redis.Resume(); err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestInstancesAreCounted(t *testing.T) {
 		if err := redis.Pause(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the store is away", func() bool {
+		eventually(t, "the store is unreachable", func() bool {
 			_, c := checked(t, url, "key=k")
 			return c.Degraded
 		})
@@ -188,7 +188,7 @@ func TestAdvice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, log := start(t, "--store", redis.URL())
-	eventually(t, "the store is away", func() bool { return strings.Contains(log.String(), "the store is away") })
+	eventually(t, "the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	if strings.Contains(log.String(), "maxmemory-policy") {
 		t.Error("the service knows a server that is not there")
 	}

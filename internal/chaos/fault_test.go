@@ -101,7 +101,7 @@ func (c *changes) causes() string {
 	defer c.mu.Unlock()
 	var causes []string
 	for _, change := range c.all {
-		if change.To == failover.Away {
+		if change.To == failover.Unreachable {
 			causes = append(causes, fmt.Sprint(change.Cause))
 		}
 	}

@@ -51,7 +51,7 @@ func TestSoak(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	var outages atomic.Int64
 	hooks := failover.Hooks{StateChanged: func(c failover.Change) {
-		if c.To == failover.Away {
+		if c.To == failover.Unreachable {
 			outages.Add(1)
 		}
 	}}

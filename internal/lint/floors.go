@@ -42,13 +42,14 @@ var folders = []folder{
 	{path: "rules/registry/registrytest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/mongo", floor: 1, also: []string{"rules/notation", "rules/registry"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
+	{path: "internal/watchdog", floor: 1},
 
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2, uses: []string{"github.com/redis/rueidis"}},
 	{path: "rules/redis", floor: 2, also: []string{"redisstore"}},
 	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},
-	{path: "failover", floor: 2, uses: []string{"github.com/failsafe-go/failsafe-go"}},
+	{path: "failover", floor: 2},
 	{path: "storetest", floor: 2, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},

@@ -33,8 +33,10 @@ type Config struct {
 	Drain Drain
 	// Store says where state lives.
 	Store Store
-	// OnStoreFailure is what a check answers while the store is away.
+	// OnStoreFailure is what a check answers while the store is unreachable.
 	OnStoreFailure failover.Mode
+	// OnOverload is what a check answers that this process is too busy to have decided in time.
+	OnOverload failover.Overload
 	// Instances is how many processes share the limits; 0 is as many as share the store.
 	// It matters to failover.Local.
 	Instances int
@@ -83,6 +85,8 @@ type HTTP struct {
 	// MaxConnections bounds the open connections, and MaxConnectionsPerPeer those of
 	// one address; 0 is no bound on those.
 	MaxConnections, MaxConnectionsPerPeer int
+	// MaxOperations bounds the operations that are decided at once.
+	MaxOperations int
 }
 
 // Drain says how the service ends.

@@ -190,6 +190,14 @@ func failureMode(field *failover.Mode) notation.Setter {
 	}, notation.KindText)
 }
 
+func overload(field *failover.Overload) notation.Setter {
+	return notation.Scalar("reject or admit", func(text string) bool {
+		what, err := failover.ParseOverload(text)
+		*field = what
+		return err == nil
+	}, notation.KindText)
+}
+
 func prefixes(field *[]netip.Prefix) notation.Setter {
 	return notation.List(field, "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", func(text string) (netip.Prefix, bool) {
 		if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {

@@ -1,0 +1,168 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/memstore"
+)
+
+func named(client string) func() string { return func() string { return client } }
+
+// enter has a client's work begin.
+func enter(t *testing.T, a *admission, cost int64, client string) *ticket {
+	t.Helper()
+	work, err := a.enter(t.Context(), cost, named(client))
+	if err != nil {
+		t.Fatalf("%s: %v", client, err)
+	}
+	return &work
+}
+
+// begins is the order in which requests begin.
+type begins struct {
+	mu    sync.Mutex
+	order []string
+}
+
+func (b *begins) note(client string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.order = append(b.order, client)
+}
+
+func (b *begins) so() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.order, " ")
+}
+
+// A client that asks for little does not wait behind one that asks for much.
+func TestTurnsAreFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(1000)
+		under := enter(t, a, 1000, "heavy")
+		var got begins
+		ask := func(client string, cost int64) {
+			go func() {
+				work, err := a.enter(t.Context(), cost, named(client))
+				if err != nil {
+					return
+				}
+				got.note(client)
+				work.leave()
+			}()
+			synctest.Wait()
+		}
+		for range 5 {
+			ask("heavy", 1000)
+		}
+		ask("light", 501) // no two fit together
+		ask("other", 600)
+		under.leave()
+		synctest.Wait()
+		if want := "heavy light other heavy heavy heavy heavy"; got.so() != want {
+			t.Errorf("%s, want %s", got.so(), want)
+		}
+		if n := a.under.Load(); n != 0 {
+			t.Errorf("%d operations are under way at the end", n)
+		}
+	})
+}
+
+// What does not get its turn in time is refused, and so is the heaviest when too many wait.
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(10)
+		under := enter(t, a, 10, "heavy")
+		defer under.leave()
+		if _, err := a.enter(t.Context(), 1, named("light")); !errors.Is(err, stint.ErrOverloaded) {
+			t.Errorf("nothing ended: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := a.enter(ctx, 1, named("light")); !errors.Is(err, context.Canceled) || errors.Is(err, stint.ErrOverloaded) {
+			t.Errorf("who has left: %v", err)
+		}
+		refused := make(chan string, admissionRoom)
+		for range admissionRoom {
+			go func() {
+				if _, err := a.enter(t.Context(), 5, named("heavy")); err != nil {
+					refused <- "heavy"
+				}
+			}()
+		}
+		synctest.Wait()
+		if len(refused) > 0 {
+			t.Error("refused although there was room")
+		}
+		go func() {
+			if _, err := a.enter(t.Context(), 5, named("light")); err != nil {
+				refused <- "light"
+			}
+		}()
+		synctest.Wait()
+		if len(refused) != 1 || <-refused != "heavy" {
+			t.Error("not the heaviest was refused")
+		}
+	})
+}
+
+// However many ask for however much, no more is under way than may be, everybody is answered, and
+// nothing is left in the end.
+func TestAdmissionBounds(t *testing.T) {
+	const most, clients, asks = 64, 40, 200
+	a := newAdmission(most)
+	var group sync.WaitGroup
+	for client := range clients {
+		group.Go(func() {
+			for i := range asks {
+				work, err := a.enter(t.Context(), int64(1+(client*i)%100), named(fmt.Sprint(client%7)))
+				if err != nil {
+					continue
+				}
+				if n := a.under.Load(); n > most {
+					t.Errorf("%d operations are under way", n)
+				}
+				work.leave()
+				work.leave()
+			}
+		})
+	}
+	group.Wait()
+	if a.under.Load() != 0 || a.waits.Load() != 0 || len(a.waiting) != 0 {
+		t.Errorf("left: %d under way, %d wait", a.under.Load(), a.waits.Load())
+	}
+}
+
+// A request for which there is no time is answered 503 in every mode but one.
+func TestOverloadIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Store: memstore.New(memstore.Config{}), MaxOperations: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		under := enter(t, s.service.admission, 1, "somebody")
+		defer under.leave()
+		for _, r := range []*http.Request{
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck, nil),
+			httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathCheck, strings.NewReader(`[{},{}]`)),
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathRemaining, nil),
+		} {
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, r)
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+api.TypeReducedCapacity+`"`) {
+				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
+			}
+		}
+	})
+}
