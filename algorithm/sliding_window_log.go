@@ -114,6 +114,7 @@ func (w *SlidingWindowLog) Apply(action Action, log *Log, now stint.Instant, n i
 	switch {
 	case action == Settle:
 		out.Applied = w.settle(log, t, gone, n)
+		t = max(now, log.newest()) // earlier, when all that held back the time was refunded
 	case action == Take && out.Allowed:
 		w.write(log, gone)
 		log.append(t, n)

@@ -88,6 +88,7 @@ function sliding_window_log.apply(action, log, limit, now, n)
     out.applied = settle(log, limit, t, gone, n)
     out.changed = out.applied ~= 0
     gone = max(gone, log.gone)
+    t = max(now, newest(log)) -- earlier, when all that held back the time was refunded
   elseif action == 'take' and out.allowed then
     log.gone = gone
     append(log, t, n)
