@@ -42,17 +42,19 @@ func (w *FixedWindow) Window(t stint.Instant) (start, end stint.Instant) {
 	return start, start + stint.Instant(w.length)
 }
 
-// at brings the state to now: to the window of its time, empty if it is of another.
+// at brings the state to now. A window under way with permits counted goes on to its
+// own end, whichever limit wrote it. Otherwise the limit's own window starts empty.
 func (w *FixedWindow) at(state *WindowState, now stint.Instant) WindowState {
-	start, end := w.Window(max(now, state.Start))
-	if state.Start == start && state.End == end {
+	t := max(now, state.Start)
+	if state.Count > 0 && t < state.End {
 		return *state
 	}
+	start, end := w.Window(t)
 	return WindowState{Start: start, End: end}
 }
 
-// Apply carries out an action of n permits on the state. A state that another
-// limit wrote counts only if its window is the same.
+// Apply carries out an action of n permits on the state, which this limit wrote or
+// another one of any window.
 func (w *FixedWindow) Apply(action Action, state *WindowState, now stint.Instant, n int64, out *stint.Outcome) {
 	s := w.at(state, now)
 	wait := micros(int64(s.End - now))

@@ -1,6 +1,7 @@
 -- Fixed window, the twin of fixed_window.go.
 --
--- state: start, stop (microseconds), count; nil start is untouched
+-- state: start, stop (microseconds), count; nil start is untouched; own_start and
+--        own_stop, the limit's own window, are set by adopt
 -- limit: capacity, debt, length (microseconds; 0 with a calendar), edges (with a
 --        calendar: four ascending instants, the bounds of three windows)
 
@@ -21,22 +22,32 @@ function fixed_window.window(limit, t)
   return nil
 end
 
--- adopt readies a loaded state: it brings it to the window of its time. It returns
--- false when other edges are needed.
+-- adopt readies a loaded state: it brings it to now. A window under way with permits
+-- counted goes on to its own end, whichever limit wrote it. Otherwise the limit's own
+-- window starts empty. It returns false when other edges are needed.
 function fixed_window.adopt(state, limit, now)
-  local start, stop = fixed_window.window(limit, max(now, state.start or 0))
+  local t = max(now, state.start or 0)
+  local start, stop = fixed_window.window(limit, t)
   if not start then
     return false
   end
-  if state.start ~= start or state.stop ~= stop then
+  state.own_start, state.own_stop = start, stop
+  if not state.start or state.count == 0 or t >= state.stop then
     state.start, state.stop, state.count = start, stop, 0
   end
   return true
 end
 
+-- add counts n permits more. The first one's window is the limit's own.
+local function add(state, n)
+  if n > 0 and state.count == 0 then
+    state.start, state.stop = state.own_start, state.own_stop
+  end
+  state.count = state.count + n
+end
+
 -- apply carries out an action (take, peek, deny, settle) of n permits at now.
 function fixed_window.apply(action, state, limit, now, n)
-  local wait = state.stop - now
   local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
   if action == 'settle' then
     if n > 0 then
@@ -44,30 +55,30 @@ function fixed_window.apply(action, state, limit, now, n)
     else
       out.applied = -clamp(-n, state.count)
     end
-    state.count = state.count + out.applied
+    add(state, out.applied)
     out.changed = out.applied ~= 0
   elseif n > limit.capacity then
     out.allowed, out.retry = false, NEVER
   elseif state.count + n > limit.capacity then
-    out.allowed, out.retry = false, wait
+    out.allowed, out.retry = false, state.stop - now
   elseif action == 'take' then
-    state.count = state.count + n
+    add(state, n)
     out.changed = true
   end
   out.remaining = max(0, limit.capacity - state.count)
-  out.reset = state.count > 0 and wait or 0
+  out.reset = state.count > 0 and state.stop - now or 0
   return out
 end
 
 -- fits reports whether n permits would be admitted now; commit, which may follow it
 -- and nothing else, takes them.
 function fixed_window.fits(state, limit, _, n)
-  state.next_count = state.count + n
-  return state.next_count <= limit.capacity
+  state.taken = n
+  return state.count + n <= limit.capacity
 end
 
 function fixed_window.commit(state)
-  state.count = state.next_count
+  add(state, state.taken)
 end
 
 -- step takes n permits, if they fit, of a state brought to now, in three numbers: the
@@ -83,7 +94,7 @@ end
 -- returns how often.
 function fixed_window.admit(state, limit, _, n, k)
   local admitted = max(0, min(k, floor((limit.capacity - state.count) / n)))
-  state.count = state.count + admitted * n
+  add(state, admitted * n)
   return admitted
 end
 

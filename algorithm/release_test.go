@@ -63,6 +63,10 @@ func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 			taken := []stint.Instant{now, before, now - stint.Instant(g.Int64N(3*length(limit)))}[g.IntN(3)]
 			now = max(now, g.next(limit, now, result{}))
 			n := 1 + g.Int64N(limit.Capacity)
+			if a == stint.AlgorithmFixedWindow && g.IntN(2) == 0 { // of others, what another limit wrote is adopted first
+				limit = g.variant(limit)
+				m, table = prepare(limit), vm.limit(limit)
+			}
 
 			numbers := show(&state)
 			args := []lua.LValue{lua.LString(a.String()), table, lua.LNumber(now), lua.LNumber(n), lua.LNumber(taken)}

@@ -157,13 +157,16 @@ func (c *SlidingWindowCounter) Grows(state *CounterState, now stint.Instant) tim
 	return micros(c.wait(&s, elapsed, max(0, c.limit-used)+1) + int64(s.Start) + elapsed - int64(now))
 }
 
-// Adopt takes over a state that another limit wrote: its counts if the windows are
-// of one length, else only its time.
-func (c *SlidingWindowCounter) Adopt(state CounterState, writer *SlidingWindowCounter) CounterState {
-	if c.window != writer.window {
-		return CounterState{Start: state.Start}
+// Adopt takes over a state that writer, another limit, wrote: its counts if the windows
+// are of one length. Of another length, what the writer estimates at now, rounded up, is
+// counted in the current window.
+func (c *SlidingWindowCounter) Adopt(state CounterState, writer *SlidingWindowCounter, now stint.Instant) CounterState {
+	if c.window == writer.window {
+		return state
 	}
-	return state
+	t := max(now, state.Start)
+	s, elapsed := writer.at(&state, now)
+	return CounterState{Start: t - t%stint.Instant(c.window), Current: writer.used(&s, elapsed)}
 }
 
 // Worthless returns when the state equals an untouched one, and the longest that a

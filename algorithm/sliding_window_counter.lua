@@ -6,14 +6,8 @@
 
 local sliding_window_counter = {}
 
--- adopt readies a loaded state: it brings it to now. Of a window of another length
--- only the time is kept.
-function sliding_window_counter.adopt(state, limit, now)
-  local window = limit.window
-  if not state.start or state.window ~= window then
-    state.start, state.previous, state.current = state.start or 0, 0, 0
-  end
-  local t = max(now, state.start)
+-- roll brings a state to the window of t, of the length by which its counts are kept.
+local function roll(state, window, t)
   state.elapsed = t % window
   local start = t - state.elapsed
   if start == state.start + window then
@@ -31,6 +25,20 @@ local function used(state, limit)
   end
   local n, rest = muldiv(limit.window - state.elapsed, state.previous, limit.window)
   return state.current + n + (rest > 0 and 1 or 0)
+end
+
+-- adopt readies a loaded state: it brings it to now. Of a window of another length, what
+-- the limit that wrote it estimates at now, rounded up, is counted in the current window.
+function sliding_window_counter.adopt(state, limit, now)
+  local t = max(now, state.start or 0)
+  if not state.start then
+    state.start, state.previous, state.current = 0, 0, 0
+  elseif state.window ~= limit.window then
+    roll(state, state.window, t)
+    state.previous, state.current = 0, used(state, state)
+    state.start = t - t % limit.window
+  end
+  roll(state, limit.window, t)
 end
 
 -- wait is how long after the elapsed time n permits are there, when they are not now.

@@ -190,8 +190,8 @@ func newTwin(limits []stint.Limit) twin {
 		return &keeper[algorithm.CounterState]{
 			limits: limits, machines: all,
 			show: func(s *algorithm.CounterState) [3]int64 { return [3]int64{int64(s.Start), s.Previous, s.Current} },
-			adopt: func(state algorithm.CounterState, reader, writer int, _ stint.Instant) algorithm.CounterState {
-				return machines[reader].Adopt(state, machines[writer])
+			adopt: func(state algorithm.CounterState, reader, writer int, now stint.Instant) algorithm.CounterState {
+				return machines[reader].Adopt(state, machines[writer], now)
 			},
 		}
 	default:

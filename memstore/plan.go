@@ -150,9 +150,9 @@ func (l *limit) adopt(st *state, writer *limit, now stint.Instant) {
 	case stint.AlgorithmLeakyBucket:
 		b := l.leaky.Adopt(st.bucket(), writer.leaky, now)
 		st.setBucket(&b)
-	case stint.AlgorithmFixedWindow: // the window itself tells
+	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whoever wrote it
 	case stint.AlgorithmSlidingWindowCounter:
-		c := l.counter.Adopt(st.counter(), writer.counter)
+		c := l.counter.Adopt(st.counter(), writer.counter, now)
 		st.setCounter(&c)
 	case stint.AlgorithmSlidingWindowLog: // a log is readied whoever wrote it
 	}

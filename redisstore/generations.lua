@@ -21,7 +21,7 @@
 --
 -- A state is a tag (1 byte) and three numbers of those widths, the first signed:
 -- a bucket's last - start, due - last, rest; a fixed window's window start - start,
--- length (0 without a calendar) and count; a sliding window counter's window
+-- length (0 for the writer's own) and count; a sliding window counter's window
 -- start - start, previous and current. The tag is the number of the writer's
 -- parameters in the head, from 0, or 63 when they follow the tag; 128 is added when
 -- each number takes 8 bytes, since one of them does not fit its width.
@@ -70,11 +70,13 @@ if fixed_window then
       twin = fixed_window, numbers = numbers, format = '>BBBI6', bytes = 9, moves = true, describe = describe,
       blank = function(state) state.start = nil end,
       read = function(state, set, a, b, c)
-        state.start, state.stop, state.count = a, a + (set[1] > 0 and set[1] or b), c
+        state.start, state.stop, state.count = a, a + (b > 0 and b or set[1]), c
       end,
+      -- A longer window of another limit, which goes on, is over when the generation turns:
+      -- the one that it was written in turns, or is dead, only after its end.
       write = function(state, limit)
         local length = state.stop - state.start
-        return state.start, limit.length > 0 and 0 or length, state.count, length
+        return state.start, length == limit.length and 0 or length, state.count, limit.span
       end,
     }
   end

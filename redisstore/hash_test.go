@@ -130,7 +130,7 @@ func (s stored) matters(key string) stint.Instant {
 		}
 		return stint.Instant(due)
 	case strings.Contains(key, "fixed_window"):
-		if length == 0 {
+		if s.numbers[1] > 0 { // not the writer's own window
 			length = s.numbers[1]
 		}
 		return stint.Instant(at + length)

@@ -132,16 +132,16 @@ func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, writer str
 			s.bucket = m.leaky.Adopt(s.bucket, algorithm.NewLeakyBucket(bucketOf(writer)), now)
 		}
 	case m.window != nil:
-		length := windowOf(writer)
+		length := numbers[1]
 		if length == 0 {
-			length = numbers[1]
+			length = windowOf(writer)
 		}
 		s.window = algorithm.WindowState{Start: at, End: at + stint.Instant(length), Count: numbers[2]}
 	case m.counter != nil:
 		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
 		if !mine {
 			window := micros(windowOf(writer))
-			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}))
+			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}), now)
 		}
 	}
 }

@@ -277,7 +277,7 @@ func (g *generator) scales(l stint.Limit) (short, long stint.Instant) {
 
 func (g *generator) policy() *stint.Policy {
 	policies := pick(g.rng, g.policies...)
-	if g.rng.IntN(6) == 0 {
+	if g.rng.IntN(4) == 0 {
 		return pick(g.rng, policies...)
 	}
 	return policies[0]

@@ -103,7 +103,7 @@ func drawOptions(rng *rand.Rand, l *stint.Limit) {
 func changedLimit(rng *rand.Rand, old stint.Limit) stint.Limit {
 	for {
 		l := old
-		switch rng.IntN(6) {
+		switch rng.IntN(8) {
 		case 0:
 			l.Capacity = 1 + rng.Int64N(2*old.Capacity)
 		case 1:
@@ -117,6 +117,11 @@ func changedLimit(rng *rand.Rand, old stint.Limit) stint.Limit {
 			l.MaxDebt, l.MinInterval, l.CountDenied = 0, 0, false
 			if l.Algorithm != stint.AlgorithmFixedWindow {
 				drawOptions(rng, &l)
+			}
+		case 5: // a window of another length, or of another zone
+			l.Window = l.Window / 2 * time.Duration(1+rng.IntN(4))
+			if l.Calendar != stint.CalendarNone {
+				l.TimeZone = pick(rng, zones[:]...)
 			}
 		default:
 			l = randomLimit(rng, old.Algorithm).Named(old.Name)

@@ -19,11 +19,13 @@ type window struct {
 
 func (w window) read(limit *stint.Limit, now stint.Instant) cell {
 	t := max(now, w.start)
-	start, end := w.almanac.window(limit, t)
-	if start != w.start || end != w.end {
-		w.count = 0
+	if w.untouchedAt() > t {
+		// The window is under way and something is counted in it: whatever window the
+		// limit would have, this one goes on to its own end.
+		return window{limit, w.almanac, w.start, w.end, w.count, w.start}
 	}
-	return window{limit, w.almanac, start, end, w.count, max(w.start, start)}
+	start, end := w.almanac.window(limit, t)
+	return window{limit, w.almanac, start, end, 0, max(w.start, start)}
 }
 
 func (w window) time() stint.Instant { return w.seen }
@@ -97,7 +99,8 @@ func (c counter) read(limit *stint.Limit, now stint.Instant) cell {
 	t := max(now, c.start)
 	seen := c.start
 	if c.limit.Window != limit.Window {
-		c = counter{}
+		used := c.limit.Capacity - c.room(t)
+		c = counter{start: t - t%micros(limit.Window), current: used}
 	}
 	c.limit = limit
 	c = c.roll(t)

@@ -45,6 +45,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		{"Peek", testPeek},
 		{"Reset", testReset},
 		{"ChangedLimits", testChangedLimits},
+		{"LimitsInTurn", testLimitsInTurn},
 		{"Policies", testPolicies},
 		{"CountDenied", testCountDenied},
 		{"Batches", testBatches},

@@ -119,17 +119,41 @@ func windowChanges() []change {
 			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(2, time.Minute), full: 40 * time.Second, retry: 40 * time.Second,
 		},
 		{
-			name: "fixed window/another length: empty",
-			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(5, time.Hour), left: 5,
+			name: "fixed window/longer: the window under way",
+			old:  fixed(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: fixed(6, time.Hour), left: 3, full: 40 * time.Second,
+		},
+		{
+			name: "fixed window/shorter: the window under way",
+			old:  fixed(5, time.Hour), do: takes(3), at: 20 * time.Second, changed: fixed(3, time.Second), full: time.Hour - 20*time.Second,
+			retry: time.Hour - 20*time.Second,
+		},
+		{
+			name: "fixed window/the next has the new length",
+			old:  fixed(5, time.Minute), do: takes(3), at: time.Minute, changed: fixed(5, time.Hour), left: 5,
+		},
+		{
+			name: "fixed window/the next has the new length, the old limit reads it",
+			old:  fixed(5, time.Minute), do: then(takes(5), time.Minute, func(b *bench, _ *stint.Policy) {
+				b.take("k", policyOf(b.t, fixed(5, time.Hour)), 4)
+			}), at: 2 * time.Minute, changed: fixed(5, time.Minute), left: 1, full: 58 * time.Minute,
+		},
+		{
+			name: "fixed window/all given back: untouched",
+			old:  fixed(5, time.Minute), do: then(takes(3), time.Second, charges(-3)), at: 20 * time.Second, changed: fixed(5, time.Hour), left: 5,
 		},
 		{
 			name: "fixed window/a calendar window with the same edges",
 			old:  fixed(5, time.Hour), do: takes(3), at: 20 * time.Minute, changed: stint.CalendarWindow(4, stint.CalendarHour, ""), left: 1, full: 40 * time.Minute,
 		},
 		{
-			name: "fixed window/a day of another zone: empty",
+			name: "fixed window/a day of another zone: the day under way",
 			old:  stint.CalendarWindow(5, stint.CalendarDay, ""), do: takes(3), at: 0,
-			changed: stint.CalendarWindow(5, stint.CalendarDay, "Asia/Kathmandu"), left: 5,
+			changed: stint.CalendarWindow(5, stint.CalendarDay, "Asia/Kathmandu"), left: 2, full: 12 * time.Hour,
+		},
+		{
+			name: "fixed window/a week of the calendar: the day under way",
+			old:  stint.CalendarWindow(5, stint.CalendarDay, "Europe/Berlin"), do: takes(3), at: 0,
+			changed: stint.CalendarWindow(5, stint.CalendarWeek, "Europe/Berlin"), left: 2, full: 11 * time.Hour,
 		},
 		{
 			name: "log/longer window: its entries",
@@ -171,8 +195,17 @@ func windowChanges() []change {
 			full: 100 * time.Second, retry: 85 * time.Second,
 		},
 		{
-			name: "counter/another length: empty",
-			old:  counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(5, 2*time.Minute), left: 5,
+			name: "counter/longer: the estimate is counted in the current window",
+			old:  counter(5, time.Minute), do: takes(3), at: 20 * time.Second, changed: counter(5, 2*time.Minute), left: 2, full: 220 * time.Second,
+		},
+		{
+			name: "counter/shorter: the estimate, rounded up",
+			old:  counter(5, time.Minute), do: then(takes(5), 75*time.Second, takes(1)), at: 75 * time.Second, changed: counter(5, 10*time.Second),
+			full: 15 * time.Second, retry: 7 * time.Second,
+		},
+		{
+			name: "counter/nothing left under the old limit is untouched",
+			old:  counter(5, time.Minute), do: takes(3), at: 2 * time.Minute, changed: counter(5, time.Hour), left: 5,
 		},
 		{
 			name: "another algorithm starts empty",
@@ -200,6 +233,45 @@ func testChangedLimits(t *testing.T, newStore NewStore) {
 			if d.Allowed != (row.retry == 0) || d.RetryAfter != row.retry || d.Delay != row.delay {
 				t.Errorf("%s became %s: take allowed %t, retry after %s, delay %s; expected %t, %s, %s", describeLimit(row.old), describeLimit(row.changed),
 					d.Allowed, formatWait(d.RetryAfter), formatWait(d.Delay), row.retry == 0, formatWait(row.retry), formatWait(row.delay))
+			}
+		})
+	}
+}
+
+// testLimitsInTurn is a rolling deployment: two processes decide in turn for one client,
+// one by the old limit and one by the changed one, "and admit no more than the larger
+// limit in each window" (ALGORITHMS.md, check 5).
+func testLimitsInTurn(t *testing.T, newStore NewStore) {
+	day := func(limit int64, zone string) stint.Limit {
+		return stint.CalendarWindow(limit, stint.CalendarDay, zone)
+	}
+	for _, row := range []struct {
+		name          string
+		one, other    stint.Limit
+		window, pause time.Duration // every such span from noon on is looked at; between takes
+	}{
+		{"fixed window", stint.FixedWindow(5, time.Hour), stint.FixedWindow(5, 2*time.Hour), time.Hour, 36 * time.Second},
+		{"fixed window/another limit", stint.FixedWindow(4, time.Hour), stint.FixedWindow(5, 3*time.Hour), time.Hour, 36 * time.Second},
+		{"fixed window/zones", day(5, ""), day(5, "Asia/Kathmandu"), 6 * time.Hour, 5 * time.Minute},
+		{"fixed window/calendar", day(5, ""), stint.CalendarWindow(5, stint.CalendarMonth, ""), 12 * time.Hour, 5 * time.Minute},
+		{"counter", stint.SlidingWindowCounter(5, time.Hour), stint.SlidingWindowCounter(5, 2*time.Hour), time.Hour, 36 * time.Second},
+		{"counter/another limit", stint.SlidingWindowCounter(5, time.Hour), stint.SlidingWindowCounter(3, time.Minute), time.Minute, 7 * time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, newStore)
+			policies := [...]*stint.Policy{policyOf(t, row.one), policyOf(t, row.other)}
+			admitted := map[int]int64{}
+			for i := range 200 {
+				at := time.Duration(i) * row.pause
+				b.at(at)
+				if b.take("k", policies[i%2], 1).Allowed {
+					admitted[int(at/row.window)]++
+				}
+			}
+			for window, n := range admitted {
+				if most := max(row.one.Capacity, row.other.Capacity); n > most {
+					t.Errorf("%d admitted in span %d of %s, at most %d are right", n, window, row.window, most)
+				}
 			}
 		})
 	}
