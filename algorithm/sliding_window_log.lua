@@ -9,7 +9,8 @@
 --          window, interval  of the limit that wrote it; nil of a new log
 --          before(t)     the total of the newest stored record at or before t, or 0
 --          reached(n)    the time of the first stored record whose total is n or more
---          fresh         set by a write: whether a record is to be added
+--          fresh         set by a write: whether a record is to be added, which then holds
+--                        a permit that has not left
 -- limit: capacity, debt, window, interval (microseconds), count_denied
 
 local sliding_window_log = {}
@@ -72,6 +73,7 @@ local function settle(log, limit, t, gone, n)
     append(log, t, n)
   elseif n < 0 then
     log.gone = gone - n
+    log.fresh = log.fresh and log.total > log.gone
   end
   return n
 end

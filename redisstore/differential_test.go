@@ -123,6 +123,7 @@ func TestStoresAgreeAfterAFullRefund(t *testing.T) {
 	step := func(us stint.Instant, verb stint.Verb, policy *stint.Policy, n int64) storetest.Step {
 		return storetest.Step{At: dawn + us, Op: op(verb, "k", policy, n), Each: true}
 	}
+	together := func(s storetest.Step) storetest.Step { s.Batch = 1; return s }
 	for name, steps := range map[string][]storetest.Step{
 		"charge": {
 			step(900_000, stint.Settle, policy, 3), step(900_000, stint.Settle, policy, -3),
@@ -135,6 +136,18 @@ func TestStoresAgreeAfterAFullRefund(t *testing.T) {
 		"take and changed limit": {
 			step(900_000, stint.Take, policy, 3), step(900_000, stint.Settle, policy, -3),
 			step(0, stint.Take, changed, 1), step(1, stint.Take, changed, 2), step(10_000_000, stint.Peek, policy, 5),
+		},
+		"charge and refund in one batch": {
+			together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -3)),
+			step(0, stint.Take, policy, 1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
+		},
+		"charge and refund in one batch, and what was there": {
+			step(500_000, stint.Settle, policy, 2), together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -5)),
+			step(0, stint.Settle, policy, 1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
+		},
+		"charge, refund and charge in one batch": {
+			together(step(900_000, stint.Settle, policy, 3)), together(step(900_000, stint.Settle, policy, -3)), together(step(900_000, stint.Settle, policy, 1)),
+			step(0, stint.Settle, policy, -1), step(1, stint.Take, policy, 2), step(2, stint.Peek, policy, 5), step(10_000_000, stint.Peek, policy, 5),
 		},
 	} {
 		t.Run(name, func(t *testing.T) { mustAgree(t, newConn(t), storetest.Sequence{Steps: steps}) })
