@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"strconv"
 	"time"
-	_ "time/tzdata" // calendar windows must work where the system has no zone files
 )
 
 // The ranges that limits accept. Inside them every intermediate value of every
@@ -86,8 +85,8 @@ type Limit struct {
 	Window time.Duration
 	// Calendar lets a fixed window follow the calendar. Default: CalendarNone.
 	Calendar Calendar
-	// TimeZone is the IANA name of the zone that Calendar counts in. Default: "",
-	// which is UTC. Only with Calendar.
+	// TimeZone is the IANA name of the zone that Calendar counts in, by the data that
+	// [LoadTimeZone] reads. Default: "", which is UTC. Only with Calendar.
 	TimeZone string
 	// MinInterval is the least time between two admitted requests, whatever their
 	// cost. Default: 0, none. At most MaxPeriod, whole microseconds. Sliding window
@@ -250,8 +249,8 @@ func (l Limit) validateOptions(faults *faults) {
 		if l.Calendar == CalendarNone {
 			faults.add("timezone", l.TimeZone, "only with calendar")
 		}
-		if _, err := time.LoadLocation(l.TimeZone); err != nil || l.TimeZone == "Local" {
-			faults.add("timezone", l.TimeZone, "an IANA time zone such as Europe/Berlin, or UTC")
+		if _, err := LoadTimeZone(l.TimeZone); err != nil {
+			*faults = append(*faults, err)
 		}
 	}
 	if l.Algorithm != AlgorithmSlidingWindowLog {

@@ -1,8 +1,15 @@
 package algorithm_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,7 +120,7 @@ func newCalendarWindow(unit stint.Calendar, zone string) *algorithm.FixedWindow 
 func TestCalendarWindowsTile(t *testing.T) {
 	const year2060 = stint.Instant(2_840_140_800_000_000)
 	for _, zone := range zones {
-		location, err := time.LoadLocation(zone)
+		location, err := stint.LoadTimeZone(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,5 +194,67 @@ func readingOf(unit stint.Calendar, zone *time.Location, at stint.Instant) strin
 		return wall.Format("2006")
 	default:
 		return wall.Format("2006-01-02")
+	}
+}
+
+// The zones are the program's own: another machine's data, which ZONEINFO stands for here,
+// changes no window ("time-zone data embedded").
+func TestCalendarWindowsOfTheProgram(t *testing.T) {
+	const machine = "STINT_TEST_MACHINE" // says that this process is on a machine with other data
+	at := instant(t, "2026-06-01T12:00:00")
+	if os.Getenv(machine) != "" {
+		start, _ := newCalendarWindow(stint.CalendarDay, "Europe/Berlin").Window(at)
+		location, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, offset := at.Time().In(location).Zone()
+		fmt.Printf("start %d, the machine's offset %d\n", start, offset)
+		return
+	}
+	zone, err := os.ReadFile(filepath.Join(strings.TrimSpace(goEnv(t, "GOROOT")), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	unpack(t, zone, "Asia/Kathmandu", filepath.Join(dir, "Europe", "Berlin"))
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v")
+	command.Env = append(os.Environ(), machine+"=1", "ZONEINFO="+dir)
+	said, err := command.CombinedOutput()
+	want := fmt.Sprintf("start %d, the machine's offset %d\n", instant(t, "2026-05-31T22:00:00"), 5*3600+45*60)
+	if err != nil || !strings.Contains(string(said), want) {
+		t.Errorf("%v: %s\nwant %s", err, said, want)
+	}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(said)
+}
+
+// unpack writes a file of an archive to a path.
+func unpack(t *testing.T, archive []byte, name, path string) {
+	t.Helper()
+	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := fs.ReadFile(z, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -186,6 +186,16 @@ type Info struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`
 	GoVersion string `json:"goVersion"`
+	// TimeZones is the data by which calendar windows are found. Processes that share
+	// limits should have the same.
+	TimeZones TimeZones `json:"timeZones"`
+}
+
+// TimeZones says which data of time zones a service goes by.
+type TimeZones struct {
+	Source  string `json:"source"`            // "program" or "system"
+	Version string `json:"version,omitempty"` // IANA's release, such as 2025c, if it is known
+	Digest  string `json:"digest,omitempty"`  // SHA-256 of the data in hexadecimal
 }
 
 // ProblemType is the media type of a [Problem].

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 )
 
@@ -65,6 +66,7 @@ func (s *service) rulesKnown() bool { return s.config.RulesKnown == nil || s.con
 func (s *service) info(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, api.Info{
 		Version: s.config.Build.Version, Commit: s.config.Build.Commit, GoVersion: runtime.Version(),
+		TimeZones: api.TimeZones(stint.TimeZones()),
 	})
 	return nil
 }

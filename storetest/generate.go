@@ -101,7 +101,7 @@ func newGenerator(rng *rand.Rand, algorithm stint.Algorithm, prefix string) *gen
 // clocks within a year, or around now.
 func aroundChangeOfClocks(rng *rand.Rand, zone string, now stint.Instant) stint.Instant {
 	at := now
-	if location, err := time.LoadLocation(zone); err == nil {
+	if location, err := stint.LoadTimeZone(zone); err == nil {
 		_, end := now.Time().In(location).ZoneBounds()
 		if change := stint.Instant(end.UnixMicro()); !end.IsZero() && change < now+366*24*hour {
 			at = change

@@ -58,7 +58,7 @@ func (a *almanac) window(limit *stint.Limit, at stint.Instant) (start, end stint
 func (a *almanac) shows(zone string, at stint.Instant) stint.Instant {
 	location, known := a.zones[zone]
 	if !known {
-		location, _ = time.LoadLocation(zone) // the limit's validation has loaded it
+		location, _ = stint.LoadTimeZone(zone) // the limit's validation has loaded it
 		a.zones[zone] = location
 	}
 	_, offset := at.Time().In(location).Zone()
