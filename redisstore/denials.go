@@ -13,7 +13,15 @@ import (
 )
 
 // denials remembers denials, so that a client that keeps asking is answered without
-// asking the server: a denial says until when the same cost is denied.
+// asking the server: a denial says until when the same cost of the same claims is
+// denied. Another cost waits for longer or less, and other claims may be denied by
+// another limit, so both are asked. What this process itself takes of a state ends the
+// denials of it, since then the wait is longer than they say; what others take is not
+// heard of.
+//
+// A denial is kept until its RetryAfter, and never for longer than the longest that a
+// state of the limit matters: a longer wait is due to a state from a time that the
+// server's clock does not have any more, and the clock may be put right before.
 //
 // What could make a denial wrong (a reset, a refund, a limit with other parameters
 // that takes a state over) is announced by the script that does it, on a channel that
@@ -47,16 +55,25 @@ type denialShard struct {
 	count     int
 }
 
-// denial is one claim's denial.
+// denial is an operation's denial, kept with the client of the claim with the longest
+// wait.
 type denial struct {
-	policy  *stint.Policy
-	permits int64
-	sent    time.Duration // by the local clock
-	until   time.Duration
-	at      stint.Instant // the server's time of the decision
-	outs    []stint.Outcome
-	grown   bool // whether outs say when Remaining grows
+	policy   *stint.Policy // of that claim
+	permits  int64
+	others   uint64        // a hash of all claims, 0 if there is but one
+	sent     time.Duration // by the local clock
+	until    time.Duration
+	decision stint.Decision
+	outs     []stint.Outcome // of one claim, if they say when Remaining grows
 }
+
+// covers reports whether the denial is of a claim among claims with the hash.
+func (d *denial) covers(claim *stint.Claim, others uint64) bool {
+	return d.policy == claim.Policy && d.permits == claim.Permits && d.others == others
+}
+
+// clientDenials is how many denials are kept of one client at most.
+const clientDenials = 64
 
 // clockRates is by how much of a wait two clocks may disagree: one part of so many.
 const clockRates = 1000
@@ -109,41 +126,99 @@ func (s *Store) remembered(op *stint.Op) (d stint.Decision, denied bool) {
 	return s.denials.answer(op)
 }
 
+// keepDenial keeps the denial of an operation whose flight, or flights, were sent at f or
+// later, from the outcomes of its limits.
+func (s *Store) keepDenial(f flying, op *stint.Op, d stint.Decision, outs []stint.Outcome, grown bool) {
+	n := refusal{decision: d}
+	claim, first := &op.Claim, 0
+	for i := -1; i < len(op.And); i++ {
+		if i >= 0 {
+			claim = &op.And[i]
+		}
+		plan := s.plan(claim.Policy)
+		for j := range plan {
+			n.lasts = max(n.lasts, min(outs[first+j].RetryAfter, micros(plan[j].life)))
+			if first+j == int(d.Index) {
+				n.claim = *claim
+			}
+		}
+		first += len(plan)
+	}
+	if op.And != nil {
+		n.others = s.denials.hash(op)
+	} else if grown {
+		n.outs = outs
+	}
+	s.denials.keep(f, &n)
+}
+
+// keep keeps a denial.
+func (f *flight) keep(e *entry) {
+	parts := f.partsOf(e)
+	var op stint.Op
+	for first := 0; first < len(parts); {
+		policy := parts[first].policy
+		claim := stint.Claim{Key: f.states[parts[first].state].client, Policy: policy, Permits: parts[first].permits}
+		if first == 0 {
+			op.Claim = claim
+		} else {
+			op.And = append(op.And, claim)
+		}
+		first += policy.Len()
+	}
+	f.store.keepDenial(f.flying, &op, e.decision, f.outsOf(e), e.growth)
+}
+
+// taken ends the denials of what an entry took.
+func (f *flight) taken(e *entry) {
+	parts := f.partsOf(e)
+	for i := 0; i < len(parts); i += parts[i].policy.Len() {
+		f.store.denials.taken(f.states[parts[i].state].client, parts[i].policy)
+	}
+}
+
 // answer answers an operation that is known to be denied.
 func (c *denials) answer(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
 	if op.And == nil {
-		return c.claim(&op.Claim, now, op.Each)
+		return c.claim(&op.Claim, 0, now, op.Each)
 	}
-	first := 0 // the claim's first limit among the operation's
-	for i := -1; i < len(op.And); i++ {
-		claim := &op.Claim
-		if i >= 0 {
-			claim = &op.And[i]
-		}
-		if one, hit := c.claim(claim, now, nil); hit && (!denied || one.RetryAfter > d.RetryAfter) {
-			d, denied = one, true
-			d.Index += int32(first)
-		}
-		first += claim.Policy.Len()
+	others := c.hash(op)
+	d, denied = c.claim(&op.Claim, others, now, nil)
+	for i := 0; i < len(op.And) && !denied; i++ {
+		d, denied = c.claim(&op.And[i], others, now, nil)
 	}
 	return d, denied
 }
 
-// claim answers one claim.
-func (c *denials) claim(claim *stint.Claim, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
+// hash hashes the claims of an operation of several.
+func (c *denials) hash(op *stint.Op) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	maphash.WriteComparable(&h, op.Claim)
+	for i := range op.And {
+		maphash.WriteComparable(&h, op.And[i])
+	}
+	return max(1, h.Sum64())
+}
+
+// claim answers for one claim among claims with a hash.
+func (c *denials) claim(claim *stint.Claim, others uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
 	s := c.shard(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.clients[claim.Key]
 	for i := range list {
 		known := &list[i]
-		if known.policy != claim.Policy || claim.Permits < known.permits || now >= known.until || now < known.sent ||
-			each != nil && !known.grown {
+		if !known.covers(claim, others) {
 			continue
 		}
+		if now >= known.until || now < known.sent || len(known.outs) < len(each) {
+			return d, false
+		}
 		elapsed := (now - known.sent).Truncate(time.Microsecond)
-		d = stint.Combine(known.outs, known.at.Add(elapsed))
+		d = known.decision
+		d.At = d.At.Add(elapsed)
 		d.RetryAfter = later(d.RetryAfter, elapsed)
 		d.ResetAfter = later(d.ResetAfter, elapsed)
 		d.Source = stint.SourceDenialCache
@@ -181,16 +256,21 @@ func (c *denials) send() (f flying) {
 	return f
 }
 
-// keep keeps what a flight that was sent at f answered to a claim, if it is a denial.
-func (c *denials) keep(f flying, claim stint.Claim, at stint.Instant, outs []stint.Outcome, grown bool) {
-	wait := time.Duration(0)
-	for i := range outs {
-		wait = max(wait, outs[i].RetryAfter)
-	}
-	if wait == 0 || wait == stint.Never || f.sequence == 0 {
+// refusal is a denial to be kept.
+type refusal struct {
+	claim    stint.Claim // the one with the longest wait
+	others   uint64      // as in a denial
+	lasts    time.Duration
+	decision stint.Decision
+	outs     []stint.Outcome // as in a denial
+}
+
+// keep keeps what was denied by a flight that was sent at f.
+func (c *denials) keep(f flying, n *refusal) {
+	if n.lasts == 0 || n.decision.RetryAfter == stint.Never || f.sequence == 0 {
 		return
 	}
-	policy, client := claim.Policy, claim.Key
+	client := n.claim.Key
 	s := c.shard(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,25 +281,60 @@ func (c *denials) keep(f flying, claim stint.Claim, at stint.Instant, outs []sti
 		s.clients = map[string][]denial{}
 	}
 	kept := denial{
-		policy: policy, permits: claim.Permits, sent: f.sent, until: f.sent + wait - wait/clockRates, at: at, grown: grown,
+		policy: n.claim.Policy, permits: n.claim.Permits, others: n.others, decision: n.decision,
+		sent: f.sent, until: f.sent + n.lasts - n.lasts/clockRates,
 	}
 	list := s.clients[client]
-	for i := range list {
-		if list[i].policy == policy {
-			kept.outs = append(list[i].outs[:0], outs...)
-			list[i] = kept
-			return
+	at := slices.IndexFunc(list, func(d denial) bool { return d.covers(&n.claim, n.others) })
+	if at < 0 && len(list) == clientDenials {
+		at = 0
+		for i := range list {
+			if list[i].until < list[at].until {
+				at = i
+			}
 		}
+	}
+	if at >= 0 {
+		kept.outs = append(list[at].outs[:0], n.outs...)
+		list[at] = kept
+		return
 	}
 	if s.count >= c.most {
 		c.evict(s)
 	}
-	kept.outs = append(kept.outs, outs...)
+	kept.outs = append(kept.outs, n.outs...)
 	// The key's memory is its caller's, who may use it again. An assignment to a key that is
 	// there replaces that one too.
 	s.clients[strings.Clone(client)] = append(s.clients[client], kept)
 	s.count++
 	c.entries.Add(1)
+}
+
+// taken forgets the denials of a policy of a client: this process has taken more of the
+// state, so their waits are too short.
+func (c *denials) taken(client string, policy *stint.Policy) {
+	if c.entries.Load() == 0 {
+		return
+	}
+	s := c.shard(client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if list := s.clients[client]; len(list) > 0 {
+		c.remove(s, client, list, func(d denial) bool { return d.policy.Name() == policy.Name() })
+	}
+}
+
+// remove removes denials of a client. The shard is locked.
+func (c *denials) remove(s *denialShard, client string, list []denial, which func(denial) bool) {
+	left := slices.DeleteFunc(list, which)
+	gone := len(list) - len(left)
+	s.count -= gone
+	c.entries.Add(-int64(gone))
+	if len(left) == 0 {
+		delete(s.clients, client)
+	} else if gone > 0 {
+		s.clients[client] = left
+	}
 }
 
 // evict makes room: of a few clients, the one goes whose denial ends first.
@@ -263,15 +378,7 @@ func (c *denials) announcePolicy(name string) {
 		s.mu.Lock()
 		s.announced = at
 		for client, list := range s.clients {
-			left := slices.DeleteFunc(list, func(d denial) bool { return d.policy.Name() == name })
-			gone := len(list) - len(left)
-			s.count -= gone
-			c.entries.Add(-int64(gone))
-			if len(left) == 0 {
-				delete(s.clients, client)
-			} else {
-				s.clients[client] = left
-			}
+			c.remove(s, client, list, func(d denial) bool { return d.policy.Name() == name })
 		}
 		s.mu.Unlock()
 	}

@@ -45,12 +45,12 @@ func TestHear(t *testing.T) {
 			before := c.send()
 			keep := func() {
 				for _, claim := range claims {
-					c.keep(before, claim, 0, []stint.Outcome{{RetryAfter: time.Hour}}, false)
+					c.keep(before, &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
 				}
 			}
 			kept := func() (known []string) {
 				for i := range claims {
-					if _, hit := c.claim(&claims[i], 0, nil); hit {
+					if _, hit := c.claim(&claims[i], 0, 0, nil); hit {
 						known = append(known, claims[i].Key+claims[i].Policy.Name())
 					}
 				}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,8 +101,8 @@ func denied(t *testing.T, store stint.Store, key string, policy *stint.Policy, p
 	return d
 }
 
-// DESIGN.md, "Denial cache": it covers the same limit and key at the same or a higher
-// cost; RetryAfter counts down; Remaining is the last known. The server is not asked.
+// A denial covers the same claims at the same cost; RetryAfter counts down; Remaining is
+// the last known. The server is not asked.
 func TestDenialRemembered(t *testing.T) {
 	for _, algorithm := range stint.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
@@ -117,12 +118,17 @@ func TestDenialRemembered(t *testing.T) {
 			if again.Remaining != 2 || again.Limit != 10 || again.ResetAfter > first.ResetAfter {
 				t.Errorf("%+v after %+v", again, first)
 			}
-			denied(t, store, "k", policy, 6, stint.SourceDenialCache)
 			if got := own.evals.Load() - before; got != 0 {
 				t.Errorf("the server was asked %d times", got)
 			}
+			denied(t, store, "k", policy, 6, stint.SourceStore)
+			denied(t, store, "k", policy, 6, stint.SourceDenialCache)
 			if d := take(t, store, "k", policy, 2); !d.Allowed {
 				t.Errorf("a lower cost: %+v, want it admitted", d)
+			}
+			// It is known to be gone, and with it what was left when others were denied.
+			if d := denied(t, store, "k", policy, 5, stint.SourceStore); d.Remaining != 0 {
+				t.Errorf("%+v, want nothing left", d)
 			}
 			if d := decide(t, store, op(stint.Peek, "k", policy, 5)); d.Source != stint.SourceStore {
 				t.Errorf("a peek: %+v, want it from the store", d)
@@ -165,6 +171,85 @@ func TestDenialCountsDown(t *testing.T) {
 	clock.Set(dawn.Add(time.Minute))
 	if d := take(t, store, "k", policy, 1); !d.Allowed {
 		t.Errorf("%+v, want it admitted", d)
+	}
+}
+
+// Costs of all sizes on few clients, by policies whose deciding limit changes with the
+// cost and alone or together: whoever answers, the wait and the deciding limit are the
+// oracle's.
+func TestDenialWaits(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
+			oracle := storetest.NewOracle()
+			limit := stint.Limit{Algorithm: algorithm, Capacity: 10}
+			long := stint.Limit{Algorithm: algorithm, Capacity: 12, Name: "long"}
+			if limit.IsBucket() {
+				limit.Rate, long.Rate = stint.PerSecond(1), stint.Per(1, time.Minute)
+			} else {
+				limit.Window, long.Window = 10*time.Second, time.Minute
+			}
+			policies := []*stint.Policy{policyOf(t, "one", limit), policyOf(t, "two", limit, long)}
+			rng := rand.New(rand.NewPCG(1, uint64(algorithm)))
+			hits := 0
+			for i := range 3000 {
+				if rng.IntN(3) == 0 {
+					clock.Advance(time.Duration(rng.Int64N(700)) * time.Millisecond)
+				}
+				o := op(stint.Take, [...]string{"a", "b"}[rng.IntN(2)], policies[rng.IntN(2)], [...]int64{1, 3, 10, 11}[rng.IntN(4)])
+				if rng.IntN(4) == 0 {
+					// A client of each, denied by either.
+					o = op(stint.Take, "c", policies[0], o.Permits)
+					o.And = []stint.Claim{{Key: "d", Policy: policies[1], Permits: [...]int64{1, 10}[rng.IntN(2)]}}
+				}
+				d := decide(t, store, o)
+				want, _ := oracle.Decide(o, clock.Now())
+				if d.Source == stint.SourceDenialCache {
+					hits++
+				}
+				if d.Allowed != want.Allowed || d.RetryAfter != want.RetryAfter || d.Index != want.Index {
+					t.Fatalf("%d: %+v of %q by %q and %v: %+v, want %+v", i, o.Permits, o.Key, o.Policy.Name(), o.And, d, want)
+				}
+			}
+			if hits < 300 {
+				t.Errorf("%d of 3000 were answered from memory, want 300 or more", hits)
+			}
+		})
+	}
+}
+
+// A state from a time that the server's clock does not have any more denies until then.
+// What is remembered of it ends when the limit's longest life does, so a clock that was
+// put right is heeded.
+func TestDenialEndsWithTheLimit(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 100})
+			limit := stint.Limit{Algorithm: algorithm, Capacity: 5, MaxDebt: stint.NoDebt}
+			if limit.IsBucket() {
+				limit.Rate = stint.PerSecond(1)
+			} else {
+				limit.Window = 5 * time.Second
+			}
+			policy := policyOf(t, "", limit)
+			take(t, store, "k", policy, 5)
+			clock.Advance(-time.Hour) // a glitch
+			if d := denied(t, store, "k", policy, 5, stint.SourceStore); d.RetryAfter < time.Hour {
+				t.Fatalf("%+v, want an hour", d)
+			}
+			clock.Advance(4 * time.Second)
+			denied(t, store, "k", policy, 5, stint.SourceDenialCache)
+			// The clock of the process does not step, and this one is of both: the denial is
+			// sent again an hour from where the clock is put right.
+			clock.Advance(6 * time.Second)
+			denied(t, store, "k", policy, 5, stint.SourceStore)
+			clock.Advance(time.Hour)
+			if d := take(t, store, "k", policy, 5); !d.Allowed {
+				t.Errorf("%+v, want it admitted", d)
+			}
+		})
 	}
 }
 
@@ -267,7 +352,7 @@ func TestDenialsCounted(t *testing.T) {
 	}
 }
 
-// Of an operation over several clients the one that was denied is enough.
+// Of an operation over several clients the denial is of all of them together.
 func TestDenialOfOneClaim(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{})
 	global := policyOf(t, "global", aLimit(stint.AlgorithmTokenBucket, 1000))
@@ -278,7 +363,12 @@ func TestDenialOfOneClaim(t *testing.T) {
 		return o
 	}
 	take(t, store, "a", user, 10)
+	denied(t, store, "a", user, 1, stint.SourceStore)
+	denied(t, store, "a", user, 1, stint.SourceDenialCache)
 	first := decide(t, store, both("a"))
+	if first.Source != stint.SourceStore {
+		t.Errorf("%+v, want other claims to be decided by the store", first)
+	}
 	again := decide(t, store, both("a"))
 	if first.Allowed || again.Allowed || again.Source != stint.SourceDenialCache || again.Index != first.Index || first.Index != 1 {
 		t.Errorf("%+v and then %+v, want the second from memory", first, again)

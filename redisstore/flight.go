@@ -557,19 +557,11 @@ func (f *flight) remember() {
 					f.store.denials.announce(f.states[p.state].client)
 				}
 			}
-		case e.cached && !e.decision.Allowed:
+		case f.store.denials == nil || e.verb == stint.Peek:
+		case e.decision.Allowed || e.admitted > 0:
+			f.taken(e)
+		case e.cached:
 			f.keep(e)
 		}
-	}
-}
-
-// keep keeps a denial, by the claims of the operation.
-func (f *flight) keep(e *entry) {
-	parts, outs := f.partsOf(e), f.outsOf(e)
-	for first := 0; first < len(parts); {
-		policy, n := parts[first].policy, parts[first].policy.Len()
-		claim := stint.Claim{Key: f.states[parts[first].state].client, Policy: policy, Permits: parts[first].permits}
-		f.store.denials.keep(f.flying, claim, e.decision.At, outs[first:first+n], e.growth)
-		first += n
 	}
 }

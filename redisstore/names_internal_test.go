@@ -39,7 +39,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	denied := func(i int) (n int) {
 		for _, claim := range claims {
 			claim.Key = name(i)
-			if _, hit := c.claim(&claim, 0, nil); hit {
+			if _, hit := c.claim(&claim, 0, 0, nil); hit {
 				n++
 			}
 		}
@@ -48,7 +48,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	keep := func(i int) {
 		for _, claim := range claims {
 			claim.Key = memory.key(name(i))
-			c.keep(c.send(), claim, 0, []stint.Outcome{{RetryAfter: time.Hour}}, false)
+			c.keep(c.send(), &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
 			memory.key("????")
 		}
 	}

@@ -19,6 +19,7 @@ type limit struct {
 	letter     string        // of the script, for the algorithm and a log's encoding
 	parameters string        // as a generation's head has them; "" of a log
 	numbers    string        // of the script's description, without a calendar's edges
+	life       int64         // the longest that a state matters, microseconds
 	names      []generations // by partition; nil of a log
 }
 
@@ -116,10 +117,11 @@ func (l *limit) bucket(letter string, span, permits, period int64) {
 	l.number(span, permits, period)
 }
 
-// number starts the description's numbers: capacity, debt and more.
+// number starts the description's numbers: capacity, debt and more, of which the first is
+// how long a state matters.
 func (l *limit) number(more ...int64) {
 	if l.numbers == "" {
-		l.numbers = l.letter
+		l.numbers, l.life = l.letter, more[0]
 		more = append([]int64{l.limit.Capacity, l.limit.Debt()}, more...)
 	}
 	l.numbers += words(more...)

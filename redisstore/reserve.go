@@ -54,10 +54,15 @@ func (s *Store) decideApart(ctx context.Context, op *stint.Op) (stint.Decision, 
 	if d, denied := s.remembered(op); denied {
 		return d, nil
 	}
+	sent := s.denials.send()
 	if err := carryOut(ctx, shares); err != nil {
 		return stint.Decision{}, err
 	}
-	return join(op, shares), nil
+	d, outs := join(op, shares)
+	if !d.Allowed && s.cacheable(op) {
+		s.keepDenial(sent, op, d, outs, true)
+	}
+	return d, nil
 }
 
 // split makes an operation's shares, of each partition one. They have keys of their own, since
@@ -95,7 +100,7 @@ func (s *Store) split(op *stint.Op) []*share {
 
 // join puts the shares' outcomes back into the operation's order. The decision's time
 // is the latest of theirs.
-func join(op *stint.Op, shares []*share) stint.Decision {
+func join(op *stint.Op, shares []*share) (stint.Decision, []stint.Outcome) {
 	outs := make([]stint.Outcome, op.Limits())
 	at := shares[0].result.Decision.At
 	for _, h := range shares {
@@ -105,7 +110,7 @@ func join(op *stint.Op, shares []*share) stint.Decision {
 		}
 	}
 	copy(op.Each, outs)
-	return stint.Combine(outs, at)
+	return stint.Combine(outs, at), outs
 }
 
 // ask carries out shares side by side, and returns the first failure.

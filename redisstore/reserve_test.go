@@ -138,7 +138,7 @@ func TestApart(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *testredis.Cluster){
 		"agrees": apartAgrees, "under load": apartUnderLoad, "windows turn": givesBackAfterTheWindowTurned,
 		"bound last": asksBoundLast, "refused": refusesApart, "cancelled": apartCancelled, "give back fails": failsToGiveBack,
-		"full queue": givesBackIntoAFullQueue,
+		"full queue": givesBackIntoAFullQueue, "denials": remembersApart,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, cluster) })
 	}
@@ -156,6 +156,28 @@ func apartAgrees(t *testing.T, cluster *testredis.Cluster) {
 		if err := compare(t, clock, stores, mix(t, store, seed, 400)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+	}
+}
+
+// A denial across nodes is remembered, of the same claims alone.
+func remembersApart(t *testing.T, cluster *testredis.Cluster) {
+	store := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "denials"})
+	until(t, "announcements are heard", func() bool { return store.Stats().Announcing })
+	short, long := policyOf(t, "short", stint.TokenBucket(10, stint.PerHour(10))), policyOf(t, "long", stint.TokenBucket(10, stint.PerDay(1)))
+	keys := keysApart(store, "denials")
+	take(t, store, keys[0], short, 10)
+	take(t, store, keys[1], long, 10)
+	denied(t, store, keys[0], short, 1, stint.SourceStore)
+	denied(t, store, keys[0], short, 1, stint.SourceDenialCache)
+	both := spanning(stint.Take, stint.Claim{Key: keys[0], Policy: short, Permits: 1}, stint.Claim{Key: keys[1], Policy: long, Permits: 1})
+	for _, source := range []stint.Source{stint.SourceStore, stint.SourceDenialCache} {
+		if d := decide(t, store, both); d.Allowed || d.Source != source || d.Index != 1 || d.RetryAfter < 23*time.Hour {
+			t.Errorf("%+v, want the second limit's denial by the %s", d, source)
+		}
+	}
+	decide(t, store, op(stint.Reset, keys[1], long, 0))
+	if d := decide(t, store, both); d.Allowed || d.Source != stint.SourceStore || d.Index != 0 {
+		t.Errorf("%+v, want the first limit's denial by the store", d)
 	}
 }
 

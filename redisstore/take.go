@@ -47,7 +47,7 @@ func (t *taker) lease(ctx context.Context, op *stint.Op) (stint.Decision, error)
 
 func (t *taker) ask(ctx context.Context, op *stint.Op) (stint.Decision, error) {
 	if c := t.store.denials; t.cached && c.entries.Load() > 0 {
-		if d, denied := c.claim(&op.Claim, c.now(), nil); denied {
+		if d, denied := c.claim(&op.Claim, 0, c.now(), nil); denied {
 			return d, nil
 		}
 	}
