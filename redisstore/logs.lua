@@ -192,6 +192,13 @@ local function parse_head(log, text)
   log.stored = log.total
 end
 
+-- What has left is dropped in steps, since a server that drops 200,000 records at once
+-- answers nobody meanwhile: each call drops about so many at most, and a log of a sorted
+-- set at least a few with each write, more than the write adds. What is left of them
+-- changes no answer: a log's gone says that they have left.
+local spare = { zset = 1000, stream = 10000 }
+local FEW = 4
+
 -- zset: a sorted set. Each record is a member, its total, with its time as the
 -- score; the head is the member with the score -1.
 local zset = {}
@@ -235,11 +242,19 @@ local function live_from(log, limit)
   return log.reached(log.gone + 1)
 end
 
+-- drop drops records of before a time.
+local function drop(key, from)
+  local most = max(spare.zset, FEW)
+  local past = redis.call('ZRANGE', key, most + 1, most + 1, 'WITHSCORES')[2] -- the head has rank 0
+  from = past and min(from, tonumber(past)) or from
+  spare.zset = spare.zset - redis.call('ZREMRANGEBYSCORE', key, 0, string.format('(%.0f', from))
+end
+
 function zset.save(key, log, limit, ttl)
-  if log.text then
-    if log.at then
-      redis.call('ZREMRANGEBYSCORE', key, 0, string.format('(%.0f', live_from(log, limit)))
-    end
+  if log.text and log.gone >= log.stored then
+    redis.call('UNLINK', key) -- nothing stored is live
+  elseif log.text then
+    drop(key, live_from(log, limit))
     redis.call('ZREM', key, log.text)
   end
   rebase(log, MODULUS)
@@ -258,6 +273,8 @@ end
 -- apart records of one instant; the newest entry carries the head.
 local stream = {}
 
+local PEEK = 32 -- so many records are looked at one after another
+
 function stream.load(key)
   local newest = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
   if not newest then
@@ -272,21 +289,35 @@ function stream.load(key)
   local function total_of(entry)
     return unwrap(newest_total, tonumber(string.match(entry[2][2], '%d+$')) % MODULUS, MODULUS)
   end
+  local oldest
   log.before = function(t)
-    local found = redis.call('XREVRANGE', key, string.format('%.0f', t), '-', 'COUNT', 1)[1]
-    return found and total_of(found) or 0
+    -- XREVRANGE from before the oldest record walks through all.
+    oldest = oldest or tonumber(string.match(redis.call('XRANGE', key, '-', '+', 'COUNT', 1)[1][1], '^%d+'))
+    if t < oldest then
+      return 0
+    end
+    return total_of(redis.call('XREVRANGE', key, string.format('%.0f', t), '-', 'COUNT', 1)[1])
   end
   log.reached = function(n)
-    local from = '-'
-    while true do
-      local entries = redis.call('XRANGE', key, from, '+', 'COUNT', 100)
-      for _, entry in ipairs(entries) do
-        if total_of(entry) >= n then
-          return tonumber(string.match(entry[1], '^%d+'))
-        end
+    -- Totals grow with time: the newest record is one that has reached n, and halving
+    -- the time before it finds the first.
+    local low, high = 0, log.stored_at
+    for _, entry in ipairs(redis.call('XRANGE', key, '-', '+', 'COUNT', PEEK)) do
+      low = tonumber(string.match(entry[1], '^%d+'))
+      if total_of(entry) >= n then
+        return low
       end
-      from = '(' .. entries[#entries][1]
     end
+    while low < high do
+      local middle = floor((low + high) / 2)
+      local entry = redis.call('XREVRANGE', key, string.format('%.0f', middle), '-', 'COUNT', 1)[1]
+      if total_of(entry) >= n then
+        high = tonumber(string.match(entry[1], '^%d+'))
+      else
+        low = middle + 1
+      end
+    end
+    return high
   end
   return log
 end
@@ -300,13 +331,14 @@ function stream.save(key, log, limit, ttl)
   if log.number and log.gone >= log.stored then
     -- Nothing stored is live. Its newest entry would forbid ids of earlier times,
     -- to which a clock may have stepped back.
-    redis.call('DEL', key)
+    redis.call('UNLINK', key)
     from = nil
   end
   rebase(log, MODULUS)
   redis.call('XADD', key, string.format('%.0f-%.0f', at, number), 'h', head_text(log, limit))
-  if from and from <= at then
-    redis.call('XTRIM', key, 'MINID', string.format('%.0f', from))
+  if from and from <= at and spare.stream > 0 then
+    -- Whole nodes go, of which the server drops 100 at most.
+    spare.stream = spare.stream - redis.call('XTRIM', key, 'MINID', '~', string.format('%.0f', from))
   end
   redis.call('PEXPIRE', key, ttl)
 end
