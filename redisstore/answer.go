@@ -57,15 +57,22 @@ const (
 // generation is one of a hash's generations.
 type generation struct {
 	start   stint.Instant
-	writers string // their parameters, one after another
+	life    stint.Instant
+	turn    stint.Instant
+	before  stint.Instant // when the states of the generation before are worthless
+	writers string        // their parameters, one after another
 }
+
+// dead is when its states are worthless, 0 of none.
+func (g *generation) dead() stint.Instant { return g.turn + g.life }
 
 func (r *reader) generation() (g generation) {
 	head := r.bytes(int(r.number(2)))
 	if len(head) < headBytes {
 		return g
 	}
-	return generation{start: stint.Instant(unsigned(head[:8])), writers: head[headBytes:]}
+	number := func(i int) stint.Instant { return stint.Instant(unsigned(head[8*i : 8*i+8])) }
+	return generation{start: number(0), life: number(1), turn: number(2), before: number(3), writers: head[headBytes:]}
 }
 
 var (
@@ -100,6 +107,7 @@ func (f *flight) read(reply string) (again bool, err error) {
 	if r.text != "" {
 		return false, errLong
 	}
+	f.store.lifetimes.note(now, f.first, f.second)
 	decider := decider{flight: f, now: now, logged: reader{text: logged}}
 	f.outs = slices.Grow(f.outs[:0], len(f.parts))[:len(f.parts)]
 	for i := range f.entries {
@@ -128,9 +136,9 @@ func (f *flight) readAsks(r *reader) error {
 // readGroups reads the states of groups.
 func (f *flight) readGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
-		current, before := r.generation(), r.generation()
+		g.current, g.before = r.generation(), r.generation()
 		for _, at := range g.states {
-			if err := f.states[at].read(r, &current, &before, now); err != nil {
+			if err := f.states[at].read(r, &g.current, &g.before, now); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,9 @@ import (
 // Sweep ends leases whose time is over, and waits until what is left is given back.
 func (s *Store) Sweep() { s.leases.sweep() }
 
+// SweepHashes unlinks hashes that are dead, of all that are known.
+func (s *Store) SweepHashes(ctx context.Context) { s.lifetimes.sweep(ctx, true) }
+
 // MaxLeases bounds the leases at hand.
 const MaxLeases = maxLeases
 

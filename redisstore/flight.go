@@ -115,6 +115,8 @@ type group struct {
 	limit     *limit
 	partition int32
 	states    []int32
+
+	current, before generation // as they were found
 }
 
 // groupKey tells groups apart: of the first part by the identity, since two groups of

@@ -292,6 +292,8 @@ local function flush(hash)
   end
   redis.call('HSET', hash.cur, unpack(list))
   if hash.renewed then
-    redis.call('PEXPIRE', hash.cur, milliseconds(hash.now.turn + hash.now.life - now))
+    -- With a margin, in which sweep.lua unlinks what nothing has turned.
+    local life = hash.now.life
+    redis.call('PEXPIRE', hash.cur, milliseconds(hash.now.turn + life + margin(life) - now))
   end
 end

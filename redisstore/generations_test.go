@@ -280,12 +280,34 @@ func (h *history) read(key string) (cur, prev generation, at float64) {
 // expire lets, at times, hashes expire whose life is over by the pinned clock; the
 // server's own runs on another.
 func (h *history) expire() {
+	if rapid.IntRange(0, 3).Draw(h.T, "sweep") == 0 {
+		h.sweep()
+	}
 	for _, p := range h.hashes {
 		for i, g := range []*generation{&p.cur, &p.prev} {
 			name := [...]string{"cur", "prev"}[i]
 			if g.hash != nil && h.clock.Now() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
 				redis(h.t, "DEL", p.key[:len(p.key)-len("cur")]+name)
 				*g = generation{}
+			}
+		}
+	}
+}
+
+// sweep has the store unlink the hashes that are dead: those and no others are gone.
+func (h *history) sweep() {
+	h.store.SweepHashes(h.t.Context())
+	for _, p := range h.hashes {
+		cur, prev, _ := h.read(p.key)
+		for _, g := range []struct{ was, is *generation }{{&p.cur, &cur}, {&p.prev, &prev}} {
+			switch {
+			case g.was.hash != nil && h.clock.Now() >= g.was.turn+g.was.life:
+				if g.is.hash != nil {
+					h.Fatalf("%s: at %d it is dead, and not swept: %+v", p.key, h.clock.Now(), g.is.hash)
+				}
+				*g.was = generation{}
+			case !maps.Equal(g.was.fields, g.is.fields):
+				h.Fatalf("%s: at %d it is swept, and was %+v", p.key, h.clock.Now(), g.was.hash)
 			}
 		}
 	}
@@ -356,7 +378,7 @@ func (h *history) compare(p *hashes, cur, prev *generation, before, after float6
 	}
 	cur.fate = p.cur.fate
 	if cur.hash != nil && cur.head() != p.cur.head() {
-		left := float64((cur.turn+cur.life-now+999)/1000) + 86_400_000
+		left := float64((cur.turn+withMargin(cur.life)-now+999)/1000) + 86_400_000
 		cur.fate = fate{float64(int64(before)) + left, after + left}
 	}
 	for name, g := range map[string]*generation{"cur": cur, "prev": prev} {

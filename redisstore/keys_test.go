@@ -141,7 +141,7 @@ func lifeLimits() []stint.Limit {
 // ALGORITHMS.md, "Time and arithmetic": every state key has a TTL that covers the
 // time until its states are untouched, debt included, and a margin of 10 %, at least
 // a second; and it is not much longer than that: for a log twice the margin, for a
-// hash twice the life of the limit's states.
+// hash twice the life of the limit's states, and a margin in which it is unlinked.
 func TestTTL(t *testing.T) {
 	conn := newConn(t)
 	for _, encoding := range encodings {
@@ -196,7 +196,7 @@ func checkHashLife(t *testing.T, what string, limit stint.Limit, key string, exp
 		t.Errorf("%s of %+v: %s was written at %d first, and its head is %+v", what, limit, key, first, h)
 	}
 	// The life counts from the start of the script, a moment before its time is read.
-	if end := h.turn + h.life; expires < end-slackTTL || expires > end+slackTTL {
+	if end := h.turn + withMargin(h.life); expires < end-slackTTL || expires > end+slackTTL {
 		t.Errorf("%s of %+v: %s expires at %s, want %s", what, limit, key, expires.Time(), end.Time())
 	}
 	if untouched := d.At.Add(d.ResetAfter); untouched > h.turn+h.life-1_000_000 {
@@ -241,7 +241,7 @@ func TestLifeIsRaised(t *testing.T) {
 		}
 		life = h.life
 		expires := stint.Instant(1000 * redis(t, "PEXPIRETIME", key).(int64))
-		if end := h.turn + h.life; expires < end-slackTTL || expires > end+slackTTL {
+		if end := h.turn + withMargin(h.life); expires < end-slackTTL || expires > end+slackTTL {
 			t.Errorf("step %d: expires at %s, want %s", i, expires.Time(), end.Time())
 		}
 	}

@@ -199,6 +199,8 @@ type Store struct {
 	denials *denials // nil for none
 	leases  *leases
 
+	lifetimes *lifetimes
+
 	instances *instances // nil for not counting
 
 	life   context.Context
@@ -240,6 +242,7 @@ func New(conn Conn, options Options) (*Store, error) {
 		s.denials = newDenials(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
 	}
 	s.leases = newLeases(s)
+	s.lifetimes = newLifetimes(s)
 	if s.denials != nil {
 		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
@@ -311,6 +314,7 @@ func (s *Store) Close() {
 	if s.instances != nil {
 		s.instances.close()
 	}
+	s.lifetimes.close()
 	s.conn.Close()
 	s.ears.Wait()
 }
