@@ -230,6 +230,25 @@ func TestRulesUnfit(t *testing.T) {
 	}
 }
 
+// A Host that programs take for different ones is unfit where a rule asks for a host.
+func TestRulesOfHosts(t *testing.T) {
+	admin := perMinute("admin", 1, rules.Global)
+	admin.Match.Host = "admin.example.com"
+	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, admin)}, hello)
+	for _, host := range []string{"%61dmin.example.com", "x@admin.example.com", `admin.example.com\x`} {
+		r := asks(t, http.MethodGet, "/")
+		r.Host = host
+		expectProblem(t, send(h, r), http.StatusBadRequest, "host is")
+	}
+	r := asks(t, http.MethodGet, "/")
+	r.Host = "ADMIN.example.com:80"
+	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if w := send(h, r); w.Code != status {
+			t.Errorf("%s: %d, want %d", r.Host, w.Code, status)
+		}
+	}
+}
+
 func TestRulesWithoutStore(t *testing.T) {
 	h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global))}, hello)
 	w := send(h, asks(t, http.MethodGet, "/"))

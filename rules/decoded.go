@@ -13,7 +13,7 @@ const (
 	// MaxOddPathBytes is how long such a path may be, without its query.
 	MaxOddPathBytes = 8 << 10
 	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes, percent-encoded
-	// ones as well, and #.
+	// ones as well, and #. A path that may begin with an authority has twice the readings, and may have half as many.
 	MaxOddPathCuts = 512
 )
 
@@ -21,6 +21,7 @@ const (
 type decoded struct {
 	text     []byte  // percent-encoded bytes are decoded, once; no query
 	pieces   []piece // between two of them there is one byte of the text
+	rooted   bool    // whether it began with a slash, which the text lacks
 	features manner  // for which of its bits a manner makes a difference
 }
 
@@ -75,6 +76,7 @@ func (p *decoded) plain(path string, r *reading) bool {
 func (p *decoded) decode(path string, bounded bool) error {
 	p.text, p.pieces, p.features = p.text[:0], p.pieces[:0], canonical
 	path, _, _ = strings.Cut(path, "?")
+	p.rooted = strings.HasPrefix(path, "/")
 	start, codedDot := 0, false
 	for i := len(path) - len(strings.TrimPrefix(path, "/")); i < len(path); i++ {
 		c, coded := path[i], false
@@ -101,12 +103,16 @@ func (p *decoded) decode(path string, bounded bool) error {
 
 // exceeds reports whether the path so far has several readings and is too long for them.
 func (p *decoded) exceeds(path string) bool {
-	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > MaxOddPathCuts)
+	cuts := MaxOddPathCuts
+	if p.features&anyAuthority != 0 {
+		cuts /= 2
+	}
+	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > cuts)
 }
 
 func tooOdd(path string) error {
 	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
-		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, with //, \\, #, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
+		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, with //, \\, #, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
 }
 
 // markOf is what a byte, which was percent-encoded or not, may mean for the segments; 0: nothing.
@@ -144,6 +150,7 @@ func (p *decoded) cut(start int, mark mark, codedDot bool) {
 	case "":
 		if mark&(atHash|atEnd) == 0 {
 			p.features |= anyRuns
+			p.lead()
 		}
 	case ".", "..":
 		if codedDot {
@@ -153,4 +160,15 @@ func (p *decoded) cut(start int, mark mark, codedDot bool) {
 		}
 	}
 	p.pieces = append(p.pieces, piece{len(p.text), mark, codedDot})
+}
+
+// lead notes an empty piece, which means that an authority may follow if there are only such before it.
+func (p *decoded) lead() {
+	if !p.rooted || len(p.text) > len(p.pieces) {
+		return
+	}
+	p.features |= leaveAuthority
+	if len(p.pieces) > 0 {
+		p.features |= leaveLead
+	}
 }

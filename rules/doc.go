@@ -27,10 +27,10 @@
 //
 // A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
 // of that form. Programs differ in what they make of dots, encoded slashes, backslashes,
-// runs of slashes and #, so a path with any of these has other readings as well, and a rule holds if its
+// runs of slashes, which may begin an authority, and #, so a path with any of these has other readings as well, and a rule holds if its
 // pattern matches any of them: whichever way a program takes the path, no rule of the route that it
 // finds is missing. A parameter's value comes from the first reading that matches, canonical
-// first; there are 132 at most, and one of an ordinary path. [MaxOddPathBytes] and [MaxOddPathCuts] bound
+// first; there are 252 at most, and one of an ordinary path. [MaxOddPathBytes] and [MaxOddPathCuts] bound
 // a path with several.
 //
 // The patterns are kept in a tree of the segments of hosts and paths: matching costs as much as the

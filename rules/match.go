@@ -1,6 +1,11 @@
 package rules
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/stint-go/stint"
+)
 
 // Matches are the rules that hold for a request, by priority and ID. The zero value is ready to
 // use; [Set.Match] fills it again and again without allocating. It is not safe for
@@ -12,6 +17,7 @@ type Matches struct {
 	other   reading // one after another
 	as      manner  // of the one whose rules are looked for
 	host    []byte  // canonical
+	named   []byte  // the host that a reading's authority names, canonical
 	key     []byte
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
@@ -26,11 +32,15 @@ type match struct {
 
 // Match finds the rules that match the request, which must not change until the matches are
 // used no more. The error wraps stint.ErrInvalid: the path has several readings, and more than
-// MaxOddPathBytes or MaxOddPathCuts. There are no matches then, though there are rules: whoever goes on lets the request
-// pass them by.
+// MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program may take for
+// another one, or for the end of the name: percent-encoded ones, those that are not ASCII, and signs that no name has,
+// such as @. There are no matches then, though there are rules: whoever goes on lets the request pass them by.
 func (s *Set) Match(r *Request, m *Matches) error {
 	m.request, m.rules = r, m.rules[:0]
 	if s.hosts != nil || s.below != nil {
+		if !isHost(r.Host) {
+			return stint.Invalid("host", r.Host[:min(len(r.Host), maxText)], plainHosts)
+		}
 		m.host = AppendHost(m.host[:0], r.Host)
 	}
 	if !m.decoded.plain(r.Path, &m.path) {
@@ -53,6 +63,11 @@ func (s *Set) Match(r *Request, m *Matches) error {
 			m.other.read(&m.decoded, as)
 			s.find(&m.other, as, m)
 			m.mark(known)
+			if s.nameHost(m) {
+				known = len(m.rules)
+				s.findBelow(&m.other, m.named, m)
+				m.mark(known)
+			}
 		}
 	}
 	m.sort()
@@ -68,20 +83,37 @@ func (s *Set) find(path *reading, as manner, m *Matches) {
 	if s.always != nil {
 		s.always.find(path, 0, m)
 	}
-	if root := s.hosts[string(m.host)]; root != nil {
+	s.findBelow(path, m.host, m)
+}
+
+// findBelow adds those of a host.
+func (s *Set) findBelow(path *reading, host []byte, m *Matches) {
+	if root := s.hosts[string(host)]; root != nil {
 		root.find(path, 0, m)
 	}
 	if s.below == nil {
 		return
 	}
-	for i, c := range m.host {
-		if c != '.' || i == 0 || len(m.host)-i > maxText {
+	for i, c := range host {
+		if c != '.' || i == 0 || len(host)-i > maxText {
 			continue // no pattern is longer
 		}
-		if root := s.below[string(m.host[i+1:])]; root != nil {
+		if root := s.below[string(host[i+1:])]; root != nil {
 			root.find(path, 0, m)
 		}
 	}
+}
+
+// nameHost finds the host that is named by the authority of the reading, which a program may go by in place of the
+// request's. It reports whether rules may know it.
+func (s *Set) nameHost(m *Matches) bool {
+	authority := m.other.text[m.other.authority.start:m.other.authority.end]
+	if len(authority) == 0 || s.hosts == nil && s.below == nil {
+		return false
+	}
+	host := authority[bytes.LastIndexByte(authority, '@')+1:]
+	m.named = AppendHost(m.named[:0], string(host))
+	return !bytes.Equal(m.named, m.host)
 }
 
 // consider adds a rule whose pattern matches, if the rest of it does.

@@ -61,6 +61,27 @@ func TestPathPatterns(t *testing.T) {
 		{"/users/*", "/users//", true, false},
 		{"/users/*/", "/users//", true, true},
 		{"/*/{b}", "/x/y", true, true},
+		// A reference with an authority: RFC 3986, section 4.2, and the URL Standard, which skips any number of slashes.
+		{"/login", "//x/login", true, true},
+		{"/login", "//x", false, false},
+		{"/", "//x", true, true},
+		{"/login", "///login", true, true},
+		{"/login", "/////h/login", true, true},
+		{"/login", "/x/y/login", false, false},
+		{"/login", "/.//x/login", false, false},
+		{"/login", `/\x/login`, true, true},
+		{"/login", `/\/\x\login`, true, true},
+		{"/login", `//x\y/login`, true, true},
+		{"/x/login", `//h\x/login`, true, true},
+		{"/login", "//u@h/login", true, true},
+		{"/login", "//../login", true, true},
+		{"/login", "//x/y/../login", true, true},
+		{"/login", "//x#/login", false, false},
+		{"/login", "/%2Fx/login", true, true},
+		{"/login", "/%5cx%2flogin", true, true},
+		{"/a/{x}/b", "///a//b", true, true},
+		{"/{x}/login", "//h//login", true, true},
+		{"/login/{x}", "//h%2Fx/login%2F7", true, true},
 		{"/users/**", "/users", true, true},
 		{"/users/**", "/users/", true, true},
 		{"/users/**", "/users/7/posts/", true, true},
@@ -131,12 +152,60 @@ func TestHostPatterns(t *testing.T) {
 			t.Errorf("%q matches %q: %v, want %v", test.pattern, test.host, !test.want, test.want)
 		}
 	}
-	for _, bad := range []string{"*", "*.", "a..b", ".a", "a/b", "a b", "*.*.a", "a*", "a:80", "[::1]"} {
+	for _, bad := range []string{"*", "*.", "a..b", ".a", "a/b", "a b", "*.*.a", "a*", "a:80", "[::1]", "%61.b", "b\u00fccher.example", "a@b"} {
 		r := rule("a")
 		r.Match.Host = bad
 		if r.Validate() == nil {
 			t.Errorf("%q is accepted", bad)
 		}
+	}
+}
+
+// What programs may take for another host is refused, where a rule asks for a host.
+func TestHostsThatAreRefused(t *testing.T) {
+	exact, below := rule("a"), rule("b")
+	exact.Match.Host, below.Match.Host = "admin.example.com", "*.example.org"
+	sets := []*rules.Set{compile(t, exact), compile(t, below), compile(t, exact, below)}
+	anyHost := compile(t, rule("c"))
+	var m rules.Matches
+	for _, host := range []string{
+		"%61dmin.example.com", "admin%2Eexample.com", "admin.example.com%00", "admin.example.com:%38", "%", "\xaadmin.example.com", "a\u00addmin.example.com",
+		"\uff41dmin.example.com", "x@admin.example.com", "x:y@admin.example.com", `admin.example.com\x`, "admin.example.com/x", "admin.example.com?x",
+		"admin.example.com#x", "admin.example.com ", "admin.exam\tple.com", "[::1]@admin.example.com", "[::1]admin.example.com", "[::1", "[a@b]", "::1]",
+		"[fe80::1%25%61]", "[fe80::1%eth0]", "a\x00b", "[[::1]]",
+	} {
+		for i, set := range sets {
+			err := set.Match(&rules.Request{Host: host}, &m)
+			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "host is") || m.Len() != 0 {
+				t.Errorf("host %q, set %d: %d rules, %v", host, i, m.Len(), err)
+			}
+		}
+		if err := anyHost.Match(&rules.Request{Host: host}, &m); err != nil || m.Len() != 1 {
+			t.Errorf("host %q, rules of any host: %d rules, %v", host, m.Len(), err)
+		}
+	}
+	for _, host := range []string{"", "a_b-c.example.com:80", "xn--bcher-kva.example", "[2001:db8::1]:443", "[fe80::1%25eth0]", "192.0.2.1", "a~!$&'()*+,;=b:", "::1"} {
+		if err := sets[0].Match(&rules.Request{Host: host}, &m); err != nil {
+			t.Errorf("host %q: %v", host, err)
+		}
+	}
+}
+
+// A path may begin with an authority, whose host a program may go by.
+func TestHostOfAPath(t *testing.T) {
+	exact, below, path := rule("a"), rule("b"), onPath("c", "/login")
+	exact.Match.Host, below.Match.Host = "admin.example.com", "*.example.org"
+	set := compile(t, exact, below, path)
+	for target, want := range map[string]string{
+		"//admin.example.com/x": "a", `/\ADMIN.example.com.:80/login`: "a c", "/////admin.example.com": "a", "//u:p@admin.example.com/login": "a c",
+		"//%61dmin.example.com": "a", "//a.b.example.org/login": "b c", "//example.org/login": "c", "/admin.example.com/x": "", "/x//admin.example.com": "",
+	} {
+		if got := matched(t, set, rules.Request{Host: "www.example.com", Path: target}); !equalIDs(got, want) {
+			t.Errorf("%q matches %v, want %s", target, got, want)
+		}
+	}
+	if got := matched(t, set, rules.Request{Host: "admin.example.com", Path: "//admin.example.com//login"}); !equalIDs(got, "a c") {
+		t.Errorf("matched are %v, each rule once", got)
 	}
 }
 
@@ -247,6 +316,10 @@ func TestOddPathBound(t *testing.T) {
 		check("/x%2F"+strings.Repeat(cut, rules.MaxOddPathCuts), false)
 		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts-1)+"#", true)
 		check("/x"+strings.Repeat(cut, rules.MaxOddPathCuts)+"#", false)
+	}
+	for _, lead := range []string{"//y", `/\y`, "/%2Fy"} {
+		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2-1), true)
+		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2), false)
 	}
 	check(strings.Repeat("/y", rules.MaxOddPathBytes), true)
 	for _, one := range []string{"/", "/%41", "/%C3%A4/"} {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -35,23 +37,28 @@ type naiveManner struct {
 	late       string // those that do once dots are resolved
 	dots       string // which are resolved: none, plain or all
 	runs       string // empty segments: merged, kept, or late: once dots are resolved
+	authority  string // what begins one, which is left out: nothing, two slashes, or more
 }
 
 // naiveManners are all of them, the canonical one first.
-func naiveManners() (list []naiveManner) {
+var naiveManners = sync.OnceValue(func() (list []naiveManner) {
 	for _, hash := range []bool{false, true} {
 		for _, separators := range [][2]string{{"/ %2f"}, {"/"}, {"/", "%2f"}} {
 			for _, backslashes := range []string{` \ %5c`, ` \`, ""} {
 				for _, dots := range []string{"all", "none", "plain"} {
 					for _, runs := range []string{"merged", "kept", "late"} {
-						list = append(list, naiveManner{hash, separators[0] + backslashes, separators[1], dots, runs})
+						for _, authority := range []string{"none", "two", "more"} {
+							if authority == "none" || !hash && (authority == "two" || backslashes != "") {
+								list = append(list, naiveManner{hash, separators[0] + backslashes, separators[1], dots, runs, authority})
+							}
+						}
 					}
 				}
 			}
 		}
 	}
 	return list
-}
+})
 
 func naiveDecode(text string) (decoded string) {
 	if !strings.Contains(text, "%") {
@@ -66,14 +73,30 @@ func naiveDecode(text string) (decoded string) {
 	return decoded
 }
 
+// naiveAuthority leaves out of what is split at slashes what an authority is, and returns that too. slashes are those that
+// were left out before.
+func naiveAuthority(parts []string, slashes int, as naiveManner) (rest []string, authority string) {
+	if slashes == 0 {
+		return parts, "" // a reference to what is beside a URL
+	}
+	for rest = parts; len(rest) > 1 && rest[0] == "" && (slashes < 2 || as.authority == "more"); slashes++ {
+		rest = rest[1:]
+	}
+	if slashes < 2 || as.authority == "none" {
+		return parts, ""
+	}
+	return rest[1:], naiveDecode(rest[0])
+}
+
 // naiveSegments takes a path apart by splitting, with a stack of segments. The last one is empty
 // if the path ends in a slash.
-func naiveSegments(path string, as naiveManner) (segments []string) {
+func naiveSegments(path string, as naiveManner) (segments []string, authority string) {
 	path, _, _ = strings.Cut(path, "?")
 	if !as.hash {
 		path, _, _ = strings.Cut(path, "#")
 	}
-	parts := naiveSplit(strings.TrimPrefix(path, "/"), as.separators)
+	unrooted := strings.TrimPrefix(path, "/")
+	parts, authority := naiveAuthority(naiveSplit(unrooted, as.separators), len(path)-len(unrooted), as)
 	if as.runs == "merged" {
 		parts = naiveMerge(parts)
 	}
@@ -98,12 +121,12 @@ func naiveSegments(path string, as naiveManner) (segments []string) {
 		segments = naiveMerge(segments)
 	}
 	if len(segments) == 1 && segments[0] == "" {
-		return nil
+		return nil, authority
 	}
 	for i := range segments {
 		segments[i] = naiveDecode(segments[i])
 	}
-	return segments
+	return segments, authority
 }
 
 // naiveSplit splits a text at some letters.
@@ -129,17 +152,35 @@ func naiveMerge(segments []string) (merged []string) {
 	return merged
 }
 
-// naiveReadings are the path's segments in every manner.
-func naiveReadings(path string) (readings [][]string) {
+// A naiveReading is a path's segments, and the authority that was before them.
+type naiveReading struct {
+	segments  []string
+	authority string
+}
+
+// naiveReadings are those of a path in every manner, each once.
+func naiveReadings(path string) (readings []naiveReading) {
+	seen := map[string]bool{}
+	mayName, hash := twoSlashes.MatchString(path), strings.Contains(path, "#")
 	for _, as := range naiveManners() {
-		readings = append(readings, naiveSegments(path, as))
+		if as.hash && !hash || as.authority != "none" && !mayName {
+			continue // as another one
+		}
+		segments, authority := naiveSegments(path, as)
+		if text := fmt.Sprintf("%q %q", segments, authority); !seen[text] {
+			seen[text] = true
+			readings = append(readings, naiveReading{segments, authority})
+		}
 	}
 	return readings
 }
 
+var twoSlashes = regexp.MustCompile(`^(?i:[/\\]|%2f|%5c){2}`)
+
 // naivePath is the canonical form of a path.
 func naivePath(path string) string {
-	return "/" + strings.Join(naiveSegments(path, naiveManners()[0]), "/")
+	segments, _ := naiveSegments(path, naiveManners()[0])
+	return "/" + strings.Join(segments, "/")
 }
 
 // naiveMatch finds the rules of a request by looking at each.
@@ -157,7 +198,14 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 				return true
 			}
 		}
-		return !naiveHost(m.Host, r.Host) || !naivePattern(cmp.Or(m.Path, "/**"), readings, strict)
+		of := readings
+		if !naiveHost(m.Host, r.Host) {
+			of = slices.DeleteFunc(slices.Clone(readings), func(reading naiveReading) bool {
+				named := reading.authority[strings.LastIndex(reading.authority, "@")+1:]
+				return named == "" || !naiveHost(m.Host, named)
+			})
+		}
+		return !naivePattern(cmp.Or(m.Path, "/**"), of, strict)
 	})
 	slices.SortFunc(list, func(a, b rules.Rule) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.ID, b.ID)) })
 	ids := []string{}
@@ -177,17 +225,17 @@ func naiveHost(pattern, host string) bool {
 }
 
 // naivePattern reports whether the pattern matches any reading of a path.
-func naivePattern(pattern string, readings [][]string, strict bool) bool {
+func naivePattern(pattern string, readings []naiveReading, strict bool) bool {
 	pattern, rest := strings.CutSuffix(pattern, "/**")
-	want := naiveSegments(pattern, naiveManners()[0])
+	want, _ := naiveSegments(pattern, naiveManners()[0])
 	if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
 		want = want[:n-1]
 	}
-	return slices.ContainsFunc(readings, func(path []string) bool { return naiveReading(want, rest, path, strict) })
+	return slices.ContainsFunc(readings, func(r naiveReading) bool { return naiveCompare(want, rest, r.segments, strict) })
 }
 
-// naiveReading compares the segments of a pattern with those of a path.
-func naiveReading(want []string, rest bool, path []string, strict bool) bool {
+// naiveCompare compares the segments of a pattern with those of a path.
+func naiveCompare(want []string, rest bool, path []string, strict bool) bool {
 	n := len(path)
 	slash := n > 0 && path[n-1] == ""
 	if slash && !strict {
@@ -225,9 +273,10 @@ func drawRule(t *rapid.T, i int) rules.Rule {
 
 func drawRequest(t *rapid.T) rules.Request {
 	var path strings.Builder
+	path.WriteString(some("", "", "", "/", "/", `\`, "//").Draw(t, "lead"))
 	for range rapid.IntRange(0, 6).Draw(t, "length") {
 		path.WriteString(some("/", "/", "//", `\`, "%2f", "%5C", "#", "/").Draw(t, "slash"))
-		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz").Draw(t, "segment"))
+		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz", "u@A.example:8").Draw(t, "segment"))
 	}
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))
 	return rules.Request{

@@ -45,6 +45,32 @@ func AppendHost(to []byte, host string) []byte {
 	return to
 }
 
+// plainHosts is what a request's host may be.
+const plainHosts = "a name such as api.example.com in ASCII and not percent-encoded, or an address, with or without a port"
+
+// isHost reports whether all programs take a host for the same, with or without a port: they differ in whether they
+// decode percent-encoded bytes, in what they make of letters beyond ASCII, and in what ends a name (RFC 3986, section
+// 3.2.2; the URL Standard's host parser). A zone may be percent-encoded in an address in brackets (RFC 6874).
+func isHost(host string) bool {
+	literal, found := strings.CutPrefix(host, "[")
+	if !found {
+		return isPlainName(host)
+	}
+	address, port, closed := strings.Cut(literal, "]")
+	address, zone, _ := strings.Cut(address, "%25")
+	return closed && (port == "" || port[0] == ':') && isPlainName(address) && isPlainName(zone) && isPlainName(port)
+}
+
+// isPlainName reports whether the text has only letters, digits and signs that end no name anywhere.
+func isPlainName(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; !isAlphanumeric(rune(c)) && strings.IndexByte("-._~!$&'()*+,;=:", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func bareHost(host string) string {
 	if strings.HasPrefix(host, "[") {
 		if end := strings.IndexByte(host, ']'); end > 0 {

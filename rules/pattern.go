@@ -117,8 +117,8 @@ func parseHostPattern(text string) (hostPattern, error) {
 	name, below := strings.CutPrefix(text, "*.")
 	canonical := string(AppendHost(nil, name))
 	if canonical == "" || len(canonical) > maxText || canonical != strings.ToLower(strings.TrimSuffix(name, ".")) ||
-		strings.ContainsAny(canonical, "*/\\?#@ []") || strings.HasPrefix(canonical, ".") || strings.Contains(canonical, "..") {
-		return hostPattern{}, stint.Invalid("match.host", text, "a host's name such as api.example.com, without a port, or *.example.com for the names below it")
+		!isPlainName(canonical) || strings.Contains(canonical, "*") || strings.HasPrefix(canonical, ".") || strings.Contains(canonical, "..") {
+		return hostPattern{}, stint.Invalid("match.host", text, "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
 	}
 	return hostPattern{canonical, below}, nil
 }

@@ -22,17 +22,21 @@ const (
 	keepRuns // between two slashes of a run there is an empty segment
 	lateRuns // it is left out once dots are resolved
 
+	leaveAuthority // two slashes at the start begin an authority, which is left out (RFC 3986, section 4.2)
+	leaveLead      // any number of them does (the URL Standard)
+
 	canonical manner = 0
 
 	anySlashes     = keepSlashes | lateSlashes
 	anyBackslashes = keepCodedBackslashes | keepBackslashes
 	anyDots        = keepCodedDots | keepDots
 	anyRuns        = keepRuns | lateRuns
+	anyAuthority   = leaveAuthority | leaveLead
 	anyLate        = lateSlashes | lateRuns
 )
 
 // after is the manner that follows among those in which a path with these features may be read, each
-// once; canonical follows on the last. There are 132 at most.
+// once; canonical follows on the last. There are 252 at most.
 func (as manner) after(features manner) manner {
 	for {
 		as = (as - features) & features // the next of the subsets
@@ -43,14 +47,21 @@ func (as manner) after(features manner) manner {
 }
 
 // apart reports whether no other manner is the same: of each pair there is one, and none is late where no
-// dots are resolved.
+// dots are resolved. Parsers that know an authority all end a path at #, and those that skip any number of slashes
+// before it take \ for a slash.
 func (as manner) apart(features manner) bool {
-	for _, pair := range [...]manner{anySlashes, anyBackslashes, anyDots, anyRuns} {
+	for _, pair := range [...]manner{anySlashes, anyBackslashes, anyDots, anyRuns, anyAuthority, leaveLead | keepBackslashes} {
 		if as&pair == pair {
 			return false
 		}
 	}
-	return as&anyLate == 0 || as&keepDots == 0 && as&anyDots != features&anyDots
+	if as&anyAuthority != 0 && as&keepHash != 0 {
+		return false
+	}
+	if as&anyLate == 0 || as&keepDots == 0 && as&anyDots != features&anyDots {
+		return true
+	}
+	return as&anyAuthority != 0 && as&anyLate == lateSlashes // which do not end the authority
 }
 
 // separators are the marks that end a segment.
@@ -73,11 +84,12 @@ func (as manner) separators() mark {
 
 // A reading is a path taken apart in one manner.
 type reading struct {
-	as       manner
-	text     []byte // the path's
-	segments []span // of the text
-	resolved []span // the segments before what is late is done
-	slash    bool   // whether the path ends in a slash, behind which the last segment is empty
+	as        manner
+	text      []byte // the path's
+	segments  []span // of the text
+	resolved  []span // the segments before what is late is done
+	slash     bool   // whether the path ends in a slash, behind which the last segment is empty
+	authority span   // what was left out
 }
 
 // A span is a part of a text.
@@ -85,8 +97,12 @@ type span struct{ start, end int }
 
 // read takes a decoded path apart.
 func (r *reading) read(p *decoded, as manner) {
-	r.as, r.text, r.segments, r.slash = as, p.text, r.segments[:0], false
+	r.as, r.text, r.segments, r.slash, r.authority = as, p.text, r.segments[:0], false, span{}
 	separators, start := as.separators(), 0
+	lead := -1 // slashes before what may be an authority; -1 where none is left out, or it is behind
+	if as&anyAuthority != 0 {
+		lead = 1
+	}
 	for i := range p.pieces {
 		piece := &p.pieces[i]
 		if piece.mark&separators == 0 {
@@ -95,12 +111,19 @@ func (r *reading) read(p *decoded, as manner) {
 		s, last := span{start, piece.end}, piece.mark&(atHash|atEnd) != 0
 		start = piece.end + 1
 		switch {
+		case lead >= 0 && !last && s.start == s.end && (lead < 2 || as&leaveLead != 0):
+			lead++
+		case lead >= 2:
+			r.authority, lead = s, -1
 		case r.resolve(s, piece.codedDot):
 			r.slash = last
 		case s.start < s.end, as&anyRuns != 0 && !last:
 			r.segments = append(r.segments, s)
 		default:
 			r.slash = last
+		}
+		if lead < 2 && s.start < s.end {
+			lead = -1 // one slash begins a path
 		}
 		if last {
 			break

@@ -13,8 +13,15 @@ import (
 // views are what routers see in a path that they or others before them resolved: the segments of
 // each, of which the last one is empty if there is a slash at the end. First is what is there unresolved.
 func views(path string) (seen [][]string) {
+	rooted := strings.HasPrefix(path, "/")
 	path, _, _ = strings.Cut("/"+strings.TrimPrefix(path, "/"), "?")
-	for _, resolved := range []string{path, whatwgPath(path), rfc3986Path(path)} {
+	of := []string{path, whatwgPath(path), rfc3986Path(path)}
+	if rooted {
+		for _, behind := range behindAuthority(path) {
+			of = append(of, behind, whatwgPath(behind), rfc3986Path(behind))
+		}
+	}
+	for _, resolved := range of {
 		merged := runs.ReplaceAllString(resolved, "/") // as Envoy does once dots are resolved
 		for _, path := range []string{resolved, merged} {
 			segments := strings.Split(path[1:], "/")
@@ -27,6 +34,23 @@ func views(path string) (seen [][]string) {
 		seen = append(seen, strings.Split(decoded[1:], "/"), strings.Split(runs.ReplaceAllString(decoded, "/")[1:], "/"))
 	}
 	return append(seen, kestrelSegments(path))
+}
+
+// behindAuthority are what parsers of URLs leave of a path that they take for a reference with an authority: the URL
+// Standard's, RFC 3986's (appendix B), and Node's url.parse.
+func behindAuthority(path string) (rests []string) {
+	for _, parser := range authorities {
+		if rest := parser.FindStringSubmatch(path); rest != nil {
+			rests = append(rests, "/"+rest[1])
+		}
+	}
+	return rests
+}
+
+var authorities = []*regexp.Regexp{
+	regexp.MustCompile(`^[/\\]{2,}[^/\\#]+(?:[/\\]([^#]*))?`), // https://url.spec.whatwg.org/#special-authority-ignore-slashes-state
+	regexp.MustCompile(`^//[^/#]*(?:/([^#]*))?`),
+	regexp.MustCompile(`^[/\\]{2}[^@/\\#]+@[^/\\#]+(?:[/\\]([^#]*))?`),
 }
 
 var runs = regexp.MustCompile("/+")
@@ -117,11 +141,24 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestAuthorities holds the models of parsers that know an authority to what the real ones do.
+func TestAuthorities(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/x/login": nil, "//x/login": {"/login", "/login"}, `/\x/login`: {"/login"}, "/////h/login": {"/login", "///h/login"},
+		"//u@h/login": {"/login", "/login", "/login"}, `/\u@h\login`: {"/login", "/login"}, "///login": {"/", "/login"}, `//h\x/login`: {"/x/login", "/login"},
+		"//x#/login": {"/", "/"},
+	} {
+		if got := behindAuthority(path); !slices.Equal(got, want) {
+			t.Errorf("behind the authority of %q is %q, want %q", path, got, want)
+		}
+	}
+}
+
 // TestNoSpellingLeadsAround looks for paths that a router takes for one of a rule's which the rule
 // does not take so.
 func TestNoSpellingLeadsAround(t *testing.T) {
 	set := compile(t, onPath("a", "/login"), onPath("b", "/api/{x}/login"))
-	tokens := []string{"/", "/", "/", "//", "..", ".", "%2e%2e", "%2f", "%5c", `\`, "#", "api", "x", "login", "%6cogin", "/..", "/../"}
+	tokens := []string{"/", "/", "/", "//", "u@h", "..", ".", "%2e%2e", "%2f", "%5c", `\`, "#", "api", "x", "login", "%6cogin", "/..", "/../"}
 	source := rand.New(rand.NewPCG(1, 2))
 	var m rules.Matches
 	seen := 0

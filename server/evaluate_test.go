@@ -248,6 +248,7 @@ func TestBadEvaluations(t *testing.T) {
 		f.post(evaluate, body).problem(400, want)
 	}
 	f.post(evaluate, `{"path":"//`+strings.Repeat("x", 8<<10)+`"}`).problem(400, "path is", "8194 bytes that can be read in several ways", "up to 8192 bytes")
+	f.post(evaluate, `{"host":"x@a.example.com"}`).problem(400, `host is "x@a.example.com"`, "not percent-encoded")
 	f.post(evaluate+"?path=/", "{}").problem(400, "the query")
 	f.post(evaluate, `{"headers":{"a":"`+strings.Repeat("b", 1<<20)+`"}}`).problem(413, "1048576")
 	if n := f.store.calls.Load(); n != 0 || f.log.lines() != 0 {

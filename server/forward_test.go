@@ -167,6 +167,7 @@ func TestForwardAuthMisuse(t *testing.T) {
 		`X-Forwarded-Method is "GET" beside X-Original-Method "P`: with(traefik("GET", "/"), "X-Original-Method", "POST"),
 		`X-Forwarded-Uri is "http://h/login"; allowed: a path`:    traefik("GET", "http://h/login"),
 		`X-Original-Uri is "login"; allowed: a path that begins`:  nginx("GET", "login"),
+		`host is "%61.example.com"; allowed: a name`:              with(traefik("GET", "/"), "X-Forwarded-Host", "%61.example.com"),
 		`bytes that can be read in several ways`:                  traefik("GET", "/"+strings.Repeat("%2F", 3000)),
 		`rule "cost": X-Cost is "-1"; allowed: a cost`:            with(traefik("GET", "/cost/1"), "X-Cost", "-1"),
 		`rule "cost": X-Cost is "2 lines"; allowed: one`:          with(traefik("GET", "/cost/1"), "X-Cost", "1", "2"),
