@@ -40,8 +40,8 @@ build: ## build bin/stint
 	@go build -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./cmd/stint
 
 .PHONY: test
-test: ## run all tests, against a real Redis, nginx and Caddy, installing what is missing
-	@scripts/ensure redis-server nginx caddy
+test: ## run all tests, against real servers and applications, installing what is missing
+	@scripts/ensure redis-server nginx caddy node php python3
 	@$(call each,"$(CURDIR)/scripts/test")
 
 .PHONY: lint

@@ -108,6 +108,16 @@ func (s *stack) answered(status int, c call) reply {
 	return r
 }
 
+// listens reports whether a program takes connections at the port.
+func (s *stack) listens(port string) bool {
+	dialer := net.Dialer{Timeout: patience}
+	conn, err := dialer.DialContext(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
 // served is how many requests have come to the application, besides those of served itself.
 func (s *stack) served() int {
 	s.t.Helper()

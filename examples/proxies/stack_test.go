@@ -60,8 +60,8 @@ type stack struct {
 	host      string
 	processes map[string]int // by name
 	command   *exec.Cmd
-	gone      chan struct{} // closed when the command has ended
-	own       int           // how many requests served has made
+	gone      <-chan struct{} // closed when the command has ended
+	own       int             // how many requests served has made
 }
 
 // start runs the command of an example until the test ends, with the programs that are built
@@ -75,36 +75,44 @@ func start(t testing.TB, example string, args ...string) *stack {
 func startWith(t testing.TB, env []string, example string, args ...string) *stack {
 	t.Helper()
 	s := &stack{
-		t: t, processes: make(map[string]int), gone: make(chan struct{}),
+		t: t, processes: make(map[string]int),
 		host: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254)),
 	}
 	s.command = exec.CommandContext(context.Background(), filepath.Join("..", example, "run"), args...)
 	s.command.Env = append(append(os.Environ(), "HOST="+s.host), env...)
-	// A test that dies takes the command with it, which ends what it has started.
-	s.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	out, writer := io.Pipe()
 	s.command.Stdout, s.command.Stderr = writer, writer
 	s.command.WaitDelay = patience
-	started := make(chan error)
+	var err error
+	if s.gone, err = launch(s.command); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-s.gone
+		_ = writer.Close()
+	}()
+	t.Cleanup(s.end)
+	s.await(out)
+	return s
+}
+
+// launch starts a command, which a test that dies takes with it. The channel is closed when it has ended.
+func launch(command *exec.Cmd) (gone <-chan struct{}, err error) {
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		// The kernel takes the thread that starts a process for its parent. This one lives as
 		// long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := s.command.Start()
+		err := command.Start()
 		started <- err
 		if err == nil {
-			_ = s.command.Wait() // how it ended is in its state
-			_ = writer.Close()
-			close(s.gone)
+			_ = command.Wait() // how it ended is in its state
+			close(ended)
 		}
 	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.end)
-	s.await(out)
-	return s
+	return ended, <-started
 }
 
 var listens = regexp.MustCompile(`^(app|stint|nginx|caddy) listens on \S+, process (\d+)$`)
