@@ -42,12 +42,17 @@ type Config struct {
 	// MaxWait bounds how long any request is held, whatever its rules say: one that would have to
 	// wait longer is denied at once. Default: 0, no bound but the rules'.
 	MaxWait time.Duration
+	// RejectAmbiguousPaths refuses a request whose path programs take apart in different ways, as
+	// rules.Set.MatchUnambiguous says, with an error that wraps stint.ErrInvalid. Default: false, the rules of all its variants
+	// hold for it. Set it where no application needs such paths.
+	RejectAmbiguousPaths bool
 }
 
 // A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
 type Limiter struct {
 	store   stint.Store
 	maxWait time.Duration
+	plain   bool // whether ambiguous paths are refused
 	set     atomic.Pointer[rules.Set]
 	lines   lines
 }
@@ -60,7 +65,7 @@ func New(config Config) (*Limiter, error) {
 	if config.MaxWait < 0 {
 		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
 	}
-	l := &Limiter{store: config.Store, maxWait: config.MaxWait}
+	l := &Limiter{store: config.Store, maxWait: config.MaxWait, plain: config.RejectAmbiguousPaths}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
 	}
@@ -199,7 +204,11 @@ func (v *Verdict) settle(err error) error {
 // match finds the rules that hold, and decides what can be without the store.
 func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	v.reset()
-	if err := l.set.Load().Match(r, &v.matches); err != nil {
+	match := (*rules.Set).Match
+	if l.plain {
+		match = (*rules.Set).MatchUnambiguous
+	}
+	if err := match(l.set.Load(), r, &v.matches); err != nil {
 		return err
 	}
 	var fault error

@@ -151,13 +151,21 @@ func TestRulesBan(t *testing.T) {
 func TestRulesFailures(t *testing.T) {
 	costly := bursts("costly", "", rules.Global)
 	costly.Cost.Header = "cost"
+	unambiguous, err := enforce.New(enforce.Config{Store: unavailable(), RejectAmbiguousPaths: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		config grpclimit.RulesConfig
 		cost   string
 		code   codes.Code
 		text   string
 	}{
-		"cost":     {grpclimit.RulesConfig{Limiter: standing(t, costly)}, "much", codes.InvalidArgument, "Cost; allowed: a cost"},
+		"cost": {grpclimit.RulesConfig{Limiter: standing(t, costly)}, "much", codes.InvalidArgument, "Cost; allowed: a cost"},
+		"path": {grpclimit.RulesConfig{Limiter: unambiguous, Describe: func(_ context.Context, method string, r *rules.Request) error {
+			r.Path = "/" + method
+			return nil
+		}}, "1", codes.InvalidArgument, "path; allowed: a path"},
 		"store":    {grpclimit.RulesConfig{Limiter: enforced(t, unavailable(), costly)}, "1", codes.Unavailable, "could not be decided"},
 		"describe": {grpclimit.RulesConfig{Limiter: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return errors.New("secret") }}, "1", codes.Internal, "could not be applied"},
 		"address":  {grpclimit.RulesConfig{Limiter: standing(t, costly), Address: func(context.Context, string) (string, error) { return "", status.Error(codes.Unauthenticated, "who") }}, "1", codes.Unauthenticated, "who"},

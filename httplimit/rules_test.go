@@ -249,6 +249,32 @@ func TestRulesOfHosts(t *testing.T) {
 	}
 }
 
+// Ambiguous paths are unfit if the limiter refuses them, and match by all their variants if not.
+func TestRulesOfAmbiguousPaths(t *testing.T) {
+	login := perMinute("login", 1, rules.Global)
+	login.Match.Path = "/login"
+	for _, reject := range []bool{false, true} {
+		limiter, err := enforce.New(enforce.Config{
+			Store: memstore.New(memstore.Config{Now: still}), Set: setOf(t, login), RejectAmbiguousPaths: reject,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := wrapRules(t, httplimit.RulesConfig{Limiter: limiter}, hello)
+		if w := send(h, asks(t, http.MethodGet, "/%6cogin/?next=//x")); w.Code != http.StatusOK {
+			t.Errorf("an ordinary path: %d", w.Code)
+		}
+		for _, path := range []string{"//login", "/x/%2e%2e/login", "/login%2F"} {
+			w := send(h, asks(t, http.MethodGet, "http://example.com"+path))
+			if reject {
+				expectProblem(t, w, http.StatusBadRequest, "path is")
+			} else if w.Code != http.StatusTooManyRequests {
+				t.Errorf("%s: %d, want 429", path, w.Code)
+			}
+		}
+	}
+}
+
 func TestRulesWithoutStore(t *testing.T) {
 	h := wrapRules(t, httplimit.RulesConfig{Limiter: enforced(t, failing{err: stint.ErrUnavailable}, perMinute("r", 1, rules.Global))}, hello)
 	w := send(h, asks(t, http.MethodGet, "/"))

@@ -35,7 +35,15 @@ type match struct {
 // MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program may take for
 // another one, or for the end of the name: percent-encoded ones, those that are not ASCII, and signs that no name has,
 // such as @. There are no matches then, though there are rules: whoever goes on lets the request pass them by.
-func (s *Set) Match(r *Request, m *Matches) error {
+func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) }
+
+// MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those, whatever the rules are, with an
+// error that wraps stint.ErrInvalid. A path is ambiguous if it has more than one variant, that is, if there is
+// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, or a segment . or .. of dots that may
+// be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
+func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
+
+func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 	m.request, m.rules = r, m.rules[:0]
 	if s.hosts != nil || s.below != nil {
 		if !isHost(r.Host) {
@@ -44,7 +52,11 @@ func (s *Set) Match(r *Request, m *Matches) error {
 		m.host = AppendHost(m.host[:0], r.Host)
 	}
 	if !m.decoded.plain(r.Path, &m.path) {
-		if err := m.decoded.decode(r.Path, len(s.rules) > 0); err != nil {
+		err := m.decoded.decode(r.Path, unambiguous || len(s.rules) > 0)
+		if unambiguous && m.decoded.features != canonical {
+			return stint.Invalid("path", r.Path[:min(len(r.Path), maxText)], unambiguousPaths)
+		}
+		if err != nil {
 			return err
 		}
 		m.path.read(&m.decoded, canonical)
@@ -73,6 +85,9 @@ func (s *Set) Match(r *Request, m *Matches) error {
 	m.sort()
 	return nil
 }
+
+// unambiguousPaths are those of one variant.
+const unambiguousPaths = `a path that all programs take for the same, without //, \, #, %2F, %5C, and segments . and ..`
 
 // find adds the rules whose pattern matches a reading of the path.
 func (s *Set) find(path *reading, as manner, m *Matches) {

@@ -289,6 +289,36 @@ func TestASetIsItsOwn(t *testing.T) {
 	}
 }
 
+// Ambiguous paths are those of more than one variant; MatchUnambiguous refuses them, with and without rules.
+func TestAmbiguousPaths(t *testing.T) {
+	sets := []*rules.Set{compile(t, onPath("a", "/**")), new(rules.Set)}
+	check := func(path string, ambiguous bool) {
+		t.Helper()
+		for _, set := range sets {
+			var m rules.Matches
+			err := set.MatchUnambiguous(&rules.Request{Path: path}, &m)
+			switch {
+			case !ambiguous && (err != nil || m.Len() != set.Len()), ambiguous && (!errors.Is(err, stint.ErrInvalid) || m.Len() > 0):
+				t.Errorf("%.80q, of %d rules: %d match, %v", path, set.Len(), m.Len(), err)
+			case ambiguous && len(err.Error()) > 500:
+				t.Errorf("the error has %d bytes", len(err.Error()))
+			}
+		}
+	}
+	for _, path := range []string{
+		"", "/", "*", "/login", "/login/", "/a/b/c.d/", "/.well-known/x", "/...", "/a/..b/c.", "/a%20b", "/a+b", "/caf%C3%A9", "/\u00e9", "/%6cogin", "/a%2eb", "/%252F", "/a%25",
+		"/100%", "/%zz", "/a;x=1", "/a:b@c", "/~u/a,b", "/login?next=//x/../y%2F#z", "/a?b\\c", "/" + strings.Repeat("a/", 2000),
+	} {
+		check(path, false)
+	}
+	for _, path := range []string{
+		"//", "//login", "/login//", "/a//b", "///", "/a%2Fb", "/a%2fb", "/%2F", `/a\b`, `/\x/login`, "/a%5Cb", "/a%5cb", "/a#b", "/login#", "/.", "/..", "/a/.", "/a/..", "/./a",
+		"/a/../b", "/%2e/a", "/a/%2E%2e/b", "/a/.%2e", `\login`, "//x?y", "/x/.?y", "/" + strings.Repeat("a/", 2000) + "/", "//" + strings.Repeat("x", 1<<20),
+	} {
+		check(path, true)
+	}
+}
+
 // A path that can be read in several ways is refused when it is long, since each of them costs what it
 // is long; one of one reading is not, nor a query, nor anything where there are no rules.
 func TestOddPathBound(t *testing.T) {

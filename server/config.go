@@ -91,6 +91,9 @@ type Config struct {
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
+	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in different
+	// ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
+	RejectAmbiguousPaths bool
 	// Registry is where the admin listener edits rules. The server does not follow it: who runs it
 	// lets Registry.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
 	// looked at only.

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -177,6 +178,23 @@ func TestForwardAuthMisuse(t *testing.T) {
 	if n := f.store.calls.Load(); n != 0 || f.log.lines() != 0 {
 		t.Errorf("the store was asked %d times; the log:\n%s", n, f.log)
 	}
+}
+
+// With ambiguous_paths: reject, a path that programs take apart in different ways is a bad request, of evaluate as well.
+func TestAmbiguousPaths(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) { behindProxies(c); c.API.Open, c.RejectAmbiguousPaths = true, true })
+	for _, path := range []string{"//login", "/x/../login", `/x\login`, "/login%2F", "/login#x"} {
+		f.ask("", traefik("POST", path)).problem(400, "path is", "a path that all programs take for the same")
+		f.ask("?deny_status=403", nginx("POST", path)).problem(400, "path is")
+		f.post(evaluate, fmt.Sprintf(`{"method":"POST","path":%q}`, path)).problem(400, "path is")
+	}
+	if n := f.store.calls.Load(); n != 0 {
+		t.Errorf("the store was asked %d times", n)
+	}
+	f.ask("", traefik("POST", "/%6cogin/?next=//x")).answered(200)
+	f.ask("", nginx("GET", "/caf%C3%A9/a%20b")).answered(200)
+	unruled := newFixture(t, func(c *server.Config) { behindProxies(c); c.Rules, c.RejectAmbiguousPaths = nil, true })
+	unruled.ask("", traefik("POST", "//login")).problem(400, "path is")
 }
 
 // nginx passes the host on as the request's own, unless it is told to do it otherwise.

@@ -95,7 +95,9 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := enforce.New(enforce.Config{Store: config.Store, MaxWait: config.longestWait()})
+	limiter, err := enforce.New(enforce.Config{
+		Store: config.Store, MaxWait: config.longestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func explainCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
 	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
 		switch s.Path {
-		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix":
+		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths":
 			return true
 		default:
 			return false
@@ -106,7 +106,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 		}
 		store = opened.Store
 	}
-	return explainWith(ctx, p, store, set, request)
+	return explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths}, request)
 }
 
 // request is the request as the rules see it.
@@ -144,8 +144,8 @@ func (e *example) request(loaded config.Config) (*rules.Request, error) {
 }
 
 // explainWith prints a line for each rule that matches, and the verdict of all.
-func explainWith(ctx context.Context, p process, store stint.Store, set *rules.Set, r *rules.Request) error {
-	limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
+func explainWith(ctx context.Context, p process, config enforce.Config, r *rules.Request) error {
+	limiter, err := enforce.New(config)
 	if err != nil {
 		return failed(err)
 	}

@@ -96,6 +96,24 @@ func TestRulesOfAPrefix(t *testing.T) {
 	}
 }
 
+// What the service would refuse, explain refuses with its setting.
+func TestAmbiguousPaths(t *testing.T) {
+	file, config := writeFile(t, `[{id: a, scope: global, unlimited: true}]`), writeFile(t, "ambiguous_paths: reject")
+	for args, want := range map[string]int{
+		"--path //login":                                            exitOK,
+		"--ambiguous-paths match --path //login":                    exitOK,
+		"--ambiguous-paths reject --path //login":                   exitUsage,
+		"--config " + config + " --path /a%2Fb":                     exitUsage,
+		"--config " + config + " --path /a%20b":                     exitOK,
+		"--ambiguous-paths reject --path /caf%C3%A9/?next=//x/../y": exitOK,
+		"--ambiguous-paths no --path /":                             exitUsage,
+	} {
+		if code, stdout, stderr := do(t, nil, append([]string{"rules", "explain", "--rules", file}, strings.Fields(args)...)...); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
 func TestRulesExplain(t *testing.T) {
 	file := writeFile(t, someRules)
 	for _, test := range []struct {

@@ -207,7 +207,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.StoreRequired = c.OnStoreFailure == failover.Closed
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
-	s.Identity = server.Identity(c.Identity)
+	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
 	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
 	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer

@@ -69,6 +69,8 @@ type Config struct {
 	// them, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
 	// RulesFromStore.
 	RulesFrom string
+	// RejectAmbiguousPaths answers 400 to requests whose path programs take apart in different ways.
+	RejectAmbiguousPaths bool
 }
 
 // RulesFromStore is where rules are kept in the store of the states: in the process with

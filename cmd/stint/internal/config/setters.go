@@ -198,6 +198,13 @@ func overload(field *failover.Overload) notation.Setter {
 	}, notation.KindText)
 }
 
+func ambiguousPaths(reject *bool) notation.Setter {
+	return notation.Scalar("match or reject", func(text string) bool {
+		*reject = text == "reject"
+		return *reject || text == "match"
+	}, notation.KindText)
+}
+
 func prefixes(field *[]netip.Prefix) notation.Setter {
 	return notation.List(field, "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", func(text string) (netip.Prefix, bool) {
 		if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
