@@ -393,14 +393,19 @@ func (s *stack) failInstead() (asked *atomic.Int64) {
 	return asked
 }
 
-// listenInstead takes the address of the application over, once the last of its threads has let it
-// go.
+// listenInstead takes the address of the application over.
 func (s *stack) listenInstead() net.Listener {
+	s.t.Helper()
+	return s.listenAt(appPort)
+}
+
+// listenAt takes the address of a program over, once the last of its threads has let it go.
+func (s *stack) listenAt(port string) net.Listener {
 	s.t.Helper()
 	var config net.ListenConfig
 	deadline := time.After(patience)
 	for poll := time.NewTicker(time.Millisecond); ; {
-		listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, appPort))
+		listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
 		if err == nil {
 			poll.Stop()
 			return listener
