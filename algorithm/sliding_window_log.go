@@ -84,6 +84,25 @@ func (l *Log) compact() {
 	}
 }
 
+// Coarsen halves the records of a log for which there is no memory, and reports whether
+// it takes less now. Of two neighbours the later one stands for both: permits leave late
+// rather than early, so a limit is never exceeded.
+func (l *Log) Coarsen() bool {
+	i := sort.Search(len(l.records), func(i int) bool { return l.records[i].total > l.gone })
+	live := l.records[i:]
+	kept := make([]record, 0, (len(live)+1)/2)
+	for i := range live {
+		if i%2 == 1 || i == len(live)-1 {
+			kept = append(kept, live[i])
+		}
+	}
+	if cap(kept) >= cap(l.records) {
+		return false
+	}
+	l.records = kept
+	return true
+}
+
 // SlidingWindowLog admits at most limit permits over every half-open span
 // (t - window, t], exactly: an entry leaves at exactly its time plus the window. It
 // is immutable and safe for concurrent use.

@@ -41,7 +41,7 @@ func TestMovedUnderDecisions(t *testing.T) {
 		for i := 0; !done.Load(); i++ {
 			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
 			shard.mu.Lock()
-			s.rebuild(shard)
+			s.rebuild(shard, size(shard.used+1))
 			s.purge(shard, still())
 			shard.mu.Unlock()
 			passing := "passing " + strconv.Itoa(i%5000)

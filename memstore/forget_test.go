@@ -29,7 +29,7 @@ func TestForgetMoved(t *testing.T) {
 			if slot, _ := w.shard.table.Load().find(hash); slot == nil {
 				p := part{limit: l, hash: hash, changed: true}
 				p.state.a, p.state.b = uint64(still().Add(24*time.Hour)), uint64(still()) // it matters
-				s.keep(w.shard, &p, still())
+				s.keep(w.shard, &p, nil, still())
 			}
 		}
 		var old, others []uint64
@@ -54,7 +54,7 @@ func TestForgetMoved(t *testing.T) {
 					s.reset(w.shard, others[i])
 					others = slices.Delete(others, i, i+1)
 				case random.IntN(4) == 0:
-					s.rebuild(w.shard)
+					s.rebuild(w.shard, size(w.shard.used+1))
 				default:
 					if h := hash(); !slices.Contains(old, h) && !slices.Contains(others, h) {
 						put(h, &kept[0])

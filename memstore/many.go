@@ -57,8 +57,13 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	for _, i := range locks {
 		s.shards[i].mu.Unlock()
 	}
+	grows := false
 	for i := range parts {
 		runtime.KeepAlive(parts[i].limit) // until its id is in the slot
+		grows = grows || parts[i].grows()
+	}
+	if grows && s.over() {
+		s.fit(parts, now)
 	}
 	s.sweepNow(now)
 	if op.Each != nil {
@@ -127,6 +132,6 @@ func (s *Store) applyAll(op *stint.Op, parts []part, outs []stint.Outcome, now s
 		s.close(s.shard(p.hash), p)
 	}
 	for i := range parts {
-		s.keep(s.shard(parts[i].hash), &parts[i], now)
+		s.keep(s.shard(parts[i].hash), &parts[i], parts, now)
 	}
 }

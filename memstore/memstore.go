@@ -12,9 +12,13 @@
 // seed can aim for it.
 //
 // State that has become worthless, because it equals an untouched one, is
-// reclaimed in small steps as decisions are made. When the memory cap is reached, a
-// few states are sampled and the one nearest to untouched is dropped, which makes
-// that client as new; [Stats] counts it.
+// reclaimed in small steps as decisions are made.
+//
+// When the memory cap is reached, a few states are sampled and the one nearest to
+// untouched is dropped, which makes that client as new; [Stats] counts it. States that
+// the operation at hand writes are never dropped. A log that does not fit under the cap
+// by itself becomes coarser instead: neighbouring records become one, at the later time,
+// so that its permits return late rather than early.
 package memstore
 
 import (
@@ -41,8 +45,9 @@ const MinMaxBytes = 1 << 20
 type Config struct {
 	// MaxBytes caps the memory of tables and logs, and of the limits that policies which are
 	// still used and states have, about half a KiB each, in bytes; less than MinMaxBytes is
-	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. While a shard's table grows, its
-	// old and its new form exist together for a moment, at most 1 % more.
+	// taken as MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while
+	// a shard's table grows, its old and its new form exist together, at most 1 % more; and what an
+	// operation writes is there before room is made for it.
 	MaxBytes int64
 	// Now is the clock. Default: nil, the process's monotonic clock, anchored to the
 	// wall clock when the store is made. It must be safe for concurrent use.
@@ -64,6 +69,9 @@ type Store struct {
 	reclaimed atomic.Int64
 	sweeps    atomic.Uint64
 	swept     atomic.Int64 // when the last sweep was
+
+	evicting sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
+	next     int        // the shard that was looked at last for that
 
 	mu      sync.Mutex                // guards known, free and the writing of writers
 	known   map[writing]*writer       // all
@@ -132,14 +140,15 @@ func (s *Store) decide(op *stint.Op, now stint.Instant) stint.Decision {
 // decideOne carries out an operation on one limit.
 func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decision {
 	var out stint.Outcome
-	p := part{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}
+	parts := [1]part{{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}}
+	p := &parts[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash)
 		l.fresh(&out)
 	} else {
-		s.open(t, &p, now)
+		s.open(t, p, now)
 		p.changed = l.apply(algorithm.ActionOf(op.Verb), &p.state, now, op.Permits, &out)
 		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
 			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
@@ -147,11 +156,14 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 		if op.Each != nil {
 			out.GrowsAfter = l.grows(&p.state, now)
 		}
-		s.close(t, &p)
-		s.keep(t, &p, now)
+		s.close(t, p)
+		s.keep(t, p, parts[:], now)
 	}
 	t.mu.Unlock()
 	runtime.KeepAlive(l) // until its id is in the slot
+	if p.grows() && s.over() {
+		s.fit(parts[:], now)
+	}
 	s.sweepNow(now)
 	if op.Each != nil {
 		op.Each[0] = out
@@ -167,7 +179,7 @@ type Stats struct {
 	Clients   int64 // states in the table; a client has one per limit
 	Bytes     int64 // memory of tables and logs, and of limits in use
 	MaxBytes  int64 // its cap
-	Evictions int64 // states dropped at the cap
+	Evictions int64 // states dropped at the cap, and logs made coarser
 	Reclaimed int64 // worthless states reclaimed
 }
 

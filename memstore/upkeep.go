@@ -2,19 +2,13 @@ package memstore
 
 import (
 	"hash/maphash"
-	"math"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 )
 
-const (
-	// At most every sweepEvery microseconds, sweepGroups groups of some shard are looked
-	// at.
-	sweepEvery, sweepGroups = 100, 8
-	// sample is how many states an eviction chooses from at least, if there are as many.
-	sample = 8
-)
+// At most every sweepEvery microseconds, sweepGroups groups of some shard are looked at.
+const sweepEvery, sweepGroups = 100, 8
 
 // hash identifies a key under a limit. Its upper bits choose the shard and are of
 // the key alone, so that all limits of one key are in one shard.
@@ -69,15 +63,18 @@ func (s *Store) close(t *shard, p *part) {
 	p.slot.release(p.writer.id)
 }
 
-// keep makes room for a state that is new, and for a log. The operation holds no slot
-// any more, as states are moved and evicted here.
-func (s *Store) keep(t *shard, p *part, now stint.Instant) {
-	if !p.changed || p.slot != nil && p.limit.log == nil {
+// grows reports whether the part's state needs memory: one that is new, or a log.
+func (p *part) grows() bool { return p.changed && (p.slot == nil || p.limit.log != nil) }
+
+// keep makes room for a state of an operation's parts. The operation holds no slot any
+// more, as states are moved and evicted here.
+func (s *Store) keep(t *shard, p *part, parts []part, now stint.Instant) {
+	if !p.grows() {
 		return
 	}
 	if slot, _ := t.table.Load().find(p.hash); slot == nil {
 		if t.full() {
-			s.makeRoom(t, now)
+			s.makeRoom(t, parts, now)
 		}
 		p.limit.writer.gain()
 		t.table.Load().insert(p.hash, &p.state.words, p.limit.id)
@@ -85,7 +82,6 @@ func (s *Store) keep(t *shard, p *part, now stint.Instant) {
 	}
 	if p.limit.log != nil {
 		s.keepLog(t, p.hash, p.state.log)
-		s.evictLogs(t, p.hash, now)
 	}
 }
 
@@ -112,12 +108,15 @@ func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
 func (t *shard) full() bool { return int(t.used) >= t.most() }
 
 // most is how many states the table is to hold at most.
-func (t *shard) most() int { return len(t.table.Load().groups) * groupSlots * fullNum / fullDen }
+func (t *shard) most() int { return most(len(t.table.Load().groups)) }
 
-// rebuild gives the shard's table a size that fits what it holds and one more. The
-// slots of the old one stay held, so that nobody decides on what is no longer there.
-func (s *Store) rebuild(t *shard) {
-	old, table := t.table.Load(), newTable(size(t.used+1))
+// most is how many states a table of so many groups is to hold at most.
+func most(groups int) int { return groups * groupSlots * fullNum / fullDen }
+
+// rebuild gives the shard's table so many groups, which fit what it holds. The slots of
+// the old one stay held, so that nobody decides on what is no longer there.
+func (s *Store) rebuild(t *shard, groups int) {
+	old, table := t.table.Load(), newTable(groups)
 	for group := range old.groups {
 		for i := range groupSlots {
 			slot := &old.groups[group][i]
@@ -156,20 +155,19 @@ func (s *Store) reclaim(t *shard, group int, now stint.Instant) {
 	}
 }
 
-// makeRoom lets one more state in: by dropping the worthless, by growing, or at the
-// cap by evicting. A pass over the shard is made only where it may grow, so that the
-// passes stay rare; at the cap a sample decides.
-func (s *Store) makeRoom(t *shard, now stint.Instant) {
+// makeRoom lets one more state in, of an operation with the parts: by dropping the
+// worthless, by growing, or at the cap by evicting. A pass over the shard is made only
+// where it may grow, so that the passes stay rare; at the cap a sample decides.
+func (s *Store) makeRoom(t *shard, parts []part, now stint.Instant) {
 	grown := int64(size(t.used+1)-len(t.table.Load().groups)) * groupBytes
-	if s.bytes.Load()+grown > s.maxBytes && t.used > 0 {
-		s.evict(t, now)
+	if s.bytes.Load()+grown > s.maxBytes && s.hasShare(t) && s.evict(t, parts, now) {
 		return
 	}
 	s.purge(t, now)
 	if int(t.used) < t.most()*3/4 {
 		return // enough was worthless; leave the size as it is
 	}
-	s.rebuild(t)
+	s.rebuild(t, size(t.used+1))
 }
 
 // life returns when a state whose slot is held equals an untouched one, and how long
@@ -188,47 +186,6 @@ func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life 
 // the margin, so that dropping it changes nothing.
 func isWorthless(ends stint.Instant, life int64, now stint.Instant) bool {
 	return ends+stint.Instant(algorithm.Margin(life)) < now
-}
-
-// evict drops, of a few states sampled, the one nearest to untouched. One that was
-// worthless already is reclaimed and not counted as evicted.
-func (s *Store) evict(t *shard, now stint.Instant) {
-	table := t.table.Load()
-	var nearest *slot
-	group, least := 0, stint.Instant(math.MaxInt64)
-	for seen := 0; seen < min(sample, int(t.used)); {
-		t.hand = uint32(table.next(int(t.hand)))
-		for i := range groupSlots {
-			slot := &table.groups[t.hand][i]
-			if slot.hash.Load() == 0 {
-				continue
-			}
-			seen++
-			if ends := s.ends(t, slot); ends <= least {
-				nearest, group, least = slot, int(t.hand), ends
-			}
-		}
-	}
-	s.drop(t, nearest, group, now)
-}
-
-// ends is when the state of a slot equals an untouched one.
-func (s *Store) ends(t *shard, slot *slot) stint.Instant {
-	id := slot.hold()
-	ends, _ := s.life(t, slot, id)
-	slot.release(id)
-	return ends
-}
-
-// drop removes a state for want of memory, and counts it.
-func (s *Store) drop(t *shard, slot *slot, group int, now stint.Instant) {
-	id := slot.hold()
-	if ends, life := s.life(t, slot, id); isWorthless(ends, life, now) {
-		s.reclaimed.Add(1)
-	} else {
-		s.evictions.Add(1)
-	}
-	s.remove(t, slot, group, id)
 }
 
 // logBytes is what a log takes beside its records: its entry in the shard's map.
@@ -255,28 +212,6 @@ func (s *Store) dropLog(t *shard, hash uint64) {
 	delete(t.logs, hash)
 	if len(t.logs) == 0 {
 		t.logs = nil // a map does not shrink
-	}
-}
-
-// evictLogs drops logs of a shard, nearest to untouched of a sample first, until
-// memory is below the cap; the one of the given hash, just written, goes last.
-func (s *Store) evictLogs(t *shard, hash uint64, now stint.Instant) {
-	for s.bytes.Load() > s.maxBytes && len(t.logs) > 0 {
-		victim, least, seen := hash, stint.Instant(math.MaxInt64), 0
-		for other := range t.logs {
-			if other == hash {
-				continue
-			}
-			slot, _ := t.table.Load().find(other)
-			if ends := s.ends(t, slot); ends < least {
-				victim, least = other, ends
-			}
-			if seen++; seen == sample {
-				break
-			}
-		}
-		slot, group := t.table.Load().find(victim)
-		s.drop(t, slot, group, now)
 	}
 }
 
@@ -312,7 +247,7 @@ func (s *Store) sweep(now stint.Instant, last int64) {
 
 // shrink gives back the memory of a table that has emptied.
 func (s *Store) shrink(t *shard) {
-	if size(t.used+1)*4 < len(t.table.Load().groups) {
-		s.rebuild(t)
+	if groups := size(t.used + 1); groups*4 < len(t.table.Load().groups) {
+		s.rebuild(t, groups)
 	}
 }
