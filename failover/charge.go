@@ -13,6 +13,14 @@ const (
 	chargePause = 10 * time.Millisecond
 )
 
+// A charge is what a client is charged: operations from one to another of a batch.
+type charge struct {
+	client
+	share    *share
+	from, to int
+	all      bool // whether that is all that its share has against it
+}
+
 // comeBack starts charging what was spent locally, if there is something to charge.
 func (l *locals) comeBack() {
 	l.mu.Lock()
@@ -48,8 +56,11 @@ func (l *locals) chargeBatch() bool {
 	}
 	defer resume()
 	var ops []stint.Op
+	var charges []charge
 	for _, c := range l.take() {
-		ops = l.spent(ops, c)
+		var one charge
+		ops, one = l.spent(ops, c)
+		charges = append(charges, one)
 	}
 	if ops == nil {
 		return false
@@ -64,7 +75,48 @@ func (l *locals) chargeBatch() bool {
 		}
 		s.counts.charged.Add(uint64(max(0, results[i].Decision.Applied)))
 	}
+	for i := range charges {
+		if c := &charges[i]; c.all && within(ops[c.from:c.to], results[c.from:c.to]) {
+			l.renew(c)
+		}
+	}
 	return true
+}
+
+// within reports whether the store has taken charges in full, and the client is within its
+// limits nevertheless.
+func within(ops []stint.Op, results []stint.Result) bool {
+	for i := range results {
+		r := &results[i]
+		if r.Err != nil || r.Decision.Applied != ops[i].Permits || r.Decision.Remaining == 0 {
+			return false
+		}
+	}
+	return len(results) > 0
+}
+
+// renew resets a client's share, unless it was used since the charge was made.
+func (l *locals) renew(c *charge) {
+	l.deciding.Lock()
+	defer l.deciding.Unlock()
+	for _, out := range l.look(c.share.account, c.key) {
+		if out.Remaining < out.Limit {
+			return
+		}
+	}
+	reset := stint.Op{Verb: stint.Reset, Claim: stint.Claim{Key: c.key, Policy: c.share.policy}}
+	_, _ = l.store.config.Local.Decide(context.Background(), reset) // else it stays as it is
+}
+
+// look is how the local store has a client of a policy, nil if it can't tell.
+func (l *locals) look(policy *stint.Policy, key string) []stint.Outcome {
+	peek := stint.Op{
+		Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}, Each: make([]stint.Outcome, policy.Len()),
+	}
+	if _, err := l.store.config.Local.Decide(context.Background(), peek); err != nil {
+		return nil
+	}
+	return peek.Each
 }
 
 // chargeable reports whether there is something to charge. The mutex is held.
@@ -95,27 +147,29 @@ func (l *locals) take() (clients []client) {
 	return clients
 }
 
-// spent takes what a client has spent, and what still counts of it, out of the local
-// store, and appends the charges for it.
-func (l *locals) spent(ops []stint.Op, c client) []stint.Op {
+// spent takes what a client has spent, and what still counts of it, out of its account, and
+// appends the charges for it. Its share stays spent.
+func (l *locals) spent(ops []stint.Op, c client) ([]stint.Op, charge) {
 	share := c.plan.share.Load()
-	local := l.store.config.Local
-	ctx := context.Background()
 	l.deciding.Lock()
 	defer l.deciding.Unlock()
-	from := len(ops)
-	for i, part := range share.parts {
-		d, err := local.Decide(ctx, stint.Op{Verb: stint.Peek, Claim: stint.Claim{Key: c.key, Policy: part, Permits: 1}})
-		if used := d.Limit - d.Remaining; err == nil && used > 0 {
+	one := charge{client: c, share: share, from: len(ops)}
+	account, own := l.look(share.account, c.key), l.look(share.policy, c.key)
+	one.all = account != nil && own != nil
+	for i, out := range account {
+		used := out.Limit - out.Remaining
+		if used > 0 {
 			ops = append(ops, stint.Op{
 				Verb: stint.Settle, Claim: stint.Claim{Key: c.key, Policy: share.wholes[i], Permits: used},
 			})
 		}
+		one.all = one.all && own[i].Limit-own[i].Remaining <= used && own[i].ResetAfter <= out.ResetAfter
 	}
-	reset := stint.Op{Verb: stint.Reset, Claim: stint.Claim{Key: c.key, Policy: share.policy}}
-	if _, err := local.Decide(ctx, reset); err != nil {
+	reset := stint.Op{Verb: stint.Reset, Claim: stint.Claim{Key: c.key, Policy: share.account}}
+	if _, err := l.store.config.Local.Decide(context.Background(), reset); err != nil {
 		l.store.counts.dropped.Add(1)
-		return ops[:from] // rather than charge it twice
+		ops, one.all = ops[:one.from], false // rather than charge it twice
 	}
-	return ops
+	one.to = len(ops)
+	return ops, one
 }

@@ -42,8 +42,10 @@
 // together, and the Open ones admit. Peek, Reset and Settle are never answered by a
 // mode: they fail with an error that wraps stint.ErrUnavailable. So does ForgetPolicy.
 //
-// Local decides by the limits divided by the number of processes, Config.Instances:
-// capacities, limits and debts rounded down but at least 1 (a debt: none), rates
+// Local decides by the limits divided by the number of processes, Config.Instances; the
+// largest number that was seen within the policy's longest life (a window, two of a
+// sliding counter, the time in which a bucket drains), so that the others don't get what a
+// process that has gone may have spent. Divided are capacities, limits and debts rounded down but at least 1 (a debt: none), rates
 // exactly unless they become slower than a limit can say (then the nearest that admits
 // no more, and at the slowest one permit in 366 days). Intervals, windows and names stay. A
 // cost above the share but not above the limit is denied with a RetryAfter of a second,
@@ -52,25 +54,45 @@
 // # When it is back
 //
 // What was admitted locally, and still counts, is charged to the store, as
-// stint.Settle charges, in the background; then the local states are as new. What counts is
-// what the local limits hold against a client: a bucket's permits that have refilled and
-// windows that have passed are forgotten, a limit that counts denied requests has
-// those charged too. A charge goes into debt down to the limit's MaxDebt and no further.
-// It counts from when it is made: entries of a sliding log stay a window longer, a
-// sliding counter has it in its current window, and the least interval of a log does
-// not span the change. A charge whose fate is unknown is not made again.
+// stint.Settle charges, in the background. What counts is what the limits hold against a
+// client at the rate of the share: a bucket's permits that have refilled and windows that
+// have passed are forgotten; a limit that counts denied requests has those charged too. A
+// charge goes into debt down to the limit's MaxDebt and no further. It counts from when it
+// is made: entries of a sliding log stay a window longer, a sliding counter has it in its
+// current window, and the least interval of a log does not span the change. A charge whose
+// fate is unknown is not made again.
 //
-// So from the failure until the return each process admits at most its share: N of them
-// together, over an outage of length T, admit at most max(C, N) + R x T / P by a bucket, and
-// max(L, N) for each window by a window. (With rates that are slower than can be said, N
-// permits in 366 days.) That is also the most by which a limit can be exceeded, in any
-// span that reaches over the way there or the way back: the store, which may have admitted
-// all it has just before and may have refilled since, knows nothing of it until it is charged. The charges are
-// made at 256 limits in every 10 ms and a round trip, each client's in one piece. From then on
-// the store's bound holds again with what was charged counted as admitted, so that what was
-// admitted too much is paid back. Not paid back is what could not be charged: what goes
-// beyond MaxDebt, and what [Stats.Dropped] counts. On the other side, a call whose answer
-// was lost may have been decided by the store and locally, and then counts twice.
+// The share itself stays spent, in this outage and the next, and comes back only as the
+// limit does: a bucket refills at the share's rate, a window ends. There is one exception:
+// if the store took all that the share has against a client, and answers that the client
+// has permits left, the share is as new. The store then knows of all that was admitted.
+//
+// # The bound
+//
+// N processes admit a client together, with their shares and with the store, however many
+// outages there are:
+//
+//	bucket:           C + S + 2 x R x (b - a) / P   in every interval [a, b]
+//	window, counter:  L + S                         in each window
+//	log:              L + S                         in every (t - W, t]
+//
+// S is the sum of the shares, max(1, C/N) or max(1, L/N) each, rounded down: at most max(C, N)
+// or max(L, N). Of a process that decided locally while it counted fewer, that number counts
+// instead of N. (With rates that are slower than can be said, each share refills a
+// permit in 366 days instead of R/N.) The first terms are the store's bound. What the shares
+// admit beyond it has no other limit, as the store knows nothing of it until it is charged:
+// S at once, and what they refill meanwhile. Over outages that last T in total, with the charges
+// made in full, they refill R x T / P and not R x (b - a) / P.
+//
+// The bound holds for as long as processes live, and states do: a process that starts anew has
+// spent nothing, and one that starts during an outage may count itself alone; a local store at
+// its memory cap forgets, and counts that; a store that loses its states admits C or L
+// anew. What a call whose answer was lost has taken counts twice.
+//
+// Charges are made at 256 limits in every 10 ms and a round trip, each client's in one piece. From
+// then on the store's bound holds again with what was charged counted as admitted, so that
+// what was admitted too much is paid back. Not paid back is what could not be charged: what
+// goes beyond MaxDebt, and what [Stats.Dropped] counts.
 package failover
 
 import (
@@ -108,11 +130,14 @@ type Config struct {
 	// time. Default: Reject.
 	OnOverload Overload
 	// Local decides for those whose mode is Local: a store in the process, such as
-	// memstore.New makes, that nobody else uses. Default: nil; needed if a mode is Local.
+	// memstore.New makes, that nobody else uses. It holds two states for each limit that a
+	// client spends of: its share, and the account of what is to be charged; its cap bounds
+	// both. Default: nil; needed if a mode is Local.
 	Local stint.Store
 	// Instances returns how many processes share the limits; less than 1 counts as 1. It
-	// is asked by every local decision and must be safe for concurrent use. Default: nil,
-	// which is 1.
+	// is asked by every local decision, and every 10 seconds, and must be safe for
+	// concurrent use. A number that rises counts at once; one that falls counts for a policy
+	// when the policy's longest life is over. Default: nil, which is 1.
 	Instances func() int
 	// Hooks observe. Default: none.
 	Hooks Hooks
@@ -190,8 +215,9 @@ type Store struct {
 	mu     sync.Mutex // guards closed, and the adding of work
 	closed bool
 
-	locals locals
-	counts counts
+	locals    locals
+	instances instances
+	counts    counts
 }
 
 // New makes a failover store, or reports everything that is wrong with the
@@ -224,6 +250,10 @@ func New(config Config) (*Store, error) {
 	}
 	s.locals.store = s
 	s.locals.touched, s.locals.batch = map[client]struct{}{}, make(chan struct{}, 1)
+	s.instances.count = s.config.Instances
+	if config.Local != nil {
+		s.start(s.countOn)
+	}
 	return s, nil
 }
 

@@ -41,7 +41,10 @@ func (s *Store) ForgetPolicy(ctx context.Context, policyName string, progress fu
 	}
 	err = s.forgetBounded(ctx, inner, policyName, progress)
 	if err == nil && local != nil {
-		return local.ForgetPolicy(ctx, policyName, nil)
+		if err := local.ForgetPolicy(ctx, policyName, nil); err != nil {
+			return err
+		}
+		return local.ForgetPolicy(ctx, accountName(policyName), nil)
 	}
 	if err == nil || errors.Is(err, stint.ErrInvalid) || ctx.Err() != nil {
 		return err

@@ -15,7 +15,8 @@ const maxTouched = 65536
 type locals struct {
 	store *Store
 	// deciding is held for reading by local decisions, and for writing while a client's
-	// spending is taken out of the local store, so that nothing falls in between.
+	// account is taken out of the local store, or its share renewed, so that nothing falls in
+	// between.
 	deciding sync.RWMutex
 	// batch is a lock that is held, by who has filled it, while clients are taken out and
 	// charged.
@@ -35,10 +36,11 @@ type client struct {
 // decideLocally decides the claims whose mode is Local by this process's shares. The
 // others admit.
 func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
-	instances := max(1, s.config.Instances())
+	now := s.config.now()
+	s.instances.note(now)
 	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
 	local := stint.Op{Verb: op.Verb}
-	claims := make([]stint.Claim, 0, 4)
+	claims, shares := make([]stint.Claim, 0, 4), make([]*share, 0, 4)
 	for i := -1; i < len(op.And); i++ {
 		claim := op.Claim
 		if i >= 0 {
@@ -48,13 +50,13 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 		if p.mode != Local {
 			continue
 		}
-		share, err := p.shareOf(instances)
+		share, err := p.shareOf(s.instances.most(now, p.life))
 		if err != nil {
 			return stint.Decision{}, err
 		}
 		whole = whole && claim.Permits <= share.least
 		claim.Policy = share.policy
-		claims = append(claims, claim)
+		claims, shares = append(claims, claim), append(shares, share)
 	}
 	local.Claim = claims[0]
 	if len(claims) > 1 {
@@ -65,6 +67,9 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	}
 	s.locals.deciding.RLock()
 	d, err := s.config.Local.Decide(ctx, local)
+	if err == nil {
+		s.locals.account(claims, shares, d.Allowed)
+	}
 	s.locals.deciding.RUnlock()
 	if err != nil {
 		return stint.Decision{}, err
@@ -74,6 +79,21 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 		d = s.join(op, local.Each, d.At)
 	}
 	return degraded(d), nil
+}
+
+// account counts what was decided locally, to be charged.
+func (l *locals) account(claims []stint.Claim, shares []*share, allowed bool) {
+	for i, claim := range claims {
+		if claim.Policy = shares[i].account; !allowed {
+			claim.Policy = shares[i].denied
+		}
+		if claim.Policy == nil {
+			continue
+		}
+		if _, err := l.store.config.Local.Decide(context.Background(), stint.Op{Verb: stint.Settle, Claim: claim}); err != nil {
+			l.store.counts.dropped.Add(1)
+		}
+	}
 }
 
 // join makes the decision of an operation of which some claims were decided locally.

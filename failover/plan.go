@@ -17,6 +17,7 @@ type plan struct {
 	capacity int64                 // the least of the limits'
 	least    int32                 // the limit that has it
 	counts   bool                  // whether a limit counts denied requests
+	life     time.Duration         // the longest for which a permit counts
 	share    atomic.Pointer[share] // the one last used
 }
 
@@ -33,6 +34,7 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 			p.capacity, p.least = limit.Capacity, int32(i)
 		}
 		p.counts = p.counts || limit.CountDenied
+		p.life = max(p.life, longestLife(limit))
 	}
 	if s.config.Rule == nil {
 		return p

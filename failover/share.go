@@ -1,7 +1,9 @@
 package failover
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/big"
 	"time"
 
@@ -14,8 +16,11 @@ type share struct {
 	n      int
 	policy *stint.Policy
 	least  int64           // the least capacity
-	parts  []*stint.Policy // each of its limits alone
 	wholes []*stint.Policy // the limits that they are shares of, alone: the store's states
+
+	// account counts, as the limits do, what was admitted by any share and is not charged yet.
+	account *stint.Policy
+	denied  *stint.Policy // those limits of account that count denied requests; nil: none
 }
 
 // shareOf returns the share of one of n processes. The last one is kept.
@@ -34,19 +39,51 @@ func (p *plan) shareOf(n int) (*share, error) {
 func newShare(policy *stint.Policy, n int) (*share, error) {
 	s := &share{n: n, least: stint.MaxPermits}
 	limits := policy.Limits()
+	var accounts, denied []stint.Limit
 	for i, whole := range limits {
 		limits[i] = divide(whole, int64(n))
 		s.least = min(s.least, limits[i].Capacity)
-		part, partErr := stint.NewPolicy(policy.Name(), limits[i])
 		alone, err := stint.NewPolicy(policy.Name(), whole)
-		if err := errors.Join(partErr, err); err != nil {
+		if err != nil {
 			return nil, err
 		}
-		s.parts, s.wholes = append(s.parts, part), append(s.wholes, alone)
+		s.wholes = append(s.wholes, alone)
+		accounts = append(accounts, accountOf(whole, int64(n)))
+		if whole.CountDenied {
+			denied = append(denied, accounts[i])
+		}
 	}
-	var err error
+	var err, accountErr, deniedErr error
 	s.policy, err = stint.NewPolicy(policy.Name(), limits...)
-	return s, err
+	s.account, accountErr = stint.NewPolicy(accountName(policy.Name()), accounts...)
+	if denied != nil {
+		s.denied, deniedErr = stint.NewPolicy(accountName(policy.Name()), denied...)
+	}
+	return s, errors.Join(err, accountErr, deniedErr)
+}
+
+// accountName is the name of the policy that counts what is to be charged of another.
+func accountName(policy string) string {
+	const prefix = "failover.account "
+	if name := prefix + policy; len(name) <= stint.MaxNameBytes {
+		return name
+	}
+	return fmt.Sprintf("%s%x", prefix, sha256.Sum256([]byte(policy)))
+}
+
+// accountOf is the limit by which an account forgets: as slowly as the share of one of n
+// processes, or as slowly as can be said of the whole capacity. It has that, since other
+// shares may have been larger.
+func accountOf(whole stint.Limit, n int64) stint.Limit {
+	account := whole
+	account.Lease, account.MaxDebt, account.MinInterval, account.CountDenied = 0, stint.NoDebt, 0, false
+	for ; n > 1 && whole.IsBucket(); n /= 2 {
+		if account.Rate = divideRate(whole.Rate, n); account.Validate() == nil {
+			return account
+		}
+	}
+	account.Rate = whole.Rate
+	return account
 }
 
 // divide is the n-th part of a limit. Where that can't be said it is the nearest limit
