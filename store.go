@@ -8,6 +8,9 @@ import (
 // MaxKeyBytes bounds a key.
 const MaxKeyBytes = 256
 
+// MaxOpLimits bounds the limits of one operation, of all its claims together.
+const MaxOpLimits = 1000
+
 // A Verb is what an operation does. The zero value is Take.
 type Verb uint8
 
@@ -55,7 +58,8 @@ type Op struct {
 	Verb Verb
 	Claim
 	// And holds further claims that are decided together with the first, each with
-	// its own key, policy and cost. No state may be named twice. Default: none.
+	// its own key, policy and cost. No state may be named twice. All together have at most
+	// MaxOpLimits limits. Default: none.
 	And []Claim
 	// Each, if not nil, receives the outcome of every limit, in the order of the
 	// claims and their limits. It must be at least as long as [Op.Limits].
@@ -93,9 +97,13 @@ func (op *Op) Validate() error {
 	if op.And == nil && op.Each == nil {
 		return nil
 	}
+	limits := op.Policy.Len()
 	for i := range op.And {
 		if err := op.And[i].validate(op.Verb); err != nil {
 			return fmt.Errorf("claim %d: %w", i+1, err)
+		}
+		if limits += op.And[i].Policy.Len(); limits > MaxOpLimits {
+			return Invalid("claims", fmt.Sprintf("%d or more limits", limits), fmt.Sprintf("at most %d limits in one operation", MaxOpLimits))
 		}
 		if op.Verb == Reset {
 			continue // resetting a state twice is resetting it

@@ -433,16 +433,10 @@ type load struct {
 // lane is where an operation flies.
 func (s *Store) lane(op *stint.Op) *lane { return s.lanes[s.Shard(op.Key)] }
 
-// maxLimits bounds the limits of one operation, which are sent in one call.
-const maxLimits = 1000
-
 // check reports what forbids an operation before anything is sent.
 func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	if err := op.Validate(); err != nil {
 		return err
-	}
-	if limits := op.Limits(); limits > maxLimits {
-		return stint.Invalid("claims", limits, fmt.Sprintf("at most %d limits in one operation", maxLimits))
 	}
 	return ctx.Err()
 }

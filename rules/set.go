@@ -46,6 +46,7 @@ type Set struct {
 type compiled struct {
 	Rule
 	rank      int
+	weight    int           // see mostLimits
 	policy    *stint.Policy // nil without limits
 	fields    []field
 	scope     []part
@@ -60,7 +61,8 @@ type override struct {
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
-// joined; each is a [*Fault].
+// joined; each is a [*Fault], but for what is wrong with all of them. Rules of which one request may meet more than
+// stint.MaxOpLimits limits are a fault as well.
 func Compile(list []Rule, options Options) (*Set, error) {
 	if len(list) > MaxRules {
 		return nil, stint.Invalid("rules", len(list), fmt.Sprintf("at most %d rules", MaxRules))
@@ -104,6 +106,9 @@ func Compile(list []Rule, options Options) (*Set, error) {
 				return nil, err
 			}
 		}
+	}
+	if err := s.exceeds(first); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

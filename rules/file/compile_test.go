@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,5 +40,25 @@ func TestCompileTellsWhere(t *testing.T) {
 	set, err := file.Compile(list[:2], positions[:2], rules.Options{})
 	if err == nil {
 		t.Errorf("a rule without missing made a set of %d", set.Len())
+	}
+}
+
+// Rules of which one request would meet too many limits are a fault of the last of them.
+func TestCompileTellsWhereLimitsAreTooMany(t *testing.T) {
+	var text strings.Builder
+	for i := range stint.MaxOpLimits/stint.MaxLimits + 1 {
+		fmt.Fprintf(&text, "- {id: r%d, scope: global, limits: [", i)
+		for j := range stint.MaxLimits {
+			fmt.Fprintf(&text, "{algorithm: fixed_window, name: n%d, limit: 1, window: 1s}, ", j)
+		}
+		fmt.Fprintln(&text, "]}")
+	}
+	list, positions, err := file.Parse("rules.yaml", []byte(text.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.Compile(list, positions, rules.Options{})
+	if err == nil || !strings.HasPrefix(err.Error(), `rules.yaml:16:`) || !strings.Contains(err.Error(), "1024 together, of 16 rules") {
+		t.Errorf("the error is %v", err)
 	}
 }

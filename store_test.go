@@ -1,0 +1,39 @@
+package stint_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// An operation decides a bounded number of limits, whatever its verb is.
+func TestOpLimits(t *testing.T) {
+	claim := func(i, limits int) stint.Claim {
+		var all []stint.Limit
+		for j := range limits {
+			all = append(all, stint.FixedWindow(10, time.Hour).Named(fmt.Sprint(j)))
+		}
+		policy, err := stint.NewPolicy(fmt.Sprint(i), all...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stint.Claim{Key: "k", Policy: policy, Permits: 1}
+	}
+	for _, verb := range []stint.Verb{stint.Take, stint.Try, stint.Peek, stint.Reset, stint.Settle} {
+		op := stint.Op{Verb: verb, Claim: claim(0, stint.MaxLimits)}
+		for op.Limits() < stint.MaxOpLimits {
+			op.And = append(op.And, claim(1+len(op.And), min(stint.MaxLimits, stint.MaxOpLimits-op.Limits())))
+		}
+		if err := op.Validate(); err != nil {
+			t.Errorf("%v of %d limits: %v", verb, op.Limits(), err)
+		}
+		op.And = append(op.And, claim(1+len(op.And), 1))
+		if err := op.Validate(); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "at most 1000 limits in one operation") {
+			t.Errorf("%v of %d limits: %v", verb, op.Limits(), err)
+		}
+	}
+}
