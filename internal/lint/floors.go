@@ -81,6 +81,8 @@ var folders = []folder{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
 
+	{path: "internal/logsampler", floor: 2},
+
 	// Helpers of tests know nothing of the module.
 	{path: "internal/lint", floor: 0, testsOnly: true},
 	{path: "internal/chaos", floor: 5, testsOnly: true},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -50,8 +51,8 @@ type API struct {
 	config    Config
 	metrics   *metrics
 	resets    *resets
-	strangers *sparing // records of refused callers who are not known
-	absence   *sparing // lines about requests for rules that could not be read
+	strangers *logsampler.Sampler // records of refused callers who are not known
+	absence   *logsampler.Sampler // lines about requests for rules that could not be read
 	reading   reading
 }
 
@@ -64,7 +65,7 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{config: config, metrics: m, strangers: newStrangers(clock), absence: newAbsence(clock), reading: newReading()}
+	a := &API{config: config, metrics: m, strangers: newStrangers(nil), absence: newAbsence(nil), reading: newReading()}
 	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
 	return a, nil
 }

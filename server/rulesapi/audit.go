@@ -133,7 +133,7 @@ func (a *API) Refused(r *http.Request, caller Caller, call *Call, status int, de
 	a.metrics.refused(rec.outcome)
 	if caller.Name == "" {
 		var ok bool
-		if rec.leftOut, ok = a.strangers.admit(); !ok {
+		if rec.leftOut, ok = a.strangers.Admit(); !ok {
 			return
 		}
 	}

@@ -44,7 +44,7 @@ func (c *Call) report(err, cause error) {
 		slog.String("who", c.caller.Name), slog.String("action", c.Action), slog.String("rule", clip(c.Rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
-		leftOut, ok := c.api.absence.admit()
+		leftOut, ok := c.api.absence.Admit()
 		if !ok {
 			return
 		}

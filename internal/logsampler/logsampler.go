@@ -1,0 +1,45 @@
+// Package logsampler bounds lines of the log of which clients can cause as many as they like.
+package logsampler
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// A Sampler decides which lines of one kind are written: a number of them at once, then at a
+// steady rate. It is safe for concurrent use; make it with [New].
+type Sampler struct {
+	bucket *algorithm.TokenBucket
+	now    func() stint.Instant
+
+	mu      sync.Mutex
+	state   algorithm.BucketState
+	skipped int64 // since the last line
+}
+
+// New makes a sampler that writes so many lines at once, 1 or more, then one per interval. now is the
+// time; nil is the process's clock.
+func New(burst int64, interval time.Duration, now func() stint.Instant) *Sampler {
+	if now == nil {
+		now = clock
+	}
+	return &Sampler{bucket: algorithm.NewTokenBucket(stint.TokenBucket(burst, stint.Every(interval))), now: now}
+}
+
+// Admit reports whether a line is to be written, and how many were skipped since the last one.
+func (s *Sampler) Admit() (skipped int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out stint.Outcome
+	if s.bucket.Apply(algorithm.Take, &s.state, s.now(), 1, &out); !out.Allowed {
+		s.skipped++
+		return 0, false
+	}
+	skipped, s.skipped = s.skipped, 0
+	return skipped, true
+}
+
+func clock() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
