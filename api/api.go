@@ -201,9 +201,10 @@ type TimeZones struct {
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// TypeReducedCapacity is the type of a [Problem] of a service that is overloaded, as
-// draft-ietf-httpapi-ratelimit-headers registers it.
-const TypeReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+// ProblemReducedCapacity is the type of a [Problem] that the service has for a while, whoever asks
+// (IETF httpapi draft of the RateLimit fields, section "Problem Types"). Retry-After says when to
+// ask again.
+const ProblemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
 // A Problem says why a request was not served (RFC 9457). It is an error.
 type Problem struct {

@@ -20,7 +20,7 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
-	case status == http.StatusServiceUnavailable && problem.Type == api.TypeReducedCapacity:
+	case status == http.StatusServiceUnavailable && problem.Type == api.ProblemReducedCapacity:
 		return fmt.Errorf("%w: asking %s: %w", stint.ErrOverloaded, c.base.Redacted(), problem)
 	default:
 		return c.unavailable(problem)

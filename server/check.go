@@ -30,12 +30,13 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	r, work, err := s.enter(r, costOf(strings.Count(text, "{"), len(text)))
+	defer text.release()
+	r, work, err := s.enter(r, costOf(strings.Count(text.text, "{"), len(text.text)))
 	if err != nil {
 		return err
 	}
 	defer work.leave()
-	requests, batch, err := parseBody(text, costMembers, true)
+	requests, batch, err := parseBody(text.text, costMembers, true)
 	if err != nil {
 		return err
 	}

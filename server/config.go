@@ -145,6 +145,14 @@ type Config struct {
 	// MaxBodyBytes bounds a request's body; one that is longer is answered 413.
 	// Default: 0, which is 1 MiB.
 	MaxBodyBytes int64
+	// MaxBodyMemory bounds the memory of all bodies that are read, or whose requests are under way,
+	// in bytes. Of it one client may use as much as is left: one alone half. Further requests
+	// with a body are answered 503 with Retry-After. With HTTP/2, a request's head counts with its body. Default: 0, which is 64 MiB, or the
+	// least that may be set if that is more: 4 times MaxBodyBytes, 16 times MaxHeaderBytes and 32 KiB together. Bodies on the admin listener, of callers who were
+	// authorised, may use 32 MiB besides.
+	MaxBodyMemory int64
+	// MaxStreams bounds the requests under way on one connection of HTTP/2. Default: 0, which is 100.
+	MaxStreams int
 	// MaxConnections bounds the open connections of the service's listener. When they
 	// are that many, a new one takes the place of those that have waited longest
 	// between two requests or, for a while, for their first head; it is refused when
@@ -223,6 +231,12 @@ func (c Config) withDefaults() Config {
 	if c.MaxBodyBytes == 0 {
 		c.MaxBodyBytes = 1 << 20
 	}
+	if c.MaxBodyMemory == 0 {
+		c.MaxBodyMemory = max(defaultBodyMemory, leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes)))
+	}
+	if c.MaxStreams == 0 {
+		c.MaxStreams = 100
+	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = 16384
 	}
@@ -279,6 +293,7 @@ func (c Config) Validate() error {
 	}{
 		{"http.max_header_size", int64(c.MaxHeaderBytes)},
 		{"http.max_body_size", c.MaxBodyBytes},
+		{"http.max_streams", int64(c.MaxStreams)},
 		{"http.max_connections", int64(c.MaxConnections)},
 		{"http.max_connections_per_peer", int64(c.MaxConnectionsPerPeer)},
 		{"http.max_operations", int64(c.MaxOperations)},
@@ -286,6 +301,9 @@ func (c Config) Validate() error {
 		if n.value < 0 {
 			add(n.param, n.value, "0 or more")
 		}
+	}
+	if least := leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes)); c.MaxBodyMemory < least {
+		add("http.max_body_memory", c.MaxBodyMemory, fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least))
 	}
 	for _, token := range c.API.Tokens {
 		if !isBearerToken(token) {

@@ -23,12 +23,13 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	defer text.release()
 	e, _ := s.evaluations.Get().(*evaluation)
-	if r, e.work, err = s.enter(r, costOf(1, len(text))); err != nil {
+	if r, e.work, err = s.enter(r, costOf(1, len(text.text))); err != nil {
 		return err
 	}
 	defer e.work.leave()
-	if err := e.read(text, s.clients); err != nil {
+	if err := e.read(text.text, s.clients); err != nil {
 		return err
 	}
 	if err := s.enforce(r.Context(), e); err != nil {

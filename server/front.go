@@ -28,6 +28,13 @@ const (
 	adminPerPeer = adminConnections / 2
 )
 
+const (
+	// streamWindow is how much of the bodies of a connection of HTTP/2 may come before it is read.
+	streamWindow = 64 << 10
+	// streamFrame is how long a frame of HTTP/2 may be, the least that RFC 9113, section 4.2, allows.
+	streamFrame = 16 << 10
+)
+
 // A front is one listener with what serves its connections.
 type front struct {
 	service  string
@@ -132,7 +139,6 @@ func (s *Server) secure(f *front, section string, files TLS, request time.Durati
 	f.server.TLSConfig = certificates.Config()
 	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
 	f.server.WriteTimeout = request
-	f.server.HTTP2 = &http.HTTP2Config{WriteByteTimeout: s.config.WriteTimeout} // for what is sent for no request, too
 	return nil
 }
 
@@ -156,7 +162,16 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
 		Handler:        handler,
 		MaxHeaderBytes: s.config.MaxHeaderBytes,
-		ErrorLog:       log.New(errorLog{s.config.Logger}, "", 0),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: s.config.MaxStreams,
+			// What comes before it is read is held in memory, for the connection as well as for each
+			// stream, and so is one frame.
+			MaxReceiveBufferPerConnection: streamWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReadFrameSize:              streamFrame,
+			WriteByteTimeout:              s.config.WriteTimeout, // for what is sent for no request, too
+		},
+		ErrorLog: log.New(errorLog{s.config.Logger}, "", 0),
 
 		DisableGeneralOptionsHandler: true,
 	}

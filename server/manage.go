@@ -1,47 +1,11 @@
 package server
 
 import (
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"strings"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 )
-
-// firstBody is how much room a body gets before any of it has come, however much it
-// claims to be: who only claims gets no memory for it.
-const firstBody = 64 << 10
-
-// readText reads a request's body, beside which there is no query.
-func (s *service) readText(w http.ResponseWriter, r *http.Request) (string, error) {
-	if err := noQuery(r.URL.RawQuery); err != nil {
-		return "", err
-	}
-	most := s.config.MaxBodyBytes
-	if r.ContentLength > most {
-		w.Header().Set("Connection", "close") // rather than reading it to its end
-		return "", errTooLarge(most)
-	}
-	var text strings.Builder
-	text.Grow(int(min(max(r.ContentLength, 0), firstBody)))
-	if _, err := io.Copy(&text, http.MaxBytesReader(w, r.Body, most)); err != nil {
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return "", errTooLarge(most)
-		}
-		return "", badRequest("the body ended early or came too slowly")
-	}
-	return text.String(), nil
-}
-
-func errTooLarge(most int64) error {
-	return &failure{
-		status: http.StatusRequestEntityTooLarge,
-		detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", most, most),
-	}
-}
 
 // remaining tells what a check would be told, without taking.
 func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
@@ -128,12 +92,13 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	r, work, err := s.enter(r, costOf(1, len(text)))
+	defer text.release()
+	r, work, err := s.enter(r, costOf(1, len(text.text)))
 	if err != nil {
 		return err
 	}
 	defer work.leave()
-	requests, _, err := parseBody(text, costMembers, false)
+	requests, _, err := parseBody(text.text, costMembers, false)
 	if err != nil {
 		return err
 	}

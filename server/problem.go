@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,7 @@ import (
 // failureOf.
 type failure struct {
 	status int
-	kind   string // the problem's type; "" is about:blank
+	kind   string // the problem's type; "" is that of the status
 	detail string
 	field  string // a header field to send along, with its value
 	value  string
@@ -68,14 +67,14 @@ func failureOf(err error) *failure {
 	var refusal *rulesapi.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		return &failure{status: refusal.Status, detail: refusal.Detail, field: refusal.Field, value: refusal.Value}
+		return &failure{status: refusal.Status, kind: refusal.Type, detail: refusal.Detail, field: refusal.Field, value: refusal.Value}
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, stint.ErrInvalid):
 		return &failure{status: http.StatusBadRequest, detail: err.Error()}
 	case errors.Is(err, stint.ErrOverloaded):
 		return &failure{
-			status: http.StatusServiceUnavailable, kind: api.TypeReducedCapacity,
+			status: http.StatusServiceUnavailable, kind: api.ProblemReducedCapacity,
 			detail: "the service is overloaded; whether anything was consumed is not known",
 			field:  "Retry-After", value: "1",
 		}
@@ -92,9 +91,11 @@ func writeProblem(w http.ResponseWriter, err error) {
 	if f.field != "" {
 		w.Header().Set(f.field, f.value)
 	}
-	writeDocument(w, f.status, problemType, api.Problem{
-		Type: cmp.Or(f.kind, "about:blank"), Title: http.StatusText(f.status), Status: f.status, Detail: clipDetail(f.detail),
-	})
+	problem := api.Problem{Type: "about:blank", Title: http.StatusText(f.status), Status: f.status, Detail: clipDetail(f.detail)}
+	if f.kind == api.ProblemReducedCapacity {
+		problem.Type, problem.Title = f.kind, "Temporary Reduced Capacity"
+	}
+	writeDocument(w, f.status, problemType, problem)
 }
 
 // maxDetail bounds a problem's detail: small bodies may have many faults.

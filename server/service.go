@@ -52,6 +52,7 @@ type service struct {
 	ruleMetrics *promlimit.Rules
 
 	connections, adminConnections *connMetrics
+	bodies                        *bodyBudget // of the REST API
 	administration                *rulesapi.API
 }
 
@@ -105,6 +106,10 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	bodies, adminBodies, err := newBodyBudgets(config, registry)
+	if err != nil {
+		return nil, err
+	}
 	limits := 1
 	for _, t := range ts.all {
 		limits = max(limits, t.policy.Len())
@@ -125,10 +130,11 @@ func newService(config *Config) (*service, error) {
 		ruleMetrics: ruleMetrics,
 
 		connections: public, adminConnections: private,
+		bodies: bodies,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
-		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, Logger: config.Logger, Registerer: registry,
+		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: readAdminBody(adminBodies), Logger: config.Logger, Registerer: registry,
 	})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ package rulesapi
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 
@@ -38,6 +39,9 @@ type Config struct {
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
 	MaxBodyBytes int64
+	// ReadBody reads a body to its end; release, unless it is nil, is called when its request was answered.
+	// A *Refusal is the answer. Default: nil, which is io.ReadAll.
+	ReadBody func(io.Reader) (text string, release func(), err error)
 	// Logger receives an audit record of every change and of every attempt that was refused, and
 	// what went wrong inside.
 	Logger *slog.Logger

@@ -20,11 +20,11 @@ var (
 )
 
 // body reads the request's body, which must be of one of the types, the first being JSON. The
-// source names it in faults, as file.Parse does.
-func (c *Call) body(most int64, types []string) (text []byte, source string, err error) {
+// source names it in faults, as file.Parse does. The text is released when the call was served.
+func (c *Call) body(most int64, types []string) (text, source string, err error) {
 	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(types, mediaType) {
-		return nil, "", &Refusal{
+		return "", "", &Refusal{
 			Status: http.StatusUnsupportedMediaType,
 			Detail: fmt.Sprintf("Content-Type is %q; allowed: %s", clip(c.r.Header.Get("Content-Type")), join(types)),
 		}
@@ -35,20 +35,33 @@ func (c *Call) body(most int64, types []string) (text []byte, source string, err
 	}
 	if c.r.ContentLength > most {
 		c.w.Header().Set("Connection", "close") // rather than reading it to its end
-		return nil, "", tooLong
+		return "", "", tooLong
 	}
-	text, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
-	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, "", tooLong
+	read := c.api.config.ReadBody
+	if read == nil {
+		read = readAll
 	}
-	if err != nil {
-		return nil, "", &Refusal{Status: http.StatusBadRequest, Detail: "the body ended early or came too slowly"}
+	text, c.release, err = read(http.MaxBytesReader(c.w, c.r.Body, most))
+	switch {
+	case err == nil:
+	case errors.As(err, new(*http.MaxBytesError)):
+		return "", "", tooLong
+	case errors.As(err, new(*Refusal)):
+		return "", "", err
+	default:
+		return "", "", &Refusal{Status: http.StatusBadRequest, Detail: "the body ended early or came too slowly"}
 	}
 	source = "body.json"
 	if slices.Contains(ruleBody[1:], mediaType) {
 		source = "body.yaml"
 	}
 	return text, source, nil
+}
+
+// readAll reads a body without a bound on the memory of all.
+func readAll(from io.Reader) (text string, release func(), err error) {
+	all, err := io.ReadAll(from)
+	return string(all), nil, err
 }
 
 // noBody refuses a body where none is read.
@@ -84,7 +97,7 @@ func (c *Call) parse(most int64, types []string, do func(source string, text []b
 		return err
 	}
 	defer leave()
-	return do(source, text)
+	return do(source, []byte(text))
 }
 
 // join lists names.

@@ -29,6 +29,9 @@ func (c *Call) Serve(w http.ResponseWriter, r *http.Request, caller Caller) erro
 	if c.query, err = parseQuery(r.URL.RawQuery); err == nil {
 		err = c.serve(c)
 	}
+	if c.release != nil {
+		c.release()
+	}
 	if c.Changes {
 		c.note(err)
 	} else if cause := hidden(err); cause != nil {

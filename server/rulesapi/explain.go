@@ -24,7 +24,7 @@ func (c *Call) explain() error {
 	if err != nil {
 		return err
 	}
-	request, err := c.api.config.ReadRequest(string(text))
+	request, err := c.api.config.ReadRequest(text)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 type Refusal struct {
 	Status int
 	Detail string
+	// Type is the problem's type. Default: "", that of the status.
+	Type string
 	// Field and Value are a header field to send along; Field "" is none.
 	Field, Value string
 

@@ -27,6 +27,7 @@ type Call struct {
 	shown   string // the client as the audit names it
 	version int64
 	outcome string
+	release func() // of the body; nil is nothing
 }
 
 // A method is what a path does when it is asked by one.

@@ -84,6 +84,10 @@ type HTTP struct {
 	ReadHeaderTimeout, BodyTimeout, WriteTimeout, IdleTimeout time.Duration
 	// MaxHeaderBytes and MaxBodyBytes bound a request's head and body.
 	MaxHeaderBytes, MaxBodyBytes int64
+	// MaxBodyMemory bounds the memory of all bodies; 0 is that of server.Config.
+	MaxBodyMemory int64
+	// MaxStreams bounds the requests under way on a connection of HTTP/2.
+	MaxStreams int
 	// MaxConnections bounds the open connections, and MaxConnectionsPerPeer those of
 	// one address; 0 is no bound on those.
 	MaxConnections, MaxConnectionsPerPeer int

@@ -332,12 +332,13 @@ func TestBoundsOnClients(t *testing.T) {
 		File: write(t, "http: {read_header_timeout: 1s, body_timeout: 10m, max_header_size: 1KiB, max_connections: 7}\ndrain: {delay: 1m30s}\n"),
 		Env:  env(map[string]string{"STINT_HTTP_WRITE_TIMEOUT": "10ms", "STINT_HTTP_MAX_BODY_SIZE": "2097152"}),
 		Flags: map[string]string{
+			"http-max-body-memory": "9MiB", "http-max-streams": "7",
 			"http-idle-timeout": "1h", "http-max-connections": "8", "http-max-connections-per-peer": "5", "drain-timeout": "1ms",
 		},
 	})
 	want := config.HTTP{
 		ReadHeaderTimeout: time.Second, BodyTimeout: 10 * time.Minute, WriteTimeout: 10 * time.Millisecond, IdleTimeout: time.Hour,
-		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxConnections: 8, MaxConnectionsPerPeer: 5, MaxOperations: 4096,
+		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxBodyMemory: 9 << 20, MaxStreams: 7, MaxConnections: 8, MaxConnectionsPerPeer: 5, MaxOperations: 4096,
 	}
 	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, Timeout: time.Millisecond}) {
 		t.Errorf("%+v, %+v, %v; want %+v", got.HTTP, got.Drain, err, want)
@@ -347,6 +348,8 @@ func TestBoundsOnClients(t *testing.T) {
 		"http: {body_timeout: 601s}":           "10ms to 10m",
 		"http: {write_timeout: 0}":             "10ms to 10m",
 		"http: {idle_timeout: 61m}":            "10ms to 1h",
+		"http: {max_body_memory: 1023KiB}":     "at least 1MiB; or default",
+		"http: {max_streams: 0}":               "1 to 10000",
 		"http: {max_header_size: 1023}":        "1KiB to 16384KiB",
 		"http: {max_body_size: 65MiB}":         "1KiB to 65536KiB",
 		"http: {max_connections: 0}":           "1 to 10000000",

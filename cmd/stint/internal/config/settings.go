@@ -79,6 +79,8 @@ func settings(c *Config) []Setting {
 		{"http.idle_timeout", "2m", "DURATION", "how long a connection is kept between requests, 10ms to 1h", notation.Between(&c.HTTP.IdleTimeout, 10*time.Millisecond, time.Hour)},
 		{"http.max_header_size", "64KiB", "SIZE", "most that a request's head may have, 1KiB to 16MiB; longer ones are answered 431", sizeBetween(&c.HTTP.MaxHeaderBytes, 1<<10, 16<<20)},
 		{"http.max_body_size", "1MiB", "SIZE", "most that a request's body may have, 1KiB to 64MiB; longer ones are answered 413", sizeBetween(&c.HTTP.MaxBodyBytes, 1<<10, 64<<20)},
+		{"http.max_body_memory", "default", "SIZE", "most memory that all bodies under way may use, at least 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together; further ones are answered 503; default is 64MiB, or the least if that is more", size(&c.HTTP.MaxBodyMemory)},
+		{"http.max_streams", "100", "N", "how many requests one connection of HTTP/2 has at once", notation.Integer(&c.HTTP.MaxStreams, 1, 10_000)},
 		{"http.max_connections", "16384", "N", "how many connections the REST API has at once; the longest idle ones make room", notation.Integer(&c.HTTP.MaxConnections, 1, 10_000_000)},
 		{"http.max_operations", "4096", "N", "how many operations are decided at once; more wait for their turn, which are fair between clients", notation.Integer(&c.HTTP.MaxOperations, 1, 10_000_000)},
 		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", notation.Integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},

@@ -1,0 +1,259 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/memstore"
+)
+
+// An endless body gives its bytes and never ends.
+type endless struct {
+	ctx   context.Context //nolint:containedctx // a Read has none
+	rest  int
+	given func() // called when all are given
+}
+
+func (b *endless) Read(p []byte) (int, error) {
+	if b.rest == 0 {
+		b.given()
+		<-b.ctx.Done()
+		return 0, b.ctx.Err()
+	}
+	n := min(len(p), b.rest)
+	clear(p[:n]) // no JSON begins so, which is noticed once all has come
+	b.rest -= n
+	return n, nil
+}
+
+// heapInUse is what lives on the heap; two collections empty the pools.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// from is a transport that connects from an address.
+func from(addr string, i *issuer, protocols *http.Protocols) *http.Transport {
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+	return &http.Transport{TLSClientConfig: i.client("client"), Protocols: protocols, DialContext: dialer.DialContext}
+}
+
+// One client that sends bodies on many streams of HTTP/2 and ends none of them uses no more memory than
+// it may, is told so, and keeps no other from sending one.
+func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
+	const streams, size, patience = 240, 1<<20 - 1, 5 * time.Minute
+	const bound, room = 64 << 20, 16 << 20 // the sender's own buffers are here, too
+	i := newIssuer(t, "root")
+	var log strings.Builder
+	config := DefaultConfig()
+	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
+	config.Listen, config.TLS = "127.0.0.1:0", i.files("server")
+	config.BodyTimeout, config.WriteTimeout = patience, patience
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	<-s.Listening()
+	before := heapInUse()
+
+	attack, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	transport := from("127.0.0.1", i, protocols)
+	var full atomic.Int64
+	settled, done := make(chan struct{}, 2*streams), make(chan struct{}, streams)
+	for range streams {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			given := sync.OnceFunc(func() { settled <- struct{}{} })
+			body := &endless{ctx: attack, rest: size, given: given}
+			status, text := post(t, attack, transport, s.Addr(), body)
+			if status == http.StatusServiceUnavailable && strings.Contains(text, "#temporary-reduced-capacity") {
+				full.Add(1)
+			} else if status != 0 {
+				t.Errorf("%d %s", status, text)
+			}
+			given()
+		}()
+	}
+	for n := range streams {
+		select {
+		case <-settled:
+		case <-time.After(patience):
+			t.Fatalf("of %d streams %d have sent all or were refused", streams, n)
+		}
+	}
+	grown := heapInUse() - before
+	t.Logf("%d bodies of %d bytes, %d answered 503: the heap grows by %d bytes", streams, size, full.Load(), grown)
+	if grown > bound/2+room {
+		t.Errorf("the heap grows by %d bytes, want half of %d and %d at most", grown, bound, room)
+	}
+	other := from("127.0.0.2", i, protocols)
+	if status, text := post(t, t.Context(), other, s.Addr(), strings.NewReader("{}"+strings.Repeat(" ", size-2))); status != http.StatusOK {
+		t.Errorf("another client's body: %d %s", status, text)
+	}
+	if held := s.service.bodies.held.Load(); held > bound/2 {
+		t.Errorf("%d bytes are charged, want half of %d at most", held, bound)
+	}
+	giveUp()
+	for range streams {
+		<-done
+	}
+	transport.CloseIdleConnections()
+	other.CloseIdleConnections()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if held := s.service.bodies.held.Load(); held != 0 {
+		t.Errorf("%d bytes stay charged", held)
+	}
+	if lines := strings.Count(log.String(), "for want of memory"); lines != 1 {
+		t.Errorf("%d lines say so:\n%s", lines, log.String())
+	}
+}
+
+// post sends a body to the check; status 0 is no answer.
+func post(t *testing.T, ctx context.Context, transport *http.Transport, addr net.Addr, body io.Reader) (status int, text string) { //nolint:revive // t comes first
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+addr.String()+api.PathCheck, body)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if retry := response.Header.Get("Retry-After"); response.StatusCode == http.StatusServiceUnavailable && retry != "1" {
+		t.Errorf("Retry-After is %q", retry)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+	return response.StatusCode, string(answer)
+}
+
+// A budget gives a client as much as is left, and gets everything back.
+func TestBodyBudget(t *testing.T) {
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"})
+	budget := newBodyBudget(64*bodyChunk, true, refused, slog.New(slog.DiscardHandler))
+	stalled := func(client string, chunks int) func() {
+		t.Helper()
+		reader, writer := io.Pipe()
+		held := budget.held.Load()
+		ended := make(chan error)
+		go func() {
+			read, err := budget.read(client, 0, reader)
+			read.release()
+			ended <- err
+		}()
+		_, _ = writer.Write(make([]byte, chunks*bodyChunk-1))
+		if got := budget.held.Load() - held; got != int64(chunks)*bodyChunk {
+			t.Errorf("%s: %d bytes are charged for %d chunks", client, got, chunks)
+		}
+		return func() {
+			_ = writer.CloseWithError(io.ErrUnexpectedEOF)
+			if err := <-ended; !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error(err)
+			}
+		}
+	}
+	over := func(client string, size int) error {
+		read, err := budget.read(client, 0, strings.NewReader(strings.Repeat("x", size)))
+		if err == nil && (len(read.text) != size || read.charged != int64(size)) {
+			t.Errorf("%d bytes, %d charged, of %d", len(read.text), read.charged, size)
+		}
+		read.release()
+		return err
+	}
+	if err := over("a", 16*bodyChunk-1); err != nil {
+		t.Error("a quarter of the bound, which one body needs twice:", err)
+	}
+	if err := over("a", 16*bodyChunk+1); !errors.Is(err, errBodyMemory) {
+		t.Error("more than a quarter:", err)
+	}
+	endA := stalled("a", 31)
+	if err := over("a", 2*bodyChunk); !errors.Is(err, errBodyMemory) {
+		t.Error("one client has half and gets more:", err)
+	}
+	endB := stalled("b", 15)
+	if err := over("b", 2*bodyChunk); !errors.Is(err, errBodyMemory) {
+		t.Error("a second one gets more than is left:", err)
+	}
+	if err := over("c", bodyChunk); err != nil {
+		t.Error("a third one, which needs little:", err)
+	}
+	endA()
+	endB()
+	if budget.held.Load() != 0 {
+		t.Errorf("%d bytes stay charged", budget.held.Load())
+	}
+	for i := range budget.clients {
+		if own := budget.clients[i].Load(); own != 0 {
+			t.Errorf("an account keeps %d bytes", own)
+		}
+	}
+	if got := testutil.ToFloat64(refused); got != 3 {
+		t.Errorf("%v refusals are counted", got)
+	}
+}
+
+// Heads of HTTP/2, of which a connection has many, are charged with the body.
+func TestHeadsOfStreamsAreCharged(t *testing.T) {
+	budget := newBodyBudget(4*bodyChunk, true, prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"}), slog.New(slog.DiscardHandler))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+	for i := range 100 {
+		r.Header.Set("X-"+strconv.Itoa(i), strings.Repeat("x", 100))
+	}
+	if got := headOf(r); got != 0 {
+		t.Errorf("a head of HTTP/1 is %d bytes", got)
+	}
+	r.ProtoMajor = 2
+	if got := headOf(r); got < 20_000 || got > 30_000 {
+		t.Errorf("a head of 100 fields of 100 bytes is %d bytes", got)
+	}
+	if _, err := budget.read("a", headOf(r), strings.NewReader("{}")); !errors.Is(err, errBodyMemory) {
+		t.Error(err)
+	}
+	if held := budget.held.Load(); held != 0 {
+		t.Errorf("%d bytes stay charged", held)
+	}
+}
+
+func TestBodyMemoryHasRoomForABody(t *testing.T) {
+	config := DefaultConfig()
+	config.Store, config.MaxBodyBytes, config.MaxBodyMemory = memstore.New(memstore.Config{}), 64<<20, 0
+	if err := config.withDefaults().Validate(); err != nil {
+		t.Error("by default:", err)
+	}
+	config.MaxBodyMemory = 100 << 20
+	if err := config.Validate(); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "http.max_body_memory is 104857600; allowed: at least 269516800: 4 times") {
+		t.Error(err)
+	}
+}
