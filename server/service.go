@@ -53,6 +53,7 @@ type service struct {
 
 	connections, adminConnections *connMetrics
 	bodies                        *bodyBudget // of the REST API
+	refusals                      *refusals
 	administration                *rulesapi.API
 }
 
@@ -110,6 +111,10 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	refusals, err := newRefusals(registry)
+	if err != nil {
+		return nil, err
+	}
 	limits := 1
 	for _, t := range ts.all {
 		limits = max(limits, t.policy.Len())
@@ -130,7 +135,7 @@ func newService(config *Config) (*service, error) {
 		ruleMetrics: ruleMetrics,
 
 		connections: public, adminConnections: private,
-		bodies: bodies,
+		bodies: bodies, refusals: refusals,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
@@ -148,6 +153,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	boundBody(w, r, s.config.BodyTimeout)
 	if err := s.route(w, r); err != nil {
+		s.noteRefusal(r, failureOf(err))
 		writeProblem(w, err)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// challengeInvalidToken answers a token that is not known (RFC 6750, section 3.1).
+const challengeInvalidToken = `Bearer error="invalid_token"` //nolint:gosec // G101: it is the name of an error
+
 // A tokenSet holds bearer tokens by their hashes, so that comparing takes as long
 // whatever came, and however long it was.
 type tokenSet [][sha256.Size]byte
@@ -41,7 +44,7 @@ func (s tokenSet) find(lines []string) (int, error) {
 	}
 	place := s.place(strings.Trim(token, " "))
 	if place < 0 {
-		return 0, unauthorized("Authorization holds an unknown token", `Bearer error="invalid_token"`)
+		return 0, unauthorized("Authorization holds an unknown token", challengeInvalidToken)
 	}
 	return place, nil
 }
