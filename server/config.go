@@ -176,15 +176,21 @@ type Config struct {
 	// connections while it reports itself not ready, so that load balancers notice.
 	// Default: 0.
 	DrainDelay time.Duration
-	// DrainTimeout bounds the wait for requests in flight. Default: 0, which is 30
-	// seconds.
+	// DrainKeepAlive is how long, after DrainDelay, connections without a request are kept for their
+	// next one, whose answer ends them. A client that sends one later may get none. Default: 0, they are
+	// closed at once; DefaultConfig has 2 seconds.
+	DrainKeepAlive time.Duration
+	// DrainTimeout bounds the wait for requests in flight, DrainKeepAlive included. Default: 0, which
+	// is 30 seconds.
 	DrainTimeout time.Duration
 }
 
 // DefaultConfig returns the configuration of a service on loopback that lacks
 // nothing but a store.
 func DefaultConfig() Config {
-	return Config{Headers: httplimit.AllFields, API: API{ExplicitKeys: true}}.withDefaults()
+	return Config{
+		Headers: httplimit.AllFields, API: API{ExplicitKeys: true}, DrainKeepAlive: 2 * time.Second,
+	}.withDefaults()
 }
 
 // DefaultLimits returns the limits that the algorithms' names stand for when the
@@ -281,6 +287,7 @@ func (c Config) Validate() error {
 		{"http.write_timeout", c.WriteTimeout},
 		{"http.idle_timeout", c.IdleTimeout},
 		{"drain.delay", c.DrainDelay},
+		{"drain.keep_alive", c.DrainKeepAlive},
 		{"drain.timeout", c.DrainTimeout},
 	} {
 		if d.value < 0 {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -124,9 +125,26 @@ func (s *Server) adminFront(ln net.Listener) (*front, error) {
 }
 
 func (s *Server) newFront(service string, ln net.Listener, handler http.Handler, watch *watch) *front {
-	server := s.httpServer(handler)
+	server := s.httpServer(lastAnswers{handler, &s.service.draining})
 	server.ConnState = watch.changed
-	return &front{service: service, listener: watchedListener{ln, watch}, server: server, watch: watch}
+	return &front{service: service, listener: watch.listener(ln), server: server, watch: watch}
+}
+
+// closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
+var closeConnection = []string{"close"}
+
+// lastAnswers ends connections with their next answer while the server drains, so that their clients send
+// nothing on them that would be lost.
+type lastAnswers struct {
+	http.Handler
+	draining *atomic.Bool
+}
+
+func (l lastAnswers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.draining.Load() {
+		w.Header()["Connection"] = closeConnection
+	}
+	l.Handler.ServeHTTP(w, r)
 }
 
 // secure makes the front speak TLS. A connection may then carry many requests at once,

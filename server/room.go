@@ -147,6 +147,7 @@ func (w *watch) forget(conn *watchedConn) {
 	delete(w.conns, conn)
 	w.room.metrics.open.Dec()
 	w.leave(conn)
+	w.noteEmpty()
 }
 
 // leave counts a connection among its peer's no more; mu is held.

@@ -80,8 +80,10 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 	}
 }
 
-// Run listens and serves until ctx is done; then it reports itself not ready, lets
-// the requests in flight end and returns nil. It returns an error when it can't
+// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection with
+// its next answer (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and
+// returns nil. After DrainDelay it accepts no connections; those that no request comes on are closed
+// after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it can't
 // listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid), when a listener fails, and when requests had to be cut off at the
 // DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
@@ -126,7 +128,7 @@ func (s *Server) serve(ctx context.Context, fronts []*front) error {
 	}
 	failed = errors.Join(failed, s.drain(fronts, failed == nil))
 	for range serving {
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -168,15 +170,19 @@ func (s *Server) announce() {
 	}
 }
 
-// drain stops the servers. It waits for load balancers only when the servers are
-// still fine.
+// drain stops the servers. It waits for load balancers, and for the next requests of connections that are
+// kept alive, only when the servers are still fine.
 func (s *Server) drain(fronts []*front, wait bool) error {
-	s.service.draining.Store(true)
+	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
 		<-time.After(s.config.DrainDelay)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
+	var failed error
+	if wait && s.config.DrainKeepAlive > 0 {
+		failed = s.awaitKept(ctx, fronts)
+	}
 	stopped := make(chan error, len(fronts))
 	for _, f := range fronts {
 		go func() {
@@ -187,9 +193,26 @@ func (s *Server) drain(fronts []*front, wait bool) error {
 			stopped <- err
 		}()
 	}
-	var failed error
 	for range fronts {
 		failed = errors.Join(failed, <-stopped)
+	}
+	return failed
+}
+
+// awaitKept closes the listeners and waits until the connections are gone, as each is after its next
+// answer, for DrainKeepAlive at most. http.Server.Shutdown would close those that are idle at once, with
+// what their clients are about to send.
+func (s *Server) awaitKept(ctx context.Context, fronts []*front) (failed error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
+	defer cancel()
+	for _, f := range fronts {
+		failed = errors.Join(failed, f.listener.Close())
+	}
+	for _, f := range fronts {
+		select {
+		case <-f.watch.emptied():
+		case <-ctx.Done():
+		}
 	}
 	return failed
 }

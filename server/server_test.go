@@ -35,6 +35,7 @@ func run(t *testing.T, change func(*server.Config)) *running {
 	config, store, log := testConfig()
 	config.Listen = "127.0.0.1:0"
 	config.API.Open = false
+	config.DrainKeepAlive = 0 // nobody waits for the connections of a test that ends
 	config.Rules = compile(t, ruleList())
 	if change != nil {
 		change(&config)

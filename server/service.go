@@ -3,6 +3,7 @@ package server
 import (
 	_ "embed"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"sync"
@@ -176,7 +177,7 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 		panic(v) //nolint:forbidigo // net/http asks for it
 	}
 	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-	clear(w.Header())
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" })
 	writeProblem(w, &failure{
 		status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more",
 	})

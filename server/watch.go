@@ -25,6 +25,7 @@ type watch struct {
 	mu    sync.Mutex
 	conns map[*watchedConn]struct{}
 	peers map[string]int // how many connections each has; only when they are bounded
+	empty chan struct{}  // nil until somebody waits for it
 }
 
 // streaming is the state of an HTTP/2 connection with requests under way. They
@@ -99,6 +100,29 @@ func (w *watch) sweep(now int64) {
 	}
 }
 
+// emptied is closed once there are no connections. It is for when no more are accepted.
+func (w *watch) emptied() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.empty == nil {
+		w.empty = make(chan struct{})
+		w.noteEmpty()
+	}
+	return w.empty
+}
+
+// noteEmpty closes empty, once, if somebody waits and there are no connections; mu is held.
+func (w *watch) noteEmpty() {
+	if w.empty == nil || len(w.conns) > 0 {
+		return
+	}
+	select {
+	case <-w.empty:
+	default:
+		close(w.empty)
+	}
+}
+
 // cut closes a connection that is known; mu is held.
 func (w *watch) cut(conn *watchedConn, why cause) {
 	w.forget(conn)
@@ -162,11 +186,19 @@ func (w *watch) vouch(ctx context.Context) {
 	}
 }
 
-// A watchedListener accepts connections for which there is room.
+// A watchedListener accepts connections for which there is room. It can be closed more than once: by us and
+// by net/http.
 type watchedListener struct {
 	net.Listener
 	watch *watch
+	close func() error
 }
+
+func (w *watch) listener(ln net.Listener) net.Listener {
+	return watchedListener{Listener: ln, watch: w, close: sync.OnceValue(ln.Close)}
+}
+
+func (l watchedListener) Close() error { return l.close() }
 
 func (l watchedListener) Accept() (net.Conn, error) {
 	for {

@@ -213,7 +213,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.MaxBodyMemory, s.MaxStreams = c.HTTP.MaxBodyMemory, c.HTTP.MaxStreams
 	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer
 	s.MaxOperations, s.OverloadAdmits = c.HTTP.MaxOperations, c.OnOverload == failover.Admit
-	s.DrainDelay, s.DrainTimeout = c.Drain.Delay, c.Drain.Timeout
+	s.DrainDelay, s.DrainKeepAlive, s.DrainTimeout = c.Drain.Delay, c.Drain.KeepAlive, c.Drain.Timeout
 	s.Build = build()
 	return s
 }

@@ -26,12 +26,12 @@ type program struct {
 	exited chan error
 }
 
-func startProgram(t *testing.T) *program {
+func startProgram(t *testing.T, flags ...string) *program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	p := &program{exited: make(chan error, 1)}
-	p.cmd = exec.CommandContext(ctx, os.Args[0], "serve", "--listen=127.0.0.1:0", "--admin-listen=off")
+	p.cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	stderr, writer, err := os.Pipe()
 	if err != nil {
@@ -158,5 +158,67 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		case <-ticker.C:
 			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone
 		}
+	}
+}
+
+// Connections that are kept alive have their next request answered after SIGTERM, and are told that it was
+// the last one.
+func TestSIGTERMLosesNoRequestOfKeptConnections(t *testing.T) {
+	const connections = 40
+	p := startProgram(t, "--drain-keep-alive="+patience.String()) // all are gone long before
+	type client struct {
+		net.Conn
+		reader *bufio.Reader
+	}
+	var clients []client
+	ask := func(c client) (*http.Response, error) {
+		if _, err := io.WriteString(c, "GET /api/v1/rate-limit/check HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			return nil, err
+		}
+		response, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		return response, errors.Join(err, response.Body.Close())
+	}
+	for range connections {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		c := client{conn, bufio.NewReader(conn)}
+		if response, err := ask(c); err != nil || response.StatusCode != http.StatusOK || response.Close {
+			t.Fatalf("%v, %v", response, err)
+		}
+		clients = append(clients, c)
+	}
+	p.signal(t)
+	lost := 0
+	for _, c := range clients {
+		response, err := ask(c)
+		if err != nil {
+			lost++
+			continue
+		}
+		if response.StatusCode != http.StatusOK || !response.Close {
+			t.Errorf("%s, Connection %q", response.Status, response.Header["Connection"])
+		}
+		if _, err := c.reader.ReadByte(); err != io.EOF {
+			t.Errorf("after the last answer: %v", err)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d requests are lost", lost, connections)
+	}
+	select {
+	case err := <-p.exited:
+		if err != nil {
+			t.Errorf("exit: %v\n%s", err, p.log)
+		}
+	case <-time.After(patience):
+		t.Errorf("the service does not end:\n%s", p.log)
 	}
 }

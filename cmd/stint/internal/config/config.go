@@ -99,7 +99,9 @@ type HTTP struct {
 type Drain struct {
 	// Delay is how long it reports itself not ready before it closes its listeners.
 	Delay time.Duration
-	// Timeout bounds the wait for requests in flight.
+	// KeepAlive is how long it then keeps connections for their next request.
+	KeepAlive time.Duration
+	// Timeout bounds the wait for requests in flight, KeepAlive included.
 	Timeout time.Duration
 }
 

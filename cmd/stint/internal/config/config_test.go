@@ -333,14 +333,14 @@ func TestBoundsOnClients(t *testing.T) {
 		Env:  env(map[string]string{"STINT_HTTP_WRITE_TIMEOUT": "10ms", "STINT_HTTP_MAX_BODY_SIZE": "2097152"}),
 		Flags: map[string]string{
 			"http-max-body-memory": "9MiB", "http-max-streams": "7",
-			"http-idle-timeout": "1h", "http-max-connections": "8", "http-max-connections-per-peer": "5", "drain-timeout": "1ms",
+			"http-idle-timeout": "1h", "http-max-connections": "8", "http-max-connections-per-peer": "5", "drain-timeout": "1ms", "drain-keep-alive": "3s",
 		},
 	})
 	want := config.HTTP{
 		ReadHeaderTimeout: time.Second, BodyTimeout: 10 * time.Minute, WriteTimeout: 10 * time.Millisecond, IdleTimeout: time.Hour,
 		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxBodyMemory: 9 << 20, MaxStreams: 7, MaxConnections: 8, MaxConnectionsPerPeer: 5, MaxOperations: 4096,
 	}
-	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, Timeout: time.Millisecond}) {
+	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, KeepAlive: 3 * time.Second, Timeout: time.Millisecond}) {
 		t.Errorf("%+v, %+v, %v; want %+v", got.HTTP, got.Drain, err, want)
 	}
 	for text, want := range map[string]string{

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/memstore"
+)
+
+// drained is a server that listens until stop, with clients that keep one connection each.
+type drained struct {
+	*testing.T
+	server *Server
+	ended  chan error
+	stop   context.CancelFunc
+}
+
+func newDrained(t *testing.T, change func(*Config)) *drained {
+	config := DefaultConfig()
+	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.DiscardHandler)
+	config.Listen, config.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
+	change(&config)
+	s, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	d := &drained{T: t, server: s, ended: make(chan error, 1), stop: stop}
+	go func() { d.ended <- s.Run(ctx) }()
+	<-s.Listening()
+	return d
+}
+
+// refuses waits until an address accepts no connections.
+func (d *drained) refuses(addr net.Addr) {
+	d.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		conn, err := new(net.Dialer).DialContext(d.Context(), "tcp", addr.String())
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return
+		}
+		if err == nil {
+			_ = conn.Close()
+		}
+		if time.Now().After(deadline) {
+			d.Fatal("the server goes on accepting connections")
+		}
+	}
+}
+
+// Connections of both listeners that are kept alive have their next request answered, over HTTP/1.1 and
+// HTTP/2, and end then.
+func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
+	const each = 10
+	i := newIssuer(t, "root")
+	files := i.files("server")
+	d := newDrained(t, func(c *Config) {
+		c.TLS, c.AdminTLS, c.DrainKeepAlive, c.DrainTimeout = files, files, time.Hour, time.Hour
+	})
+	type client struct {
+		transport *http.Transport
+		addr      net.Addr
+		path      string
+		version   string
+	}
+	var clients []client
+	for range each {
+		for path, addr := range map[string]net.Addr{"/actuator/info": d.server.Addr(), "/openapi.yaml": d.server.AdminAddr()} {
+			for version, set := range map[string]func(*http.Protocols){
+				"HTTP/1.1": func(p *http.Protocols) { p.SetHTTP1(true) }, "HTTP/2.0": func(p *http.Protocols) { p.SetHTTP2(true) },
+			} {
+				protocols := new(http.Protocols)
+				set(protocols)
+				c := client{&http.Transport{TLSClientConfig: i.client("client"), Protocols: protocols}, addr, path, version}
+				defer c.transport.CloseIdleConnections()
+				clients = append(clients, c)
+			}
+		}
+	}
+	ask := func(c client) (*http.Response, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.addr.String()+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := c.transport.RoundTrip(r)
+		if err == nil {
+			defer func() { _ = response.Body.Close() }()
+			_, err = io.Copy(io.Discard, response.Body)
+		}
+		return response, err
+	}
+	for _, c := range clients {
+		if response, err := ask(c); err != nil || response.Proto != c.version || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %v, %v", c.version, c.path, response, err)
+		}
+	}
+	d.stop()
+	d.refuses(d.server.Addr())
+	d.refuses(d.server.AdminAddr())
+	lost := 0
+	for _, c := range clients {
+		response, err := ask(c)
+		switch {
+		case err != nil:
+			lost++
+			t.Logf("%s %s: %v", c.version, c.path, err)
+		case response.StatusCode != http.StatusOK, c.version == "HTTP/1.1" && !response.Close:
+			t.Errorf("%s %s: %s, Close %t", c.version, c.path, response.Status, response.Close)
+		}
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d requests are lost", lost, len(clients))
+	}
+	if err := <-d.ended; err != nil { // long before the connections' time is over
+		t.Error(err)
+	}
+}
+
+// Connections on which no request comes are closed in the end, and the drain's timeout bounds all of it.
+func TestIdleConnectionsAreClosedLast(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"after their time":   func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = time.Millisecond, time.Hour },
+		"at once":            func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = 0, time.Hour },
+		"at the drain's end": func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = time.Hour, time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrained(t, change)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.server.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := conn.Write([]byte("GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Read(make([]byte, 1<<10)); err != nil {
+				t.Fatal(err)
+			}
+			d.stop()
+			if err := <-d.ended; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			if n, err := conn.Read(make([]byte, 1)); n != 0 || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%d bytes, %v: the connection is not closed", n, err)
+			}
+		})
+	}
+}
