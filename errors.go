@@ -46,23 +46,27 @@ func Invalid(param string, value any, allowed string) *InvalidError {
 	return &InvalidError{Param: param, Value: text, Allowed: allowed}
 }
 
-// Error reads "capacity is 0; allowed: 1 to 1000000000". Of a long value it repeats the
-// beginning.
+// Error reads "capacity is 0; allowed: 1 to 1000000000". Of a long value, and of a long name or of what is
+// allowed, it repeats the beginning.
 func (e *InvalidError) Error() string {
-	return fmt.Sprintf("%s is %s; allowed: %s", e.Param, shown(e.Value), e.Allowed)
+	return fmt.Sprintf("%s is %s; allowed: %s", shown(e.Param, maxShown), shown(e.Value, maxShown), shown(e.Allowed, maxAllowed))
 }
 
-// shown is a value, or the beginning of one that is longer than anybody reads.
-func shown(value string) string {
-	const most = 300 // the longest valid key, quoted
-	if len(value) <= most {
-		return value
+const (
+	maxShown   = 300  // the longest valid key, quoted
+	maxAllowed = 1024 // bytes of what is allowed, which may name much
+)
+
+// shown is a text, or the beginning of one that is longer than anybody reads.
+func shown(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
 	end := most
-	for !utf8.RuneStart(value[end]) && end > most-utf8.UTFMax {
+	for !utf8.RuneStart(text[end]) && end > most-utf8.UTFMax {
 		end--
 	}
-	return fmt.Sprintf("%s… (%d bytes)", value[:end], len(value))
+	return fmt.Sprintf("%s… (%d bytes)", text[:end], len(text))
 }
 
 // Is reports whether target is [ErrInvalid].

@@ -23,3 +23,15 @@ func TestFaultOfALongValue(t *testing.T) {
 		t.Errorf("the longest key: %q", text)
 	}
 }
+
+// Neither a name, nor a value, nor what is allowed makes an error longer than anybody reads.
+func TestInvalidClips(t *testing.T) {
+	long := strings.Repeat("é", 30_000)
+	for _, err := range []*stint.InvalidError{
+		stint.Invalid(long, 1, "2"), stint.Invalid("a", long, "2"), stint.Invalid("a", 1, long), stint.Invalid(long, long, long),
+	} {
+		if text := err.Error(); len(text) > 1800 || !strings.Contains(text, "… (600") || !utf8.ValidString(text) {
+			t.Errorf("%d bytes: %.100s", len(text), text)
+		}
+	}
+}

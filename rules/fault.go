@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clip"
 )
 
 // A Fault is one thing that is wrong with a rule of a list. It wraps what is wrong, so that
@@ -19,12 +20,15 @@ type Fault struct {
 	Err error
 }
 
+// maxShownID bounds, in bytes, what is repeated of an ID that is too long.
+const maxShownID = MaxIDBytes
+
 // Error reads: rule "login": scope is "per_moon"; allowed: …
 func (f *Fault) Error() string {
 	if f.ID == "" {
 		return fmt.Sprintf("rule %d: %v", f.Index, f.Err)
 	}
-	return fmt.Sprintf("rule %q: %v", f.ID, f.Err)
+	return fmt.Sprintf("rule %q: %v", clip.To(maxShownID, f.ID), f.Err)
 }
 
 // Unwrap returns what is wrong.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	cliptext "github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/rulesapi"
 )
 
@@ -98,20 +99,36 @@ func writeProblem(w http.ResponseWriter, err error) {
 	writeDocument(w, f.status, problemType, problem)
 }
 
-// maxDetail bounds a problem's detail: small bodies may have many faults.
-const maxDetail = 16 << 10
+const (
+	// maxDetail bounds a problem's detail, in bytes: small bodies may have many faults.
+	maxDetail = 16 << 10
+	// maxFault bounds one of them.
+	maxFault = 1 << 10
+)
 
-// clipDetail shortens a detail that is too long: to whole lines, each of which is a fault, and how
-// many more there are.
+// clipDetail is where everything that an answer repeats of a request is bounded. It shortens each line of a
+// detail, which is a fault, and leaves out whole ones of too many, and says how many.
 func clipDetail(detail string) string {
-	if len(detail) <= maxDetail {
+	if len(detail) <= maxFault {
 		return detail
 	}
-	cut := strings.LastIndexByte(detail[:maxDetail], '\n')
-	if cut < 0 {
-		return strings.ToValidUTF8(detail[:maxDetail], "") + "…"
+	var clipped strings.Builder
+	more := 0
+	for line := range strings.SplitSeq(detail, "\n") {
+		line = cliptext.To(maxFault, line)
+		if more > 0 || clipped.Len()+1+len(line) > maxDetail {
+			more++
+			continue
+		}
+		if clipped.Len() > 0 {
+			clipped.WriteByte('\n')
+		}
+		clipped.WriteString(line)
 	}
-	return fmt.Sprintf("%s\nand %d more", detail[:cut], strings.Count(detail[cut:], "\n"))
+	if more > 0 {
+		fmt.Fprintf(&clipped, "\nand %d more", more)
+	}
+	return strings.ToValidUTF8(clipped.String(), "\uFFFD")
 }
 
 // writeJSON answers with a document.

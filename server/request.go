@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	cliptext "github.com/stint-go/stint/internal/clip"
 )
 
 // A member is one of the things that a request may say: a query parameter or a
@@ -139,14 +140,7 @@ func parseInteger(text string) (int64, error) {
 // clip shortens what came to what is worth repeating.
 func clip(s string) string {
 	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	return cliptext.To(most, s)
 }
 
 // A batch's size is bounded by what one store call should carry.

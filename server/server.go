@@ -42,6 +42,7 @@ func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	config.Logger = clipLog(config.Logger)
 	s := &Server{config: config, listening: make(chan struct{})}
 	service, err := newService(&s.config)
 	if err != nil {

@@ -176,7 +176,7 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is panicked with as it is
 		panic(v) //nolint:forbidigo // net/http asks for it
 	}
-	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, stackAttr, string(debug.Stack()))
 	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" })
 	writeProblem(w, &failure{
 		status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more",

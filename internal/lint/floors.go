@@ -81,6 +81,7 @@ var folders = []folder{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
 
+	{path: "internal/clip", floor: 0},
 	{path: "internal/logsampler", floor: 2},
 
 	// Helpers of tests know nothing of the module.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clip"
 )
 
 // A Position says where a value was given: a file with line and column, or an
@@ -59,13 +60,20 @@ func (f Faults) Error() string {
 // Is reports whether target is [stint.ErrInvalid].
 func (f Faults) Is(target error) bool { return target == stint.ErrInvalid }
 
-// Add records a fault in free words. What may be secret in a URL is hidden.
+const (
+	// maxMessage and maxName bound, in bytes, a fault's message, and each name in it.
+	maxMessage = 1024
+	maxName    = 128
+)
+
+// Add records a fault in free words, of which it keeps the first 1,024 bytes. What may be secret in a URL is hidden.
 func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, format, args...) }
 
 // AddOf is Add for a fault of the rule with an ID.
 func (f *Faults) AddOf(rule string, at Position, format string, args ...any) {
 	if !f.full(at) {
-		*f = append(*f, Fault{Position: at, Message: Redact(fmt.Sprintf(format, args...)), Rule: rule})
+		message := clip.To(maxMessage, Redact(fmt.Sprintf(format, args...)))
+		*f = append(*f, Fault{Position: at, Message: message, Rule: clip.To(maxName, rule)})
 	}
 }
 

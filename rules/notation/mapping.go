@@ -1,6 +1,10 @@
 package notation
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/stint-go/stint/internal/clip"
+)
 
 // Mapping hands each field of a mapping to take, and records those that take does not
 // know, with the names that it does. An empty value is like an empty mapping.
@@ -22,5 +26,5 @@ func (f *Faults) Mapping(path string, v Value, take func(Field) bool, names []st
 
 // Unknown records a field that the mapping at path can't have.
 func (f *Faults) Unknown(path string, field Field, names []string) {
-	f.Add(field.At, "%q is not a name in %s; allowed: %s", field.Name, path, strings.Join(names, ", "))
+	f.Add(field.At, "%q is not a name in %s; allowed: %s", clip.To(maxName, field.Name), path, strings.Join(names, ", "))
 }

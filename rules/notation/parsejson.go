@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/stint-go/stint/internal/clip"
 )
 
 // maxDepth bounds how deep JSON may be nested. Rules need 5.
@@ -133,7 +135,7 @@ func (r *jsonReader) mapping(v Value, depth int) (Value, error) {
 			return Value{}, err
 		}
 		if line, twice := lines[name]; twice {
-			r.faults.Add(at, "%q is given twice, first in line %d", name, line)
+			r.faults.Add(at, "%q is given twice, first in line %d", clip.To(maxName, name), line)
 			continue
 		}
 		lines[name] = at.Line

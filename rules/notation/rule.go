@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -22,7 +23,7 @@ func Rules(v Value, path string, faults *Faults) []rules.Rule {
 		sound := len(*faults)
 		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
 		for j := sound; j < min(len(*faults), MaxFaults); j++ {
-			(*faults)[j].Rule = list[i].ID
+			(*faults)[j].Rule = clip.To(maxName, list[i].ID)
 		}
 	}
 	return list

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/stint-go/stint"
+	cliptext "github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -91,7 +92,7 @@ func (a *API) audit(ctx context.Context, r record) {
 // errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
-	return slog.String("err", clipTo(most, notation.Redact(err.Error())))
+	return slog.String("err", cliptext.To(most, notation.Redact(err.Error())))
 }
 
 // note records what came of the call.

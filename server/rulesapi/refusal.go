@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	cliptext "github.com/stint-go/stint/internal/clip"
 )
 
 // A Refusal is why a request is not carried out, with the status that says so.
@@ -48,18 +48,7 @@ func badMethod(method, allowed string) error {
 // clip shortens what came to what is worth repeating.
 func clip(text string) string {
 	const most = 128
-	return clipTo(most, text)
-}
-
-// clipTo shortens a text to some bytes, between two characters.
-func clipTo(most int, text string) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
+	return cliptext.To(most, text)
 }
 
 // unreadable refuses what can't be done as what is kept can't be read.

@@ -1,0 +1,17 @@
+// Package clip shortens texts that others wrote before they are repeated, in an answer or in the log.
+package clip
+
+import "unicode/utf8"
+
+// To returns a text as it is if it has at most most bytes, else its beginning, cut between two characters,
+// and an ellipsis. What is no UTF-8 is cut anywhere.
+func To(most int, text string) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > most-utf8.UTFMax && cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
