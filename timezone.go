@@ -54,7 +54,7 @@ var releases = map[string]string{
 
 // ownZones is the archive of zones that Go's package time/tzdata puts into the program. It
 // never changes. Nothing exports it, so it is found in the program's file, once, when a
-// zone is first asked for (docs/adr/0011-time-zones-of-the-program.md).
+// zone is first asked for (docs/adr/0012-time-zones-of-the-program.md).
 var ownZones = newZones(openProgram)
 
 // zones are time zones by name, read out of a program when they are first asked for.

@@ -223,6 +223,12 @@ func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error)
 		w.Header().Set("Connection", "close") // rather than reading it to its end
 		return body{}, errTooLarge(most)
 	}
+	done, err := s.enterReading(r)
+	if err != nil {
+		w.Header().Set("Connection", "close") // as above
+		return body{}, err
+	}
+	defer done()
 	text, err := s.bodies.read(s.clients.Key(r.RemoteAddr, r.Header), headOf(r), http.MaxBytesReader(w, r.Body, most))
 	switch {
 	case err == nil:
@@ -234,6 +240,37 @@ func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error)
 	default:
 		return body{}, badRequest("the body ended early or came too slowly")
 	}
+}
+
+const (
+	// smallBody is how long a body is that is read without waiting for a turn.
+	smallBody = 16 << 10
+	// readPerOperation is how much of a body is as much work to receive as an operation is to decide.
+	readPerOperation = 4 << 10
+	// readingTurn is for how long a body that is being read counts as work under way: one that comes
+	// slowly keeps nobody busy.
+	readingTurn = 50 * time.Millisecond
+)
+
+// enterReading waits until a large body may be read. What it returns is called when the body was read.
+func (s *service) enterReading(r *http.Request) (done func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
+		size = s.config.MaxBodyBytes
+	}
+	if size <= smallBody {
+		return func() {}, nil
+	}
+	_, work, err := s.enter(r, size/readPerOperation)
+	if err != nil {
+		return nil, err
+	}
+	leave := sync.OnceFunc(work.leave)
+	timer := time.AfterFunc(readingTurn, leave)
+	return func() {
+		timer.Stop()
+		leave()
+	}, nil
 }
 
 func errTooLarge(most int64) error {

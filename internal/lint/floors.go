@@ -86,6 +86,7 @@ var folders = []folder{
 
 	// Helpers of tests know nothing of the module.
 	{path: "internal/lint", floor: 0, testsOnly: true},
+	{path: "internal/attack", floor: 5, testsOnly: true},
 	{path: "internal/chaos", floor: 5, testsOnly: true},
 	{path: "internal/reload", floor: 5, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},

@@ -1,0 +1,69 @@
+package attack_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	lasting = flag.Duration("for", time.Second, "how `long` each attack lasts")
+	// Beside other tests the store's process may not run for longer than the standard timeout.
+	storeTimeout = flag.Duration("store-timeout", 2*time.Second, "the service's store.`timeout`")
+	strict  = flag.Bool("strict", false, "hold the innocent client's answers to their statuses, which depend on the machine's speed")
+)
+
+const (
+	connections = 64
+	// perSecond is how many checks the innocent client makes.
+	perSecond = 250
+	// attackersLimit is what the attackers' limits admit in all.
+	attackersLimit = 10
+)
+
+// TestAttack makes each attack on a service whose store is a real Redis.
+func TestAttack(t *testing.T) {
+	oddPath := "/" + strings.Repeat("abc%2e%2e%2E;defghi%20%c3%a9kl%2Fm/%5c..;/", 120)
+	for _, attack := range []struct {
+		name        string
+		connections int
+		request     string
+		limits      int // how many limits the request meets
+	}{
+		{"batches", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 999)+"{}]"), 1},
+		{"batches that record denials", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"policy":"recorded"},`, 999)+`{"policy":"recorded"}]`), 1},
+		{"large bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"algorithm":"LEAKY_BUCKET"        },`, 999)+strings.Repeat(" ", 900_000)+"{}]"), 2},
+		{"bad bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 300_000)+"{}"), 1},
+		{"single checks", connections, "GET /api/v1/rate-limit/check HTTP/1.1\r\nHost: stint\r\n\r\n", 1},
+		{"odd paths", 200, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: " + oddPath + "\r\n\r\n", 1},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			s := startService(t)
+			innocent := s.startInnocent(t)
+			crowd := s.startCrowd(t, attack.connections, attack.request)
+			<-time.After(*lasting) // the length of the experiment, not a wait for something
+			made, checks := crowd.stop(), innocent.stop()
+			t.Logf("attackers: %s", made)
+			t.Logf("innocent:  %s", checks)
+			if made.answers == 0 || checks.asked == 0 {
+				t.Error("nobody was answered")
+			}
+			if most := attackersLimit * attack.limits; made.admitted > most {
+				t.Errorf("the attackers were admitted %d times, at most %d are right", made.admitted, most)
+			}
+			if n := made.degraded + checks.degraded; n > 0 {
+				t.Errorf("%d decisions were the failure policy's", n)
+			}
+			if fault := checks.inexact(); fault != "" {
+				t.Errorf("the innocent client's decisions: %s", fault)
+			}
+			if log := s.log(); strings.Contains(log, "unreachable") {
+				t.Errorf("the store was called unreachable:\n%s", log)
+			}
+			if *strict && checks.decided() != checks.asked {
+				t.Errorf("the innocent client: %d of %d checks were decided", checks.decided(), checks.asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,221 @@
+package attack_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// post is a request as it is sent.
+func post(path, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: stint\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+}
+
+// A crowd is attackers, each on a connection of its own, who ask again as soon as they were answered.
+type crowd struct {
+	end      context.CancelFunc
+	work     sync.WaitGroup
+	mu       sync.Mutex
+	statuses map[int]int
+	answers  atomic.Int64
+	admitted atomic.Int64
+	degraded atomic.Int64
+}
+
+// made is what a crowd brought about.
+type made struct {
+	answers, admitted, degraded int
+	statuses                    map[int]int
+}
+
+func (m made) String() string {
+	return fmt.Sprintf("%d answers %v, %d admitted, %d degraded", m.answers, m.statuses, m.admitted, m.degraded)
+}
+
+func (s *service) startCrowd(t *testing.T, connections int, request string) *crowd {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	c := &crowd{end: end, statuses: map[int]int{}}
+	for range connections {
+		c.work.Go(func() {
+			for ctx.Err() == nil {
+				c.attack(ctx, s.addr, request)
+			}
+		})
+	}
+	return c
+}
+
+// attack asks over one connection, until it ends.
+func (c *crowd) attack(ctx context.Context, addr, request string) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReaderSize(conn, 64<<10)
+	for {
+		if _, err := io.WriteString(conn, request); err != nil && ctx.Err() != nil {
+			return
+		}
+		response, err := http.ReadResponse(in, nil) //nolint:bodyclose // it is read to its end
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			return
+		}
+		c.answers.Add(1)
+		c.admitted.Add(int64(bytes.Count(body, []byte(`"allowed":true`))))
+		c.degraded.Add(int64(bytes.Count(body, []byte(`"degraded":true`))))
+		if strings.HasPrefix(request, "GET /forward-auth") && response.StatusCode == http.StatusOK {
+			c.admitted.Add(1)
+		}
+		c.mu.Lock()
+		c.statuses[response.StatusCode]++
+		c.mu.Unlock()
+		if response.Close {
+			return
+		}
+	}
+}
+
+// stop ends the attack.
+func (c *crowd) stop() made {
+	c.end()
+	c.work.Wait()
+	return made{int(c.answers.Load()), int(c.admitted.Load()), int(c.degraded.Load()), c.statuses}
+}
+
+// An innocent is a client that asks at a steady pace, from an address of its own.
+type innocent struct {
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	checks checks
+}
+
+// checks are the answers that an innocent client got.
+type checks struct {
+	asked, degraded int
+	statuses        map[int]int
+	failures        int     // without an answer
+	remaining       []int64 // as decided by the store
+	took            []time.Duration
+}
+
+func (c checks) String() string {
+	slices.Sort(c.took)
+	text := fmt.Sprintf("%d checks %v, %d degraded, %d unanswered", c.asked, c.statuses, c.degraded, c.failures)
+	if n := len(c.took); n > 0 {
+		text += fmt.Sprintf("; median %s, p99 %s, longest %s", c.took[n/2], c.took[n*99/100], c.took[n-1])
+	}
+	return text
+}
+
+// decided is how many checks the store decided.
+func (c checks) decided() int { return len(c.remaining) }
+
+// inexact says what is wrong with the decisions, "" if nothing: each took one permit, so no two were told
+// the same rest, and the rests have no more gaps than there were checks that were not answered.
+func (c checks) inexact() string {
+	slices.Sort(c.remaining)
+	if n := len(slices.Compact(slices.Clone(c.remaining))); n != len(c.remaining) {
+		return fmt.Sprintf("%d of %d were told what another was told", len(c.remaining)-n, len(c.remaining))
+	}
+	if n := len(c.remaining); n > 0 {
+		const limit = 1_000_000
+		if spent := limit - c.remaining[0]; spent > int64(c.asked) {
+			return fmt.Sprintf("%d permits were spent by %d checks", spent, c.asked)
+		}
+	}
+	return ""
+}
+
+func (s *service) startInnocent(t *testing.T) *innocent {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	i := &innocent{end: end, checks: checks{statuses: map[int]int{}}}
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
+		MaxIdleConnsPerHost: 64,
+	}
+	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	i.work.Go(func() {
+		defer transport.CloseIdleConnections()
+		pace := time.NewTicker(time.Second / perSecond)
+		defer pace.Stop()
+		var asking sync.WaitGroup
+		defer asking.Wait()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pace.C:
+				asking.Go(func() { i.ask(client, s.addr) })
+			}
+		}
+	})
+	return i
+}
+
+// ask makes a check, which nothing ends early.
+func (i *innocent) ask(client *http.Client, addr string) {
+	begun := time.Now()
+	status, decision, err := check(client, addr)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.checks.asked++
+	i.checks.took = append(i.checks.took, time.Since(begun))
+	if err != nil {
+		i.checks.failures++
+		return
+	}
+	i.checks.statuses[status]++
+	switch {
+	case decision.Degraded:
+		i.checks.degraded++
+	case status == http.StatusOK && decision.Source == "store":
+		i.checks.remaining = append(i.checks.remaining, decision.Remaining)
+	}
+}
+
+type decision struct {
+	Remaining int64
+	Degraded  bool
+	Source    string
+}
+
+func check(client *http.Client, addr string) (status int, d decision, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+"/api/v1/rate-limit/check?algorithm=FIXED_WINDOW", nil)
+	if err != nil {
+		return 0, d, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, d, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode, d, json.NewDecoder(response.Body).Decode(&d)
+}
+
+// stop ends the checks.
+func (i *innocent) stop() checks {
+	i.end()
+	i.work.Wait()
+	return i.checks
+}
