@@ -96,7 +96,7 @@ func (l *lane) complete(ctx context.Context, call *watchdog.Call, err error) {
 
 // cause is what made the store unavailable.
 func cause(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) { //nolint:errorlint // the outermost is meant
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) {
 		all := joined.Unwrap()
 		return all[len(all)-1]
 	}

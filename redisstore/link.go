@@ -418,10 +418,13 @@ func (l *link) Progress() (reads uint64, behind bool) {
 	l.mu.Lock()
 	conn := l.conn
 	l.mu.Unlock()
-	if conn == nil || !l.up.Load() {
-		return 0, false // there is nothing to read from
+	if conn == nil {
+		return 0, false
 	}
 	reads = conn.reads.Load()
+	if !l.up.Load() {
+		return reads, false // there is nothing to read from
+	}
 	return reads, conn.wrote.Load() < l.handed.Load() || !conn.reading.Load() || conn.unread()
 }
 

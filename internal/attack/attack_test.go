@@ -11,7 +11,7 @@ var (
 	lasting = flag.Duration("for", time.Second, "how `long` each attack lasts")
 	// Beside other tests the store's process may not run for longer than the standard timeout.
 	storeTimeout = flag.Duration("store-timeout", 2*time.Second, "the service's store.`timeout`")
-	strict  = flag.Bool("strict", false, "hold the innocent client's answers to their statuses, which depend on the machine's speed")
+	strict       = flag.Bool("strict", false, "hold the innocent client's answers to their statuses, which depend on the machine's speed")
 )
 
 const (

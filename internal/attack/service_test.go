@@ -32,7 +32,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "stint")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd/stint") //nolint:gosec // our own program
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../cmd/stint")
 	if text, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
 		return 1
@@ -88,7 +88,7 @@ func startService(t *testing.T) *service {
 	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config) //nolint:gosec // our own program
+	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := command.StderrPipe()
 	if err != nil {

@@ -72,7 +72,7 @@ const back = 2 * time.Second
 const soon = time.Second
 
 // silence is how a server that says nothing is told of.
-var silence = []string{"deadline"}
+var silence = []string{"does not answer"}
 
 func faults() []fault {
 	hold := map[string]any{"timeout": 0}
@@ -115,7 +115,7 @@ func faults() []fault {
 			},
 			strike: func(*site) { powerCuts.Add(1) },
 		},
-		{name: "slow by 50 ms", start: proxied, lasts: while, degrades: perhaps, returns: back, strike: slow(50), heal: mend},
+		{name: "slow by 50 ms", start: proxied, lasts: while, degrades: perhaps, overloads: true, returns: back, strike: slow(50), heal: mend},
 		{name: "slow by 500 ms", start: proxied, lasts: while, degrades: meanwhile, causes: silence, returns: back, strike: slow(500), heal: mend},
 		{
 			name: "cut in mid-reply", start: proxied, lasts: while, degrades: perhaps, returns: back,

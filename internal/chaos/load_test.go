@@ -155,13 +155,15 @@ func between(answers []answer, from, to time.Duration) []answer {
 }
 
 // A tally is what became of some answers.
-type tally struct{ exact, degraded, refused, other int }
+type tally struct{ exact, degraded, refused, overloaded, other int }
 
 func count(answers []answer) (n tally) {
 	for i := range answers {
 		switch a := &answers[i]; {
 		case errors.Is(a.err, stint.ErrUnavailable):
 			n.refused++
+		case errors.Is(a.err, stint.ErrOverloaded):
+			n.overloaded++
 		case a.err != nil:
 			n.other++
 		case a.decision.Degraded:

@@ -365,6 +365,8 @@ func wrong(op *stint.Op, r *stint.Result, left bool) string {
 		if decides && !left {
 			return "the mode did not answer"
 		}
+	case errors.Is(r.Err, stint.ErrOverloaded):
+		return "" // the machine is busy
 	case r.Err != nil:
 		return "an error that is not told of"
 	case d.Degraded != (d.Source == stint.SourceFailurePolicy), d.Degraded && !decides:

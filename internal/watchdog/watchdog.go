@@ -85,9 +85,10 @@ type Call struct {
 	began          time.Duration // in credited time
 	previous, next *Call
 
-	connection Connection // that it went by; nil for not known
-	reads      uint64     // of the connection, when they were last looked at
-	heard      time.Duration
+	connection Connection    // that it went by; nil for not known
+	reads      uint64        // of the connection, when they were last looked at
+	read       time.Duration // when their number had changed, in credited time
+	behind     time.Duration // when this process was behind
 }
 
 // A Connection tells how far this process has come with it, so that what was not written, or
@@ -217,12 +218,34 @@ func (w *Watchdog) Down() bool {
 }
 
 // Age is the credited time for which a call has gone unanswered although this process had read all
-// that arrived.
+// that arrived; 0 for one that is not under way.
 func (w *Watchdog) Age(c *Call) time.Duration {
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.silence(c)
+	if c.sequence == 0 {
+		return 0
+	}
+	w.follow(c)
+	now := w.now()
+	if c.read > c.began && now-c.read < maxCredit {
+		return now - c.read // what was read may be the answer, on its way to who waits for it
+	}
+	return now - max(c.began, c.behind)
+}
+
+// follow looks how far this process has come with a call's connection.
+func (w *Watchdog) follow(c *Call) {
+	if c.connection == nil {
+		return
+	}
+	reads, behind := c.connection.Progress()
+	if reads != c.reads {
+		c.reads, c.read = reads, w.now()
+	}
+	if behind {
+		c.behind = w.now()
+	}
 }
 
 // Unanswered is the longest Age of the calls under way of which none that began later was answered, or the credited time without a connection; 0
@@ -243,17 +266,11 @@ func (w *Watchdog) Unanswered() time.Duration {
 	return longest
 }
 
-// silence is a call's Age; 0 for one that is not under way.
+// silence is the credited time for which nothing was heard of the server by a call's connection, since the
+// call began.
 func (w *Watchdog) silence(c *Call) time.Duration {
-	if c.sequence == 0 {
-		return 0
-	}
-	if c.connection != nil {
-		if reads, behind := c.connection.Progress(); behind || reads != c.reads {
-			c.reads, c.heard = reads, w.now()
-		}
-	}
-	return w.now() - max(c.began, c.heard)
+	w.follow(c)
+	return w.now() - max(c.began, c.behind, c.read)
 }
 
 // now is the credited time. The mutex is held, as it is for all that follow but Check and look.
@@ -307,6 +324,9 @@ func (w *Watchdog) look(credit bool) {
 	if credit && w.ticking {
 		w.credited = w.now()
 		w.looked = time.Now()
+		for c := w.first; c != nil; c = c.next {
+			w.follow(c)
+		}
 	}
 	cause := w.verdict()
 	if cause != nil {
