@@ -91,7 +91,7 @@ type HTTP struct {
 	// MaxConnections bounds the open connections, and MaxConnectionsPerPeer those of
 	// one address; 0 is no bound on those.
 	MaxConnections, MaxConnectionsPerPeer int
-	// MaxOperations bounds the operations that are decided at once.
+	// MaxOperations bounds the operations that are decided at once; 0 is 1024 for each processor.
 	MaxOperations int
 }
 

@@ -338,7 +338,7 @@ func TestBoundsOnClients(t *testing.T) {
 	})
 	want := config.HTTP{
 		ReadHeaderTimeout: time.Second, BodyTimeout: 10 * time.Minute, WriteTimeout: 10 * time.Millisecond, IdleTimeout: time.Hour,
-		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxBodyMemory: 9 << 20, MaxStreams: 7, MaxConnections: 8, MaxConnectionsPerPeer: 5, MaxOperations: 4096,
+		MaxHeaderBytes: 1 << 10, MaxBodyBytes: 2 << 20, MaxBodyMemory: 9 << 20, MaxStreams: 7, MaxConnections: 8, MaxConnectionsPerPeer: 5,
 	}
 	if err != nil || got.HTTP != want || got.Drain != (config.Drain{Delay: 90 * time.Second, KeepAlive: 3 * time.Second, Timeout: time.Millisecond}) {
 		t.Errorf("%+v, %+v, %v; want %+v", got.HTTP, got.Drain, err, want)

@@ -82,7 +82,7 @@ func settings(c *Config) []Setting {
 		{"http.max_body_memory", "default", "SIZE", "most memory that all bodies under way may use, at least 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together; further ones are answered 503; default is 64MiB, or the least if that is more", size(&c.HTTP.MaxBodyMemory)},
 		{"http.max_streams", "100", "N", "how many requests one connection of HTTP/2 has at once", notation.Integer(&c.HTTP.MaxStreams, 1, 10_000)},
 		{"http.max_connections", "16384", "N", "how many connections the REST API has at once; the longest idle ones make room", notation.Integer(&c.HTTP.MaxConnections, 1, 10_000_000)},
-		{"http.max_operations", "4096", "N", "how many operations are decided at once; more wait for their turn, which are fair between clients", notation.Integer(&c.HTTP.MaxOperations, 1, 10_000_000)},
+		{"http.max_operations", "0", "N", "how many operations are decided at once; more wait for their turn, fairly between clients; 0 for 1024 for each processor", notation.Integer(&c.HTTP.MaxOperations, 0, 10_000_000)},
 		{"http.max_connections_per_peer", "0", "N", "how many of them one address may have that is no trusted proxy; 0 for no bound", notation.Integer(&c.HTTP.MaxConnectionsPerPeer, 0, 10_000_000)},
 		{"drain.delay", "0s", "DURATION", "how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m", notation.Between(&c.Drain.Delay, 0, 10*time.Minute)},
 		{"drain.keep_alive", "2s", "DURATION", "how long it then keeps connections for their next request, whose answer ends them, up to 10m", notation.Between(&c.Drain.KeepAlive, 0, 10*time.Minute)},
