@@ -32,6 +32,8 @@ type SharedStats struct {
 	Operations  uint64 // operations that they decided
 	DenialHits  uint64 // denials answered from those remembered, without a call
 	DenialsKept int64  // denials remembered now
+	LostHashes  uint64 // hashes, with the states of many clients, that were gone although they still mattered
+	EvictedKeys uint64 // keys that the servers evicted
 }
 
 // NewSharedCollector makes a collector that reads the figures of a store that processes
@@ -42,6 +44,8 @@ type SharedStats struct {
 //	rate_limiter_store_operations_total  operations that they decided
 //	rate_limiter_denial_cache_hits_total denials answered without a call
 //	rate_limiter_denial_cache_entries    denials remembered
+//	rate_limiter_store_lost_hashes_total hashes of states gone although they still mattered
+//	rate_limiter_store_evicted_keys_total keys that the servers evicted
 func NewSharedCollector(read func() SharedStats) prometheus.Collector {
 	return newReader(read,
 		counter("rate_limiter_store_calls_total", "Calls of the store that decided something.",
@@ -52,5 +56,9 @@ func NewSharedCollector(read func() SharedStats) prometheus.Collector {
 			func(s *SharedStats) float64 { return float64(s.DenialHits) }),
 		gauge("rate_limiter_denial_cache_entries", "Denials that are remembered.",
 			func(s *SharedStats) float64 { return float64(s.DenialsKept) }),
+		counter("rate_limiter_store_lost_hashes_total", "Hashes of states that were gone although they still mattered.",
+			func(s *SharedStats) float64 { return float64(s.LostHashes) }),
+		counter("rate_limiter_store_evicted_keys_total", "Keys that the store's servers evicted.",
+			func(s *SharedStats) float64 { return float64(s.EvictedKeys) }),
 	)
 }

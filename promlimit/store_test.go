@@ -40,7 +40,7 @@ func TestSharedCollector(t *testing.T) {
 	collector := promlimit.NewSharedCollector(func() promlimit.SharedStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2} // read at each scrape
+	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, LostHashes: 4, EvictedKeys: 6} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
@@ -51,6 +51,12 @@ rate_limiter_denial_cache_hits_total 5
 # HELP rate_limiter_store_calls_total Calls of the store that decided something.
 # TYPE rate_limiter_store_calls_total counter
 rate_limiter_store_calls_total 3
+# HELP rate_limiter_store_evicted_keys_total Keys that the store's servers evicted.
+# TYPE rate_limiter_store_evicted_keys_total counter
+rate_limiter_store_evicted_keys_total 6
+# HELP rate_limiter_store_lost_hashes_total Hashes of states that were gone although they still mattered.
+# TYPE rate_limiter_store_lost_hashes_total counter
+rate_limiter_store_lost_hashes_total 4
 # HELP rate_limiter_store_operations_total Operations that calls of the store decided.
 # TYPE rate_limiter_store_operations_total counter
 rate_limiter_store_operations_total 700

@@ -136,8 +136,9 @@ func (f *flight) readAsks(r *reader) error {
 // readGroups reads the states of groups.
 func (f *flight) readGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
-		g.current, g.before = r.generation(), r.generation()
+		g.current, g.before, g.missing = r.generation(), r.generation(), false
 		for _, at := range g.states {
+			g.missing = g.missing || r.text != "" && r.text[0] == valueNone
 			if err := f.states[at].read(r, &g.current, &g.before, now); err != nil {
 				return err
 			}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -406,21 +405,5 @@ func TestDenialsOff(t *testing.T) {
 		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 		deny(t, store, "k", policy)
 		denied(t, store, "k", policy, 1, stint.SourceStore)
-	}
-}
-
-// A server that would evict partitions is warned about.
-func TestAdvise(t *testing.T) {
-	for policy, warned := range map[string]bool{
-		"noeviction": false, "volatile-ttl": false, "allkeys-lru": true, "volatile-lru": true, "allkeys-random": true,
-	} {
-		own := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", policy))
-		store := open(t, own.URL(), redisstore.Options{})
-		if advice := store.Advise(t.Context()); len(advice) > 0 != warned {
-			t.Errorf("%s: %q", policy, advice)
-		}
-	}
-	if advice := open(t, server.URL(), redisstore.Options{}).Advise(t.Context()); len(advice) > 0 {
-		t.Errorf("without a limit: %q", advice)
 	}
 }

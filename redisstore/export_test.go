@@ -13,6 +13,15 @@ func (s *Store) Sweep() { s.leases.sweep() }
 // SweepHashes unlinks hashes that are dead, of all that are known.
 func (s *Store) SweepHashes(ctx context.Context) { s.lifetimes.sweep(ctx, true) }
 
+// Losses is what is known to be lost, all that is suspected included.
+func (s *Store) Losses() Loss {
+	s.lifetimes.judge(maxFlightTime, 0)
+	return s.lifetimes.loss()
+}
+
+// AskEvictions asks the servers how many keys they evicted.
+func (s *Store) AskEvictions(ctx context.Context) { s.lifetimes.askEvictions(ctx) }
+
 // MaxLeases bounds the leases at hand.
 const MaxLeases = maxLeases
 

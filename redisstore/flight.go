@@ -117,6 +117,7 @@ type group struct {
 	states    []int32
 
 	current, before generation // as they were found
+	missing         bool       // whether a client was not in current
 }
 
 // groupKey tells groups apart: of the first part by the identity, since two groups of

@@ -48,7 +48,7 @@ func (s *Store) ForgetPolicy(ctx context.Context, policyName string, progress fu
 		return err
 	}
 	f := &forgetting{
-		store: s, scanner: scanner, policy: nameEscaper.Replace(policyName), progress: progress,
+		store: s, scanner: scanner, name: policyName, policy: nameEscaper.Replace(policyName), progress: progress,
 		script: newScript(forgetLua),
 	}
 	f.match = globEscaper.Replace(s.options.KeyPrefix) + ":{*}:*:" + globEscaper.Replace(f.policy) + ":*"
@@ -58,6 +58,7 @@ func (s *Store) ForgetPolicy(ctx context.Context, policyName string, progress fu
 	}
 	// What this process has at hand may be of states that are gone, even if others are not.
 	s.leases.forgetPolicy(policyName)
+	s.lifetimes.forgetPolicy(policyName)
 	if s.denials != nil {
 		s.denials.announcePolicy(policyName)
 	}
@@ -79,10 +80,14 @@ var globEscaper = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`
 // announceForgotten tells all processes that a policy was forgotten. Of a cluster every
 // node passes it on.
 func (s *Store) announceForgotten(ctx context.Context, policyName string) error {
-	text := binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))
 	_, err := s.conn.Eval(ctx, newScript(forgottenLua), []string{s.options.KeyPrefix + ":partitions"},
-		[]string{s.channel, string(text) + policyName})
+		[]string{s.channel, forgottenText(policyName)})
 	return err
+}
+
+// forgottenText is the announcement that a policy was forgotten.
+func forgottenText(policyName string) string {
+	return string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
 }
 
 // forgetting walks through the keys of all servers and removes those of a policy.
@@ -95,6 +100,7 @@ func (s *Store) announceForgotten(ctx context.Context, policyName string) error 
 type forgetting struct {
 	store    *Store
 	scanner  Scanner
+	name     string // the policy's
 	policy   string // as it stands in keys
 	match    string
 	script   *Script
@@ -220,9 +226,12 @@ func (f *forgetting) unlink(ctx context.Context, r *removal) error {
 		logs := r.logs[:min(len(r.logs), forgetBatch-len(hashes))]
 		r.hashes, r.logs = r.hashes[len(hashes):], r.logs[len(logs):]
 		keys := append(append(make([]string, 0, forgetBatch), hashes...), logs...)
-		reply, err := f.store.conn.Eval(ctx, f.script, keys, []string{strconv.Itoa(len(hashes))})
+		reply, err := f.store.conn.Eval(ctx, f.script, keys, []string{strconv.Itoa(len(hashes)), f.store.channel, forgottenText(f.name)})
 		if err != nil {
 			return err
+		}
+		if len(hashes) > 0 {
+			f.store.lifetimes.forgetPolicy(f.name)
 		}
 		states, err := strconv.ParseInt(reply, 10, 64)
 		if err != nil {

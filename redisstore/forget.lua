@@ -2,6 +2,9 @@
 --
 -- KEYS     hashes, cur and prev of each, then logs
 -- ARGV[1]  how many of them are hashes
+-- ARGV[2]  the channel, and
+-- ARGV[3]  the announcement that the policy was forgotten, for others not to take hashes
+--          that are removed for lost
 --
 -- Replies how many states they held, in text.
 
@@ -15,6 +18,7 @@ for i = #hashes + 1, #KEYS do
 end
 if hashes[1] then
   redis.call('UNLINK', unpack(hashes))
+  redis.call('PUBLISH', ARGV[2], ARGV[3])
 end
 if logs[1] then
   removed = removed + redis.call('UNLINK', unpack(logs))

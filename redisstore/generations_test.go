@@ -155,6 +155,9 @@ func (h *history) run() {
 		}
 		h.inspect(before, idle, gone)
 	}
+	if lost := h.store.Losses(); lost != (redisstore.Loss{}) {
+		h.Fatalf("%+v, want nothing lost but what was dead", lost)
+	}
 }
 
 // move moves the clock: a little, by lives of states, to where generations turn, or

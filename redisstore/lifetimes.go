@@ -4,9 +4,13 @@ import (
 	"context"
 	_ "embed" // the script
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -17,7 +21,8 @@ import (
 var sweepLua string
 
 // lifetimes are what this process knows of the hashes that it decides on, from their heads,
-// which each reply has: when they are dead, that is, none of their states matters any more.
+// which each reply has: when they began, and when they are dead, that is, none of their
+// states matters any more. A hash that is gone before is lost state.
 //
 // A hash that is written to is turned, and what is before it unlinked, by the write. One
 // that is not would expire, and a server that lets a large hash expire does nothing else
@@ -34,6 +39,36 @@ type lifetimes struct {
 	running bool
 	closed  bool
 	runs    sync.WaitGroup
+
+	lost     atomic.Uint64 // hashes
+	evicted  atomic.Uint64 // keys
+	suspects []suspect
+	quiet    map[string]time.Duration // policies that were forgotten, by names as in keys, and when
+	asked    time.Duration            // when the servers were last asked for evictions, if ever
+	asking   sync.Mutex               // of counts
+	counts   map[string]uint64        // of evicted keys, by the run of a server
+	told     Loss
+	toldAt   time.Duration
+}
+
+// A Loss is state that is gone although it still mattered, as far as a process notices.
+// Clients whose state is lost start anew, so they may use their limits again.
+type Loss struct {
+	// Hashes is how many hashes, each with the clients of one partition of a limit, were
+	// gone or begun anew before their time: by eviction, FLUSHALL, a restart without a
+	// file or a failover that lost writes. Logs, which have keys of their own, do not
+	// count. A policy that another process forgets (see [Store.ForgetPolicy]) counts where
+	// announcements are not heard, since no denial is remembered.
+	Hashes uint64
+	// Evicted is how many keys the servers evicted, whoever wrote them.
+	Evicted uint64
+}
+
+// suspect is a hash that is gone. It counts as lost unless its policy was forgotten, which
+// may be announced a moment later.
+type suspect struct {
+	policy string // as in keys
+	at     time.Duration
 }
 
 // lifetime is what is known of a partition's two hashes.
@@ -44,16 +79,22 @@ type lifetime struct {
 	start     stint.Instant    // of cur; 0 for none
 	dead      [2]stint.Instant // when cur and prev are; 0 for none
 	due       time.Duration    // when to look, by the local clock
+	policy    string           // as in keys
+	without   stint.Instant    // start of the cur that was found without its prev
 }
 
 const (
 	sweepGap   = 250 * time.Millisecond // how often what is due is looked for: the least margin is a second
 	sweepTime  = time.Second            // longest that a look may take
 	sweepBatch = 64                     // hashes of so many partitions in one call
+
+	suspectTime = 2 * time.Second  // how long an announcement may take
+	evictionGap = 30 * time.Second // how often servers are asked for evictions
+	lossGap     = time.Minute      // between reports of losses
 )
 
 func newLifetimes(s *Store) *lifetimes {
-	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}}
+	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}, quiet: map[string]time.Duration{}}
 	if now := s.options.Now; now != nil {
 		l.clock = func() time.Duration { return micros(int64(now())) }
 	}
@@ -70,20 +111,40 @@ func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
 			names := g.limit.names[g.partition]
 			h := l.hashes[names.now]
 			if h == nil {
-				h = &lifetime{names: names, partition: g.partition}
+				_, policy, _ := strings.Cut(g.limit.identity.Value(), ":")
+				policy, _, _ = strings.Cut(policy, ":")
+				h = &lifetime{names: names, partition: g.partition, policy: policy}
 				l.hashes[names.now] = h
 			}
 			if now < h.at {
 				continue // it was overtaken
 			}
+			if h.lost(now, g) {
+				l.suspects = append(l.suspects, suspect{h.policy, here})
+			}
 			h.learn(now, g)
 			h.plan(here)
 		}
 	}
-	if !l.running && !l.closed && l.store.options.Now == nil && len(l.hashes) > 0 {
+	if !l.running && !l.closed && l.store.options.Now == nil {
 		l.running = true
 		l.runs.Go(l.run)
 	}
+}
+
+// lost reports whether a reply shows that state is gone that still mattered. While one
+// generation that was seen is not dead, it is cur, or prev of a cur that says when that is:
+// nothing turns twice before. And whoever says that prev is not dead has one.
+func (h *lifetime) lost(now stint.Instant, g *group) bool {
+	cur := &g.current
+	if h.start != 0 && now > h.at && now < h.dead[0] && cur.start != h.start && cur.before < h.dead[0] {
+		return true
+	}
+	if g.missing && now < cur.before && g.before.start == 0 && h.without != cur.start {
+		h.without = cur.start
+		return true
+	}
+	return false
 }
 
 // learn takes down what a reply said.
@@ -126,15 +187,105 @@ func (l *lifetimes) run() {
 		case <-tick.C:
 		}
 		l.sweep(l.store.life, false)
-		l.mu.Lock()
-		if len(l.hashes) == 0 {
-			l.running = false
-			l.mu.Unlock()
-			return
+		if here := l.clock(); l.asked == 0 || here-l.asked > evictionGap {
+			l.asked = here
+			l.askEvictions(l.store.life)
 		}
-		l.mu.Unlock()
+		l.judge(maxFlightTime, suspectTime)
+		l.tell()
 	}
 }
+
+// judge counts suspects as lost whose policy was not forgotten meanwhile, or shortly before:
+// a reply may have been under way then.
+func (l *lifetimes) judge(before, after time.Duration) {
+	here := l.clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.suspects = slices.DeleteFunc(l.suspects, func(s suspect) bool {
+		if at, forgotten := l.quiet[s.policy]; forgotten && s.at-at < before {
+			return true
+		}
+		if here-s.at < after {
+			return false
+		}
+		l.lost.Add(1)
+		return true
+	})
+	maps.DeleteFunc(l.quiet, func(_ string, at time.Duration) bool { return here-at > before+after })
+}
+
+// forgetPolicy drops what is known of a policy's hashes, which were removed.
+func (l *lifetimes) forgetPolicy(name string) {
+	name = nameEscaper.Replace(name)
+	here := l.clock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.quiet[name] = here
+	maps.DeleteFunc(l.hashes, func(_ string, h *lifetime) bool { return h.policy == name })
+}
+
+// forgetAll drops what is known of where hashes begin, since policies may have been forgotten.
+func (l *lifetimes) forgetAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.suspects = nil
+	for _, h := range l.hashes {
+		h.start = 0
+	}
+}
+
+// askEvictions asks the servers how many keys they evicted, and counts those since it first
+// asked. What a server does not tell is passed over.
+func (l *lifetimes) askEvictions(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	first := l.counts == nil
+	counts := map[string]uint64{}
+	for _, server := range l.store.askers(ctx) {
+		run, err := server.Ask(ctx, "INFO", "server")
+		if err != nil {
+			continue
+		}
+		stats, err := server.Ask(ctx, "INFO", "stats")
+		if err != nil {
+			continue
+		}
+		id := infoOf(run, "run_id")
+		evicted, err := strconv.ParseUint(infoOf(stats, "evicted_keys"), 10, 64)
+		if err != nil {
+			continue
+		}
+		before, known := l.counts[id]
+		switch {
+		case known && evicted >= before:
+			l.evicted.Add(evicted - before)
+		case !known && !first: // another one, or started anew
+			l.evicted.Add(evicted)
+		}
+		counts[id] = evicted
+	}
+	if l.counts == nil && len(counts) > 0 {
+		l.counts = counts
+	} else {
+		maps.Copy(l.counts, counts)
+	}
+}
+
+// tell reports what was lost, unless it did so a short while ago.
+func (l *lifetimes) tell() {
+	loss, here := l.loss(), l.clock()
+	report := l.store.options.OnLoss
+	if report == nil || loss == l.told || l.told != (Loss{}) && here-l.toldAt < lossGap {
+		return
+	}
+	report(Loss{Hashes: loss.Hashes - l.told.Hashes, Evicted: loss.Evicted - l.told.Evicted})
+	l.told, l.toldAt = loss, here
+}
+
+func (l *lifetimes) loss() Loss { return Loss{l.lost.Load(), l.evicted.Load()} }
 
 // sweep looks after the hashes that are due, or all.
 func (l *lifetimes) sweep(ctx context.Context, all bool) {
@@ -203,9 +354,12 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 		case dead == [2]stint.Instant{}:
 			delete(l.hashes, h.names.now)
 		default:
+			if dead[0] != h.dead[0] {
+				h.start = 0 // another generation, or one that lives for longer
+			}
 			h.at, h.dead = at, dead
 			if dead[0] == 0 {
-				h.start, h.dead[0] = 0, dead[1]
+				h.dead[0] = dead[1]
 			}
 			h.plan(here)
 		}

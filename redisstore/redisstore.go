@@ -96,6 +96,11 @@ type Options struct {
 	// [Store.Instances], by a heartbeat about every 2 seconds; with Now none is sent.
 	// Default: false, which sends nothing.
 	CountInstances bool
+	// OnLoss, if set, is called when the store notices that state is gone although it
+	// still mattered, with what was lost since the last call: at most once a minute, by
+	// one goroutine at a time, on which nothing waits but what it looks after. With Now
+	// nothing is noticed. Default: nil.
+	OnLoss func(Loss)
 	// Now, if set, is the time of every decision instead of the server's clock. It is
 	// for tests. Default: nil.
 	Now func() stint.Instant
@@ -244,7 +249,14 @@ func New(conn Conn, options Options) (*Store, error) {
 	s.leases = newLeases(s)
 	s.lifetimes = newLifetimes(s)
 	if s.denials != nil {
-		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
+		s.denials.forgot = func(policy string) {
+			s.leases.forgetPolicy(policy)
+			s.lifetimes.forgetPolicy(policy)
+		}
+		s.denials.missed = func() {
+			s.leases.forgetAll()
+			s.lifetimes.forgetAll()
+		}
 	}
 	lanes := 1
 	if conn.Cluster() {
@@ -411,11 +423,12 @@ type Stats struct {
 	DenialsKept int64  // denials remembered now
 	Announcing  bool   // whether announcements are heard, without which none is remembered
 	Leases      int    // clients of limits with leases at hand now
+	Lost        Loss   // state that is gone although it still mattered
 }
 
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
-	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load(), Leases: s.leases.count()}
+	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load(), Leases: s.leases.count(), Lost: s.lifetimes.loss()}
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.live.Load()

@@ -66,6 +66,36 @@ func (l *link) Scan(ctx context.Context, cursor uint64, match string, count int)
 	return readScan(l.doTogether(ctx, scanCommands(cursor, match, count)))
 }
 
+var (
+	_ Asker = (*link)(nil)
+	_ Asker = rueidisServer{}
+)
+
+// Ask implements [Asker].
+func (l *link) Ask(ctx context.Context, args ...string) ([]string, error) {
+	return stringsOf(l.do(ctx, command{args: args}))
+}
+
+// stringsOf are the strings of a reply.
+func stringsOf(result rueidis.RedisResult) ([]string, error) {
+	reply, err := result.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if text, err := reply.ToString(); err == nil {
+		return []string{text}, nil
+	}
+	if !reply.IsMap() {
+		return reply.AsStrSlice()
+	}
+	fields, err := reply.AsStrMap()
+	var list []string
+	for name, value := range fields {
+		list = append(list, name, value)
+	}
+	return list, err
+}
+
 // Servers implements [Scanner].
 func (d *direct) Servers(context.Context) (view string, servers []Server, err error) {
 	return "", []Server{d.link()}, nil
@@ -106,6 +136,15 @@ func (s rueidisServer) Scan(ctx context.Context, cursor uint64, match string, co
 		built[i] = c.build(s.client.B())
 	}
 	return readScan(s.client.DoMulti(ctx, built...))
+}
+
+// Ask implements [Asker].
+func (s rueidisServer) Ask(ctx context.Context, args ...string) ([]string, error) {
+	if err := s.conn.enter(); err != nil {
+		return nil, err
+	}
+	defer s.conn.under.Done()
+	return stringsOf(s.client.Do(ctx, command{args: args}.build(s.client.B())))
 }
 
 // Servers implements [Scanner].

@@ -110,9 +110,10 @@ func BenchmarkTrim(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					fillLog(b, store, prefix, clock.Now(), policy, "k", encoding)
-					if left == "all" {
+					switch left {
+					case "all":
 						clock.Advance(2 * time.Hour)
-					} else if left == "half" {
+					case "half":
 						clock.Advance(time.Hour / 2)
 					}
 					b.StartTimer()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -146,6 +147,7 @@ type openedStore struct {
 
 	advise    func(context.Context) []string
 	instances func() int // how many processes share the store
+	logger    atomic.Pointer[slog.Logger]
 }
 
 // openStore opens the store that the configuration names.
@@ -160,10 +162,11 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		nothing := func() {}
 		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}}, nil
 	}
+	opened := &openedStore{}
 	store, err := redisstore.Connect(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
-		CountInstances: loaded.Instances == 0,
+		CountInstances: loaded.Instances == 0, OnLoss: opened.onLoss,
 	})
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
@@ -175,12 +178,21 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		s := store.Stats()
 		return promlimit.SharedStats{
 			Calls: s.Flights, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
-	return &openedStore{
-		Store: store, Close: store.Close, Health: store.Ping,
-		Collectors: []prometheus.Collector{stats}, advise: store.Advise, instances: store.Instances,
-	}, nil
+	opened.Store, opened.Close, opened.Health = store, store.Close, store.Ping
+	opened.Collectors = []prometheus.Collector{stats}
+	opened.advise, opened.instances = store.Advise, store.Instances
+	return opened, nil
+}
+
+// onLoss logs what a server lost, once survive has said where to.
+func (o *openedStore) onLoss(l redisstore.Loss) {
+	if logger := o.logger.Load(); logger != nil {
+		logger.Warn("the store lost state that still mattered: its clients start anew and may use their limits again; give stint a Redis of its own with maxmemory-policy noeviction",
+			"hashes", l.Hashes, "evicted_keys", l.Evicted)
+	}
 }
 
 // connection is how the configured store is reached.

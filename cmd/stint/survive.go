@@ -23,6 +23,7 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 	if c.Store.Memory() && c.OnOverload == failover.Reject {
 		return nil
 	}
+	o.logger.Store(logger)
 	settings := failover.Config{
 		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		Instances: func() int { return c.Instances },

@@ -68,3 +68,33 @@ func (s server) Scan(ctx context.Context, cursor uint64, match string, count int
 	scanned.Keys, scanned.Cursor = scan.Val()
 	return scanned, nil
 }
+
+var _ redisstore.Asker = server{}
+
+// Ask implements [redisstore.Asker].
+func (s server) Ask(ctx context.Context, args ...string) ([]string, error) {
+	command := make([]any, len(args))
+	for i, arg := range args {
+		command[i] = arg
+	}
+	cmd := redis.NewCmd(ctx, command...)
+	if err := s.conn.await(ctx, func() error { return s.client.Process(ctx, cmd) }); err != nil {
+		return nil, err
+	}
+	switch reply := cmd.Val().(type) {
+	case []any:
+		list := make([]string, len(reply))
+		for i, part := range reply {
+			list[i] = fmt.Sprint(part)
+		}
+		return list, nil
+	case map[any]any:
+		var list []string
+		for name, value := range reply {
+			list = append(list, fmt.Sprint(name), fmt.Sprint(value))
+		}
+		return list, nil
+	default:
+		return []string{fmt.Sprint(reply)}, nil
+	}
+}

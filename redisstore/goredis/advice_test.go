@@ -1,0 +1,33 @@
+package goredis_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// The settings of a server are read through a client of either protocol, and of each
+// primary of a cluster: one of three differs.
+func TestAdvise(t *testing.T) {
+	settings := []testredis.Option{testredis.Config("lazyfree-lazy-expire", "yes"), testredis.Config("maxmemory-policy", "volatile-ttl")}
+	own := testredis.Start(t, settings...)
+	cluster := testredis.StartCluster(t, 3, settings...)
+	if _, err := cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		client redis.UniversalClient
+		advice int
+	}{
+		"RESP2":   {closing(t, redis.NewClient(&redis.Options{Addr: own.Addr(), MaxRetries: -1, Protocol: 2})), 1},
+		"RESP3":   {closing(t, redis.NewClient(&redis.Options{Addr: own.Addr(), MaxRetries: -1, Protocol: 3})), 1},
+		"cluster": {closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})), 2},
+	} {
+		if advice := storeOn(t, newConn(t, c.client), redisstore.Options{}).Advise(t.Context()); len(advice) != c.advice {
+			t.Errorf("%s: %q, want %d", name, advice, c.advice)
+		}
+	}
+}
