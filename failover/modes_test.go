@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/storetest"
 )
 
 func TestParseMode(t *testing.T) {
@@ -87,6 +89,49 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// A store that says that this process is overloaded is not unreachable, and no mode admits, unless
+// OnOverload says so.
+func TestOverload(t *testing.T) {
+	busy := fmt.Errorf("%w: a full queue", stint.ErrOverloaded)
+	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
+		for _, on := range []failover.Overload{failover.Reject, failover.Admit} {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFixture(t, func(c *failover.Config) { c.Mode, c.OnOverload = mode, on }), minutely(t)
+				f.faulty.Inject(failWith(busy))
+				for range 10 {
+					d, err := f.take("k", p)
+					results := make([]stint.Result, 2)
+					f.DecideAll(t.Context(), []stint.Op{op(0, "j", p, 1), op(0, "k", p, 1)}, results)
+					want := stint.ErrOverloaded
+					if on == failover.Admit && mode != failover.Closed {
+						want = nil
+					}
+					if !errors.Is(err, want) || d.Degraded != (want == nil) || !errors.Is(results[1].Err, want) {
+						t.Errorf("%s, %s: %+v, %v, %+v", mode, on, d, err, results)
+					}
+					if _, err := f.Decide(t.Context(), op(stint.Peek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
+						t.Errorf("%s, %s: a peek: %v", mode, on, err)
+					}
+				}
+				if down := f.Down(); down != nil || len(f.seen()) > 0 {
+					t.Errorf("%s, %s: down: %v", mode, on, down)
+				}
+				if s := f.Stats(); s.Overloaded != 40 {
+					t.Errorf("%s, %s: %+v, want 40 overloaded", mode, on, s)
+				}
+				// So does a server that turned the request away before.
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(busy)
+				f.faulty.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: ctx.Err()} })
+				if d, err := f.Decide(ctx, op(0, "k", p, 1)); on == failover.Admit && mode == failover.Open && (err != nil || !d.Degraded) ||
+					on == failover.Reject && err == nil {
+					t.Errorf("%s, %s: turned away: %+v, %v", mode, on, d, err)
+				}
+			})
+		}
+	}
 }
 
 // Peeks, resets and settlements have no answer but the store's.

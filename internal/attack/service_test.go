@@ -62,7 +62,8 @@ rules:
 
 // A service is a stint that runs on a Redis of its own.
 type service struct {
-	addr string
+	addr    string
+	process *os.Process
 
 	mu    sync.Mutex
 	lines strings.Builder
@@ -97,7 +98,7 @@ func startService(t *testing.T) *service {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &service{}
+	s := &service{process: command.Process}
 	found := make(chan string, 1)
 	read := make(chan struct{})
 	go func() {

@@ -1,0 +1,42 @@
+package attack_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A service that was stopped for a second while it was asked blames nobody but itself: what it could not
+// decide in time is 503, nothing is admitted beyond a limit or decided by the failure policy, and its store stays reachable.
+func TestStopped(t *testing.T) {
+	s := startService(t)
+	innocent := s.startInnocent(t)
+	crowd := s.startCrowd(t, connections, post("/api/v1/rate-limit/check", `[{"policy":"recorded"}]`))
+	rest := func(d time.Duration) { <-time.After(d) } // a length of the experiment
+	for range 2 {
+		rest(200 * time.Millisecond)
+		if err := s.process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		rest(time.Second)
+		if err := s.process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest(200 * time.Millisecond)
+	made, checks := crowd.stop(), innocent.stop()
+	t.Logf("attackers: %s", made)
+	t.Logf("innocent:  %s", checks)
+	if n := made.degraded + checks.degraded; n > 0 || made.admitted > attackersLimit {
+		t.Errorf("%d decisions were the failure policy's, %d admitted", n, made.admitted)
+	}
+	if log := s.log(); strings.Contains(log, "unreachable") {
+		t.Errorf("the store was called unreachable:\n%s", log)
+	}
+	for status := range checks.statuses {
+		if status != 200 && status != 503 {
+			t.Errorf("statuses %v", checks.statuses)
+		}
+	}
+}
