@@ -10,10 +10,12 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 func named(client string) func() string { return func() string { return client } }
@@ -141,6 +143,38 @@ func TestAdmissionBounds(t *testing.T) {
 	group.Wait()
 	if a.under.Load() != 0 || a.waits.Load() != 0 || len(a.waiting) != 0 {
 		t.Errorf("left: %d under way, %d wait", a.under.Load(), a.waits.Load())
+	}
+}
+
+// Whatever becomes of requests, no work is counted twice or left over.
+func TestNoWorkIsLeft(t *testing.T) {
+	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Path: "/**"}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Store: memstore.New(memstore.Config{}), Rules: set, MaxOperations: 4, API: API{Open: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for i := range 16 {
+		group.Go(func() {
+			for j := range 200 {
+				body := `{"method":"GET","path":"/x","ip":"10.0.0.1"}`
+				if (i+j)%3 == 0 {
+					body = `{"method":"GET","path":"/x","ip":7}`
+				}
+				w := httptest.NewRecorder()
+				s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
+				if n := s.service.admission.under.Load(); n < 0 || n > 4 {
+					t.Errorf("%d operations are under way", n)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := s.service.admission.under.Load(); n != 0 {
+		t.Errorf("%d operations are under way in the end", n)
 	}
 }
 

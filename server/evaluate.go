@@ -28,7 +28,8 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if r, e.work, err = s.enter(r, costOf(1, len(text.text))); err != nil {
 		return err
 	}
-	defer e.work.leave()
+	kept := false
+	defer func() { e.leaveUnless(kept) }()
 	if err := e.read(text.text, s.clients); err != nil {
 		return err
 	}
@@ -46,12 +47,21 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(e.body) // a client that is gone has no use for the error
+	kept = true
 	s.keep(e)
 	return nil
 }
 
+// leaveUnless ends the work of an evaluation that was not kept: one that was is another request's by now.
+func (e *evaluation) leaveUnless(kept bool) {
+	if !kept {
+		e.work.leave()
+	}
+}
+
 // keep gives an evaluation back whose request has been answered.
 func (s *service) keep(e *evaluation) {
+	e.work.leave()
 	if e.clear() {
 		s.evaluations.Put(e)
 	}

@@ -39,7 +39,8 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if r, e.work, err = s.enter(r, costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))); err != nil {
 		return err
 	}
-	defer e.work.leave()
+	kept := false
+	defer func() { e.leaveUnless(kept) }()
 	if err := s.readForwarded(&e.request, r); err != nil {
 		return err
 	}
@@ -55,6 +56,7 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 		}
 		w.WriteHeader(denied)
 	}
+	kept = true
 	s.keep(e)
 	return nil
 }
