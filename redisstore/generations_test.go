@@ -287,9 +287,10 @@ func (h *history) expire() {
 		h.sweep()
 	}
 	for _, p := range h.hashes {
-		for i, g := range []*generation{&p.cur, &p.prev} {
-			name := [...]string{"cur", "prev"}[i]
-			if g.hash != nil && h.clock.Now() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
+		for i, g := range []*generation{&p.prev, &p.cur} {
+			name := [...]string{"prev", "cur"}[i]
+			first := i == 0 || p.prev.hash == nil // which expires before cur does
+			if first && g.hash != nil && h.clock.Now() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
 				redis(h.t, "DEL", p.key[:len(p.key)-len("cur")]+name)
 				*g = generation{}
 			}

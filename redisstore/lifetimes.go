@@ -35,7 +35,8 @@ type lifetimes struct {
 	script *Script
 
 	mu      sync.Mutex
-	hashes  map[string]*lifetime // by the key of cur
+	hashes  map[string]*lifetime    // by the key of cur
+	latest  map[int32]stint.Instant // the latest time of each server that was seen, by place
 	running bool
 	closed  bool
 	runs    sync.WaitGroup
@@ -80,7 +81,7 @@ type lifetime struct {
 	dead      [2]stint.Instant // when cur and prev are; 0 for none
 	due       time.Duration    // when to look, by the local clock
 	policy    string           // as in keys
-	without   stint.Instant    // start of the cur that was found without its prev
+	behind    bool             // whether prev was seen, as prev or as the cur before
 }
 
 const (
@@ -88,13 +89,14 @@ const (
 	sweepTime  = time.Second            // longest that a look may take
 	sweepBatch = 64                     // hashes of so many partitions in one call
 
+	overtaken   = 1_000_000        // microseconds by which a reply may come late
 	suspectTime = 2 * time.Second  // how long an announcement may take
 	evictionGap = 30 * time.Second // how often servers are asked for evictions
 	lossGap     = time.Minute      // between reports of losses
 )
 
 func newLifetimes(s *Store) *lifetimes {
-	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}, quiet: map[string]time.Duration{}}
+	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}, quiet: map[string]time.Duration{}, latest: map[int32]stint.Instant{}}
 	if now := s.options.Now; now != nil {
 		l.clock = func() time.Duration { return micros(int64(now())) }
 	}
@@ -107,6 +109,10 @@ func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, groups := range parts {
+		if len(groups) == 0 {
+			continue
+		}
+		latest := l.pass(now, l.place(groups[0].partition))
 		for _, g := range groups {
 			names := g.limit.names[g.partition]
 			h := l.hashes[names.now]
@@ -119,7 +125,7 @@ func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
 			if now < h.at {
 				continue // it was overtaken
 			}
-			if h.lost(now, g) {
+			if h.lost(now, latest, g) {
 				l.suspects = append(l.suspects, suspect{h.policy, here})
 			}
 			h.learn(now, g)
@@ -132,19 +138,52 @@ func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
 	}
 }
 
-// lost reports whether a reply shows that state is gone that still mattered. While one
+// place is where a partition's hashes are: partitions of a cluster may be on several
+// servers, of which each has its clock.
+func (l *lifetimes) place(partition int32) int32 {
+	if l.store.conn.Cluster() {
+		return partition
+	}
+	return 0
+}
+
+// pass notes the time of a server and returns the latest that was seen of it. When the clock
+// was set back, hashes may be gone that will be dead only later, so what is known of
+// them is dropped; a reply that was overtaken is a little older, too.
+func (l *lifetimes) pass(now stint.Instant, place int32) stint.Instant {
+	latest := l.latest[place]
+	if latest-now >= overtaken {
+		for _, h := range l.hashes {
+			if l.place(h.partition) == place {
+				h.at, h.start, h.behind = now, 0, false
+			}
+		}
+		latest = now
+	}
+	latest = max(latest, now)
+	l.latest[place] = latest
+	return latest
+}
+
+// lost reports whether a reply shows that state is gone that still mattered. While a
 // generation that was seen is not dead, it is cur, or prev of a cur that says when that is:
-// nothing turns twice before. And whoever says that prev is not dead has one.
-func (h *lifetime) lost(now stint.Instant, g *group) bool {
+// nothing turns twice before. What is dead by the latest time may have been unlinked.
+func (h *lifetime) lost(now, latest stint.Instant, g *group) bool {
 	cur := &g.current
-	if h.start != 0 && now > h.at && now < h.dead[0] && cur.start != h.start && cur.before < h.dead[0] {
-		return true
+	if h.start == 0 || now == h.at {
+		return false
 	}
-	if g.missing && now < cur.before && g.before.start == 0 && h.without != cur.start {
-		h.without = cur.start
-		return true
+	behind := h.behind
+	if cur.start != h.start {
+		if latest >= h.dead[0] {
+			return false
+		}
+		if cur.before < h.dead[0] {
+			return true
+		}
+		behind = true // it was cur
 	}
-	return false
+	return behind && g.missing && latest < cur.before && g.before.start == 0
 }
 
 // learn takes down what a reply said.
@@ -155,10 +194,16 @@ func (h *lifetime) learn(now stint.Instant, g *group) {
 		// If the flight wrote it started one, which turns after a life, and is dead after two.
 		life := stint.Instant(g.limit.life + algorithm.Margin(g.limit.life))
 		h.start, h.dead = 0, [2]stint.Instant{now + 2*life, g.before.dead()}
+		h.behind = false
 	case g.current.start != h.start:
+		h.behind = h.start != 0 || g.before.start != 0
 		h.start, h.dead = g.current.start, [2]stint.Instant{g.current.dead(), g.current.before}
 	default:
+		h.behind = h.behind || g.before.start != 0
 		h.dead[0] = g.current.dead()
+	}
+	if g.missing && g.before.start == 0 {
+		h.behind = false
 	}
 }
 
@@ -290,16 +335,13 @@ func (l *lifetimes) loss() Loss { return Loss{l.lost.Load(), l.evicted.Load()} }
 // sweep looks after the hashes that are due, or all.
 func (l *lifetimes) sweep(ctx context.Context, all bool) {
 	here := l.clock()
-	due := map[int32][]*lifetime{} // by partition of a cluster
+	due := map[int32][]*lifetime{} // by place
 	l.mu.Lock()
 	for _, h := range l.hashes {
 		if !all && here < h.due {
 			continue
 		}
-		at := int32(0)
-		if l.store.conn.Cluster() {
-			at = h.partition
-		}
+		at := l.place(h.partition)
 		due[at] = append(due[at], h)
 	}
 	l.mu.Unlock()
@@ -347,6 +389,7 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 	at, here := stint.Instant(r.number(8)), l.clock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.pass(at, l.place(list[0].partition))
 	for _, h := range list {
 		dead := [2]stint.Instant{stint.Instant(r.number(8)), stint.Instant(r.number(8))}
 		switch {
@@ -354,6 +397,7 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 		case dead == [2]stint.Instant{}:
 			delete(l.hashes, h.names.now)
 		default:
+			h.behind = h.behind && dead[1] != 0
 			if dead[0] != h.dead[0] {
 				h.start = 0 // another generation, or one that lives for longer
 			}
