@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
 )
 
 const (
@@ -151,10 +152,10 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, err
 	case !errors.Is(err, stint.ErrOverloaded):
 		return r, ticket{}, errGone
 	}
-	s.metrics.Overloaded()
 	if !s.config.OverloadAdmits {
 		return r, ticket{}, err
 	}
+	s.overloaded(r, err)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(err)
 	return r.WithContext(ctx), ticket{}, nil
@@ -168,7 +169,19 @@ func ticketOf(a *admission, cost int64, err error) (ticket, error) {
 }
 
 func errOverload(why string) error {
-	return fmt.Errorf("%w: too much work is under way, and %s", stint.ErrOverloaded, why)
+	return &failure{
+		status: http.StatusServiceUnavailable, kind: api.ProblemReducedCapacity,
+		detail: "the service is overloaded, and " + why + "; nothing was consumed",
+		field:  fieldRetryAfter, value: "1", cause: stint.ErrOverloaded,
+	}
+}
+
+// overloaded counts a request for which there was no time, and logs it, once a minute at most.
+func (s *service) overloaded(r *http.Request, err error) {
+	s.metrics.Overloaded()
+	if skipped, ok := s.overloads.Admit(); ok {
+		s.logger.Warn("requests are refused or decided by on_store_failure: this process is overloaded", "err", err, "path", r.URL.Path, "skipped", skipped)
+	}
 }
 
 // remember keeps a client's finish tag. Those that the virtual time has passed say nothing.

@@ -152,7 +152,10 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 // refused counts a check that the store did not decide and no failure policy answered,
 // as a denial by the limit that admits least. It returns the error.
 func (s *service) refused(t *target, err error) error {
-	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded) {
+	switch {
+	case errors.Is(err, stint.ErrOverloaded):
+		s.metrics.Checked(t.deciders[t.least], stint.Decision{}, 0)
+	case errors.Is(err, stint.ErrUnavailable):
 		s.metrics.Checked(t.deciders[t.least], stint.Decision{Degraded: true}, 0)
 	}
 	return err

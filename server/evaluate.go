@@ -114,7 +114,7 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 			}
 		}
 	}
-	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: true}, 0)
+	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: !errors.Is(err, stint.ErrOverloaded)}, 0)
 }
 
 func outcomeOf(allowed bool, standing rules.Standing) promlimit.RuleOutcome {

@@ -77,7 +77,7 @@ func failureOf(err error) *failure {
 		return &failure{
 			status: http.StatusServiceUnavailable, kind: api.ProblemReducedCapacity,
 			detail: "the service is overloaded; whether anything was consumed is not known",
-			field:  "Retry-After", value: "1",
+			field:  fieldRetryAfter, value: "1", cause: stint.ErrOverloaded,
 		}
 	case errors.Is(err, stint.ErrUnavailable):
 		return &failure{status: http.StatusServiceUnavailable, detail: errStoreAway(stint.Take).Error()}

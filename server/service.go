@@ -2,6 +2,7 @@ package server
 
 import (
 	_ "embed"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/server/rulesapi"
@@ -40,6 +42,7 @@ type service struct {
 	targets   *targets
 	authority *authority
 	admission *admission
+	overloads *logsampler.Sampler
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
 	swapping  sync.Mutex // held while rules are swapped
@@ -125,6 +128,7 @@ func newService(config *Config) (*service, error) {
 		targets:   ts,
 		authority: newAuthority(config.API),
 		admission: newAdmission(config.MaxOperations),
+		overloads: logsampler.New(1, time.Minute, nil),
 		clients:   clients,
 		rules:     limiter,
 		metrics:   metrics,
@@ -154,6 +158,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	boundBody(w, r, s.config.BodyTimeout)
 	if err := s.route(w, r); err != nil {
+		if errors.Is(err, stint.ErrOverloaded) {
+			s.overloaded(r, err)
+		}
 		s.noteRefusal(r, failureOf(err))
 		writeProblem(w, err)
 	}

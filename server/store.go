@@ -39,7 +39,6 @@ func (s *service) judge(ctx context.Context, verb stint.Verb, err error) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return err
 	case errors.Is(err, stint.ErrOverloaded):
-		s.metrics.Overloaded()
 		return err
 	case err != nil && ctx.Err() != nil:
 		return errGone
