@@ -21,8 +21,10 @@ const (
 	admissionRoom = 1024
 	// bytesPerOperation is how much text is as much work to read as an operation is to decide.
 	bytesPerOperation = 64
-	// keptClients is how many clients' shares are remembered at least before old ones are dropped.
+	// keptClients is how many clients' shares are remembered before old ones are dropped, and mostClients
+	// how many are at most: then all are forgotten.
 	keptClients = 1024
+	mostClients = 16 * keptClients
 )
 
 // An admission bounds the work under way: operations to be decided, and text to be read, of
@@ -45,6 +47,7 @@ type admission struct {
 	waiting waiters
 	virtual int64
 	finish  map[string]int64 // tags, by client
+	kept    int              // how many there may be before old ones are dropped
 	last    uint64
 }
 
@@ -72,7 +75,7 @@ func (t *ticket) leave() {
 }
 
 func newAdmission(most int) *admission {
-	return &admission{most: int64(most), finish: map[string]int64{}}
+	return &admission{most: int64(most), finish: map[string]int64{}, kept: keptClients}
 }
 
 // costOf is the work of so many operations and so much text.
@@ -184,14 +187,19 @@ func (s *service) overloaded(r *http.Request, err error) {
 	}
 }
 
-// remember keeps a client's finish tag. Those that the virtual time has passed say nothing.
+// remember keeps a client's finish tag. Those that the virtual time has passed say nothing; they are looked
+// for when there are twice as many tags as were left the last time.
 func (a *admission) remember(client string, finish int64) {
-	if len(a.finish) >= keptClients+2*len(a.waiting) {
+	if len(a.finish) >= a.kept {
 		for other, tag := range a.finish {
 			if tag <= a.virtual {
 				delete(a.finish, other)
 			}
 		}
+		if len(a.finish) > mostClients/2 {
+			clear(a.finish)
+		}
+		a.kept = max(keptClients, 2*len(a.finish))
 	}
 	a.finish[client] = finish
 }

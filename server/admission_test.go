@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,36 @@ func TestRefusals(t *testing.T) {
 			t.Error("not the heaviest was refused")
 		}
 	})
+}
+
+// Clients that come once, and never get a turn, are not remembered without end.
+func TestClientsAreForgotten(t *testing.T) {
+	a := newAdmission(10)
+	under := enter(t, a, 10, "heavy")
+	defer under.leave()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 4 { // as long as somebody waits, not all are forgotten at once
+		go func() {
+			for t.Context().Err() == nil {
+				_, _ = a.enter(t.Context(), 10, named("waits"))
+			}
+		}()
+	}
+	for a.waits.Load() < 4 {
+		runtime.Gosched()
+	}
+	for i := range 5 * mostClients {
+		if _, err := a.enter(gone, 1, named(fmt.Sprint(i))); err == nil {
+			t.Fatal("it got a turn")
+		}
+		a.mu.Lock()
+		n := len(a.finish)
+		a.mu.Unlock()
+		if n > mostClients {
+			t.Fatalf("%d clients are remembered", n)
+		}
+	}
 }
 
 // However many ask for however much, no more is under way than may be, everybody is answered, and
