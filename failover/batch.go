@@ -64,8 +64,11 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 	if len(ops) == 0 {
 		return
 	}
-	shards := s.shards
-	if s.sharded != nil {
+	shards := s.shards // that are watched here; of a store that watches itself one stands for all
+	switch {
+	case shards[0].watchdog == nil:
+		shards = shards[:1]
+	case s.sharded != nil:
 		shards = s.involvedInAll(ops)
 	}
 	under := begin(shards)
@@ -74,25 +77,24 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 	if own != nil {
 		own.release()
 	}
-	awake := shards[0].awake(under[0], timeout)
 	endings, causes := make([]ending, len(shards)), make([]error, len(shards))
-	verdicts := make([]verdict, 0, len(ops)) // of what failed, in order
+	var verdicts []verdict // of what failed, in order
 	for i := range ops {
 		result := &results[i]
 		var how ending
-		if err := result.Err; err != nil {
-			v := judge(ctx, own, err)
-			if v == failing && late(own, err) && !awake {
-				v, result.Err = busy, overloaded(err)
-			}
+		if result.Err != nil {
+			var v verdict
+			v, result.Err = shards[0].judge(ctx, own, under[0], result.Err)
 			verdicts = append(verdicts, v)
-			how = v.ending(own, err)
+			how = v.ending(own, result.Err)
 			s.noteFailure(&ops[i], v)
 		} else if result.Decision.Source == stint.SourceStore {
 			how = answered
 			s.noteSuccess(&ops[i])
 		}
-		s.noteEndings(shards, endings, causes, &ops[i], how, result.Err)
+		if under[0] != nil {
+			s.noteEndings(shards, endings, causes, &ops[i], how, result.Err)
+		}
 	}
 	for i, sh := range shards {
 		sh.end(under[i], endings[i], causes[i])

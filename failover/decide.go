@@ -49,10 +49,7 @@ func (sh *shard) decided(call *watchdog.Call, d *stint.Decision) {
 
 // failed answers an operation that the store returned an error for.
 func (s *Store) failed(ctx context.Context, sh *shard, call *watchdog.Call, own *deadline, op stint.Op, err error) (stint.Decision, error) {
-	v := judge(ctx, own, err)
-	if v == failing && late(own, err) && !sh.awake(call, own.timeout) {
-		v, err = busy, overloaded(err)
-	}
+	v, err := sh.judge(ctx, own, call, err)
 	sh.end(call, v.ending(own, err), err)
 	if v == failing {
 		sh.failing.Store(true)
@@ -121,6 +118,16 @@ func judge(ctx context.Context, own *deadline, err error) verdict {
 	}
 }
 
+// judge says whose fault the error of a call is that has not ended for the watchdog, and what callers are to
+// be told: a deadline that passed while this process did not get the time to hear the store is its own.
+func (sh *shard) judge(ctx context.Context, own *deadline, call *watchdog.Call, err error) (verdict, error) {
+	v := judge(ctx, own, err)
+	if v == failing && late(own, err) && !sh.awake(call, own.timeout) {
+		return busy, overloaded(err)
+	}
+	return v, err
+}
+
 // ending is what a watchdog is to hear of a call with this verdict.
 func (v verdict) ending(own *deadline, err error) ending {
 	switch v {
@@ -169,10 +176,7 @@ func (s *Store) decideAcross(ctx context.Context, timeout time.Duration, op stin
 		}
 		return d, nil
 	}
-	v := judge(ctx, own, err)
-	if v == failing && late(own, err) && !shards[0].awake(under[0], own.timeout) {
-		v, err = busy, overloaded(err)
-	}
+	v, err := shards[0].judge(ctx, own, under[0], err)
 	for i, sh := range shards {
 		sh.end(under[i], v.ending(own, err), err)
 	}

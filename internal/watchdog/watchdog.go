@@ -248,8 +248,9 @@ func (w *Watchdog) follow(c *Call) {
 	}
 }
 
-// Unanswered is the longest Age of the calls under way of which none that began later was answered, or the credited time without a connection; 0
-// when the server answers.
+// Unanswered is the credited time for which nothing was heard of the server although it owes an answer,
+// or for which there was no connection; 0 when it answers. A call that began before another that was
+// answered is owed none: it went by a connection that is no more.
 func (w *Watchdog) Unanswered() time.Duration {
 	runtime.Gosched()
 	w.mu.Lock()
