@@ -82,12 +82,22 @@ var (
 	errDisagree = errors.New("it disagrees about what was allowed")
 )
 
+// How replies begin that decide nothing.
+const (
+	replyAsks  = 1 // other edges of calendars are needed
+	replyWhole = 2 // the script for one take can't decide this one
+)
+
 // read takes the reply apart and answers every operation. It reports whether the
-// flight is to be sent again, with other edges of calendars.
+// flight is to be sent again, with other edges of calendars or for the whole script.
 func (f *flight) read(reply string) (again bool, err error) {
 	r := &reader{text: reply}
-	if r.byte() == 1 {
+	switch r.byte() {
+	case replyAsks:
 		return true, f.readAsks(r)
+	case replyWhole:
+		f.whole = true
+		return true, nil
 	}
 	now := stint.Instant(r.number(8))
 	if err := f.readGroups(r, f.first, now); err != nil {

@@ -34,7 +34,7 @@ func TestFlightsLeaveForAServerFarAway(t *testing.T) {
 	defer work.Wait()
 	ask := func() {
 		work.Go(func() {
-			if d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); err != nil || !d.Allowed {
+			if d, err := store.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); err != nil || !d.Allowed {
 				t.Errorf("%+v, %v", d, err)
 			}
 		})

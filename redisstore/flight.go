@@ -34,7 +34,8 @@ type flight struct {
 	// or states of one hash under limits with different parameters.
 	mixed bool
 
-	mix          mix // of the script
+	mix          mix  // of the script
+	whole        bool // whether the script for one take has left it to the whole one
 	keys, args   []string
 	operations   []byte         // as they are sent
 	descriptions map[*limit]int // numbers, from 1
@@ -149,7 +150,7 @@ func (f *flight) release() {
 	f.latest = stateKey{}
 	f.forget()
 	s := f.store
-	f.asked, f.store = nil, nil
+	f.asked, f.store, f.whole = nil, nil, false
 	s.landed.Put(f)
 }
 
@@ -332,6 +333,18 @@ func (f *flight) compose() {
 	for _, g := range f.second {
 		f.composeTakes(g)
 	}
+	if f.isTake() && !f.whole {
+		f.mix |= single
+	}
+}
+
+// isTake reports whether all that is sent is one take of one limit, and no log's.
+func (f *flight) isTake() bool {
+	if f.mixed || len(f.states) != 1 || len(f.second) != 1 {
+		return false
+	}
+	t := f.states[0].takes
+	return len(t) == 1 && t[0].k == 1
 }
 
 // place describes a state's limit and puts it into its group.

@@ -29,10 +29,12 @@ type lane struct {
 	pending queue
 	queued  int // operations that wait
 	flights int // under way
+	idle    int // goroutines that wait for wake to make more
 	closed  bool
 	pace    pace
 	left    time.Time // when a flight left last, if the server is far
 	waiting bool      // whether a timer will start a flight
+	wake    chan struct{}
 
 	calls  context.Context // of flights; renewed when the server becomes unreachable
 	cancel context.CancelCauseFunc
@@ -52,7 +54,7 @@ const maxFlightTime = 10 * time.Second
 const departureGap = 10 * time.Millisecond
 
 func (s *Store) newLane(index int) *lane {
-	l := &lane{store: s, index: index}
+	l := &lane{store: s, index: index, wake: make(chan struct{}, MaxFlights)}
 	l.calls, l.cancel = context.WithCancelCause(s.life)
 	l.watchdog = watchdog.New(watchdog.Config{
 		Timeout: maxFlightTime, Try: l.try,
@@ -248,6 +250,11 @@ func (l *lane) start() {
 	if l.far() {
 		l.left = time.Now()
 	}
+	if l.idle > 0 {
+		l.idle--
+		l.wake <- struct{}{}
+		return
+	}
 	go l.fly()
 }
 
@@ -269,8 +276,42 @@ func (l *lane) startLater() {
 	l.start()
 }
 
-// fly makes flights as long as something waits.
+// fly makes flights whenever something waits, until the store is closed or enough others
+// are idle. A goroutine of its own for each flight would have to grow its stack each time, which takes
+// as long as the rest of what a flight of one take costs the process.
 func (l *lane) fly() {
+	l.flyAll()
+	for l.rest() {
+		l.flyAll()
+	}
+}
+
+// rest waits until there is something to fly. It reports false when there will be nothing, or
+// others to do it.
+func (l *lane) rest() bool {
+	l.mu.Lock()
+	if l.idle >= l.store.options.Flights {
+		l.mu.Unlock()
+		return false
+	}
+	l.idle++
+	l.mu.Unlock()
+	select {
+	case <-l.wake:
+		return true
+	case <-l.store.life.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.idle == 0 { // woken at the same moment
+		return true
+	}
+	l.idle--
+	return false
+}
+
+// flyAll makes flights as long as something waits.
+func (l *lane) flyAll() {
 	var batch []*parcel
 	for {
 		f := newFlight(l.store)

@@ -17,6 +17,8 @@ var (
 	generationsLua string
 	//go:embed logs.lua
 	logsLua string
+	//go:embed take.lua
+	takeLua string
 	//go:embed batch.lua
 	batchLua string
 	//go:embed policies.lua
@@ -37,13 +39,14 @@ type Script struct {
 	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
 }
 
-// mix is what a batch needs of a script: the algorithms, by bits, and whether it has a
-// first part.
+// mix is what a batch needs of a script: the algorithms, by bits, whether it has a
+// first part, and whether it is one take.
 type mix uint8
 
-// A first part is one of policies or of operations of any kind. The bits below are
+// A first part is one of policies or of operations of any kind. The bits between are
 // the algorithms'.
 const (
+	single     mix = 1 << 0
 	policies   mix = 1 << 6
 	operations mix = 1 << 7
 )
@@ -79,7 +82,11 @@ func (m mix) source() string {
 		}
 	}
 	// Twins that are left out are nil.
-	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), clockLua, generationsLua}
+	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), clockLua}
+	if m&single != 0 {
+		return strings.Join(append(parts, takeLua), "")
+	}
+	parts = append(parts, generationsLua)
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		parts = append(parts, logsLua)
 	}
