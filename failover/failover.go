@@ -165,7 +165,7 @@ func (c *Config) ensureDefaults() {
 func (c Config) Validate() error {
 	var faults []error
 	if c.Store == nil {
-		faults = append(faults, stint.Invalid("store", "nil", "a store such as redisstore.Open makes"))
+		faults = append(faults, stint.Invalid("store", "nil", "a store such as rueidis.Open makes"))
 	}
 	if c.Timeout < 0 {
 		faults = append(faults, stint.Invalid("store.timeout", c.Timeout, "0 or more"))

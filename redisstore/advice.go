@@ -7,30 +7,32 @@ import (
 	"strings"
 )
 
-// An Asker is a [Server] that answers any command without a key. [Store.Advise] needs it to
-// read a server's settings, and a store to notice evictions. The servers of the connections
-// of this package and of package goredis are Askers.
-type Asker interface {
-	// Ask sends a command and returns the strings of its reply, names before values.
+// An Inspector is a [Conn] that leads to its servers one by one. [Store.Advise] needs it to
+// read their settings, and a store to notice evictions. The connections of packages rueidis
+// and goredis are Inspectors.
+type Inspector interface {
+	// Servers are those that hold keys: the one server, or the primaries of a cluster.
+	Servers(ctx context.Context) ([]Server, error)
+}
+
+// A Server is one of the servers that hold a store's keys.
+type Server interface {
+	// Ask sends a command without a key and returns the strings of its reply, names before
+	// values.
 	Ask(ctx context.Context, args ...string) ([]string, error)
 }
 
-// askers are the servers that can be asked, none if the connection does not tell.
-func (s *Store) askers(ctx context.Context) (askers []Asker) {
-	scanner, ok := s.conn.(Scanner)
+// servers are those that can be asked, none if the connection does not tell.
+func (s *Store) servers(ctx context.Context) []Server {
+	inspector, ok := s.conn.(Inspector)
 	if !ok {
 		return nil
 	}
-	_, servers, err := scanner.Servers(ctx)
+	servers, err := inspector.Servers(ctx)
 	if err != nil {
 		return nil
 	}
-	for _, server := range servers {
-		if asker, ok := server.(Asker); ok {
-			askers = append(askers, asker)
-		}
-	}
-	return askers
+	return servers
 }
 
 // infoOf is the value of a field of INFO, "" if there is none.
@@ -63,7 +65,7 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 			advice = append(advice, text)
 		}
 	}
-	for _, server := range s.askers(ctx) {
+	for _, server := range s.servers(ctx) {
 		if info, err := server.Ask(ctx, "INFO", "memory"); err == nil {
 			if policy := infoOf(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many clients at once, "+

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // A batch of more operations than one script call takes is decided in order.
@@ -125,7 +126,7 @@ func TestContextEndsWhileServerHangs(t *testing.T) {
 // A closed store leaves no goroutine behind and decides nothing.
 func TestClose(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	store, err := redisstore.Open(t.Context(), server.URL(), redisstore.Options{KeyPrefix: "closed"})
+	store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{KeyPrefix: "closed"})
 	if err != nil {
 		t.Fatal(err)
 	}

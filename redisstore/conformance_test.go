@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -16,7 +17,7 @@ var prefixes atomic.Int64
 func newStore(t testing.TB, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
-	store, err := redisstore.Open(t.Context(), server.URL(), options)
+	store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // encodings are the log's encodings.
@@ -48,25 +47,32 @@ func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, per
 // open opens a store on a URL, closed at the end of the test.
 func open(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := redisstore.Open(t.Context(), url, options)
+	store, err := rueidis.Open(rueidis.Connection{URL: url}, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
+	if err := store.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return store
 }
 
 // newConn is a connection to the shared server that many stores can be made on.
 func newConn(t testing.TB) redisstore.Conn {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true,
-	})
+	return dial(t, server.URL())
+}
+
+// dial is a connection by a URL, closed at the end of the test.
+func dial(t testing.TB, url string) redisstore.Conn {
+	t.Helper()
+	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(client.Close)
-	return redisstore.Rueidis(client, false)
+	t.Cleanup(conn.Close)
+	return conn
 }
 
 // storeOn makes a store on a connection, with keys of its own, and says their prefix.

@@ -36,30 +36,6 @@ func (s *Store) key(partition int, identity, last string) string {
 	return s.options.KeyPrefix + ":{" + s.tags[partition] + "}:" + identity + ":" + last
 }
 
-// parsedKey is a key of states, taken apart.
-type parsedKey struct {
-	tag    string // of the partition
-	policy string // escaped
-	last   string // the generation, or a log's client
-	log    bool
-}
-
-// parseKey takes a key apart that holds states; other keys are not ok.
-func (s *Store) parseKey(key string) (k parsedKey, ok bool) {
-	rest, ok := strings.CutPrefix(key, s.options.KeyPrefix+":{")
-	if !ok {
-		return k, false
-	}
-	k.tag, rest, _ = strings.Cut(rest, "}:")
-	parts := strings.SplitN(rest, ":", 4) // the algorithm, the policy, the limit, the last
-	if len(parts) < 4 {
-		return k, false
-	}
-	k.policy, k.last = parts[1], parts[3]
-	k.log = strings.HasPrefix(parts[0], algorithmKeys[stint.AlgorithmSlidingWindowLog])
-	return k, k.log || k.last == generationNow || k.last == generationBefore
-}
-
 // The generations of a partition's hash.
 const (
 	generationNow    = "cur"

@@ -314,6 +314,7 @@ func (l *lane) rest() bool {
 func (l *lane) flyAll() {
 	var batch []*parcel
 	for {
+		fault := l.ready()
 		f := newFlight(l.store)
 		batch, f.most = l.take(batch[:0])
 		if len(batch) == 0 {
@@ -329,7 +330,10 @@ func (l *lane) flyAll() {
 			boarded++
 		}
 		l.giveBack(batch[boarded:])
-		l.giveBack(f.land(l.carry(f)))
+		if fault == nil {
+			fault = l.carry(f)
+		}
+		l.giveBack(f.land(fault))
 		f.release()
 		clear(batch)
 		// Those who were answered, and have more to ask, go before the next flight

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // until waits for a condition to come true.
@@ -51,7 +52,7 @@ func newHanging(t *testing.T, options redisstore.Options) *hanging {
 	t.Helper()
 	own := testredis.Start(t)
 	before := goleak.IgnoreCurrent()
-	store, err := redisstore.Open(t.Context(), own.URL(), options)
+	store, err := rueidis.Open(rueidis.Connection{URL: own.URL()}, options)
 	if err != nil {
 		t.Fatal(err)
 	}

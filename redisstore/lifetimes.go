@@ -289,7 +289,7 @@ func (l *lifetimes) askEvictions(ctx context.Context) {
 	defer l.asking.Unlock()
 	first := l.counts == nil
 	counts := map[string]uint64{}
-	for _, server := range l.store.askers(ctx) {
+	for _, server := range l.store.servers(ctx) {
 		run, err := server.Ask(ctx, "INFO", "server")
 		if err != nil {
 			continue

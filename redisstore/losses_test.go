@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -48,15 +46,6 @@ func TestAdviseCluster(t *testing.T) {
 	}
 	if advice := open(t, cluster.URL(), redisstore.Options{}).Advise(t.Context()); len(advice) != 1 {
 		t.Errorf("%q, want the one", advice)
-	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true, DisableRetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	store, _ := storeOn(t, redisstore.Rueidis(client, true), redisstore.Options{})
-	if advice := store.Advise(t.Context()); len(advice) != 1 {
-		t.Errorf("%q by a client, want the one", advice)
 	}
 }
 

@@ -97,6 +97,8 @@ func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)
 	return ctx.Err()
 }
 
+func (c *held) Ready(context.Context) error { return nil }
+
 func (c *held) Cluster() bool { return c.cluster }
 
 func (c *held) Close() {}

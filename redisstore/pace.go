@@ -1,6 +1,9 @@
 package redisstore
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 const (
 	// farAway is the round trip from which a server is far away.
@@ -69,3 +72,9 @@ func (p *pace) flights(standard int) int {
 // batch is how many operations may be in one flight, where most is the number while flights are
 // quick.
 func (p *pace) batch(most int) int { return max(most>>p.less, 1) }
+
+// jitter is a time between half of another and all of it, by chance, so that processes
+// do not keep step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
+}

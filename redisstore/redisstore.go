@@ -174,9 +174,13 @@ func CheckKeyPrefix(prefix string) error {
 	return nil
 }
 
-// A Conn is the store's way to its server. [Rueidis] makes one of a rueidis client,
-// package goredis one of a go-redis client. Its methods are safe for concurrent use.
+// A Conn is the store's way to its server. Package rueidis makes one of a URL, or of a rueidis
+// client, package goredis one of a go-redis client. Its methods are safe for concurrent use.
 type Conn interface {
+	// Ready returns nil when a command can be sent at once. Otherwise it waits for the
+	// attempt to connect that is under way, and returns why that failed, or the end of the
+	// context.
+	Ready(ctx context.Context) error
 	// Eval runs a script with the keys and arguments and returns its reply, a string.
 	// It must not run it again when it may have run already, and must load it when the
 	// server does not know it. All keys hash to one slot if Cluster says true. It
@@ -227,7 +231,14 @@ type Store struct {
 	withdrawals sync.WaitGroup // of reservations
 }
 
-// New makes a store on a connection. [Open] makes one from a URL.
+// Validate reports all that is wrong with the options, with an error that wraps
+// stint.ErrInvalid, as [New] does.
+func (o Options) Validate() error {
+	o.ensureDefaults()
+	return o.validate()
+}
+
+// New makes a store on a connection, and listens at once for what other processes announce.
 func New(conn Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
@@ -268,6 +279,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	if options.CountInstances {
 		s.instances = newInstances(s)
 	}
+	s.listen()
 	return s, nil
 }
 
@@ -404,8 +416,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 	}
 }
 
-// listen starts to listen for announcements, if denials are remembered: when the store
-// is opened, or with the first flight.
+// listen starts to listen for announcements, if denials are remembered.
 func (s *Store) listen() {
 	if s.denials == nil {
 		return

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
@@ -54,12 +52,7 @@ func (c *watched) on(algorithm string, happens func() error) {
 
 func watch(t testing.TB, cluster *testredis.Cluster) *watched {
 	t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true, DisableRetry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return &watched{Conn: redisstore.Rueidis(client, true)}
+	return &watched{Conn: dial(t, cluster.URL())}
 }
 
 // Partitions of 16, each on a node of its own.

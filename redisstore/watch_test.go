@@ -48,8 +48,9 @@ func (c *muteConn) Subscribe(ctx context.Context, _ string, _ func(), _ func(str
 	return ctx.Err()
 }
 
-func (*muteConn) Cluster() bool { return false }
-func (*muteConn) Close()        {}
+func (*muteConn) Ready(context.Context) error { return nil }
+func (*muteConn) Cluster() bool               { return false }
+func (*muteConn) Close()                      {}
 
 // replied is an error as go-redis makes one of a reply.
 type replied string

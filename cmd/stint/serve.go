@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/server"
 )
 
@@ -163,7 +164,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}}, nil
 	}
 	opened := &openedStore{}
-	store, err := redisstore.Connect(connection(c), redisstore.Options{
+	store, err := rueidis.Open(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
 		CountInstances: loaded.Instances == 0, OnLoss: opened.onLoss,
@@ -196,11 +197,11 @@ func (o *openedStore) onLoss(l redisstore.Loss) {
 }
 
 // connection is how the configured store is reached.
-func connection(c config.Store) redisstore.Connection {
-	return redisstore.Connection{
+func connection(c config.Store) rueidis.Connection {
+	return rueidis.Connection{
 		URL: c.URL, Username: c.Username, Password: c.Password, PasswordFile: c.PasswordFile,
 		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelPasswordFile: c.SentinelPasswordFile,
-		TLS: redisstore.TLSFiles(c.TLS),
+		TLS: rueidis.TLSFiles(c.TLS),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/testmongo"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/mongo"
 	"github.com/stint-go/stint/rules/redis"
@@ -20,7 +20,7 @@ import (
 // editor opens the rules in a Redis as another process would.
 func editor(t *testing.T, url string) *registry.Registry {
 	t.Helper()
-	conn, err := redisstore.Dial(redisstore.Connection{URL: url})
+	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/mongo"
@@ -49,7 +49,7 @@ func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSou
 	case from == config.RulesFromStore:
 		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix, bits, logger)
 	case loaded.RulesInRedis():
-		return redisRules(redisstore.Connection{URL: from}, loaded.Store.KeyPrefix, bits, logger)
+		return redisRules(rueidis.Connection{URL: from}, loaded.Store.KeyPrefix, bits, logger)
 	case loaded.RulesInMongo():
 		return mongoRules(from, bits, logger, heard)
 	default:
@@ -58,8 +58,8 @@ func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSou
 }
 
 // redisRules are rules in a Redis.
-func redisRules(at redisstore.Connection, prefix string, bits int, logger *slog.Logger) (*ruleSource, error) {
-	conn, err := redisstore.Dial(at)
+func redisRules(at rueidis.Connection, prefix string, bits int, logger *slog.Logger) (*ruleSource, error) {
+	conn, err := rueidis.Dial(at)
 	if err != nil {
 		return nil, misconfigured(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -49,11 +50,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	// Where the state lives.
 	var store stint.Store = memstore.New(memstore.Config{})
 	if *redis != "" {
-		shared, err := redisstore.Open(ctx, *redis, redisstore.Options{})
+		shared, err := rueidis.Open(rueidis.Connection{URL: *redis}, redisstore.Options{})
 		if err != nil {
 			return err
 		}
 		defer shared.Close()
+		if err := shared.Ping(ctx); err != nil {
+			return err
+		}
 		store = shared
 	}
 

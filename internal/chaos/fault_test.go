@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // A fault is a row of the table of docs/failure.md: what happens to the servers, and
@@ -158,7 +159,7 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 // store opens the store for any limits.
 func (s *site) store(mode failover.Mode, hooks failover.Hooks) (*failover.Store, func()) {
 	s.Helper()
-	inner, err := redisstore.Connect(redisstore.Connection{URL: s.url}, s.options)
+	inner, err := rueidis.Open(rueidis.Connection{URL: s.url}, s.options)
 	if err != nil {
 		s.Fatal(err)
 	}

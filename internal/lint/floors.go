@@ -45,7 +45,8 @@ var folders = []folder{
 	{path: "internal/watchdog", floor: 1},
 
 	{path: "memstore", floor: 2},
-	{path: "redisstore", floor: 2, uses: []string{"github.com/redis/rueidis"}},
+	{path: "redisstore", floor: 2},
+	{path: "redisstore/rueidis", floor: 2, uses: []string{"github.com/redis/rueidis"}},
 	{path: "rules/redis", floor: 2, also: []string{"redisstore"}},
 	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},

@@ -104,9 +104,9 @@ func TestRules(t *testing.T) {
 		{"below one entry", map[string]string{"storetest/a.go": own + `/storetest/internal/x"`}, nil},
 		{"an unknown folder", map[string]string{"newcomer/a.go": ""}, []string{"newcomer: floors: the folder is not in the table"}},
 		{"an unknown folder's import", map[string]string{"server/a.go": own + `/newcomer"`}, []string{"server/a.go:3: floors: server imports newcomer, which is not in the table"}},
-		{"others' code", map[string]string{"redisstore/a.go": `import _ "github.com/redis/rueidis/internal/cmds"`, "a_test.go": `import _ "pgregory.net/rapid"`}, nil},
+		{"others' code", map[string]string{"redisstore/rueidis/a.go": `import _ "github.com/redis/rueidis/internal/cmds"`, "a_test.go": `import _ "pgregory.net/rapid"`}, nil},
 		{"others' code where there is none", map[string]string{"memstore/a.go": `import _ "github.com/redis/rueidis"`}, []string{"memstore/a.go:3: floors: memstore may not import github.com/redis/rueidis (only the standard library)"}},
-		{"others' code of a like name", map[string]string{"redisstore/a.go": `import _ "github.com/redis/rueidisx"`}, []string{"redisstore/a.go:3: floors: redisstore may not import github.com/redis/rueidisx"}},
+		{"others' code of a like name", map[string]string{"redisstore/rueidis/a.go": `import _ "github.com/redis/rueidisx"`}, []string{"redisstore/rueidis/a.go:3: floors: redisstore/rueidis may not import github.com/redis/rueidisx"}},
 		{"a module of its own", map[string]string{"bench/go.mod": "module x", "bench/a.go": `import _ "github.com/redis/rueidis"`}, nil},
 		{"testdata", map[string]string{"api/testdata/a.go": own + `/newcomer"`}, nil},
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 var (
@@ -61,7 +62,7 @@ func TestReloadInRedis(t *testing.T) {
 // not.
 func openRedis(t *testing.T) *redisstore.Store {
 	t.Helper()
-	store, err := redisstore.Open(t.Context(), testredis.Start(t).URL(), redisstore.Options{DenialCache: -1})
+	store, err := rueidis.Open(rueidis.Connection{URL: testredis.Start(t).URL()}, redisstore.Options{DenialCache: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // The client stays the program's, for whatever else it does.
 func ExampleNew() {
 	ctx := context.Background()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
 
 	conn, err := goredis.New(client)
@@ -37,13 +37,4 @@ func ExampleNew() {
 	decision, err := limiter.AllowN(ctx, "user:42", 30)
 	fmt.Println(decision.Allowed, decision.Remaining, err)
 	// Output: true 70 <nil>
-}
-
-// A client that would send a take again is refused.
-func ExampleNew_retries() {
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer func() { _ = client.Close() }()
-	_, err := goredis.New(client)
-	fmt.Println(err)
-	// Output: MaxRetries is 3; allowed: -1 (0 stands for 3), as go-redis sends again what may have been executed
 }

@@ -1,17 +1,16 @@
 // Package goredis lets a store of package redisstore use a go-redis client that the
 // program has already, with its one pool of connections, its authentication and its
-// hooks. A program without one is better served by [redisstore.Open].
-//
-// go-redis sends a command again when its connection breaks or its reply is late, by
-// default up to three times. What takes permits must not be sent twice, since the
-// first may have been executed: [New] says what it asks of a client.
+// hooks. A program without one is better served by package rueidis.
 package goredis
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,19 +27,19 @@ var (
 	errUnsubscribed = errors.New("unsubscribed")
 )
 
-// New makes a connection of a client:
-//
-//   - a [redis.Client], of a server or of Sentinel's, made with MaxRetries -1;
-//   - a [redis.ClusterClient] made with MaxRetries 0 or -1, and with ReadOnly,
-//     RouteByLatency and RouteRandomly off, since replicas lag. Its MaxRedirects may be
-//     anything: it bounds how often a command follows its key to another node. It also
-//     is how often commands are sent again, but those of the connection are not.
-//
+// New makes a connection of a client, of a [redis.Client], of a server or of Sentinel's, or of a
+// [redis.ClusterClient] with ReadOnly, RouteByLatency and RouteRandomly off, since replicas lag.
 // An error names what came and what is allowed. The client stays the caller's: closing
 // the connection ends what it has under way, and neither the client nor its pool.
 //
+// go-redis sends a command again when its connection breaks or its reply is late, by default up to
+// three times. What takes permits must not be sent twice, since the first may have been executed: the
+// connection's commands are exempt, whatever the client's MaxRetries is. Where one was not executed, as
+// MOVED, ASK and TRYAGAIN say, it is sent again.
+//
 // A call returns when its context ends, whatever the client's timeouts are, but without
-// ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout.
+// ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout. The connection is
+// always [redisstore.Conn] Ready, as the client connects by itself.
 func New(client redis.UniversalClient) (redisstore.Conn, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
@@ -48,19 +47,9 @@ func New(client redis.UniversalClient) (redisstore.Conn, error) {
 		if client == nil {
 			return nil, stint.Invalid("client", "nil", clients)
 		}
-		// Options are as go-redis has normalised them: -1 reads 0, and 0 reads 3.
-		if n := client.Options().MaxRetries; n != 0 {
-			return nil, stint.Invalid("MaxRetries", n,
-				"-1 (0 stands for 3), as go-redis sends again what may have been executed")
-		}
 	case *redis.ClusterClient:
 		if client == nil {
 			return nil, stint.Invalid("client", "nil", clients)
-		}
-		// For a cluster 0 reads -1, and both stand for no retries.
-		if n := client.Options().MaxRetries; n > 0 {
-			return nil, stint.Invalid("MaxRetries", n,
-				"0 or -1, as go-redis sends again what may have been executed")
 		}
 		if client.Options().ReadOnly {
 			return nil, stint.Invalid("ReadOnly", true,
@@ -87,6 +76,14 @@ type once struct{ *redis.StringCmd }
 
 // NoRetry is what go-redis asks before it sends a command again.
 func (once) NoRetry() bool { return true }
+
+// Ready implements [redisstore.Conn].
+func (c *conn) Ready(context.Context) error {
+	if c.life.Err() != nil {
+		return errClosed
+	}
+	return nil
+}
 
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
@@ -119,8 +116,30 @@ func (c *conn) Do(ctx context.Context, args ...string) (string, error) {
 	return reply, err
 }
 
-// send sends a command at most once and returns its reply.
+// firstPause and lastPause bound the pauses of a command that a node asks to send again, while a slot moves.
+const (
+	firstPause = 2 * time.Millisecond
+	lastPause  = 50 * time.Millisecond
+)
+
+// send sends a command until it has been executed once, or may have been, and returns its reply.
 func (c *conn) send(ctx context.Context, command []any) (string, error) {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		reply, err := c.sendOnce(ctx, command)
+		if !redis.HasErrorPrefix(err, "TRYAGAIN") {
+			return reply, err
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-c.life.Done():
+			return "", err
+		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // nobody gains by guessing it
+		}
+	}
+}
+
+func (c *conn) sendOnce(ctx context.Context, command []any) (string, error) {
 	reply := redis.NewStringCmd(ctx, command...)
 	var cmd redis.Cmder = once{reply}
 	if len(command) == 1 {
@@ -201,3 +220,59 @@ func (c *conn) Cluster() bool { return c.cluster != nil }
 
 // Close leaves the client open.
 func (c *conn) Close() { c.end() }
+
+var _ redisstore.Inspector = (*conn)(nil)
+
+// Servers implements [redisstore.Inspector].
+func (c *conn) Servers(ctx context.Context) (servers []redisstore.Server, err error) {
+	if c.cluster == nil {
+		return []redisstore.Server{server{c, c.client}}, nil
+	}
+	err = c.await(ctx, func() error {
+		var mu sync.Mutex
+		return c.cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			servers = append(servers, server{c, client})
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err // servers may still grow
+	}
+	return servers, nil
+}
+
+// server is one server that a client leads to.
+type server struct {
+	conn   *conn
+	client redis.UniversalClient
+}
+
+// Ask implements [redisstore.Server].
+func (s server) Ask(ctx context.Context, args ...string) ([]string, error) {
+	command := make([]any, len(args))
+	for i, arg := range args {
+		command[i] = arg
+	}
+	cmd := redis.NewCmd(ctx, command...)
+	if err := s.conn.await(ctx, func() error { return s.client.Process(ctx, cmd) }); err != nil {
+		return nil, err
+	}
+	switch reply := cmd.Val().(type) {
+	case []any:
+		list := make([]string, len(reply))
+		for i, part := range reply {
+			list[i] = fmt.Sprint(part)
+		}
+		return list, nil
+	case map[any]any:
+		var list []string
+		for name, value := range reply {
+			list = append(list, fmt.Sprint(name), fmt.Sprint(value))
+		}
+		return list, nil
+	default:
+		return []string{fmt.Sprint(reply)}, nil
+	}
+}

@@ -1,9 +1,14 @@
 package goredis_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -41,6 +46,7 @@ func (p plain) Do(ctx context.Context, args ...string) (string, error) {
 	return text, err
 }
 
+func (plain) Ready(context.Context) error                                   { return nil }
 func (plain) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 func (plain) Cluster() bool                                                 { return true }
 func (plain) Close()                                                        {}
@@ -49,6 +55,142 @@ func (plain) Close()                                                        {}
 func all(addr string) func(context.Context) ([]redis.ClusterSlot, error) {
 	return func(context.Context) ([]redis.ClusterSlot, error) {
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+	}
+}
+
+// hangUp is a server that greets, and hangs up on every script that it has received, without
+// a reply: the client can't know whether that was executed. It returns its address, and how many scripts
+// were received.
+func hangUp(t testing.TB) (addr string, scripts *atomic.Int64) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts = &atomic.Int64{}
+	var serving sync.WaitGroup
+	serve := func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		in := bufio.NewReader(conn)
+		for {
+			var count, length int
+			if _, err := fmt.Fscanf(in, "*%d\r\n", &count); err != nil {
+				return
+			}
+			words := make([]string, count)
+			for i := range words {
+				if _, err := fmt.Fscanf(in, "$%d\r\n", &length); err != nil {
+					return
+				}
+				text := make([]byte, length+2)
+				if _, err := io.ReadFull(in, text); err != nil {
+					return
+				}
+				words[i] = strings.ToLower(string(text[:length]))
+			}
+			reply := "+OK\r\n"
+			switch words[0] {
+			case "evalsha", "eval":
+				scripts.Add(1)
+				return
+			case "command":
+				reply = "*0\r\n"
+			case "hello":
+				reply = "-ERR unknown command 'HELLO'\r\n"
+			case "get": // the number of partitions
+				reply = "$2\r\n16\r\n"
+			}
+			if _, err := io.WriteString(conn, reply); err != nil {
+				return
+			}
+		}
+	}
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		serving.Wait()
+	})
+	return listener.Addr().String(), scripts
+}
+
+// A server that hangs up after it has received a take has received it once, however often the client
+// sends other commands again.
+func TestTakeArrivesOnce(t *testing.T) {
+	for name, client := range map[string]func(addr string) redis.UniversalClient{
+		"single": func(addr string) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: addr}) },
+		"cluster": func(addr string) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: all(addr)})
+		},
+		"cluster that retries": func(addr string) redis.UniversalClient {
+			return redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: all(addr), MaxRetries: 3})
+		},
+	} {
+		for how, conn := range map[string]struct {
+			conn  func(testing.TB, redis.UniversalClient) redisstore.Conn
+			again bool
+		}{"by New": {newConn, false}, "by go-redis alone": {newPlain, true}} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				leakless(t)
+				addr, scripts := hangUp(t)
+				c := conn.conn(t, closing(t, client(addr)))
+				t.Cleanup(c.Close)
+				_, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil)
+				if err == nil {
+					t.Error("a decision out of nowhere")
+				}
+				if n := scripts.Load(); (n > 1) != conn.again || n == 0 {
+					t.Errorf("it arrived %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// A node asks for patience while a slot moves: the command is sent until it is executed.
+func TestPatienceWhileSlotsMove(t *testing.T) {
+	leakless(t)
+	nodes := testredis.StartCluster(t, 2)
+	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
+	conn := newConn(t, client)
+	const one, other = "{b}1", "{b}2" // their slot is 3300, of the first node
+	if _, err := conn.Do(t.Context(), "SET", one, "1"); err != nil {
+		t.Fatal(err)
+	}
+	id, err := nodes.Nodes[1].Do("CLUSTER", "MYID")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "MIGRATING", id); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		const source = "return redis.call('GET', KEYS[1])"
+		_, err := conn.Eval(t.Context(), &redisstore.Script{Source: source, Digest: redis.NewScript(source).Hash()}, []string{one, other}, nil)
+		answered <- err
+	}()
+	for {
+		info, err := nodes.Nodes[0].Info("errorstats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(info["errorstat_TRYAGAIN"], "count=") {
+			break
+		}
+	}
+	if _, err := nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "STABLE"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -70,7 +212,8 @@ func TestChargesOnce(t *testing.T) {
 		fails  bool
 		left   int64 // of 10, after a take before the cut and one that is cut
 	}{
-		"single":                            {standalone(-1), newConn, true, 8},
+		"single":                            {standalone(0), newConn, true, 8},
+		"single, no retry":                  {standalone(-1), newConn, true, 8},
 		"cluster":                           {cluster, newConn, true, 8},
 		"go-redis alone, single":            {standalone(0), newPlain, false, 7},
 		"go-redis alone, cluster":           {cluster, newPlain, false, 7},

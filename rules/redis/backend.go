@@ -37,7 +37,7 @@ const headField = "@head"
 // the options and wraps stint.ErrInvalid.
 func New(conn redisstore.Conn, options Options) (*Backend, error) {
 	if conn == nil {
-		return nil, stint.Invalid("conn", "nil", "a connection such as redisstore.Dial makes")
+		return nil, stint.Invalid("conn", "nil", "a connection such as rueidis.Dial makes")
 	}
 	if options.KeyPrefix == "" {
 		options.KeyPrefix = redisstore.DefaultKeyPrefix

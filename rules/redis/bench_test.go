@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -46,7 +46,7 @@ func BenchmarkRedis(b *testing.B) {
 		}
 		name := fmt.Sprintf("rules=%d/label=%d", size.rules, size.bytes)
 		s := testredis.Start(b, testredis.Config("slowlog-log-slower-than", "0"), testredis.Config("slowlog-max-len", "10000"))
-		backend := open(b, redisstore.Connection{URL: s.URL()}, "")
+		backend := open(b, rueidis.Connection{URL: s.URL()}, "")
 		number := int64(0)
 		b.Run("op=commit/"+name, func(b *testing.B) {
 			do(b, s, "SLOWLOG", "RESET")

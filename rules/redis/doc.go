@@ -1,6 +1,6 @@
 // Package redis keeps rules in Redis (6.2 or later) or Valkey, for several processes to share.
 //
-//	conn, err := redisstore.Dial(redisstore.Connection{URL: "redis://localhost:6379"})
+//	conn, err := rueidis.Dial(rueidis.Connection{URL: "redis://localhost:6379"})
 //	...
 //	backend, err := redis.New(conn, redis.Options{})
 //	...

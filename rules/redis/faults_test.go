@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules/redis"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -26,7 +26,7 @@ func TestOptions(t *testing.T) {
 	if _, err := redis.New(nil, redis.Options{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("no connection: %v", err)
 	}
-	if _, err := redisstore.Dial(redisstore.Connection{URL: "http://x"}); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := rueidis.Dial(rueidis.Connection{URL: "http://x"}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a URL of something else: %v", err)
 	}
 }
@@ -199,11 +199,11 @@ func TestRights(t *testing.T) {
 	for name, more := range map[string][]string{"all": nil, "without publish": {"-publish"}} {
 		t.Run(name, func(t *testing.T) {
 			s := testredis.Start(t, testredis.User("limiter", append(slices.Clone(user), more...)...))
-			b := open(t, redisstore.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, "")
+			b := open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, "")
 			r := registryOn(t, b, 20*time.Millisecond)
 			f := follow(t, r)
 			f.until("")
-			other := registryOn(t, open(t, redisstore.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
+			other := registryOn(t, open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
 			put(t, other, rule("a", 1), rule("b", 1))
 			f.until("a:1 b:1")
 			if _, err := r.Rollback(t.Context(), registry.Author{}, 0, nil); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules/registry"
 )
 
@@ -41,11 +42,11 @@ func TestInForceElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			prefix := prefix()
-			conn, err := redisstore.Dial(redisstore.Connection{URL: server.URL()})
+			conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			writer := registryOn(t, open(t, redisstore.Connection{URL: server.URL()}, prefix), 0)
+			writer := registryOn(t, open(t, rueidis.Connection{URL: server.URL()}, prefix), 0)
 			put(t, writer, rule("a", 1))
 			backend := openOn(t, test.wrap(conn), prefix)
 			f := follow(t, registryOn(t, backend, test.interval))
@@ -80,7 +81,7 @@ func subscribed(t testing.TB, channel string) {
 // A server that restarts empty, or is emptied, gets the rules back from who follows.
 func TestRulesComeBack(t *testing.T) {
 	s, b, writer := own(t)
-	followed := registryOn(t, open(t, redisstore.Connection{URL: s.URL()}, ""), 20*time.Millisecond)
+	followed := registryOn(t, open(t, rueidis.Connection{URL: s.URL()}, ""), 20*time.Millisecond)
 	f := follow(t, followed)
 	f.until("")
 	put(t, writer, rule("a", 1), rule("b", 2))
@@ -123,7 +124,7 @@ func TestRulesComeBack(t *testing.T) {
 // A failover of Sentinel keeps the rules in force, and those after it are heard of.
 func TestFailover(t *testing.T) {
 	watched := testredis.StartSentinel(t)
-	at := redisstore.Connection{URL: watched.URL()}
+	at := rueidis.Connection{URL: watched.URL()}
 	writer := registryOn(t, open(t, at, ""), 0)
 	f := follow(t, registryOn(t, open(t, at, ""), 20*time.Millisecond))
 	put(t, writer, rule("a", 1))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/redis"
 	"github.com/stint-go/stint/rules/registry"
@@ -143,6 +143,6 @@ func unavailable(t testing.TB, err error, why string) {
 func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Backend, *registry.Registry) {
 	t.Helper()
 	s := testredis.Start(t, options...)
-	b := open(t, redisstore.Connection{URL: s.URL()}, "")
+	b := open(t, rueidis.Connection{URL: s.URL()}, "")
 	return s, b, registryOn(t, b, 0)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/registry"
 )
@@ -31,7 +32,7 @@ func TestPages(t *testing.T) {
 		"large": {380, 20_000, 3 << 20, 60},
 		"small": {5000, 100, 1 << 20, 40},
 	} {
-		conn, err := redisstore.Dial(redisstore.Connection{URL: server.URL()})
+		conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func (brief) Subscribe(context.Context, string, func(), func(string)) error { re
 
 // A subscription that ends without a reason is one that was lost.
 func TestSubscriptionEnds(t *testing.T) {
-	conn, err := redisstore.Dial(redisstore.Connection{URL: server.URL()})
+	conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
 	if err != nil {
 		t.Fatal(err)
 	}

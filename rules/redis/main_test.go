@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules/redis"
 	"github.com/stint-go/stint/rules/registry"
 	"github.com/stint-go/stint/rules/registry/registrytest"
@@ -24,9 +25,9 @@ var prefixes atomic.Int64
 func prefix() string { return "test" + strconv.FormatInt(prefixes.Add(1), 10) }
 
 // open makes a backend with a connection of its own, closed at the end of the test.
-func open(t testing.TB, c redisstore.Connection, prefix string) *redis.Backend {
+func open(t testing.TB, c rueidis.Connection, prefix string) *redis.Backend {
 	t.Helper()
-	conn, err := redisstore.Dial(c)
+	conn, err := rueidis.Dial(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func openOn(t testing.TB, conn redisstore.Conn, prefix string) *redis.Backend {
 func TestConformance(t *testing.T) {
 	registrytest.Run(t, registrytest.Full, func(t testing.TB) func() registry.Backend {
 		prefix := prefix()
-		return func() registry.Backend { return open(t, redisstore.Connection{URL: server.URL()}, prefix) }
+		return func() registry.Backend { return open(t, rueidis.Connection{URL: server.URL()}, prefix) }
 	})
 }
 
@@ -54,6 +55,6 @@ func TestConformanceOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	registrytest.Run(t, registrytest.Small, func(t testing.TB) func() registry.Backend {
 		prefix := prefix()
-		return func() registry.Backend { return open(t, redisstore.Connection{URL: cluster.URL()}, prefix) }
+		return func() registry.Backend { return open(t, rueidis.Connection{URL: cluster.URL()}, prefix) }
 	})
 }

@@ -13,16 +13,20 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/bench/internal/closedloop"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // child is one process. It says that it is ready by an empty report, and answers each
 // part by what it was answered.
 func child(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
-	store, err := redisstore.Open(ctx, "redis://"+addr, redisstore.Options{})
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + addr}, redisstore.Options{})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	if err := store.Ping(ctx); err != nil {
+		return err
+	}
 	parts, reports := gob.NewDecoder(in), gob.NewEncoder(out)
 	r := &report{}
 	for {

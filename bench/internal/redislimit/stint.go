@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // stintSubject decides one quota through a Limiter, as most users do, and several at
@@ -30,8 +31,12 @@ func newStint(ctx context.Context, o Options, quotas []Quota) (Subject, error) {
 
 // NewStintOf is stint with any limits in place of quotas.
 func NewStintOf(ctx context.Context, o Options, limits []stint.Limit) (Subject, error) {
-	store, err := redisstore.Open(ctx, "redis://"+o.Addr, redisstore.Options{Now: o.Now})
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + o.Addr}, redisstore.Options{Now: o.Now})
 	if err != nil {
+		return nil, err
+	}
+	if err := store.Ping(ctx); err != nil {
+		store.Close()
 		return nil, err
 	}
 	s := &stintSubject{store: store}

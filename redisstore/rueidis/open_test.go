@@ -1,4 +1,4 @@
-package redisstore_test
+package rueidis_test
 
 import (
 	"context"
@@ -12,17 +12,18 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // exercise decides with a store of every limit at once, singly and in a batch over
 // many keys.
-func exercise(t *testing.T, store *redisstore.Store) {
+func exercise(t *testing.T, store *redisstore.Store, name string) {
 	t.Helper()
 	var limits []stint.Limit
 	for _, algorithm := range stint.Algorithms() {
 		limits = append(limits, aLimit(algorithm, 2))
 	}
-	policy := policyOf(t, "", limits...)
+	policy := policyOf(t, name, limits...)
 	const keys, each = 100, 3
 	var ops []stint.Op
 	for range each {
@@ -44,23 +45,14 @@ func exercise(t *testing.T, store *redisstore.Store) {
 	}
 }
 
-func TestNewWithoutConn(t *testing.T) {
-	if _, err := redisstore.New(nil, redisstore.Options{}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("%v, want ErrInvalid", err)
-	}
-}
-
 func TestOpenWithPassword(t *testing.T) {
 	own := testredis.Start(t, testredis.Password("s3cret/?@:%"))
-	exercise(t, open(t, own.URL(), redisstore.Options{}))
+	exercise(t, openURL(t, own.URL(), redisstore.Options{}), "")
 	for _, c := range []struct{ name, user, password string }{
 		{"wrong password", "", "hunter2"}, {"wrong user", "hunter2", "s3cret/?@:%"}, {"no password", "", ""},
 	} {
 		u := url.URL{Scheme: "redis", Host: own.Addr(), User: url.UserPassword(c.user, c.password)}
-		store, err := redisstore.Open(t.Context(), u.String(), redisstore.Options{})
-		if err == nil {
-			store.Close()
-		}
+		err := open(t, rueidis.Connection{URL: u.String()}, redisstore.Options{}).Ping(t.Context())
 		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want %v and no password", c.name, err, stint.ErrUnavailable)
 		}
@@ -69,7 +61,7 @@ func TestOpenWithPassword(t *testing.T) {
 
 func TestOpenDatabase(t *testing.T) {
 	own := testredis.Start(t)
-	store := open(t, own.URL()+"/3", redisstore.Options{})
+	store := openURL(t, own.URL()+"/3", redisstore.Options{})
 	take(t, store, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), 1)
 	keyspace, err := own.Info("keyspace")
 	if err != nil {
@@ -78,7 +70,7 @@ func TestOpenDatabase(t *testing.T) {
 	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=2,") {
 		t.Errorf("the keyspace is %v, want a hash and the number of partitions in db3", keyspace)
 	}
-	if _, err := redisstore.Open(t.Context(), own.URL()+"/99", redisstore.Options{}); !errors.Is(err, stint.ErrUnavailable) {
+	if err := open(t, rueidis.Connection{URL: own.URL() + "/99"}, redisstore.Options{}).Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("database 99 of 16: got %v, want %v", err, stint.ErrUnavailable)
 	}
 }
@@ -93,25 +85,22 @@ func TestOpenNobody(t *testing.T) {
 		"redis://x:hunter2@" + own.Addr(), "rediss://x:hunter2@" + own.Addr(), "redis-cluster://x:hunter2@" + own.Addr(),
 		"redis-sentinel://x:hunter2@" + own.Addr() + "/main", "unix://" + filepath.Join(t.TempDir(), "none"),
 	} {
-		_, err := redisstore.Open(t.Context(), address, redisstore.Options{})
+		err := open(t, rueidis.Connection{URL: address}, redisstore.Options{}).Ping(t.Context())
 		if !errors.Is(err, stint.ErrUnavailable) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want %v and no password", address, err, stint.ErrUnavailable)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := redisstore.Open(ctx, server.URL(), redisstore.Options{}); !errors.Is(err, context.Canceled) {
+	if err := open(t, rueidis.Connection{URL: server.URL()}, redisstore.Options{}).Ping(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled context: got %v, want %v", err, context.Canceled)
 	}
 }
 
-func TestSentinel(t *testing.T) {
-	exercise(t, open(t, testredis.StartSentinel(t, testredis.Password("pw")).URL(), redisstore.Options{}))
-}
-
 func TestCluster(t *testing.T) {
-	store := open(t, testredis.StartCluster(t, 3, testredis.Password("pw")).URL(), redisstore.Options{})
-	exercise(t, store)
+	t.Parallel()
+	store := openURL(t, testredis.StartCluster(t, 3, testredis.Password("pw")).URL(), redisstore.Options{})
+	exercise(t, store, "")
 	policy, other := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), policyOf(t, "other", aLimit(stint.AlgorithmFixedWindow, 3))
 
 	// Several policies on one key are in one slot, and decided together.

@@ -1,10 +1,10 @@
-package redisstore
+package rueidis
 
 import (
-	"context"
 	"errors"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
 )
 
 // A Connection says where a store's servers are, and who the store is to them.
@@ -49,38 +49,18 @@ type TLSFiles struct {
 	ServerName string
 }
 
-// Open makes a store on the server or servers of a URL, as [Connection] describes it,
-// and fails if they do not answer.
-func Open(ctx context.Context, url string, options Options) (*Store, error) {
-	store, err := Connect(Connection{URL: url}, options)
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Ping(ctx); err != nil {
-		store.Close()
-		return nil, err
-	}
-	store.listen() // so that the first denial can be remembered
-	return store, nil
-}
-
-// Connect makes a store that connects when it is first used, and again whenever the
-// connection was lost: servers may be absent when it is made. Until there is a
-// connection its calls fail with an error that wraps stint.ErrUnavailable and says why
-// there is none, or, while connecting is under way, wait for that as long as their
-// contexts last. So Connect fails only for what is wrong with its arguments or the files
-// that they name, with an error that wraps stint.ErrInvalid. No error shows a password.
-func Connect(c Connection, options Options) (*Store, error) {
-	options.ensureDefaults()
+// Open makes a store on a connection of [Dial]. It fails only for what is wrong with its
+// arguments or the files that they name, with an error that wraps stint.ErrInvalid.
+func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
 	r, err := c.reach()
-	if err := errors.Join(options.validate(), err); err != nil {
+	if err := errors.Join(options.Validate(), err); err != nil {
 		return nil, err
 	}
-	conn, err := r.connection()
+	conn, err := r.connect()
 	if err != nil {
 		return nil, err
 	}
-	store, err := New(conn, options)
+	store, err := redisstore.New(conn, options)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -88,14 +68,18 @@ func Connect(c Connection, options Options) (*Store, error) {
 	return store, nil
 }
 
-// Dial makes a connection as [Connect] does, for who has other scripts to run than a store's. It
-// connects when it is first used, and fails only for what Connect would fail for.
-func Dial(c Connection) (Conn, error) {
+// Dial makes a connection. It waits for nothing: the connection is made in the background,
+// now and whenever it was lost, and servers may be away. Until it is there calls wait for
+// the attempt under way as long as their contexts last, and fail with why there is none.
+//
+// Dial fails only for what is wrong with c or the files that it names, with an error that
+// wraps stint.ErrInvalid. No error shows a password.
+func Dial(c Connection) (redisstore.Conn, error) {
 	r, err := c.reach()
 	if err != nil {
 		return nil, err
 	}
-	return r.connection()
+	return r.connect()
 }
 
 // reach reads what a Connection says, and reports all that is wrong with it.

@@ -1,9 +1,10 @@
-package redisstore_test
+package rueidis_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,18 +110,40 @@ func takenOver(t *testing.T, has func() bool) {
 	}
 }
 
+// slotsOf are the slots that hold keys.
+func slotsOf(t *testing.T, cluster *testredis.Cluster) (slots []int) {
+	t.Helper()
+	for _, node := range cluster.Nodes {
+		keys, err := node.Do("KEYS", "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys.([]any) {
+			slot, err := node.Do("CLUSTER", "KEYSLOT", key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := int(slot.(int64)); !slices.Contains(slots, n) {
+				slots = append(slots, n)
+			}
+		}
+	}
+	return slots
+}
+
 // A slot that moves back and forth under load: commands are sent on to where it is,
 // nothing fails, and nothing is counted twice or lost.
 func TestSlotsMove(t *testing.T) {
 	t.Parallel()
 	const limit = 150
 	cluster := testredis.StartCluster(t, 3)
-	store := open(t, cluster.URL(), redisstore.Options{Partitions: 4})
+	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 4})
 	c := newCrowd(t, store, limit, longPatience)
 	c.well()
+	slots := slotsOf(t, cluster)
 	for round := range 4 {
-		for _, tag := range store.Tags() {
-			cluster.MoveSlot(t, redisstore.Slot(tag), cluster.Nodes[round%3])
+		for _, slot := range slots {
+			cluster.MoveSlot(t, slot, cluster.Nodes[round%3])
 		}
 	}
 	c.well()
@@ -153,7 +176,7 @@ func TestClusterPrimaryGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1))
-			store := open(t, cluster.URL(), redisstore.Options{})
+			store := openURL(t, cluster.URL(), redisstore.Options{})
 			c := newCrowd(t, store, 1_000_000, shortPatience)
 			c.well()
 			if err := end(cluster.Nodes[0]); err != nil {
@@ -180,7 +203,7 @@ func TestSentinelPrimaryGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			watched := testredis.StartSentinel(t)
-			store := open(t, watched.URL(), redisstore.Options{})
+			store := openURL(t, watched.URL(), redisstore.Options{})
 			c := newCrowd(t, store, 1_000_000, shortPatience)
 			c.well()
 			old := watched.Primary
@@ -209,7 +232,7 @@ func TestSentinelPrimaryGone(t *testing.T) {
 func TestPrimaryDemoted(t *testing.T) {
 	t.Parallel()
 	watched := testredis.StartSentinel(t)
-	store := open(t, watched.URL(), redisstore.Options{})
+	store := openURL(t, watched.URL(), redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
 	take(t, store, "k", policy, 1)
 	watched.Failover(t)
@@ -237,7 +260,7 @@ func TestPrimaryDemoted(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	own, other := testredis.Start(t), testredis.Start(t)
-	store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
+	store := openURL(t, own.URL(), redisstore.Options{DenialCache: -1})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
 	take(t, store, "k", policy, 1)
 	var host, port string

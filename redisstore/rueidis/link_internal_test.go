@@ -1,26 +1,23 @@
-package redisstore
+package rueidis
 
 import (
 	"context"
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/stint-go/stint/internal/testredis"
 )
 
-// A connection that leads nowhere is given up within 2 seconds after a call that timed
-// out, and a server half a second away that runs a script for a second keeps its own.
+// A connection that leads nowhere is given up within 2 seconds, and a server half a second
+// away that runs a script for a second keeps its own.
 func TestPatience(t *testing.T) {
-	if longest := 100*time.Millisecond + replyTimeout; longest > 2*time.Second {
+	if longest := 2*pingGap + replyTimeout; longest > 2*time.Second {
 		t.Errorf("a connection that leads nowhere is kept for %v", longest)
 	}
 	if replyTimeout <= 1500*time.Millisecond || connectTimeout <= 500*time.Millisecond {
@@ -30,15 +27,33 @@ func TestPatience(t *testing.T) {
 
 func newTestLink(t *testing.T, dial func(context.Context) (net.Conn, error)) *link {
 	t.Helper()
-	l, err := newLink(target{dial: dial}, rueidis.ClientOption{})
-	if err != nil {
+	l := &link{dial: func(ctx context.Context) (*traced, error) {
+		conn, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return trace(conn, "test"), nil
+	}}
+	return startLink(t, l)
+}
+
+func startLink(t *testing.T, l *link) *link {
+	t.Helper()
+	if err := l.start(new(reach).clientOptions(credentials{})); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.close)
+	t.Cleanup(l.Close)
 	return l
 }
 
-var ping = command{args: []string{"PING"}}
+func to(address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }
+}
+
+func ping(ctx context.Context, l *link) error {
+	_, err := conn{l}.Do(ctx, "PING")
+	return err
+}
 
 // Names that are never resolved hold nobody beyond its context, and one attempt is made
 // at a time, which goes on when those who wait for it leave.
@@ -57,24 +72,24 @@ func TestDialHangs(t *testing.T) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
+		return to(server.Addr())(ctx)
 	})
-	if dialled.Load() > 0 {
-		t.Error("it connects before it is used")
-	}
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
-			if err := l.do(ctx, ping).Error(); !errors.Is(err, context.DeadlineExceeded) {
+			if err := ping(ctx, l); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 			}
 		})
 	}
 	group.Wait()
 	close(resolved)
-	if err := l.do(t.Context(), ping).Error(); err != nil {
+	if err := l.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := ping(t.Context(), l); err != nil {
 		t.Error(err)
 	}
 	if n := dialled.Load(); n != 1 {
@@ -102,7 +117,7 @@ func (r *relay) dial(ctx context.Context) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	far, err := new(net.Dialer).DialContext(ctx, "tcp", r.server)
+	far, err := to(r.server)(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,38 +160,31 @@ func (r *relay) mend() {
 // A connection that leads nowhere any more, without a word, is given up; once the
 // server can be reached, another one is made.
 func TestHalfOpen(t *testing.T) {
+	t.Parallel()
 	r := &relay{server: testredis.Start(t).Addr()}
 	l := newTestLink(t, r.dial)
-	if err := l.do(t.Context(), ping).Error(); err != nil {
+	if err := ping(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
 	r.sever()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := l.do(ctx, ping).Error(); !errors.Is(err, context.DeadlineExceeded) {
+	if err := ping(ctx, l); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
-	}
-	if !l.doubted.Load() {
-		t.Error("the connection is not asked whether it lives")
 	}
 	// Without rueidis' own patience of 10 seconds: one silence is the end of it.
 	start := time.Now()
-	err := l.do(t.Context(), ping).Error()
-	if err == nil {
+	if ping(t.Context(), l) == nil {
 		t.Error("an answer out of nowhere")
 	}
-	t.Logf("given up after %v: %v", time.Since(start), err)
+	t.Logf("given up after %v", time.Since(start))
 	r.mend()
-	deadline := time.Now().Add(20 * time.Second)
-	for l.do(t.Context(), ping).Error() != nil {
-		if time.Now().After(deadline) {
-			t.Fatal("no other connection is made")
-		}
-	}
+	eventually(t, "another connection is made", func() bool { return ping(t.Context(), l) == nil })
 }
 
 // A connection to a server that is not the right one is not used.
-func TestGreeting(t *testing.T) {
+func TestRole(t *testing.T) {
+	t.Parallel()
 	own, other := testredis.Start(t), testredis.Start(t)
 	addr, err := net.ResolveTCPAddr("tcp", other.Addr())
 	if err != nil {
@@ -185,37 +193,20 @@ func TestGreeting(t *testing.T) {
 	if _, err := own.Do("REPLICAOF", "127.0.0.1", addr.Port); err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLink(target{greet: isPrimary, dial: func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", own.Addr())
-	}}, rueidis.ClientOption{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	if err := l.do(t.Context(), ping).Error(); !errors.Is(err, errReplica) {
+	l := startLink(t, &link{primary: true, dial: func(ctx context.Context) (*traced, error) {
+		conn, err := to(own.Addr())(ctx)
+		return trace(conn, own.Addr()), err
+	}})
+	if err := ping(t.Context(), l); !errors.Is(err, errReplica) {
 		t.Errorf("a replica: got %v, want %v", err, errReplica)
 	}
 	if _, err := own.Do("REPLICAOF", "NO", "ONE"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.do(t.Context(), ping).Error(); err != nil {
-		t.Errorf("a primary: %v", err)
-	}
-	l.close()
-	if err := l.do(t.Context(), ping).Error(); err == nil {
+	eventually(t, "a primary is used", func() bool { return ping(t.Context(), l) == nil })
+	l.Close()
+	if err := ping(t.Context(), l); err == nil {
 		t.Error("a closed link sends")
-	}
-}
-
-func TestClusterViewHolder(t *testing.T) {
-	v := &clusterView{ranges: []slotRange{{0, 99, "a"}, {100, 100, "b"}, {200, 16383, "c"}}}
-	for slot, want := range map[int]string{0: "a", 99: "a", 100: "b", 101: "", 199: "", 200: "c", 9999: "c", 16383: "c"} {
-		if got := v.holder(slot); got != want {
-			t.Errorf("slot %d: %q, want %q", slot, got, want)
-		}
-	}
-	if got := (&clusterView{}).holder(5); got != "" {
-		t.Errorf("nobody's slot: %q", got)
 	}
 }
 
@@ -224,17 +215,17 @@ func TestClusterViewHolder(t *testing.T) {
 func TestCloseWhileConnecting(t *testing.T) {
 	dialling, connected := make(chan struct{}), make(chan struct{})
 	near, far := net.Pipe()
+	var once sync.Once
 	l := newTestLink(t, func(context.Context) (net.Conn, error) {
-		close(dialling)
+		once.Do(func() { close(dialling) })
 		<-connected
 		return near, nil
 	})
-	go func() { _ = l.do(t.Context(), ping).Error() }()
 	<-dialling
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		l.close()
+		l.Close()
 	}()
 	<-l.life.Done()
 	close(connected)
@@ -248,20 +239,11 @@ func TestCloseWhileConnecting(t *testing.T) {
 // there is no subscription, which is said, and all else goes on.
 func TestSubscribeWithoutHello(t *testing.T) {
 	server := startFake(t, true, func([]string) string { return "+OK\r\n" })
-	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.address)
-	})
-	ended := make(chan error, 1)
-	go func() { ended <- l.subscribe(t.Context(), "announce", func() {}, func(string) {}) }()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, errNoLink) {
-			t.Errorf("got %v, want %v", err, errNoLink)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it goes on trying without a rest")
+	l := newTestLink(t, to(server.address))
+	if err := l.Subscribe(t.Context(), "announce", func() {}, func(string) {}); !errors.Is(err, errNotSent) {
+		t.Errorf("got %v, want %v", err, errNotSent)
 	}
-	if reply, err := l.do(t.Context(), command{args: []string{"GET", "k"}}).ToString(); reply != "OK" || err != nil {
+	if reply, err := (conn{l}).Do(t.Context(), "GET", "k"); reply != "OK" || err != nil {
 		t.Errorf("a command: %q, %v", reply, err)
 	}
 }
@@ -270,17 +252,18 @@ func TestSubscribeWithoutHello(t *testing.T) {
 // connect.
 func TestAttemptsAreNotSpoilt(t *testing.T) {
 	server := testredis.Start(t)
-	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.Addr())
-	})
+	l := newTestLink(t, to(server.Addr()))
+	if err := l.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	var group sync.WaitGroup
 	var stop atomic.Bool
 	var answered atomic.Int64
 	for range 64 {
 		group.Go(func() {
 			for !stop.Load() {
-				err := l.do(t.Context(), ping).Error()
-				if errors.Is(err, errNoLink) {
+				err := ping(t.Context(), l)
+				if errors.Is(err, errNotSent) {
 					t.Errorf("an attempt was spoilt: %v", err)
 					return
 				}
@@ -290,18 +273,17 @@ func TestAttemptsAreNotSpoilt(t *testing.T) {
 			}
 		})
 	}
-	for range 100 {
-		for before := answered.Load(); answered.Load() < before+500 && !t.Failed(); {
-			runtime.Gosched()
-		}
-		l.hangUp()
+	for range 50 {
+		before := answered.Load()
+		eventually(t, "commands are answered", func() bool { return answered.Load() >= before+200 || t.Failed() })
+		_ = l.dialled.Load().Close()
 	}
 	stop.Store(true)
 	group.Wait()
 }
 
 // What is under way on a connection that is given up says why.
-func TestDropSaysWhy(t *testing.T) {
+func TestGivenUpSaysWhy(t *testing.T) {
 	asked := make(chan struct{})
 	free := make(chan struct{})
 	server := newFake(t, func(command []string) string {
@@ -312,14 +294,15 @@ func TestDropSaysWhy(t *testing.T) {
 		return "+OK\r\n"
 	})
 	defer close(free)
-	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", server.address)
-	})
+	l := newTestLink(t, to(server.address))
 	failed := make(chan error, 1)
-	go func() { failed <- l.do(t.Context(), command{args: []string{"HANG"}}).Error() }()
+	go func() {
+		_, err := conn{l}.Do(t.Context(), "HANG")
+		failed <- err
+	}()
 	<-asked
-	l.drop(errDeposed)
-	if err := <-failed; !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), errDeposed.Error()) || errors.Is(err, errDeposed) {
+	l.up.Load().giveUp(errReplaced)
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), errReplaced.Error()) || errors.Is(err, errReplaced) {
 		t.Errorf("got %v, want a closed connection that tells why", err)
 	}
 }

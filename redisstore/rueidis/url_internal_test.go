@@ -1,4 +1,4 @@
-package redisstore
+package rueidis
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
 )
 
 func TestParseURL(t *testing.T) {
@@ -75,7 +76,7 @@ var badURLs = []string{
 // repeats the URL, which may hold a password.
 func TestBadURLs(t *testing.T) {
 	for _, url := range badURLs {
-		_, err := Open(t.Context(), url, Options{})
+		_, err := Open(Connection{URL: url}, redisstore.Options{})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%q: got %v, want %v", url, err, stint.ErrInvalid)
 			continue
@@ -102,38 +103,4 @@ func FuzzURL(f *testing.F) {
 			t.Errorf("%q: got %v, want %v", url, err, stint.ErrInvalid)
 		}
 	})
-}
-
-// Options outside what is allowed are all reported, by name, and nothing is dialled.
-func TestBadOptions(t *testing.T) {
-	for _, c := range []struct {
-		options Options
-		params  []string
-	}{
-		{Options{KeyPrefix: "a b"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "a{b"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "a}"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: "naïve"}, []string{"key_prefix"}},
-		{Options{KeyPrefix: strings.Repeat("k", 65)}, []string{"key_prefix"}},
-		{Options{LogEncoding: "PACKED"}, []string{"log_encoding"}},
-		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"key_prefix", "log_encoding"}},
-		{Options{Partitions: -1}, []string{"partitions"}},
-		{Options{Partitions: MaxPartitions + 1}, []string{"partitions"}},
-		{Options{MaxBatch: -1, Flights: -1, MaxQueue: -1}, []string{"max_batch", "flights", "max_queue"}},
-		{Options{MaxBatch: MaxMaxBatch + 1, Flights: MaxFlights + 1}, []string{"max_batch", "flights"}},
-	} {
-		_, err := Open(t.Context(), "redis://127.0.0.1:1", c.options)
-		if !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("%+v: got %v, want %v", c.options, err, stint.ErrInvalid)
-			continue
-		}
-		for _, param := range c.params {
-			if !strings.Contains(err.Error(), param+" is ") {
-				t.Errorf("%+v: %v does not name %s", c.options, err, param)
-			}
-		}
-		if _, err := New(nil, c.options); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("New with %+v: got %v, want %v", c.options, err, stint.ErrInvalid)
-		}
-	}
 }

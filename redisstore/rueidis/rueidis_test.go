@@ -1,4 +1,4 @@
-package redisstore_test
+package rueidis_test
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/redis/rueidis"
+	redisclient "github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // dialler counts the connections that a client has open, and lets every one after the
@@ -49,15 +50,18 @@ func (c *dialled) Close() error {
 // connection that was closed says so.
 func TestCloseWhileClientDials(t *testing.T) {
 	d := &dialler{closed: make(chan struct{})}
-	client, err := rueidis.NewClient(rueidis.ClientOption{
+	client, err := redisclient.NewClient(redisclient.ClientOption{
 		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true, DialCtxFn: d.dial,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	conn := redisstore.Rueidis(client, false)
-	store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1})
+	conn := rueidis.New(client, false)
+	store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var callers sync.WaitGroup
 	until(t, "a call dials", func() bool {
 		callers.Go(func() { _, _ = conn.Do(t.Context(), "EXISTS", "k") }) // over a wire by chance
@@ -69,7 +73,7 @@ func TestCloseWhileClientDials(t *testing.T) {
 		store.Close()
 	}()
 	until(t, "the client is closed", func() bool {
-		return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), rueidis.ErrClosing)
+		return errors.Is(client.Do(t.Context(), client.B().Ping().Build()).Error(), redisclient.ErrClosing)
 	})
 	close(d.closed)
 	<-closed
@@ -77,10 +81,10 @@ func TestCloseWhileClientDials(t *testing.T) {
 	if n := d.open.Load(); n != 0 {
 		t.Errorf("%d connections of %d are open", n, d.dials.Load())
 	}
-	if _, err := conn.Do(t.Context(), "PING"); !errors.Is(err, rueidis.ErrClosing) {
+	if _, err := conn.Do(t.Context(), "PING"); !errors.Is(err, redisclient.ErrClosing) {
 		t.Errorf("a command after Close: %v", err)
 	}
-	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, rueidis.ErrClosing) {
+	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, redisclient.ErrClosing) {
 		t.Errorf("a subscription after Close: %v", err)
 	}
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100))

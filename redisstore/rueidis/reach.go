@@ -1,4 +1,4 @@
-package redisstore
+package rueidis
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
 )
 
 // reach is how a store gets to its servers.
@@ -59,28 +60,18 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name) //nolint:gosec // the operator names the file
 }
 
-// options are what rueidis needs to know to be let in by a server.
-func (r *reach) options() rueidis.ClientOption {
-	return rueidis.ClientOption{AuthCredentialsFn: r.credentials.read, SelectDB: r.database}
-}
-
-// sentinelOptions are options for a sentinel.
-func (r *reach) sentinelOptions() rueidis.ClientOption {
-	return rueidis.ClientOption{AuthCredentialsFn: r.sentinel.read}
-}
-
-// to dials an address.
-func (r *reach) to(address string) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) {
-		near, cancel := context.WithTimeout(ctx, connectTimeout)
-		defer cancel()
-		conn, err := new(net.Dialer).DialContext(near, r.network, address)
-		if err != nil || !r.tls {
-			return conn, err
-		}
+// dial connects to an address.
+func (r *reach) dial(ctx context.Context, address string) (*traced, error) {
+	near, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(near, r.network, address)
+	if err == nil && r.tls {
 		conn, err = r.secure(ctx, conn, address)
-		return conn, err
 	}
+	if err != nil {
+		return nil, err
+	}
+	return trace(conn, address), nil
 }
 
 // secure speaks TLS over a connection to an address.
@@ -138,14 +129,18 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// connection makes a Conn, which connects when it is used.
-func (r *reach) connection() (Conn, error) {
+// connect makes a connection, in the background.
+func (r *reach) connect() (redisstore.Conn, error) {
 	switch r.topology {
 	case topologySentinel:
-		return newSentinels(r, r.primary)
+		w, err := newWatched(r)
+		return conn{w}, err
 	case topologyCluster:
-		return newCluster(r)
+		return conn{newCluster(r)}, nil
 	default:
-		return newDirect(target{dial: r.to(r.hosts[0])}, r.options())
+		l := &link{dial: func(ctx context.Context) (*traced, error) { return r.dial(ctx, r.hosts[0]) }}
+		options := r.clientOptions(r.credentials)
+		options.SelectDB = r.database
+		return conn{l}, l.start(options)
 	}
 }

@@ -1,0 +1,330 @@
+package rueidis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore"
+)
+
+const (
+	// refreshGap is how often the nodes of a cluster are asked who serves which slots. To
+	// each time rueidis adds up to a second by chance. A failure asks at once, but for that.
+	refreshGap = 250 * time.Millisecond
+	// maxRedirections bounds how often one command is sent on to another node.
+	maxRedirections = 8
+	// firstPause and lastPause bound the pauses of a command that a node asks to send again,
+	// while a slot moves.
+	firstPause = 2 * time.Millisecond
+	lastPause  = 50 * time.Millisecond
+	// memberGap is how often it is looked whether a node with a subscription is still one of
+	// the cluster's.
+	memberGap = 500 * time.Millisecond
+	// stalled is for how long what a connection has received may lie unread before this
+	// process counts as behind.
+	stalled = 10 * time.Millisecond
+)
+
+var (
+	errNoCluster = errors.New("the server is not one of a cluster")
+	errLeft      = errors.New("the node has left the cluster")
+)
+
+// whole sends commands by one rueidis client for all servers: by its cluster client, or by
+// one of the program's own.
+type whole struct {
+	cluster bool
+	reach   *reach // nil for a client of the program's
+	life    context.Context
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	client  rueidis.Client // nil until it could be made
+	attempt chan struct{}  // closed when the attempt under way, or the next one, is over
+	fault   error          // why the latest attempt failed
+	closed  bool
+	calls   sync.WaitGroup // under way
+	conns   map[*traced]struct{}
+}
+
+// New makes a connection of a rueidis client, which should have been made with
+// DisableRetry, so that a command that may have been executed is not sent again.
+// cluster says whether it talks to a Redis Cluster. Closing the connection closes
+// the client, and waits for what is under way, which for a client that is dialling
+// lasts until that is over. The connection is always [redisstore.Conn] Ready, as
+// the client connects by itself.
+func New(client rueidis.Client, cluster bool) redisstore.Conn {
+	w := &whole{cluster: cluster, client: client}
+	w.life, w.end = context.WithCancel(context.Background())
+	return conn{w}
+}
+
+// newCluster makes a connection to the cluster of some nodes.
+func newCluster(r *reach) *whole {
+	w := &whole{cluster: true, reach: r, attempt: make(chan struct{}), conns: map[*traced]struct{}{}}
+	w.life, w.end = context.WithCancel(context.Background())
+	w.calls.Go(w.make)
+	return w
+}
+
+// make makes the client, which needs a node that answers.
+func (w *whole) make() {
+	for rest := firstRest; w.life.Err() == nil; rest = min(2*rest, lastRest) {
+		ctx, end := context.WithCancel(w.life)
+		client, err := rueidis.NewClient(w.options(ctx))
+		if err == nil && client.Mode() != rueidis.ClientModeCluster {
+			client.Close()
+			err = errNoCluster
+		}
+		w.mu.Lock()
+		w.fault = err
+		if err == nil {
+			w.client = client
+		}
+		close(w.attempt)
+		w.attempt = make(chan struct{})
+		w.mu.Unlock()
+		if err == nil {
+			context.AfterFunc(w.life, end)
+			return
+		}
+		end() // what the attempt has left behind
+		select {
+		case <-w.life.Done():
+		case <-time.After(jitter(rest)):
+		}
+	}
+}
+
+// options are a client's, whose connections end with a context.
+func (w *whole) options(ctx context.Context) rueidis.ClientOption {
+	options := w.reach.clientOptions(w.reach.credentials)
+	options.InitAddress = w.reach.hosts
+	options.ClusterOption = rueidis.ClusterOption{ShardsRefreshInterval: refreshGap, MaxMovedRedirections: maxRedirections}
+	if w.reach.tls {
+		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // it asks for the ports of TLS; dialling is ours
+	}
+	options.DialCtxFn = func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := w.reach.dial(ctx, address) // on no caller's context
+		if err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		w.conns[conn] = struct{}{}
+		w.mu.Unlock()
+		forget := context.AfterFunc(ctx, func() { conn.giveUp(errClosed) })
+		go func() {
+			<-conn.gone
+			forget()
+			w.mu.Lock()
+			delete(w.conns, conn)
+			w.mu.Unlock()
+		}()
+		return conn, nil
+	}
+	return options
+}
+
+// Ready implements [redisstore.Conn].
+func (w *whole) Ready(ctx context.Context) error {
+	w.mu.Lock()
+	client, attempt := w.client, w.attempt
+	w.mu.Unlock()
+	if client != nil {
+		return nil
+	}
+	select {
+	case <-attempt:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.life.Done():
+		return errClosed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fault
+}
+
+// enter begins a call, which calls.Done ends, unless the connection is closed.
+func (w *whole) enter(ctx context.Context) (rueidis.Client, error) {
+	if err := w.Ready(ctx); err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, rueidis.ErrClosing
+	}
+	w.calls.Add(1)
+	return w.client, nil
+}
+
+// send implements sender. rueidis follows MOVED and ASK.
+func (w *whole) send(ctx context.Context, build builder) rueidis.RedisResult {
+	return w.sendBy(ctx, build, func(client rueidis.Client) rueidis.Client { return client })
+}
+
+// sendBy sends a command by a client made of the whole one.
+func (w *whole) sendBy(ctx context.Context, build builder, by func(rueidis.Client) rueidis.Client) rueidis.RedisResult {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		client, err := w.enter(ctx)
+		if err != nil {
+			return rueidis.NewErrorResult(err)
+		}
+		client = by(client)
+		result := w.await(ctx, func(ctx context.Context) rueidis.RedisResult { return client.Do(ctx, build(client.B())) })
+		if reply, replied := rueidis.IsRedisErr(result.Error()); !replied || !reply.IsTryAgain() {
+			return result
+		}
+		// Some of the keys have moved, and the rest will have soon.
+		select {
+		case <-ctx.Done():
+			return result
+		case <-w.life.Done():
+			return result
+		case <-time.After(jitter(pause)):
+		}
+	}
+}
+
+// await waits for a call until the context ends. A call by the own client goes on: it may be
+// dialling for others.
+func (w *whole) await(ctx context.Context, do func(context.Context) rueidis.RedisResult) rueidis.RedisResult {
+	if w.reach == nil || ctx.Done() == nil {
+		defer w.calls.Done()
+		return do(ctx)
+	}
+	watchdog.Use(ctx, w)
+	done := make(chan rueidis.RedisResult, 1)
+	go func() {
+		defer w.calls.Done()
+		done <- do(lasting{ctx})
+	}()
+	select {
+	case result := <-done:
+		return result
+	case <-ctx.Done():
+		return rueidis.NewErrorResult(ctx.Err())
+	}
+}
+
+// lasting is a context whose end interrupts nothing, but is found by who asks: a command is
+// not written any more.
+type lasting struct{ context.Context } //nolint:containedctx // it is a context
+
+func (lasting) Done() <-chan struct{}       { return nil }
+func (lasting) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Subscribe implements [redisstore.Conn]. What is published anywhere in a cluster is heard
+// by all of its nodes. One that has left hears nothing.
+func (w *whole) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	client, err := w.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.calls.Done()
+	if w.cluster {
+		address := ""
+		for address, client = range client.Nodes() { // any
+			break
+		}
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(nil)
+		go w.watch(ctx, address, end)
+	}
+	err = receive(ctx, client, channel, ready, message)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// watch ends what goes on at a node when that has left the cluster.
+func (w *whole) watch(ctx context.Context, address string, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.life.Done():
+			end(errClosed)
+			return
+		case <-time.After(jitter(memberGap)):
+			if _, member := w.client.Nodes()[address]; !member {
+				end(errLeft)
+				return
+			}
+		}
+	}
+}
+
+// Servers implements [redisstore.Inspector].
+func (w *whole) Servers(ctx context.Context) ([]redisstore.Server, error) {
+	if !w.cluster {
+		return []redisstore.Server{server{w.send}}, nil
+	}
+	client, err := w.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer w.calls.Done()
+	var servers []redisstore.Server
+	var faults []error
+	for address, node := range client.Nodes() {
+		s := server{func(ctx context.Context, build builder) rueidis.RedisResult {
+			return w.sendBy(ctx, build, func(rueidis.Client) rueidis.Client { return node })
+		}}
+		info, err := s.Ask(ctx, "INFO", "replication")
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", address, err))
+		} else if strings.Contains(info[0], "role:master") {
+			servers = append(servers, s)
+		}
+	}
+	if len(servers) == 0 {
+		return nil, errors.Join(faults...)
+	}
+	return servers, nil
+}
+
+// Cluster implements [redisstore.Conn].
+func (w *whole) Cluster() bool { return w.cluster }
+
+// Close implements [redisstore.Conn]. It closes the client twice: a call under way that
+// dials meanwhile leaves its connection with the client after it was closed, open.
+func (w *whole) Close() {
+	w.end()
+	w.mu.Lock()
+	w.closed = true
+	client := w.client
+	w.mu.Unlock()
+	if client != nil {
+		client.Close()
+	}
+	w.calls.Wait()
+	if w.client != nil {
+		w.client.Close()
+	}
+}
+
+// Progress implements [watchdog.Connection]. Which node a command goes to is not known, so
+// that only a reader that is stalled, at any node, tells that this process is behind.
+func (w *whole) Progress() (reads uint64, behind bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for conn := range w.conns {
+		if time.Since(conn.epoch)-time.Duration(conn.read.Load()) > stalled && (!conn.reading.Load() || conn.unread()) {
+			return 0, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,128 @@
+// Package rueidis connects a store of package redisstore to its servers by the client
+// rueidis: to one server, to the primary that sentinels name, or to a cluster.
+//
+// Connections are made in the background, again and again while servers are away, and
+// never on a caller's context. A command that may have been executed is not sent again.
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/redisstore"
+)
+
+// A sender sends commands to one server, or to those of a cluster.
+type sender interface {
+	Ready(ctx context.Context) error
+	Servers(ctx context.Context) ([]redisstore.Server, error)
+	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
+	Cluster() bool
+	Close()
+	// send sends a command that build puts together, anew for each time that it is sent:
+	// again only after a reply, or a failure, which says that it was not executed.
+	send(ctx context.Context, build builder) rueidis.RedisResult
+}
+
+type builder func(rueidis.Builder) rueidis.Completed
+
+// conn is a redisstore.Conn.
+type conn struct{ sender }
+
+var _ redisstore.Inspector = conn{}
+
+// Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source
+// if the server answers NOSCRIPT, in which case it has not run.
+func (c conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	n := int64(len(keys))
+	reply, err := c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
+		return b.Evalsha().Sha1(script.Digest).Numkeys(n).Key(keys...).Arg(args...).Build()
+	}).ToString()
+	if failure, replied := rueidis.IsRedisErr(err); replied && failure.IsNoScript() {
+		reply, err = c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
+			return b.Eval().Script(script.Source).Numkeys(n).Key(keys...).Arg(args...).Build()
+		}).ToString()
+	}
+	return reply, err
+}
+
+// Do implements [redisstore.Conn].
+func (c conn) Do(ctx context.Context, args ...string) (string, error) {
+	reply, err := c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
+		command := b.Arbitrary(args[0])
+		if len(args) > 1 {
+			command = command.Keys(args[1]).Args(args[2:]...)
+		}
+		return command.Build()
+	}).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	return reply, err
+}
+
+// arbitrary builds a command without a key.
+func arbitrary(args ...string) builder {
+	return func(b rueidis.Builder) rueidis.Completed { return b.Arbitrary(args[0]).Args(args[1:]...).Build() }
+}
+
+// A server is one that can be asked by itself.
+type server struct {
+	send func(ctx context.Context, build builder) rueidis.RedisResult
+}
+
+// Ask implements [redisstore.Server].
+func (s server) Ask(ctx context.Context, args ...string) ([]string, error) {
+	reply, err := s.send(ctx, arbitrary(args...)).ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if text, err := reply.ToString(); err == nil {
+		return []string{text}, nil
+	}
+	if !reply.IsMap() {
+		return reply.AsStrSlice()
+	}
+	fields, err := reply.AsStrMap()
+	var list []string
+	for name, value := range fields {
+		list = append(list, name, value)
+	}
+	return list, err
+}
+
+// errUnsubscribed says that a subscription ended without a fault.
+var errUnsubscribed = errors.New("unsubscribed")
+
+// receive subscribes by a client that does not retry.
+func receive(ctx context.Context, client rueidis.Client, channel string, ready func(), message func(string)) error {
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Kind == "subscribe" {
+			ready()
+		}
+	})
+	subscribe := client.B().Subscribe().Channel(channel).Build()
+	err := client.Receive(ctx, subscribe, func(m rueidis.PubSubMessage) { message(m.Message) })
+	if err == nil {
+		err = errUnsubscribed
+	}
+	return err
+}
+
+// readOnly reports whether a server refused a write because it is a replica. Redis 6
+// wraps the error of a script.
+func readOnly(err error) bool {
+	_, replied := rueidis.IsRedisErr(err)
+	return replied && strings.Contains(err.Error(), "READONLY ")
+}
+
+// jitter is a time between half of another and all of it, by chance, so that processes
+// do not keep step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
+}

@@ -1,0 +1,98 @@
+package rueidis_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+)
+
+// server is the one Redis that the package's tests share.
+var server *testredis.Server
+
+func TestMain(m *testing.M) { os.Exit(testredis.Run(m, &server)) }
+
+// open makes a store that connects in the background, closed at the end of the test.
+func open(t testing.TB, c rueidis.Connection, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store, err := rueidis.Open(c, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// openURL is open, and waits for the connection.
+func openURL(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store := open(t, rueidis.Connection{URL: url}, options)
+	if err := store.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
+	t.Helper()
+	p, err := stint.NewPolicy(name, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func op(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {
+	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}}
+}
+
+func decide(t testing.TB, store stint.Store, o stint.Op) stint.Decision {
+	t.Helper()
+	d, err := store.Decide(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%s %d of %q: %v", o.Verb, o.Permits, o.Key, err)
+	}
+	return d
+}
+
+func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, permits int64) stint.Decision {
+	t.Helper()
+	return decide(t, store, op(stint.Take, key, policy, permits))
+}
+
+// aLimit is a limit of each algorithm, slow enough for none to turn during a test.
+func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
+	l := stint.Limit{Algorithm: algorithm, Capacity: n}
+	if l.IsBucket() {
+		l.Rate = stint.Per(1, 24*time.Hour)
+	} else {
+		l.Window = 300 * 24 * time.Hour
+	}
+	return l
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	wait(t, 20*time.Second, what, condition)
+}
+
+func wait(t *testing.T, patience time.Duration, what string, condition func() bool) {
+	t.Helper()
+	deadline, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-tick.C:
+		case <-deadline.Done():
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package rueidis
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/internal/watchdog"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// How connections are made and watched.
+const (
+	// connectTimeout bounds finding a server's address and connecting to it. An attempt
+	// made while the server can't be reached is over this soon after it can be, and the
+	// next one reaches it. A server half a second away has time enough.
+	connectTimeout = time.Second
+
+	// After silence has lasted for a pingGap a connection is asked whether it lives. Under
+	// load nothing is asked.
+	pingGap = 200 * time.Millisecond
+
+	// replyTimeout is how long a connection may stay silent after it was asked, and how
+	// long a new one may take for the handshake of TLS, and to let the store in. So a
+	// connection that leads nowhere is given up after 2 seconds. A server that is half a
+	// second away and runs a script for a second keeps its connections.
+	replyTimeout = 1600 * time.Millisecond
+
+	// After an attempt that failed, the next one waits, ever longer and somewhat by
+	// chance: many processes don't wear down a server that comes back, and those who wait
+	// still hear why there is no connection before a usual deadline is over.
+	firstRest = 10 * time.Millisecond
+	lastRest  = 50 * time.Millisecond
+)
+
+var (
+	// errNotSent says that a command was not sent, since the connection was lost before.
+	errNotSent = errors.New("not connected")
+	// errLost says that a connection was lost as soon as it was made.
+	errLost = errors.New("the connection was lost")
+	// errClosed says that the connection was closed by its owner.
+	errClosed = errors.New("the connection is closed")
+	// errReplica says that a server which should be the primary is none.
+	errReplica = errors.New("the server is a replica")
+)
+
+// clientOptions are those that every client has.
+func (r *reach) clientOptions(credentials credentials) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		AuthCredentialsFn: credentials.read,
+		PipelineMultiplex: -1,   // one connection to a server
+		AlwaysPipelining:  true, // read in the background, so that a loss is noticed at once
+		DisableRetry:      true, // a take that may have been executed is never sent again
+		DisableCache:      true, // no client-side caching: state is only touched by the script
+		ClientSetInfo:     rueidis.DisableClientSetInfo,
+		Dialer:            net.Dialer{Timeout: replyTimeout, KeepAlive: pingGap}, // of greetings and pings; dialling is ours
+		ConnWriteTimeout:  replyTimeout,
+	}
+}
+
+// link is one connection to one server at a time, by rueidis' single client. A loop keeps it
+// made; nobody else dials, so that no caller's context spoils an attempt.
+type link struct {
+	client  rueidis.Client
+	dial    func(ctx context.Context) (*traced, error)
+	primary bool                                    // whether a server that is none is refused
+	follow  func(ctx context.Context, conn *traced) // gives conn up when it leads to the wrong server; nil for not
+
+	life context.Context
+	end  context.CancelFunc
+	kept sync.WaitGroup
+
+	tried   atomic.Bool            // whether the attempt under way has dialled
+	dialled atomic.Pointer[traced] // the latest connection; nil before the first
+	up      atomic.Pointer[traced] // the one that commands are sent by, if it is open
+	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
+
+	mu      sync.Mutex
+	attempt chan struct{} // closed when the attempt under way, or the next one, is over
+	fault   error         // why the latest attempt failed
+}
+
+// dialling marks the context of the only one who may dial.
+type dialling struct{}
+
+// start makes the client, and connects in the background.
+func (l *link) start(options rueidis.ClientOption) error {
+	l.life, l.end = context.WithCancel(context.Background())
+	l.attempt = make(chan struct{})
+	options.InitAddress = []string{"the server"} // which dial knows
+	options.ForceSingleClient = true
+	options.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		if ctx.Value(dialling{}) != l {
+			return nil, errNotSent
+		}
+		l.tried.Store(true)
+		conn, err := l.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l.life.Err() != nil {
+			return nil, errors.Join(errClosed, conn.Close())
+		}
+		l.dialled.Store(conn)
+		context.AfterFunc(l.life, func() { conn.giveUp(errClosed) })
+		return conn, nil
+	}
+	client, err := rueidis.NewClient(options) // tries to connect at once, and may not
+	if err != nil && !errors.Is(err, errNotSent) {
+		l.end()
+		return err
+	}
+	l.client = client
+	l.kept.Go(l.keep)
+	return nil
+}
+
+// keep keeps the connection made until the link is closed.
+func (l *link) keep() {
+	rest := firstRest
+	for l.life.Err() == nil {
+		conn, err := l.connect()
+		l.mu.Lock()
+		if err == nil {
+			l.up.Store(conn)
+		}
+		l.fault = err
+		close(l.attempt)
+		l.attempt = make(chan struct{})
+		l.mu.Unlock()
+		if err == nil {
+			rest = firstRest
+			ctx, end := context.WithCancel(l.life)
+			if l.follow != nil {
+				l.kept.Go(func() { l.follow(ctx, conn) })
+			}
+			<-conn.gone
+			end()
+			continue
+		}
+		select {
+		case <-l.life.Done():
+		case <-time.After(jitter(rest)):
+			rest = min(2*rest, lastRest)
+		}
+	}
+}
+
+// connect makes one attempt.
+func (l *link) connect() (*traced, error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(l.life, dialling{}, l), connectTimeout+2*replyTimeout)
+	defer cancel()
+	ping := func() error { return l.client.Do(ctx, arbitrary("PING")(l.client.B())).Error() }
+	l.tried.Store(false)
+	err := ping()
+	for err != nil && !l.tried.Load() && ctx.Err() == nil {
+		// The client has not noticed yet that the connection was lost; or a command that had
+		// not noticed dialled at the same moment, which was refused to both.
+		runtime.Gosched()
+		err = ping()
+	}
+	conn := l.dialled.Load()
+	// A server that does not let the store in replies with an error, and the connection is
+	// closed. One that only refuses the PING is connected to.
+	if _, replied := rueidis.IsRedisErr(err); err != nil && !replied || conn == nil || !conn.open() {
+		if conn != nil {
+			_ = conn.Close() // it is of no use
+		}
+		if err == nil {
+			err = errLost
+		}
+		return nil, err
+	}
+	if l.primary {
+		if err := primaryRole(l.client.Do(ctx, arbitrary("ROLE")(l.client.B()))); err != nil {
+			conn.giveUp(err)
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+// primaryRole reads the reply to ROLE, and returns nil for a primary's.
+func primaryRole(result rueidis.RedisResult) error {
+	role, err := result.ToArray()
+	if err != nil {
+		return err
+	}
+	if len(role) == 0 {
+		return errReplica
+	}
+	if name, err := role[0].ToString(); err != nil || name != "master" {
+		return errReplica
+	}
+	return nil
+}
+
+// isUp reports whether there is a connection.
+func (l *link) isUp() bool {
+	conn := l.up.Load()
+	return conn != nil && conn.open()
+}
+
+// Ready implements [redisstore.Conn].
+func (l *link) Ready(ctx context.Context) error {
+	if l.isUp() {
+		return nil
+	}
+	l.mu.Lock()
+	attempt := l.attempt
+	up := l.isUp()
+	l.mu.Unlock()
+	if up {
+		return nil
+	}
+	select {
+	case <-attempt:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.life.Done():
+		return errClosed
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fault
+}
+
+func (l *link) send(ctx context.Context, build builder) rueidis.RedisResult {
+	for {
+		if err := l.Ready(ctx); err != nil {
+			return rueidis.NewErrorResult(err)
+		}
+		conn := l.up.Load()
+		l.handed.Store(int64(time.Since(conn.epoch)))
+		watchdog.Use(ctx, l)
+		result := l.client.Do(ctx, build(l.client.B()))
+		err := result.Error()
+		switch {
+		case errors.Is(err, errNotSent):
+			runtime.Gosched() // until the loss is noticed
+			continue
+		case err != nil && readOnly(err):
+			// The name of the server, or the sentinels, may lead to the primary meanwhile.
+			conn.giveUp(err)
+		}
+		return result
+	}
+}
+
+// Subscribe implements [redisstore.Conn]. It ends with the connection. A server without
+// HELLO would need another one, which is not made.
+func (l *link) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	if err := l.Ready(ctx); err != nil {
+		return err
+	}
+	return receive(ctx, l.client, channel, ready, message)
+}
+
+// Servers implements [redisstore.Inspector].
+func (l *link) Servers(context.Context) ([]redisstore.Server, error) {
+	return []redisstore.Server{server{l.send}}, nil
+}
+
+// Cluster implements [redisstore.Conn].
+func (l *link) Cluster() bool { return false }
+
+// Close implements [redisstore.Conn].
+func (l *link) Close() {
+	l.end()
+	l.kept.Wait()
+	l.client.Close()
+}
+
+// Progress implements [watchdog.Connection].
+func (l *link) Progress() (reads uint64, behind bool) {
+	conn := l.up.Load()
+	if conn == nil {
+		return 0, false
+	}
+	reads = conn.reads.Load()
+	if !conn.open() {
+		return reads, false // there is nothing to read from
+	}
+	return reads, conn.wrote.Load() < l.handed.Load() || !conn.reading.Load() || conn.unread()
+}

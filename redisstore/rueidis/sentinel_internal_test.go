@@ -1,0 +1,159 @@
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// primaries are fakes that all say that they are the primary, and say who they are.
+func primaries(t *testing.T, n int) (all []*fake, asked []*atomic.Int64) {
+	t.Helper()
+	for range n {
+		count := &atomic.Int64{}
+		var f *fake
+		f = newFake(t, func(command []string) string {
+			if command[0] == "ROLE" {
+				return array("master")
+			}
+			count.Add(1)
+			return "+" + f.address + "\r\n"
+		})
+		all, asked = append(all, f), append(asked, count)
+	}
+	return all, asked
+}
+
+// More than half of the sentinels have to agree before anybody is believed, and whoever they
+// name counts, whatever another server says of itself.
+func TestQuorum(t *testing.T) {
+	servers, asked := primaries(t, 2)
+	var mu sync.Mutex
+	names := []*fake{servers[0], servers[1], nil}
+	say := func(all ...*fake) {
+		mu.Lock()
+		defer mu.Unlock()
+		names = all
+	}
+	r := &reach{location: location{network: "tcp", primary: "name"}}
+	for i := range names {
+		sentinel := newFake(t, func(command []string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			if command[0] != "SENTINEL" || command[1] != "GET-MASTER-ADDR-BY-NAME" || names[i] == nil {
+				return "*-1\r\n"
+			}
+			host, port, _ := net.SplitHostPort(names[i].address)
+			return array(host, port)
+		})
+		r.hosts = append(r.hosts, sentinel.address)
+	}
+	w, err := newWatched(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	if err := w.Ready(t.Context()); !errors.Is(err, errNoQuorum) {
+		t.Errorf("one names another than the others: got %v, want %v", err, errNoQuorum)
+	}
+	if n := asked[0].Load() + asked[1].Load(); n != 0 {
+		t.Errorf("%d commands were sent without a quorum", n)
+	}
+	decides := func(want *fake) func() bool {
+		return func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			got, err := conn{w}.Do(ctx, "WHO")
+			return err == nil && got == want.address
+		}
+	}
+	say(servers[0], nil, servers[0])
+	eventually(t, "the one that two name decides", decides(servers[0]))
+	say(servers[1], nil, servers[0]) // no quorum for another
+	before := asked[0].Load()
+	eventually(t, "it still does", func() bool { decides(servers[0])(); return asked[0].Load() > before })
+	say(servers[1], servers[1], servers[0])
+	eventually(t, "the other one decides, although the first would", decides(servers[1]))
+	say(servers[0], servers[0], servers[0])
+	eventually(t, "the first one decides again", decides(servers[0]))
+}
+
+// takes spends permits of a window of 10 from now on until told to stop, and returns how many
+// it got.
+func takes(ctx context.Context, w *watched) (admitted int) {
+	const source = `if tonumber(redis.call('GET', KEYS[1]) or 0) >= 10 then return '0' end redis.call('INCR', KEYS[1]) return '1'`
+	for ctx.Err() == nil {
+		// A call of its own context: one that is under way when the time is over counts.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
+		reply := w.send(call, arbitrary("EVAL", source, "1", "k"))
+		cancel()
+		if text, err := reply.ToString(); err == nil && text == "1" {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// The old primary is started again, empty, and says that it is the primary, while the new
+// one is cut off: nothing is admitted by it, whatever it says.
+func TestOldPrimaryIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	s := testredis.StartSentinel(t)
+	at, err := (Connection{URL: s.URL()}).reach()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWatched(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	total := make(chan int, 1)
+	go func() { total <- takes(ctx, w) }()
+	spent := func(server *testredis.Server) func() bool {
+		return func() bool {
+			n, err := server.Do("GET", "k")
+			return err == nil && n == "10"
+		}
+	}
+	for _, server := range s.Servers() {
+		eventually(t, "10 are admitted, and known to all", spent(server))
+	}
+	old := s.Primary
+	if err := old.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.Follow(t)
+	eventually(t, "the new one decides", func() bool { return w.isUp() && w.up.Load().address == s.Primary.Addr() })
+	// Cut off for the client, and too short for the sentinels to name another.
+	if err := s.Primary.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	w.up.Load().giveUp(errors.New("cut off by the test"))
+	old.Restart(t)
+	began := time.Now()
+	eventually(t, "the time is over", func() bool { return time.Since(began) > 1500*time.Millisecond })
+	if err := s.Primary.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it decides again", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		return ping(ctx, &w.link) == nil
+	})
+	stop()
+	if n := <-total; n != 10 {
+		t.Errorf("%d of 10 were admitted", n)
+	}
+	if info, err := old.Info("commandstats"); err != nil || strings.Contains(info["cmdstat_eval"], "calls") {
+		t.Errorf("the old primary was asked to decide: %v, %v", info["cmdstat_eval"], err)
+	}
+}
