@@ -86,10 +86,12 @@ var (
 const (
 	replyAsks  = 1 // other edges of calendars are needed
 	replyWhole = 2 // the script for one take can't decide this one
+	replyStale = 3 // the layout or an epoch is another
 )
 
 // read takes the reply apart and answers every operation. It reports whether the
-// flight is to be sent again, with other edges of calendars or for the whole script.
+// flight is to be sent again: with other edges of calendars, for the whole script, or under
+// other keys.
 func (f *flight) read(reply string) (again bool, err error) {
 	r := &reader{text: reply}
 	switch r.byte() {
@@ -98,6 +100,8 @@ func (f *flight) read(reply string) (again bool, err error) {
 	case replyWhole:
 		f.whole = true
 		return true, nil
+	case replyStale:
+		return true, f.lane.learn(r, f.policies)
 	}
 	now := stint.Instant(r.number(8))
 	if err := f.readGroups(r, f.first, now); err != nil {

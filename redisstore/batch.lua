@@ -8,12 +8,13 @@
 -- states by their number and may be anything. In the second, all are takes of one
 -- limit, and those on one state are sent together.
 --
--- KEYS     for each group of the first part its hashes, cur and prev; for each log its
---          key; for each group of the second part its hashes
+-- KEYS[1]  the settings, then for each group of the first part its hashes, cur and prev; for
+--          each log its key; for each group of the second part its hashes
 -- ARGV[1]  the time in microseconds since the epoch, or '' for the server's own;
 --          it is given in tests only
 -- ARGV[2]  the channel on which to announce what makes denials wrong
--- ARGV[3]  how many limits are described, then each by its parameters as they stand
+-- ARGV[3]  and on: see settings.lua
+-- then     how many limits are described, then each by its parameters as they stand
 --          in a generation's head ('' for a log), and a letter and numbers of 8 bytes:
 --            t capacity debt life permits period             token bucket
 --            l capacity debt life permits period             leaky bucket
@@ -61,16 +62,14 @@ local function say(text)
   reply[said] = text
 end
 
-local at = 4 -- the next argument
 local function argument()
   at = at + 1
   return ARGV[at - 1]
 end
 
 local limits = {}
-for i = 1, tonumber(ARGV[3]) do
-  local text, numbers, limit = ARGV[at], ARGV[at + 1], {}
-  at = at + 2
+for i = 1, tonumber(argument()) do
+  local text, numbers, limit = argument(), argument(), {}
   limit.kind = kinds[sub(numbers, 1, 1)]
   local x, y, z, u
   limit.capacity, limit.debt, limit.span, x, y, z, u = unpack_struct(limit.kind.numbers, numbers, 2)
@@ -82,7 +81,7 @@ for i = 1, tonumber(ARGV[3]) do
   limits[i] = limit
 end
 
-local next_key = 1
+local next_key = 2
 
 -- load reads a group's clients, count of them from the next argument on, and says
 -- what it found.

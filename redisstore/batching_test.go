@@ -21,7 +21,7 @@ func TestBatchingConforms(t *testing.T) {
 		for _, flights := range []int{1, 4} {
 			t.Run(fmt.Sprintf("batch=%d/flights=%d", batch, flights), func(t *testing.T) {
 				clock := storetest.NewClock(dawn)
-				store := newStore(t, redisstore.Options{MaxBatch: batch, Flights: flights, Partitions: 1 + batch%3, Now: clock.Now})
+				store := newStore(t, redisstore.Options{MaxBatch: batch, Flights: flights, Partitions: 1 << (batch % 3), Now: clock.Now})
 				for _, algorithm := range stint.Algorithms() {
 					for range sequences {
 						sequence := storetest.Generate(seed, algorithm, operations)
@@ -111,7 +111,7 @@ func TestDeploymentsAgree(t *testing.T) {
 		options redisstore.Options
 	}{
 		{"one by one", false, redisstore.Options{MaxBatch: 1, Flights: 1}},
-		{"two by two", false, redisstore.Options{MaxBatch: 2, Flights: 4, Partitions: 3}},
+		{"two by two", false, redisstore.Options{MaxBatch: 2, Flights: 4, Partitions: 4}},
 		{"all at once", false, redisstore.Options{MaxBatch: redisstore.MaxMaxBatch, Partitions: 1}},
 		{"cold", true, redisstore.Options{Partitions: redisstore.MaxPartitions}},
 	} {
@@ -122,7 +122,7 @@ func TestDeploymentsAgree(t *testing.T) {
 			stores[len(stores)-1].store = cold{store, t}
 		}
 	}
-	for _, options := range []redisstore.Options{{KeyPrefix: "one"}, {KeyPrefix: "other", MaxBatch: 3, Flights: 4, Partitions: 5}} {
+	for _, options := range []redisstore.Options{{KeyPrefix: "one"}, {KeyPrefix: "other", MaxBatch: 3, Flights: 4, Partitions: 8}} {
 		options.Now = clock.Now
 		stores = append(stores, contender{fmt.Sprintf("cluster with batches of %d", options.MaxBatch), open(t, cluster.URL(), options)})
 	}

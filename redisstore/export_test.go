@@ -13,11 +13,8 @@ func (s *Store) Sweep() { s.leases.sweep() }
 // SweepHashes unlinks hashes that are dead, of all that are known.
 func (s *Store) SweepHashes(ctx context.Context) { s.lifetimes.sweep(ctx, true) }
 
-// Losses is what is known to be lost, all that is suspected included.
-func (s *Store) Losses() Loss {
-	s.lifetimes.judge(maxFlightTime, 0)
-	return s.lifetimes.loss()
-}
+// Losses is what is known to be lost.
+func (s *Store) Losses() Loss { return s.lifetimes.loss() }
 
 // AskEvictions asks the servers how many keys they evicted.
 func (s *Store) AskEvictions(ctx context.Context) { s.lifetimes.askEvictions(ctx) }
@@ -44,11 +41,12 @@ type Landed struct {
 // FlyTogether carries out operations in one script call.
 func (s *Store) FlyTogether(t testing.TB, sendings ...Sending) []Landed {
 	t.Helper()
-	f := newFlight(s)
+	l := s.layout.Load().lanes[0]
+	f := newFlight(l)
 	defer f.release()
 	parcels := make([]*parcel, len(sendings))
 	for i, sending := range sendings {
-		p := s.lanes[0].newParcel(context.Background())
+		p := l.newParcel(context.Background())
 		p.op[0], p.extra, p.taken = sending.Op, sending.Extra, sending.Taken
 		p.ops, p.results = p.op[:], p.result[:]
 		if !f.add(p, 0, &p.op[0]) {
@@ -78,12 +76,11 @@ func (s *Store) UnderWay() int { return s.sum(func(l *lane) int { return l.fligh
 func (s *Store) Withdrawn() { s.withdrawals.Wait() }
 
 // Partition is where a client's states are.
-func (s *Store) Partition(client string) int { return s.partition(client) }
+func (s *Store) Partition(client string) int { return s.layout.Load().partition(client) }
 
 func (s *Store) sum(of func(*lane) int) int {
 	total := 0
-	for i := range s.lanes {
-		l := s.lanes[i]
+	for _, l := range s.layout.Load().lanes {
 		l.mu.Lock()
 		total += of(l)
 		l.mu.Unlock()
@@ -95,7 +92,7 @@ func (s *Store) sum(of func(*lane) int) int {
 const DepartureGap = departureGap
 
 // Tags are what stands in braces in the keys of each partition.
-func (s *Store) Tags() []string { return s.tags }
+func (s *Store) Tags() []string { return s.layout.Load().tags }
 
 // Slot is the hash slot of a tag.
 func Slot(tag string) int { return slot(tag) }

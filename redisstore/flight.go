@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 	"unique"
 
@@ -19,6 +18,7 @@ import (
 // what is sent. Flights are used again.
 type flight struct {
 	store    *Store
+	lane     *lane
 	call     watchdog.Call
 	entries  []entry
 	parts    []part
@@ -34,8 +34,11 @@ type flight struct {
 	// or states of one hash under limits with different parameters.
 	mixed bool
 
-	mix          mix  // of the script
-	whole        bool // whether the script for one take has left it to the whole one
+	policies     []string         // whose states are touched
+	epochs       map[string]int64 // of those
+	described    int              // where the descriptions of limits begin among the arguments, two for each
+	mix          mix              // of the script
+	whole        bool             // whether the script for one take has left it to the whole one
 	keys, args   []string
 	operations   []byte         // as they are sent
 	descriptions map[*limit]int // numbers, from 1
@@ -114,6 +117,7 @@ type stateKey struct {
 // group is a hash with the states in it.
 type group struct {
 	limit     *limit
+	names     *generations
 	partition int32
 	states    []int32
 
@@ -130,12 +134,15 @@ type groupKey struct {
 }
 
 // newFlight makes a flight, most often of one that has landed.
-func newFlight(s *Store) *flight {
+func newFlight(l *lane) *flight {
+	s := l.store
 	f, used := s.landed.Get().(*flight)
 	if !used {
-		f = &flight{places: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}}
+		f = &flight{
+			places: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{},
+		}
 	}
-	f.store, f.most = s, s.options.MaxBatch
+	f.store, f.lane, f.most = s, l, s.options.MaxBatch
 	return f
 }
 
@@ -150,7 +157,7 @@ func (f *flight) release() {
 	f.latest = stateKey{}
 	f.forget()
 	s := f.store
-	f.asked, f.store, f.whole = nil, nil, false
+	f.asked, f.store, f.lane, f.whole = nil, nil, nil, false
 	s.landed.Put(f)
 }
 
@@ -161,6 +168,9 @@ func (f *flight) forget() {
 	f.keys, f.args = f.keys[:0], f.args[:0]
 	f.mix = 0
 	clear(f.descriptions)
+	clear(f.policies)
+	clear(f.epochs)
+	f.policies = f.policies[:0]
 	for _, g := range f.groups {
 		*g = group{states: g.states[:0]}
 		f.free = append(f.free, g)
@@ -250,7 +260,7 @@ func (f *flight) touch(l *limit, client string) (at int32) {
 	}
 	t := &f.states[n]
 	*t = touched{
-		limit: l, client: client, partition: int32(f.store.partition(client)),
+		limit: l, client: client, partition: int32(f.lane.layout.partition(client)),
 		alone: !l.log && !l.calendar(), takes: t.takes[:0],
 	}
 	f.latest, f.latestAt = stateKey{l.identity, client}, int32(n)
@@ -261,7 +271,7 @@ func (f *flight) touch(l *limit, client string) (at int32) {
 // claim adds the parts of a claim. It reports false when the flight may not touch one
 // of its states.
 func (f *flight) claim(e *entry, claim *stint.Claim) bool {
-	plan := f.store.plan(claim.Policy)
+	plan := f.lane.layout.plan(claim.Policy)
 	permits := claim.Permits
 	if e.verb == stint.Settle {
 		permits = algorithm.Amount(permits)
@@ -300,20 +310,17 @@ func (f *flight) disclaim(e *entry, states int) {
 
 func (f *flight) say(args ...string) { f.args = append(f.args, args...) }
 
-// describedFrom is where the descriptions of limits begin among the arguments, two for
-// each.
-const describedFrom = 3
-
 // compose puts together what is sent.
 func (f *flight) compose() {
 	f.forget()
-	now := ""
 	guess := stint.Instant(time.Now().UnixMicro())
 	if pin := f.store.options.Now; pin != nil {
 		guess = pin()
-		now = strconv.FormatInt(int64(guess), 10)
 	}
-	f.say(now, f.store.channel, "")
+	f.say(f.store.now(), f.store.channel)
+	f.composeSettings()
+	f.say("")
+	f.described = len(f.args)
 	for i := range f.entries {
 		// Permits on top are an operation of their own there.
 		f.mixed = f.mixed || f.entries[i].extra > 0 && f.sent(&f.entries[i])
@@ -321,7 +328,7 @@ func (f *flight) compose() {
 	for i := range f.states {
 		f.place(int32(i), guess)
 	}
-	f.args[describedFrom-1] = text(int64(len(f.args)-describedFrom) / 2)
+	f.args[f.described-1] = text(int64(len(f.args)-f.described) / 2)
 	switch {
 	case f.mixed:
 		f.mix |= operations
@@ -335,6 +342,41 @@ func (f *flight) compose() {
 	}
 	if f.isTake() && !f.whole {
 		f.mix |= single
+	}
+}
+
+// composeSettings writes what the processes have to know alike. A return of what was
+// taken before its policy was reset gives nothing back: what it was taken of is gone.
+func (f *flight) composeSettings() {
+	f.keys = append(f.keys, f.lane.settingsKey())
+	for i := range f.states {
+		name := f.states[i].limit.policy
+		if n := len(f.policies); n > 0 && f.policies[n-1] == name {
+			continue
+		}
+		if _, known := f.epochs[name]; !known {
+			f.epochs[name] = f.lane.epochs.get(name)
+			f.policies = append(f.policies, name)
+		}
+	}
+	f.say(f.lane.layout.text, text(int64(len(f.policies))))
+	for _, name := range f.policies {
+		f.say(epochField(name))
+	}
+	for _, name := range f.policies {
+		f.say(text(f.epochs[name]))
+	}
+	for i := range f.entries {
+		e := &f.entries[i]
+		if e.verb < release {
+			continue
+		}
+		parts := f.partsOf(e)
+		for j := range parts {
+			if int64(e.taken) < f.epochs[parts[j].limit.policy] {
+				parts[j].permits = 0
+			}
+		}
 	}
 }
 
@@ -355,7 +397,7 @@ func (f *flight) place(at int32, guess stint.Instant) {
 	asked, again := f.asked[at]
 	number, known := f.descriptions[l]
 	if !known || again {
-		number = (len(f.args)-describedFrom)/2 + 1
+		number = (len(f.args)-f.described)/2 + 1
 		if !again {
 			asked = guess
 			f.descriptions[l] = number
@@ -392,8 +434,8 @@ func (f *flight) place(at int32, guess stint.Instant) {
 
 // name adds a group's keys.
 func (f *flight) name(g *group) {
-	names := &g.limit.names[g.partition]
-	f.keys = append(f.keys, names.now, names.before)
+	g.names = f.lane.layout.hash(g.limit, g.partition, f.epochs[g.limit.policy])
+	f.keys = append(f.keys, g.names.now, g.names.before)
 }
 
 // composeFirst writes the first part: states, then operations that name them.
@@ -419,7 +461,8 @@ func (f *flight) composeFirst() {
 	f.say(text(int64(len(f.logs))))
 	for _, at := range f.logs {
 		t := &f.states[at]
-		f.keys = append(f.keys, f.store.key(int(t.partition), t.limit.identity.Value(), t.client))
+		identity := inEpoch(t.limit.identity.Value(), f.epochs[t.limit.policy])
+		f.keys = append(f.keys, f.lane.layout.key(int(t.partition), identity, t.client))
 		f.say(text(int64(t.number)), t.client)
 		f.enlist(at)
 	}
@@ -533,10 +576,6 @@ var errReply = errors.New("unexpected reply of the script")
 
 // fly sends the flight and works out its answers.
 func (f *flight) fly(ctx context.Context) error {
-	if err := f.store.agree(ctx); err != nil {
-		return unavailable(err)
-	}
-	f.store.listen()
 	for range maxAsks {
 		f.compose()
 		f.flying = f.store.denials.send()
@@ -545,7 +584,10 @@ func (f *flight) fly(ctx context.Context) error {
 			return unavailable(err)
 		}
 		again, err := f.read(reply)
-		if err != nil {
+		switch {
+		case errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
+			return unavailable(err)
+		case err != nil:
 			return unavailable(fmt.Errorf("%w: %w", errReply, err))
 		}
 		if !again {

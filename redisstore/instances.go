@@ -69,16 +69,13 @@ func (i *instances) run() {
 func (i *instances) beat(ctx context.Context, stays bool) error {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTime)
 	defer cancel()
-	now, here := "", "0"
-	if i.store.options.Now != nil {
-		now = strconv.FormatInt(int64(i.store.options.Now()), 10)
-	}
+	here := "0"
 	if stays {
 		here = "1"
 	}
 	key := i.store.options.KeyPrefix + ":instances"
 	life := strconv.FormatInt(instanceLife.Microseconds(), 10)
-	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, now, here})
+	reply, err := i.store.conn.Eval(ctx, i.script, []string{key}, []string{i.name, life, i.store.now(), here})
 	if err != nil {
 		return unavailable(err)
 	}

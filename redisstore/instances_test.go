@@ -74,8 +74,8 @@ func TestInstancesOfCluster(t *testing.T) {
 	if got := silent.Instances(); got != 1 {
 		t.Errorf("a store that does not count says %d, want 1", got)
 	}
-	if silent.Shards() != redisstore.DefaultPartitions {
-		t.Errorf("%d parts, want %d", silent.Shards(), redisstore.DefaultPartitions)
+	if silent.Shards() != redisstore.DefaultClusterPartitions {
+		t.Errorf("%d parts, want %d", silent.Shards(), redisstore.DefaultClusterPartitions)
 	}
 	for _, key := range []string{"a", "b", "{a}c", "user:1"} {
 		if got, want := silent.Shard(key), silent.Partition(key); got != want {

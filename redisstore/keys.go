@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -30,10 +31,19 @@ func identify(policy string, limit stint.Limit, encoding LogEncoding) string {
 	return name + ":" + nameEscaper.Replace(policy) + ":" + nameEscaper.Replace(limit.Name)
 }
 
+// inEpoch is an identity in an epoch of its policy; in none, 0, it is the identity itself.
+func inEpoch(identity string, epoch int64) string {
+	if epoch == 0 {
+		return identity
+	}
+	name, rest, _ := strings.Cut(identity, ":")
+	return name + "." + strconv.FormatInt(epoch, 10) + ":" + rest
+}
+
 // key is where a partition keeps the states of an identity: its hashes, by
 // generation, or the log of a client. Only the tag stands in braces.
-func (s *Store) key(partition int, identity, last string) string {
-	return s.options.KeyPrefix + ":{" + s.tags[partition] + "}:" + identity + ":" + last
+func (y *layout) key(partition int, identity, last string) string {
+	return y.prefix + ":{" + y.tags[partition] + "}:" + identity + ":" + last
 }
 
 // The generations of a partition's hash.
@@ -44,9 +54,20 @@ const (
 
 // partition is where a client's states are. Clients whose keys have one hash tag in
 // common, by the rule of Redis Cluster, are in one partition.
-func (s *Store) partition(client string) int {
-	return int(fnv1a(hashTag(client)) % uint64(len(s.tags)))
+func (y *layout) partition(client string) int {
+	return int(hashOf(client) % uint64(y.partitions))
 }
+
+// lane is where operations on a client fly.
+func (y *layout) lane(client string) *lane {
+	if len(y.lanes) == 1 {
+		return y.lanes[0]
+	}
+	return y.lanes[y.partition(client)]
+}
+
+// hashOf tells in which partition a client is.
+func hashOf(client string) uint64 { return fnv1a(hashTag(client)) }
 
 // fnv1a is the hash of Fowler, Noll and Vo, FNV-1a, in 64 bits, with its bits mixed
 // once more, since the low ones are weak. It is part of the layout in Redis.

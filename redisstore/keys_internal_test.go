@@ -27,13 +27,13 @@ var testTags = partitionTags(testPartitions)
 
 // place is the place of the identity in a generation, as flights put it together.
 func (id identity) place(generation string) place {
-	s := &Store{options: Options{KeyPrefix: id.prefix, LogEncoding: id.encoding}, tags: testTags}
+	y := &layout{prefix: id.prefix, partitions: testPartitions, tags: testTags}
 	l := stint.Limit{Name: id.name, Algorithm: id.algorithm}
 	identity := identify(id.policy, l, id.encoding)
 	if id.algorithm == stint.AlgorithmSlidingWindowLog {
-		return place{s.key(s.partition(id.key), identity, id.key), ""}
+		return place{y.key(y.partition(id.key), identity, id.key), ""}
 	}
-	return place{s.key(s.partition(id.key), identity, generation), id.key}
+	return place{y.key(y.partition(id.key), identity, generation), id.key}
 }
 
 // valid reports whether options and policies accept the parts.
@@ -150,7 +150,7 @@ func TestPartitionTags(t *testing.T) {
 		t.Errorf("slot %d, want %d", got, 0x31c3%clusterSlots)
 	}
 	seen := map[string]int{}
-	for _, n := range []int{1, 2, 3, 7, DefaultPartitions, 100, MaxPartitions} {
+	for _, n := range []int{1, 2, 8, DefaultClusterPartitions, MaxPartitions} {
 		for i, tag := range partitionTags(n) {
 			if other, taken := seen[tag]; taken {
 				t.Errorf("the tag %q is of %d partitions and of %d", tag, other, n)
@@ -174,12 +174,12 @@ func TestPartitionsOfClients(t *testing.T) {
 		}
 	}
 	const clients = 20_000
-	for _, n := range []int{2, DefaultPartitions, 100, MaxPartitions} {
-		s := &Store{tags: make([]string, n)}
+	for _, n := range []int{2, DefaultClusterPartitions, MaxPartitions} {
+		y := &layout{partitions: n}
 		for _, name := range []string{"%d", "user:%d", "10.0.0.%d", "%d@example.org", "%016x"} {
 			counts := make([]int, n)
 			for i := range clients {
-				counts[s.partition(fmt.Sprintf(name, i))]++
+				counts[y.partition(fmt.Sprintf(name, i))]++
 			}
 			mean := float64(clients) / float64(n)
 			if slack := 6 * math.Sqrt(mean); float64(slices.Min(counts)) < mean-slack || float64(slices.Max(counts)) > mean+slack {

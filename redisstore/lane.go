@@ -22,7 +22,9 @@ import (
 // back would double the time. There a flight leaves every departureGap, too.
 type lane struct {
 	store    *Store
+	layout   *layout
 	index    int
+	epochs   epochs
 	watchdog *watchdog.Watchdog
 
 	mu      sync.Mutex
@@ -53,8 +55,8 @@ const maxFlightTime = 10 * time.Second
 // batch that is full takes the server a millisecond.
 const departureGap = 10 * time.Millisecond
 
-func (s *Store) newLane(index int) *lane {
-	l := &lane{store: s, index: index, wake: make(chan struct{}, MaxFlights)}
+func (s *Store) newLane(layout *layout, index int) *lane {
+	l := &lane{store: s, layout: layout, index: index, wake: make(chan struct{}, MaxFlights)}
 	l.calls, l.cancel = context.WithCancelCause(s.life)
 	l.watchdog = watchdog.New(watchdog.Config{
 		Timeout: maxFlightTime, Try: l.try,
@@ -64,7 +66,11 @@ func (s *Store) newLane(index int) *lane {
 			l.calls, l.cancel = context.WithCancelCause(s.life)
 			l.mu.Unlock()
 			if report := s.unreachable.Load(); report != nil {
-				(*report)(index, cause)
+				for shard := range s.shards {
+					if n := min(s.shards, layout.partitions); shard%n == index%n {
+						(*report)(shard, cause)
+					}
+				}
 			}
 		},
 	})
@@ -73,17 +79,26 @@ func (s *Store) newLane(index int) *lane {
 
 // try makes a call that changes nothing, for the watchdog.
 func (l *lane) try(ctx context.Context) {
+	_ = l.call(ctx, func(ctx context.Context) error {
+		_, err := l.store.conn.Do(ctx, "HGET", l.settingsKey(), "layout")
+		return err
+	})
+}
+
+// call makes a call of the lane's server that is not a flight.
+func (l *lane) call(ctx context.Context, do func(context.Context) error) error {
 	var call watchdog.Call
 	l.watchdog.Begin(&call)
-	_, err := l.store.conn.Do(watchdog.With(ctx, &call), "GET", l.store.key(l.index, "try", ""))
+	err := do(watchdog.With(ctx, &call))
 	l.complete(ctx, &call, err)
+	return err
 }
 
 // complete tells the watchdog how a call ended.
 func (l *lane) complete(ctx context.Context, call *watchdog.Call, err error) {
 	reply, replied := Reply(err)
 	switch {
-	case err == nil, errors.Is(err, errReply), errors.Is(err, stint.ErrInvalid):
+	case err == nil, errors.Is(err, errReply), errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
 		l.watchdog.Answered(call)
 	case replied && isRefusal(reply):
 		l.watchdog.Refused(call, cause(err))
@@ -315,7 +330,7 @@ func (l *lane) flyAll() {
 	var batch []*parcel
 	for {
 		fault := l.ready()
-		f := newFlight(l.store)
+		f := newFlight(l)
 		batch, f.most = l.take(batch[:0])
 		if len(batch) == 0 {
 			f.release()

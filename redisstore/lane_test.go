@@ -318,7 +318,7 @@ func TestManyCallersAreExact(t *testing.T) {
 	policies = append(policies, policyOf(t, "all", all...))
 	for _, c := range []struct{ batch, flights int }{{1, 1}, {1, 4}, {2, 2}, {50, 4}, {1000, 1}, {1000, 64}} {
 		t.Run(fmt.Sprintf("batch=%d/flights=%d", c.batch, c.flights), func(t *testing.T) {
-			store := newStore(t, redisstore.Options{MaxBatch: c.batch, Flights: c.flights, Partitions: 3})
+			store := newStore(t, redisstore.Options{MaxBatch: c.batch, Flights: c.flights, Partitions: 4})
 			var mu sync.Mutex
 			remaining := map[string][]int64{} // what the admitted were told, by policy and key
 			asked := map[string]int{}
@@ -387,7 +387,7 @@ func TestPartitionsAgree(t *testing.T) {
 	first, prefix := storeOn(t, conn, redisstore.Options{Partitions: 4})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5))
 	take(t, first, "k", policy, 1)
-	for partitions, left := range map[int]int64{4: 3, 5: 0, 16: 0} {
+	for partitions, left := range map[int]int64{4: 3, 2: 0, 16: 0} {
 		store, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: partitions})
 		if err != nil {
 			t.Fatal(err)

@@ -194,7 +194,7 @@ func (l *lease) land(q *request) {
 	now := l.leases.clock()
 	l.mu.Lock()
 	l.request = nil
-	if q.err == nil && q.granted > 0 && !q.void {
+	if q.err == nil && q.granted > 0 && !q.void && !l.outdated(q.decision.At) {
 		l.take(newGrant(l.limit, q, now, l.leases.time), now)
 	}
 	l.mu.Unlock()
@@ -282,4 +282,18 @@ func (l *lease) void(now time.Duration) {
 		l.request.void = true
 	}
 	l.dropLocked(now, false)
+}
+
+// outdated reports whether the policy was reset after an instant, as far as is known.
+func (l *lease) outdated(at stint.Instant) bool {
+	return int64(at) < l.leases.store.lane(&stint.Op{Claim: l.claim}).epochs.get(l.claim.Policy.Name())
+}
+
+// refresh drops what is at hand of before a reset.
+func (l *lease) refresh(now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if g := l.current.Load(); g == nil || l.outdated(g.at) {
+		l.dropLocked(now, false)
+	}
 }

@@ -226,6 +226,16 @@ func (c *leases) forgetPolicy(name string) {
 // them may have been missed.
 func (c *leases) forgetAll() { c.void(func(*lease) bool { return true }) }
 
+// refresh drops what is at hand of policies that are known to have been reset since.
+func (c *leases) refresh() {
+	now := c.clock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.all {
+		l.refresh(now)
+	}
+}
+
 // void drops what leases have at hand and under way, and gives nothing back: their states
 // may be new ones, to which it was not charged.
 func (c *leases) void(which func(*lease) bool) {

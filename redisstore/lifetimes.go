@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +16,12 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-//go:embed sweep.lua
-var sweepLua string
+var (
+	//go:embed sweep.lua
+	sweepLua string
+	//go:embed unlink.lua
+	unlinkLua string
+)
 
 // lifetimes are what this process knows of the hashes that it decides on, from their heads,
 // which each reply has: when they began, and when they are dead, that is, none of their
@@ -34,6 +37,8 @@ type lifetimes struct {
 	clock  func() time.Duration
 	script *Script
 
+	discards *Script
+
 	mu      sync.Mutex
 	hashes  map[string]*lifetime    // by the key of cur
 	latest  map[int32]stint.Instant // the latest time of each server that was seen, by place
@@ -41,15 +46,14 @@ type lifetimes struct {
 	closed  bool
 	runs    sync.WaitGroup
 
-	lost     atomic.Uint64 // hashes
-	evicted  atomic.Uint64 // keys
-	suspects []suspect
-	quiet    map[string]time.Duration // policies that were forgotten, by names as in keys, and when
-	asked    time.Duration            // when the servers were last asked for evictions, if ever
-	asking   sync.Mutex               // of counts
-	counts   map[string]uint64        // of evicted keys, by the run of a server
-	told     Loss
-	toldAt   time.Duration
+	retired []retired
+	lost    atomic.Uint64     // hashes
+	evicted atomic.Uint64     // keys
+	asked   time.Duration     // when the servers were last asked for evictions, if ever
+	asking  sync.Mutex        // of counts
+	counts  map[string]uint64 // of evicted keys, by the run of a server
+	told    Loss
+	toldAt  time.Duration
 }
 
 // A Loss is state that is gone although it still mattered, as far as a process notices.
@@ -58,30 +62,28 @@ type Loss struct {
 	// Hashes is how many hashes, each with the clients of one partition of a limit, were
 	// gone or begun anew before their time: by eviction, FLUSHALL, a restart without a
 	// file or a failover that lost writes. Logs, which have keys of their own, do not
-	// count. A policy that another process forgets (see [Store.ForgetPolicy]) counts where
-	// announcements are not heard, since no denial is remembered.
+	// count.
 	Hashes uint64
 	// Evicted is how many keys the servers evicted, whoever wrote them.
 	Evicted uint64
 }
 
-// suspect is a hash that is gone. It counts as lost unless its policy was forgotten, which
-// may be announced a moment later.
-type suspect struct {
-	policy string // as in keys
-	at     time.Duration
-}
-
 // lifetime is what is known of a partition's two hashes.
 type lifetime struct {
-	names     generations
+	names     *generations
 	partition int32
 	at        stint.Instant    // the server's time of what is known
 	start     stint.Instant    // of cur; 0 for none
 	dead      [2]stint.Instant // when cur and prev are; 0 for none
 	due       time.Duration    // when to look, by the local clock
-	policy    string           // as in keys
-	behind    bool             // whether prev was seen, as prev or as the cur before
+	policy    string
+	behind    bool // whether prev was seen, as prev or as the cur before
+}
+
+// retired is a partition's hashes of an earlier epoch.
+type retired struct {
+	names     *generations
+	partition int32
 }
 
 const (
@@ -90,13 +92,12 @@ const (
 	sweepBatch = 64                     // hashes of so many partitions in one call
 
 	overtaken   = 1_000_000        // microseconds by which a reply may come late
-	suspectTime = 2 * time.Second  // how long an announcement may take
 	evictionGap = 30 * time.Second // how often servers are asked for evictions
 	lossGap     = time.Minute      // between reports of losses
 )
 
 func newLifetimes(s *Store) *lifetimes {
-	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}, quiet: map[string]time.Duration{}, latest: map[int32]stint.Instant{}}
+	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), discards: newScript(unlinkLua), hashes: map[string]*lifetime{}, latest: map[int32]stint.Instant{}}
 	if now := s.options.Now; now != nil {
 		l.clock = func() time.Duration { return micros(int64(now())) }
 	}
@@ -114,19 +115,16 @@ func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
 		}
 		latest := l.pass(now, l.place(groups[0].partition))
 		for _, g := range groups {
-			names := g.limit.names[g.partition]
-			h := l.hashes[names.now]
+			h := l.hashes[g.names.now]
 			if h == nil {
-				_, policy, _ := strings.Cut(g.limit.identity.Value(), ":")
-				policy, _, _ = strings.Cut(policy, ":")
-				h = &lifetime{names: names, partition: g.partition, policy: policy}
-				l.hashes[names.now] = h
+				h = &lifetime{names: g.names, partition: g.partition, policy: g.limit.policy}
+				l.hashes[g.names.now] = h
 			}
 			if now < h.at {
 				continue // it was overtaken
 			}
 			if h.lost(now, latest, g) {
-				l.suspects = append(l.suspects, suspect{h.policy, here})
+				l.lost.Add(1)
 			}
 			h.learn(now, g)
 			h.plan(here)
@@ -236,48 +234,22 @@ func (l *lifetimes) run() {
 			l.asked = here
 			l.askEvictions(l.store.life)
 		}
-		l.judge(maxFlightTime, suspectTime)
 		l.tell()
 	}
 }
 
-// judge counts suspects as lost whose policy was not forgotten meanwhile, or shortly before:
-// a reply may have been under way then.
-func (l *lifetimes) judge(before, after time.Duration) {
-	here := l.clock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspects = slices.DeleteFunc(l.suspects, func(s suspect) bool {
-		if at, forgotten := l.quiet[s.policy]; forgotten && s.at-at < before {
-			return true
-		}
-		if here-s.at < after {
+// retire has the hashes unlinked that a lane has served in earlier epochs of their policies.
+func (l *lane) retire() {
+	t := l.store.lifetimes
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.hashes, func(_ string, h *lifetime) bool {
+		if l.index != int(t.place(h.partition)) || h.names.epoch == l.epochs.get(h.policy) {
 			return false
 		}
-		l.lost.Add(1)
+		t.retired = append(t.retired, retired{h.names, h.partition})
 		return true
 	})
-	maps.DeleteFunc(l.quiet, func(_ string, at time.Duration) bool { return here-at > before+after })
-}
-
-// forgetPolicy drops what is known of a policy's hashes, which were removed.
-func (l *lifetimes) forgetPolicy(name string) {
-	name = nameEscaper.Replace(name)
-	here := l.clock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.quiet[name] = here
-	maps.DeleteFunc(l.hashes, func(_ string, h *lifetime) bool { return h.policy == name })
-}
-
-// forgetAll drops what is known of where hashes begin, since policies may have been forgotten.
-func (l *lifetimes) forgetAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspects = nil
-	for _, h := range l.hashes {
-		h.start = 0
-	}
 }
 
 // askEvictions asks the servers how many keys they evicted, and counts those since it first
@@ -344,7 +316,18 @@ func (l *lifetimes) sweep(ctx context.Context, all bool) {
 		at := l.place(h.partition)
 		due[at] = append(due[at], h)
 	}
+	gone := map[int32][]string{}
+	for _, r := range l.retired {
+		at := l.place(r.partition)
+		gone[at] = append(gone[at], r.names.now, r.names.before)
+	}
+	l.retired = nil
 	l.mu.Unlock()
+	for _, keys := range gone {
+		for batch := range slices.Chunk(keys, 2*sweepBatch) {
+			l.discard(ctx, batch)
+		}
+	}
 	for _, list := range due {
 		for len(list) > 0 {
 			n := min(len(list), sweepBatch)
@@ -354,6 +337,14 @@ func (l *lifetimes) sweep(ctx context.Context, all bool) {
 			list = list[n:]
 		}
 	}
+}
+
+// discard has the server unlink hashes that nobody reads any more. If that fails, their time to
+// live does it.
+func (l *lifetimes) discard(ctx context.Context, keys []string) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
+	_, _ = l.store.conn.Eval(ctx, l.discards, keys, nil)
 }
 
 // later puts off what could not be looked at.
@@ -374,11 +365,7 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 	for _, h := range list {
 		keys = append(keys, h.names.now, h.names.before)
 	}
-	now := ""
-	if pin := l.store.options.Now; pin != nil {
-		now = strconv.FormatInt(int64(pin()), 10)
-	}
-	reply, err := l.store.conn.Eval(ctx, l.script, keys, []string{now})
+	reply, err := l.store.conn.Eval(ctx, l.script, keys, []string{l.store.now()})
 	if err != nil {
 		return err
 	}

@@ -103,22 +103,16 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// A policy that is forgotten, here or elsewhere, is not lost.
-func TestForgottenIsNotLost(t *testing.T) {
+// A policy that is reset, here or elsewhere, is not lost.
+func TestResetIsNotLost(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{})
 	policy := policyOf(t, "p", stint.FixedWindow(100, time.Hour))
 	for _, forgets := range []*redisstore.Store{store, elsewhere} {
 		for range 2 {
 			take(t, store, "k", policy, 1)
 		}
-		for len(own.heard) > 0 {
-			<-own.heard
-		}
-		if err := forgets.ForgetPolicy(t.Context(), "p", nil); err != nil {
-			t.Fatal(err)
-		}
-		<-own.heard // with the removal
-		<-own.heard // at the end
+		resetPolicy(t, forgets, "p")
+		<-own.heard
 		take(t, store, "k", policy, 1)
 		if lost := store.Losses(); lost.Hashes != 0 {
 			t.Errorf("%+v, want nothing lost", lost)

@@ -85,11 +85,8 @@ func (c *held) Eval(_ context.Context, _ *Script, _, args []string) (string, err
 	return "", errors.New("no reply")
 }
 
-func (c *held) Do(_ context.Context, args ...string) (string, error) {
-	if args[0] == "GET" {
-		return fmt.Sprint(DefaultPartitions), nil // what all agree on
-	}
-	return "", nil
+func (c *held) Do(context.Context, ...string) (string, error) {
+	return fmt.Sprintf("%d packed", DefaultClusterPartitions), nil // the layout that all agree on
 }
 
 func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)) error {

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -16,42 +17,56 @@ type plan []limit
 type limit struct {
 	machine
 	identity   unique.Handle[string]
-	letter     string        // of the script, for the algorithm and a log's encoding
-	parameters string        // as a generation's head has them; "" of a log
-	numbers    string        // of the script's description, without a calendar's edges
-	life       int64         // the longest that a state matters, microseconds
-	names      []generations // by partition; nil of a log
+	policy     string                        // its name
+	letter     string                        // of the script, for the algorithm and a log's encoding
+	parameters string                        // as a generation's head has them; "" of a log
+	numbers    string                        // of the script's description, without a calendar's edges
+	life       int64                         // the longest that a state matters, microseconds
+	names      []atomic.Pointer[generations] // by partition, as of the latest epoch; nil of a log
 }
 
-// generations are the keys of a partition's hash.
-type generations struct{ now, before string }
+// generations are the keys of a partition's hash in an epoch of the policy.
+type generations struct {
+	epoch       int64
+	now, before string
+}
 
 // logLetters are the script's letters for the log's encodings.
 var logLetters = map[LogEncoding]string{LogPacked: "p", LogZSet: "z", LogStream: "x"}
 
-func (s *Store) plan(policy *stint.Policy) plan {
-	return policy.Prepared(s, func() any { return s.prepare(policy) }).(plan)
+func (s *Store) plan(policy *stint.Policy) plan { return s.layout.Load().plan(policy) }
+
+func (y *layout) plan(policy *stint.Policy) plan {
+	return policy.Prepared(y, func() any { return y.prepare(policy) }).(plan)
 }
 
-func (s *Store) prepare(policy *stint.Policy) plan {
+func (y *layout) prepare(policy *stint.Policy) plan {
 	p := make(plan, policy.Len())
 	for i := range p {
 		l := &p[i]
 		l.machine = newMachine(policy.Limit(i))
-		l.identity = unique.Make(identify(policy.Name(), l.limit, s.options.LogEncoding))
-		l.describe(s.options.LogEncoding)
-		if l.log {
-			continue
-		}
-		l.names = make([]generations, len(s.tags))
-		for partition := range l.names {
-			l.names[partition] = generations{
-				now:    s.key(partition, l.identity.Value(), generationNow),
-				before: s.key(partition, l.identity.Value(), generationBefore),
-			}
+		l.policy = policy.Name()
+		l.identity = unique.Make(identify(l.policy, l.limit, y.encoding))
+		l.describe(y.encoding)
+		if !l.log {
+			l.names = make([]atomic.Pointer[generations], y.partitions)
 		}
 	}
 	return p
+}
+
+// hash is a partition's hash of the limit in an epoch of its policy.
+func (y *layout) hash(l *limit, partition int32, epoch int64) *generations {
+	at := &l.names[partition]
+	if known := at.Load(); known != nil && known.epoch == epoch {
+		return known
+	}
+	identity := inEpoch(l.identity.Value(), epoch)
+	g := &generations{
+		epoch: epoch, now: y.key(int(partition), identity, generationNow), before: y.key(int(partition), identity, generationBefore),
+	}
+	at.Store(g)
+	return g
 }
 
 // describe writes the limit as the script reads it.

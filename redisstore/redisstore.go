@@ -17,7 +17,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,13 +29,14 @@ const DefaultKeyPrefix = "rate_limiter"
 
 // What Options are unless they say otherwise, and what they may be.
 const (
-	DefaultPartitions = 16
-	MaxPartitions     = 256
-	DefaultMaxBatch   = 256
-	MaxMaxBatch       = 1000
-	DefaultFlights    = 2
-	MaxFlights        = 64
-	DefaultMaxQueue   = 65536
+	DefaultPartitions        = 1
+	DefaultClusterPartitions = 16
+	MaxPartitions            = 256
+	DefaultMaxBatch          = 256
+	MaxMaxBatch              = 1000
+	DefaultFlights           = 2
+	MaxFlights               = 64
+	DefaultMaxQueue          = 65536
 
 	DefaultDenialCache = 65536
 
@@ -65,13 +65,16 @@ type Options struct {
 	// KeyPrefix starts every key; 1 to 64 printable ASCII characters without braces.
 	// Default: "", which is DefaultKeyPrefix.
 	KeyPrefix string
-	// LogEncoding is how sliding window logs are kept. Default: "", which is
-	// LogPacked.
+	// LogEncoding is how sliding window logs are kept. All processes that share states need
+	// the same one: the servers remember it, and where another is said nothing is decided.
+	// Default: "", which is what the servers remember, or LogPacked.
 	LogEncoding LogEncoding
 	// Partitions is in how many hashes the clients of each limit are kept, and over
-	// how many slots of a cluster they are spread: 1 to MaxPartitions. All processes
-	// that share states need the same number; another one starts anew. Default: 0,
-	// which is DefaultPartitions.
+	// how many slots of a cluster they are spread: a power of two, 1 to MaxPartitions. All
+	// processes that share states need the same number: the servers remember it, and where
+	// another is said nothing is decided. To change it, stop all processes and delete the
+	// key that the error names; states start anew. Default: 0, which is what the servers
+	// remember, or DefaultPartitions, or of a cluster DefaultClusterPartitions.
 	Partitions int
 	// MaxBatch is how many limits one script call decides at most, 1 to MaxMaxBatch;
 	// the server does nothing else meanwhile, about 5 microseconds for each. With 1
@@ -113,9 +116,6 @@ func (o *Options) ensureDefaults() {
 	if o.KeyPrefix == "" {
 		o.KeyPrefix = DefaultKeyPrefix
 	}
-	if o.LogEncoding == "" {
-		o.LogEncoding = LogPacked
-	}
 	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
 	for _, option := range o.numbers() {
 		if *option.value == 0 {
@@ -133,7 +133,6 @@ type option struct {
 
 func (o *Options) numbers() []option {
 	return []option{
-		{"partitions", &o.Partitions, DefaultPartitions, MaxPartitions},
 		{"max_batch", &o.MaxBatch, DefaultMaxBatch, MaxMaxBatch},
 		{"flights", &o.Flights, DefaultFlights, MaxFlights},
 		{"max_queue", &o.MaxQueue, DefaultMaxQueue, 0},
@@ -143,8 +142,11 @@ func (o *Options) numbers() []option {
 func (o *Options) validate() error {
 	var faults []error
 	faults = append(faults, CheckKeyPrefix(o.KeyPrefix))
-	if _, known := logLetters[o.LogEncoding]; !known {
+	if _, known := logLetters[o.LogEncoding]; !known && o.LogEncoding != "" {
 		faults = append(faults, stint.Invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream"))
+	}
+	if n := o.Partitions; n != 0 && !validPartitions(n) {
+		faults = append(faults, stint.Invalid("partitions", n, fmt.Sprintf("a power of two from 1 to %d", MaxPartitions)))
 	}
 	for _, option := range o.numbers() {
 		if n := *option.value; n < 1 || option.most > 0 && n > option.most {
@@ -160,6 +162,8 @@ func (o *Options) validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+func validPartitions(n int) bool { return n >= 1 && n <= MaxPartitions && n&(n-1) == 0 }
 
 // CheckKeyPrefix reports why keys can't start with a prefix, nil if they can. The empty one is the
 // caller's to replace.
@@ -203,8 +207,8 @@ type Conn interface {
 type Store struct {
 	conn    Conn
 	options Options
-	tags    []string // of partitions, in keys
-	channel string   // on which scripts announce; "" if nobody listens
+	shards  int      // see Shards
+	channel string   // on which scripts announce
 	denials *denials // nil for none
 	leases  *leases
 
@@ -212,11 +216,14 @@ type Store struct {
 
 	instances *instances // nil for not counting
 
-	life   context.Context
-	end    context.CancelFunc
-	ear    sync.Once
-	ears   sync.WaitGroup
-	agreed atomic.Bool
+	layout   atomic.Pointer[layout]
+	adopting sync.Mutex // of another layout
+	timeout  time.Duration
+	start    start
+
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup // that lasts as long as the store
 
 	flights    atomic.Uint64
 	operations atomic.Uint64
@@ -224,7 +231,6 @@ type Store struct {
 	scripts [256]atomic.Pointer[Script] // by mix
 	landed  sync.Pool                   // of flights
 	parcels sync.Pool
-	lanes   []*lane // one, or on a cluster one for each partition
 
 	unreachable atomic.Pointer[func(shard int, cause error)] // told of outages; nil: nobody
 
@@ -247,7 +253,12 @@ func New(conn Conn, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, options: options, tags: partitionTags(options.Partitions)}
+	s := &Store{conn: conn, options: options, shards: 1, timeout: maxFlightTime}
+	partitions := cmp.Or(options.Partitions, DefaultPartitions)
+	if conn.Cluster() {
+		partitions = cmp.Or(options.Partitions, DefaultClusterPartitions)
+		s.shards = partitions
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.channel = options.KeyPrefix + ":announce"
 	switch {
@@ -260,26 +271,13 @@ func New(conn Conn, options Options) (*Store, error) {
 	s.leases = newLeases(s)
 	s.lifetimes = newLifetimes(s)
 	if s.denials != nil {
-		s.denials.forgot = func(policy string) {
-			s.leases.forgetPolicy(policy)
-			s.lifetimes.forgetPolicy(policy)
-		}
-		s.denials.missed = func() {
-			s.leases.forgetAll()
-			s.lifetimes.forgetAll()
-		}
+		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
-	lanes := 1
-	if conn.Cluster() {
-		lanes = options.Partitions
-	}
-	for i := range lanes {
-		s.lanes = append(s.lanes, s.newLane(i))
-	}
+	s.layout.Store(s.newLayout(partitions, cmp.Or(options.LogEncoding, LogPacked)))
 	if options.CountInstances {
 		s.instances = newInstances(s)
 	}
-	s.listen()
+	s.begin()
 	return s, nil
 }
 
@@ -299,40 +297,21 @@ func (s *Store) Ping(ctx context.Context) error {
 // unreachable is called on goroutines of the store's and of callers, must not block and must be
 // safe for concurrent use. Watch is called once, before any operation.
 func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
-	for _, l := range s.lanes {
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	s.timeout = timeout
+	for _, l := range s.layout.Load().lanes {
 		l.watchdog.SetTimeout(timeout)
 	}
 	s.unreachable.Store(&unreachable)
-}
-
-// agree makes sure, once, that all processes have the same number of partitions: the
-// first to come writes it down.
-func (s *Store) agree(ctx context.Context) error {
-	if s.agreed.Load() {
-		return nil
-	}
-	key, mine := s.options.KeyPrefix+":partitions", strconv.Itoa(s.options.Partitions)
-	if _, err := s.conn.Do(ctx, "SET", key, mine, "NX"); err != nil {
-		return err
-	}
-	theirs, err := s.conn.Do(ctx, "GET", key)
-	if err != nil {
-		return err
-	}
-	if theirs != mine {
-		return stint.Invalid("partitions", s.options.Partitions, fmt.Sprintf(
-			"%s, as the server's key %q says; to change it, stop all processes and delete the key", theirs, key))
-	}
-	s.agreed.Store(true)
-	return nil
 }
 
 // Close gives back what is leased, if the server answers within a second, and ends the
 // store's connections. Operations under way fail.
 func (s *Store) Close() {
 	s.leases.close()
-	for i := range s.lanes {
-		s.lanes[i].close()
+	for _, l := range s.layout.Load().lanes {
+		l.close()
 	}
 	s.end()
 	if s.instances != nil {
@@ -340,7 +319,7 @@ func (s *Store) Close() {
 	}
 	s.lifetimes.close()
 	s.conn.Close()
-	s.ears.Wait()
+	s.work.Wait()
 }
 
 // Decide implements [stint.Store]. On a cluster an operation over keys in several
@@ -384,7 +363,8 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 
 // decideTogether carries out operations of one partition each.
 func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	loads := make([]load, len(s.lanes))
+	layout := s.layout.Load()
+	loads := make([]load, len(layout.lanes))
 	for i := range ops {
 		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
 		if results[i].Err != nil {
@@ -394,7 +374,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		at := s.Shard(ops[i].Key)
+		at := layout.lane(ops[i].Key).index
 		loads[at].ops = append(loads[at].ops, ops[i])
 		loads[at].places = append(loads[at].places, i)
 	}
@@ -405,7 +385,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			continue
 		}
 		load.results = make([]stint.Result, len(load.ops))
-		group.Go(func() { s.lanes[i].decide(ctx, load.ops, load.results) })
+		group.Go(func() { layout.lanes[i].decide(ctx, load.ops, load.results) })
 	}
 	group.Wait()
 	for i := range loads {
@@ -414,16 +394,6 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[place].Decision = marked(&ops[place], results[place].Decision)
 		}
 	}
-}
-
-// listen starts to listen for announcements, if denials are remembered.
-func (s *Store) listen() {
-	if s.denials == nil {
-		return
-	}
-	s.ear.Do(func() {
-		s.ears.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
-	})
 }
 
 // Stats is what a store has done, and what it holds in the process.
@@ -455,14 +425,17 @@ type load struct {
 }
 
 // lane is where an operation flies.
-func (s *Store) lane(op *stint.Op) *lane { return s.lanes[s.Shard(op.Key)] }
+func (s *Store) lane(op *stint.Op) *lane { return s.layout.Load().lane(op.Key) }
 
 // check reports what forbids an operation before anything is sent.
 func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	return ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.started(ctx)
 }
 
 // unavailable wraps a failure of the connection or the server; a context's end stays

@@ -30,11 +30,12 @@ type share struct {
 
 // apart reports whether an operation's claims are in several partitions of a cluster.
 func (s *Store) apart(op *stint.Op) bool {
-	if len(s.lanes) == 1 {
+	layout := s.layout.Load()
+	if len(layout.lanes) == 1 {
 		return false
 	}
 	for i := range op.And {
-		if s.partition(op.And[i].Key) != s.partition(op.Key) {
+		if layout.partition(op.And[i].Key) != layout.partition(op.Key) {
 			return true
 		}
 	}
@@ -72,7 +73,7 @@ func (s *Store) split(op *stint.Op) []*share {
 	of := map[int]*share{}
 	place := 0
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
-		partition := s.partition(claim.Key)
+		partition := s.layout.Load().partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
 		if h == nil {

@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	_ "embed"     // the script's parts
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -64,6 +66,31 @@ func (s *Store) script(m mix) *Script {
 	return script
 }
 
+// settingsScript looks at the settings and does nothing else.
+var settingsScript = sync.OnceValue(func() *Script {
+	return newScript("local max = math.max\n" + settingsLua + "return '\\0'\n")
+})
+
+// loadScripts loads what most decisions need, so that the first ones need not.
+func (s *Store) loadScripts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, server := range s.servers(ctx) {
+		for _, a := range stint.Algorithms() {
+			for _, m := range []mix{mixOf(a), mixOf(a) | single} {
+				if m == mixOf(stint.AlgorithmSlidingWindowLog)|single {
+					continue // there is none
+				}
+				group.Go(func() {
+					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
+				})
+			}
+		}
+	}
+}
+
 // newScript makes a script of a source, which it trims.
 func newScript(source string) *Script {
 	source = trim(source)
@@ -82,7 +109,7 @@ func (m mix) source() string {
 		}
 	}
 	// Twins that are left out are nil.
-	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), clockLua}
+	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua}
 	if m&single != 0 {
 		return strings.Join(append(parts, takeLua), "")
 	}

@@ -10,8 +10,8 @@
 local byte, sub = string.byte, string.sub
 local pack, unpack_struct = struct.pack, struct.unpack
 
-local own, client, n = ARGV[4], ARGV[9], tonumber(ARGV[10] or 1)
-local capacity, debt, span, x, y = unpack_struct(schedule and '>i8i8i8i8i8' or '>i8i8i8i8', ARGV[5], 2)
+local own, client, n = ARGV[at + 1], ARGV[at + 6], tonumber(ARGV[at + 7] or 1)
+local capacity, debt, span, x, y = unpack_struct(schedule and '>i8i8i8i8i8' or '>i8i8i8i8', ARGV[at + 2], 2)
 local limit = { capacity = capacity, debt = debt, permits = x, period = y, length = x, window = x }
 
 -- foreign reports whether another limit is the first in a head.
@@ -19,7 +19,7 @@ local function foreign(head)
   return sub(head, 33, 32 + #own) ~= own
 end
 
-local found = redis.call('HMGET', KEYS[1], '', client)
+local found = redis.call('HMGET', KEYS[2], '', client)
 local head, value, older = found[1], found[2], nil
 local long = span + margin(span)
 local start, life, turn, dead = 0, long, 0, 0
@@ -34,7 +34,7 @@ local wa, wb, wc = byte(own, 1, 3)
 local form = '>Bi' .. wa .. 'I' .. wb .. 'I' .. wc
 local origin, told = start, value or '\254'
 if not value and not (head and now >= dead) then
-  local before = redis.call('HMGET', KEYS[2], '', client)
+  local before = redis.call('HMGET', KEYS[3], '', client)
   older = before[1]
   if older and foreign(older) then
     return '\2'
@@ -86,20 +86,20 @@ if a then
   end
   local text = pack(form, 0, since, b, c)
   if not opens then
-    redis.call('HSET', KEYS[1], client, text)
+    redis.call('HSET', KEYS[2], client, text)
   else
     dead = 0
     if head then
-      redis.call('UNLINK', KEYS[2])
-      redis.call('RENAME', KEYS[1], KEYS[2])
+      redis.call('UNLINK', KEYS[3])
+      redis.call('RENAME', KEYS[2], KEYS[3])
       dead = turn + life
     elseif older then
       local _, lived, turned = unpack_struct('>i8i8i8', older)
       dead = turned + lived
     end
     turn = max(now + long, dead)
-    redis.call('HSET', KEYS[1], client, text, '', pack('>i8i8i8i8', now, long, turn, dead) .. own)
-    redis.call('PEXPIRE', KEYS[1], milliseconds(turn + long + margin(long) - now))
+    redis.call('HSET', KEYS[2], client, text, '', pack('>i8i8i8i8', now, long, turn, dead) .. own)
+    redis.call('PEXPIRE', KEYS[2], milliseconds(turn + long + margin(long) - now))
   end
 end
 return pack('>Bi8I2', 0, now, head and #head or 0) .. (head or '') .. pack('>I2', older and #older or 0) .. (older or '')

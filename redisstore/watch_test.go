@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -37,8 +38,8 @@ func (c *muteConn) Eval(ctx context.Context, _ *redisstore.Script, _, _ []string
 func (c *muteConn) Progress() (reads uint64, behind bool) { return 0, c.behind.Load() }
 
 func (c *muteConn) Do(_ context.Context, args ...string) (string, error) {
-	if args[0] == "GET" {
-		return strconv.Itoa(redisstore.DefaultPartitions), nil
+	if args[0] == "HGET" {
+		return fmt.Sprintf("%d packed", redisstore.DefaultPartitions), nil
 	}
 	return "OK", nil
 }

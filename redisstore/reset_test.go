@@ -1,0 +1,383 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+func resetPolicy(t testing.TB, store *redisstore.Store, name string) {
+	t.Helper()
+	if err := store.ResetPolicy(t.Context(), name); err != nil {
+		t.Fatalf("resetting %q: %v", name, err)
+	}
+}
+
+// A denial that another process remembers does not outlive that its policy is
+// reset; one of another policy does.
+func TestResetDenials(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		gone, kept := policyOf(t, "rule/a", aLimit(algorithm, 10)), policyOf(t, "rule/b", aLimit(algorithm, 10))
+		t.Run(algorithm.String()+"/elsewhere", func(t *testing.T) {
+			own, store, elsewhere := listening(t, redisstore.Options{})
+			deny(t, store, "k", gone)
+			deny(t, store, "k", kept)
+			denied(t, store, "k", gone, 1, stint.SourceDenialCache)
+			before := store.Stats().DenialsKept
+			resetPolicy(t, elsewhere, "rule/a")
+			<-own.heard
+			if d := take(t, store, "k", gone, 1); !d.Allowed {
+				t.Errorf("%+v, want it admitted", d)
+			}
+			denied(t, store, "k", kept, 1, stint.SourceDenialCache)
+			if n := store.Stats().DenialsKept; n != before-1 {
+				t.Errorf("%d denials are remembered, want %d", n, before-1)
+			}
+		})
+		t.Run(algorithm.String()+"/own", func(t *testing.T) {
+			_, store, _ := listening(t, redisstore.Options{})
+			deny(t, store, "k", gone)
+			denied(t, store, "k", gone, 1, stint.SourceDenialCache)
+			resetPolicy(t, store, "rule/a")
+			if d := take(t, store, "k", gone, 1); !d.Allowed {
+				t.Errorf("%+v, want it admitted", d)
+			}
+		})
+	}
+}
+
+// A denial that is on its way while the policy is reset is not remembered.
+func TestResetOvertakesDenial(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{})
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 10))
+	take(t, store, "k", policy, 10)
+	own.landed = func() {
+		own.landed = nil
+		resetPolicy(t, elsewhere, "rule/a")
+		<-own.heard
+	}
+	denied(t, store, "k", policy, 1, stint.SourceStore)
+	if d := take(t, store, "k", policy, 1); !d.Allowed {
+		t.Errorf("%+v, want it admitted", d)
+	}
+}
+
+// What is leased of a policy goes with it, in every process: nothing of a share is
+// spent or given back afterwards.
+func TestResetLeases(t *testing.T) {
+	for name, limit := range leaseLimits(1000) {
+		t.Run(name, func(t *testing.T) {
+			own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+			gone, kept := policyOf(t, "rule/a", limit.WithLease(100)), policyOf(t, "rule/b", limit.WithLease(100))
+			for _, policy := range []*stint.Policy{gone, kept} {
+				take(t, store, "k", policy, 1)
+				if d := take(t, store, "k", policy, 1); d.Source != stint.SourceLease {
+					t.Fatalf("%+v, want it from a lease", d)
+				}
+			}
+			for _, resetter := range []*redisstore.Store{elsewhere, store} {
+				resetPolicy(t, resetter, "rule/a")
+				<-own.heard
+				if n := left(t, elsewhere, "k", gone); n != 1000 {
+					t.Errorf("%d of 1000 remain", n)
+				}
+				if d := take(t, store, "k", gone, 1); !d.Allowed || d.Source != stint.SourceStore {
+					t.Errorf("%+v, want a share asked for anew", d)
+				}
+			}
+			if d := take(t, store, "k", kept, 1); d.Source != stint.SourceLease {
+				t.Errorf("another policy: %+v, want it from its lease", d)
+			}
+			before := left(t, elsewhere, "k", gone)
+			resetPolicy(t, store, "rule/a")
+			store.Sweep()
+			store.Close() // gives back what it has
+			if n := left(t, elsewhere, "k", gone); n != 1000 || before >= 1000 {
+				t.Errorf("%d of 1000 remain, %d did before", n, before)
+			}
+		})
+	}
+}
+
+// A process that hears no announcements drops its own leases.
+func TestResetOwnLeases(t *testing.T) {
+	store, _ := storeOn(t, &shared{Conn: newConn(t)}, redisstore.Options{DenialCache: -1, LeaseTime: redisstore.MaxLeaseTime})
+	t.Cleanup(store.Close)
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 1000).WithLease(100))
+	take(t, store, "k", policy, 1)
+	resetPolicy(t, store, "rule/a")
+	if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore {
+		t.Errorf("%+v, want a share asked for anew", d)
+	}
+}
+
+// A share that is on its way while the policy is reset is not spent.
+func TestResetOvertakesLease(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
+	own.landed = func() {
+		own.landed = nil
+		resetPolicy(t, elsewhere, "rule/a")
+		<-own.heard
+	}
+	for range 2 {
+		if d := take(t, store, "k", policy, 1); !d.Allowed || d.Source != stint.SourceStore {
+			t.Errorf("%+v, want it from the store", d)
+		}
+	}
+	if n := left(t, elsewhere, "k", policy); n != 1000-101 {
+		t.Errorf("%d of 1000 remain, want the second share gone", n)
+	}
+}
+
+// What is leased when the channel is lost, or while it is, may be of a policy that is
+// reset unheard: it is spent no more, and nothing of it is given back.
+func TestResetUnheard(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
+	taken := func(what string, sources ...stint.Source) {
+		t.Helper()
+		for _, source := range sources {
+			if d := take(t, store, "k", policy, 1); !d.Allowed || d.Source != source {
+				t.Errorf("%s: %+v, want it from the %s", what, d, source)
+			}
+		}
+	}
+	taken("at first", stint.SourceStore, stint.SourceLease)
+	<-own.listens
+	own.hold = make(chan struct{})
+	own.cut()
+	<-own.listens
+	taken("when the channel is lost", stint.SourceStore, stint.SourceLease)
+	resetPolicy(t, elsewhere, "rule/a")
+	close(own.hold)
+	<-own.ready
+	store.Sweep()
+	if n := left(t, elsewhere, "k", policy); n != 1000 {
+		t.Errorf("%d of 1000 remain", n)
+	}
+	taken("when the channel is back", stint.SourceStore, stint.SourceLease)
+	if n := left(t, elsewhere, "k", policy); n != 1000-101 {
+		t.Errorf("%d of 1000 remain, want one share gone", n)
+	}
+}
+
+// A server that is away makes it unavailable.
+func TestResetNobody(t *testing.T) {
+	own := testredis.Start(t)
+	store := open(t, own.URL(), redisstore.Options{})
+	if err := own.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.ResetPolicy(t.Context(), "x"); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
+	}
+}
+
+// mixedPolicy is a policy of two algorithms, one of them a log.
+func mixedPolicy(t testing.TB, name string) *stint.Policy {
+	t.Helper()
+	return policyOf(t, name, aLimit(stint.AlgorithmTokenBucket, 10).Named("b"), aLimit(stint.AlgorithmSlidingWindowLog, 10).Named("l"))
+}
+
+// A reset is in force at once in a process that hears nothing of it, and for one policy or for all.
+func TestResetInForceEverywhere(t *testing.T) {
+	conn := newConn(t)
+	store, prefix := storeOn(t, conn, redisstore.Options{DenialCache: -1})
+	other, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, DenialCache: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := mixedPolicy(t, "rule/a"), mixedPolicy(t, "rule/b")
+	use := func() {
+		for _, policy := range []*stint.Policy{first, second} {
+			take(t, store, "k", policy, 3)
+			take(t, other, "k", policy, 3)
+		}
+	}
+	check := func(what string, wantFirst, wantSecond int64) {
+		t.Helper()
+		for _, s := range []*redisstore.Store{other, store} {
+			if a, b := left(t, s, "k", first), left(t, s, "k", second); a != wantFirst || b != wantSecond {
+				t.Errorf("%s: %d and %d remain, want %d and %d", what, a, b, wantFirst, wantSecond)
+			}
+		}
+	}
+	use()
+	check("before", 4, 4)
+	for range 2 {
+		resetPolicy(t, store, "rule/a")
+		check("one policy", 10, 4)
+	}
+	take(t, other, "k", first, 3)
+	check("used again", 7, 4)
+	if err := other.ResetAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("all", 10, 10)
+	use()
+	resetPolicy(t, other, "rule/b")
+	check("one after all", 4, 10)
+}
+
+// A reset costs a fixed number of commands. The hashes of before are removed by who knows them, logs
+// stay until their time to live is over.
+func TestResetFreesHashes(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	store, prefix := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
+	policy := mixedPolicy(t, "p")
+	for i := range 50 {
+		take(t, store, fmt.Sprint("k", i), policy, 1)
+	}
+	resetPolicy(t, store, "p")
+	store.SweepHashes(t.Context())
+	take(t, store, "k1", policy, 1)
+	hashes, logs := 0, 0
+	for _, key := range keysOf(t, prefix) {
+		switch {
+		case strings.Contains(key, "sliding_window_log"):
+			logs++
+		case strings.Contains(key, "token_bucket"):
+			hashes++
+		}
+	}
+	if hashes != 1 || logs != 51 {
+		t.Errorf("%d hashes and %d logs are left, want 1 and 51: %q", hashes, logs, keysOf(t, prefix))
+	}
+}
+
+// An epoch that the server has lost is written again by the process that knows it, and a later reset is later than all
+// that came before, even if nobody knows of that any more.
+func TestResetSurvivesLostSettings(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	conn := newConn(t)
+	store, prefix := storeOn(t, conn, redisstore.Options{Now: clock.Now})
+	policy := mixedPolicy(t, "p")
+	take(t, store, "k", policy, 3)
+	resetPolicy(t, store, "p")
+	take(t, store, "k", policy, 1)
+	redis(t, "DEL", prefix+":settings")
+	if n := left(t, store, "k", policy); n != 9 {
+		t.Errorf("%d remain, want 9", n)
+	}
+	fresh, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := left(t, fresh, "k", policy); n != 9 {
+		t.Errorf("%d remain for a new process, want 9", n)
+	}
+	redis(t, "DEL", prefix+":settings")
+	clock.Advance(time.Second)
+	fresh, err = redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resetPolicy(t, fresh, "p")
+	for _, s := range []*redisstore.Store{store, fresh} {
+		if n := left(t, s, "k", policy); n != 10 {
+			t.Errorf("%d remain after the reset, want 10", n)
+		}
+	}
+}
+
+// What is given back of before a reset does not come into what is new.
+func TestResetDropsReturns(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	store, _ := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
+	policy := policyOf(t, "p", stint.FixedWindow(100, time.Hour))
+	taken := take(t, store, "k", policy, 50)
+	resetPolicy(t, store, "p")
+	take(t, store, "k", policy, 60)
+	store.FlyTogether(t, redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, 50), Taken: taken.At})
+	if n := left(t, store, "k", policy); n != 40 {
+		t.Errorf("%d remain, want 40", n)
+	}
+}
+
+// What the servers remember of the layout.
+func layoutOf(t testing.TB, prefix string) string {
+	t.Helper()
+	text, _ := redis(t, "HGET", prefix+":settings", "layout").(string)
+	return text
+}
+
+// Who says no layout takes over what the servers remember, at first and while it runs.
+func TestLayoutIsAdopted(t *testing.T) {
+	conn := newConn(t)
+	first, prefix := storeOn(t, conn, redisstore.Options{Partitions: 4, LogEncoding: redisstore.LogStream})
+	policy := mixedPolicy(t, "")
+	for i := range 20 {
+		take(t, first, fmt.Sprint(i), policy, 3)
+	}
+	if got := layoutOf(t, prefix); got != "4 stream" {
+		t.Fatalf("the layout is %q", got)
+	}
+	second, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(want int64) {
+		t.Helper()
+		for i := range 20 {
+			if n := left(t, second, fmt.Sprint(i), policy); n != want {
+				t.Errorf("%d of %d remain, want %d", n, i, want)
+			}
+		}
+	}
+	check(7)
+
+	// All is lost, and a process with another layout comes first.
+	for _, key := range keysOf(t, prefix) {
+		redis(t, "DEL", key)
+	}
+	third, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		take(t, third, fmt.Sprint(i), policy, 5)
+	}
+	if _, err := second.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("what was under way: %v, want %v", err, stint.ErrUnavailable)
+	}
+	check(5)
+	if _, err := first.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "partitions") {
+		t.Errorf("of who says another number: %v, want %v", err, stint.ErrInvalid)
+	}
+}
+
+// Processes that say different layouts never decide on different states, even if the servers forget the
+// layout and nothing else.
+func TestLayoutIsNeverTwo(t *testing.T) {
+	conn := newConn(t)
+	policy := policyOf(t, "", stint.FixedWindow(10, time.Hour))
+	one, prefix := storeOn(t, conn, redisstore.Options{Partitions: 2, DenialCache: -1})
+	take(t, one, "k", policy, 1)
+	redis(t, "DEL", prefix+":settings")
+	two, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: 16, DenialCache: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	admitted := 0
+	for range 20 {
+		for _, s := range []*redisstore.Store{one, two} {
+			if d, err := s.Decide(t.Context(), op(stint.Take, "k", policy, 1)); err == nil && d.Allowed {
+				admitted++
+			}
+		}
+	}
+	if admitted > 9 {
+		t.Errorf("%d were admitted after the first, want 9", admitted)
+	}
+	if got := layoutOf(t, prefix); got != "2 packed" {
+		t.Errorf("the layout is %q", got)
+	}
+}

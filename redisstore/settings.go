@@ -1,0 +1,296 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+//go:embed settings.lua
+var settingsLua string
+
+// layout is how states are laid out in the servers. All processes that share them have one
+// layout, which the servers remember.
+type layout struct {
+	prefix     string // of keys
+	partitions int
+	encoding   LogEncoding
+	text       string   // as the servers remember it
+	tags       []string // of partitions, in keys
+	lanes      []*lane  // one, or on a cluster one for each partition
+}
+
+// newLayout makes a layout with its lanes.
+func (s *Store) newLayout(partitions int, encoding LogEncoding) *layout {
+	l := &layout{
+		prefix: s.options.KeyPrefix, partitions: partitions, encoding: encoding, text: fmt.Sprintf("%d %s", partitions, encoding),
+		tags: partitionTags(partitions),
+	}
+	lanes := 1
+	if s.conn.Cluster() {
+		lanes = partitions
+	}
+	for i := range lanes {
+		l.lanes = append(l.lanes, s.newLane(l, i))
+		l.lanes[i].watchdog.SetTimeout(s.timeout)
+	}
+	return l
+}
+
+var errLayout = errors.New("the layout of states has changed")
+
+// adopt takes over the layout that the servers remember, unless the options say another one. The
+// error says why nothing can be decided by the layout at hand.
+func (s *Store) adopt(text string) error {
+	number, encoding, _ := strings.Cut(text, " ")
+	partitions, err := strconv.Atoi(number)
+	_, known := logLetters[LogEncoding(encoding)]
+	conflict := func(param string, mine any) error {
+		return stint.Invalid(param, mine, fmt.Sprintf(
+			"%q, the layout of states that other processes have written to the key %q; to change it, stop all processes and delete the key",
+			text, s.settingsKey()))
+	}
+	switch {
+	case err != nil || !validPartitions(partitions) || !known:
+		return conflict("layout", s.layout.Load().text)
+	case s.options.Partitions != 0 && s.options.Partitions != partitions:
+		return conflict("partitions", s.options.Partitions)
+	case s.options.LogEncoding != "" && s.options.LogEncoding != LogEncoding(encoding):
+		return conflict("log_encoding", string(s.options.LogEncoding))
+	}
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	old := s.layout.Load()
+	if old.text == text {
+		return errLayout
+	}
+	fresh := s.newLayout(partitions, LogEncoding(encoding))
+	s.layout.Store(fresh)
+	for _, l := range old.lanes {
+		go l.close() // which waits for whoever has found this out
+	}
+	s.leases.forgetAll()
+	if s.denials != nil {
+		s.denials.wipe()
+	}
+	return errLayout
+}
+
+// settingsKey is where the servers remember the layout.
+func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" }
+
+// settingsKey is where the servers remember the layout and the epochs: on a cluster each
+// partition by itself.
+func (l *lane) settingsKey() string {
+	if l.store.conn.Cluster() {
+		return l.store.options.KeyPrefix + ":{" + l.layout.tags[l.index] + "}:settings"
+	}
+	return l.store.settingsKey()
+}
+
+// learn reads the settings that the script found other than this process knows them, and takes them
+// over. The error says why the lane can't decide any more.
+func (l *lane) learn(r *reader, policies []string) error {
+	field := func() string { return r.bytes(int(r.number(2))) }
+	number := func() int64 {
+		n, _ := strconv.ParseInt(field(), 10, 64) // "" is 0
+		return n
+	}
+	layout, all := field(), number()
+	for _, name := range policies {
+		l.raise(name, number())
+	}
+	l.raiseAll(all)
+	if r.short {
+		return errShort
+	}
+	if layout != "" && layout != l.layout.text {
+		return l.store.adopt(layout)
+	}
+	return nil
+}
+
+// raise takes over a policy's epoch, and drops what this process has at hand of before.
+func (l *lane) raise(policy string, epoch int64) {
+	if l.epochs.raise(policy, epoch) {
+		if l.store.denials != nil {
+			l.store.denials.announcePolicy(policy)
+		}
+		l.refresh()
+	}
+}
+
+// raiseAll takes over the epoch of all policies.
+func (l *lane) raiseAll(epoch int64) {
+	if l.epochs.raiseAll(epoch) {
+		if l.store.denials != nil {
+			l.store.denials.wipe()
+		}
+		l.refresh()
+	}
+}
+
+// refresh drops leases and hashes of before a reset.
+func (l *lane) refresh() {
+	l.store.leases.refresh()
+	l.retire()
+}
+
+// epochs are those of policies as a lane knows them.
+type epochs struct {
+	mu  sync.RWMutex
+	all int64
+	of  map[string]int64
+}
+
+// get returns a policy's epoch.
+func (e *epochs) get(policy string) int64 {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return max(e.all, e.of[policy])
+}
+
+// raise notes a policy's epoch. It reports whether that is news.
+func (e *epochs) raise(policy string, epoch int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if epoch <= max(e.all, e.of[policy]) {
+		return false
+	}
+	if e.of == nil {
+		e.of = map[string]int64{}
+	}
+	e.of[policy] = epoch
+	return true
+}
+
+// raiseAll notes the epoch of all policies. It reports whether that is news.
+func (e *epochs) raiseAll(epoch int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if epoch <= e.all {
+		return false
+	}
+	e.all, e.of = epoch, nil
+	return true
+}
+
+// epochField is the field of the settings with the epoch of a policy.
+func epochField(policy string) string { return ":" + policy }
+
+// start is how far a store has come with what it needs to know before its first decision.
+type start struct {
+	done atomic.Bool
+
+	mu      sync.Mutex
+	attempt *attempt // the latest
+}
+
+// attempt is one to ask the servers for their layout.
+type attempt struct {
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+// How often the layout is asked for until there is an answer, and looked at afterwards where the
+// script of a batch can't: on a cluster, whose partitions say nothing of their number.
+const (
+	startGap = 50 * time.Millisecond
+	checkGap = 2 * time.Second
+)
+
+// begin starts what a store does in the background, outside any caller's deadline: it asks
+// for the layout, loads the scripts and listens for announcements.
+func (s *Store) begin() {
+	s.start.attempt = &attempt{ended: make(chan struct{})}
+	s.work.Go(s.run)
+	if s.denials != nil {
+		s.work.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
+	}
+}
+
+func (s *Store) run() {
+	for {
+		err := s.agree(s.life)
+		s.start.mu.Lock()
+		s.start.attempt.err = err
+		close(s.start.attempt.ended)
+		s.start.mu.Unlock()
+		if err == nil {
+			break
+		}
+		if !s.sleep(jitter(startGap)) {
+			return
+		}
+		s.start.mu.Lock()
+		s.start.attempt = &attempt{ended: make(chan struct{})}
+		s.start.mu.Unlock()
+	}
+	s.start.done.Store(true)
+	s.loadScripts(s.life)
+	for s.conn.Cluster() && s.sleep(jitter(checkGap)) {
+		_ = s.agree(s.life) // the servers are away, or another layout is said by the next decision
+	}
+}
+
+// sleep waits, and reports false when the store was closed meanwhile.
+func (s *Store) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}
+
+// started waits until the layout is known, or returns why it is not.
+func (s *Store) started(ctx context.Context) error {
+	if s.start.done.Load() {
+		return nil
+	}
+	s.start.mu.Lock()
+	a := s.start.attempt
+	s.start.mu.Unlock()
+	select {
+	case <-a.ended:
+		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.life.Done():
+		return errClosed
+	}
+}
+
+// agree asks the servers for the layout and takes it over. On a cluster it also says which
+// one this process has, if there is none: on a single server the first batch does.
+func (s *Store) agree(ctx context.Context) error {
+	l := s.layout.Load().lanes[0]
+	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	defer cancel()
+	var text string
+	err := l.call(ctx, func(ctx context.Context) (err error) {
+		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
+			return err
+		}
+		_, err = s.conn.Eval(ctx, settingsScript(), []string{s.settingsKey()}, []string{"", s.channel, l.layout.text, "0"})
+		return err
+	})
+	if err != nil {
+		return unavailable(err)
+	}
+	if text == "" || text == l.layout.text {
+		return nil
+	}
+	if err := s.adopt(text); !errors.Is(err, errLayout) {
+		return unavailable(err)
+	}
+	return nil
+}
