@@ -107,6 +107,9 @@ func (f *flight) read(reply string) (again bool, err error) {
 	if err := f.readGroups(r, f.first, now); err != nil {
 		return false, err
 	}
+	for _, at := range f.marked {
+		f.states[at].resetAt = stint.Instant(r.number(8))
+	}
 	// The logs' outcomes come before the second part, operations on which may come
 	// before those on logs: the second part is read first.
 	logged := r.text
@@ -256,6 +259,7 @@ func (d *decider) decide(e *entry) {
 		for i := range parts {
 			t := &d.flight.states[parts[i].state]
 			parts[i].limit.reset(&t.state, &outs[i])
+			t.resetAt = d.now
 		}
 	case e.verb >= release:
 		for i := range parts {
@@ -264,7 +268,9 @@ func (d *decider) decide(e *entry) {
 			if e.verb == lapse {
 				giveBack = t.limit.lapse
 			}
-			giveBack(&t.state, d.now, parts[i].permits, e.taken)
+			if !t.marked || e.taken > t.resetAt {
+				giveBack(&t.state, d.now, parts[i].permits, e.taken)
+			}
 			outs[i] = stint.Outcome{Allowed: true}
 		}
 	case len(parts) == 1 && !e.logs:

@@ -9,7 +9,8 @@
 -- limit, and those on one state are sent together.
 --
 -- KEYS[1]  the settings, then for each group of the first part its hashes, cur and prev; for
---          each log its key; for each group of the second part its hashes
+--          each log its key; the keys with times of resets; for each group of the second
+--          part its hashes
 -- ARGV[1]  the time in microseconds since the epoch, or '' for the server's own;
 --          it is given in tests only
 -- ARGV[2]  the channel on which to announce what makes denials wrong
@@ -34,7 +35,9 @@
 -- else     if there is a first part: the number of its groups; for each the letter,
 --          the number of clients, their keys, and the numbers of their limits (2 bytes
 --          each, one if it is that of all); the number of logs, and for each the number
---          of its limit and the client's key; and the operations, each a verb (take 0,
+--          of its limit and the client's key; the number of states that have a key with the
+--          time of their last reset, since they are of limits with leases, and the number
+--          of each; and the operations, each a verb (take 0,
 --          try 1, peek 2, reset 3, settle 4, release 5, lapse 6, share 7; 1 byte), 1 if
 --          the growth of logs is asked for or 0 (1), the number of states (2), of a
 --          release and a lapse the time of what was taken (8), and for each state its
@@ -47,7 +50,8 @@
 --
 -- Replies a string. If calendars' edges don't hold a time, nothing was carried out:
 -- 1 and for each such state its number (4 bytes) and the time (8). Otherwise 0; the
--- time (8); the groups of the first part; for each operation with logs 1 if it was
+-- time (8); the groups of the first part; the times of resets (8 each, 0 for none); for
+-- each operation with logs 1 if it was
 -- allowed or 0, and for each log 1 if it allows or 0, then 8 bytes each: remaining
 -- permits; microseconds until a retry (-1 for never), until untouched; permits
 -- applied; microseconds until remaining grows (0 if not asked for); the groups of the

@@ -49,6 +49,7 @@ type flight struct {
 	free         []*group
 	asked        map[int32]stint.Instant // calendars' times that the script asked for
 	flying       flying
+	marked       []int32 // states with a key that has the time of their last reset
 	numbered     []int32 // states of the first part in the script's order
 }
 
@@ -100,6 +101,8 @@ type touched struct {
 	// last says that no further operation may touch it: it follows a calendar, whose
 	// edges may be around a time that a reset has undone.
 	last      bool
+	marked    bool          // whether the key with the time of its last reset is named
+	resetAt   stint.Instant // that time, if so
 	partition int32
 	number    int32 // of its description, then in the script's first part
 	takes     []takes
@@ -176,7 +179,7 @@ func (f *flight) forget() {
 		f.free = append(f.free, g)
 	}
 	clear(f.groups)
-	f.first, f.second, f.logs, f.numbered = f.first[:0], f.second[:0], f.logs[:0], f.numbered[:0]
+	f.first, f.second, f.logs, f.numbered, f.marked = f.first[:0], f.second[:0], f.logs[:0], f.numbered[:0], f.marked[:0]
 }
 
 // add adds an operation. It reports false when it has to fly later: the flight is
@@ -392,6 +395,7 @@ func (f *flight) isTake() bool {
 // place describes a state's limit and puts it into its group.
 func (f *flight) place(at int32, guess stint.Instant) {
 	t := &f.states[at]
+	t.marked = false
 	l := t.limit
 	f.mix |= mixOf(l.limit.Algorithm)
 	asked, again := f.asked[at]
@@ -466,6 +470,7 @@ func (f *flight) composeFirst() {
 		f.say(text(int64(t.number)), t.client)
 		f.enlist(at)
 	}
+	f.composeMarkers()
 	operations := f.operations[:0]
 	for i := range f.entries {
 		e := &f.entries[i]
@@ -494,6 +499,31 @@ func (f *flight) composeFirst() {
 	}
 	f.say(string(operations))
 	f.operations = operations
+}
+
+// composeMarkers names the keys by which returns of leases know that the state was reset
+// since. They are needed by who resets or gives back.
+func (f *flight) composeMarkers() {
+	at := len(f.args)
+	f.say("")
+	for i := range f.entries {
+		e := &f.entries[i]
+		if e.verb < stint.Reset || e.verb == stint.Settle {
+			continue
+		}
+		for _, p := range f.partsOf(e) {
+			t := &f.states[p.state]
+			if p.limit.limit.Lease == 0 || t.marked {
+				continue
+			}
+			t.marked = true
+			f.marked = append(f.marked, p.state)
+			identity := inEpoch(p.limit.identity.Value(), f.epochs[p.limit.policy])
+			f.keys = append(f.keys, f.lane.layout.key(int(t.partition), "reset."+identity, t.client))
+			f.say(text(int64(t.number)))
+		}
+	}
+	f.args[at] = text(int64(len(f.args) - at - 1))
 }
 
 // composePolicies writes the first part when it is not mixed.

@@ -31,6 +31,14 @@ for _ = 1, tonumber(argument()) do
   }
 end
 
+for _ = 1, tonumber(argument()) do
+  local state = states[tonumber(argument())]
+  state.marker = KEYS[next_key]
+  state.reset_at = tonumber(redis.call('GET', state.marker) or 0)
+  say(pack('>i8', state.reset_at))
+  next_key = next_key + 1
+end
+
 local asks
 for i, state in ipairs(states) do
   if not state.log and state.twin.adopt(state, state.limit, now) == false then
@@ -48,6 +56,11 @@ local function reset(count)
   for i = 1, count do
     local state = parts[i]
     announce(state.client)
+    if state.marker then
+      -- For twice as long as a lease may last, so that what is given back late finds it.
+      redis.call('SET', state.marker, string.format('%.0f', now), 'PX', milliseconds(20000000))
+      state.reset_at = now
+    end
     if state.log then
       redis.call('UNLINK', state.key)
       state.log = empty_log()
@@ -141,12 +154,14 @@ local function apply(verb, count, growth)
   return allowed and (verb == 'take' or verb == 'try')
 end
 
--- release gives back what was taken at an instant, a lapse what was leased then.
+-- release gives back what was taken at an instant, a lapse what was leased then, unless the
+-- state was reset since.
 local function release(verb, count, taken)
   for i = 1, count do
     local state = parts[i]
     local give_back = verb == 'lapse' and state.twin.lapse or state.twin.release
-    if give_back(state, state.limit, now, permits[i], taken) then
+    local outdated = state.marker and taken <= state.reset_at
+    if not outdated and give_back(state, state.limit, now, permits[i], taken) then
       state.changed = true
       announce(state.client)
     end

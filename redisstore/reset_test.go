@@ -381,3 +381,55 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 		t.Errorf("the layout is %q", got)
 	}
 }
+
+// What was leased before its client was reset does not come back into what is new, in the same call or in
+// a later one; what was leased since does.
+func TestResetClientDropsLeases(t *testing.T) {
+	for name, limit := range leaseLimits(100) {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			store, prefix := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
+			policy := policyOf(t, "p", limit.WithLease(10))
+			lapse := func(n int64, taken stint.Instant) redisstore.Sending {
+				return redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, n), Taken: taken}
+			}
+			first := store.FlyTogether(t, redisstore.Sending{Op: op(stint.Take, "k", policy, 50)})[0].Decision.At
+			clock.Advance(time.Microsecond)
+			calls := [][]redisstore.Sending{{
+				{Op: op(stint.Reset, "k", policy, 0)}, {Op: op(stint.Take, "k", policy, 60)}, lapse(20, first), {Op: op(stint.Peek, "k", policy, 1)},
+			}}
+			if limit.Calendar != stint.CalendarNone { // whose reset has a call of its own
+				calls = [][]redisstore.Sending{calls[0][:1], calls[0][1:]}
+			}
+			var landed []redisstore.Landed
+			for _, call := range calls {
+				landed = store.FlyTogether(t, call...)
+			}
+			if n := landed[len(landed)-1].Decision.Remaining; n != 40 {
+				t.Errorf("%d remain with the reset, want 40", n)
+			}
+			store.FlyTogether(t, lapse(30, first))
+			if n := left(t, store, "k", policy); n != 40 {
+				t.Errorf("%d remain, want 40", n)
+			}
+			clock.Advance(time.Microsecond)
+			second := store.FlyTogether(t, redisstore.Sending{Op: op(stint.Take, "k", policy, 10)})[0].Decision.At
+			store.FlyTogether(t, lapse(10, second))
+			if n := left(t, store, "k", policy); n != 40 {
+				t.Errorf("%d remain after a return of what was taken since, want 40", n)
+			}
+			markers := 0
+			for _, key := range keysOf(t, prefix) {
+				if strings.Contains(key, ":reset.") {
+					markers++
+					if ttl, _ := redis(t, "PTTL", key).(int64); ttl < 20_000 {
+						t.Errorf("the time of the reset is kept for %d ms, want 20 s or more", ttl)
+					}
+				}
+			}
+			if markers != 1 {
+				t.Errorf("%d times of resets are kept, want 1: %q", markers, keysOf(t, prefix))
+			}
+		})
+	}
+}
