@@ -26,9 +26,8 @@ const (
 	// while a slot moves.
 	firstPause = 2 * time.Millisecond
 	lastPause  = 50 * time.Millisecond
-	// memberGap is how often it is looked whether a node with a subscription is still one of
-	// the cluster's.
-	memberGap = 500 * time.Millisecond
+	// memberGap is how often it is looked which nodes have left.
+	memberGap = 200 * time.Millisecond
 	// stalled is for how long what a connection has received may lie unread before this
 	// process counts as behind.
 	stalled = 10 * time.Millisecond
@@ -94,7 +93,8 @@ func (w *whole) make() {
 		w.attempt = make(chan struct{})
 		w.mu.Unlock()
 		if err == nil {
-			context.AfterFunc(w.life, end)
+			defer end()
+			w.expel(client)
 			return
 		}
 		end() // what the attempt has left behind
@@ -102,6 +102,29 @@ func (w *whole) make() {
 		case <-w.life.Done():
 		case <-time.After(jitter(rest)):
 		}
+	}
+}
+
+// expel gives up the connections to nodes that have left the cluster, or have failed, until
+// the end: a command would wait there in vain, and a subscription hear nothing.
+// rueidis does so 5 seconds later.
+func (w *whole) expel(client rueidis.Client) {
+	members := client.Nodes()
+	for {
+		select {
+		case <-w.life.Done():
+			return
+		case <-time.After(jitter(memberGap)):
+		}
+		now := client.Nodes()
+		w.mu.Lock()
+		for conn := range w.conns {
+			if members[conn.address] != nil && now[conn.address] == nil {
+				go conn.giveUp(errLeft)
+			}
+		}
+		w.mu.Unlock()
+		members = now
 	}
 }
 
@@ -233,38 +256,11 @@ func (w *whole) Subscribe(ctx context.Context, channel string, ready func(), mes
 	}
 	defer w.calls.Done()
 	if w.cluster {
-		address := ""
-		for address, client = range client.Nodes() { // any
+		for _, client = range client.Nodes() { // any, but no seed that is none of them
 			break
 		}
-		var end context.CancelCauseFunc
-		ctx, end = context.WithCancelCause(ctx)
-		defer end(nil)
-		go w.watch(ctx, address, end)
 	}
-	err = receive(ctx, client, channel, ready, message)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// watch ends what goes on at a node when that has left the cluster.
-func (w *whole) watch(ctx context.Context, address string, end context.CancelCauseFunc) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.life.Done():
-			end(errClosed)
-			return
-		case <-time.After(jitter(memberGap)):
-			if _, member := w.client.Nodes()[address]; !member {
-				end(errLeft)
-				return
-			}
-		}
-	}
+	return receive(ctx, client, channel, ready, message)
 }
 
 // Servers implements [redisstore.Inspector].

@@ -18,7 +18,8 @@ import (
 
 // How connections are made and watched.
 const (
-	// connectTimeout bounds finding a server's address and connecting to it. An attempt
+	// connectTimeout bounds finding a server's address and connecting to it, and, once more,
+	// being let in. An attempt
 	// made while the server can't be reached is over this soon after it can be, and the
 	// next one reaches it. A server half a second away has time enough.
 	connectTimeout = time.Second
@@ -27,10 +28,10 @@ const (
 	// load nothing is asked.
 	pingGap = 200 * time.Millisecond
 
-	// replyTimeout is how long a connection may stay silent after it was asked, and how
-	// long a new one may take for the handshake of TLS, and to let the store in. So a
-	// connection that leads nowhere is given up after 2 seconds. A server that is half a
-	// second away and runs a script for a second keeps its connections.
+	// replyTimeout is how long a connection may stay silent after it was asked, so that one
+	// that leads nowhere is given up after 2 seconds, and how long the handshake of TLS may
+	// take. A server that is half a second away and runs a script for a second keeps its
+	// connections.
 	replyTimeout = 1600 * time.Millisecond
 
 	// After an attempt that failed, the next one waits, ever longer and somewhat by
@@ -60,7 +61,7 @@ func (r *reach) clientOptions(credentials credentials) rueidis.ClientOption {
 		DisableRetry:      true, // a take that may have been executed is never sent again
 		DisableCache:      true, // no client-side caching: state is only touched by the script
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
-		Dialer:            net.Dialer{Timeout: replyTimeout, KeepAlive: pingGap}, // of greetings and pings; dialling is ours
+		Dialer:            net.Dialer{Timeout: connectTimeout, KeepAlive: pingGap}, // of greetings and pings; dialling is ours
 		ConnWriteTimeout:  replyTimeout,
 	}
 }

@@ -1,0 +1,113 @@
+package rueidis
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/stint-go/stint/redisstore"
+)
+
+// slots is the reply to CLUSTER SLOTS of a cluster of one node.
+func slots(address string) string {
+	host, port, _ := net.SplitHostPort(address)
+	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+}
+
+func newFakeCluster(t *testing.T, seeds ...string) conn {
+	t.Helper()
+	c := conn{newCluster(&reach{location: location{network: "tcp", hosts: seeds}})}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// A slot that takes its time to move: the one node sends a command with several keys on,
+// the other asks for patience, and it gets through when the slot has moved.
+func TestPatienceWhileSlotsMove(t *testing.T) {
+	t.Parallel()
+	const rounds = 2 * maxRedirections
+	asked, asking := 0, false
+	var node, other *fake
+	reply := func(command []string) string {
+		switch {
+		case command[0] == "CLUSTER":
+			return slots(node.address)
+		case command[0] == "ASKING":
+			asking = true
+			return "+OK\r\n"
+		case asked == rounds:
+			return "+done\r\n"
+		case asking:
+			asking = false
+			asked++
+			return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+		default:
+			return "-ASK 1 " + other.address + "\r\n"
+		}
+	}
+	var mu sync.Mutex
+	locked := func(command []string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		return reply(command)
+	}
+	mu.Lock()
+	node, other = newFake(t, locked), newFake(t, locked)
+	mu.Unlock()
+	c := newFakeCluster(t, node.address)
+	got, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"{k}a", "{k}b"}, nil)
+	if got != "done" || err != nil {
+		t.Errorf("after %d rounds of patience: %q, %v", rounds, got, err)
+	}
+}
+
+// A node that has left the cluster still answers, and still holds subscriptions, on
+// which nothing is ever heard: the subscription ends, although the node is a seed.
+func TestSubscriptionAtNodeThatLeft(t *testing.T) {
+	t.Parallel()
+	const channel = "announce"
+	var mu sync.Mutex
+	var left bool
+	var seed, other *fake
+	node := func(self func() *fake) func([]string) string {
+		return func(command []string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case command[0] == "SUBSCRIBE":
+				return fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(channel), channel)
+			case command[0] != "CLUSTER":
+				return "+" + self().address + "\r\n"
+			case !left:
+				return slots(seed.address)
+			case self() == seed:
+				return "*0\r\n"
+			default:
+				return slots(other.address)
+			}
+		}
+	}
+	mu.Lock()
+	seed = newFake(t, node(func() *fake { return seed }))
+	other = newFake(t, node(func() *fake { return other }))
+	mu.Unlock()
+	c := newFakeCluster(t, seed.address, other.address)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- c.Subscribe(t.Context(), channel, func() { close(ready) }, func(string) {}) }()
+	<-ready
+	mu.Lock()
+	left = true
+	mu.Unlock()
+	if err := <-ended; err == nil {
+		t.Error("it ends without a reason")
+	}
+}
+
+// A server that is no node of a cluster is not taken for one.
+func TestNoCluster(t *testing.T) {
+	server := newFake(t, func([]string) string { return "-ERR This instance has cluster support disabled\r\n" })
+	if err := newFakeCluster(t, server.address).Ready(t.Context()); err == nil {
+		t.Error("it is ready")
+	}
+}
