@@ -103,6 +103,11 @@ soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by
 	@scripts/ensure redis-server
 	@go test ./internal/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
+.PHONY: reshard
+reshard: ## move every slot of a cluster back and forth by redis-cli under 64 callers
+	@scripts/ensure redis-server
+	@go test ./redisstore/rueidis -run '^TestReshard$$' -count 1 -timeout 0 -v -reshard
+
 .PHONY: reload
 reload: ## put 1,000 rules in force every second under load, for FOR (1h), and check every decision
 	@scripts/ensure redis-server

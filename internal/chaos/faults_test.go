@@ -69,7 +69,7 @@ func once(*site) int { return 1 }
 const back = 2 * time.Second
 
 // soon is how soon it is to do so after another server has taken over.
-const soon = time.Second
+const soon = 2 * time.Second
 
 // silence is how a server that says nothing is told of.
 var silence = []string{"does not answer"}
@@ -238,7 +238,7 @@ func faults() []fault {
 			name: "CLIENT KILL", start: single(), lasts: 0, degrades: perhaps, returns: back,
 			strike: func(s *site) {
 				for range 10 {
-					s.do("CLIENT", "KILL", "TYPE", "normal")
+					killClients(s)
 				}
 			},
 		},
@@ -309,11 +309,17 @@ func faults() []fault {
 			name: "DNS stops answering", start: named, lasts: while, degrades: meanwhile, returns: back,
 			strike: func(s *site) {
 				silentDNS.Store(true)
-				s.do("CLIENT", "KILL", "TYPE", "normal")
+				killClients(s)
 			},
 			heal: func(*site) { silentDNS.Store(false) },
 		},
 	}
+}
+
+// killClients ends the connections of all clients. One with a subscription is of another type.
+func killClients(s *site) {
+	s.do("CLIENT", "KILL", "TYPE", "normal")
+	s.do("CLIENT", "KILL", "TYPE", "pubsub")
 }
 
 func check(t testing.TB, err error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,6 +255,51 @@ func (c *Cluster) moveSlot(slot int, to *Server) error {
 		if _, err := node.Do("CLUSTER", "SETSLOT", slot, "NODE", target); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Reshard moves so many slots of one primary to another by redis-cli, with the keys in them, while
+// clients go on.
+func (c *Cluster) Reshard(t testing.TB, from, to *Server, slots int) {
+	t.Helper()
+	var ids [2]string
+	for i, node := range []*Server{from, to} {
+		id, err := node.Do("CLUSTER", "MYID")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[i] = fmt.Sprint(id)
+	}
+	cli := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", c.Nodes[0].Addr(), //nolint:gosec // the test's own servers
+		"--cluster-from", ids[0], "--cluster-to", ids[1], "--cluster-slots", strconv.Itoa(slots), "--cluster-yes")
+	if out, err := cli.CombinedOutput(); err != nil {
+		t.Fatalf("testredis: redis-cli: %v\n%s", err, out[max(0, len(out)-1000):])
+	}
+	// The nodes have to agree before slots can move again.
+	if err := eventually(c.agree); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// agree returns nil when all nodes know the same holders of all slots.
+func (c *Cluster) agree() error {
+	views := map[string]bool{}
+	for _, node := range c.Nodes {
+		reply, err := node.Do("CLUSTER", "SLOTS")
+		if err != nil {
+			return err
+		}
+		var view []string
+		for _, entry := range reply.([]any) {
+			e := entry.([]any)
+			view = append(view, fmt.Sprint(e[0], e[1], e[2].([]any)[1]))
+		}
+		slices.Sort(view)
+		views[strings.Join(view, ",")] = true
+	}
+	if len(views) != 1 {
+		return fmt.Errorf("testredis: %d views of the slots", len(views))
 	}
 	return nil
 }

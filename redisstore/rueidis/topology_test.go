@@ -3,6 +3,7 @@ package rueidis_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type crowd struct {
 	keys     []string
 	admitted []atomic.Int64 // by key
 	errors   atomic.Int64
+	longest  atomic.Int64 // call, in nanoseconds
 	lastErr  atomic.Value
 	patience time.Duration // of each call
 	stop     func()
@@ -35,9 +37,8 @@ const (
 	longPatience  = 30 * time.Second
 )
 
-func newCrowd(t *testing.T, store *redisstore.Store, limit int64, patience time.Duration) *crowd {
+func newCrowd(t *testing.T, store *redisstore.Store, keys, callers int, limit int64, patience time.Duration) *crowd {
 	t.Helper()
-	const keys, callers = 64, 16
 	c := &crowd{t: t, store: store, policy: policyOf(t, "crowd", aLimit(stint.AlgorithmFixedWindow, limit)), patience: patience}
 	c.admitted = make([]atomic.Int64, keys)
 	for i := range keys {
@@ -64,7 +65,11 @@ func (c *crowd) take(key int) {
 	// Not of the crowd's own context: its end would leave permits nobody counts.
 	ctx, cancel := context.WithTimeout(context.Background(), c.patience)
 	defer cancel()
+	start := time.Now()
 	d, err := c.store.Decide(ctx, op(stint.Take, c.keys[key], c.policy, 1))
+	if took := int64(time.Since(start)); took > c.longest.Load() {
+		c.longest.Store(took)
+	}
 	switch {
 	case err != nil:
 		c.errors.Add(1)
@@ -138,7 +143,7 @@ func TestSlotsMove(t *testing.T) {
 	const limit = 150
 	cluster := testredis.StartCluster(t, 3)
 	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 4})
-	c := newCrowd(t, store, limit, longPatience)
+	c := newCrowd(t, store, 64, 16, limit, longPatience)
 	c.well()
 	slots := slotsOf(t, cluster)
 	for round := range 4 {
@@ -147,7 +152,14 @@ func TestSlotsMove(t *testing.T) {
 		}
 	}
 	c.well()
-	until(t, "all limits are reached", func() bool {
+	c.exhaust(limit)
+}
+
+// exhaust goes on until all limits are reached, and checks that nothing failed and nothing was
+// admitted beyond them.
+func (c *crowd) exhaust(limit int64) {
+	c.t.Helper()
+	until(c.t, "all limits are reached", func() bool {
 		for i := range c.admitted {
 			if c.admitted[i].Load() < limit && c.errors.Load() == 0 {
 				return false
@@ -157,13 +169,39 @@ func TestSlotsMove(t *testing.T) {
 	})
 	c.stop()
 	if n := c.errors.Load(); n > 0 {
-		t.Errorf("%d calls failed, such as: %v", n, c.lastErr.Load())
+		c.t.Errorf("%d calls failed, such as: %v", n, c.lastErr.Load())
 	}
 	for i := range c.admitted {
 		if n := c.admitted[i].Load(); n != limit {
-			t.Errorf("key %d: %d were admitted, want %d", i, n, limit)
+			c.t.Errorf("key %d: %d were admitted, want %d", i, n, limit)
 		}
 	}
+	c.t.Logf("the longest call took %v", time.Duration(c.longest.Load()))
+}
+
+var reshardAll = flag.Bool("reshard", false, "move every slot of a cluster, not some of one node")
+
+// Slots that redis-cli moves back and forth under load: nothing fails, and nothing is counted
+// twice or lost.
+func TestReshard(t *testing.T) {
+	t.Parallel()
+	const limit = 100
+	cluster := testredis.StartCluster(t, 3)
+	// Every 64th slot has keys.
+	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 256, DenialCache: -1})
+	c := newCrowd(t, store, 1024, 64, limit, longPatience)
+	c.well()
+	nodes, slots := cluster.Nodes[:1], 65
+	if *reshardAll {
+		nodes, slots = cluster.Nodes, 5461
+	}
+	for i, from := range nodes {
+		to := cluster.Nodes[(i+1)%len(cluster.Nodes)]
+		cluster.Reshard(t, from, to, slots)
+		cluster.Reshard(t, to, from, slots)
+	}
+	c.well()
+	c.exhaust(limit)
 }
 
 // A primary of a cluster that is killed, or stops in its tracks: its replica decides
@@ -177,7 +215,7 @@ func TestClusterPrimaryGone(t *testing.T) {
 			t.Parallel()
 			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1))
 			store := openURL(t, cluster.URL(), redisstore.Options{})
-			c := newCrowd(t, store, 1_000_000, shortPatience)
+			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()
 			if err := end(cluster.Nodes[0]); err != nil {
 				t.Fatal(err)
@@ -204,7 +242,7 @@ func TestSentinelPrimaryGone(t *testing.T) {
 			t.Parallel()
 			watched := testredis.StartSentinel(t)
 			store := openURL(t, watched.URL(), redisstore.Options{})
-			c := newCrowd(t, store, 1_000_000, shortPatience)
+			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()
 			old := watched.Primary
 			if err := end(old); err != nil {
