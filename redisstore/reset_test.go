@@ -433,3 +433,31 @@ func TestResetClientDropsLeases(t *testing.T) {
 		})
 	}
 }
+
+// Once a store is ready its first decision is one script call that the server knows: nothing is asked, loaded or
+// subscribed to in a caller's time.
+func TestFirstDecisionIsOneCall(t *testing.T) {
+	own := testredis.Start(t)
+	do := func(args ...any) string {
+		t.Helper()
+		reply, err := own.Do(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(reply)
+	}
+	for _, algorithm := range stint.Algorithms() {
+		store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
+		if err := store.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		do("CONFIG", "RESETSTAT")
+		take(t, store, "k", policyOf(t, "", aLimit(algorithm, 10)), 1)
+		stats := do("INFO", "commandstats")
+		if !strings.Contains(stats, "cmdstat_evalsha:calls=1,") || strings.Contains(stats, "cmdstat_eval:") || strings.Contains(stats, "cmdstat_hget:") {
+			t.Errorf("%s: %s", algorithm, stats)
+		}
+		do("FLUSHALL")
+		do("SCRIPT", "FLUSH")
+	}
+}

@@ -79,10 +79,11 @@ func (s *Store) loadScripts(ctx context.Context) {
 	defer group.Wait()
 	for _, server := range s.servers(ctx) {
 		for _, a := range stint.Algorithms() {
-			for _, m := range []mix{mixOf(a), mixOf(a) | single} {
-				if m == mixOf(stint.AlgorithmSlidingWindowLog)|single {
-					continue // there is none
-				}
+			mixes := []mix{mixOf(a), mixOf(a) | single}
+			if a == stint.AlgorithmSlidingWindowLog {
+				mixes = []mix{mixOf(a) | operations}
+			}
+			for _, m := range mixes {
 				group.Go(func() {
 					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
 				})

@@ -190,6 +190,8 @@ func epochField(policy string) string { return ":" + policy }
 type start struct {
 	done atomic.Bool
 
+	loaded chan struct{} // closed when the scripts are loaded, too
+
 	mu      sync.Mutex
 	attempt *attempt // the latest
 }
@@ -210,7 +212,7 @@ const (
 // begin starts what a store does in the background, outside any caller's deadline: it asks
 // for the layout, loads the scripts and listens for announcements.
 func (s *Store) begin() {
-	s.start.attempt = &attempt{ended: make(chan struct{})}
+	s.start.attempt, s.start.loaded = &attempt{ended: make(chan struct{})}, make(chan struct{})
 	s.work.Go(s.run)
 	if s.denials != nil {
 		s.work.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
@@ -236,6 +238,7 @@ func (s *Store) run() {
 	}
 	s.start.done.Store(true)
 	s.loadScripts(s.life)
+	close(s.start.loaded)
 	for s.conn.Cluster() && s.sleep(jitter(checkGap)) {
 		_ = s.agree(s.life) // the servers are away, or another layout is said by the next decision
 	}
@@ -262,6 +265,25 @@ func (s *Store) started(ctx context.Context) error {
 	select {
 	case <-a.ended:
 		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.life.Done():
+		return errClosed
+	}
+}
+
+// Ready waits until the store knows how the states are laid out and has loaded its scripts.
+// It does so in the background from when it is made, so that the first decisions need not.
+// While the servers can't be asked it tries again and again: Ready returns why the attempt
+// under way has failed, with an error that wraps stint.ErrUnavailable, and stint.ErrInvalid
+// too where the options say another layout than the servers remember; or the context's.
+func (s *Store) Ready(ctx context.Context) error {
+	if err := s.started(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-s.start.loaded:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.life.Done():

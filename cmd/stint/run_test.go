@@ -218,6 +218,22 @@ func TestServeFailures(t *testing.T) {
 	}
 }
 
+// A service that names another layout of states than its Redis remembers does not start.
+func TestServeOtherLayout(t *testing.T) {
+	redis := testredis.Start(t)
+	if _, err := redis.Do("HSET", "rate_limiter:settings", "layout", "4 packed"); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"--store-partitions=8": "partitions is 8;", "--store-log-encoding=zset": "log_encoding is ",
+	} {
+		code, stdout, stderr := do(t, nil, "serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--store", redis.URL(), flag)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) || !strings.Contains(stderr, "4 packed") || !strings.Contains(stderr, "rate_limiter:settings") {
+			t.Errorf("%s: exit code %d, output %q, errors %q", flag, code, stdout, stderr)
+		}
+	}
+}
+
 // The service starts while its Redis is away and answers by its policy; when Redis
 // comes, Redis decides.
 func TestServeBeforeStore(t *testing.T) {

@@ -44,6 +44,9 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	store.Watch()
+	if err := store.await(ctx); err != nil {
+		return err
+	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	followed := newFollower(logger)
@@ -141,6 +144,7 @@ type openedStore struct {
 	stint.Store
 	Close      func()
 	Health     func(context.Context) error // nil: always well
+	ready      func(context.Context) error // nil: always ready
 	Collectors []prometheus.Collector
 	// Watch finds out, in the background, whether the server is there, and whether its
 	// configuration is wise.
@@ -182,10 +186,27 @@ func openStore(loaded config.Config) (*openedStore, error) {
 			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
-	opened.Store, opened.Close, opened.Health = store, store.Close, store.Ping
+	opened.Store, opened.Close, opened.Health, opened.ready = store, store.Close, store.Ping, store.Ready
 	opened.Collectors = []prometheus.Collector{stats}
 	opened.advise, opened.instances = store.Advise, store.Instances
 	return opened, nil
+}
+
+// startWait is the longest that the service waits for its store before it listens.
+const startWait = 3 * time.Second
+
+// await waits until the store is ready for its first decision, or known to be away, of which the
+// log tells then. It fails if the store's options and its servers name different layouts.
+func (o *openedStore) await(ctx context.Context) error {
+	if o.ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := o.ready(ctx); errors.Is(err, stint.ErrInvalid) {
+		return misconfigured(err)
+	}
+	return nil
 }
 
 // onLoss logs what a server lost, once survive has said where to.

@@ -125,7 +125,7 @@ type Store struct {
 	// LogEncoding is how a sliding window log is laid out in Redis: "packed", "zset"
 	// or "stream"; "" is the store's default.
 	LogEncoding string
-	// Partitions is in how many parts Redis keeps the clients of each limit.
+	// Partitions is in how many parts Redis keeps the clients of each limit; 0 for the default.
 	Partitions int
 	// DenialCache is how many denials of a store in Redis are remembered; 0 is none.
 	DenialCache int

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules/notation"
 )
 
@@ -180,6 +181,18 @@ func logEncoding(field *string) notation.Setter {
 		}
 		return slices.Contains([]string{"packed", "zset", "stream", "default"}, text)
 	}, notation.KindText)
+}
+
+func partitions(field *int) notation.Setter {
+	return notation.Scalar("a power of two from 1 to 256, or default", func(text string) bool {
+		if text == "default" {
+			*field = 0
+			return true
+		}
+		n, ok := notation.ParseInteger(text)
+		*field = int(n)
+		return ok && redisstore.Options{Partitions: *field}.Validate() == nil && n > 0
+	}, notation.KindInteger, notation.KindText)
 }
 
 func failureMode(field *failover.Mode) notation.Setter {

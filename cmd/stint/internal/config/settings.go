@@ -101,7 +101,7 @@ func settings(c *Config) []Setting {
 		{"store.timeout", "100ms", "DURATION", "longest that one call of the store may take, 1ms to 1m", timeout(&c.Store.Timeout)},
 		{"store.key_prefix", "rate_limiter", "NAME", "start of every key's name in Redis", keyPrefix(&c.Store.KeyPrefix)},
 		{"store.log_encoding", "default", "NAME", "how Redis keeps a sliding window log: packed, zset, stream or default", logEncoding(&c.Store.LogEncoding)},
-		{"store.partitions", "16", "N", "in how many parts Redis keeps each limit's clients, 1 to 256; the same for all processes", notation.Integer(&c.Store.Partitions, 1, 256)},
+		{"store.partitions", "default", "N", "in how many parts Redis keeps each limit's clients: a power of two from 1 to 256, or default, which is what the other processes have", partitions(&c.Store.Partitions)},
 		{"store.denial_cache", "65536", "N", "how many denials are remembered, to answer them without Redis; 0 for none", notation.Integer(&c.Store.DenialCache, 0, 10_000_000)},
 		{"store.max_memory", "default", "SIZE", "most memory that states in the process may use, such as 1GiB, or default", size(&c.Store.MaxMemory)},
 		{"on_store_failure", "open", "POLICY", "what decides checks while the store is unreachable: open (admit), closed (503) or local (this process's share)", failureMode(&c.OnStoreFailure)},
