@@ -2,6 +2,7 @@ package rueidis_test
 
 import (
 	"context"
+	"flag"
 	"os"
 	"testing"
 	"time"
@@ -15,7 +16,13 @@ import (
 // server is the one Redis that the package's tests share.
 var server *testredis.Server
 
-func TestMain(m *testing.M) { os.Exit(testredis.Run(m, &server)) }
+func TestMain(m *testing.M) {
+	// Most tests wait for servers to take over.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(testredis.Run(m, &server))
+}
 
 // open makes a store that connects in the background, closed at the end of the test.
 func open(t testing.TB, c rueidis.Connection, options redisstore.Options) *redisstore.Store {
