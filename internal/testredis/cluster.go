@@ -199,6 +199,43 @@ func holds(ranges []string, slot int) bool {
 	return false
 }
 
+// OpenSlot begins to move a slot to another primary, and moves no key. The returned function gives
+// that up.
+func (c *Cluster) OpenSlot(t testing.TB, slot int, to *Server) (giveUp func()) {
+	t.Helper()
+	from, err := c.Holder(slot)
+	if err == nil {
+		_, err = openSlot(slot, from, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		for _, node := range []*Server{from, to} {
+			if _, err := node.Do("CLUSTER", "SETSLOT", slot, "STABLE"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// openSlot has two primaries know that a slot moves from one to the other. It returns the name of the latter.
+func openSlot(slot int, from, to *Server) (target any, err error) {
+	source, err := from.Do("CLUSTER", "MYID")
+	if err != nil {
+		return nil, err
+	}
+	if target, err = to.Do("CLUSTER", "MYID"); err != nil {
+		return nil, err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+		return nil, err
+	}
+	_, err = from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+	return target, err
+}
+
 // MoveSlot moves a slot with all its keys to another primary, as resharding does,
 // while clients go on.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Server) {
@@ -213,18 +250,8 @@ func (c *Cluster) moveSlot(slot int, to *Server) error {
 	if err != nil || from == to {
 		return err
 	}
-	source, err := from.Do("CLUSTER", "MYID")
+	target, err := openSlot(slot, from, to)
 	if err != nil {
-		return err
-	}
-	target, err := to.Do("CLUSTER", "MYID")
-	if err != nil {
-		return err
-	}
-	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
-		return err
-	}
-	if _, err := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target); err != nil {
 		return err
 	}
 	for {

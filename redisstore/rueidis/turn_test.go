@@ -1,0 +1,67 @@
+package rueidis_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// While a slot moves, a generation that is due can't turn, since a key of the turn is not there: the call
+// waits for the move or fails, and loses no state either way.
+func TestTurnWhileSlotMoves(t *testing.T) {
+	cluster := testredis.StartCluster(t, 2)
+	clock := storetest.NewClock(1_767_225_600_000_000)
+	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1, Now: clock.Now})
+	policy, err := stint.NewPolicy("p", stint.TokenBucket(10, stint.PerHour(10)).WithMaxDebt(stint.NoDebt))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(ctx context.Context, verb stint.Verb, key string, permits int64) (stint.Decision, error) {
+		return store.Decide(ctx, stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}})
+	}
+	take := func(key string, permits int64) {
+		t.Helper()
+		if d, err := decide(t.Context(), stint.Take, key, permits); err != nil || !d.Allowed {
+			t.Fatalf("%q: %+v, %v", key, d, err)
+		}
+	}
+	const life = 66 * time.Minute // an hour, and a tenth
+	take("first", 1)
+	clock.Advance(life)
+	take("second", 1) // there is a generation before
+	clock.Advance(life - time.Second)
+	take("k", 5)
+	clock.Advance(2 * time.Second)
+
+	n, err := cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, _ := n.(int64)
+	from, err := cluster.Holder(int(slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	closeSlot := cluster.OpenSlot(t, int(slot), to)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	d, err := decide(ctx, stint.Take, "third", 1)
+	if err == nil && !d.Allowed || err != nil && !errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
+		t.Errorf("while the slot moves: %+v, %v", d, err)
+	}
+	closeSlot()
+	take("fourth", 1) // turns it
+	if d, err := decide(t.Context(), stint.Peek, "k", 1); err != nil || d.Remaining != 5 {
+		t.Errorf("%d of 10 remain, want 5 (%v)", d.Remaining, err)
+	}
+}
