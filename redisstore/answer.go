@@ -101,7 +101,7 @@ func (f *flight) read(reply string) (again bool, err error) {
 		f.whole = true
 		return true, nil
 	case replyStale:
-		return true, f.lane.learn(r, f.policies)
+		return true, f.lane.learn(r, f.layout.text, f.policies)
 	}
 	now := stint.Instant(r.number(8))
 	if err := f.readGroups(r, f.first, now); err != nil {

@@ -19,6 +19,7 @@ import (
 type flight struct {
 	store    *Store
 	lane     *lane
+	layout   *layout
 	call     watchdog.Call
 	entries  []entry
 	parts    []part
@@ -145,7 +146,7 @@ func newFlight(l *lane) *flight {
 			places: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{},
 		}
 	}
-	f.store, f.lane, f.most = s, l, s.options.MaxBatch
+	f.store, f.lane, f.layout, f.most = s, l, l.layout.Load(), s.options.MaxBatch
 	return f
 }
 
@@ -160,7 +161,7 @@ func (f *flight) release() {
 	f.latest = stateKey{}
 	f.forget()
 	s := f.store
-	f.asked, f.store, f.lane, f.whole = nil, nil, nil, false
+	f.asked, f.store, f.lane, f.layout, f.whole = nil, nil, nil, nil, false
 	s.landed.Put(f)
 }
 
@@ -263,7 +264,7 @@ func (f *flight) touch(l *limit, client string) (at int32) {
 	}
 	t := &f.states[n]
 	*t = touched{
-		limit: l, client: client, partition: int32(f.lane.layout.partition(client)),
+		limit: l, client: client, partition: int32(f.layout.partition(client)),
 		alone: !l.log && !l.calendar(), takes: t.takes[:0],
 	}
 	f.latest, f.latestAt = stateKey{l.identity, client}, int32(n)
@@ -274,7 +275,7 @@ func (f *flight) touch(l *limit, client string) (at int32) {
 // claim adds the parts of a claim. It reports false when the flight may not touch one
 // of its states.
 func (f *flight) claim(e *entry, claim *stint.Claim) bool {
-	plan := f.lane.layout.plan(claim.Policy)
+	plan := f.layout.plan(claim.Policy)
 	permits := claim.Permits
 	if e.verb == stint.Settle {
 		permits = algorithm.Amount(permits)
@@ -362,7 +363,7 @@ func (f *flight) composeSettings() {
 			f.policies = append(f.policies, name)
 		}
 	}
-	f.say(f.lane.layout.text, text(int64(len(f.policies))))
+	f.say(f.layout.text, text(int64(len(f.policies))))
 	for _, name := range f.policies {
 		f.say(epochField(name))
 	}
@@ -438,7 +439,7 @@ func (f *flight) place(at int32, guess stint.Instant) {
 
 // name adds a group's keys.
 func (f *flight) name(g *group) {
-	g.names = f.lane.layout.hash(g.limit, g.partition, f.epochs[g.limit.policy])
+	g.names = f.layout.hash(g.limit, g.partition, f.epochs[g.limit.policy])
 	f.keys = append(f.keys, g.names.now, g.names.before)
 }
 
@@ -466,7 +467,7 @@ func (f *flight) composeFirst() {
 	for _, at := range f.logs {
 		t := &f.states[at]
 		identity := inEpoch(t.limit.identity.Value(), f.epochs[t.limit.policy])
-		f.keys = append(f.keys, f.lane.layout.key(int(t.partition), identity, t.client))
+		f.keys = append(f.keys, f.layout.key(int(t.partition), identity, t.client))
 		f.say(text(int64(t.number)), t.client)
 		f.enlist(at)
 	}
@@ -519,7 +520,7 @@ func (f *flight) composeMarkers() {
 			t.marked = true
 			f.marked = append(f.marked, p.state)
 			identity := inEpoch(p.limit.identity.Value(), f.epochs[p.limit.policy])
-			f.keys = append(f.keys, f.lane.layout.key(int(t.partition), "reset."+identity, t.client))
+			f.keys = append(f.keys, f.layout.key(int(t.partition), "reset."+identity, t.client))
 			f.say(text(int64(t.number)))
 		}
 	}

@@ -358,7 +358,7 @@ func commands(t *testing.T, s *testredis.Server, category string) []string {
 func TestNoKeysNoScan(t *testing.T) {
 	own := testredis.Start(t)
 	for _, encoding := range encodings {
-		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding})
+		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding, KeyPrefix: string(encoding)})
 		if _, err := own.Do("CONFIG", "RESETSTAT"); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -22,7 +23,7 @@ import (
 // back would double the time. There a flight leaves every departureGap, too.
 type lane struct {
 	store    *Store
-	layout   *layout
+	layout   atomic.Pointer[layout]
 	index    int
 	epochs   epochs
 	watchdog *watchdog.Watchdog
@@ -55,8 +56,8 @@ const maxFlightTime = 10 * time.Second
 // batch that is full takes the server a millisecond.
 const departureGap = 10 * time.Millisecond
 
-func (s *Store) newLane(layout *layout, index int) *lane {
-	l := &lane{store: s, layout: layout, index: index, wake: make(chan struct{}, MaxFlights)}
+func (s *Store) newLane(index int) *lane {
+	l := &lane{store: s, index: index, wake: make(chan struct{}, MaxFlights)}
 	l.calls, l.cancel = context.WithCancelCause(s.life)
 	l.watchdog = watchdog.New(watchdog.Config{
 		Timeout: maxFlightTime, Try: l.try,
@@ -67,7 +68,7 @@ func (s *Store) newLane(layout *layout, index int) *lane {
 			l.mu.Unlock()
 			if report := s.unreachable.Load(); report != nil {
 				for shard := range s.shards {
-					if n := min(s.shards, layout.partitions); shard%n == index%n {
+					if n := min(s.shards, l.layout.Load().partitions); shard%n == index%n {
 						(*report)(shard, cause)
 					}
 				}
@@ -348,7 +349,11 @@ func (l *lane) flyAll() {
 		if fault == nil {
 			fault = l.carry(f)
 		}
-		l.giveBack(f.land(fault))
+		if errors.Is(fault, errLayout) && l.layout.Load() != f.layout {
+			l.giveBack(l.unboard(f)) // nothing was carried out, and it may be in the layout of now
+		} else {
+			l.giveBack(f.land(fault))
+		}
 		f.release()
 		clear(batch)
 		// Those who were answered, and have more to ask, go before the next flight
@@ -476,6 +481,26 @@ func (l *lane) board(f *flight, p *parcel) bool {
 		l.mu.Unlock()
 	}
 	return p.boarded == len(p.ops)
+}
+
+// unboard takes all operations off a flight. It returns the parcels of those who wait for them.
+func (l *lane) unboard(f *flight) (batch []*parcel) {
+	for i := 0; i < len(f.entries); {
+		p := f.entries[i].parcel
+		for ; i < len(f.entries) && f.entries[i].parcel == p; i++ {
+		}
+		p.mu.Lock()
+		n := p.boarded - p.landed
+		p.boarded, p.flight = p.landed, nil
+		if !p.left {
+			l.mu.Lock()
+			l.queued += n
+			l.mu.Unlock()
+			batch = append(batch, p)
+		}
+		p.mu.Unlock()
+	}
+	return batch
 }
 
 // close makes further operations fail.

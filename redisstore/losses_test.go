@@ -124,7 +124,7 @@ func TestResetIsNotLost(t *testing.T) {
 func TestEvictions(t *testing.T) {
 	own := testredis.Start(t, testredis.Config("maxmemory-policy", "allkeys-random"))
 	reports := make(chan redisstore.Loss, 10)
-	store := open(t, own.URL(), redisstore.Options{OnLoss: func(l redisstore.Loss) { reports <- l }})
+	store := open(t, own.URL(), redisstore.Options{Partitions: 16, OnLoss: func(l redisstore.Loss) { reports <- l }})
 	policy := policyOf(t, "", stint.FixedWindow(100, time.Hour))
 	fill := func() {
 		for i := range 200 {

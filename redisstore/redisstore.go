@@ -273,7 +273,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	if s.denials != nil {
 		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
-	s.layout.Store(s.newLayout(partitions, cmp.Or(options.LogEncoding, LogPacked)))
+	s.lay(partitions, cmp.Or(options.LogEncoding, LogPacked))
 	if options.CountInstances {
 		s.instances = newInstances(s)
 	}

@@ -26,8 +26,8 @@ type watched struct {
 }
 
 func (c *watched) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
-	if c.before != nil {
-		if err := c.before(keys); err != nil {
+	if states := keys[1:]; c.before != nil && len(states) > 0 { // the first key is the settings'
+		if err := c.before(states); err != nil {
 			return "", err
 		}
 	}

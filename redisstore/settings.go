@@ -28,8 +28,8 @@ type layout struct {
 	lanes      []*lane  // one, or on a cluster one for each partition
 }
 
-// newLayout makes a layout with its lanes.
-func (s *Store) newLayout(partitions int, encoding LogEncoding) *layout {
+// lay takes a layout, with the lanes of the one before where their number is the same.
+func (s *Store) lay(partitions int, encoding LogEncoding) {
 	l := &layout{
 		prefix: s.options.KeyPrefix, partitions: partitions, encoding: encoding, text: fmt.Sprintf("%d %s", partitions, encoding),
 		tags: partitionTags(partitions),
@@ -38,11 +38,25 @@ func (s *Store) newLayout(partitions int, encoding LogEncoding) *layout {
 	if s.conn.Cluster() {
 		lanes = partitions
 	}
-	for i := range lanes {
-		l.lanes = append(l.lanes, s.newLane(l, i))
-		l.lanes[i].watchdog.SetTimeout(s.timeout)
+	old := s.layout.Load()
+	if old != nil && len(old.lanes) == lanes {
+		l.lanes = old.lanes
+	} else {
+		for i := range lanes {
+			l.lanes = append(l.lanes, s.newLane(i))
+			l.lanes[i].watchdog.SetTimeout(s.timeout)
+		}
 	}
-	return l
+	for _, lane := range l.lanes {
+		lane.layout.Store(l)
+	}
+	s.layout.Store(l)
+	if old == nil || len(old.lanes) == lanes {
+		return
+	}
+	for _, lane := range old.lanes {
+		go lane.close() // which waits for whoever has found this out
+	}
 }
 
 var errLayout = errors.New("the layout of states has changed")
@@ -68,15 +82,10 @@ func (s *Store) adopt(text string) error {
 	}
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
-	old := s.layout.Load()
-	if old.text == text {
+	if s.layout.Load().text == text {
 		return errLayout
 	}
-	fresh := s.newLayout(partitions, LogEncoding(encoding))
-	s.layout.Store(fresh)
-	for _, l := range old.lanes {
-		go l.close() // which waits for whoever has found this out
-	}
+	s.lay(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
 		s.denials.wipe()
@@ -91,14 +100,14 @@ func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" 
 // partition by itself.
 func (l *lane) settingsKey() string {
 	if l.store.conn.Cluster() {
-		return l.store.options.KeyPrefix + ":{" + l.layout.tags[l.index] + "}:settings"
+		return l.store.options.KeyPrefix + ":{" + l.layout.Load().tags[l.index] + "}:settings"
 	}
 	return l.store.settingsKey()
 }
 
 // learn reads the settings that the script found other than this process knows them, and takes them
 // over. The error says why the lane can't decide any more.
-func (l *lane) learn(r *reader, policies []string) error {
+func (l *lane) learn(r *reader, own string, policies []string) error {
 	field := func() string { return r.bytes(int(r.number(2))) }
 	number := func() int64 {
 		n, _ := strconv.ParseInt(field(), 10, 64) // "" is 0
@@ -112,7 +121,7 @@ func (l *lane) learn(r *reader, policies []string) error {
 	if r.short {
 		return errShort
 	}
-	if layout != "" && layout != l.layout.text {
+	if layout != "" && layout != own {
 		return l.store.adopt(layout)
 	}
 	return nil
@@ -294,7 +303,8 @@ func (s *Store) Ready(ctx context.Context) error {
 // agree asks the servers for the layout and takes it over. On a cluster it also says which
 // one this process has, if there is none: on a single server the first batch does.
 func (s *Store) agree(ctx context.Context) error {
-	l := s.layout.Load().lanes[0]
+	own := s.layout.Load()
+	l := own.lanes[0]
 	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
 	defer cancel()
 	var text string
@@ -302,13 +312,13 @@ func (s *Store) agree(ctx context.Context) error {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		_, err = s.conn.Eval(ctx, settingsScript(), []string{s.settingsKey()}, []string{"", s.channel, l.layout.text, "0"})
+		_, err = s.conn.Eval(ctx, settingsScript(), []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
 		return err
 	})
 	if err != nil {
 		return unavailable(err)
 	}
-	if text == "" || text == l.layout.text {
+	if text == "" || text == own.text {
 		return nil
 	}
 	if err := s.adopt(text); !errors.Is(err, errLayout) {
