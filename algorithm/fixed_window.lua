@@ -90,6 +90,18 @@ function fixed_window.step(limit, _, start, kept, count, n)
   end
 end
 
+-- take_stored is step on a state as it is stored, if one is found. The number that it keeps is the
+-- window's length, or 0 for the limit's own.
+function fixed_window.take_stored(limit, now, found, start, kept, count, n)
+  local state = {}
+  if found then
+    state.start, state.stop, state.count = start, start + (kept > 0 and kept or limit.length), count
+  end
+  fixed_window.adopt(state, limit, now)
+  local length = state.stop - state.start
+  return fixed_window.step(limit, now, state.start, length == limit.length and 0 or length, state.count, n)
+end
+
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
 function fixed_window.admit(state, limit, _, n, k)

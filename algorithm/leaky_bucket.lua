@@ -23,6 +23,7 @@ leaky_bucket.prepare = schedule.prepare
 leaky_bucket.fits = schedule.fits
 leaky_bucket.commit = schedule.commit
 leaky_bucket.step = schedule.step
+leaky_bucket.take_stored = schedule.take_stored
 leaky_bucket.admit = schedule.admit
 leaky_bucket.release = schedule.release
 leaky_bucket.grows = schedule.grows

@@ -179,6 +179,13 @@ function schedule.step(limit, now, last, us, rest, n)
   end
 end
 
+-- take_stored is step on a state as it is stored, or on none, which are three zeros. The limit is not
+-- prepared yet.
+function schedule.take_stored(limit, now, _, last, us, rest, n)
+  schedule.prepare(limit)
+  return schedule.step(limit, now, last, us, rest, n)
+end
+
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often. It is k times apply, in one step and without outcomes.
 function schedule.admit(state, limit, now, n, k)

@@ -121,6 +121,16 @@ function sliding_window_counter.step(limit, now, start, previous, current, n)
   end
 end
 
+-- take_stored is step on a state as it is stored, if one is found.
+function sliding_window_counter.take_stored(limit, now, found, start, previous, current, n)
+  local state = {}
+  if found then
+    state.start, state.previous, state.current, state.window = start, previous, current, limit.window
+  end
+  sliding_window_counter.adopt(state, limit, now)
+  return sliding_window_counter.step(limit, now, state.start, state.previous, state.current, n)
+end
+
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often.
 function sliding_window_counter.admit(state, limit, _, n, k)

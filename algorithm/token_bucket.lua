@@ -29,6 +29,7 @@ token_bucket.prepare = schedule.prepare
 token_bucket.fits = schedule.fits
 token_bucket.commit = schedule.commit
 token_bucket.step = schedule.step
+token_bucket.take_stored = schedule.take_stored
 token_bucket.admit = schedule.admit
 token_bucket.release = schedule.release
 token_bucket.grows = schedule.grows

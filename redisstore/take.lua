@@ -56,28 +56,8 @@ end
 if tag > 0 then
   return '\2'
 end
-if schedule then
-  local bucket = token_bucket or leaky_bucket
-  bucket.prepare(limit)
-  a, b, c = bucket.step(limit, now, a, b, c, n)
-elseif fixed_window then
-  if b > 0 then -- a window of another length
-    return '\2'
-  end
-  local state = {}
-  if value then
-    state.start, state.stop, state.count = a, a + limit.length, c
-  end
-  fixed_window.adopt(state, limit, now)
-  a, b, c = fixed_window.step(limit, now, state.start, 0, state.count, n)
-else
-  local state = {}
-  if value then
-    state.start, state.previous, state.current, state.window = a, b, c, limit.window
-  end
-  sliding_window_counter.adopt(state, limit, now)
-  a, b, c = sliding_window_counter.step(limit, now, state.start, state.previous, state.current, n)
-end
+local twin = token_bucket or leaky_bucket or fixed_window or sliding_window_counter
+a, b, c = twin.take_stored(limit, now, value, a, b, c, n)
 local opens = now >= turn -- a generation, as open in generations.lua does
 if a then
   local since = a - (opens and now or start)
