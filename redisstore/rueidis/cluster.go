@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -41,18 +42,16 @@ var (
 // whole sends commands by one rueidis client for all servers: by its cluster client, or by
 // one of the program's own.
 type whole struct {
-	cluster bool
-	reach   *reach // nil for a client of the program's
-	life    context.Context
-	end     context.CancelFunc
+	*attempts
 
-	mu      sync.Mutex
-	client  rueidis.Client // nil until it could be made
-	attempt chan struct{}  // closed when the attempt under way, or the next one, is over
-	fault   error          // why the latest attempt failed
-	closed  bool
-	calls   sync.WaitGroup // under way
-	conns   map[*traced]struct{}
+	cluster bool
+	reach   *reach                         // nil for a client of the program's
+	client  atomic.Pointer[rueidis.Client] // nil until it could be made
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup // under way
+	conns  map[*traced]struct{}
 }
 
 // New makes a connection of a rueidis client, which should have been made with
@@ -62,45 +61,35 @@ type whole struct {
 // lasts until that is over. The connection is always [redisstore.Conn] Ready, as
 // the client connects by itself.
 func New(client rueidis.Client, cluster bool) redisstore.Conn {
-	w := &whole{cluster: cluster, client: client}
-	w.life, w.end = context.WithCancel(context.Background())
+	w := &whole{attempts: newAttempts(), cluster: cluster}
+	w.client.Store(&client)
 	return conn{w}
 }
 
 // newCluster makes a connection to the cluster of some nodes.
 func newCluster(r *reach) *whole {
-	w := &whole{cluster: true, reach: r, attempt: make(chan struct{}), conns: map[*traced]struct{}{}}
-	w.life, w.end = context.WithCancel(context.Background())
-	w.calls.Go(w.make)
+	w := &whole{attempts: newAttempts(), cluster: true, reach: r, conns: map[*traced]struct{}{}}
+	w.loop.Go(w.make)
 	return w
 }
 
 // make makes the client, which needs a node that answers.
 func (w *whole) make() {
-	for rest := firstRest; w.life.Err() == nil; rest = min(2*rest, lastRest) {
+	for w.life.Err() == nil {
 		ctx, end := context.WithCancel(w.life)
 		client, err := rueidis.NewClient(w.options(ctx))
 		if err == nil && client.Mode() != rueidis.ClientModeCluster {
 			client.Close()
 			err = errNoCluster
 		}
-		w.mu.Lock()
-		w.fault = err
 		if err == nil {
-			w.client = client
-		}
-		close(w.attempt)
-		w.attempt = make(chan struct{})
-		w.mu.Unlock()
-		if err == nil {
-			defer end()
+			w.client.Store(&client)
+			w.over(nil)
 			w.expel(client)
-			return
 		}
 		end() // what the attempt has left behind
-		select {
-		case <-w.life.Done():
-		case <-time.After(jitter(rest)):
+		if err != nil {
+			w.over(err)
 		}
 	}
 }
@@ -159,22 +148,11 @@ func (w *whole) options(ctx context.Context) rueidis.ClientOption {
 
 // Ready implements [redisstore.Conn].
 func (w *whole) Ready(ctx context.Context) error {
-	w.mu.Lock()
-	client, attempt := w.client, w.attempt
-	w.mu.Unlock()
-	if client != nil {
+	made := func() bool { return w.client.Load() != nil }
+	if made() {
 		return nil
 	}
-	select {
-	case <-attempt:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-w.life.Done():
-		return errClosed
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fault
+	return w.wait(ctx, made)
 }
 
 // enter begins a call, which calls.Done ends, unless the connection is closed.
@@ -188,23 +166,17 @@ func (w *whole) enter(ctx context.Context) (rueidis.Client, error) {
 		return nil, rueidis.ErrClosing
 	}
 	w.calls.Add(1)
-	return w.client, nil
+	return *w.client.Load(), nil
 }
 
 // send implements sender. rueidis follows MOVED and ASK.
 func (w *whole) send(ctx context.Context, build builder) rueidis.RedisResult {
-	return w.sendBy(ctx, build, func(client rueidis.Client) rueidis.Client { return client })
-}
-
-// sendBy sends a command by a client made of the whole one.
-func (w *whole) sendBy(ctx context.Context, build builder, by func(rueidis.Client) rueidis.Client) rueidis.RedisResult {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		client, err := w.enter(ctx)
 		if err != nil {
 			return rueidis.NewErrorResult(err)
 		}
-		client = by(client)
-		result := w.await(ctx, func(ctx context.Context) rueidis.RedisResult { return client.Do(ctx, build(client.B())) })
+		result := w.await(ctx, client, build(client.B()))
 		if reply, replied := rueidis.IsRedisErr(result.Error()); !replied || !reply.IsTryAgain() {
 			return result
 		}
@@ -221,16 +193,16 @@ func (w *whole) sendBy(ctx context.Context, build builder, by func(rueidis.Clien
 
 // await waits for a call until the context ends. A call by the own client goes on: it may be
 // dialling for others.
-func (w *whole) await(ctx context.Context, do func(context.Context) rueidis.RedisResult) rueidis.RedisResult {
+func (w *whole) await(ctx context.Context, client rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
 	if w.reach == nil || ctx.Done() == nil {
 		defer w.calls.Done()
-		return do(ctx)
+		return client.Do(ctx, command)
 	}
 	watchdog.Use(ctx, w)
 	done := make(chan rueidis.RedisResult, 1)
 	go func() {
 		defer w.calls.Done()
-		done <- do(lasting{ctx})
+		done <- client.Do(lasting{ctx}, command)
 	}()
 	select {
 	case result := <-done:
@@ -277,7 +249,7 @@ func (w *whole) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	var faults []error
 	for address, node := range client.Nodes() {
 		s := server{func(ctx context.Context, build builder) rueidis.RedisResult {
-			return w.sendBy(ctx, build, func(rueidis.Client) rueidis.Client { return node })
+			return node.Do(ctx, build(node.B()))
 		}}
 		info, err := s.Ask(ctx, "INFO", "replication")
 		if err != nil {
@@ -298,17 +270,15 @@ func (w *whole) Cluster() bool { return w.cluster }
 // Close implements [redisstore.Conn]. It closes the client twice: a call under way that
 // dials meanwhile leaves its connection with the client after it was closed, open.
 func (w *whole) Close() {
-	w.end()
 	w.mu.Lock()
 	w.closed = true
-	client := w.client
 	w.mu.Unlock()
-	if client != nil {
-		client.Close()
-	}
-	w.calls.Wait()
-	if w.client != nil {
-		w.client.Close()
+	w.end()
+	w.loop.Wait()
+	if client := w.client.Load(); client != nil {
+		(*client).Close()
+		w.calls.Wait()
+		(*client).Close()
 	}
 }
 

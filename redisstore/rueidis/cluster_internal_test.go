@@ -1,6 +1,7 @@
 package rueidis
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -109,5 +110,75 @@ func TestNoCluster(t *testing.T) {
 	server := newFake(t, func([]string) string { return "-ERR This instance has cluster support disabled\r\n" })
 	if err := newFakeCluster(t, server.address).Ready(t.Context()); err == nil {
 		t.Error("it is ready")
+	}
+}
+
+// A server that hangs up after it has received a take has received it once.
+func TestTakeArrivesOnce(t *testing.T) {
+	for name, kind := range map[string]topology{"single": topologySingle, "Sentinel": topologySentinel, "cluster": topologyCluster} {
+		t.Run(name, func(t *testing.T) {
+			var node *fake
+			takes := 0
+			var mu sync.Mutex
+			mu.Lock()
+			node = newFake(t, func(command []string) string {
+				mu.Lock()
+				defer mu.Unlock()
+				switch command[0] {
+				case "EVALSHA", "EVAL":
+					takes++
+					return ""
+				case "CLUSTER":
+					return slots(node.address)
+				case "SENTINEL":
+					host, port, _ := net.SplitHostPort(node.address)
+					return array(host, port)
+				case "ROLE":
+					return array("master")
+				default:
+					return "+OK\r\n"
+				}
+			})
+			mu.Unlock()
+			c, err := (&reach{location: location{topology: kind, network: "tcp", hosts: []string{node.address}, primary: "name"}}).connect()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Eval(t.Context(), &redisstore.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil); err == nil {
+				t.Error("a decision out of nowhere")
+			}
+			eventually(t, "it is connected again, and would have sent it again", func() bool {
+				_, err := c.Do(t.Context(), "GET", "k")
+				return err == nil
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			if takes != 1 {
+				t.Errorf("it arrived %d times", takes)
+			}
+		})
+	}
+}
+
+// A call whose context has ended leaves keys and arguments to its caller. The race detector tells.
+func TestKeepsNoArguments(t *testing.T) {
+	var node *fake
+	node = newFake(t, func(command []string) string {
+		if command[0] == "CLUSTER" {
+			return slots(node.address)
+		}
+		return "+OK\r\n"
+	})
+	c := newFakeCluster(t, node.address)
+	if _, err := c.Do(t.Context(), "GET", "k"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	keys, args := []string{"{k}a"}, []string{"1"}
+	for range 100 {
+		_, _ = c.Eval(ctx, &redisstore.Script{Source: "return 1", Digest: "abc"}, keys, args) // in vain
+		keys[0], args[0] = "{k}b", "2"
 	}
 }

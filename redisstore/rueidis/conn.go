@@ -8,9 +8,7 @@ package rueidis
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -119,10 +117,4 @@ func receive(ctx context.Context, client rueidis.Client, channel string, ready f
 func readOnly(err error) bool {
 	_, replied := rueidis.IsRedisErr(err)
 	return replied && strings.Contains(err.Error(), "READONLY ")
-}
-
-// jitter is a time between half of another and all of it, by chance, so that processes
-// do not keep step.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
 }

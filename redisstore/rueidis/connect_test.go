@@ -51,26 +51,26 @@ func TestTopologies(t *testing.T) {
 	files := rueidis.TLSFiles{CAFile: authority.CAFile, CertFile: authority.CertFile, KeyFile: authority.KeyFile}
 	file := writeSecret(t, filepath.Join(t.TempDir(), "password"), "s3cret\n")
 	tls, password := testredis.TLS(authority), testredis.Password("s3cret")
-	for name, make := range map[string]func(t *testing.T) rueidis.Connection{
-		"TLS": func(t *testing.T) rueidis.Connection {
+	for name, make := range map[string]func(t *testing.T) (rueidis.Connection, []*testredis.Server){
+		"TLS": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			own := testredis.Start(t, tls, password)
-			return rueidis.Connection{URL: own.URL() + "/2", TLS: files}
+			return rueidis.Connection{URL: own.URL() + "/2", TLS: files}, []*testredis.Server{own}
 		},
-		"TLS by another name": func(t *testing.T) rueidis.Connection {
+		"TLS by another name": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			own := testredis.Start(t, tls)
 			files := files
 			files.ServerName = "server"
-			return rueidis.Connection{URL: own.URL(), TLS: files}
+			return rueidis.Connection{URL: own.URL(), TLS: files}, []*testredis.Server{own}
 		},
-		"user with the least rights": func(t *testing.T) rueidis.Connection {
+		"user with the least rights": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			own := testredis.Start(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
-			return rueidis.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}
+			return rueidis.Connection{URL: own.URL(), Username: "limiter", PasswordFile: file}, []*testredis.Server{own}
 		},
-		"user with the least rights in a cluster": func(t *testing.T) rueidis.Connection {
+		"user with the least rights in a cluster": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			cluster := testredis.StartCluster(t, 3, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
-			return rueidis.Connection{URL: cluster.URL(), Username: "limiter", Password: "s3cret"}
+			return rueidis.Connection{URL: cluster.URL(), Username: "limiter", Password: "s3cret"}, cluster.Nodes
 		},
-		"user with the least rights and sentinels": func(t *testing.T) rueidis.Connection {
+		"user with the least rights and sentinels": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
 			for _, sentinel := range watched.Sentinels {
 				if _, err := sentinel.Do("ACL", "SETUSER", "asker", "on", ">theirs", "+ping", "+sentinel|get-master-addr-by-name"); err != nil {
@@ -79,25 +79,25 @@ func TestTopologies(t *testing.T) {
 			}
 			return rueidis.Connection{
 				URL: watched.URL(), Username: "limiter", PasswordFile: file, SentinelUsername: "asker", SentinelPassword: "theirs",
-			}
+			}, []*testredis.Server{watched.Primary}
 		},
-		"socket": func(t *testing.T) rueidis.Connection {
+		"socket": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			own := testredis.Start(t, testredis.Socket(t), password)
-			return rueidis.Connection{URL: "unix://:s3cret@" + own.Socket() + "?db=1"}
+			return rueidis.Connection{URL: "unix://:s3cret@" + own.Socket() + "?db=1"}, []*testredis.Server{own}
 		},
-		"sentinel": func(t *testing.T) rueidis.Connection {
+		"sentinel": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, tls, password, testredis.SentinelPassword("theirs"))
 			url := strings.Replace(watched.URL(), ":s3cret@", "", 1)
-			return rueidis.Connection{URL: url, Password: "s3cret", SentinelPassword: "theirs", TLS: files}
+			return rueidis.Connection{URL: url, Password: "s3cret", SentinelPassword: "theirs", TLS: files}, []*testredis.Server{watched.Primary}
 		},
-		"cluster": func(t *testing.T) rueidis.Connection {
+		"cluster": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			cluster := testredis.StartCluster(t, 3, tls, password)
-			return rueidis.Connection{URL: "rediss-cluster://" + cluster.Nodes[2].Addr(), PasswordFile: file, TLS: files}
+			return rueidis.Connection{URL: "rediss-cluster://" + cluster.Nodes[2].Addr(), PasswordFile: file, TLS: files}, cluster.Nodes
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := make(t)
+			c, servers := make(t)
 			for _, encoding := range []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream} {
 				store, err := rueidis.Open(c, redisstore.Options{LogEncoding: encoding})
 				if err != nil {
@@ -112,6 +112,11 @@ func TestTopologies(t *testing.T) {
 				}
 				until(t, "announcements are heard", func() bool { return store.Stats().Announcing })
 				store.Close()
+				for _, server := range servers {
+					if _, err := server.Do("FLUSHALL"); err != nil { // another encoding needs other settings
+						t.Fatal(err)
+					}
+				}
 			}
 		})
 	}
@@ -276,7 +281,7 @@ func TestSilentServer(t *testing.T) {
 		}
 		store.Close()
 	}
-	goleak.VerifyNone(t, before)
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // asks for the slots after a sleep
 }
 
 // A server that is busy with a script for a second keeps its connections.

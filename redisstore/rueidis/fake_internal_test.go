@@ -21,7 +21,7 @@ type fake struct {
 }
 
 // newFake starts a fake that ends with the test. Whoever connects is let in; reply is
-// asked about all other commands, one at a time.
+// asked about all other commands, one at a time; "" hangs up.
 func newFake(t *testing.T, reply func(command []string) string) *fake {
 	t.Helper()
 	return startFake(t, false, reply)
@@ -80,6 +80,9 @@ func (f *fake) serve(conn net.Conn) {
 			f.mu.Lock()
 			reply = f.reply(command)
 			f.mu.Unlock()
+		}
+		if reply == "" {
+			return
 		}
 		if _, err := io.WriteString(conn, reply); err != nil {
 			return

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,12 +32,6 @@ const (
 	// take. A server that is half a second away and runs a script for a second keeps its
 	// connections.
 	replyTimeout = 1600 * time.Millisecond
-
-	// After an attempt that failed, the next one waits, ever longer and somewhat by
-	// chance: many processes don't wear down a server that comes back, and those who wait
-	// still hear why there is no connection before a usual deadline is over.
-	firstRest = 10 * time.Millisecond
-	lastRest  = 50 * time.Millisecond
 )
 
 var (
@@ -69,23 +62,17 @@ func (r *reach) clientOptions(credentials credentials) rueidis.ClientOption {
 // link is one connection to one server at a time, by rueidis' single client. A loop keeps it
 // made; nobody else dials, so that no caller's context spoils an attempt.
 type link struct {
+	*attempts
+
 	client  rueidis.Client
 	dial    func(ctx context.Context) (*traced, error)
 	primary bool                                    // whether a server that is none is refused
 	follow  func(ctx context.Context, conn *traced) // gives conn up when it leads to the wrong server; nil for not
 
-	life context.Context
-	end  context.CancelFunc
-	kept sync.WaitGroup
-
 	tried   atomic.Bool            // whether the attempt under way has dialled
 	dialled atomic.Pointer[traced] // the latest connection; nil before the first
 	up      atomic.Pointer[traced] // the one that commands are sent by, if it is open
 	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
-
-	mu      sync.Mutex
-	attempt chan struct{} // closed when the attempt under way, or the next one, is over
-	fault   error         // why the latest attempt failed
 }
 
 // dialling marks the context of the only one who may dial.
@@ -93,8 +80,7 @@ type dialling struct{}
 
 // start makes the client, and connects in the background.
 func (l *link) start(options rueidis.ClientOption) error {
-	l.life, l.end = context.WithCancel(context.Background())
-	l.attempt = make(chan struct{})
+	l.attempts = newAttempts()
 	options.InitAddress = []string{"the server"} // which dial knows
 	options.ForceSingleClient = true
 	options.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -119,38 +105,26 @@ func (l *link) start(options rueidis.ClientOption) error {
 		return err
 	}
 	l.client = client
-	l.kept.Go(l.keep)
+	l.loop.Go(l.keep)
 	return nil
 }
 
 // keep keeps the connection made until the link is closed.
 func (l *link) keep() {
-	rest := firstRest
 	for l.life.Err() == nil {
 		conn, err := l.connect()
-		l.mu.Lock()
-		if err == nil {
-			l.up.Store(conn)
-		}
-		l.fault = err
-		close(l.attempt)
-		l.attempt = make(chan struct{})
-		l.mu.Unlock()
-		if err == nil {
-			rest = firstRest
-			ctx, end := context.WithCancel(l.life)
-			if l.follow != nil {
-				l.kept.Go(func() { l.follow(ctx, conn) })
-			}
-			<-conn.gone
-			end()
+		if err != nil {
+			l.over(err)
 			continue
 		}
-		select {
-		case <-l.life.Done():
-		case <-time.After(jitter(rest)):
-			rest = min(2*rest, lastRest)
+		l.up.Store(conn)
+		l.over(nil)
+		ctx, end := context.WithCancel(l.life)
+		if l.follow != nil {
+			l.loop.Go(func() { l.follow(ctx, conn) })
 		}
+		<-conn.gone
+		end()
 	}
 }
 
@@ -214,23 +188,7 @@ func (l *link) Ready(ctx context.Context) error {
 	if l.isUp() {
 		return nil
 	}
-	l.mu.Lock()
-	attempt := l.attempt
-	up := l.isUp()
-	l.mu.Unlock()
-	if up {
-		return nil
-	}
-	select {
-	case <-attempt:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return errClosed
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.fault
+	return l.wait(ctx, l.isUp)
 }
 
 func (l *link) send(ctx context.Context, build builder) rueidis.RedisResult {
@@ -275,7 +233,7 @@ func (l *link) Cluster() bool { return false }
 // Close implements [redisstore.Conn].
 func (l *link) Close() {
 	l.end()
-	l.kept.Wait()
+	l.loop.Wait()
 	l.client.Close()
 }
 

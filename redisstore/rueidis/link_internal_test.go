@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -305,4 +307,47 @@ func TestGivenUpSaysWhy(t *testing.T) {
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), errReplaced.Error()) || errors.Is(err, errReplaced) {
 		t.Errorf("got %v, want a closed connection that tells why", err)
 	}
+}
+
+// Closing ends a dial under way, and a greeting that is awaited, and leaves nothing behind.
+func TestCloseEndsDials(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	greeted := make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				_, _ = c.Read(make([]byte, 1)) // and never a word
+				greeted <- struct{}{}
+				_, _ = io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	before := goleak.IgnoreCurrent()
+	for name, kind := range map[string]topology{"single": topologySingle, "Sentinel": topologySentinel, "cluster": topologyCluster} {
+		c, err := (&reach{location: location{topology: kind, network: "tcp", hosts: []string{listener.Addr().String()}, primary: "name"}}).connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error, 1)
+		go func() { failed <- c.Ready(context.Background()) }()
+		<-greeted
+		c.Close()
+		if err := <-failed; err == nil {
+			t.Errorf("%s: it is ready", name)
+		}
+		if _, err := c.Do(t.Context(), "PING"); err == nil {
+			t.Errorf("%s: it answers", name)
+		}
+	}
+	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/stint-go/stint/redisstore/rueidis.TestCloseEndsDials.func2.1"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // asks for the slots after a sleep
 }
