@@ -166,35 +166,28 @@ type Binder interface {
 	Bind(policy *Policy) Taker
 }
 
-// A Forgetter is a Store that can make all clients of a policy as new.
-type Forgetter interface {
-	// ForgetPolicy makes all clients of all policies with this name as new, whatever the
-	// limits were called and are, a part at a time. It returns when that is done. No
-	// decision waits for more than a small step of it.
-	//
-	// A decision that begins after it has returned without an error sees nothing of what
-	// was before it began. What is decided meanwhile may find a client as it was or as
-	// new, each limit by itself, and what it takes may be forgotten or stay. Other
-	// policies are not touched. What a store keeps in other processes to answer without
-	// asking, it drops as soon as these hear of it.
-	//
-	// progress, if not nil, is called by the caller's goroutine, after every step. It may
-	// be called several times with the same Done, and should return soon.
-	//
-	// An error wraps ErrInvalid when the store can't do it, ErrUnavailable when it failed,
-	// or is the context's. Then some clients are as new and others are not, and doing it
-	// again completes it.
-	ForgetPolicy(ctx context.Context, policyName string, progress func(ForgetProgress)) error
-}
-
-// ForgetProgress is how far [Forgetter].ForgetPolicy has come.
-type ForgetProgress struct {
-	// Done of Total parts, which need not be of one size, have been gone through. Total is
-	// at least 1 and stays the same; Done never falls, and equals Total only at the end.
-	Done, Total int64
-	// States is how many states have been removed: at most one for each client and limit,
-	// or two where a store has written it twice. It never falls.
-	States int64
+// A Resetter is a Store that can make all clients of a policy as new, or all clients of
+// all policies.
+//
+// A reset is one step, whatever it resets: its cost does not grow with the number of
+// clients. It is in force at once. A decision that begins after the reset has returned
+// without an error sees nothing of what was before the reset began, in every process that
+// shares the store. A decision that is under way meanwhile sees what was, or what is new;
+// what it takes may be reset or stay. What a store decides in one step it never decides by a
+// mix of both.
+//
+// Permits that were leased or reserved before a reset do not come back into what is new.
+//
+// An error wraps ErrInvalid when the store can't do it, ErrUnavailable when it failed, or is
+// the context's. With ErrUnavailable or the context's error the reset may have been carried
+// out, also in a part of the store only. Doing it again completes it.
+type Resetter interface {
+	// ResetPolicy makes all clients of all policies with this name as new, whatever the
+	// limits of these were called and are. Other policies are not touched. That the store
+	// knows no such policy is no error.
+	ResetPolicy(ctx context.Context, policyName string) error
+	// ResetAll makes all clients of all policies as new.
+	ResetAll(ctx context.Context) error
 }
 
 // A Store holds state and decides operations atomically, by its own clock. Its

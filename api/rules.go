@@ -5,7 +5,6 @@ import "encoding/json"
 // The paths of the administration of rules, on the admin listener.
 const (
 	PathRules        = "/api/v1/rules"
-	PathRuleResets   = "/api/v1/rule-resets"
 	PathRuleVersions = "/api/v1/rule-versions"
 )
 
@@ -136,34 +135,16 @@ type ClientReset struct {
 	Reset bool   `json:"reset"`
 }
 
-// The states of a [RuleReset].
-const (
-	ResetRunning   = "running"
-	ResetDone      = "done"
-	ResetFailed    = "failed"
-	ResetCancelled = "cancelled"
-)
+// ResetDone is the state of a [RuleReset] that was carried out.
+const ResetDone = "done"
 
-// A RuleReset is the reset of all clients of a rule, in the background.
+// A RuleReset is the answer to the reset of all clients of a rule.
 type RuleReset struct {
-	// Reset is its number in this process.
-	Reset int64  `json:"reset"`
-	Rule  string `json:"rule"`
-	By    string `json:"by,omitempty"`
+	Rule string `json:"rule"`
+	By   string `json:"by,omitempty"`
+	// State is [ResetDone]. A reset that was not carried out is a problem instead.
 	State string `json:"state"`
-	// Done of Total parts have been gone through; Total is 0 until that is known.
-	Done  int64 `json:"done"`
-	Total int64 `json:"total"`
-	// States is how many states have been removed.
-	States int64 `json:"states"`
-	// StartedAt and EndedAt are microseconds since the Unix epoch; EndedAt is 0 while it runs.
+	// StartedAt and EndedAt are microseconds since the Unix epoch.
 	StartedAt int64 `json:"startedAt"`
-	EndedAt   int64 `json:"endedAt,omitempty"`
-	// Error says why it failed.
-	Error string `json:"error,omitempty"`
-}
-
-// A RuleResetList is the resets that run and those that ended last, the newest first.
-type RuleResetList struct {
-	Resets []RuleReset `json:"resets"`
+	EndedAt   int64 `json:"endedAt"`
 }

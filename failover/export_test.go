@@ -27,3 +27,12 @@ func WithTimeout(parent context.Context, timeout time.Duration) (ctx context.Con
 
 // MaxTouched is how many clients' local spending is remembered.
 const MaxTouched = maxTouched
+
+// DecidesLocally reports whether a local decision could be made now.
+func (s *Store) DecidesLocally() bool {
+	could := s.locals.deciding.TryRLock()
+	if could {
+		s.locals.deciding.RUnlock()
+	}
+	return could
+}

@@ -40,7 +40,7 @@
 // good in every mode but Closed, as the store would. Of an operation over several
 // policies, one that is Closed makes it fail; else the Local ones are decided, all
 // together, and the Open ones admit. Peek, Reset and Settle are never answered by a
-// mode: they fail with an error that wraps stint.ErrUnavailable. So does ForgetPolicy.
+// mode: they fail with an error that wraps stint.ErrUnavailable. So do ResetPolicy and ResetAll.
 //
 // Local decides by the limits divided by the number of processes, Config.Instances; the
 // largest number that was seen within the policy's longest life (a window, two of a

@@ -21,9 +21,11 @@ type sharded struct {
 	n int
 }
 
-func (s sharded) ForgetPolicy(ctx context.Context, name string, progress func(stint.ForgetProgress)) error {
-	return s.Store.(stint.Forgetter).ForgetPolicy(ctx, name, progress)
+func (s sharded) ResetPolicy(ctx context.Context, name string) error {
+	return s.Store.(stint.Resetter).ResetPolicy(ctx, name)
 }
+
+func (s sharded) ResetAll(ctx context.Context) error { return s.Store.(stint.Resetter).ResetAll(ctx) }
 
 func (s sharded) Shards() int { return s.n }
 

@@ -70,7 +70,7 @@ func (s *Store) Down() (outages []Outage) {
 }
 
 var (
-	_ stint.Store     = (*Store)(nil)
-	_ stint.Binder    = (*Store)(nil)
-	_ stint.Forgetter = (*Store)(nil)
+	_ stint.Store    = (*Store)(nil)
+	_ stint.Binder   = (*Store)(nil)
+	_ stint.Resetter = (*Store)(nil)
 )

@@ -26,6 +26,11 @@ func CheckBytes(t testing.TB, s *Store) {
 	for _, w := range s.known {
 		held += w.writing.bytes()
 	}
+	for _, e := range *s.epochs.Load() {
+		if e != nil && e.writer == nil {
+			held += epochBytes
+		}
+	}
 	if counted := s.bytes.Load(); counted != held {
 		t.Errorf("%d bytes are counted, %d are held", counted, held)
 	}

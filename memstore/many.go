@@ -13,8 +13,8 @@ type part struct {
 	limit   *limit
 	hash    uint64
 	permits int64
-	slot    *slot   // held while the operation is decided; nil: there is no state yet
-	writer  *writer // of the slot
+	slot    *slot  // held while the operation is decided; nil: there is no state yet
+	epoch   *epoch // of the slot's state
 	state   state
 	changed bool
 }
@@ -59,7 +59,7 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	}
 	grows := false
 	for i := range parts {
-		runtime.KeepAlive(parts[i].limit) // until its id is in the slot
+		runtime.KeepAlive(parts[i].limit) // until the slot is counted
 		grows = grows || parts[i].grows()
 	}
 	if grows && s.over() {

@@ -11,8 +11,8 @@
 // n^2 / 2^65: 3 in a million with 10 million clients. Nobody who does not know the
 // seed can aim for it.
 //
-// State that has become worthless, because it equals an untouched one, is
-// reclaimed in small steps as decisions are made.
+// State that has become worthless, because it equals an untouched one or was reset with its
+// policy, is reclaimed in small steps as decisions are made.
 //
 // When the memory cap is reached, a few states are sampled and the one nearest to
 // untouched is dropped, which makes that client as new; [Stats] counts it. States that
@@ -61,7 +61,7 @@ type Store struct {
 	seed   maphash.Seed
 	now    func() stint.Instant
 	anchor time.Time // for the clock
-	epoch  stint.Instant
+	origin stint.Instant
 
 	maxBytes  int64
 	bytes     atomic.Int64 // tables, logs and writers
@@ -73,10 +73,11 @@ type Store struct {
 	evicting sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
 	next     int        // the shard that was looked at last for that
 
-	mu      sync.Mutex                // guards known, free and the writing of writers
-	known   map[writing]*writer       // all
-	writers atomic.Pointer[[]*writer] // by id: how to read what a slot holds
-	free    []uint32                  // ids that no writer has
+	mu     sync.Mutex               // guards known, free and the writing of epochs; may be locked while shards are
+	known  map[writing]*writer      // all
+	epochs atomic.Pointer[[]*epoch] // by id: what a slot holds
+	free   []uint32                 // ids that no epoch has
+	past   atomic.Int64             // slots of epochs that are over
 }
 
 // New makes an empty store.
@@ -87,8 +88,8 @@ func New(config Config) *Store {
 	}
 	s.maxBytes = max(s.maxBytes, MinMaxBytes)
 	s.anchor = time.Now()
-	s.epoch = stint.Instant(s.anchor.UnixMicro())
-	s.writers.Store(new([]*writer))
+	s.origin = stint.Instant(s.anchor.UnixMicro())
+	s.epochs.Store(new([]*epoch))
 	empty := newTable(0)
 	for i := range s.shards {
 		s.shards[i].table.Store(empty)
@@ -100,7 +101,7 @@ func (s *Store) clock() stint.Instant {
 	if s.now != nil {
 		return s.now()
 	}
-	return s.epoch + stint.Instant(time.Since(s.anchor)/time.Microsecond)
+	return s.origin + stint.Instant(time.Since(s.anchor)/time.Microsecond)
 }
 
 // Decide implements [stint.Store]. It does not block but for the locks.
@@ -160,7 +161,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 		s.keep(t, p, parts[:], now)
 	}
 	t.mu.Unlock()
-	runtime.KeepAlive(l) // until its id is in the slot
+	runtime.KeepAlive(l) // until the slot is counted
 	if p.grows() && s.over() {
 		s.fit(parts[:], now)
 	}
@@ -176,7 +177,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 
 // Stats is what a store holds and has done.
 type Stats struct {
-	Clients   int64 // states in the table; a client has one per limit
+	Clients   int64 // states that count; a client has one per limit
 	Bytes     int64 // memory of tables and logs, and of limits in use
 	MaxBytes  int64 // its cap
 	Evictions int64 // states dropped at the cap, and logs made coarser
@@ -195,6 +196,7 @@ func (s *Store) Stats() Stats {
 		stats.Clients += int64(shard.used)
 		shard.mu.Unlock()
 	}
+	stats.Clients = max(0, stats.Clients-s.past.Load()) // which others change meanwhile
 	return stats
 }
 

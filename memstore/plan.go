@@ -17,7 +17,6 @@ type plan struct {
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
-	id          uint32 // of its writer, from 1 on; marks the slots
 	writer      *writer
 	policy      string // the name of its policy
 	algorithm   stint.Algorithm

@@ -8,7 +8,7 @@ import (
 // slot is one client's state under one limit. It holds no pointer, so the garbage
 // collector does not look into tables.
 //
-// Its limit is its lock. Who swaps the id for 0 holds the slot, and alone reads and
+// Its epoch is its lock. Who swaps the id for 0 holds the slot, and alone reads and
 // writes its words until the id is put back. An empty slot stays 0, and so does one
 // of a table that was replaced: nobody can take hold of them. The hash is written by
 // who has the shard's lock as well.
@@ -22,19 +22,19 @@ type slot struct {
 type words struct {
 	a, b  uint64
 	c     uint32
-	limit atomic.Uint32 // of a slot: the id of the limit that wrote the state
+	epoch atomic.Uint32 // of a slot: the id of the epoch that the state is of
 }
 
-// set copies the state, and not the limit.
+// set copies the state, and not the epoch.
 func (w *words) set(from *words) { w.a, w.b, w.c = from.a, from.b, from.c }
 
-// tryHold takes hold of the slot if it is that of the hash, and the limit with the id
-// wrote it. What is done with a slot takes tens of nanoseconds, so it is worth trying
+// tryHold takes hold of the slot if it is that of the hash, and its state is of the epoch
+// with the id. What is done with a slot takes tens of nanoseconds, so it is worth trying
 // a few times, each after a longer pause. Of two cores that want one slot, the one
 // that has it goes on meanwhile with what its cache holds.
 func (s *slot) tryHold(hash uint64, id uint32) bool {
-	for pause := 512; !s.limit.CompareAndSwap(id, 0); pause *= 2 {
-		if found := s.limit.Load(); pause > 8192 || found != 0 && found != id {
+	for pause := 512; !s.epoch.CompareAndSwap(id, 0); pause *= 2 {
+		if found := s.epoch.Load(); pause > 8192 || found != 0 && found != id {
 			return false
 		}
 		for range pause {
@@ -51,15 +51,15 @@ func (s *slot) tryHold(hash uint64, id uint32) bool {
 // locked, so that the slot stays what it is; who else has it is about to let go.
 func (s *slot) hold() (id uint32) {
 	for {
-		if id = s.limit.Load(); id != 0 && s.limit.CompareAndSwap(id, 0) {
+		if id = s.epoch.Load(); id != 0 && s.epoch.CompareAndSwap(id, 0) {
 			return id
 		}
 		runtime.Gosched()
 	}
 }
 
-// release lets go of the slot. Its state is now that of the limit with the id.
-func (s *slot) release(id uint32) { s.limit.Store(id) }
+// release lets go of the slot. Its state is now of the epoch with the id.
+func (s *slot) release(id uint32) { s.epoch.Store(id) }
 
 // fill makes an empty slot that of a state.
 func (s *slot) fill(hash uint64, w *words, id uint32) {

@@ -105,14 +105,19 @@ func (t *table) find(hash uint64) (s *slot, group int) {
 	return nil, 0
 }
 
-// hold finds the state of a hash that the limit with the id wrote, and takes hold of
-// its slot. It needs no lock. When it returns nil, the state may be there all the
-// same, busy or just being moved: who has the shard's lock can tell.
-func (t *table) hold(hash uint64, id uint32) *slot {
-	if s, _ := t.find(hash); s != nil && s.tryHold(hash, id) {
-		return s
+// hold finds the state of a hash that is of the writer's epoch, whose id was read before,
+// and takes hold of its slot. It needs no lock. When it returns nil, the state may be there
+// all the same, busy or just being moved: who has the shard's lock can tell.
+func (t *table) hold(hash uint64, id uint32, w *writer) *slot {
+	s, _ := t.find(hash)
+	if s == nil || !s.tryHold(hash, id) {
+		return nil
 	}
-	return nil
+	if w.id.Load() != id { // a reset came between; the id may be another writer's by now
+		s.release(id)
+		return nil
+	}
+	return s
 }
 
 // insert adds a state that is not there.

@@ -48,20 +48,22 @@ func checkTable(t *testing.T, tab *table, want map[uint64]uint64) {
 	for group := range tab.groups {
 		for i := range tab.groups[group] {
 			s := &tab.groups[group][i]
-			hash, limit := s.hash.Load(), s.limit.Load()
+			hash, id := s.hash.Load(), s.epoch.Load()
 			if hash != 0 {
 				states++
 			}
-			if (hash == 0) != (limit == 0) {
-				t.Fatalf("slot %d of group %d has the hash %x and the limit %d", i, group, hash, limit)
+			if (hash == 0) != (id == 0) {
+				t.Fatalf("slot %d of group %d has the hash %x and the id %d", i, group, hash, id)
 			}
 		}
 	}
 	if states != len(want) {
 		t.Fatalf("%d states, want %d", states, len(want))
 	}
+	var w writer
+	w.id.Store(1)
 	for hash, value := range want {
-		s := tab.hold(hash, 1)
+		s := tab.hold(hash, 1, &w)
 		if s == nil || s.a != value {
 			t.Fatalf("%x is lost", hash)
 		}

@@ -34,7 +34,8 @@ func (k *taker) Take(ctx context.Context, key string, n int64) (d stint.Decision
 	}
 	now := s.clock()
 	hash := s.hash(key, l)
-	slot := s.shard(hash).table.Load().hold(hash, l.id)
+	id := l.writer.id.Load()
+	slot := s.shard(hash).table.Load().hold(hash, id, l.writer)
 	if slot == nil {
 		op := stint.Op{Claim: stint.Claim{Key: key, Policy: k.policy, Permits: n}}
 		return s.decideOne(&op, l, now), nil
@@ -45,7 +46,7 @@ func (k *taker) Take(ctx context.Context, key string, n int64) (d stint.Decision
 	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
 	// The release comes last: it has to wait for the stores before it anyway, and what
 	// copies the decision then finds it in the cache.
-	slot.release(l.id)
+	slot.release(id)
 	s.sweepNow(now)
 	return d, nil
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"hash/maphash"
+	"math"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -22,8 +23,8 @@ func (s *Store) hash(key string, l *limit) uint64 {
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits)] }
 
-// writer is the writer with the id, which a slot that is held has.
-func (s *Store) writer(id uint32) *writer { return (*s.writers.Load())[id-1] }
+// epoch is the epoch with the id, which a slot that is held has.
+func (s *Store) epoch(id uint32) *epoch { return (*s.epochs.Load())[id-1] }
 
 // open holds the slot of a part, if there is one, and reads its state as the part's
 // limit reads it.
@@ -31,16 +32,17 @@ func (s *Store) open(t *shard, p *part, now stint.Instant) {
 	if p.slot, _ = t.table.Load().find(p.hash); p.slot == nil {
 		return
 	}
-	p.writer = s.writer(p.slot.hold())
-	if !p.limit.alike(&p.writer.limit) {
-		return // two hashes met, and this state is no use here
+	p.epoch = s.epoch(p.slot.hold())
+	w := p.epoch.writer
+	if w == nil || !p.limit.alike(&w.limit) {
+		return // it was reset, or two hashes met: this state is no use here
 	}
 	p.state.set(&p.slot.words)
 	if p.limit.log != nil {
 		p.state.log = t.logs[p.hash]
-		p.limit.log.Adopt(&p.state.log, p.writer.log, now)
-	} else if p.writer.id != p.limit.id {
-		p.limit.adopt(&p.state, &p.writer.limit, now)
+		p.limit.log.Adopt(&p.state.log, w.log, now)
+	} else if w != p.limit.writer {
+		p.limit.adopt(&p.state, &w.limit, now)
 	}
 }
 
@@ -50,17 +52,17 @@ func (s *Store) close(t *shard, p *part) {
 		return
 	}
 	if p.changed {
-		if p.writer.log != nil && p.limit.log == nil {
+		if p.epoch.isLog && p.limit.log == nil {
 			s.dropLog(t, p.hash)
 		}
 		p.slot.set(&p.state.words)
-		if before := p.writer; before != p.limit.writer {
-			p.writer = p.limit.writer
-			p.writer.gain()
+		if before := p.epoch; before != p.limit.writer.epoch {
+			p.epoch = p.limit.writer.epoch
+			p.epoch.gain()
 			s.lose(before)
 		}
 	}
-	p.slot.release(p.writer.id)
+	p.slot.release(p.epoch.id)
 }
 
 // grows reports whether the part's state needs memory: one that is new, or a log.
@@ -76,8 +78,9 @@ func (s *Store) keep(t *shard, p *part, parts []part, now stint.Instant) {
 		if t.full() {
 			s.makeRoom(t, parts, now)
 		}
-		p.limit.writer.gain()
-		t.table.Load().insert(p.hash, &p.state.words, p.limit.id)
+		e := p.limit.writer.epoch
+		e.gain()
+		t.table.Load().insert(p.hash, &p.state.words, e.id)
 		t.used++
 	}
 	if p.limit.log != nil {
@@ -92,16 +95,16 @@ func (s *Store) reset(t *shard, hash uint64) {
 	}
 }
 
-// remove drops the state of a slot in a group, which the caller holds and the limit
-// with the id wrote.
+// remove drops the state of a slot in a group, which the caller holds and which is of the
+// epoch with the id.
 func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
-	w := s.writer(id)
-	if w.log != nil {
+	e := s.epoch(id)
+	if e.isLog {
 		s.dropLog(t, slot.hash.Load())
 	}
 	t.table.Load().delete(slot, group)
 	t.used--
-	s.lose(w)
+	s.lose(e)
 }
 
 // full reports whether the table is to be rebuilt before another insertion.
@@ -170,17 +173,23 @@ func (s *Store) makeRoom(t *shard, parts []part, now stint.Instant) {
 	s.rebuild(t, size(t.used+1))
 }
 
-// life returns when a state whose slot is held equals an untouched one, and how long
-// it was to live when the limit with the id wrote it.
+// life returns when a state whose slot is held, and which is of the epoch with the id,
+// equals an untouched one, and how long it was to live when it was written.
 func (s *Store) life(t *shard, slot *slot, id uint32) (ends stint.Instant, life int64) {
+	e := s.epoch(id)
+	if e.writer == nil {
+		return long, 0
+	}
 	var st state
 	st.set(&slot.words)
-	l := s.writer(id)
-	if l.log != nil {
+	if e.isLog {
 		st.log = t.logs[slot.hash.Load()]
 	}
-	return l.life(&st)
+	return e.writer.life(&st)
 }
+
+// long is when a state that was reset has equalled an untouched one: always.
+const long = stint.Instant(math.MinInt64 / 2)
 
 // isWorthless reports whether a state has equalled an untouched one for longer than
 // the margin, so that dropping it changes nothing.

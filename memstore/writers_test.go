@@ -35,7 +35,7 @@ func take(t testing.TB, s *Store, key string, policy *stint.Policy) stint.Decisi
 func (s *Store) counts() (known, ids int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.known), len(*s.writers.Load())
+	return len(s.known), len(*s.epochs.Load())
 }
 
 // collected collects garbage until the condition holds.
@@ -115,7 +115,7 @@ func TestStatesOutlivePolicies(t *testing.T) {
 	for range 10 {
 		both(0)
 	}
-	collected(t, "the plan is gone", func() bool { return s.writer(1).orphaned.Load() })
+	collected(t, "the plan is gone", func() bool { return s.epoch(1).writer.orphaned.Load() })
 	if known, _ := s.counts(); known != 1 {
 		t.Fatalf("%d writers are known, want that of the state", known)
 	}
@@ -127,7 +127,7 @@ func TestStatesOutlivePolicies(t *testing.T) {
 	collected(t, "who wrote first is gone", func() bool { known, _ := s.counts(); return known == 1 })
 	both(0)
 	both(7)
-	if err := s.ForgetPolicy(t.Context(), "a", nil); err != nil {
+	if err := s.ResetPolicy(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	collected(t, "nothing is left", func() bool { known, _ := s.counts(); return known == 0 })
@@ -181,7 +181,7 @@ func TestPoliciesGoUnderLoad(t *testing.T) {
 					admitted[w][key]++
 				}
 				if i%50 == 0 {
-					if err := s.ForgetPolicy(ctx, fmt.Sprint("b", i%7), nil); err != nil {
+					if err := s.ResetPolicy(ctx, fmt.Sprint("b", i%7)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -204,31 +204,46 @@ func TestPoliciesGoUnderLoad(t *testing.T) {
 	s.census(t)
 }
 
-// census counts the slots of every writer.
+// census counts the slots of every epoch.
 func (s *Store) census(t *testing.T) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slots := map[*writer]int64{}
+	slots := map[*epoch]int64{}
 	for _, shard := range s.all() {
 		shard.mu.Lock()
 		groups := shard.table.Load().groups
 		for at := range groups {
 			for i := range groupSlots {
-				if id := groups[at][i].limit.Load(); id != 0 {
-					slots[s.writer(id)]++
+				if id := groups[at][i].epoch.Load(); id != 0 {
+					slots[s.epoch(id)]++
 				}
 			}
 		}
 		shard.mu.Unlock()
 	}
-	for _, w := range s.known {
-		if w.slots.Load() != slots[w] || w.slots.Load() == 0 && w.orphaned.Load() {
-			t.Errorf("writer %d of policy %s counts %d slots and has %d", w.id, w.policy, w.slots.Load(), slots[w])
+	var past int64
+	for _, e := range *s.epochs.Load() {
+		switch {
+		case e == nil:
+			continue
+		case e.slots.Load() != slots[e]:
+			t.Errorf("epoch %d counts %d slots and has %d", e.id, e.slots.Load(), slots[e])
+		case e.writer == nil && slots[e] == 0:
+			t.Errorf("epoch %d is over and has no slots", e.id)
+		case e.writer == nil:
+			past += slots[e]
+		case s.known[e.writer.writing] != e.writer || e.writer.epoch != e || e.writer.id.Load() != e.id:
+			t.Errorf("epoch %d of policy %s is not its writer's", e.id, e.writer.policy)
+		case slots[e] == 0 && e.writer.orphaned.Load():
+			t.Errorf("epoch %d of policy %s is nobody's", e.id, e.writer.policy)
 		}
-		delete(slots, w)
+		delete(slots, e)
 	}
-	for w := range slots {
-		t.Errorf("slots have the id of writer %d, which is not known", w.id)
+	for e := range slots {
+		t.Errorf("slots have the id of epoch %d, which is not known", e.id)
+	}
+	if s.past.Load() != past {
+		t.Errorf("%d slots are counted as past, %d are", s.past.Load(), past)
 	}
 }

@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+
+	"github.com/stint-go/stint"
 )
 
 //go:embed reset.lua
 var resetLua string
 
-// ResetPolicy makes all clients of all policies with the name as new, in one step of the server's, on
+var _ stint.Resetter = (*Store)(nil)
+
+// ResetPolicy implements [stint.Resetter]: all clients of all policies with the name are as new, in one step of the server's, on
 // a cluster in one step of each partition. What was before is not read again, in no process,
 // and frees its memory when its time to live is over; the hashes that a process has seen it
 // removes at once.
@@ -25,7 +29,7 @@ func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
 	return s.reset(ctx, epochField(policyName), announcement, func(l *lane, epoch int64) { l.raise(policyName, epoch) })
 }
 
-// ResetAll is ResetPolicy for all policies of the store's key prefix.
+// ResetAll implements [stint.Resetter]: it is ResetPolicy for all policies of the store's key prefix.
 func (s *Store) ResetAll(ctx context.Context) error {
 	return s.reset(ctx, "all", "\x00\x00", (*lane).raiseAll)
 }

@@ -25,7 +25,6 @@ func TestAdminRoles(t *testing.T) {
 		{"GET", "/api/v1/rules/user/overrides/root"},
 		{"GET", "/api/v1/rule-versions"},
 		{"GET", "/api/v1/rule-versions/1"},
-		{"GET", "/api/v1/rule-resets"},
 		{"HEAD", "/api/v1/rules"},
 		{"POST", "/api/v1/rules/validate", `[]`},
 		{"POST", "/api/v1/rules/explain", `{"path":"/"}`},
@@ -40,7 +39,6 @@ func TestAdminRoles(t *testing.T) {
 		{"PUT", "/api/v1/rules/user/overrides/x", `{}`},
 		{"DELETE", "/api/v1/rules/user/overrides/root"},
 		{"POST", "/api/v1/rules/login/reset", `{}`},
-		{"DELETE", "/api/v1/rule-resets/1"},
 		{"POST", "/api/v1/rule-versions/0/rollback"},
 		{"GET", "/debug/pprof/cmdline"},
 	}

@@ -198,7 +198,7 @@ func templates(public, admin string) []sent {
 		add("GET", admin+api.PathRuleVersions+"?"+query, "")
 	}
 	for _, path := range []string{
-		"/rules/%P", "/rules/%P/overrides", "/rules/login/overrides/%P", "/rules/%P/overrides/%P", "/rules/%P/reset", "/rules/%P/%P", "/rule-resets/%P",
+		"/rules/%P", "/rules/%P/overrides", "/rules/login/overrides/%P", "/rules/%P/overrides/%P", "/rules/%P/reset", "/rules/%P/%P",
 		"/rule-versions/%P", "/rule-versions/%P/rollback", "/rules/%P/a/b/c",
 	} {
 		for _, method := range []string{"GET", "PUT", "PATCH", "POST", "DELETE"} {

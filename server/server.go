@@ -110,7 +110,6 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer watching.Wait()
 	defer close(stop)
-	defer s.service.administration.Close()
 	return s.serve(ctx, fronts)
 }
 

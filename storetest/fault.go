@@ -26,12 +26,11 @@ type Call struct {
 	Number int64
 	// Batch says that it is a DecideAll.
 	Batch bool
-	// Ops are the operations: one of a Decide, none of a ForgetPolicy. They must not be
+	// Ops are the operations: one of a Decide, none of a reset of policies. They must not be
 	// changed or kept.
 	Ops []stint.Op
-	// Forget says that it is a ForgetPolicy, or a step of one: every call of progress is a
-	// call of its own, so that a fault may come in the middle.
-	Forget bool
+	// Reset says that it is a ResetPolicy or ResetAll.
+	Reset bool
 }
 
 // Faulty is a store that wraps another and fails when told to. It is safe for
@@ -100,51 +99,36 @@ func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 	}
 }
 
-// ForgetPolicy implements [stint.Forgetter]. A fault of the call comes before the store
-// hears of it, or with After when it is done; a fault of a step ends what the store
-// does. It fails with an error that wraps stint.ErrInvalid if the store is no
-// Forgetter.
-func (f *Faulty) ForgetPolicy(ctx context.Context, policyName string, progress func(stint.ForgetProgress)) error {
-	inner, ok := f.inner.(stint.Forgetter)
-	if !ok {
-		return stint.Invalid("store", fmt.Sprintf("%T", f.inner), "a store that can forget a policy")
-	}
-	fault := f.forgets()
-	if fault.fails() && !fault.After {
-		return fault.strike(ctx)
-	}
-	inside, end := context.WithCancel(ctx)
-	defer end()
-	var struck error
-	err := inner.ForgetPolicy(inside, policyName, func(p stint.ForgetProgress) {
-		if struck != nil {
-			return // the store has not noticed yet
-		}
-		if step := f.forgets(); step.fails() {
-			struck = step.strike(ctx)
-			end()
-			return
-		}
-		if progress != nil {
-			progress(p)
-		}
-	})
-	switch {
-	case struck != nil:
-		return struck
-	case err == nil && fault.fails():
-		return fault.strike(ctx)
-	}
-	return err
+// ResetPolicy implements [stint.Resetter]. The error wraps stint.ErrInvalid if the store is
+// no Resetter.
+func (f *Faulty) ResetPolicy(ctx context.Context, policyName string) error {
+	return f.reset(ctx, func(inner stint.Resetter) error { return inner.ResetPolicy(ctx, policyName) })
 }
 
-// forgets decides about the fault of a ForgetPolicy or a step of it.
-func (f *Faulty) forgets() Fault {
-	number := f.calls.Add(1)
-	if plan := f.plan.Load(); plan != nil {
-		return (*plan)(Call{Number: number, Forget: true})
+// ResetAll implements [stint.Resetter], as ResetPolicy does.
+func (f *Faulty) ResetAll(ctx context.Context) error {
+	return f.reset(ctx, func(inner stint.Resetter) error { return inner.ResetAll(ctx) })
+}
+
+func (f *Faulty) reset(ctx context.Context, reset func(stint.Resetter) error) error {
+	inner, ok := f.inner.(stint.Resetter)
+	if !ok {
+		return stint.Invalid("store", fmt.Sprintf("%T", f.inner), "a stint.Resetter")
 	}
-	return Fault{}
+	number := f.calls.Add(1)
+	var fault Fault
+	if plan := f.plan.Load(); plan != nil {
+		fault = (*plan)(Call{Number: number, Reset: true})
+	}
+	if !fault.fails() {
+		return reset(inner)
+	}
+	if fault.After {
+		if err := reset(inner); err != nil {
+			return err
+		}
+	}
+	return fault.strike(ctx)
 }
 
 func (f Fault) fails() bool { return f.Err != nil || f.Block }

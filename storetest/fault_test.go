@@ -100,55 +100,39 @@ func TestFaultyBlocks(t *testing.T) {
 	})
 }
 
-// A ForgetPolicy fails before it begins, in the middle, or after it is done; a store that
-// is no Forgetter is not asked.
-func TestFaultyForgets(t *testing.T) {
+// A reset of policies fails before the store hears of it, or after it is done; a store that is
+// no Resetter is not asked.
+func TestFaultyResets(t *testing.T) {
 	policy := policyOf(t, plain(stint.AlgorithmTokenBucket, 9))
-	for _, row := range []struct {
-		name  string
-		plan  func(Call) Fault
-		left  int64
-		steps int
-	}{
-		{"before", func(Call) Fault { return Fault{Err: errBroken} }, 7, 0},
-		{"in the middle", func(c Call) Fault {
-			if c.Number < 3 {
-				return Fault{}
-			}
-			return Fault{Err: errBroken}
-		}, 9, 0}, // the reference does all in one step
-		{"after", func(c Call) Fault {
-			if c.Number == 2 {
-				return Fault{Err: errBroken, After: true}
-			}
-			return Fault{}
-		}, 9, 1},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			f := NewFaulty(Reference(NewClock(noon)))
-			if _, err := f.Decide(t.Context(), operation(stint.Take, "k", policy, 2)); err != nil {
-				t.Fatal(err)
-			}
-			f.Inject(func(c Call) Fault {
-				if !c.Forget || c.Ops != nil {
-					t.Errorf("the plan was asked about %+v", c)
+	for _, r := range []wideReset{resetOf(""), resetOfAll} {
+		for name, row := range map[string]struct {
+			fault Fault
+			left  int64
+		}{"before": {Fault{Err: errBroken}, 7}, "after": {Fault{Err: errBroken, After: true}, 9}} {
+			t.Run(r.name+" "+name, func(t *testing.T) {
+				f := NewFaulty(Reference(NewClock(noon)))
+				if _, err := f.Decide(t.Context(), operation(stint.Take, "k", policy, 2)); err != nil {
+					t.Fatal(err)
 				}
-				return row.plan(c)
+				f.Inject(func(c Call) Fault {
+					if !c.Reset || c.Ops != nil || c.Number != 2 {
+						t.Errorf("the plan was asked about %+v", c)
+					}
+					return row.fault
+				})
+				if err := r.store(t.Context(), f); !errors.Is(err, errBroken) {
+					t.Errorf("error %v, expected the fault's", err)
+				}
+				f.Inject(nil)
+				d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1))
+				if err != nil || d.Remaining != row.left {
+					t.Errorf("%+v, error %v, expected %d left", d, err, row.left)
+				}
 			})
-			steps := 0
-			err := f.ForgetPolicy(t.Context(), "", func(stint.ForgetProgress) { steps++ })
-			if !errors.Is(err, errBroken) || steps != row.steps {
-				t.Errorf("%d steps, error %v, expected %d and the fault's", steps, err, row.steps)
-			}
-			f.Inject(nil)
-			d, err := f.Decide(t.Context(), operation(stint.Peek, "k", policy, 1))
-			if err != nil || d.Remaining != row.left {
-				t.Errorf("%+v, error %v, expected %d left", d, err, row.left)
-			}
-		})
-	}
-	mute := NewFaulty(struct{ stint.Store }{Reference(NewClock(noon))})
-	if err := mute.ForgetPolicy(t.Context(), "", nil); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("a store that can't: %v, expected %v", err, stint.ErrInvalid)
+		}
+		mute := NewFaulty(struct{ stint.Store }{Reference(NewClock(noon))})
+		if err := r.store(t.Context(), mute); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("a store that can't: %v, expected %v", err, stint.ErrInvalid)
+		}
 	}
 }

@@ -115,13 +115,14 @@ func (o *Oracle) Decide(op stint.Op, now stint.Instant) (stint.Decision, []stint
 	return verdict.decision, verdict.outcomes
 }
 
-// Forget makes all clients of the policies with the name as new, as a store's
-// ForgetPolicy does that is alone meanwhile. It returns how many states it removed.
-func (o *Oracle) Forget(policyName string) int64 {
-	before := len(o.states)
+// ResetPolicy makes all clients of the policies with the name as new, as a store's
+// ResetPolicy does.
+func (o *Oracle) ResetPolicy(policyName string) {
 	maps.DeleteFunc(o.states, func(id stateID, _ []candidate) bool { return id.policy == policyName })
-	return int64(before - len(o.states))
 }
+
+// ResetAll makes all clients of all policies as new, as a store's ResetAll does.
+func (o *Oracle) ResetAll() { clear(o.states) }
 
 func (o *Oracle) parts(op stint.Op) []part {
 	parts := make([]part, 0, 4)

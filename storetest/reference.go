@@ -9,7 +9,7 @@ import (
 
 // Reference returns a store made of an [Oracle]: slow, unbounded, exact. It reads
 // its time from the clock and never drops a state. It is safe for concurrent use, and
-// a [stint.Forgetter].
+// a [stint.Resetter].
 func Reference(clock *Clock) stint.Store {
 	return &reference{clock: clock, oracle: NewOracle()}
 }
@@ -40,16 +40,20 @@ func (r *reference) DecideAll(ctx context.Context, ops []stint.Op, results []sti
 	}
 }
 
-// ForgetPolicy implements [stint.Forgetter], in one step.
-func (r *reference) ForgetPolicy(ctx context.Context, policyName string, progress func(stint.ForgetProgress)) error {
+// ResetPolicy implements [stint.Resetter].
+func (r *reference) ResetPolicy(ctx context.Context, policyName string) error {
+	return r.reset(ctx, func() { r.oracle.ResetPolicy(policyName) })
+}
+
+// ResetAll implements [stint.Resetter].
+func (r *reference) ResetAll(ctx context.Context) error { return r.reset(ctx, r.oracle.ResetAll) }
+
+func (r *reference) reset(ctx context.Context, reset func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	r.mu.Lock()
-	removed := r.oracle.Forget(policyName)
-	r.mu.Unlock()
-	if progress != nil {
-		progress(stint.ForgetProgress{Done: 1, Total: 1, States: removed})
-	}
+	defer r.mu.Unlock()
+	reset()
 	return nil
 }

@@ -50,7 +50,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		{"CountDenied", testCountDenied},
 		{"Batches", testBatches},
 		{"Identity", testIdentity},
-		{"Forget", testForget},
+		{"ResetPolicy", testResetPolicy},
 		{"Invalid", testInvalid},
 		{"Cancelled", testCancelled},
 		{"Concurrency", testConcurrency},

@@ -110,6 +110,13 @@ func TestTopologies(t *testing.T) {
 				if d := take(t, store, "k", policy, 10); !d.Allowed {
 					t.Errorf("%s: %+v after a refund", encoding, d)
 				}
+				for name, err := range map[string]error{
+					"a policy": store.ResetPolicy(t.Context(), policy.Name()), "all policies": store.ResetAll(t.Context()),
+				} {
+					if err != nil {
+						t.Errorf("%s: resetting %s: %v", encoding, name, err)
+					}
+				}
 				until(t, "announcements are heard", func() bool { return store.Stats().Announcing })
 				store.Close()
 				for _, server := range servers {

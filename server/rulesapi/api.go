@@ -50,11 +50,10 @@ type Config struct {
 }
 
 // An API answers the administrators' requests. It is safe for concurrent use; make it with
-// [New], and [API.Close] it.
+// [New].
 type API struct {
 	config    Config
 	metrics   *metrics
-	resets    *resets
 	strangers *logsampler.Sampler // records of refused callers who are not known
 	absence   *logsampler.Sampler // lines about requests for rules that could not be read
 	reading   reading
@@ -69,13 +68,8 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{config: config, metrics: m, strangers: newStrangers(nil), absence: newAbsence(nil), reading: newReading()}
-	a.resets = newResets(config.Store, m, func(r record) { a.audit(context.Background(), r) })
-	return a, nil
+	return &API{config: config, metrics: m, strangers: newStrangers(nil), absence: newAbsence(nil), reading: newReading()}, nil
 }
-
-// Close ends the resets that run, and waits until they have. No further ones begin.
-func (a *API) Close() { a.resets.close() }
 
 // current is the rules as they are kept, or as they are in force where none are kept.
 func (a *API) current(ctx context.Context) (registry.Snapshot, error) {

@@ -16,7 +16,6 @@ import (
 const (
 	outcomeDone        = "done"
 	outcomeUnchanged   = "unchanged"
-	outcomeStarted     = "started"
 	outcomeFailed      = "failed"
 	outcomeUnconfirmed = "unconfirmed"
 )
@@ -83,7 +82,7 @@ func (a *API) audit(ctx context.Context, r record) {
 		attributes = append(attributes, slog.Int64("left_out", r.leftOut))
 	}
 	level := slog.LevelInfo
-	if r.outcome != outcomeDone && r.outcome != outcomeUnchanged && r.outcome != outcomeStarted {
+	if r.outcome != outcomeDone && r.outcome != outcomeUnchanged {
 		level = slog.LevelWarn
 	}
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)

@@ -58,13 +58,13 @@ func (c *Call) report(err, cause error) {
 	c.api.config.Logger.LogAttrs(c.r.Context(), slog.LevelError, "a request failed", attributes...)
 }
 
-// answer writes a document.
-func (c *Call) answer(status int, v any) error {
+// answer writes a document, with the status 200.
+func (c *Call) answer(v any) error {
 	text, err := marshal(v)
 	if err != nil {
 		return err
 	}
-	return c.write(status, text)
+	return c.write(http.StatusOK, text)
 }
 
 // write writes a document that is JSON already.

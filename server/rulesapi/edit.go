@@ -105,5 +105,5 @@ func (c *Call) edited(v *registry.Version) error {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return c.answer(http.StatusOK, api.Edited{Version: v.Number, At: v.At, RuleChanges: changesOf(v)})
+	return c.answer(api.Edited{Version: v.Number, At: v.At, RuleChanges: changesOf(v)})
 }

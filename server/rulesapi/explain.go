@@ -2,7 +2,6 @@ package rulesapi
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -34,7 +33,7 @@ func (c *Call) explain() error {
 	if err != nil {
 		return storeAway(err, "the store could not answer; nothing was consumed")
 	}
-	return c.answer(http.StatusOK, explanation(x))
+	return c.answer(explanation(x))
 }
 
 func explanation(x *enforce.Explanation) api.Explanation {

@@ -6,11 +6,9 @@ import "github.com/prometheus/client_golang/prometheus"
 //
 //	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
 //	rate_limiter_admin_refused_total{outcome}      requests of who may not make them
-//	rate_limiter_rule_resets_running               resets of whole rules under way
-//	rate_limiter_rule_resets_total{outcome}        resets of whole rules that ended
+//	rate_limiter_rule_resets_total{outcome}        resets of whole rules, by what came of them
 type metrics struct {
 	edits, refusals, resets *prometheus.CounterVec
-	running                 prometheus.Gauge
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
@@ -23,16 +21,12 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "rate_limiter_admin_refused_total",
 			Help: "Requests to the admin listener of who showed no token that is known, or may not make them.",
 		}, []string{"outcome"}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "rate_limiter_rule_resets_running",
-			Help: "Resets of all clients of a rule that are under way.",
-		}),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_rule_resets_total",
-			Help: "Resets of all clients of a rule that ended, by how.",
+			Help: "Resets of all clients of a rule, by what came of them.",
 		}, []string{"outcome"}),
 	}
-	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.running, m.resets} {
+	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.resets} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, err
 		}

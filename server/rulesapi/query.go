@@ -90,7 +90,7 @@ func (q query) comment() (string, error) {
 	return text, nil
 }
 
-// parseNumber reads the number of a version or a reset.
+// parseNumber reads the number of a version.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil || strconv.FormatUint(n, 10) != text {

@@ -2,7 +2,6 @@ package rulesapi
 
 import (
 	"errors"
-	"net/http"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
@@ -55,7 +54,7 @@ func (c *Call) validate() error {
 	set, list, err := c.document()
 	var faults notation.Faults
 	if errors.As(err, &faults) {
-		return c.answer(http.StatusOK, invalidRules(list, faults))
+		return c.answer(invalidRules(list, faults))
 	}
 	if err != nil {
 		return err
@@ -66,7 +65,7 @@ func (c *Call) validate() error {
 			validation.Enabled++
 		}
 	}
-	return c.answer(http.StatusOK, validation)
+	return c.answer(validation)
 }
 
 // changes compares rules with those in force.

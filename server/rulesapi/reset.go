@@ -2,10 +2,9 @@ package rulesapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -14,13 +13,13 @@ import (
 	"github.com/stint-go/stint/rules/notation"
 )
 
-// resetTimeout bounds the reset of a client, and the wait for a reset that is cancelled.
+// resetTimeout bounds a reset.
 const resetTimeout = 10 * time.Second
 
 // resetBody is what the body of a reset may be.
 const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
 
-// reset makes a client of a rule as new, or begins to make all of them so.
+// reset makes a client of a rule as new, or all of them.
 func (c *Call) reset() error {
 	if err := c.query.only(); err != nil {
 		return err
@@ -103,67 +102,39 @@ func (c *Call) resetClient(rule *rules.Rule, client string) error {
 			return storeAway(err, "the store did not confirm the reset; whether it was made is not known")
 		}
 	}
-	return c.answer(http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
+	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
-// resetAll begins the reset of all clients.
+// resetAll makes all clients as new.
 func (c *Call) resetAll() error {
 	c.Action = "reset_rule"
-	reset, err := c.api.resets.start(c.Rule, c.caller)
+	start := time.Now()
+	err := c.resetPolicy()
+	outcome := outcomeDone
+	if err != nil {
+		outcome = outcomeOf(err)
+	}
+	c.api.metrics.resets.WithLabelValues(outcome).Inc()
 	if err != nil {
 		return err
 	}
-	c.outcome = outcomeStarted
-	c.w.Header().Set("Location", api.PathRuleResets+"/"+strconv.FormatInt(reset.Reset, 10))
-	return c.answer(http.StatusAccepted, reset)
+	return c.answer(api.RuleReset{
+		Rule: c.Rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UnixMicro(), EndedAt: time.Now().UnixMicro(),
+	})
 }
 
-// listResets shows the resets of this process.
-func (c *Call) listResets() error {
-	if err := c.query.only(); err != nil {
-		return err
+// resetPolicy resets the rule's policy in the store.
+func (c *Call) resetPolicy() error {
+	const cannot = "the store can't reset a whole rule; reset its clients one by one"
+	resetter, ok := c.api.config.Store.(stint.Resetter)
+	if !ok {
+		return &Refusal{Status: http.StatusNotImplemented, Detail: cannot}
 	}
-	list := c.api.resets.list()
-	slices.Reverse(list)
-	return c.answer(http.StatusOK, api.RuleResetList{Resets: list})
-}
-
-// getReset shows how far a reset has come.
-func (c *Call) getReset() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
-	reset, err := c.api.resets.find(c.number)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, reset.show())
-}
-
-// cancelReset ends a reset, and answers when it has ended.
-func (c *Call) cancelReset() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
-	reset, err := c.api.resets.find(c.number)
-	if err != nil {
-		return err
-	}
-	c.Rule = reset.rule
-	ended := reset.hasEnded()
-	reset.cancel()
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	select {
-	case <-reset.ended:
-	case <-ctx.Done():
+	err := resetter.ResetPolicy(ctx, rules.PolicyPrefix+c.Rule)
+	if errors.Is(err, stint.ErrInvalid) {
+		return &Refusal{Status: http.StatusNotImplemented, Detail: cannot, cause: err}
 	}
-	shown := reset.show()
-	switch {
-	case shown.State == api.ResetRunning:
-		c.outcome = outcomeStarted
-	case ended, shown.State != api.ResetCancelled:
-		c.outcome = outcomeUnchanged
-	}
-	return c.answer(http.StatusOK, shown)
+	return storeAway(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
 }

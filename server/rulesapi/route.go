@@ -18,7 +18,7 @@ type Call struct {
 	api    *API
 	serve  func(*Call) error
 	client string // as overrides name it
-	number int64  // of a version or a reset, 0 if none can have it
+	number int64  // of a version, 0 if none can have it
 
 	w       http.ResponseWriter
 	r       *http.Request
@@ -66,11 +66,6 @@ var paths = []path{
 		{"DELETE", "delete_override", (*Call).removeOverride, true},
 	}},
 	{"rules/{rule}/reset", []method{{"POST", "reset", (*Call).reset, true}}},
-	{"rule-resets", []method{{"GET", "list_resets", (*Call).listResets, false}}},
-	{"rule-resets/{number}", []method{
-		{"GET", "get_reset", (*Call).getReset, false},
-		{"DELETE", "cancel_reset", (*Call).cancelReset, true},
-	}},
 	{"rule-versions", []method{{"GET", "list_versions", (*Call).listVersions, false}}},
 	{"rule-versions/{number}", []method{{"GET", "get_version", (*Call).getVersion, false}}},
 	{"rule-versions/{number}/rollback", []method{{"POST", "rollback", (*Call).rollback, true}}},

@@ -53,7 +53,7 @@ func (c *Call) listVersions() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, list)
+	return c.answer(list)
 }
 
 // versions are at most limit versions before one, of a rule if it is not "". It looks at so many as are

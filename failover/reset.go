@@ -1,0 +1,104 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stint-go/stint"
+)
+
+// ResetPolicy implements [stint.Resetter], if the store does, and the local one, if there is
+// one; else the error wraps stint.ErrInvalid. What was spent locally of the policy, and not
+// charged yet, is reset last: if the store fails, it is still charged. Until then nothing is
+// charged, of other policies neither.
+//
+// No answer is made up: while any part of the store is unreachable the error wraps
+// stint.ErrUnavailable, and nothing was reset. Config.Timeout bounds the store's part of it.
+// If that takes longer, or fails, the error wraps stint.ErrUnavailable, and the store is
+// probed; it may have been reset nevertheless. What other processes have spent locally, and not
+// charged yet, they still charge.
+func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
+	account := accountName(policyName)
+	return s.reset(ctx,
+		func(ctx context.Context, r stint.Resetter) error { return r.ResetPolicy(ctx, policyName) },
+		func(ctx context.Context, r stint.Resetter) error {
+			return errors.Join(r.ResetPolicy(ctx, policyName), r.ResetPolicy(ctx, account))
+		})
+}
+
+// ResetAll implements [stint.Resetter], as [Store.ResetPolicy] does.
+func (s *Store) ResetAll(ctx context.Context) error {
+	all := func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) }
+	return s.reset(ctx, all, all)
+}
+
+// reset resets the store and then the local one.
+func (s *Store) reset(ctx context.Context, store, local func(context.Context, stint.Resetter) error) error {
+	inner, err := resetter("store", s.inner)
+	if err != nil {
+		return err
+	}
+	for _, sh := range s.shards {
+		if down := sh.down.Load(); down != nil {
+			return down.err
+		}
+	}
+	if s.config.Local == nil {
+		return s.resetStore(ctx, inner, store)
+	}
+	locally, err := resetter("local store", s.config.Local)
+	if err != nil {
+		return err
+	}
+	resume, err := s.locals.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer resume()
+	if err := s.resetStore(ctx, inner, store); err != nil {
+		return err
+	}
+	// A local decision is counted in the share and in the account, or in neither.
+	s.locals.deciding.Lock()
+	defer s.locals.deciding.Unlock()
+	return local(context.WithoutCancel(ctx), locally)
+}
+
+// resetter is a store as one that can reset policies.
+func resetter(param string, store stint.Store) (stint.Resetter, error) {
+	r, ok := store.(stint.Resetter)
+	if !ok {
+		return nil, stint.Invalid(param, fmt.Sprintf("%T", store), "a stint.Resetter")
+	}
+	return r, nil
+}
+
+// resetStore resets the store, within the deadline of a call.
+func (s *Store) resetStore(ctx context.Context, inner stint.Resetter, reset func(context.Context, stint.Resetter) error) error {
+	bounded, own := s.bound(ctx, s.config.Timeout)
+	err := reset(bounded, inner)
+	if own != nil {
+		own.release()
+	}
+	if err == nil {
+		return nil
+	}
+	if v := judge(ctx, own, err); v == invalid || v == gone {
+		return err
+	}
+	s.counts.failure(err)
+	s.Probe()
+	return unavailable(err)
+}
+
+// hold waits for the batch of charges that is under way, and lets no other begin until
+// resume is called.
+func (l *locals) hold(ctx context.Context) (resume func(), err error) {
+	select {
+	case l.batch <- struct{}{}:
+		return func() { <-l.batch }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

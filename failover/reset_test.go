@@ -1,0 +1,306 @@
+package failover_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// remaining is what is left of a key in a store.
+func remaining(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
+	t.Helper()
+	d, err := store.Decide(t.Context(), op(stint.Peek, key, policy, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Remaining
+}
+
+// While the store is away nothing is reset. Afterwards the store and what was spent locally
+// are, and nothing of it is charged; of another policy it is, unless all are reset.
+func TestResets(t *testing.T) {
+	for name, row := range map[string]struct {
+		reset func(f *fixture) error
+		other int64 // remains in the store of the other policy
+	}{
+		"a policy": {func(f *fixture) error { return f.ResetPolicy(f.t.Context(), "rule/a") }, 92},
+		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context()) }, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+				spent, other := policy(t, "rule/a", stint.FixedWindow(100, time.Hour)), policy(t, "rule/b", stint.FixedWindow(100, time.Hour))
+				spend := func(n int) {
+					for range n {
+						f.must("k", spent)
+						f.must("k", other)
+					}
+				}
+				spend(5)
+				f.lose(minutely(t))
+				spend(3)
+				if err := row.reset(f); !errors.Is(err, stint.ErrUnavailable) {
+					t.Errorf("while the store is away: %v, want %v", err, stint.ErrUnavailable)
+				}
+				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 95 || local != 97 {
+					t.Errorf("%d remain in the store and %d locally, want 95 and 97", inner, local)
+				}
+				f.regain()                                      // and before the first charge
+				if touched := f.Stats().Touched; touched != 3 { // one is of losing it
+					t.Fatalf("the spending of %d clients is to be charged, want 3", touched)
+				}
+				if err := row.reset(f); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Minute) // charges are made
+				synctest.Wait()
+				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 100 || local != 100 {
+					t.Errorf("%d remain in the store and %d locally, want 100", inner, local)
+				}
+				if inner := remaining(t, f.inner, "k", other); inner != row.other {
+					t.Errorf("%d of the other policy remain, want %d", inner, row.other)
+				}
+			})
+		})
+	}
+}
+
+// If the store fails to reset, what was spent locally is charged as if nothing had been
+// asked; nothing is charged meanwhile.
+func TestResetFailsBeforeCharges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour))
+		f.lose(minutely(t))
+		for range 3 {
+			f.must("k", spent)
+		}
+		f.regain() // and before the first charge
+		var charges atomic.Int64
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Batch {
+				charges.Add(1)
+			}
+			if !c.Reset {
+				return storetest.Fault{}
+			}
+			<-time.After(timeout / 2) // charges would be made
+			if local := remaining(t, f.local, "k", spent); charges.Load() != 0 || local != 97 {
+				t.Errorf("%d charges; %d remain locally, want none and 97", charges.Load(), local)
+			}
+			return storetest.Fault{Err: errors.New("broken")}
+		})
+		if err := f.ResetPolicy(t.Context(), "rule/a"); !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
+		}
+		f.settled()
+		if inner := remaining(t, f.inner, "k", spent); inner != 97 {
+			t.Errorf("%d remain in the store, want 97", inner)
+		}
+	})
+}
+
+// Closing does not wait for the reset of a store that takes its time.
+func TestCloseWhileResetting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		f.lose(minutely(t))
+		f.must("k", policy(t, "rule/b", stint.FixedWindow(100, time.Hour)))
+		f.regain()
+		reset := make(chan struct{})
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Reset {
+				<-reset
+			}
+			return storetest.Fault{}
+		})
+		done := make(chan error, 1)
+		go func() { done <- f.ResetPolicy(t.Context(), "rule/a") }()
+		<-time.After(timeout / 2) // a batch of charges waits
+		start := time.Now()
+		f.Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %s", took)
+		}
+		close(reset)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A charge that is under way is waited for, so that it does not come after.
+func TestResetWaitsForCharges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		gone := policy(t, "rule/a", stint.FixedWindow(100, time.Hour))
+		f.lose(minutely(t))
+		f.must("k", gone)
+		charging, charge := make(chan struct{}), make(chan struct{})
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Batch {
+				close(charging)
+				<-charge
+			}
+			return storetest.Fault{}
+		})
+		<-charging
+		done := make(chan error, 1)
+		go func() { done <- f.ResetPolicy(t.Context(), "rule/a") }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait for the charge: %v", err)
+		default:
+		}
+		close(charge)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if inner := remaining(t, f.inner, "k", gone); inner != 100 {
+			t.Errorf("%d of 100 remain", inner)
+		}
+	})
+}
+
+// slow is a store whose resets take their time.
+type slow struct {
+	stint.Store
+	takes time.Duration
+}
+
+func (s slow) ResetPolicy(ctx context.Context, _ string) error { return s.ResetAll(ctx) }
+
+func (s slow) ResetAll(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(s.takes):
+		return nil
+	}
+}
+
+// A reset has the deadline of a call, or the caller's, which speaks against no store.
+func TestResetDeadlines(t *testing.T) {
+	for name, row := range map[string]struct {
+		takes  time.Duration
+		caller time.Duration // its deadline; 0 for none
+		err    error         // or nil
+		took   time.Duration
+		probes uint64
+	}{
+		"in time":               {timeout - 1, 0, nil, timeout - 1, 0},
+		"too long":              {time.Hour, 0, stint.ErrUnavailable, timeout, 1},
+		"the caller's deadline": {timeout, timeout / 2, context.DeadlineExceeded, timeout / 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, err := failover.New(failover.Config{Store: slow{memstore.New(memstore.Config{}), row.takes}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(store.Close)
+				ctx := t.Context()
+				if row.caller > 0 {
+					ctx = within(t, row.caller)
+				}
+				start := time.Now()
+				err = store.ResetPolicy(ctx, "rule/a")
+				if !errors.Is(err, row.err) || err != nil && row.err == nil {
+					t.Errorf("got %v, want %v", err, row.err)
+				}
+				if row.caller > 0 && errors.Is(err, stint.ErrUnavailable) {
+					t.Errorf("got %v, which blames the store", err)
+				}
+				if took := time.Since(start); took != row.took {
+					t.Errorf("it took %s, want %s", took, row.took)
+				}
+				synctest.Wait()
+				if probes := store.Stats().Probes; probes != row.probes {
+					t.Errorf("%d probes, want %d", probes, row.probes)
+				}
+			})
+		})
+	}
+}
+
+// watched tells of its resets.
+type watched struct {
+	*memstore.Store
+	reset func()
+}
+
+func (w watched) ResetPolicy(ctx context.Context, name string) error {
+	w.reset()
+	return w.Store.ResetPolicy(ctx, name)
+}
+
+// A local decision is counted in the share and in the account, or in neither: none is made
+// while these are reset.
+func TestResetBetweenLocalDecisions(t *testing.T) {
+	resets := 0
+	var store *failover.Store
+	local := watched{memstore.New(memstore.Config{}), func() {
+		resets++
+		if store.DecidesLocally() {
+			t.Errorf("reset %d: a local decision can come between", resets)
+		}
+	}}
+	store, err := failover.New(failover.Config{Store: memstore.New(memstore.Config{}), Local: local, Mode: failover.Local})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.ResetPolicy(t.Context(), "rule/a"); err != nil {
+		t.Fatal(err)
+	}
+	if resets != 2 {
+		t.Errorf("%d resets, want one of the shares and one of the accounts", resets)
+	}
+	if !store.DecidesLocally() {
+		t.Error("no local decision can be made any more")
+	}
+}
+
+// What a store fails with makes it unavailable; stores that can't are invalid.
+func TestResetFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken")
+		f := newFixture(t, nil)
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			if c.Reset {
+				return storetest.Fault{Err: broken}
+			}
+			return storetest.Fault{}
+		})
+		if err := f.ResetPolicy(t.Context(), ""); !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v of %v", err, stint.ErrUnavailable, broken)
+		}
+		if s := f.Stats(); s.Errors != 1 {
+			t.Errorf("%+v, want an error", s)
+		}
+	})
+	memory := memstore.New(memstore.Config{})
+	mute := struct{ stint.Store }{memory}
+	for want, config := range map[string]failover.Config{
+		"store is": {Store: mute}, "local store is": {Store: memory, Local: mute},
+	} {
+		store, err := failover.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.ResetPolicy(t.Context(), ""); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		store.Close()
+	}
+}
