@@ -298,7 +298,7 @@ func (c *Cluster) Reshard(t testing.TB, from, to *Server, slots int) {
 		}
 		ids[i] = fmt.Sprint(id)
 	}
-	cli := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", c.Nodes[0].Addr(), //nolint:gosec // the test's own servers
+	cli := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", c.Nodes[0].Addr(),
 		"--cluster-from", ids[0], "--cluster-to", ids[1], "--cluster-slots", strconv.Itoa(slots), "--cluster-yes")
 	if out, err := cli.CombinedOutput(); err != nil {
 		t.Fatalf("testredis: redis-cli: %v\n%s", err, out[max(0, len(out)-1000):])
