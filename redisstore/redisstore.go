@@ -217,6 +217,7 @@ type Store struct {
 	instances *instances // nil for not counting
 
 	layout   atomic.Pointer[layout]
+	settings *Script    // that looks at the servers' settings
 	adopting sync.Mutex // of another layout
 	timeout  time.Duration
 	start    start
@@ -253,7 +254,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, options: options, shards: 1, timeout: maxFlightTime}
+	s := &Store{conn: conn, options: options, shards: 1, timeout: maxFlightTime, settings: newSettingsScript()}
 	partitions := cmp.Or(options.Partitions, DefaultPartitions)
 	if conn.Cluster() {
 		partitions = cmp.Or(options.Partitions, DefaultClusterPartitions)

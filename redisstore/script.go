@@ -66,10 +66,10 @@ func (s *Store) script(m mix) *Script {
 	return script
 }
 
-// settingsScript looks at the settings and does nothing else.
-var settingsScript = sync.OnceValue(func() *Script {
+// newSettingsScript makes a script that looks at the settings and does nothing else.
+func newSettingsScript() *Script {
 	return newScript("local max = math.max\n" + settingsLua + "return '\\0'\n")
-})
+}
 
 // loadScripts loads what most decisions need, so that the first ones need not.
 func (s *Store) loadScripts(ctx context.Context) {

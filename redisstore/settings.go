@@ -312,7 +312,7 @@ func (s *Store) agree(ctx context.Context) error {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		_, err = s.conn.Eval(ctx, settingsScript(), []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
+		_, err = s.conn.Eval(ctx, s.settings, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
 		return err
 	})
 	if err != nil {
