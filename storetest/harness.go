@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -118,12 +119,14 @@ func specimens() []specimen {
 	return limits
 }
 
-// eachSpecimen runs a check as one subtest per specimen, and one for a policy of
-// all algorithms at once.
-func eachSpecimen(t *testing.T, newStore NewStore, check func(b *bench, policy *stint.Policy)) {
+// eachSpecimen runs a check as one subtest per specimen of the algorithms, and one for
+// a policy of all algorithms at once.
+func eachSpecimen(t *testing.T, newStore NewStore, algorithms []stint.Algorithm, check func(b *bench, policy *stint.Policy)) {
 	var all []stint.Limit
 	for _, s := range specimens() {
-		t.Run(s.name, func(t *testing.T) { check(newBench(t, newStore), policyOf(t, s.limit)) })
+		if slices.Contains(algorithms, s.limit.Algorithm) {
+			t.Run(s.name, func(t *testing.T) { check(newBench(t, newStore), policyOf(t, s.limit)) })
+		}
 		if s.limit.MaxDebt == 0 {
 			all = append(all, s.limit.Named(s.name))
 		}

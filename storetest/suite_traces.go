@@ -9,9 +9,6 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// rounds is how many random traces the checks in this file drive per limit.
-const rounds = 40
-
 // A trace draws operations of one policy for keys that are to be driven alike.
 type trace struct {
 	*bench
@@ -60,10 +57,10 @@ func (tr *trace) next() func(key string) stint.Op {
 // testRetryAfter is check 2 of ALGORITHMS.md: "on a copy of the state, nothing in
 // between, the same cost at exactly t + RetryAfter is admitted; one microsecond
 // earlier it is denied". The copies are keys driven alike.
-func testRetryAfter(t *testing.T, newStore NewStore) {
-	eachSpecimen(t, newStore, func(b *bench, policy *stint.Policy) {
+func testRetryAfter(t *testing.T, newStore NewStore, opts Options) {
+	eachSpecimen(t, newStore, opts.Algorithms, func(b *bench, policy *stint.Policy) {
 		checked := 0
-		for round := range rounds {
+		for round := range opts.Traces {
 			tr := newTrace(b, policy, round)
 			keys := [3]string{}
 			for i := range keys {
@@ -108,13 +105,13 @@ func testRetryAfter(t *testing.T, newStore NewStore) {
 // testPeek is the first half of check 4 of ALGORITHMS.md: "A peek changes nothing".
 // Of two keys driven alike one is peeked at in between. A peek also says what the
 // take after it says.
-func testPeek(t *testing.T, newStore NewStore) {
-	eachSpecimen(t, newStore, func(b *bench, policy *stint.Policy) {
+func testPeek(t *testing.T, newStore NewStore, opts Options) {
+	eachSpecimen(t, newStore, opts.Algorithms, func(b *bench, policy *stint.Policy) {
 		records := false
 		for i := range policy.Len() {
 			records = records || policy.Limit(i).CountDenied
 		}
-		for round := range rounds {
+		for round := range opts.Traces {
 			tr := newTrace(b, policy, round)
 			watched, alone := fmt.Sprintf("watched:%d", round), fmt.Sprintf("alone:%d", round)
 			for range 25 {
@@ -143,9 +140,9 @@ func testPeek(t *testing.T, newStore NewStore) {
 // testReset is the second half of check 4 of ALGORITHMS.md: "A reset makes the key
 // as new, for every algorithm, in one step". A key that was used and then reset
 // answers like one never seen, even when the clock has stepped back.
-func testReset(t *testing.T, newStore NewStore) {
-	eachSpecimen(t, newStore, func(b *bench, policy *stint.Policy) {
-		for round := range rounds {
+func testReset(t *testing.T, newStore NewStore, opts Options) {
+	eachSpecimen(t, newStore, opts.Algorithms, func(b *bench, policy *stint.Policy) {
+		for round := range opts.Traces {
 			tr := newTrace(b, policy, round)
 			used, other, unseen := fmt.Sprintf("used:%d", round), fmt.Sprintf("other:%d", round), fmt.Sprintf("unseen:%d", round)
 			for range 10 {
