@@ -9,6 +9,7 @@ GOLANGCI_VERSION := 2.15.0
 FUZZTIME ?= 5s
 FOR ?= 1h
 SEED ?= 0
+OPERATIONS ?= 100000
 
 # The benchmarks and the adapters of frameworks are modules of their own, so that
 # nobody who uses stint downloads its competitors, or a framework; so is the server
@@ -112,6 +113,11 @@ reshard: ## move every slot of a cluster back and forth by redis-cli under 64 ca
 reload: ## put 1,000 rules in force every second under load, for FOR (1h), and check every decision
 	@scripts/ensure redis-server
 	@go test ./internal/reload -run '^TestReload$$' -count 1 -timeout 0 -v -for $(FOR) -seed $(SEED) $(if $(filter redis,$(STORE)),-redis)
+
+.PHONY: conformance
+conformance: ## compare OPERATIONS (100,000) random operations of each algorithm and log encoding in Redis with the exact model, drawn by SEED
+	@scripts/ensure redis-server
+	@go test ./redisstore -run '^TestConformance$$' -count 1 -timeout 0 -v -operations $(OPERATIONS) -seed $(SEED)
 
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer

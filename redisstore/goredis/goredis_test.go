@@ -16,12 +16,14 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
+// Of another connection only the way of commands and replies differs, so few random
+// operations will do: each kind of them is among the first hundreds.
 func TestConformance(t *testing.T) {
 	leakless(t)
 	client := single(t, server.Addr())
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now})
-	}, storetest.Options{Operations: 5000})
+	}, storetest.Options{Operations: 1000, Traces: 2})
 }
 
 func TestConformanceOfCluster(t *testing.T) {
@@ -31,7 +33,7 @@ func TestConformanceOfCluster(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 		// With one partition an operation may name any keys.
 		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now, Partitions: 1})
-	}, storetest.Options{Operations: 500})
+	}, storetest.Options{Operations: 500, Traces: 2})
 }
 
 // A batch of many keys is decided by all nodes of a cluster.
