@@ -54,6 +54,20 @@ func (b *bench) remaining(key string, policy *stint.Policy) int64 {
 	return b.do(stint.Peek, key, policy, 1).Remaining
 }
 
+// all decides operations as one batch.
+func (b *bench) all(ops []stint.Op) []stint.Decision {
+	b.t.Helper()
+	results, decisions := make([]stint.Result, len(ops)), make([]stint.Decision, len(ops))
+	b.store.DecideAll(b.ctx, ops, results)
+	for i, r := range results {
+		if r.Err != nil {
+			b.t.Fatalf("%s: %v", describeOp(ops[i]), r.Err)
+		}
+		decisions[i] = r.Decision
+	}
+	return decisions
+}
+
 // at sets the clock to so long after noon.
 func (b *bench) at(d time.Duration) { b.clock.Set(noon.Add(d)) }
 

@@ -55,7 +55,8 @@ func testBatches(t *testing.T, newStore NewStore) {
 // name (ALGORITHMS.md, check 5), and distinct parts never collide (STYLE.md, 14).
 func testIdentity(t *testing.T, newStore NewStore) {
 	b := newBench(t, newStore)
-	seen := map[stateID]bool{}
+	var seen []stateID
+	var peeks []stint.Op
 	for _, policyName := range policyNames {
 		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", stint.MaxNameBytes)}, limitNames[:]...) {
 			for _, algorithm := range stint.Algorithms() {
@@ -63,26 +64,27 @@ func testIdentity(t *testing.T, newStore NewStore) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				var takes []stint.Op
+				first := len(seen)
 				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", stint.MaxKeyBytes)}, suffixes[:]...) {
 					if key == "" {
 						continue
 					}
-					id := stateID{policyName, limitName, algorithm, key}
-					if d := b.take(key, policy, 1); !d.Allowed {
-						t.Fatalf("%+v shares its state with another", id)
+					seen = append(seen, stateID{policyName, limitName, algorithm, key})
+					takes = append(takes, operation(stint.Take, key, policy, 1))
+					peeks = append(peeks, operation(stint.Peek, key, policy, 1))
+				}
+				for i, d := range b.all(takes) {
+					if !d.Allowed {
+						t.Fatalf("%+v shares its state with another", seen[first+i])
 					}
-					seen[id] = true
 				}
 			}
 		}
 	}
-	for id := range seen {
-		policy, err := stint.NewPolicy(id.policy, plain(id.algorithm, 1).Named(id.limit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := b.do(stint.Peek, id.key, policy, 1); d.Allowed {
-			t.Fatalf("%+v was forgotten", id)
+	for i, d := range b.all(peeks) {
+		if d.Allowed {
+			t.Fatalf("%+v was forgotten", seen[i])
 		}
 	}
 }

@@ -165,17 +165,25 @@ func crowd(b *bench) (one, other *stint.Policy, clients []string) {
 
 func spend(b *bench, policy *stint.Policy, clients []string, permits int64) {
 	b.t.Helper()
-	for _, client := range clients {
-		b.take(client, policy, permits)
+	b.each(stint.Take, policy, clients, permits)
+}
+
+// each makes an operation for each client, as one batch.
+func (b *bench) each(verb stint.Verb, policy *stint.Policy, clients []string, permits int64) []stint.Decision {
+	b.t.Helper()
+	ops := make([]stint.Op, len(clients))
+	for i, client := range clients {
+		ops[i] = operation(verb, client, policy, permits)
 	}
+	return b.all(ops)
 }
 
 // remain checks how much remains of all clients.
 func remain(b *bench, what string, policy *stint.Policy, clients []string, want int64) {
 	b.t.Helper()
 	n := 0
-	for _, client := range clients {
-		if b.remaining(client, policy) == want {
+	for _, d := range b.each(stint.Peek, policy, clients, 1) {
+		if d.Remaining == want {
 			n++
 		}
 	}
