@@ -84,6 +84,9 @@ func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*r
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := store.Ready(t.Context()); err != nil { // what it does at first is done
+		t.Fatal(err)
+	}
 	return store, options.KeyPrefix
 }
 

@@ -83,7 +83,7 @@ func faults() []fault {
 	const while = time.Second
 	return []fault{
 		{
-			name: "connection refused", start: proxied, lasts: while, degrades: meanwhile, causes: []string{"refused", "EOF", "reset"}, returns: back,
+			name: "connection refused", start: proxied, lasts: while, degrades: meanwhile, causes: []string{"refused", "EOF", "reset", "broken pipe"}, returns: back,
 			strike: func(s *site) { s.proxy.proxy.Stop() },
 			heal: func(s *site) {
 				if err := s.proxy.proxy.Start(); err != nil {
