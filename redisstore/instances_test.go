@@ -66,6 +66,7 @@ func TestInstances(t *testing.T) {
 
 // Heartbeats go by themselves, and only if asked for.
 func TestInstancesOfCluster(t *testing.T) {
+	t.Parallel()
 	cluster := testredis.StartCluster(t, 2)
 	silent := open(t, cluster.URL(), redisstore.Options{})
 	first := open(t, cluster.URL(), redisstore.Options{CountInstances: true})

@@ -40,6 +40,7 @@ func TestAdvise(t *testing.T) {
 
 // Each primary of a cluster is asked.
 func TestAdviseCluster(t *testing.T) {
+	t.Parallel()
 	cluster := testredis.StartCluster(t, 3, testredis.Config("lazyfree-lazy-expire", "yes"))
 	if _, err := cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func TestSharesAgree(t *testing.T) {
 		"large windows": stint.FixedWindow(stint.MaxPermits, time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			rng := rand.New(rand.NewPCG(9, 9))
 			clock := storetest.NewClock(dawn)
 			store := newStore(t, redisstore.Options{Now: clock.Now})

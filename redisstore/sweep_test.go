@@ -12,6 +12,7 @@ import (
 
 // What is dead is unlinked before it expires.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	own := testredis.Start(t)
 	store := open(t, own.URL(), redisstore.Options{})
 	for _, limit := range []stint.Limit{stint.FixedWindow(10, time.Millisecond), stint.TokenBucket(10, stint.Per(1, time.Millisecond))} {

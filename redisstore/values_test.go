@@ -29,16 +29,16 @@ func newPair(t testing.TB, conn redisstore.Conn) *pair {
 }
 
 // batch carries out operations as one batch, asking for each limit's outcome, and
-// then asks for the state of each.
+// then asks for the state of each, in a batch as well.
 func (p *pair) batch(ops ...stint.Op) {
 	p.t.Helper()
-	p.number++
+	p.number += 2
 	steps := make([]storetest.Step, len(ops))
 	for i, o := range ops {
 		steps[i] = storetest.Step{At: p.clock.Now(), Op: o, Batch: p.number, Each: true}
 	}
 	for _, step := range steps {
-		step.Batch, step.Op.Verb, step.Op.Permits = 0, stint.Peek, 1
+		step.Batch, step.Op.Verb, step.Op.Permits = p.number+1, stint.Peek, 1
 		steps = append(steps, step)
 	}
 	if err := compare(p.t, p.clock, p.stores, storetest.Sequence{Steps: steps}); err != nil {
@@ -87,6 +87,7 @@ func TestManyWriters(t *testing.T) {
 			continue
 		}
 		t.Run(algorithm.String(), func(t *testing.T) {
+			t.Parallel()
 			var policies []*stint.Policy
 			for _, l := range manyLimits(algorithm, writers) {
 				policies = append(policies, policyOf(t, "", l))
