@@ -15,6 +15,8 @@ func Bytes(s *Store) int64 { return s.bytes.Load() }
 // CheckBytes checks that the bytes that a store counts are those that it holds.
 func CheckBytes(t testing.TB, s *Store) {
 	t.Helper()
+	s.mu.Lock() // policies may go meanwhile
+	defer s.mu.Unlock()
 	var held int64
 	for i := range s.shards {
 		table := s.shards[i].table.Load()

@@ -140,8 +140,8 @@ func (s *Store) lose(e *epoch) {
 		if left == 0 {
 			s.mu.Lock()
 			s.leave(e)
-			s.mu.Unlock()
 			s.bytes.Add(-epochBytes)
+			s.mu.Unlock()
 		}
 	case left == 0 && w.orphaned.Load():
 		s.mu.Lock()
