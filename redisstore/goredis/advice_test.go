@@ -1,6 +1,8 @@
 package goredis_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -28,6 +30,25 @@ func TestAdvise(t *testing.T) {
 	} {
 		if advice := storeOn(t, newConn(t, c.client), redisstore.Options{}).Advise(t.Context()); len(advice) != c.advice {
 			t.Errorf("%s: %q, want %d", name, advice, c.advice)
+		}
+	}
+}
+
+// Who leaves while the primaries are still being listed gets an error, and nothing that
+// changes behind its back.
+func TestServersTooLate(t *testing.T) {
+	cluster := testredis.StartCluster(t, 3)
+	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})))
+	inspector := conn.(redisstore.Inspector)
+	if servers, err := inspector.Servers(t.Context()); err != nil || len(servers) != 3 {
+		t.Fatalf("%d servers, %v; want 3", len(servers), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		servers, err := inspector.Servers(ctx)
+		if err == nil && len(servers) != 3 || err != nil && (servers != nil || !errors.Is(err, context.Canceled)) {
+			t.Fatalf("%d servers, %v; want 3, or %v", len(servers), err, context.Canceled)
 		}
 	}
 }

@@ -224,12 +224,13 @@ func (c *conn) Close() { c.end() }
 var _ redisstore.Inspector = (*conn)(nil)
 
 // Servers implements [redisstore.Inspector].
-func (c *conn) Servers(ctx context.Context) (servers []redisstore.Server, err error) {
+func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if c.cluster == nil {
 		return []redisstore.Server{server{c, c.client}}, nil
 	}
-	err = c.await(ctx, func() error {
-		var mu sync.Mutex
+	var mu sync.Mutex
+	var servers []redisstore.Server
+	err := c.await(ctx, func() error {
 		return c.cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
