@@ -134,8 +134,10 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 			t.Fatalf("%d bytes stay charged", s.service.bodies.held.Load())
 		}
 	}
-	if lines := strings.Count(log.String(), "for want of memory"); lines != 1 {
-		t.Errorf("%d lines say so:\n%s", lines, log.String())
+	// On a busy machine no body may get its turn to be read in time, which is refused by another name.
+	lines, overloaded := strings.Count(log.String(), "for want of memory"), strings.Count(log.String(), "this process is overloaded")
+	if lines > 1 || overloaded > 1 || lines+overloaded == 0 {
+		t.Errorf("%d and %d lines say so:\n%s", lines, overloaded, log.String())
 	}
 }
 
