@@ -1,7 +1,10 @@
 -- Exact integer arithmetic in Lua numbers, which are doubles: every value stays
 -- below 2^53. Shared by the twins.
 
-local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local floor = math.floor
+local ceil = math.ceil
+local max = math.max
+local min = math.min
 
 local EXACT = 2 ^ 53
 local HORIZON = 315360000000000 -- 3650 days: how far a schedule may reach, in microseconds

@@ -90,16 +90,19 @@ function fixed_window.step(limit, _, start, kept, count, n)
   end
 end
 
--- take_stored is step on a state as it is stored, if one is found. The number that it keeps is the
--- window's length, or 0 for the limit's own.
-function fixed_window.take_stored(limit, now, found, start, kept, count, n)
-  local state = {}
-  if found then
-    state.start, state.stop, state.count = start, start + (kept > 0 and kept or limit.length), count
+-- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit.
+-- The number that it keeps is the window's length, or 0 for the limit's own.
+function fixed_window.take_stored(now, found, start, kept, count, n, capacity, length)
+  local t = now
+  if found and start > now then
+    t = start
   end
-  fixed_window.adopt(state, limit, now)
-  local length = state.stop - state.start
-  return fixed_window.step(limit, now, state.start, length == limit.length and 0 or length, state.count, n)
+  if not found or count == 0 or t >= start + (kept > 0 and kept or length) then
+    start, kept, count = t - t % length, 0, 0
+  end
+  if count + n <= capacity then
+    return start, kept, count + n
+  end
 end
 
 -- admit takes n permits k times, one after another, as often as they fit, and

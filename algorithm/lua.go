@@ -53,3 +53,10 @@ func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
 
 // Lasting is how long n permits take at the rate, in microseconds, rounded up.
 func (s *schedule) Lasting(n int64) int64 { return s.lasting(n).ceil() }
+
+// Needs is what take_stored of the buckets' twins is given to take n permits: how long they last, the rate's
+// permits and how long the capacity lasts, in microseconds each with its rest.
+func (s *schedule) Needs(n int64) []int64 {
+	more := s.lasting(min(n, s.capacity+1)) // however many more, they don't fit
+	return []int64{more.us, more.rest, s.permits, s.brim.us, s.brim.rest}
+}

@@ -26,7 +26,7 @@ function schedule.within(limit, us, rest)
   return n + ceil(part / limit.period)
 end
 
-function schedule.add(limit, us, rest, us2, rest2)
+function schedule.plus(limit, us, rest, us2, rest2)
   us, rest = us + us2, rest + rest2
   if rest >= limit.permits then
     return us + 1, rest - limit.permits
@@ -34,7 +34,7 @@ function schedule.add(limit, us, rest, us2, rest2)
   return us, rest
 end
 
-function schedule.sub(limit, us, rest, us2, rest2)
+function schedule.minus(limit, us, rest, us2, rest2)
   us, rest = us - us2, rest - rest2
   if rest < 0 then
     return us - 1, rest + limit.permits
@@ -90,13 +90,13 @@ local function settle(limit, us, rest, n)
   local held = schedule.within(limit, us, rest)
   if n > 0 then
     n = clamp(n, limit.capacity + limit.debt - held)
-    us, rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+    us, rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
     return n, us, rest
   end
   n = clamp(-n, held)
   local back, back_rest = schedule.lasting(limit, n)
   if back < us or (back == us and back_rest < rest) then
-    us, rest = schedule.sub(limit, us, rest, back, back_rest)
+    us, rest = schedule.minus(limit, us, rest, back, back_rest)
   elseif n > 0 then
     us, rest = 0, 0
   end
@@ -116,10 +116,10 @@ function schedule.apply(action, state, limit, now, n)
   elseif n > limit.capacity then
     out.allowed, out.retry = false, NEVER
   else
-    local after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+    local after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
     if after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
       out.allowed = false
-      out.retry = schedule.up(schedule.sub(limit, after, after_rest, limit.brim, limit.brim_rest)) + late
+      out.retry = schedule.up(schedule.minus(limit, after, after_rest, limit.brim, limit.brim_rest)) + late
     elseif action == 'take' then
       us, rest = after, after_rest
       out.changed = true
@@ -143,7 +143,7 @@ function schedule.fits(state, limit, now, n)
     return false
   end
   local t, us, rest = schedule.backlog(state, now)
-  us, rest = schedule.add(limit, us, rest, schedule.lasting(limit, n))
+  us, rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
   state.next_due, state.next_rest, state.next_last = t + us, rest, t
   return us < limit.brim or (us == limit.brim and rest <= limit.brim_rest)
 end
@@ -156,34 +156,31 @@ end
 -- change, how far past that it is due, and the rest. It returns what becomes of them,
 -- or nothing.
 function schedule.step(limit, now, last, us, rest, n)
-  local t = last
-  if now > t then
-    us, t = us - (now - t), now
+  local more, more_rest = limit.step, limit.step_rest
+  if n > limit.capacity then
+    return
+  elseif n > 1 then
+    more, more_rest = schedule.lasting(limit, n)
+  end
+  return schedule.take_stored(now, nil, last, us, rest, more, more_rest, limit.permits, limit.brim, limit.brim_rest)
+end
+
+-- take_stored is step where the lasting of the permits taken, more and more_rest, and that of the
+-- capacity, brim and brim_rest, are known. A state that is not found is three zeros.
+function schedule.take_stored(now, _, last, us, rest, more, more_rest, permits, brim, brim_rest)
+  if now > last then
+    us, last = us - (now - last), now
     if us < 0 then
       us, rest = 0, 0
     end
   end
-  if n == 1 then
-    us, rest = us + limit.step, rest + limit.step_rest
-  elseif n > limit.capacity then
-    return
-  else
-    local more, more_rest = schedule.lasting(limit, n)
-    us, rest = us + more, rest + more_rest
+  us, rest = us + more, rest + more_rest
+  if rest >= permits then
+    us, rest = us + 1, rest - permits
   end
-  if rest >= limit.permits then
-    us, rest = us + 1, rest - limit.permits
+  if us < brim or (us == brim and rest <= brim_rest) then
+    return last, us, rest
   end
-  if us < limit.brim or (us == limit.brim and rest <= limit.brim_rest) then
-    return t, us, rest
-  end
-end
-
--- take_stored is step on a state as it is stored, or on none, which are three zeros. The limit is not
--- prepared yet.
-function schedule.take_stored(limit, now, _, last, us, rest, n)
-  schedule.prepare(limit)
-  return schedule.step(limit, now, last, us, rest, n)
 end
 
 -- admit takes n permits k times, one after another, as often as they fit, and
@@ -194,14 +191,14 @@ function schedule.admit(state, limit, now, n, k)
   local after, after_rest = limit.brim, nil
   if n * k <= limit.capacity then
     -- Most often all fit, which takes no division by the period to see.
-    after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, n * k))
+    after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n * k))
   end
   if not after_rest or after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
     admitted = floor((limit.capacity - schedule.within(limit, us, rest)) / n)
     if admitted < 1 then
       return 0
     end
-    after, after_rest = schedule.add(limit, us, rest, schedule.lasting(limit, admitted * n))
+    after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, admitted * n))
   end
   state.due, state.rest, state.last = t + after, after_rest, t
   return admitted
@@ -228,5 +225,5 @@ function schedule.grows(state, limit, now)
     return 0
   end
   local free, free_rest = schedule.lasting(limit, min(held, limit.capacity) - 1)
-  return schedule.up(schedule.sub(limit, us, rest, free, free_rest)) + t - now
+  return schedule.up(schedule.minus(limit, us, rest, free, free_rest)) + t - now
 end

@@ -121,14 +121,25 @@ function sliding_window_counter.step(limit, now, start, previous, current, n)
   end
 end
 
--- take_stored is step on a state as it is stored, if one is found.
-function sliding_window_counter.take_stored(limit, now, found, start, previous, current, n)
-  local state = {}
-  if found then
-    state.start, state.previous, state.current, state.window = start, previous, current, limit.window
+-- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit.
+function sliding_window_counter.take_stored(now, found, start, previous, current, n, capacity, window)
+  local t = now
+  if found and start > now then
+    t = start
   end
-  sliding_window_counter.adopt(state, limit, now)
-  return sliding_window_counter.step(limit, now, state.start, state.previous, state.current, n)
+  local elapsed = t % window
+  local begun = t - elapsed
+  if begun ~= start then
+    previous, current = begun == start + window and current or 0, 0
+  end
+  local total = current + n
+  if previous > 0 then
+    local part, rest = muldiv(window - elapsed, previous, window)
+    total = total + part + (rest > 0 and 1 or 0)
+  end
+  if total <= capacity then
+    return begun, previous, current + n
+  end
 end
 
 -- admit takes n permits k times, one after another, as often as they fit, and

@@ -13,6 +13,10 @@ func (f *flight) say(args ...string) { f.args = append(f.args, args...) }
 // compose puts together what is sent.
 func (f *flight) compose() {
 	f.forget()
+	if f.isTake() && !f.whole {
+		f.composeTake()
+		return
+	}
 	guess := stint.Instant(time.Now().UnixMicro())
 	if pin := f.store.options.Now; pin != nil {
 		guess = pin()
@@ -39,9 +43,6 @@ func (f *flight) compose() {
 	}
 	for _, g := range f.second {
 		f.composeTakes(g)
-	}
-	if f.isTake() && !f.whole {
-		f.mix |= single
 	}
 }
 
@@ -80,13 +81,27 @@ func (f *flight) composeSettings() {
 	}
 }
 
-// isTake reports whether all that is sent is one take of one limit, and no log's.
+// isTake reports whether all that is sent is one take of one limit, neither a log's nor a calendar's.
 func (f *flight) isTake() bool {
-	if f.mixed || len(f.states) != 1 || len(f.second) != 1 {
+	if len(f.states) != 1 || f.mixed {
 		return false
 	}
-	t := f.states[0].takes
-	return len(t) == 1 && t[0].k == 1
+	t := &f.states[0]
+	return t.alone && len(t.takes) == 1 && t.takes[0].k == 1
+}
+
+// composeTake is compose for one take, as take.lua reads it.
+func (f *flight) composeTake() {
+	t := &f.states[0]
+	l := t.limit
+	f.mix = single | mixOf(l.limit.Algorithm)
+	epoch := f.lane.epochs.get(l.policy)
+	f.epochs[l.policy] = epoch
+	f.keys = append(f.keys, f.lane.settingsKey())
+	g := f.group(t)
+	g.states = append(g.states, 0)
+	f.name(g)
+	f.say(f.store.now(), f.layout.text, epochField(l.policy), text(epoch), l.parameters, l.format, l.taking(t.takes[0].n), t.client)
 }
 
 // place describes a state's limit and puts it into its group.
@@ -110,27 +125,34 @@ func (f *flight) place(at int32, guess stint.Instant) {
 		f.logs = append(f.logs, at)
 		return
 	}
-	key := groupKey{limit: l, partition: t.partition}
-	if !t.alone {
-		key = groupKey{identity: l.identity, partition: t.partition}
-	}
-	g, known := f.groups[key]
-	if !known {
-		if last := len(f.free) - 1; last >= 0 {
-			g, f.free = f.free[last], f.free[:last]
-		} else {
-			g = &group{}
-		}
-		g.limit, g.partition = l, t.partition
-		f.groups[key] = g
-		if t.alone {
-			f.second = append(f.second, g)
-		} else {
-			f.first = append(f.first, g)
-		}
-	}
+	g := f.group(t)
 	f.mixed = f.mixed || !t.alone && !g.limit.same(l)
 	g.states = append(g.states, at)
+}
+
+// group is the group of a state.
+func (f *flight) group(t *touched) *group {
+	key := groupKey{limit: t.limit, partition: t.partition}
+	if !t.alone {
+		key = groupKey{identity: t.limit.identity, partition: t.partition}
+	}
+	g, known := f.groups[key]
+	if known {
+		return g
+	}
+	if last := len(f.free) - 1; last >= 0 {
+		g, f.free = f.free[last], f.free[:last]
+	} else {
+		g = &group{}
+	}
+	g.limit, g.partition = t.limit, t.partition
+	f.groups[key] = g
+	if t.alone {
+		f.second = append(f.second, g)
+	} else {
+		f.first = append(f.first, g)
+	}
+	return g
 }
 
 // name adds a group's keys.

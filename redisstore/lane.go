@@ -32,12 +32,12 @@ type lane struct {
 	pending queue
 	queued  int // operations that wait
 	flights int // under way
-	idle    int // goroutines that wait for wake to make more
+	idle    int // goroutines that wait for wake
 	closed  bool
 	pace    pace
 	left    time.Time // when a flight left last, if the server is far
 	waiting bool      // whether a timer will start a flight
-	wake    chan struct{}
+	wake    chan struct{} // makes one of them fly; closed with the lane
 
 	calls  context.Context // of flights; renewed when the server becomes unreachable
 	cancel context.CancelCauseFunc
@@ -306,24 +306,14 @@ func (l *lane) fly() {
 // others to do it.
 func (l *lane) rest() bool {
 	l.mu.Lock()
-	if l.idle >= l.store.options.Flights {
+	if l.closed || l.idle >= l.store.options.Flights {
 		l.mu.Unlock()
 		return false
 	}
 	l.idle++
 	l.mu.Unlock()
-	select {
-	case <-l.wake:
-		return true
-	case <-l.store.life.Done():
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.idle == 0 { // woken at the same moment
-		return true
-	}
-	l.idle--
-	return false
+	_, woken := <-l.wake
+	return woken
 }
 
 // flyAll makes flights as long as something waits.
@@ -486,7 +476,10 @@ func (l *lane) board(f *flight, p *parcel) bool {
 // close makes further operations fail.
 func (l *lane) close() {
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed, l.idle = true, 0
+		close(l.wake)
+	}
 	l.mu.Unlock()
 	l.watchdog.Close()
 }

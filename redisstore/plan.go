@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync/atomic"
 	"time"
 	"unique"
@@ -22,6 +23,8 @@ type limit struct {
 	parameters string                        // as a generation's head has them; "" of a log
 	numbers    string                        // of the script's description, without a calendar's edges
 	life       int64                         // the longest that a state matters, microseconds
+	format     string                        // by which the script for one take writes a state
+	one        string                        // what taking(1) returns
 	names      []atomic.Pointer[generations] // by partition, as of the latest epoch; nil of a log
 }
 
@@ -49,6 +52,8 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 		l.identity = unique.Make(identify(l.policy, l.limit, y.encoding))
 		l.describe(y.encoding)
 		if !l.log {
+			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
+			l.one = l.numbersOfTake(1)
 			l.names = make([]atomic.Pointer[generations], y.partitions)
 		}
 	}
@@ -152,6 +157,32 @@ func (l *limit) describeAt(t stint.Instant) string {
 	before, _ := l.window.Window(start - 1)
 	_, after := l.window.Window(end)
 	return l.numbers + words(int64(before), int64(start), int64(end), int64(after))
+}
+
+// taking is what the script for one take has to know of n permits of the limit.
+func (l *limit) taking(n int64) string {
+	if n == 1 {
+		return l.one
+	}
+	return l.numbersOfTake(n)
+}
+
+func (l *limit) numbersOfTake(n int64) string {
+	below := func(bits int) int64 { return 1 << min(bits, 62) }
+	numbers := []int64{
+		l.life + algorithm.Margin(l.life),
+		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
+	}
+	switch {
+	case l.token != nil:
+		return words(append(numbers, l.token.Needs(n)...)...)
+	case l.leaky != nil:
+		return words(append(numbers, l.leaky.Needs(n)...)...)
+	case l.window != nil:
+		return words(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+	default:
+		return words(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+	}
 }
 
 // words writes numbers of 8 bytes.

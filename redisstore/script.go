@@ -109,12 +109,11 @@ func (m mix) source() string {
 			twins = append(twins, a)
 		}
 	}
-	// Twins that are left out are nil.
-	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua}
 	if m&single != 0 {
-		return strings.Join(append(parts, takeLua), "")
+		return algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
 	}
-	parts = append(parts, generationsLua)
+	// Twins that are left out are nil.
+	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		parts = append(parts, logsLua)
 	}

@@ -1,86 +1,108 @@
 -- Decides one take of one limit, which is what most batches of few callers are. Redis defines a
 -- script's functions anew each time that it runs it, which takes longer than a decision, so
--- this script has few of them, and leaves to batch.lua what is rare.
+-- this script has one function, take_stored of the limit's twin, and leaves to batch.lua what is rare.
 --
--- KEYS, ARGV and the reply are those of batch.lua for one client in the second part. It
--- replies '\2', and has changed nothing, unless the limit is the first in the heads of the
--- generations at hand, as it is until its parameters change, and its state needs no more room
--- than they say.
+-- KEYS      those of batch.lua for one group of the second part
+-- ARGV[1]   the time, as in batch.lua
+-- ARGV[2]   the layout that the process has
+-- ARGV[3]   the field of the policy's epoch in the settings, and
+-- ARGV[4]   that epoch as the process knows it: see settings.lua
+-- ARGV[5]   the limit's parameters as they stand in a generation's head, and
+-- ARGV[6]   the format of a state that it writes
+-- ARGV[7]   numbers of 8 bytes: how long a generation of the limit lives at least, what the three
+--           numbers of a state have to be below, and what the twin is given behind the state
+-- ARGV[8]   the client's key
+--
+-- Replies what batch.lua replies to that take in its second part; or '\2', and has taken nothing,
+-- unless the settings are what the process knows or nothing, the limit is the first in the heads of the
+-- generations at hand, as it is until its parameters change, and its state needs no more room than they say.
 
-local byte, sub = string.byte, string.sub
-local pack, unpack_struct = struct.pack, struct.unpack
+local call = redis.call
+local write = struct.pack
+local read = struct.unpack
+local part = string.sub
+local own, form, client = ARGV[5], ARGV[6], ARGV[8]
 
-local own, client, n = ARGV[at + 1], ARGV[at + 6], tonumber(ARGV[at + 7] or 1)
-local capacity, debt, span, x, y = unpack_struct(schedule and '>i8i8i8i8i8' or '>i8i8i8i8', ARGV[at + 2], 2)
-local limit = { capacity = capacity, debt = debt, permits = x, period = y, length = x, window = x }
-
--- foreign reports whether another limit is the first in a head.
-local function foreign(head)
-  return sub(head, 33, 32 + #own) ~= own
+local settings = call('HMGET', KEYS[1], 'layout', 'all', ARGV[3])
+local layout, all, epoch = settings[1], settings[2], settings[3] or '0'
+if all and tonumber(all) > tonumber(epoch) then
+  epoch = all
 end
-
-local found = redis.call('HMGET', KEYS[2], '', client)
-local head, value, older = found[1], found[2], nil
-local long = span + margin(span)
-local start, life, turn, dead = 0, long, 0, 0
-if head then
-  start, life, turn, dead = unpack_struct('>i8i8i8i8', head)
-  if foreign(head) or life < long then
-    return '\2'
-  end
-end
-
-local wa, wb, wc = byte(own, 1, 3)
-local form = '>Bi' .. wa .. 'I' .. wb .. 'I' .. wc
-local origin, told = start, value or '\254'
-if not value and not (head and now >= dead) then
-  local before = redis.call('HMGET', KEYS[3], '', client)
-  older = before[1]
-  if older and foreign(older) then
-    return '\2'
-  end
-  value = older and before[2]
-  if value then
-    origin, told = unpack_struct('>i8', older), '\255' .. value
-  end
-end
-
-local tag, a, b, c = 0, 0, 0, 0
-if value then
-  if #value ~= 1 + wa + wb + wc then
-    return '\2'
-  end
-  tag, a, b, c = unpack_struct(form, value)
-  a = a + origin
-end
-if tag > 0 then
+if epoch ~= ARGV[4] or (layout and layout ~= ARGV[2]) then
   return '\2'
+elseif not layout then
+  call('HSET', KEYS[1], 'layout', ARGV[2])
 end
-local twin = token_bucket or leaky_bucket or fixed_window or sliding_window_counter
-a, b, c = twin.take_stored(limit, now, value, a, b, c, n)
-local opens = now >= turn -- a generation, as open in generations.lua does
-if a then
-  local since = a - (opens and now or start)
-  if since >= 256 ^ wa / 2 or since < -256 ^ wa / 2 or b >= 256 ^ wb or c >= 256 ^ wc then
+
+local now = ARGV[1]
+if now == '' then
+  now = call('TIME')
+  now = now[1] * 1000000 + now[2]
+else
+  now = tonumber(now)
+end
+
+local found = call('HMGET', KEYS[2], '', client)
+local head, value, older = found[1], found[2], nil
+local life, most_a, most_b, most_c, p, q, r, s, t = read('>i8i8i8i8i8i8i8i8i8', ARGV[7])
+local start, lives, turn, dead = 0, life, 0, 0
+if head then
+  start, lives, turn, dead = read('>i8i8i8i8', head)
+  if lives < life or part(head, 33, 32 + #own) ~= own then
     return '\2'
   end
-  local text = pack(form, 0, since, b, c)
+end
+local since, told = start, value or '\254'
+if not value and not (head and now >= dead) then
+  found = call('HMGET', KEYS[3], '', client)
+  older = found[1]
+  if older and part(older, 33, 32 + #own) ~= own then
+    return '\2'
+  end
+  value = older and found[2]
+  if value then
+    since, told = read('>i8', older), '\255' .. value
+  end
+end
+
+local a, b, c, _ = 0, 0, 0, nil
+if value then
+  if string.byte(value) > 0 then
+    return '\2'
+  end
+  _, a, b, c = read(form, value)
+  a = a + since
+end
+a, b, c = take_stored(now, value, a, b, c, p, q, r, s, t)
+if a then
+  local opens = now >= turn -- a generation, as open in generations.lua does
+  since = a - (opens and now or start)
+  if since >= most_a or since < -most_a or b >= most_b or c >= most_c then
+    return '\2'
+  end
+  local text = write(form, 0, since, b, c)
   if not opens then
-    redis.call('HSET', KEYS[2], client, text)
+    call('HSET', KEYS[2], client, text)
   else
     dead = 0
     if head then
-      redis.call('UNLINK', KEYS[3])
-      redis.call('RENAME', KEYS[2], KEYS[3])
-      dead = turn + life
+      call('UNLINK', KEYS[3])
+      call('RENAME', KEYS[2], KEYS[3])
+      dead = turn + lives
     elseif older then
-      local _, lived, turned = unpack_struct('>i8i8i8', older)
+      local _, lived, turned = read('>i8i8i8', older)
       dead = turned + lived
     end
-    turn = max(now + long, dead)
-    redis.call('HSET', KEYS[2], client, text, '', pack('>i8i8i8i8', now, long, turn, dead) .. own)
-    redis.call('PEXPIRE', KEYS[2], milliseconds(turn + long + margin(long) - now))
+    turn = now + life
+    if turn < dead then
+      turn = dead
+    end
+    call('HSET', KEYS[2], client, text, '', write('>i8i8i8i8', now, life, turn, dead) .. own)
+    local margin = (life - life % 10) / 10 -- this and the next as in clock.lua
+    local left = turn + life + (margin > 1000000 and margin or 1000000) - now
+    left = (left + -left % 1000) / 1000
+    call('PEXPIRE', KEYS[2], string.format('%.0f', ARGV[1] == '' and left or left + 86400000))
   end
 end
-return pack('>Bi8I2', 0, now, head and #head or 0) .. (head or '') .. pack('>I2', older and #older or 0) .. (older or '')
-  .. told .. pack('>I6', a and 1 or 0)
+return write('>Bi8I2', 0, now, head and #head or 0) .. (head or '') .. (older and write('>I2', #older) .. older or '\0\0')
+  .. told .. (a and '\0\0\0\0\0\1' or '\0\0\0\0\0\0')

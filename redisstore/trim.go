@@ -4,15 +4,14 @@ import "strings"
 
 // piece is a part of a script's source at its top level.
 type piece struct {
-	name string // the last part of the name of a function; "" of what is none
+	name string // what it defines, without the table that it is in; "" of what is always kept
 	text string
 	open bool // whether the function's end is to come
 	kept bool
 }
 
 // trim leaves out of a script what need not travel: comments, blank lines, and functions
-// at its top level that nothing in it calls, nor what is called. A function counts as
-// called when its name stands anywhere else.
+// and values at its top level whose names stand nowhere else.
 func trim(source string) string {
 	pieces := piecesOf(source)
 	called := map[string]bool{"": true}
@@ -59,8 +58,9 @@ func piecesOf(source string) (pieces []piece) {
 	return pieces
 }
 
-// defines returns the last part of the name of the function that a line starts, or gives
-// another name, as in "twin.step = schedule.step"; open says that its body follows.
+// defines returns the last part of the name of the function that a line starts, or of what it
+// names without calling anything, as in "twin.step = schedule.step" and "local most = 2 ^ 53"; open
+// says that a function's body follows.
 func defines(line string) (name string, open bool) {
 	rest := strings.TrimPrefix(line, "local ")
 	if head, found := strings.CutPrefix(rest, "function "); found {
@@ -68,6 +68,9 @@ func defines(line string) (name string, open bool) {
 		return name[strings.LastIndexByte(name, '.')+1:], true
 	}
 	left, right, found := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
+	if name, local := strings.CutPrefix(left, "local "); local && found && !strings.ContainsFunc(name, outsideWord) && !strings.Contains(right, "(") {
+		return name, false
+	}
 	_, name, field := strings.Cut(left, ".")
 	if _, of, another := strings.Cut(right, "."); !found || !field || !another || strings.ContainsFunc(name+of, outsideWord) {
 		return "", false

@@ -9,16 +9,18 @@ import (
 
 func TestTrim(t *testing.T) {
 	const used = `local a, b = {}, {}
+local few = 2
 local function low(n)
   return n
 end
 function a.one(n)
-  return low(n)
+  return low(few)
 end
 b.one = a.one
 `
-	const unused = `local function lost()
-  return a.two()
+	const unused = `local many = 100
+local function lost()
+  return a.two(many)
 end
 function a.two()
   lost()
