@@ -35,8 +35,8 @@ type lane struct {
 	idle    int // goroutines that wait for wake
 	closed  bool
 	pace    pace
-	left    time.Time // when a flight left last, if the server is far
-	waiting bool      // whether a timer will start a flight
+	left    time.Time     // when a flight left last, if the server is far
+	waiting bool          // whether a timer will start a flight
 	wake    chan struct{} // makes one of them fly; closed with the lane
 
 	calls  context.Context // of flights; renewed when the server becomes unreachable
@@ -344,11 +344,11 @@ func (l *lane) flyAll() {
 		} else {
 			l.giveBack(f.land(fault))
 		}
-		f.release()
-		clear(batch)
 		// Those who were answered, and have more to ask, go before the next flight
 		// leaves: one that carries all of them costs less than two.
 		runtime.Gosched()
+		f.release()
+		clear(batch)
 	}
 }
 
