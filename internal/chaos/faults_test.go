@@ -153,7 +153,7 @@ func faults() []fault {
 			heal:   func(s *site) { s.do("REPLICAOF", "NO", "ONE") },
 		},
 		{
-			name: "LOADING", lasts: 0, degrades: perhaps, causes: []string{"LOADING", "refused", "EOF", "reset"}, returns: back,
+			name: "LOADING", lasts: 0, degrades: perhaps, causes: []string{"LOADING", "refused", "EOF", "reset", "does not answer"}, returns: back,
 			start: single(testredis.Config("key-load-delay", "5000"), testredis.Config("loading-process-events-interval-bytes", "1024")),
 			strike: func(s *site) {
 				for i := range 200 {
