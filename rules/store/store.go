@@ -1,0 +1,86 @@
+// Package store keeps a rule set as one document with revisions.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint/rules"
+)
+
+// An ID names a revision. The zero value is that of a store without any.
+type ID struct {
+	// Number counts the revisions from 1.
+	Number int64
+	// At is when it was made, microseconds since the Unix epoch. It tells two revisions of one
+	// number apart, of which one was lost with the store's data.
+	At int64
+}
+
+// Time is when the revision was made.
+func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
+
+// An Author says who makes a revision, and what for.
+type Author struct {
+	// By is who makes it, such as a token's name. Default: "", unknown.
+	By string
+	// Action says in a few words what it does, such as "replace login". Default: "".
+	Action string
+	// Comment is what the author has to say. Default: "".
+	Comment string
+}
+
+// Info describes a revision without its rules.
+type Info struct {
+	ID
+	Author
+	// Count is how many rules it has.
+	Count int
+	// Bytes is the size of its rules as JSON.
+	Bytes int64
+}
+
+// A Revision is a whole rule set as it is from one edit to the next. It never changes.
+type Revision struct {
+	Info
+	// Rules are sorted by ID. They must not be changed.
+	Rules []rules.Rule
+}
+
+var (
+	// ErrConflict says that another revision was put first.
+	ErrConflict = errors.New("rules/store: another revision was made first")
+	// ErrNotKept says that a revision is not kept, or not any more.
+	ErrNotKept = errors.New("rules/store: the revision is not kept")
+	// ErrUnreadable says that a store holds something that stint did not write. Such an error
+	// wraps stint.ErrInvalid too.
+	ErrUnreadable = errors.New("rules/store: the stored rules can't be read")
+	// ErrRefused says that the store refused a revision before any of it was written, for example
+	// because its memory is full.
+	ErrRefused = errors.New("rules/store: the revision was refused and not stored")
+)
+
+// A Store keeps whole revisions of one rule set, the newest ones up to a number of bytes. It is safe for
+// concurrent use, by several processes too. Its errors wrap stint.ErrUnavailable when its
+// server can't be asked, ErrUnreadable when what it holds can't be read, or are the context's.
+type Store interface {
+	// Head returns the newest revision's ID. It costs little, so that it can be asked every second.
+	Head(ctx context.Context) (ID, error)
+	// Load returns a revision, the newest with number 0. Without any revision it returns the zero
+	// Revision for number 0; the error is ErrNotKept for one that is not kept.
+	Load(ctx context.Context, number int64) (Revision, error)
+	// Put makes next the newest revision if expected still is the newest, by its number and
+	// its time. Otherwise, or if next.Number is not expected.Number + 1, the error is ErrConflict. It sets next.Count and
+	// next.Bytes. An error that wraps ErrRefused says that nothing was stored; after any other error but ErrConflict
+	// the revision may have been. Whoever watches is notified.
+	Put(ctx context.Context, expected ID, next *Revision) error
+	// History returns at most n revisions with numbers below before, the newest first; with before 0
+	// it starts at the newest of all. Revisions that are not kept are left out.
+	History(ctx context.Context, before int64, n int) ([]Info, error)
+	// Watch calls ready once it hears of every new revision, and notify when there may be one, until
+	// ctx is done or notifications end, and returns why. A store that can't notify returns errors.ErrUnsupported.
+	Watch(ctx context.Context, ready, notify func()) error
+	// Close ends its connections.
+	Close()
+}
