@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -13,6 +14,9 @@ func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 
 // Add returns the instant d later, in whole microseconds.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Microseconds()) }
+
+// String is the time in UTC as RFC 3339 has it, with microseconds.
+func (i Instant) String() string { return i.Time().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 // Never as a RetryAfter says that no wait will do: the cost is above the limit
 // itself.
@@ -75,6 +79,28 @@ type Decision struct {
 	Applied int64
 	// At is the store's time of the decision.
 	At Instant
+}
+
+// String describes the decision for people, as in "allowed, 95 of 100 left" and "denied, 0 of 100
+// left, retry after 1.5s".
+func (d Decision) String() string {
+	text := "allowed"
+	if !d.Allowed {
+		text = "denied"
+	}
+	if d.Degraded {
+		return text + " by the failure policy, without the store"
+	}
+	text = fmt.Sprintf("%s, %d of %d left", text, d.Remaining, d.Limit)
+	switch {
+	case d.RetryAfter == Never:
+		text += ", the cost is above the limit"
+	case d.RetryAfter > 0:
+		text += fmt.Sprintf(", retry after %s", d.RetryAfter)
+	case d.Delay > 0:
+		text += fmt.Sprintf(", after a delay of %s", d.Delay)
+	}
+	return text
 }
 
 // An Outcome is one limit's part in an operation. A store fills it in for each

@@ -1,6 +1,7 @@
 package stint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -21,11 +22,21 @@ var (
 	ErrOverloaded = errors.New("stint: overloaded")
 	// ErrDeadline says that Wait gave up at once because the context ends before
 	// the permits could be had, or that AllowBefore left a turn that comes too late.
-	ErrDeadline = errors.New("stint: the wait is longer than the context's deadline allows")
+	// errors.Is(ErrDeadline, context.DeadlineExceeded) holds.
+	ErrDeadline error = deadlineError{}
 	// ErrNever says that Wait was asked for more permits than the limit can ever
 	// grant. Nothing was consumed.
 	ErrNever = errors.New("stint: the cost is above the limit itself")
 )
+
+// deadlineError is the type of ErrDeadline.
+type deadlineError struct{}
+
+func (deadlineError) Error() string {
+	return "stint: the wait is longer than the context's deadline allows"
+}
+
+func (deadlineError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // An InvalidError is one fault of an input. errors.Is(err, [ErrInvalid]) holds.
 type InvalidError struct {

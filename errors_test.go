@@ -1,6 +1,9 @@
 package stint_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -33,5 +36,16 @@ func TestInvalidClips(t *testing.T) {
 		if text := err.Error(); len(text) > 1800 || !strings.Contains(text, "… (600") || !utf8.ValidString(text) {
 			t.Errorf("%d bytes: %.100s", len(text), text)
 		}
+	}
+}
+
+// A caller that waits too long may be handled like any other deadline.
+func TestErrDeadlineIsDeadlineExceeded(t *testing.T) {
+	err := fmt.Errorf("waiting: %w", stint.ErrDeadline)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, stint.ErrDeadline) {
+		t.Error("errors.Is does not find context.DeadlineExceeded and stint.ErrDeadline")
+	}
+	if errors.Is(context.DeadlineExceeded, stint.ErrDeadline) || errors.Is(err, context.Canceled) {
+		t.Error("errors.Is finds too much")
 	}
 }

@@ -140,3 +140,18 @@ func ExampleLimiter_Settle() {
 	// allowed false retry after 15.06s
 	// refunded 500 remaining 250
 }
+
+func ExampleDecision_String() {
+	limiter := example(stint.TokenBucket(2, stint.PerMinute(1)))
+	for range 3 {
+		d, err := limiter.Allow(context.Background(), "user:123")
+		fmt.Println(d, err)
+	}
+	d, err := limiter.Peek(context.Background(), "user:123")
+	fmt.Println(d.At, err)
+	// Output:
+	// allowed, 1 of 2 left <nil>
+	// allowed, 0 of 2 left <nil>
+	// denied, 0 of 2 left, retry after 1m0s <nil>
+	// 2026-01-01T00:00:00.000000Z <nil>
+}

@@ -119,7 +119,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return err
 }
 
-// Settle charges n permits, or refunds -n when n is negative, for costs that are
+// Settle charges n permits, refunds -n when n is negative, or does nothing when n is 0, for costs that are
 // known only when the work is done. [Decision.Applied] says how much of it was
 // applied: a charge may go into debt down to the limit's MaxDebt, a refund never
 // exceeds what was taken. A leaky bucket's refund is refused.

@@ -135,9 +135,6 @@ func (c *Claim) validate(verb Verb) error {
 	switch verb {
 	case Reset:
 	case Settle:
-		if c.Permits == 0 {
-			return Invalid("permits", c.Permits, "any integer but 0")
-		}
 		if c.Permits < 0 && c.Policy.leaky {
 			return Invalid("permits", c.Permits, "1 or more: a leaky bucket can't be refunded, its turns were handed out")
 		}

@@ -164,17 +164,18 @@ func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetRespo
 	return answer, nil
 }
 
-// Settle charges Permits (above 0) or refunds them (below 0) after the fact. The
-// answer says how many were.
+// Settle charges Permits (above 0), refunds them (below 0) or does nothing (0) after the fact. The
+// answer says how many were applied.
 func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleResponse, error) {
 	var answer api.SettleResponse
 	if err := checkKey(request.Key); err != nil {
 		return answer, err
 	}
-	if request.Permits == 0 {
-		return answer, stint.Invalid("permits", request.Permits, "any integer but 0")
-	}
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: request}, &answer); err != nil {
+	body := struct {
+		api.Request
+		Permits int64 `json:"permits"` // 0 too
+	}{request, request.Permits}
+	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: body}, &answer); err != nil {
 		return api.SettleResponse{}, err
 	}
 	if !plausibleRest(&answer.Rest) {

@@ -40,6 +40,9 @@ func TestVerbs(t *testing.T) {
 	if a, err := c.Settle(ctx, api.Request{Key: "k", Permits: -5}); err != nil || a.Applied != -5 || a.Remaining != 10 {
 		t.Errorf("Settle: %+v, %v", a, err)
 	}
+	if a, err := c.Settle(ctx, api.Request{Key: "k"}); err != nil || a.Applied != 0 || a.Remaining != 10 {
+		t.Errorf("Settle of 0: %+v, %v", a, err)
+	}
 	if a, err := c.Reset(ctx, api.Request{Key: "k"}); err != nil || !a.Reset || a.Algorithm != "" {
 		t.Errorf("Reset: %+v, %v", a, err)
 	}
@@ -88,7 +91,6 @@ func TestRefusedInput(t *testing.T) {
 		"remaining, key":        {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "\xff"}, ""},
 		"reset, permits":        {func(r api.Request) error { _, err := c.Reset(ctx, r); return err }, api.Request{Key: "k", Permits: 1}, ""},
 		"reset, policy":         {func(r api.Request) error { _, err := c.Reset(ctx, r); return err }, api.Request{Key: "k", Policy: "none"}, "policy is"},
-		"settle, nothing":       {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "k"}, ""},
 		"settle, key":           {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "\x7f", Permits: 1}, ""},
 		"settle, leaky refund ": {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "k", Algorithm: "LEAKY_BUCKET", Permits: -1}, "permits is"},
 	} {

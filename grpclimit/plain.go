@@ -51,7 +51,7 @@ func (p *plain) allow(ctx context.Context, key string, cost int64) (stint.Decisi
 	bounded, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	d, err := p.config.Limiter.AllowBefore(bounded, deadline, key, cost, nil)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stint.ErrDeadline) && ctx.Err() == nil {
 		return d, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, p.config.Timeout)
 	}
 	return d, err

@@ -121,3 +121,33 @@ func ExampleTransport() {
 	// 429 Too Many Requests
 	// not sent; the server said so: true - too late: true
 }
+
+// A handler that asks a limiter itself tells the client what the limiter said.
+func ExampleWriteHeaders() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(1, time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	search := func(w http.ResponseWriter, r *http.Request) {
+		d, err := limiter.Allow(r.Context(), r.URL.Query().Get("q"))
+		if err != nil {
+			http.Error(w, "the limiter is unavailable", http.StatusServiceUnavailable)
+			return
+		}
+		httplimit.WriteHeaders(w.Header(), limiter.Policy(), d)
+		if !d.Allowed {
+			http.Error(w, "this was searched for too often", http.StatusTooManyRequests)
+			return
+		}
+		_, _ = io.WriteString(w, "found\n")
+	}
+	for range 2 {
+		w := httptest.NewRecorder()
+		search(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/search?q=stint", nil))
+		fmt.Print(w.Code, " ", w.Header().Get("X-RateLimit-Remaining"), " of ", w.Header().Get("X-RateLimit-Limit"), ": ", w.Body)
+	}
+	// Output:
+	// 200 0 of 1: found
+	// 429 0 of 1: this was searched for too often
+}

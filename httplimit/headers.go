@@ -54,6 +54,12 @@ func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
 	return h
 }
 
+// WriteHeaders sets the fields X-RateLimit-Limit, -Remaining and -Reset, and Retry-After on a denial, for a
+// handler that asks a limiter of the policy itself. A [Middleware] does it for the handlers behind it.
+func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision) {
+	HeadersOf(policy, XRateLimit|RetryAfter).Write(header, d, nil)
+}
+
 // headersOwner owns the headers that policies carry, by their fields.
 type headersOwner Fields
 

@@ -317,7 +317,7 @@ func TestTransportLateTurns(t *testing.T) {
 func expectLate(t *testing.T, err error, rule string, turn time.Duration) {
 	t.Helper()
 	var refused *httplimit.RefusedError
-	if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || errors.Is(err, context.DeadlineExceeded) ||
+	if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) ||
 		refused.Server || refused.Rule != rule || refused.RetryAfter != turn {
 		t.Errorf("the error is %v, want a turn of rule %q in %v", err, rule, turn)
 	}

@@ -108,8 +108,8 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	n, err := parseInteger(q.permits)
-	if err != nil || n == 0 {
-		return stint.Invalid("permits", clip(q.permits), "any integer of 64 bits but 0")
+	if err != nil {
+		return stint.Invalid("permits", clip(q.permits), "any integer of 64 bits")
 	}
 	claim.Permits = n
 	op := stint.Op{Verb: stint.Settle, Claim: claim}

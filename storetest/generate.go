@@ -378,8 +378,5 @@ func (g *generator) amount(l stint.Limit) int64 {
 	if g.rng.IntN(2) == 0 {
 		n = -n
 	}
-	if n == 0 {
-		n = 1
-	}
 	return n
 }

@@ -104,7 +104,6 @@ func testInvalid(t *testing.T, newStore NewStore) {
 		"take of 0":          operation(stint.Take, "k", window, 0),
 		"try of -1":          operation(stint.Try, "k", window, -1),
 		"peek of 0":          operation(stint.Peek, "k", window, 0),
-		"settlement of 0":    operation(stint.Settle, "k", window, 0),
 		"leaky refund":       operation(stint.Settle, "k", leaky, -1),
 		"reset of no key":    operation(stint.Reset, "", window, 0),
 		"claim without key":  with(operation(stint.Take, "k", window, 1), stint.Claim{Policy: window, Permits: 1}),
