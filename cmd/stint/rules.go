@@ -17,15 +17,18 @@ import (
 func rulesCommand(p process) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rules COMMAND",
-		Short: "Check rules, and see what they do to a request",
+		Short: "Check, explain and change rules",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("what to do with rules is missing")
+				return errors.New("missing subcommand: see stint rules --help")
 			}
 			return fmt.Errorf("unknown command %q for \"stint rules\"", args[0])
 		},
 	}
-	command.AddCommand(validateCommand(p), explainCommand(p))
+	command.AddCommand(
+		validateCommand(p), explainCommand(p),
+		listRulesCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p),
+	)
 	return command
 }
 

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+func applyCommand(p process) *cobra.Command {
+	command, a := administerCommand(p, "apply PATH", "Make a service's rules those of a file or folder",
+		"Make the service's rules those of a file, or of the files of a folder: rules that are not\n"+
+			"there are removed. The change is printed, and made only if nobody has edited the rules since\n"+
+			"they were compared.")
+	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
+	compare := compareFlags(p, command, a)
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		c, err := compare(args[0])
+		if err != nil {
+			return err
+		}
+		if !a.json {
+			if err := c.print(p); err != nil {
+				return err
+			}
+		}
+		var answer api.Edited
+		body, _, err := a.do(call{
+			method: http.MethodPut, path: "rules", query: commentQuery(*comment), document: c.document, match: c.tag,
+		}, &answer)
+		if err != nil {
+			return err
+		}
+		return a.edited(body, &answer)
+	}
+	return command
+}
+
+func diffCommand(p process) *cobra.Command {
+	command, a := administerCommand(p, "diff PATH", "Compare a file or folder of rules with a service's rules",
+		"Say what `stint rules apply` would change: + is added, - is removed, ~ is changed, with\neach parameter as it is and as it would be. It exits with 1 when the rules differ.")
+	compare := compareFlags(p, command, a)
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		c, err := compare(args[0])
+		if err != nil {
+			return err
+		}
+		if a.json {
+			text, err := json.Marshal(c.changes)
+			if err != nil {
+				return failed(err)
+			}
+			err = say(p.Out, "%s\n", text)
+			if err != nil {
+				return err
+			}
+		} else if err := c.print(p); err != nil {
+			return err
+		}
+		if c.none() {
+			return nil
+		}
+		return exit{code: exitFailed}
+	}
+	return command
+}
+
+// A comparison is how a service's rules differ from those of a file.
+type comparison struct {
+	tag      string // of the service's rules
+	document []byte // the file's rules as JSON
+	changes  api.RuleChanges
+	parts    map[string][]string // of changed rules: lines that say what changed
+}
+
+func (c *comparison) none() bool {
+	return len(c.changes.Came)+len(c.changes.Went)+len(c.changes.Changed) == 0
+}
+
+// compareFlags makes a command take a path, and returns what compares its rules.
+func compareFlags(p process, command *cobra.Command, a *administrator) func(path string) (*comparison, error) {
+	command.Args = cobra.ExactArgs(1)
+	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Path == "ipv6_prefix" })
+	return func(path string) (*comparison, error) {
+		loaded, err := load()
+		if err != nil {
+			return nil, err
+		}
+		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+		if err != nil {
+			return nil, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
+		}
+		var current api.RuleList
+		_, tag, err := a.do(call{method: http.MethodGet, path: "rules"}, &current)
+		if err != nil {
+			return nil, err
+		}
+		return newComparison(tag, current.Rules, set.Rules())
+	}
+}
+
+func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*comparison, error) {
+	c := &comparison{tag: tag, parts: map[string][]string{}}
+	before, after := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for _, text := range current {
+		var rule ruleRow
+		if err := json.Unmarshal(text, &rule); err != nil {
+			return nil, failed(fmt.Errorf("reading a rule of the answer: %w", err))
+		}
+		before[rule.ID] = text
+	}
+	texts := make([][]byte, 0, len(next))
+	for _, rule := range next {
+		text, err := notation.JSON(rule)
+		if err != nil {
+			return nil, failed(err)
+		}
+		after[rule.ID] = text
+		texts = append(texts, text)
+	}
+	c.document = slices.Concat([]byte("["), bytes.Join(texts, []byte(",\n")), []byte("]"))
+	for id, text := range after {
+		was, known := before[id]
+		switch {
+		case !known:
+			c.changes.Came = append(c.changes.Came, id)
+		case !bytes.Equal(was, text):
+			if lines := differences(was, text); len(lines) > 0 {
+				c.changes.Changed = append(c.changes.Changed, id)
+				c.parts[id] = lines
+			}
+		}
+	}
+	for id := range before {
+		if _, stays := after[id]; !stays {
+			c.changes.Went = append(c.changes.Went, id)
+		}
+	}
+	for _, ids := range [][]string{c.changes.Came, c.changes.Went, c.changes.Changed} {
+		slices.Sort(ids)
+	}
+	return c, nil
+}
+
+// differences are the parameters in which two rules differ, each a line with both values.
+func differences(was, is []byte) (lines []string) {
+	var before, after map[string]json.RawMessage
+	if json.Unmarshal(was, &before) != nil || json.Unmarshal(is, &after) != nil {
+		return []string{"it can't be compared"}
+	}
+	names := slices.Collect(maps.Keys(after))
+	for name := range before {
+		if _, both := after[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if !bytes.Equal(before[name], after[name]) {
+			lines = append(lines, fmt.Sprintf("%s: %s -> %s", name, valueText(before[name]), valueText(after[name])))
+		}
+	}
+	return lines
+}
+
+func valueText(text []byte) string {
+	if text == nil {
+		return "(default)"
+	}
+	return string(text)
+}
+
+// print shows the comparison for people.
+func (c *comparison) print(p process) error {
+	var text strings.Builder
+	for _, part := range []struct {
+		sign string
+		ids  []string
+	}{{"+", c.changes.Came}, {"-", c.changes.Went}, {"~", c.changes.Changed}} {
+		for _, id := range part.ids {
+			fmt.Fprintf(&text, "%s %s\n", part.sign, id)
+			for _, line := range c.parts[id] {
+				fmt.Fprintf(&text, "    %s\n", line)
+			}
+		}
+	}
+	if text.Len() == 0 {
+		text.WriteString("no difference\n")
+	}
+	return say(p.Out, "%s", text.String())
+}
+
+// changesText says how many rules changed, and which if they are few.
+func changesText(c *api.RuleChanges) string {
+	const most = 3
+	var parts []string
+	for _, part := range []struct {
+		what string
+		ids  []string
+	}{{"added", c.Came}, {"removed", c.Went}, {"changed", c.Changed}} {
+		switch n := len(part.ids); {
+		case n == 0:
+		case n <= most:
+			parts = append(parts, part.what+" "+strings.Join(part.ids, ", "))
+		default:
+			parts = append(parts, fmt.Sprintf("%s %d rules", part.what, n))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing changed"
+	}
+	return strings.Join(parts, "; ")
+}
