@@ -181,7 +181,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("a check in debt: %d", got.status)
 	}
 	for body, want := range map[string]string{
-		`{"key":"k"}`:                                         `permits is ""; allowed: any integer of 64 bits`,
+		`{"key":"k"}`: `permits is ""; allowed: any integer of 64 bits`,
 		`{"key":"k","permits":9223372036854775808}`:           "64 bits",
 		`{"key":"k","permits":-9223372036854775809}`:          "64 bits",
 		`{"key":"k","permits":-1,"algorithm":"LEAKY_BUCKET"}`: "a leaky bucket can't be refunded",
