@@ -26,6 +26,7 @@ type Limiter struct {
 	policy *Policy
 	hooks  Hooks
 	taker  Taker // the store's shorter way to take, or the limiter's own where a hook wants to know
+	queues waitQueues
 }
 
 // New makes a limiter of one or more limits, all of which must admit. Limiters on one store
@@ -127,54 +128,6 @@ func (l *Limiter) Settle(ctx context.Context, key string, n int64) (Decision, er
 	return l.decide(ctx, Settle, key, n)
 }
 
-// Wait blocks until the key gets a permit, and with a leaky bucket until its turn.
-// It returns ErrDeadline at once when the context's deadline is nearer than the
-// wait, and the context's error when it ends meanwhile; a turn of a leaky bucket
-// that was taken by then stays taken. The decision returned is
-// the last one made.
-func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
-	return l.WaitN(ctx, key, 1)
-}
-
-// WaitN is Wait for n permits. It returns ErrNever when n is above the limit
-// itself. Its attempts are not recorded by limits that count denied requests. Who
-// waits holds no place: a request that comes at the right moment may be served
-// first.
-func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, error) {
-	if err := ctx.Err(); err != nil {
-		return Decision{}, err
-	}
-	deadline, bounded := ctx.Deadline()
-	if bounded && l.policy.leaky {
-		// A turn, once taken, is kept; so look first whether it comes in time.
-		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}})
-		if err != nil || d.Allowed && d.Delay > time.Until(deadline) {
-			return d, orDeadline(err)
-		}
-	}
-	for {
-		d, err := l.decide(ctx, Try, key, n)
-		if err != nil {
-			return d, err
-		}
-		if d.Allowed && bounded && d.Delay > time.Until(deadline) {
-			return d, ErrDeadline // others queued since the look; the turn stays taken
-		}
-		if d.Allowed {
-			return d, sleep(ctx, d.Delay)
-		}
-		if d.RetryAfter == Never {
-			return d, ErrNever
-		}
-		if bounded && d.RetryAfter > time.Until(deadline) {
-			return d, ErrDeadline
-		}
-		if err := sleep(ctx, d.RetryAfter); err != nil {
-			return d, err
-		}
-	}
-}
-
 // look carries out a Peek. A store that is unreachable, or not asked for want of time, can't tell, but
 // something in its place may decide: then the decision is empty.
 func (l *Limiter) look(ctx context.Context, op Op) (Decision, error) {
@@ -195,20 +148,6 @@ func orDeadline(err error) error {
 		return ErrDeadline
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // takeByOp is a limiter as a Taker that makes an Op.

@@ -1,0 +1,256 @@
+package stint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+func TestWaitBlocksUntilAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.TokenBucket(2, stint.PerSecond(1)))
+		start := time.Now()
+		for _, want := range []time.Duration{0, 0, time.Second, 2 * time.Second} {
+			d, err := limiter.Wait(t.Context(), "k")
+			if err != nil || !d.Allowed {
+				t.Fatalf("Wait: %+v, %v", d, err)
+			}
+			if waited := time.Since(start); waited != want {
+				t.Errorf("admitted after %v, want %v", waited, want)
+			}
+		}
+	})
+}
+
+// "Wait: block until admitted (leaky bucket: until the turn)".
+func TestWaitForTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.LeakyBucket(2, stint.PerSecond(1)))
+		start := time.Now()
+		for i := range 4 {
+			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+			if waited := time.Since(start); waited != time.Duration(i)*time.Second {
+				t.Errorf("turn %d came after %v", i, waited)
+			}
+		}
+	})
+}
+
+// "it fails at once when the deadline is nearer than the wait".
+func TestWaitDeadline(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"denied": stint.TokenBucket(1, stint.PerMinute(1)),
+		"turn":   stint.LeakyBucket(9, stint.PerMinute(1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := newLimiter(t, limit)
+				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
+				defer cancel()
+				if _, err := limiter.Wait(ctx, "k"); err != nil {
+					t.Fatal(err)
+				}
+				before, _ := limiter.Peek(t.Context(), "k")
+				start := time.Now()
+				if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, stint.ErrDeadline) {
+					t.Errorf("error is %v, want ErrDeadline", err)
+				}
+				if waited := time.Since(start); waited != 0 {
+					t.Errorf("failed after %v, want at once", waited)
+				}
+				if after, _ := limiter.Peek(t.Context(), "k"); after.Remaining != before.Remaining {
+					t.Errorf("%d permits remain, want %d: nothing consumed", after.Remaining, before.Remaining)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.TokenBucket(1, stint.PerMinute(1)))
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := limiter.Wait(ctx, "k"); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
+			t.Errorf("error is %v, want context.Canceled", err)
+		}
+		if waited := time.Since(start); waited != time.Second {
+			t.Errorf("gave up after %v, want 1s", waited)
+		}
+		if _, err := limiter.Wait(ctx, "other"); !errors.Is(err, context.Canceled) {
+			t.Errorf("on an ended context: %v", err)
+		}
+	})
+}
+
+func TestWaitNever(t *testing.T) {
+	limiter := newLimiter(t, stint.TokenBucket(2, stint.PerSecond(1)))
+	if d, err := limiter.WaitN(t.Context(), "k", 3); !errors.Is(err, stint.ErrNever) || d.RetryAfter != stint.Never {
+		t.Errorf("got %+v, %v; want ErrNever", d, err)
+	}
+}
+
+// "Wait asks by peek, so its attempts are not recorded."
+func TestWaitIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newLimiter(t, stint.SlidingWindowLog(1, time.Minute).CountingDenied())
+		start := time.Now()
+		for range 3 {
+			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if waited := time.Since(start); waited != 2*time.Minute {
+			t.Errorf("three admissions took %v, want 2m: an attempt was recorded", waited)
+		}
+	})
+}
+
+// counting counts a store's operations.
+type counting struct {
+	stint.Store
+	mu         sync.Mutex
+	operations int
+}
+
+func (c *counting) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	c.mu.Lock()
+	c.operations++
+	c.mu.Unlock()
+	return c.Store.Decide(ctx, op)
+}
+
+// waiters start callers of Wait one after another, and note in which order they are admitted, and when.
+type waiters struct {
+	limiter *stint.Limiter
+	begun   time.Time
+	group   sync.WaitGroup
+	mu      sync.Mutex
+	order   []string
+}
+
+func (w *waiters) wait(ctx context.Context, name, key string, n int64) {
+	w.group.Go(func() {
+		_, err := w.limiter.WaitN(ctx, key, n)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		text := fmt.Sprintf("%s %s", name, time.Since(w.begun))
+		if err != nil {
+			text += " " + err.Error()
+		}
+		w.order = append(w.order, text)
+	})
+	synctest.Wait()
+}
+
+func (w *waiters) expect(t *testing.T, want ...string) {
+	t.Helper()
+	w.group.Wait()
+	if !slices.Equal(w.order, want) {
+		t.Errorf("the order is %q, want %q", w.order, want)
+	}
+}
+
+// At most two operations are spent for each caller, who are served in the order in which they came.
+func TestWaitInLine(t *testing.T) {
+	for name, limit := range map[string]stint.Limit{
+		"bucket":  stint.TokenBucket(1, stint.PerSecond(50)),
+		"leaky":   stint.LeakyBucket(5, stint.PerSecond(50)),
+		"counter": stint.SlidingWindowCounter(5, 100*time.Millisecond),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const callers = 100
+				store := &counting{Store: memstore.New(memstore.Config{})}
+				limiter, err := stint.New(store, limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var mu sync.Mutex
+				var order []int
+				var group sync.WaitGroup
+				for i := range callers {
+					group.Go(func() {
+						if _, err := limiter.Wait(t.Context(), "k"); err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						order = append(order, i)
+					})
+					synctest.Wait()
+				}
+				group.Wait()
+				if !slices.IsSorted(order) {
+					t.Errorf("the order is %v", order)
+				}
+				if store.operations > 2*callers {
+					t.Errorf("%d operations for %d callers", store.operations, callers)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiters{limiter: newLimiter(t, stint.TokenBucket(5, stint.PerSecond(1))), begun: time.Now()}
+		w.wait(t.Context(), "a", "k", 5)
+		w.wait(t.Context(), "b", "k", 3)
+		gone, leave := context.WithCancel(t.Context())
+		w.wait(gone, "gone", "k", 1)
+		w.wait(t.Context(), "c", "k", 1) // which b does not let pass
+		w.wait(t.Context(), "d", "other", 1)
+		time.AfterFunc(time.Second, leave)
+		w.expect(t, "a 0s", "d 0s", "gone 1s context canceled", "b 3s", "c 4s")
+	})
+}
+
+// When the first leaves, the next takes its place at once.
+func TestWaitFirstLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiters{limiter: newLimiter(t, stint.TokenBucket(5, stint.PerSecond(1))), begun: time.Now()}
+		w.wait(t.Context(), "a", "k", 5)
+		gone, leave := context.WithCancel(t.Context())
+		w.wait(gone, "gone", "k", 5)
+		w.wait(t.Context(), "b", "k", 1)
+		time.AfterFunc(2500*time.Millisecond, leave)
+		w.expect(t, "a 0s", "gone 2.5s context canceled", "b 2.5s")
+	})
+}
+
+// Whoever can't be admitted in time is told at once, as far as that is known, and whoever can never be.
+func TestWaitBehindOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiters{limiter: newLimiter(t, stint.TokenBucket(5, stint.PerSecond(1))), begun: time.Now()}
+		within := func(d time.Duration) context.Context {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			t.Cleanup(cancel)
+			return ctx
+		}
+		w.wait(t.Context(), "a", "k", 5)
+		w.wait(t.Context(), "b", "k", 4)
+		w.wait(within(3*time.Second), "short", "k", 1)
+		w.wait(within(4500*time.Millisecond), "longer", "k", 1)
+		w.wait(t.Context(), "never", "k", 6)
+		w.wait(t.Context(), "invalid", "k", 0)
+		w.wait(t.Context(), "c", "k", 1)
+		w.expect(t, "a 0s",
+			"short 0s "+stint.ErrDeadline.Error(), "never 0s "+stint.ErrNever.Error(), `invalid 0s permits is 0; allowed: 1 or more`,
+			"b 4s", "longer 4s "+stint.ErrDeadline.Error(), "c 5s")
+	})
+}
