@@ -4,7 +4,7 @@
 // decided together, atomically; a [Store] holds the state and decides; a
 // [Limiter] joins a store and a policy and is what most callers use:
 //
-//	limiter, err := stint.New(memstore.New(memstore.Config{}),
+//	limiter, err := stint.New(memstore.New(memstore.Config{}), "api",
 //		stint.TokenBucket(100, stint.PerSecond(10)))
 //	...
 //	decision, err := limiter.Allow(ctx, "user:42")

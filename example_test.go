@@ -13,7 +13,7 @@ import (
 // at every run.
 func example(limits ...stint.Limit) *stint.Limiter {
 	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), limits...)
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", limits...)
 	if err != nil {
 		fmt.Println(err)
 	}
@@ -74,7 +74,7 @@ func ExampleLeakyBucket() {
 }
 
 func ExampleLimiter_Wait() {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.Every(time.Millisecond)))
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.Every(time.Millisecond)))
 	if err != nil {
 		fmt.Println(err)
 		return

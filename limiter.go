@@ -3,6 +3,9 @@ package stint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -27,17 +30,64 @@ type Limiter struct {
 	hooks  Hooks
 	taker  Taker // the store's shorter way to take, or the limiter's own where a hook wants to know
 	queues waitQueues
+
+	mu     sync.Mutex
+	others map[Limit]*Limiter // that With has made
 }
 
-// New makes a limiter of one or more limits, all of which must admit. Limiters on one store
-// count a client together where limits of theirs have one algorithm and one name, as all
-// without a name have: tell them apart by [Limit.Named].
-func New(store Store, limits ...Limit) (*Limiter, error) {
-	policy, err := NewPolicy("", limits...)
+// New makes a limiter of one or more limits, all of which must admit. What clients have used is kept in the store
+// under the limiter's name, 1 to MaxNameBytes characters of printable ASCII without a slash: limiters of one
+// name count a client together, in other processes too, and limiters of different names
+// never do. While one limiter of a name is in use on a store, another one of that name with different limits
+// is an error; [Limiter.With] is for limits that change.
+func New(store Store, name string, limits ...Limit) (*Limiter, error) {
+	if name == "" || strings.Contains(name, "/") {
+		return nil, Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
+	}
+	policy, err := NewPolicy(name, limits...)
 	if err != nil {
 		return nil, err
 	}
+	if store, ok := store.(Registrar); ok {
+		if err := store.Register(policy); err != nil {
+			return nil, err
+		}
+	}
 	return NewLimiter(Config{Store: store, Policy: policy})
+}
+
+// maxOthers bounds the limiters that With keeps at hand.
+const maxOthers = 1024
+
+// With returns a limiter with the same name, store and hooks, and other limits: for limits that depend on the request, as
+// those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
+// docs/semantics.md says of limits that change. It is quick for one limit that was asked for before.
+func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
+	if len(limits) != 1 {
+		return l.with(limits)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other := l.others[limits[0]]; other != nil {
+		return other, nil
+	}
+	other, err := l.with(limits)
+	if err != nil {
+		return nil, err
+	}
+	if l.others == nil || len(l.others) >= maxOthers {
+		l.others = map[Limit]*Limiter{}
+	}
+	l.others[limits[0]] = other
+	return other, nil
+}
+
+func (l *Limiter) with(limits []Limit) (*Limiter, error) {
+	policy, err := NewPolicy(l.policy.Name(), limits...)
+	if err != nil {
+		return nil, err
+	}
+	return NewLimiter(Config{Store: l.store, Policy: policy, Hooks: l.hooks})
 }
 
 // NewLimiter makes a limiter.

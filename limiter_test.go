@@ -16,7 +16,7 @@ import (
 // clock is the bubble's.
 func newLimiter(t *testing.T, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{}), limits...)
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "test", limits...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestAllowEach(t *testing.T) {
 func TestAllowBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		limiter, err := stint.New(store, stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(100, time.Minute))
+		limiter, err := stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(100, time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestAllowBefore(t *testing.T) {
 // is away may do so.
 func TestAllowBeforeAsksOnce(t *testing.T) {
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-	limiter, err := stint.New(store, stint.TokenBucket(5, stint.PerSecond(1)))
+	limiter, err := stint.New(store, "test", stint.TokenBucket(5, stint.PerSecond(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAllowBeforeAsksOnce(t *testing.T) {
 		t.Errorf("%+v, %v after %d calls", d, err, store.Calls())
 	}
 
-	limiter, err = stint.New(store, stint.LeakyBucket(5, stint.PerSecond(1)))
+	limiter, err = stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	if _, err := stint.New(memstore.New(memstore.Config{})); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := stint.New(memstore.New(memstore.Config{}), "test"); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("no limits: %v, want ErrInvalid", err)
 	}
 }

@@ -176,7 +176,7 @@ func TestWaitInLine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const callers = 100
 				store := &counting{Store: memstore.New(memstore.Config{})}
-				limiter, err := stint.New(store, limit)
+				limiter, err := stint.New(store, "test", limit)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -41,7 +41,7 @@ func newStintLimiter(tb testing.TB, limit stint.Limit) *stint.Limiter {
 
 func newLimiterOn(tb testing.TB, config memstore.Config, limit stint.Limit) *stint.Limiter {
 	tb.Helper()
-	l, err := stint.New(memstore.New(config), limit)
+	l, err := stint.New(memstore.New(config), "test", limit)
 	if err != nil {
 		tb.Fatal(err)
 	}

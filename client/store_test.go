@@ -120,7 +120,7 @@ func TestBatches(t *testing.T) {
 // TestLongestBatch: a batch of the longest keys fits what the service reads, and its
 // answer what the client reads.
 func TestLongestBatch(t *testing.T) {
-	name := strings.Repeat(`"`, stint.MaxNameBytes)
+	name := strings.Repeat(`"`, stint.MaxNameBytes-len("policy/"))
 	policy := policyOf(t, name, stint.FixedWindow(5, time.Hour))
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
 	requests := make([]api.Request, api.MaxBatch)
@@ -143,7 +143,7 @@ func TestLongestBatch(t *testing.T) {
 
 func TestLimiterOverTheService(t *testing.T) {
 	c := open(t, serve(t, storetest.NewClock(start), nil), client.Options{})
-	limiter, err := stint.New(c, stint.TokenBucket(100, stint.PerSecond(10)))
+	limiter, err := stint.NewLimiter(stint.Config{Store: c, Policy: policyOf(t, "", stint.TokenBucket(100, stint.PerSecond(10)))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestClientDoesNotWaitInVain(t *testing.T) {
 		for _, ctx := range []context.Context{t.Context(), short} {
 			left, err := call(ctx, client, check)
 			expectCode(t, err, codes.ResourceExhausted)
-			if retry, subject, _ := details(t, err); left != 0 || retry != time.Minute || subject != "limit:slow" {
+			if retry, subject, _ := details(t, err); left != 0 || retry != time.Minute || subject != "limit:test/slow" {
 				t.Errorf("it left %d times; RetryInfo %v, QuotaFailure of %q", left, retry, subject)
 			}
 		}

@@ -69,8 +69,8 @@ func violation(subject, description string) (*anypb.Any, error) {
 	}}})
 }
 
-// subjectOf is limit:POLICY/LIMIT, or of a rule rule:ID/LIMIT. What has no name is left out; a plain limit
-// without a name is "default".
+// subjectOf is limit:LIMITER/LIMIT, or of a rule rule:ID/LIMIT. What has no name is left out; a plain limit
+// and limiter without names are "default".
 func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 	if id, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {
 		if limit.Name == "" {
@@ -78,11 +78,10 @@ func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 		}
 		return rulePrefix + id + "/" + limit.Name
 	}
-	subject := cmp.Or(limit.Name, "default")
-	if policy.Name() != "" {
-		subject = policy.Name() + "/" + subject
+	if policy.Name() != "" && limit.Name != "" {
+		return "limit:" + policy.Name() + "/" + limit.Name
 	}
-	return "limit:" + subject
+	return "limit:" + cmp.Or(policy.Name(), limit.Name, "default")
 }
 
 // rulePrefix begins the subject of a rule's denials.

@@ -21,7 +21,7 @@ import (
 // Each client address makes two calls at once, and one a minute after that.
 func Example() {
 	still := func() stint.Instant { return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()) }
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.TokenBucket(2, stint.PerMinute(1)).Named("calls"))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "calls", stint.TokenBucket(2, stint.PerMinute(1)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -73,7 +73,7 @@ func Example() {
 // A client keeps to its own limit, waits when the server asks it to, and asks again
 // up to twice.
 func ExampleNewClient() {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(20, stint.PerSecond(10)))
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(20, stint.PerSecond(10)))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -40,7 +40,7 @@ func newLimiter(t testing.TB, limits ...stint.Limit) *stint.Limiter {
 
 func limiterOn(t testing.TB, store stint.Store, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	limiter, err := stint.New(store, limits...)
+	limiter, err := stint.New(store, "test", limits...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func expectDenial(t *testing.T, err error) {
 	t.Helper()
 	expectCode(t, err, codes.ResourceExhausted)
 	retry, subject, description := details(t, err)
-	if retry != 300*time.Millisecond || subject != "limit:burst" || description != "the limit of 2 permits is reached" {
+	if retry != 300*time.Millisecond || subject != "limit:test/burst" || description != "the limit of 2 permits is reached" {
 		t.Errorf("details: %v, %q, %q", retry, subject, description)
 	}
 }
@@ -240,7 +240,7 @@ func TestRetryInfoIsNeverTooEarly(t *testing.T) {
 	_, _, err := invoke(bounded(t), conn)
 	expectCode(t, err, codes.OK)
 	_, _, err = invoke(bounded(t), conn)
-	if retry, subject, _ := details(t, err); retry != 101*time.Millisecond || subject != "limit:default" {
+	if retry, subject, _ := details(t, err); retry != 101*time.Millisecond || subject != "limit:test" {
 		t.Errorf("RetryInfo %v, QuotaFailure of %q", retry, subject)
 	}
 }

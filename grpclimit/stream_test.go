@@ -152,7 +152,7 @@ func TestTurnsThatAreNotReached(t *testing.T) {
 		for range 3 {
 			err := call(short)
 			expectCode(t, err, codes.ResourceExhausted)
-			if retry, subject, _ := details(t, err); retry != time.Hour || subject != "limit:default" {
+			if retry, subject, _ := details(t, err); retry != time.Hour || subject != "limit:test" {
 				t.Errorf("RetryInfo %v of %q, want an hour", retry, subject)
 			}
 			_, err = limits.TapHandle()(short, &tap.Info{FullMethodName: check})

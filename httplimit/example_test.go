@@ -17,7 +17,7 @@ import (
 // Two requests a minute for each client address. The clock stands still, so that the
 // output is the same at every run; leave Now out.
 func ExampleMiddleware_Wrap() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.SlidingWindowCounter(2, time.Minute))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.SlidingWindowCounter(2, time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -48,7 +48,7 @@ func ExampleMiddleware_Wrap() {
 
 // The key may be anything that the request says, here who is logged in.
 func ExampleNew() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.TokenBucket(100, stint.PerSecond(10)))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -93,7 +93,7 @@ func ExampleTransport() {
 	}))
 	defer server.Close()
 
-	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.TokenBucket(2, stint.PerSecond(2)))
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(2, stint.PerSecond(2)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -124,7 +124,7 @@ func ExampleTransport() {
 
 // A handler that asks a limiter itself tells the client what the limiter said.
 func ExampleWriteHeaders() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(1, time.Minute))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(1, time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -29,7 +29,7 @@ func limiter(t testing.TB, limits ...stint.Limit) *stint.Limiter {
 
 func limiterOn(t testing.TB, store stint.Store, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	l, err := stint.New(store, limits...)
+	l, err := stint.New(store, "test", limits...)
 	if err != nil {
 		t.Fatal(err)
 	}

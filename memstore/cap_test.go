@@ -19,7 +19,7 @@ func TestCap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := storetest.NewClock(1_790_000_000_000_000)
 			store := memstore.New(memstore.Config{MaxBytes: memstore.MinMaxBytes, Now: clock.Now})
-			limiter, err := stint.New(store, limit)
+			limiter, err := stint.New(store, "test", limit)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func policyOf(t *testing.T, limits ...stint.Limit) *stint.Policy {
 func TestMovedUnderDecisions(t *testing.T) {
 	const keys, capacity = 4, 20_000
 	s := New(Config{Now: still})
-	limiter, err := stint.New(s, stint.TokenBucket(capacity, stint.PerHour(1)))
+	limiter, err := stint.New(s, "test", stint.TokenBucket(capacity, stint.PerHour(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestShortAndLongWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Config{Now: still})
-			limiter, err := stint.New(s, limit)
+			limiter, err := stint.NewLimiter(stint.Config{Store: s, Policy: policyOf(t, limit)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := still()
 			s := New(Config{Now: func() stint.Instant { return now }})
-			limiter, err := stint.New(s, stint.TokenBucket(10, stint.PerHour(10)))
+			limiter, err := stint.New(s, "test", stint.TokenBucket(10, stint.PerHour(10)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,6 +78,8 @@ type Store struct {
 	epochs atomic.Pointer[[]*epoch] // by id: what a slot holds
 	free   []uint32                 // ids that no epoch has
 	past   atomic.Int64             // slots of epochs that are over
+
+	stint.Names // of limiters
 }
 
 // New makes an empty store.

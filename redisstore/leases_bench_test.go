@@ -19,7 +19,7 @@ func BenchmarkLease(b *testing.B) {
 		for _, keys := range []int{1, 64} {
 			b.Run(fmt.Sprintf("alg=%s/keys=%d", name, keys), func(b *testing.B) {
 				store := newStore(b, redisstore.Options{})
-				limiter, err := stint.New(store, limit.WithLease(stint.LeaseAuto))
+				limiter, err := stint.New(store, "test", limit.WithLease(stint.LeaseAuto))
 				if err != nil {
 					b.Fatal(err)
 				}

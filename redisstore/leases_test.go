@@ -441,7 +441,7 @@ func TestLeaseRenews(t *testing.T) {
 	conn := &shared{Conn: newConn(t)}
 	clock := storetest.NewClock(dawn)
 	store := processes(t, 1, conn, clock.Now)[0]
-	limiter, err := stint.New(store, aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10))
+	limiter, err := stint.New(store, "test", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10))
 	if err != nil {
 		t.Fatal(err)
 	}

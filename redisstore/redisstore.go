@@ -236,6 +236,8 @@ type Store struct {
 	unreachable atomic.Pointer[func(shard int, cause error)] // told of outages; nil: nobody
 
 	withdrawals sync.WaitGroup // of reservations
+
+	stint.Names // of limiters
 }
 
 // Validate reports all that is wrong with the options, with an error that wraps

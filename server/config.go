@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,8 +82,7 @@ type Config struct {
 	// taken from DefaultLimits.
 	Defaults map[stint.Algorithm]stint.Limit
 	// Policies are the limits that a policy's name stands for. Their state is never
-	// shared with the defaults', with another policy's or with a rule's, so a name may not begin
-	// with rules.PolicyPrefix. Default: none.
+	// shared with the defaults', with another policy's or with a rule's. Default: none.
 	Policies map[string][]stint.Limit
 
 	// Rules are what evaluate and forward-auth decide by; [Server.SwapRules] puts others in their
@@ -338,10 +336,7 @@ func (c Config) Validate() error {
 			add("policies", name, "a name of at least one character")
 			continue
 		}
-		if strings.HasPrefix(name, rules.PolicyPrefix) {
-			add("policies", name, "a name that does not begin with "+rules.PolicyPrefix+", as those of rules' policies do")
-		}
-		if _, err := stint.NewPolicy(name, c.Policies[name]...); err != nil {
+		if _, err := stint.NewPolicy(policyPrefix+name, c.Policies[name]...); err != nil {
 			faults = append(faults, fmt.Errorf("policies: %s: %w", name, err))
 		}
 	}

@@ -21,8 +21,16 @@ type target struct {
 	deciders []stint.Algorithm // the algorithm of each limit
 }
 
+// policyPrefix begins the names under which the state of configured policies is kept, apart from that of the
+// defaults, which have none, of rules and of programs' limiters.
+const policyPrefix = "policy/"
+
 func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*target, error) {
-	policy, err := stint.NewPolicy(name, limits...)
+	kept := ""
+	if name != "" {
+		kept = policyPrefix + name
+	}
+	policy, err := stint.NewPolicy(kept, limits...)
 	if err != nil {
 		return nil, err
 	}

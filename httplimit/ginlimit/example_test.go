@@ -20,7 +20,7 @@ import (
 // Plain limits: two requests a minute for each client address.
 func ExampleHandler() {
 	gin.SetMode(gin.ReleaseMode)
-	limiter, err := stint.New(memstore.New(memstore.Config{}), stint.SlidingWindowCounter(2, time.Minute))
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.SlidingWindowCounter(2, time.Minute))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -23,7 +23,7 @@ func still() stint.Instant { return 1_790_000_000_000_000 }
 
 func plain(t testing.TB) *httplimit.Middleware {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), stint.FixedWindow(2, time.Minute))
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 	s.Helper()
 	told := &changes{}
 	store, closeAll := s.store(mode, failover.Hooks{StateChanged: told.note})
-	limiter, err := stint.New(store, stint.TokenBucket(capacity, stint.PerSecond(perSec)))
+	limiter, err := stint.New(store, "test", stint.TokenBucket(capacity, stint.PerSecond(perSec)))
 	if err != nil {
 		s.Fatal(err)
 	}

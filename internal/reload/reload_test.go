@@ -143,7 +143,7 @@ func (c *clock) now() stint.Instant {
 // expire lets all states of the store become worthless, and decisions on one client find that out.
 func (c *clock) expire(t *testing.T, memory *memstore.Store) {
 	t.Helper()
-	limiter, err := stint.New(memory, stint.FixedWindow(1, time.Second))
+	limiter, err := stint.New(memory, "test", stint.FixedWindow(1, time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func ExampleNew() {
 		return
 	}
 	defer store.Close()
-	limiter, err := stint.New(store, stint.FixedWindow(100, 24*time.Hour))
+	limiter, err := stint.New(store, "api", stint.FixedWindow(100, 24*time.Hour))
 	if err != nil {
 		fmt.Println(err)
 		return

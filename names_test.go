@@ -1,0 +1,122 @@
+package stint_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+)
+
+// Limiters of different names count apart on one store, though neither of their limits has a name.
+func TestLimitersCountApart(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	api, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	login, err := stint.New(store, "login", stint.TokenBucket(5, stint.PerHour(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		limiter   *stint.Limiter
+		remaining int64
+	}{{api, 99}, {login, 4}, {api, 98}, {login, 3}} {
+		if d, err := step.limiter.Allow(t.Context(), "bob"); err != nil || d.Remaining != step.remaining {
+			t.Errorf("step %d: %v, %v, want %d left", i, d, err, step.remaining)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	memory := memstore.New(memstore.Config{})
+	wrapped, err := failover.New(failover.Config{Store: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wrapped.Close()
+	five, six := stint.FixedWindow(5, time.Hour), stint.FixedWindow(6, time.Hour)
+	first, err := stint.New(memory, "api", five)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, tt := range map[string]struct {
+		store  stint.Store
+		name   string
+		limits []stint.Limit
+		fault  string // "" for none
+	}{
+		"no name":         {memory, "", []stint.Limit{five}, "name is"},
+		"slash":           {memory, "rule/api", []stint.Limit{five}, "name is"},
+		"too long":        {memory, strings.Repeat("n", stint.MaxNameBytes+1), []stint.Limit{five}, "name is"},
+		"other limits":    {memory, "api", []stint.Limit{six}, `name is "api"`},
+		"more limits":     {memory, "api", []stint.Limit{five, six.Named("six")}, `name is "api"`},
+		"other, wrapped":  {wrapped, "api", []stint.Limit{six}, `name is "api"`},
+		"the same limits": {memory, "api", []stint.Limit{five}, ""},
+		"another name":    {memory, "login", []stint.Limit{six}, ""},
+		"another store":   {memstore.New(memstore.Config{}), "api", []stint.Limit{six}, ""},
+	} {
+		_, err := stint.New(tt.store, tt.name, tt.limits...)
+		if tt.fault == "" && err != nil || tt.fault != "" && (!errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), tt.fault)) {
+			t.Errorf("%s: %v, want %q", what, err, tt.fault)
+		}
+	}
+	runtime.KeepAlive(first)
+}
+
+// Once a limiter is not used any more, its name is free.
+func TestNameIsFreeAgain(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	if _, err := stint.New(store, "api", stint.FixedWindow(5, time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stint.New(store, "api", stint.FixedWindow(6, time.Hour)); err != nil {
+		t.Errorf("the name of a limiter that is gone: %v", err)
+	}
+}
+
+// With changes the limits of a client, and keeps what it has used.
+func TestWith(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.FixedWindow(5, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.AllowN(t.Context(), "bob", 3); err != nil {
+		t.Fatal(err)
+	}
+	large, err := limiter.With(stint.FixedWindow(100, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := large.Allow(t.Context(), "bob"); err != nil || d.Remaining != 96 {
+		t.Errorf("under the larger limit: %v, %v, want 96 left", d, err)
+	}
+	if again, _ := limiter.With(stint.FixedWindow(100, time.Hour)); again != large {
+		t.Error("another limiter for the same limit")
+	}
+	if _, err := limiter.With(stint.FixedWindow(0, time.Hour)); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a limit of 0: %v", err)
+	}
+	pair, err := limiter.With(stint.FixedWindow(100, time.Hour), stint.FixedWindow(1, time.Second).Named("burst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := pair.AllowN(t.Context(), "bob", 1); err != nil || !d.Allowed || d.Remaining != 0 {
+		t.Errorf("under two limits: %v, %v", d, err)
+	}
+	for i := range int64(3000) { // more than are kept
+		if _, err := limiter.With(stint.FixedWindow(1+i, time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if allocations := testing.AllocsPerRun(100, func() {
+		_, _ = limiter.With(stint.FixedWindow(3000, time.Hour))
+	}); allocations != 0 {
+		t.Errorf("%v allocations for a limit that is known", allocations)
+	}
+}
