@@ -58,7 +58,7 @@ func newCrowd(t *testing.T, chance *rand.Rand) *crowd {
 			r.Scope = []string{rules.Global}
 		}
 		if chance.IntN(3) == 0 {
-			r.Match.Path = "/x"
+			r.Match.Paths = []string{"/x"}
 		}
 		c.rules = append(c.rules, r)
 	}
@@ -70,7 +70,7 @@ func newCrowd(t *testing.T, chance *rand.Rand) *crowd {
 			v.leaves = ms(chance.IntN(100)) + 300*time.Microsecond
 		}
 		for i, r := range c.rules {
-			if r.Match.Path != "" && r.Match.Path != v.request.Path {
+			if len(r.Match.Paths) > 0 && r.Match.Paths[0] != v.request.Path {
 				continue
 			}
 			client := fmt.Sprint(i)

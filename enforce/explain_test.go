@@ -83,7 +83,7 @@ func TestWhy(t *testing.T) {
 	dear := per("dear", hour)
 	dear.Cost = rules.Cost{Attribute: "n"}
 	elsewhere := per("elsewhere", hour)
-	elsewhere.Match.Path = "/y"
+	elsewhere.Match.Paths = []string{"/y"}
 	cost := alice
 	cost.Attributes = map[string]string{"n": "3"}
 	for want, test := range map[string]struct {

@@ -75,7 +75,7 @@ func TestOrderAcrossLines(t *testing.T) {
 		all := waiting("all", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1)))
 		all.Scope = []string{rules.Global}
 		mine := waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1)))
-		mine.Match.Path = "/x"
+		mine.Match.Paths = []string{"/x"}
 		limiter, _ := newLimiter(t, all, mine)
 		ends := arrive(limiter, 12, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
 			return rules.Request{Path: []string{"/x", "/y"}[i%2], Address: fmt.Sprint(i % 3)}

@@ -68,7 +68,7 @@ func succeed(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOp
 // A connection's calls are counted by its target, and by the host that it names.
 func TestClientRulesTarget(t *testing.T) {
 	rule := bursts("r", "", rules.Custom("target"))
-	rule.Match.Host = "127.0.0.1"
+	rule.Match.Hosts = []string{"127.0.0.1"}
 	client := newClient(t, grpclimit.ClientConfig{Rules: standing(t, rule)})
 	for _, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
 		conn := connect(t, "dns:///127.0.0.1:1")
@@ -104,8 +104,8 @@ func TestClientRulesKeepTheTarget(t *testing.T) {
 func TestClientRulesMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		minute := stint.TokenBucket(1, stint.Every(time.Minute))
-		waits := rules.Rule{ID: "waits", Match: rules.Match{Path: "/a"}, Scope: []string{rules.Global}, Limits: []stint.Limit{minute}, OnExceed: rules.Wait, MaxWait: rules.MaxWaitLimit}
-		turns := rules.Rule{ID: "turns", Match: rules.Match{Path: "/b"}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(9, stint.Every(time.Minute))}}
+		waits := rules.Rule{ID: "waits", Match: rules.Match{Paths: []string{"/a"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{minute}, OnExceed: rules.Wait, MaxWait: rules.MaxWaitLimit}
+		turns := rules.Rule{ID: "turns", Match: rules.Match{Paths: []string{"/b"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(9, stint.Every(time.Minute))}}
 		limiter := enforced(t, memstore.New(memstore.Config{}), waits, turns)
 		client := newClient(t, grpclimit.ClientConfig{Rules: limiter, MaxWait: time.Second})
 		for _, method := range []string{"/a", "/b"} {

@@ -22,7 +22,7 @@ import (
 func ExampleNewRules() {
 	set, err := rules.Compile([]rules.Rule{
 		{
-			ID: "books", Match: rules.Match{Path: "/library.v1.Books/*"}, Scope: []string{rules.Custom("account")},
+			ID: "books", Match: rules.Match{Paths: []string{"/library.v1.Books/*"}}, Scope: []string{rules.Custom("account")},
 			Missing: rules.MissingDeny, Limits: []stint.Limit{stint.SlidingWindowCounter(10, time.Minute)},
 		},
 		{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(100, stint.PerSecond(100))}},

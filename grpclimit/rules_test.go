@@ -53,7 +53,10 @@ func newRules(t testing.TB, config grpclimit.RulesConfig) *grpclimit.Server {
 
 // bursts is a rule of the limit "burst".
 func bursts(id, path string, scope ...string) rules.Rule {
-	r := rules.Rule{ID: id, Match: rules.Match{Path: path}, Scope: scope, Limits: []stint.Limit{burst()}}
+	r := rules.Rule{ID: id, Scope: scope, Limits: []stint.Limit{burst()}}
+	if path != "" {
+		r.Match.Paths = []string{path}
+	}
 	if !slices.Contains(scope, rules.Global) {
 		r.Missing = rules.MissingDeny
 	}

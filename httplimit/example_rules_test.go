@@ -19,7 +19,7 @@ import (
 func ExampleNewRules() {
 	set, err := rules.Compile([]rules.Rule{
 		{
-			ID: "login", Match: rules.Match{Methods: []string{"POST"}, Path: "/users/{name}/login"},
+			ID: "login", Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/users/{name}/login"}},
 			Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowCounter(2, time.Minute)},
 		},
 		{

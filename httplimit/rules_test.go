@@ -77,7 +77,7 @@ func perMinute(id string, n int64, scope ...string) rules.Rule {
 
 func login(n int64) rules.Rule {
 	r := perMinute("login", n, rules.PerIP)
-	r.Match = rules.Match{Methods: []string{http.MethodPost}, Path: "/users/{id}/login", Host: "*.example.com"}
+	r.Match = rules.Match{Methods: []string{http.MethodPost}, Paths: []string{"/users/{id}/login"}, Hosts: []string{"*.example.com"}}
 	return r
 }
 
@@ -143,9 +143,9 @@ func TestRulesAreSwapped(t *testing.T) {
 
 // Nothing says when to come again to who is banned, or lacks what a rule asks for.
 func TestDeniedWithoutLimit(t *testing.T) {
-	banned := rules.Rule{ID: "banned", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Path: "/banned"}}
+	banned := rules.Rule{ID: "banned", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Paths: []string{"/banned"}}}
 	lacking := perMinute("lacking", 10, rules.PerUser)
-	lacking.Missing, lacking.Match.Path = rules.MissingDeny, "/lacking"
+	lacking.Missing, lacking.Match.Paths = rules.MissingDeny, []string{"/lacking"}
 	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, banned, lacking)}, hello)
 	for _, path := range []string{"/banned", "/lacking"} {
 		w := send(h, asks(t, http.MethodGet, path))
@@ -160,7 +160,7 @@ func TestDescribe(t *testing.T) {
 		Limiter: standing(t, perMinute("user", 1, rules.PerUser), perMinute("key", 1, rules.PerAPIKey),
 			perMinute("plan", 1, rules.Custom("plan")), func() rules.Rule {
 				r := perMinute("path", 1, rules.Global)
-				r.Match.Path = "/rewritten"
+				r.Match.Paths = []string{"/rewritten"}
 				return r
 			}()),
 		Describe: func(r *http.Request, q *rules.Request) error {
@@ -233,7 +233,7 @@ func TestRulesUnfit(t *testing.T) {
 // A Host that programs take for different ones is unfit where a rule asks for a host.
 func TestRulesOfHosts(t *testing.T) {
 	admin := perMinute("admin", 1, rules.Global)
-	admin.Match.Host = "admin.example.com"
+	admin.Match.Hosts = []string{"admin.example.com"}
 	h := wrapRules(t, httplimit.RulesConfig{Limiter: standing(t, admin)}, hello)
 	for _, host := range []string{"%61dmin.example.com", "x@admin.example.com", `admin.example.com\x`} {
 		r := asks(t, http.MethodGet, "/")
@@ -252,7 +252,7 @@ func TestRulesOfHosts(t *testing.T) {
 // Ambiguous paths are unfit if the limiter refuses them, and match by all their variants if not.
 func TestRulesOfAmbiguousPaths(t *testing.T) {
 	login := perMinute("login", 1, rules.Global)
-	login.Match.Path = "/login"
+	login.Match.Paths = []string{"/login"}
 	for _, reject := range []bool{false, true} {
 		limiter, err := enforce.New(enforce.Config{
 			Store: memstore.New(memstore.Config{Now: still}), Set: setOf(t, login), RejectAmbiguousPaths: reject,

@@ -25,7 +25,7 @@ func TestTransportRules(t *testing.T) {
 			Limits: []stint.Limit{stint.TokenBucket(1, stint.Every(3*time.Second))}, OnExceed: rules.Wait, MaxWait: time.Minute,
 		}
 		reports := perMinute("reports", 1, rules.PerUser)
-		reports.Match = rules.Match{Methods: []string{http.MethodGet}, Path: "/reports/**", Host: "a.example"}
+		reports.Match = rules.Match{Methods: []string{http.MethodGet}, Paths: []string{"/reports/**"}, Hosts: []string{"a.example"}}
 		calls := 0
 		tr := transport(t, httplimit.TransportConfig{
 			Rules: enforced(t, memstore.New(memstore.Config{}), paced, reports),

@@ -15,7 +15,7 @@ func manyRules(n int) []rules.Rule {
 	for i := range list {
 		list[i] = rules.Rule{
 			ID:     fmt.Sprintf("rule-%d", i),
-			Match:  rules.Match{Path: fmt.Sprintf("/api/v%d/resource-%d/{id}/items", i%3, i)},
+			Match:  rules.Match{Paths: []string{fmt.Sprintf("/api/v%d/resource-%d/{id}/items", i%3, i)}},
 			Scope:  []string{rules.PerIP},
 			Limits: []stint.Limit{stint.TokenBucket(10, stint.PerSecond(1))},
 		}
@@ -67,8 +67,10 @@ func BenchmarkMatch(b *testing.B) {
 func TestMatchDoesNotAllocate(t *testing.T) {
 	list := manyRules(10_000)
 	for i := range list[:100] {
-		list[i].Match.Host, list[i].Match.Headers = "*.example.com", map[string]string{"X-Plan": "free"}
+		list[i].Match.Hosts, list[i].Match.Headers = []string{"*.example.com"}, map[string]string{"X-Plan": "free"}
 		list[i].Match.Methods = []string{"GET", "POST"}
+		list[i].Match.Paths = append(list[i].Match.Paths, "/a", "/b/**")
+		list[i].Match.Except = []string{"/api/*/*/9/**", "/health"}
 	}
 	set := compile(t, list...)
 	for name, path := range map[string]string{

@@ -18,6 +18,9 @@ const weighSteps = 1 << 22
 // A weigher looks for a request whose path has one variant and whose rules have more limits together than one operation of
 // a store may have.
 //
+// A rule with several paths or hosts that one request meets counts for each of them in an upper bound, and once in what is
+// found. Paths that a rule excepts are known to what is found only.
+//
 // Hosts and methods are tried one by one. Header fields are all taken to be there, as a field may have any number of
 // lines. Of paths, a branch of the search is left once its upper bound is small enough: for a set of nodes N that a path
 // leads to, the sum of best(n) over N, where best is the weight of the best way from one node:
@@ -33,6 +36,7 @@ type weigher struct {
 	host   string
 	leaves []*leaf // on the way
 	text   []string
+	except bool // whether some rule excepts paths
 }
 
 // exceeds returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil. index
@@ -43,6 +47,7 @@ func (s *Set) exceeds(index map[string]int) error {
 	for _, c := range s.rules {
 		c.weight = c.mostLimits()
 		all += c.weight
+		w.except = w.except || len(c.except) > 0
 	}
 	if all <= w.most {
 		return nil
@@ -140,7 +145,7 @@ func (w *weigher) each(l *leaf, do func(*compiled)) {
 		}
 	}
 	visit(l.free)
-	visit(l.methods)
+	visit(l.checked)
 	for i := range l.fields {
 		visit(l.fields[i].present)
 		for _, list := range l.fields[i].values {
@@ -199,11 +204,17 @@ func (w *weigher) search(nodes []*node, weight int) []*compiled {
 		}
 	}
 	if end > w.most {
-		if found := w.met(); found != nil {
+		if found := w.met(false); found != nil {
 			return found
 		}
 	}
 	w.leaves = w.leaves[:below]
+	if w.except && weight > w.most {
+		if found := w.met(true); found != nil { // some exceptions are of this path only
+			w.text = append(w.text, "*")
+			return found
+		}
+	}
 	if len(w.text) > 0 && w.text[len(w.text)-1] == "" {
 		return nil // nothing follows on a slash at the end
 	}
@@ -251,23 +262,42 @@ func (w *weigher) next(nodes []*node, weight int) (steps []step) {
 		}
 		consider(text, behind)
 	}
-	consider("*", wild)
+	if len(wild) > 0 {
+		consider("*", wild)
+	}
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(b.most-a.most, strings.Compare(a.text, b.text)) })
 	return steps
 }
 
-// met are the rules of the leaves, in order, if some client meets too many limits by them. A client is one for all rules
+// excepts reports whether the rule excepts the path, or if longer is set, all paths below it.
+func (w *weigher) excepts(c *compiled, longer bool) bool {
+	if len(c.except) == 0 {
+		return false
+	}
+	var path reading
+	for _, text := range w.text {
+		w.steps--
+		start := len(path.text)
+		path.text = append(path.text, text...)
+		path.segments = append(path.segments, span{start, len(path.text)})
+		path.slash = text == ""
+	}
+	return slices.ContainsFunc(c.except, func(p pattern) bool { return (p.rest || !longer) && p.matches(&path) })
+}
+
+// met are the rules of the leaves, in order, if some client meets too many limits by them; of a longer path if so. A client is one for all rules
 // that count alike, with one override of each; those that count different things are taken to be at their worst all at once.
-func (w *weigher) met() []*compiled {
+func (w *weigher) met(longer bool) []*compiled {
 	var found []*compiled
 	for _, l := range w.leaves {
 		w.each(l, func(c *compiled) {
-			if c.weight > 0 {
+			if c.weight > 0 && !w.excepts(c, longer) {
 				found = append(found, c)
 			}
 		})
 	}
 	slices.SortFunc(found, func(a, b *compiled) int { return a.rank - b.rank })
+	found = slices.Compact(found)
 	limits := 0
 	extra := map[string]map[string]int{} // by what is counted and the client, besides the rules' own limits
 	for _, c := range found {

@@ -49,10 +49,13 @@ func TestTooManyLimitsTogether(t *testing.T) {
 		return func(r *rules.Rule) { r.ID, r.Match.Methods = r.ID+names[0], names }
 	}
 	host := func(name string) func(*rules.Rule) {
-		return func(r *rules.Rule) { r.ID, r.Match.Host = r.ID+strings.ReplaceAll(name, "*", "any"), name }
+		return func(r *rules.Rule) { r.ID, r.Match.Hosts = r.ID+strings.ReplaceAll(name, "*", "any"), one(name) }
 	}
 	field := func(value string) func(*rules.Rule) {
 		return func(r *rules.Rule) { r.ID, r.Match.Headers = r.ID+value, map[string]string{"X-A": value} }
+	}
+	except := func(path string) func(*rules.Rule) {
+		return func(r *rules.Rule) { r.Match.Except = one(path) }
 	}
 	shadow := func(r *rules.Rule) { r.OnExceed = rules.Shadow }
 	off := func(r *rules.Rule) { r.Disabled = true }
@@ -84,6 +87,15 @@ func TestTooManyLimitsTogether(t *testing.T) {
 		"hosts below":           {slices.Concat(several("/", most, host("*.b.example")), several("/", 1, host("*.example"))), "such as *.b.example/:"},
 		"the name itself":       {slices.Concat(several("/", most, host("example")), several("/", 1, host("*.example"))), ""},
 		"all values of a field": {slices.Concat(several("/", most, field("1")), several("/", 1, field("2"))), "such as /:"},
+		"several paths, once":   {several("/**", most, func(r *rules.Rule) { r.Match.Paths = append(r.Match.Paths, "/a", "/*") }), ""},
+		"one of several paths":  {slices.Concat(several("/x", most, func(r *rules.Rule) { r.Match.Paths = append(r.Match.Paths, "/a") }), several("/a", 1, nil)), "such as /a:"},
+		"several hosts, once":   {several("/", most, func(r *rules.Rule) { r.Match.Hosts = []string{"a.example", "*.example"} }), ""},
+		"one of several hosts":  {slices.Concat(several("/", most, func(r *rules.Rule) { r.Match.Hosts = []string{"a.example", "b.example"} }), several("/", 1, host("b.example"))), "such as b.example/:"},
+		"excepted":              {slices.Concat(several("/**", most, except("/a")), several("/a", 1, nil)), ""},
+		"excepted, but below":   {slices.Concat(several("/**", most, except("/a")), several("/a/**", 1, nil)), "such as /a/*:"},
+		"excepted with below":   {slices.Concat(several("/**", most, except("/a/**")), several("/a/**", 1, nil)), ""},
+		"others excepted":       {slices.Concat(several("/**", most, except("/b/**")), several("/*", 1, nil)), "such as /*:"},
+		"all excepted":          {slices.Concat(several("/**", most, except("/*")), several("/*", 1, nil)), ""},
 		"in shadow":             {slices.Concat(several("/", most, nil), several("/x/..", 100, shadow)), ""},
 		"disabled":              {slices.Concat(several("/", most, nil), several("/x/..", 100, off)), ""},
 		"one client":            {slices.Concat(several("/", 16*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits))), "limits is up to 1024 together, of 16 rules"},
@@ -112,7 +124,7 @@ func TestTooManyLimitsTogether(t *testing.T) {
 func TestTooManyLimitsAsOneByOne(t *testing.T) {
 	segments := []string{"a", "b", "x"} // which no rule names
 	var paths []string
-	for n, level := 0, []string{""}; n <= 3; n++ {
+	for n, level := 0, []string{""}; n <= 4; n++ {
 		var next []string
 		for _, path := range level {
 			paths = append(paths, path+"/")
@@ -129,19 +141,26 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 		var list []rules.Rule
 		for i := range rapid.IntRange(16, 150).Draw(t, "rules") {
 			r := heavy(fmt.Sprint(i), "", rapid.IntRange(40, stint.MaxLimits).Draw(t, "limits"))
-			for range rapid.IntRange(0, 3).Draw(t, "segments") {
-				r.Match.Path += "/" + some("a", "b", "*", "*").Draw(t, "segment")
+			patterns := rapid.Custom(func(t *rapid.T) (path string) {
+				for range rapid.IntRange(0, 3).Draw(t, "segments") {
+					path += "/" + some("a", "b", "*", "*").Draw(t, "segment")
+				}
+				return path + some("", "/", "/**").Draw(t, "end")
+			})
+			r.Match.Paths = drawEach(t, 2, patterns)
+			if rapid.IntRange(0, 3).Draw(t, "excepts") == 0 {
+				r.Match.Except = drawEach(t, 2, patterns)
 			}
-			r.Match.Path += some("", "/", "/**").Draw(t, "end")
 			r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"PUT"}, {"HEAD", "PUT"}}).Draw(t, "methods")
-			r.Match.Host = some("", "", "a.example", "*.example").Draw(t, "host")
+			r.Match.Hosts = drawEach(t, 2, some("", "", "a.example", "*.example"))
 			list = append(list, r)
 		}
 		matches := make([][]int, len(list)) // which paths each rule's pattern does
 		for i, rule := range list {
 			for at, path := range paths {
 				segments, _ := naiveSegments(path, naiveManners()[0])
-				if rule.Match.Path == "" || naivePattern(rule.Match.Path, []naiveReading{{segments, ""}}, strict) {
+				m, read := rule.Match, naiveReading{segments, ""}
+				if (len(m.Paths) == 0 || naivePatterns(m.Paths, read, strict)) && !naivePatterns(m.Except, read, strict) {
 					matches[i] = append(matches[i], at)
 				}
 			}
@@ -152,7 +171,7 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 				limits := make([]int, len(paths))
 				for i, rule := range list {
 					m := rule.Match
-					if named := slices.Contains(m.Methods, method) || method == "HEAD" && slices.Contains(m.Methods, "GET"); !named && len(m.Methods) > 0 || !naiveHost(m.Host, host) {
+					if named := slices.Contains(m.Methods, method) || method == "HEAD" && slices.Contains(m.Methods, "GET"); !named && len(m.Methods) > 0 || !naiveHosts(m.Hosts, host) {
 						continue
 					}
 					for _, at := range matches[i] {

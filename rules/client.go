@@ -16,8 +16,7 @@ import (
 // A part is one part of a scope, ready to be looked up.
 type part struct {
 	kind      partKind
-	attribute string
-	segment   int // of a path's parameter
+	attribute string // or the path's parameter
 }
 
 type partKind uint8
@@ -50,12 +49,10 @@ func partsOf(rule *Rule) []part {
 	return parts
 }
 
-// customPart is a parameter of the rule's path if there is one of the name, else an attribute.
+// customPart is a parameter of the rule's paths if there is one of the name, else an attribute.
 func customPart(rule *Rule, name string) part {
-	if p, err := parsePattern(rule.Match.Path); err == nil {
-		if i, ok := p.parameter(name); ok {
-			return part{kind: parameterPart, segment: i}
-		}
+	if rule.hasParameter(CustomPrefix + name) {
+		return part{kind: parameterPart, attribute: name}
 	}
 	return part{kind: attributePart, attribute: name}
 }
@@ -72,7 +69,7 @@ func (m *Matches) value(c *match, p part) string {
 	case apiKeyPart:
 		return m.request.APIKey
 	case parameterPart:
-		return m.segment(c, p.segment)
+		return m.parameter(c, p.attribute)
 	case attributePart:
 		return m.request.Attributes[p.attribute]
 	default:

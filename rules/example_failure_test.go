@@ -15,7 +15,7 @@ import (
 // A program lets each rule say what becomes of its requests while the store is away.
 func ExampleFailureOf() {
 	set, err := rules.Compile([]rules.Rule{
-		{ID: "login", Match: rules.Match{Path: "/login"}, Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(5, time.Minute)}, OnStoreFailure: rules.FailClosed},
+		{ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(5, time.Minute)}, OnStoreFailure: rules.FailClosed},
 		{ID: "pages", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(500, time.Minute)}},
 	}, rules.Options{})
 	if err != nil {

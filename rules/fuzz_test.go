@@ -99,7 +99,7 @@ func FuzzCompile(f *testing.F) {
 	f.Add("/{a}/../b", "a..b", "per_moon", "a b", " ", `\`, byte(9), "", "", "1e3")
 	f.Fuzz(func(t *testing.T, path, host, scope, name, value, client string, missing byte, asked, at, cost string) {
 		r := rule("fuzzed")
-		r.Match = rules.Match{Path: path, Host: host}
+		r.Match = rules.Match{Paths: one(path), Hosts: one(host)}
 		r.Scope, r.Missing = strings.Split(scope, "|"), rules.Missing(missing)
 		if name != "" {
 			r.Match.Headers = map[string]string{name: value}

@@ -21,8 +21,16 @@ func rule(id string) rules.Rule {
 // onPath is a sound rule of a path's requests.
 func onPath(id, path string) rules.Rule {
 	r := rule(id)
-	r.Match.Path = path
+	r.Match.Paths = one(path)
 	return r
+}
+
+// one is a list of one text, and none of "".
+func one(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
 }
 
 func compile(t testing.TB, list ...rules.Rule) *rules.Set {

@@ -13,11 +13,11 @@ import (
 type Matches struct {
 	request *Request
 	decoded decoded
-	path    reading // canonical
-	other   reading // one after another
-	as      manner  // of the one whose rules are looked for
-	host    []byte  // canonical
-	named   []byte  // the host that a reading's authority names, canonical
+	path    reading  // canonical
+	other   reading  // one after another
+	at      *reading // the one whose rules are looked for
+	host    []byte   // canonical
+	named   []byte   // the host that a reading's authority names, canonical
 	key     []byte
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
@@ -64,7 +64,7 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 	if len(s.rules) == 0 {
 		return nil
 	}
-	s.find(&m.path, canonical, m)
+	s.find(&m.path, m)
 	if features := m.decoded.features; features != canonical {
 		words := len(s.rules)/64 + 1
 		m.found = slices.Grow(m.found[:0], words)[:words]
@@ -73,7 +73,7 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 		for as := canonical.after(features); as != canonical; as = as.after(features) {
 			known := len(m.rules)
 			m.other.read(&m.decoded, as)
-			s.find(&m.other, as, m)
+			s.find(&m.other, m)
 			m.mark(known)
 			if s.nameHost(m) {
 				known = len(m.rules)
@@ -90,8 +90,8 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 const unambiguousPaths = `a path that all programs take for the same, without //, \, #, %2F, %5C, and segments . and ..`
 
 // find adds the rules whose pattern matches a reading of the path.
-func (s *Set) find(path *reading, as manner, m *Matches) {
-	m.as = as
+func (s *Set) find(path *reading, m *Matches) {
+	m.at = path
 	if !s.strict {
 		path.trim()
 	}
@@ -133,7 +133,7 @@ func (s *Set) nameHost(m *Matches) bool {
 
 // consider adds a rule whose pattern matches, if the rest of it does.
 func (m *Matches) consider(c *compiled) {
-	if len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
+	if m.isFound(c) || len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
 		return
 	}
 	for i := range c.fields {
@@ -141,13 +141,27 @@ func (m *Matches) consider(c *compiled) {
 			return
 		}
 	}
-	m.add(c)
+	if c.except == nil || !m.excepts(c) {
+		m.rules = append(m.rules, match{c, m.at.as})
+	}
 }
 
 func (m *Matches) add(c *compiled) {
-	if m.as == canonical || m.found[c.rank/64]&(1<<(c.rank%64)) == 0 {
-		m.rules = append(m.rules, match{c, m.as})
+	if !m.isFound(c) {
+		m.rules = append(m.rules, match{c, m.at.as})
 	}
+}
+
+// isFound reports whether an earlier reading matched.
+func (m *Matches) isFound(c *compiled) bool {
+	return m.at.as != canonical && m.found[c.rank/64]&(1<<(c.rank%64)) != 0
+}
+
+// excepts reports whether the rule excepts the reading of the path. The rule holds if it does not except another one
+// that it matches: whichever way a program takes the path, an exception leads around no rule of the route that it finds.
+func (m *Matches) excepts(c *compiled) bool {
+	return slices.ContainsFunc(c.except, func(p pattern) bool { return p.matches(m.at) }) &&
+		bytes.IndexByte(m.at.text, ';') < 0 && bytes.IndexByte(m.at.text, '%') < 0
 }
 
 // mark notes the rules from one on as found, so that readings that follow add no rule again.
@@ -157,18 +171,18 @@ func (m *Matches) mark(from int) {
 	}
 }
 
-// sort puts the rules in order. Mostly they are few, and in order already.
+// sort puts the rules in order, each once, as several patterns of a rule may match. Mostly they are few, and in order already.
 func (m *Matches) sort() {
 	const few = 16
 	if len(m.rules) > few {
 		slices.SortFunc(m.rules, func(a, b match) int { return a.rank - b.rank })
-		return
 	}
 	for i := 1; i < len(m.rules); i++ {
 		for j := i; j > 0 && m.rules[j].rank < m.rules[j-1].rank; j-- {
 			m.rules[j], m.rules[j-1] = m.rules[j-1], m.rules[j]
 		}
 	}
+	m.rules = slices.CompactFunc(m.rules, func(a, b match) bool { return a.compiled == b.compiled })
 }
 
 // Len is how many rules match.
@@ -180,14 +194,25 @@ func (m *Matches) Rule(i int) *Rule { return &m.rules[i].Rule }
 // Path is the canonical form of the request's path.
 func (m *Matches) Path() string { return string(m.path.appendTo(nil)) }
 
-// segment is a segment, from 0, of the reading of the path that the rule matched. That reading is made
-// again unless it is the one before.
-func (m *Matches) segment(c *match, i int) string {
-	if c.as == canonical {
-		return string(m.path.segment(i))
+// parameter is what stands for a parameter in the reading of the path that the rule matched, by the first of its patterns
+// that matches. That reading is made again unless it is the one before.
+func (m *Matches) parameter(c *match, name string) string {
+	path := &m.path
+	if c.as != canonical {
+		path = &m.other
+		if path.as != c.as {
+			path.read(&m.decoded, c.as)
+			if !c.strict {
+				path.trim()
+			}
+		}
 	}
-	if m.other.as != c.as {
-		m.other.read(&m.decoded, c.as)
+	for i := range c.paths {
+		if p := &c.paths[i]; p.matches(path) {
+			if at, ok := p.parameter(name); ok {
+				return string(path.segment(at))
+			}
+		}
 	}
-	return string(m.other.segment(i))
+	return ""
 }

@@ -147,14 +147,14 @@ func TestHostPatterns(t *testing.T) {
 		{"::1", "::1:80:zz", false},
 	} {
 		r := rule("a")
-		r.Match.Host = test.pattern
+		r.Match.Hosts = one(test.pattern)
 		if got := matched(t, compile(t, r), rules.Request{Host: test.host}); (len(got) == 1) != test.want {
 			t.Errorf("%q matches %q: %v, want %v", test.pattern, test.host, !test.want, test.want)
 		}
 	}
 	for _, bad := range []string{"*", "*.", "a..b", ".a", "a/b", "a b", "*.*.a", "a*", "a:80", "[::1]", "%61.b", "b\u00fccher.example", "a@b"} {
 		r := rule("a")
-		r.Match.Host = bad
+		r.Match.Hosts = []string{bad}
 		if r.Validate() == nil {
 			t.Errorf("%q is accepted", bad)
 		}
@@ -164,7 +164,7 @@ func TestHostPatterns(t *testing.T) {
 // What programs may take for another host is refused, where a rule asks for a host.
 func TestHostsThatAreRefused(t *testing.T) {
 	exact, below := rule("a"), rule("b")
-	exact.Match.Host, below.Match.Host = "admin.example.com", "*.example.org"
+	exact.Match.Hosts, below.Match.Hosts = []string{"admin.example.com"}, []string{"*.example.org"}
 	sets := []*rules.Set{compile(t, exact), compile(t, below), compile(t, exact, below)}
 	anyHost := compile(t, rule("c"))
 	var m rules.Matches
@@ -194,7 +194,7 @@ func TestHostsThatAreRefused(t *testing.T) {
 // A path may begin with an authority, whose host a program may go by.
 func TestHostOfAPath(t *testing.T) {
 	exact, below, path := rule("a"), rule("b"), onPath("c", "/login")
-	exact.Match.Host, below.Match.Host = "admin.example.com", "*.example.org"
+	exact.Match.Hosts, below.Match.Hosts = []string{"admin.example.com"}, []string{"*.example.org"}
 	set := compile(t, exact, below, path)
 	for target, want := range map[string]string{
 		"//admin.example.com/x": "a", `/\ADMIN.example.com.:80/login`: "a c", "/////admin.example.com": "a", "//u:p@admin.example.com/login": "a c",
@@ -244,7 +244,7 @@ func TestOrder(t *testing.T) {
 	low, b, a, off := rule("low"), onPath("b", "/*"), onPath("a", "/x"), rule("off")
 	b.Priority, a.Priority, low.Priority, off.Priority, off.Disabled = 5, 5, -1, 9, true
 	everywhere := rule("zero")
-	everywhere.Match.Host = "*.example"
+	everywhere.Match.Hosts = []string{"*.example"}
 	set := compile(t, low, b, off, everywhere, a)
 	if got := matched(t, set, rules.Request{Host: "x.example", Path: "/x"}); !equalIDs(got, "a b zero low") {
 		t.Errorf("matched are %v, want by priority and ID", got)
@@ -258,7 +258,7 @@ func TestOrder(t *testing.T) {
 	var many []rules.Rule
 	for i := range 40 {
 		r := rule(string(rune('z'-i%26)) + string(rune('A'+i%26)) + string(rune('0'+i/26)))
-		r.Priority, r.Match.Path = i%7, []string{"", "/x", "/*", "/x/**"}[i%4]
+		r.Priority, r.Match.Paths = i%7, one([]string{"", "/x", "/*", "/x/**"}[i%4])
 		many = append(many, r)
 	}
 	ids := matched(t, compile(t, many...), rules.Request{Path: "/x"})

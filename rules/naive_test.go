@@ -198,14 +198,13 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 				return true
 			}
 		}
-		of := readings
-		if !naiveHost(m.Host, r.Host) {
-			of = slices.DeleteFunc(slices.Clone(readings), func(reading naiveReading) bool {
-				named := reading.authority[strings.LastIndex(reading.authority, "@")+1:]
-				return named == "" || !naiveHost(m.Host, named)
-			})
-		}
-		return !naivePattern(cmp.Or(m.Path, "/**"), of, strict)
+		sent, _, _ := strings.Cut(r.Path, "?")
+		odd := strings.ContainsAny(naiveDecode(sent), ";%")
+		return !slices.ContainsFunc(readings, func(reading naiveReading) bool {
+			named := reading.authority[strings.LastIndex(reading.authority, "@")+1:]
+			return (naiveHosts(m.Hosts, r.Host) || named != "" && naiveHosts(m.Hosts, named)) &&
+				(len(m.Paths) == 0 || naivePatterns(m.Paths, reading, strict)) && (odd || !naivePatterns(m.Except, reading, strict))
+		})
 	})
 	slices.SortFunc(list, func(a, b rules.Rule) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.ID, b.ID)) })
 	ids := []string{}
@@ -222,6 +221,14 @@ func naiveHost(pattern, host string) bool {
 		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
 	}
 	return pattern == "" || pattern == host
+}
+
+func naiveHosts(patterns []string, host string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return naiveHost(p, host) })
+}
+
+func naivePatterns(patterns []string, reading naiveReading, strict bool) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return naivePattern(p, []naiveReading{reading}, strict) })
 }
 
 // naivePattern reports whether the pattern matches any reading of a path.
@@ -255,17 +262,35 @@ func naiveCompare(want []string, rest bool, path []string, strict bool) bool {
 // some draws from few values, so that rules and requests meet.
 func some(values ...string) *rapid.Generator[string] { return rapid.SampledFrom(values) }
 
+// drawEach draws a list of texts, each once, and none that is "".
+func drawEach(t *rapid.T, most int, from *rapid.Generator[string]) (list []string) {
+	for range rapid.IntRange(0, most).Draw(t, "texts") {
+		if text := from.Draw(t, "text"); text != "" && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// drawPatterns draws some patterns of paths.
+func drawPatterns(t *rapid.T, most int) []string {
+	return drawEach(t, most, rapid.Custom(func(t *rapid.T) (path string) {
+		for j := range rapid.IntRange(0, 4).Draw(t, "segments") {
+			path += "/" + some("a", "b", "%61", "c.d", "*", fmt.Sprintf("{p%d}", j), "*").Draw(t, "segment")
+		}
+		return path + some("", "", "/", "/**", "/**", "//").Draw(t, "end")
+	}))
+}
+
 func drawRule(t *rapid.T, i int) rules.Rule {
 	r := rule(fmt.Sprintf("r%d", i))
 	r.Priority = rapid.IntRange(-1, 1).Draw(t, "priority")
 	r.Disabled = rapid.IntRange(0, 9).Draw(t, "disabled") == 0
-	for j := range rapid.IntRange(0, 4).Draw(t, "segments") {
-		r.Match.Path += "/" + some("a", "b", "%61", "c.d", "*", fmt.Sprintf("{p%d}", j), "*").Draw(t, "segment")
+	r.Match.Paths = drawPatterns(t, 3)
+	if rapid.Bool().Draw(t, "excepts") {
+		r.Match.Except = drawPatterns(t, 4)
 	}
-	if end := some("", "", "/", "/**", "/**", "//").Draw(t, "end"); end != "" {
-		r.Match.Path += end
-	}
-	r.Match.Host = some("", "", "a.example", "*.example", "*.a.example", "B.a.example").Draw(t, "host")
+	r.Match.Hosts = drawEach(t, 2, some("", "", "a.example", "*.example", "*.a.example", "B.a.example"))
 	r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"GET", "PUT"}, {"HEAD"}}).Draw(t, "methods")
 	r.Match.Headers = rapid.SampledFrom([]map[string]string{nil, nil, nil, {"x-a": "1"}, {"X-A": "*"}, {"X-A": "1", "X-B": "2"}, {"X-A": "*", "X-B": "*"}}).Draw(t, "headers")
 	return r
@@ -276,7 +301,7 @@ func drawRequest(t *rapid.T) rules.Request {
 	path.WriteString(some("", "", "", "/", "/", `\`, "//").Draw(t, "lead"))
 	for range rapid.IntRange(0, 6).Draw(t, "length") {
 		path.WriteString(some("/", "/", "//", `\`, "%2f", "%5C", "#", "/").Draw(t, "slash"))
-		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz", "u@A.example:8").Draw(t, "segment"))
+		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz", "u@A.example:8", "a;b").Draw(t, "segment"))
 	}
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))
 	return rules.Request{

@@ -30,7 +30,7 @@ const paths = "a path such as /users/{id}/posts or /static/**: *, {name} and ** 
 // parsePattern reads a path's pattern. What it says literally is brought into the form
 // that requests' paths are, so that a pattern that is written otherwise still matches.
 func parsePattern(text string) (pattern, error) {
-	fault := stint.Invalid("match.path", text, paths)
+	fault := stint.Invalid("path", text, paths)
 	if len(text) > maxPattern || !strings.HasPrefix(text, "/") || strings.ContainsAny(text, "?#") {
 		return pattern{}, fault
 	}
@@ -68,6 +68,36 @@ func parsePattern(text string) (pattern, error) {
 		return pattern{}, fault
 	}
 	return p, nil
+}
+
+// parsePatterns reads the sound ones of several patterns. Unless strict, a slash at their end does not matter.
+func parsePatterns(texts []string, strict bool) (patterns []pattern) {
+	for _, text := range texts {
+		p, err := parsePattern(text)
+		if err != nil {
+			continue
+		}
+		if n := len(p.segments); !strict && n > 0 && p.segments[n-1] == (segment{}) {
+			p.segments = p.segments[:n-1]
+		}
+		patterns = append(patterns, p)
+	}
+	return patterns
+}
+
+// matches reports whether the pattern matches a reading of a path.
+func (p *pattern) matches(path *reading) bool {
+	if len(path.segments) < len(p.segments) || len(path.segments) > len(p.segments) && !p.rest {
+		return false
+	}
+	for i := range p.segments {
+		s := path.segment(i)
+		if wild := p.segments[i].any; !wild && p.segments[i].literal != string(s) ||
+			wild && len(s) == 0 && path.slash && i+1 == len(path.segments) {
+			return false
+		}
+	}
+	return true
 }
 
 // wild are the characters that stand for no text.
@@ -118,7 +148,7 @@ func parseHostPattern(text string) (hostPattern, error) {
 	canonical := string(AppendHost(nil, name))
 	if canonical == "" || len(canonical) > maxText || canonical != strings.ToLower(strings.TrimSuffix(name, ".")) ||
 		!isPlainName(canonical) || strings.Contains(canonical, "*") || strings.HasPrefix(canonical, ".") || strings.Contains(canonical, "..") {
-		return hostPattern{}, stint.Invalid("match.host", text, "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
+		return hostPattern{}, stint.Invalid("host", text, "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it")
 	}
 	return hostPattern{canonical, below}, nil
 }

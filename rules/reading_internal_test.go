@@ -34,7 +34,7 @@ func TestReadings(t *testing.T) {
 
 // A reading from which several rules take parameters is made once.
 func TestAReadingIsKept(t *testing.T) {
-	r := Rule{Match: Match{Path: "/users/{id}"}, Scope: []string{"custom:id"}, Banned: true}
+	r := Rule{Match: Match{Paths: []string{"/users/{id}"}}, Scope: []string{"custom:id"}, Banned: true}
 	a, b := r, r
 	a.ID, b.ID = "a", "b"
 	set, err := Compile([]Rule{a, b}, Options{})
@@ -46,7 +46,7 @@ func TestAReadingIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range m.rules {
-		if got := m.segment(&m.rules[i], 1); got != "a/b" {
+		if got := m.parameter(&m.rules[i], "id"); got != "a/b" {
 			t.Errorf("rule %d has %q, want a/b", i, got)
 		}
 		m.decoded.pieces = nil // nothing is left to read again

@@ -40,7 +40,7 @@ func TestPoliciesOutliveAReload(t *testing.T) {
 	}{
 		{"nothing", func(*rules.Rule) {}, true, true},
 		{"what is no limit", func(r *rules.Rule) {
-			r.Priority, r.OnExceed, r.Labels, r.Match.Path = 7, rules.Shadow, map[string]string{"a": "b"}, "/**"
+			r.Priority, r.OnExceed, r.Labels, r.Match.Paths = 7, rules.Shadow, map[string]string{"a": "b"}, one("/**")
 		}, true, true},
 		{"limits", func(r *rules.Rule) { r.Limits = []stint.Limit{stint.TokenBucket(11, stint.PerSecond(1))} }, false, true},
 		{"override", func(r *rules.Rule) {
@@ -106,7 +106,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
-		"Methods": []string{"GET"}, "Path": "/a", "Host": "a", "Headers": map[string]string{"A": "b"},
+		"Name": "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"},
 	}
 	check := func(name string, set func(r *rules.Rule)) {
 		old := rule("a")

@@ -14,6 +14,10 @@ type Rule struct {
 	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and not . or .. alone,
 	// unique in its set. The states of the rule's clients belong to it.
 	ID string
+	// Name is what people call the rule, up to MaxTextBytes. Default: "", none.
+	Name string
+	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "", none.
+	Set string
 	// Disabled rules are checked like others, and hold for no request.
 	Disabled bool
 	// Priority orders the rules that match: the highest first, and by ID where it is
@@ -60,6 +64,8 @@ type Rule struct {
 const (
 	// MaxIDBytes bounds a rule's ID.
 	MaxIDBytes = 96
+	// MaxTextBytes bounds a rule's name and its set.
+	MaxTextBytes = 128
 	// MaxWaitLimit is the longest that a rule may hold a request.
 	MaxWaitLimit = 5 * time.Minute
 )
@@ -70,12 +76,17 @@ type Match struct {
 	// Methods are such as GET; compared as they are written, and standard ones are in upper case. GET stands for HEAD as well, which
 	// asks the same without the body. Default: none, which is any.
 	Methods []string
-	// Path is a pattern such as /users/{id}/posts: a segment in braces or * stands for any one
-	// segment, and /** at the end for any number of them, none included. Default: "", any path.
-	Path string
-	// Host is a name such as api.example.com, or *.example.com for all names below one;
-	// letter case and port do not matter. Default: "", any host.
-	Host string
+	// Paths are patterns such as /users/{id}/posts, of which one has to match: a segment in braces or * stands
+	// for any one segment, and /** at the end for any number of them, none included. A parameter that Scope
+	// names must be in all of them. At most 64. Default: none, any path.
+	Paths []string
+	// Except are patterns of paths that the rule does not hold for. A path with several variants is excepted only if
+	// each variant that Paths match is. A path with ; or, once it is decoded, with % is never excepted, as
+	// programs differ in what they make of it. At most 64. Default: none.
+	Except []string
+	// Hosts are names such as api.example.com, or *.example.com for all names below one, of which one has to
+	// match; letter case and port do not matter. At most 64. Default: none, any host.
+	Hosts []string
 	// Headers are fields that must be there, with exactly this value or, when it is *, with
 	// any. Default: none.
 	Headers map[string]string
@@ -98,7 +109,7 @@ const (
 	// PerAPIKey counts each API key.
 	PerAPIKey = "per_api_key" //nolint:gosec // the name of a scope, not a key
 	// CustomPrefix begins a scope that counts each value of an attribute, whose name follows: one
-	// that the request has, or a parameter in braces of the rule's path.
+	// that the request has, or a parameter in braces of the rule's paths.
 	CustomPrefix = "custom:"
 )
 

@@ -10,6 +10,8 @@ func (r *Rule) Clone() Rule {
 	c := *r
 	c.Labels = maps.Clone(r.Labels)
 	c.Match.Methods = slices.Clone(r.Match.Methods)
+	c.Match.Paths, c.Match.Except = slices.Clone(r.Match.Paths), slices.Clone(r.Match.Except)
+	c.Match.Hosts = slices.Clone(r.Match.Hosts)
 	c.Match.Headers = maps.Clone(r.Match.Headers)
 	c.Scope = slices.Clone(r.Scope)
 	c.Limits = slices.Clone(r.Limits)
@@ -23,7 +25,7 @@ func (r *Rule) Clone() Rule {
 // Equal reports whether the rules say the same. A list without elements is like none, since what
 // reads rules makes either of the other.
 func (r *Rule) Equal(o *Rule) bool {
-	return r.ID == o.ID && r.Disabled == o.Disabled && r.Priority == o.Priority &&
+	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&
 		slices.Equal(r.Limits, o.Limits) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
@@ -35,5 +37,6 @@ func (r *Rule) Equal(o *Rule) bool {
 }
 
 func (m *Match) same(o *Match) bool {
-	return m.Path == o.Path && m.Host == o.Host && slices.Equal(m.Methods, o.Methods) && maps.Equal(m.Headers, o.Headers)
+	return slices.Equal(m.Methods, o.Methods) && slices.Equal(m.Paths, o.Paths) && slices.Equal(m.Except, o.Except) &&
+		slices.Equal(m.Hosts, o.Hosts) && maps.Equal(m.Headers, o.Headers)
 }

@@ -48,6 +48,9 @@ type compiled struct {
 	rank      int
 	weight    int           // see mostLimits
 	policy    *stint.Policy // nil without limits
+	paths     []pattern
+	except    []pattern
+	strict    bool // as the set
 	fields    []field
 	scope     []part
 	costField string
@@ -88,7 +91,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	}
 	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
 	for i := range list {
-		c, err := compile(&list[i], options.Previous)
+		c, err := compile(&list[i], options)
 		if err != nil {
 			return nil, err
 		}
@@ -99,12 +102,14 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
 	})
 	known := map[string]string{}
+	segments := 0
 	for i, c := range s.rules {
 		c.rank = i
 		if !c.Disabled {
-			if err := s.plant(c, known); err != nil {
-				return nil, err
-			}
+			segments += s.plant(c, known)
+		}
+		if segments > maxPlanted {
+			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
 	if err := s.exceeds(first); err != nil {
@@ -113,34 +118,42 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	return s, nil
 }
 
-// plant puts a rule where requests find it. The text of a segment that many patterns have is kept
-// once, in known.
-func (s *Set) plant(c *compiled, known map[string]string) error {
-	p, err := parsePattern(cmp.Or(c.Match.Path, "/**"))
-	if err != nil {
-		return err
+// maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its hosts.
+const maxPlanted = 1 << 22
+
+// plant puts a rule where requests find it, and returns in how many segments. The text of a segment that many patterns
+// have is kept once, in known.
+func (s *Set) plant(c *compiled, known map[string]string) (segments int) {
+	paths := c.paths
+	if len(paths) == 0 {
+		paths = []pattern{{rest: true}}
 	}
-	if n := len(p.segments); !s.strict && n > 0 && p.segments[n-1] == (segment{}) {
-		p.segments = p.segments[:n-1]
-	}
-	for i := range p.segments {
-		text := p.segments[i].literal
-		if _, ok := known[text]; !ok {
-			known[text] = strings.Clone(text)
+	for _, p := range paths {
+		for i := range p.segments {
+			text := p.segments[i].literal
+			if _, ok := known[text]; !ok {
+				known[text] = strings.Clone(text)
+			}
+			p.segments[i].literal = known[text]
 		}
-		p.segments[i].literal = known[text]
-	}
-	if c.Match.Host == "" {
-		if s.always == nil {
-			s.always = new(node)
+		if len(c.Match.Hosts) == 0 {
+			if s.always == nil {
+				s.always = new(node)
+			}
+			s.always.add(p, c)
+			segments += len(p.segments) + 1
 		}
-		s.always.add(p, c)
-		return nil
+		for _, text := range c.Match.Hosts {
+			s.root(text).add(p, c)
+			segments += len(p.segments) + 1
+		}
 	}
-	host, err := parseHostPattern(c.Match.Host)
-	if err != nil {
-		return err
-	}
+	return segments
+}
+
+// root is the tree of the hosts of a pattern.
+func (s *Set) root(text string) *node {
+	host, _ := parseHostPattern(text) // which is valid
 	trees := &s.hosts
 	if host.below {
 		trees = &s.below
@@ -151,16 +164,17 @@ func (s *Set) plant(c *compiled, known map[string]string) error {
 	if (*trees)[host.name] == nil {
 		(*trees)[host.name] = new(node)
 	}
-	(*trees)[host.name].add(p, c)
-	return nil
+	return (*trees)[host.name]
 }
 
-func compile(rule *Rule, previous *Set) (*compiled, error) {
+func compile(rule *Rule, options Options) (*compiled, error) {
 	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes()}
+	c.strict = options.StrictSlash
+	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
 	var old *compiled
-	if previous != nil {
-		old = previous.byID[rule.ID]
+	if options.Previous != nil {
+		old = options.Previous.byID[rule.ID]
 	}
 	var err error
 	if len(rule.Limits) > 0 {

@@ -98,7 +98,7 @@ func (n *node) find(path *reading, at int, m *Matches) {
 // field's value.
 type leaf struct {
 	free    []*compiled // of whatever request
-	methods []*compiled // of some methods
+	checked []*compiled // of some methods, or but for some paths
 	fields  []fieldIndex
 }
 
@@ -112,8 +112,8 @@ type fieldIndex struct {
 func (l *leaf) add(r *compiled) {
 	switch {
 	case len(r.fields) > 0:
-	case len(r.Match.Methods) > 0:
-		l.methods = append(l.methods, r)
+	case len(r.Match.Methods)+len(r.except) > 0:
+		l.checked = append(l.checked, r)
 		return
 	default:
 		l.free = append(l.free, r)
@@ -136,7 +136,7 @@ func (l *leaf) find(m *Matches) {
 	for _, rule := range l.free {
 		m.add(rule)
 	}
-	for _, rule := range l.methods {
+	for _, rule := range l.checked {
 		m.consider(rule)
 	}
 	for i := range l.fields {

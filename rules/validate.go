@@ -19,6 +19,7 @@ const (
 	maxScope     = 8
 	maxOverrides = 10_000
 	maxText      = 256
+	maxPatterns  = 64
 	maxWaiters   = 10_000
 )
 
@@ -34,6 +35,11 @@ func (r *Rule) Validate() error {
 func (r *Rule) validate(f *faults) {
 	if !isID(r.ID) {
 		f.invalid("id", r.ID, fmt.Sprintf("1 to %d letters, digits or any of - _ . : and not . or .. alone", MaxIDBytes))
+	}
+	for _, text := range [][2]string{{"name", r.Name}, {"set", r.Set}} {
+		if len(text[1]) > MaxTextBytes || !isPrintable(text[1]) {
+			f.invalid(text[0], text[1], fmt.Sprintf("up to %d bytes of UTF-8 without control characters", MaxTextBytes))
+		}
 	}
 	if len(r.Labels) > maxLabels {
 		f.invalid("labels", len(r.Labels), fmt.Sprintf("at most %d labels", maxLabels))
@@ -85,16 +91,10 @@ func (m *Match) validate(f *faults) {
 			f.invalid("match.methods", method, "each method once")
 		}
 	}
-	if m.Path != "" {
-		if _, err := parsePattern(m.Path); err != nil {
-			f.add("match.path", err)
-		}
-	}
-	if m.Host != "" {
-		if _, err := parseHostPattern(m.Host); err != nil {
-			f.add("match.host", err)
-		}
-	}
+	isPath := func(text string) error { _, err := parsePattern(text); return err }
+	f.list("match.paths", m.Paths, isPath)
+	f.list("match.except", m.Except, isPath)
+	f.list("match.hosts", m.Hosts, func(text string) error { _, err := parseHostPattern(text); return err })
 	if len(m.Headers) > maxHeaders {
 		f.invalid("match.headers", len(m.Headers), fmt.Sprintf("at most %d fields", maxHeaders))
 	}
@@ -105,6 +105,31 @@ func (m *Match) validate(f *faults) {
 		}
 		if len(value) > maxText || strings.TrimSpace(value) != value {
 			f.invalid("match.headers."+name, value, fmt.Sprintf("a value of at most %d bytes without space around it, or *", maxText))
+		}
+	}
+}
+
+// placeOf names a pattern as documents do, where match.path is a single one.
+func placeOf(param string, i, n int) string {
+	if n == 1 && param != "match.except" {
+		return strings.TrimSuffix(param, "s")
+	}
+	return fmt.Sprintf("%s[%d]", param, i)
+}
+
+// list reports what is wrong with patterns.
+func (f *faults) list(param string, texts []string, check func(string) error) {
+	if len(texts) > maxPatterns {
+		f.invalid(param, len(texts), fmt.Sprintf("at most %d", maxPatterns))
+		return
+	}
+	for i, text := range texts {
+		at := placeOf(param, i, len(texts))
+		var invalid *stint.InvalidError
+		if errors.As(check(text), &invalid) {
+			f.invalid(at, text, invalid.Allowed)
+		} else if slices.Contains(texts[:i], text) {
+			f.invalid(at, text, "each once")
 		}
 	}
 }
@@ -129,6 +154,9 @@ func (r *Rule) validateScope(f *faults) {
 		case slices.Contains(r.Scope[:i], scope):
 			f.invalid("scope", scope, "each part once")
 		}
+		if r.hasParameter(scope) {
+			r.validateParameter(f, attribute)
+		}
 		mayLack = mayLack || scope != Global && scope != PerIP && !r.hasParameter(scope)
 	}
 	switch {
@@ -143,16 +171,21 @@ func (r *Rule) validateScope(f *faults) {
 	}
 }
 
-// hasParameter reports whether the scope is a parameter of the rule's path, which no request
-// that matches lacks.
+// hasParameter reports whether the scope is a parameter of the rule's paths, which no request that matches lacks.
 func (r *Rule) hasParameter(scope string) bool {
-	attribute, custom := strings.CutPrefix(scope, CustomPrefix)
-	p, err := parsePattern(r.Match.Path)
-	if !custom || err != nil {
-		return false
+	name, custom := strings.CutPrefix(scope, CustomPrefix)
+	return custom && slices.ContainsFunc(parsePatterns(r.Match.Paths, true), func(p pattern) bool { _, ok := p.parameter(name); return ok })
+}
+
+// validateParameter reports the paths that lack a parameter that others have, and the scope names.
+func (r *Rule) validateParameter(f *faults, name string) {
+	for i, text := range r.Match.Paths {
+		if p, err := parsePattern(text); err == nil {
+			if _, ok := p.parameter(name); !ok {
+				f.invalid(fmt.Sprintf("match.paths[%d]", i), text, fmt.Sprintf("a path with {%s}, which the scope counts by, as in the other paths", name))
+			}
+		}
 	}
-	_, ok := p.parameter(attribute)
-	return ok
 }
 
 func isScope(scope string) bool {

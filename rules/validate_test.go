@@ -49,6 +49,9 @@ func TestValidate(t *testing.T) {
 		{"id of a dot", func(r *rules.Rule) { r.ID = "." }, "id", `id is "."; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone`},
 		{"id of dots", func(r *rules.Rule) { r.ID = ".." }, "id", "not . or .. alone"},
 		{"id of more dots", func(r *rules.Rule) { r.ID = "..." }, "", ""},
+		{"longest name and set", func(r *rules.Rule) { r.Name, r.Set = strings.Repeat("\u00e4", 64), strings.Repeat("x", 128) }, "", ""},
+		{"longer name", func(r *rules.Rule) { r.Name = strings.Repeat("\u00e4", 65) }, "name", "allowed: up to 128 bytes of UTF-8"},
+		{"set", func(r *rules.Rule) { r.Set = "a\nb" }, "set", `set is "a\nb"; allowed: up to 128 bytes of UTF-8 without control characters`},
 		{"labels", func(r *rules.Rule) { r.Labels = pairs(65) }, "labels", "labels is 65; allowed: at most 64"},
 
 		{"methods", func(r *rules.Rule) { r.Match.Methods = many(17) }, "match.methods", "is 17; allowed: at most 16"},
@@ -57,8 +60,17 @@ func TestValidate(t *testing.T) {
 		{"method in mixed case", func(r *rules.Rule) { r.Match.Methods = []string{"Patch"} }, "match.methods", `"Patch"; allowed: PATCH`},
 		{"method of others", func(r *rules.Rule) { r.Match.Methods = []string{"m-search", "GETS"} }, "", ""},
 		{"method twice", func(r *rules.Rule) { r.Match.Methods = []string{"GET", "GET"} }, "match.methods", "once"},
-		{"path", func(r *rules.Rule) { r.Match.Path = "users" }, "match.path", `match.path is "users"; allowed: a path such as`},
-		{"host", func(r *rules.Rule) { r.Match.Host = "a.example:80" }, "match.host", `match.host is "a.example:80"; allowed: a host`},
+		{"path", func(r *rules.Rule) { r.Match.Paths = one("users") }, "match.path", `match.path is "users"; allowed: a path such as`},
+		{"paths", func(r *rules.Rule) { r.Match.Paths = many(65) }, "match.paths", "match.paths is 65; allowed: at most 64"},
+		{"one of paths", func(r *rules.Rule) { r.Match.Paths = []string{"/a", ""} }, "match.paths[1]", `match.paths[1] is ""; allowed: a path such as`},
+		{"path twice", func(r *rules.Rule) { r.Match.Paths = []string{"/a", "/a"} }, "match.paths[1]", `"/a"; allowed: each once`},
+		{"paths without the parameter", func(r *rules.Rule) {
+			r.Match.Paths, r.Scope = []string{"/a/{id}", "/b/*", "/c/{id}"}, []string{"custom:id"}
+		}, "match.paths[1]", `match.paths[1] is "/b/*"; allowed: a path with {id}, which the scope counts by`},
+		{"exception", func(r *rules.Rule) { r.Match.Except = one("a") }, "match.except[0]", `match.except[0] is "a"; allowed: a path such as`},
+		{"exceptions", func(r *rules.Rule) { r.Match.Except = many(65) }, "match.except", "at most 64"},
+		{"one of hosts", func(r *rules.Rule) { r.Match.Hosts = []string{"a", "*"} }, "match.hosts[1]", `match.hosts[1] is "*"; allowed: a host`},
+		{"host", func(r *rules.Rule) { r.Match.Hosts = one("a.example:80") }, "match.host", `match.host is "a.example:80"; allowed: a host`},
 		{"fields", func(r *rules.Rule) { r.Match.Headers = pairs(17) }, "match.headers", "is 17; allowed: at most 16"},
 		{"field's name", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a:": "v"} }, "match.headers", `"a:"`},
 		{"field's value", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a": " v"} }, "match.headers.a", `" v"`},
@@ -70,9 +82,9 @@ func TestValidate(t *testing.T) {
 		{"global with another", func(r *rules.Rule) { r.Scope = []string{rules.Global, rules.PerIP} }, "scope", `"global"`},
 		{"scope twice", func(r *rules.Rule) { r.Scope = []string{rules.PerIP, rules.PerIP} }, "scope", "each part once"},
 		{"missing unset", func(r *rules.Rule) { r.Scope = []string{rules.PerUser} }, "missing", "skip, deny or ip"},
-		{"missing of a parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{id}", []string{"custom:id"} }, "", ""},
-		{"missing of an encoded parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{%69d}", []string{"custom:id"} }, "", ""},
-		{"missing of another parameter", func(r *rules.Rule) { r.Match.Path, r.Scope = "/u/{id}", []string{"custom:name"} }, "missing", "skip"},
+		{"missing of a parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{id}"), []string{"custom:id"} }, "", ""},
+		{"missing of an encoded parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{%69d}"), []string{"custom:id"} }, "", ""},
+		{"missing of another parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{id}"), []string{"custom:name"} }, "missing", "skip"},
 		{"missing unknown", func(r *rules.Rule) { r.Missing = 9 }, "missing", "missing is 9; allowed"},
 		{"missing ip per ip", func(r *rules.Rule) { r.Missing = rules.MissingIP }, "missing", "skip or deny"},
 		{"missing of global", func(r *rules.Rule) { r.Scope, r.Missing = []string{rules.Global}, rules.MissingDeny }, "missing", `"deny"`},
@@ -135,7 +147,7 @@ func TestValidate(t *testing.T) {
 func TestEveryFaultAtOnce(t *testing.T) {
 	bad := rule("no good") // and its limits are looked at all the same
 	bad.Limits = []stint.Limit{{}}
-	bad.Match.Path, bad.Match.Host, bad.OnStoreFailure = "x", "*", "ajar"
+	bad.Match.Paths, bad.Match.Hosts, bad.OnStoreFailure = one("x"), one("*"), "ajar"
 	_, err := rules.Compile([]rules.Rule{rule("a"), bad, rule("a")}, rules.Options{})
 	all := faultsOf(t, err)
 	params := make([]string, len(all))

@@ -179,7 +179,7 @@ func TestAdmissionBounds(t *testing.T) {
 
 // Whatever becomes of requests, no work is counted twice or left over.
 func TestNoWorkIsLeft(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Path: "/**"}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
+	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/**"}}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,13 @@ const evaluate = api.PathEvaluate
 func ruleList() []rules.Rule {
 	perMinute := func(n int64) []stint.Limit { return []stint.Limit{stint.FixedWindow(n, time.Minute)} }
 	at := func(id, path string, limits ...stint.Limit) rules.Rule {
-		return rules.Rule{ID: id, Match: rules.Match{Path: path}, Scope: []string{rules.Global}, Limits: limits}
+		return rules.Rule{ID: id, Match: rules.Match{Paths: []string{path}}, Scope: []string{rules.Global}, Limits: limits}
 	}
 	login := rules.Rule{
-		ID: "login", Priority: 10, Match: rules.Match{Path: "/login", Methods: []string{"POST"}},
+		ID: "login", Priority: 10, Match: rules.Match{Paths: []string{"/login"}, Methods: []string{"POST"}},
 		Scope: []string{rules.PerIP}, Limits: perMinute(2),
 	}
-	site := rules.Rule{ID: "site", Match: rules.Match{Path: "/login"}, Scope: []string{rules.Global}, Limits: perMinute(5)}
+	site := rules.Rule{ID: "site", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.Global}, Limits: perMinute(5)}
 	user := at("user", "/user", stint.TokenBucket(3, stint.PerSecond(1)))
 	user.Scope, user.Missing = []string{rules.PerUser}, rules.MissingDeny
 	user.Overrides = []rules.Override{
@@ -50,7 +50,7 @@ func ruleList() []rules.Rule {
 	wait := at("wait", "/wait", stint.TokenBucket(1, stint.Every(100*time.Millisecond)))
 	wait.OnExceed, wait.MaxWait = rules.Wait, 10*time.Second
 	host := at("host", "/host", perMinute(10)...)
-	host.Match.Host, host.Match.Headers = "*.example.com", map[string]string{"x-plan": "free"}
+	host.Match.Hosts, host.Match.Headers = []string{"*.example.com"}, map[string]string{"x-plan": "free"}
 	host.Scope, host.Missing = []string{rules.Custom("team"), rules.PerIP}, rules.MissingSkip
 	return []rules.Rule{login, site, user, key, banned, free, shadow, cost, tokens, wait, host}
 }
@@ -346,7 +346,7 @@ func TestSwapRules(t *testing.T) {
 	f.post(evaluate, `{"path":"/cost/1"}`).evaluated(200)
 	list := slices.DeleteFunc(ruleList(), func(r rules.Rule) bool { return r.ID != "tokens" && r.ID != "free" })
 	list[0].Priority = 3
-	set, err := rules.Compile(append(list, rules.Rule{ID: "new", Scope: []string{rules.Global}, Banned: true, Match: rules.Match{Path: "/new"}}),
+	set, err := rules.Compile(append(list, rules.Rule{ID: "new", Scope: []string{rules.Global}, Banned: true, Match: rules.Match{Paths: []string{"/new"}}}),
 		rules.Options{Previous: config.Rules})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func registryOf(t *testing.T, backend registry.Backend) *registry.Registry {
 func put(t *testing.T, r *registry.Registry, limit int64) {
 	t.Helper()
 	rule := rules.Rule{
-		ID: "login", Match: rules.Match{Path: "/login"}, Scope: []string{rules.PerIP},
+		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
 	}
 	_, err := r.Edit(t.Context(), registry.Author{}, func(d *registry.Draft) error {

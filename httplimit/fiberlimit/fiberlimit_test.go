@@ -97,7 +97,7 @@ func status(t testing.TB, app *fiber.App, path string, fields ...string) int {
 
 func perUser() rules.Rule {
 	return rules.Rule{
-		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		ID: "user", Match: rules.Match{Paths: []string{"/users/{id}"}}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
 		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
 	}
 }
@@ -147,7 +147,7 @@ func TestPaths(t *testing.T) {
 		{fiber.Config{UnescapePath: true}, "/users/%2561nn", http.StatusAccepted, false},
 		{fiber.Config{}, "/users/%zz", http.StatusAccepted, false},
 	} {
-		banned := rules.Rule{ID: "ann", Match: rules.Match{Path: "/users/ann"}, Scope: []string{rules.Global}, Banned: true}
+		banned := rules.Rule{ID: "ann", Match: rules.Match{Paths: []string{"/users/ann"}}, Scope: []string{rules.Global}, Banned: true}
 		calls := 0
 		if got := status(t, server(test.config, &calls), test.path); got != test.routed {
 			t.Errorf("%s without rules: %d, want %d", test.path, got, test.routed)
@@ -326,7 +326,7 @@ func TestSpellings(t *testing.T) {
 			paths := strings.Fields(test.paths)
 			config := fiber.Config{UnescapePath: unescape}
 			free, limited := routed(config), routed(config, fiberlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
-				ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+				ID: "a", Match: rules.Match{Paths: []string{test.pattern}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 			})))
 			if got := status(t, limited, paths[0]); got != http.StatusAccepted {
 				t.Fatalf("%s: %d", paths[0], got)

@@ -93,7 +93,7 @@ func expectTwo(t *testing.T, h http.Handler, calls *int) {
 
 func perUser() rules.Rule {
 	return rules.Rule{
-		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		ID: "user", Match: rules.Match{Paths: []string{"/users/{id}"}}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
 		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
 	}
 }
@@ -171,7 +171,7 @@ func TestSpellings(t *testing.T) {
 	} {
 		paths := strings.Fields(test.paths)
 		free, limited := routed(), routed(ginlimit.Handler(ruled(t, httplimit.RulesConfig{}, rules.Rule{
-			ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+			ID: "a", Match: rules.Match{Paths: []string{test.pattern}}, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 		})))
 		if w := raw(t, limited, paths[0]); w.Code != http.StatusAccepted {
 			t.Fatalf("%s: %d", paths[0], w.Code)

@@ -38,7 +38,7 @@ func plain(t testing.TB) *httplimit.Middleware {
 func perUser(t testing.TB) *httplimit.Middleware {
 	t.Helper()
 	return ruled(t, rules.Rule{
-		ID: "user", Match: rules.Match{Path: "/users/{id}"}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
+		ID: "user", Match: rules.Match{Paths: []string{"/users/{id}"}}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
 		Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
 	})
 }
@@ -188,7 +188,7 @@ func TestSpellings(t *testing.T) {
 			{"/users/{name}/login", `/users/a/login /users/a%5Cb/login /users/a%2Fb/login /users//login /users/../login /users/%2e%2e/login /users/a%2F"/login`},
 		} {
 			rule := rules.Rule{
-				ID: "a", Match: rules.Match{Path: test.pattern}, Scope: []string{rules.Global},
+				ID: "a", Match: rules.Match{Paths: []string{test.pattern}}, Scope: []string{rules.Global},
 				Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 			}
 			paths := strings.Fields(test.paths)

@@ -30,7 +30,7 @@ func sharedRule(i int, capacity int64) rules.Rule {
 		stint.FixedWindow(capacity, long), stint.SlidingWindowLog(capacity, long), stint.SlidingWindowCounter(capacity, long),
 	}
 	return rules.Rule{
-		ID: sharedPrefix + strconv.Itoa(i), Priority: i % 3, Match: rules.Match{Path: fmt.Sprintf("/shared/%d", i)},
+		ID: sharedPrefix + strconv.Itoa(i), Priority: i % 3, Match: rules.Match{Paths: []string{fmt.Sprintf("/shared/%d", i)}},
 		Scope: []string{rules.Global}, Limits: limits[i%len(limits) : i%len(limits)+1],
 	}
 }
@@ -41,7 +41,7 @@ func (d *drawer) laneRules(caller int) (list []rules.Rule) {
 	for i, algorithm := range stint.Algorithms() {
 		list = append(list, rules.Rule{
 			ID: fmt.Sprintf("lane%d-%s", caller, algorithm), Priority: d.IntN(5),
-			Match: rules.Match{Host: lane(caller), Path: paths[i]}, Scope: []string{rules.Global},
+			Match: rules.Match{Hosts: []string{lane(caller)}, Paths: []string{paths[i]}}, Scope: []string{rules.Global},
 			Limits: []stint.Limit{d.limit(algorithm, 50)},
 		})
 	}
@@ -63,7 +63,7 @@ func (d *drawer) everywhereRules() []rules.Rule {
 		Limits: []stint.Limit{stint.FixedWindow(3, time.Hour)}, OnExceed: rules.Shadow,
 	}
 	banned := rules.Rule{
-		ID: "everywhere-banned", Match: rules.Match{Path: "/*/search", Methods: []string{http.MethodPut}}, Scope: []string{rules.PerIP}, Banned: true,
+		ID: "everywhere-banned", Match: rules.Match{Paths: []string{"/*/search"}, Methods: []string{http.MethodPut}}, Scope: []string{rules.PerIP}, Banned: true,
 	}
 	return []rules.Rule{bucket, log, shadow, banned}
 }
@@ -75,10 +75,10 @@ func (d *drawer) sectionRule(id string) rules.Rule {
 	if in(d.Rand, 2) {
 		at = "/*"
 	}
-	r := rules.Rule{ID: id, Priority: d.IntN(5), Match: rules.Match{Path: at + pick(d.Rand,
-		"/items/{id}", "/items", "/teams/{team}/**", "/teams/{team}/docs/*", "/files/**", "/search", "/**", "/*")}}
+	r := rules.Rule{ID: id, Priority: d.IntN(5), Match: rules.Match{Paths: []string{at + pick(d.Rand,
+		"/items/{id}", "/items", "/teams/{team}/**", "/teams/{team}/docs/*", "/files/**", "/search", "/**", "/*")}}}
 	if in(d.Rand, 30) {
-		r.Match.Host = pick(d.Rand, "api.example.com", "*.example.com", "API.example.org")
+		r.Match.Hosts = []string{pick(d.Rand, "api.example.com", "*.example.com", "API.example.org")}
 	}
 	d.rematch(&r)
 	d.rescope(&r)

@@ -25,9 +25,9 @@ type known struct {
 
 // newKnown takes a rule's pattern apart.
 func newKnown(r *rules.Rule) *known {
-	k := &known{rule: *r, host: strings.ToLower(r.Match.Host), shared: -1}
-	path, below := strings.CutSuffix(r.Match.Path, "/**")
-	k.below = below || r.Match.Path == ""
+	k := &known{rule: *r, host: strings.ToLower(strings.Join(r.Match.Hosts, "")), shared: -1} // one at most
+	path, below := strings.CutSuffix(strings.Join(r.Match.Paths, ""), "/**")
+	k.below = below || len(r.Match.Paths) == 0
 	if path != "" {
 		k.segments = strings.Split(path[1:], "/")
 	}

@@ -72,6 +72,14 @@ func some(field *string, allowed string) Setter {
 	}, KindText)
 }
 
+// shortText reads what people call something.
+func shortText(field *string) Setter {
+	return Scalar(fmt.Sprintf("a text of up to %d bytes", rules.MaxTextBytes), func(text string) bool {
+		*field = text
+		return len(text) <= rules.MaxTextBytes && utf8.ValidString(text)
+	}, KindText)
+}
+
 // texts reads a list of texts that are not empty. Of an empty list it makes none.
 func texts(field *[]string, allowed string) Setter {
 	return listOf(field, allowed, func(text string) bool { return text != "" && utf8.ValidString(text) })

@@ -42,10 +42,12 @@ func line(written any) ([]byte, error) {
 // A writtenRule is a rule in the order of its names.
 type writtenRule struct {
 	ID             string            `json:"id,omitempty"`
+	Name           string            `json:"name,omitempty"`
+	Set            string            `json:"set,omitempty"`
 	Enabled        *bool             `json:"enabled,omitempty"`
 	Priority       int               `json:"priority,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
-	Match          writtenMatch      `json:"match,omitzero"`
+	Match          *writtenMatch     `json:"match,omitempty"`
 	Scope          any               `json:"scope,omitempty"`
 	Missing        string            `json:"missing,omitempty"`
 	Cost           any               `json:"cost,omitempty"`
@@ -63,13 +65,11 @@ type writtenRule struct {
 type writtenMatch struct {
 	Methods []string          `json:"methods,omitempty"`
 	Path    string            `json:"path,omitempty"`
+	Paths   []string          `json:"paths,omitempty"`
+	Except  []string          `json:"except,omitempty"`
 	Host    string            `json:"host,omitempty"`
+	Hosts   []string          `json:"hosts,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
-}
-
-// IsZero reports whether the match is left out.
-func (m writtenMatch) IsZero() bool {
-	return len(m.Methods)+len(m.Headers) == 0 && m.Path == "" && m.Host == ""
 }
 
 type writtenCost struct {

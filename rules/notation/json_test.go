@@ -17,7 +17,7 @@ import (
 func TestJSON(t *testing.T) {
 	full := rules.Rule{
 		ID: "login", Disabled: true, Priority: 5, Labels: map[string]string{"b": "2", "a": "<&>"},
-		Match: rules.Match{Methods: []string{"POST"}, Path: "/login", Host: "a.example", Headers: map[string]string{"X-A": "*"}},
+		Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/login"}, Hosts: []string{"a.example"}, Headers: map[string]string{"X-A": "*"}},
 		Scope: []string{rules.PerIP, rules.Custom("tier")}, Missing: rules.MissingIP,
 		Cost: rules.Cost{Permits: 2, Header: "X-Cost"},
 		Limits: []stint.Limit{

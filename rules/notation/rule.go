@@ -3,6 +3,7 @@ package notation
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -42,7 +43,7 @@ func Rule(v Value, path string, faults *Faults) rules.Rule {
 		return r.rule
 	}
 	faults.Mapping(r.name, v, r.field, []string{
-		"id", "enabled", "priority", "labels", "match", "scope", "missing", "cost", "limits", "unlimited", "banned",
+		"id", "name", "set", "enabled", "priority", "labels", "match", "scope", "missing", "cost", "limits", "unlimited", "banned",
 		"on_exceed", "max_wait", "max_waiters", "on_store_failure", "timeout", "overrides",
 	})
 	return r.rule
@@ -92,6 +93,10 @@ func (r *ruleReader) scalar(name string) Setter {
 	switch name {
 	case "id":
 		return id(&rule.ID)
+	case "name":
+		return shortText(&rule.Name)
+	case "set":
+		return shortText(&rule.Set)
 	case "enabled":
 		return not(&rule.Disabled)
 	case "priority":
@@ -129,17 +134,34 @@ func (r *ruleReader) match(v Value) {
 		switch f.Name {
 		case "methods":
 			r.set("match.methods", f.Value, texts(&match.Methods, "methods such as GET"))
-		case "path":
-			r.set("match.path", f.Value, some(&match.Path, "a pattern such as /users/{id}"))
-		case "host":
-			r.set("match.host", f.Value, some(&match.Host, "a name such as api.example.com or *.example.com"))
+		case "path", "paths":
+			r.oneOrMore(v, f, &match.Paths, "a pattern such as /users/{id}")
+		case "except":
+			r.set("match.except", f.Value, texts(&match.Except, "patterns such as /health or /static/**"))
+		case "host", "hosts":
+			r.oneOrMore(v, f, &match.Hosts, "a name such as api.example.com or *.example.com")
 		case "headers":
 			r.texts("match.headers", f.Value, &match.Headers)
 		default:
 			return false
 		}
 		return true
-	}, []string{"methods", "path", "host", "headers"})
+	}, []string{"methods", "path", "paths", "except", "host", "hosts", "headers"})
+}
+
+// oneOrMore reads what has one name for a single text, and one with an s for a list, of which a mapping has one at most.
+func (r *ruleReader) oneOrMore(mapping Value, f Field, field *[]string, allowed string) {
+	name := "match." + f.Name
+	single, list := strings.CutSuffix(f.Name, "s")
+	switch {
+	case list && gives(mapping, single):
+		r.faults.Add(f.At, "%s: %s is given as well as match.%s; allowed: one of them", r.name, name, single)
+	case list:
+		r.set(name, f.Value, texts(field, allowed))
+	default:
+		*field = make([]string, 1)
+		r.set(name, f.Value, some(&(*field)[0], allowed))
+	}
 }
 
 // texts reads texts by name.

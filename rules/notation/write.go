@@ -29,7 +29,7 @@ func write(rule rules.Rule) (writtenRule, error) {
 		return writtenRule{}, err
 	}
 	w := writtenRule{
-		ID: rule.ID, Priority: rule.Priority, Labels: rule.Labels, Match: writtenMatch(rule.Match), Scope: writeScope(rule.Scope),
+		ID: rule.ID, Name: rule.Name, Set: rule.Set, Priority: rule.Priority, Labels: rule.Labels, Match: writeMatch(rule.Match), Scope: writeScope(rule.Scope),
 		Missing: missing, Cost: writeCost(rule.Cost), Limits: limits, Unlimited: rule.Unlimited, Banned: rule.Banned, OnExceed: exceed,
 		MaxWait: writeDuration(rule.MaxWait), MaxWaiters: rule.MaxWaiters, OnStoreFailure: failure, Timeout: writeDuration(rule.Timeout),
 	}
@@ -59,6 +59,21 @@ func nameOf[T comparable](value T, choices []named[T]) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// writeMatch writes a single path and a single host by names of their own, and nothing if all requests match.
+func writeMatch(m rules.Match) *writtenMatch {
+	w := writtenMatch{Methods: m.Methods, Paths: m.Paths, Except: m.Except, Hosts: m.Hosts, Headers: m.Headers}
+	if len(m.Methods)+len(m.Paths)+len(m.Except)+len(m.Hosts)+len(m.Headers) == 0 {
+		return nil
+	}
+	if len(m.Paths) == 1 {
+		w.Path, w.Paths = m.Paths[0], nil
+	}
+	if len(m.Hosts) == 1 {
+		w.Host, w.Hosts = m.Hosts[0], nil
+	}
+	return &w
 }
 
 // writeScope writes one scope as itself, and several as a list.

@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 		var list []rules.Rule
 		for i := range c.rules {
 			r := rule(fmt.Sprintf("rule-%d", i), 1)
-			r.Match.Path = fmt.Sprintf("/%d", i) // no request meets all of them
+			r.Match.Paths = []string{fmt.Sprintf("/%d", i)} // no request meets all of them
 			r.Labels = map[string]string{"text": strings.Repeat("x", c.bytes)}
 			list = append(list, r)
 		}

@@ -440,7 +440,7 @@ func TestFollowRefuses(t *testing.T) {
 		edit(t, r, put(rule("a", 1)))
 		f.expect([]string{" a:1"})
 		bad, worse := rule("bad", 1), rule("worse", 1)
-		bad.Match.Path, worse.Scope = "no slash", nil
+		bad.Match.Paths, worse.Scope = []string{"no slash"}, nil
 		v := registry.Version{Head: registry.Head{Number: 2, At: 1}, Changes: []registry.Change{{ID: "bad", After: &bad}, {ID: "worse", After: &worse}}}
 		if err := backend.Commit(t.Context(), now(t, backend), &v); err != nil {
 			t.Fatal(err)

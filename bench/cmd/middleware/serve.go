@@ -93,7 +93,7 @@ func constant(h http.Handler) http.Handler {
 
 func ruled(h http.Handler, fields httplimit.Fields) (http.Handler, error) {
 	set, err := rules.Compile([]rules.Rule{{
-		ID: "items", Match: rules.Match{Methods: []string{http.MethodGet}, Path: "/items/{id}"}, Scope: []string{rules.PerIP},
+		ID: "items", Match: rules.Match{Methods: []string{http.MethodGet}, Paths: []string{"/items/{id}"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.TokenBucket(1_000_000_000, stint.PerSecond(1_000_000_000))},
 	}}, rules.Options{})
 	if err != nil {

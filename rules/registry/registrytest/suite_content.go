@@ -56,7 +56,7 @@ func testOddText(t *testing.T, open Open) {
 		rule.Labels[text], rule.Match.Headers[text] = text, text
 		rule.Overrides = append(rule.Overrides, rules.Override{Key: text + "|", Limits: rule.Limits})
 		other := plain(fmt.Sprintf("odd-%d.:_", i), text)
-		other.Match.Path, other.Scope = text, []string{rules.Custom(text + "|")}
+		other.Match.Paths, other.Scope = []string{text + "/"}, []string{rules.Custom(text + "|")}
 		v := p.next([]rules.Rule{other})
 		v.By, v.Action, v.Comment = text, text, text
 		p.commit(v)
@@ -94,7 +94,7 @@ func (s Size) testManyRules(t *testing.T, open Open) {
 	var half []string
 	for i := range s.rules {
 		rule := plain(fmt.Sprintf("rule-%d", i), "something that is a little longer")
-		rule.Match.Path = fmt.Sprintf("/things/%d/{id}/**", i)
+		rule.Match.Paths = []string{fmt.Sprintf("/things/%d/{id}/**", i)}
 		list = append(list, rule)
 		if i%2 == 0 {
 			half = append(half, rule.ID)

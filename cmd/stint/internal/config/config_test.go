@@ -229,7 +229,7 @@ func TestExampleFile(t *testing.T) {
 		t.Errorf("policies: %+v", got.Policies)
 	}
 	login := rules.Rule{
-		ID: "login", Labels: map[string]string{"team": "accounts"}, Match: rules.Match{Methods: []string{"POST"}, Path: "/login"},
+		ID: "login", Labels: map[string]string{"team": "accounts"}, Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/login"}},
 		Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, time.Minute).CountingDenied()},
 		Overrides: []rules.Override{{Key: "192.0.2.7", Unlimited: true}},
 	}
