@@ -36,8 +36,9 @@ var folders = []folder{
 
 	{path: "algorithm", floor: 1},
 	{path: "rules", floor: 1},
-	{path: "rules/notation", floor: 1},
-	{path: "rules/file", floor: 1, also: []string{"rules/notation"}, uses: []string{"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"}},
+	{path: "document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
+	{path: "rules/notation", floor: 1, also: []string{"document"}},
+	{path: "rules/file", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"github.com/fsnotify/fsnotify"}},
 	{path: "rules/registry", floor: 1, also: []string{"rules/notation"}},
 	{path: "rules/registry/registrytest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/mongo", floor: 1, also: []string{"rules/notation", "rules/registry"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
@@ -67,7 +68,7 @@ var folders = []folder{
 	{path: "server/rulesapi", floor: 4, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/rls", floor: 4, not: stores, uses: []string{
 		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",
-		"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify",
+		"github.com/fsnotify/fsnotify",
 	}},
 	{path: "server/resp", floor: 4, not: stores, uses: []string{"github.com/tidwall/redcon"}},
 	{path: "server/dashboard", floor: 4, not: stores},

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 const sample = `# Who signs in.
@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, sampleRules()) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	want := []notation.Position{{Source: "r.yaml", Line: 3, Column: 5}, {Source: "r.yaml", Line: 9, Column: 5}}
+	want := []document.Position{{Source: "r.yaml", Line: 3, Column: 5}, {Source: "r.yaml", Line: 9, Column: 5}}
 	if !reflect.DeepEqual(positions, want) {
 		t.Errorf("positions %v, want %v", positions, want)
 	}
@@ -71,7 +71,7 @@ func TestParseFaults(t *testing.T) {
 		"{}":         "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
 		"rule: []\n": "r.yaml:1:1: \"rule\" is not a name in the document; allowed: rules\nr.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
 		"rules: 5":   "r.yaml:1:8: rules is 5; allowed: a list of rules",
-		"- id: [":    "r.yaml:1:7: not YAML: sequence end token ']' not found",
+		"- id: [":    "r.yaml:2:1: not YAML: did not find expected node content while parsing a flow node",
 		"\xff":       "r.yaml:1:1: not YAML: the text is not UTF-8",
 		"- id: a\n  scope: \"\\x00\\xff\"\n  limits: 5\n- {id: b, ipv6: 1}": "r.yaml:2:10: rule \"a\": scope is \"\\x00ÿ\"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE\n" +
 			"r.yaml:3:11: rule \"a\": limits is 5; allowed: a list of 1 to 64 limits\n" +

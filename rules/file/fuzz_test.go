@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/notation"
@@ -56,7 +57,7 @@ func checkFaults(t *testing.T, source string, err error) {
 	if err == nil {
 		return
 	}
-	var faults notation.Faults
+	var faults document.Faults
 	if !errors.As(err, &faults) || len(faults) == 0 {
 		t.Fatalf("%T: %v", err, err)
 	}

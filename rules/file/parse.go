@@ -1,10 +1,7 @@
 package file
 
 import (
-	"bytes"
-	"path/filepath"
-	"strings"
-
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -15,10 +12,10 @@ const MaxBytes = 4 << 20
 // Parse reads the rules of one document, and where each of them begins. A source whose name
 // ends in .json is JSON, every other one is YAML. The document is a list of rules or a mapping
 // with one under the name rules; an empty document is not taken for an empty list,
-// since it may be half of a file. The error is [notation.Faults].
+// since it may be half of a file. The error is [document.Faults].
 //
 // What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet] both.
-func Parse(source string, data []byte) ([]rules.Rule, []notation.Position, error) {
+func Parse(source string, data []byte) ([]rules.Rule, []document.Position, error) {
 	d := parse(source, data)
 	if err := d.faults.Err(); err != nil {
 		return nil, nil, err
@@ -27,19 +24,11 @@ func Parse(source string, data []byte) ([]rules.Rule, []notation.Position, error
 }
 
 // parse reads a document.
-func parse(source string, data []byte) *document {
-	d := &document{}
-	if len(data) > MaxBytes {
-		d.faults.Add(notation.Position{Source: source}, "the document has %d bytes; allowed: at most %d", len(data), MaxBytes)
-		return d
-	}
-	front := YAML
-	if isJSON(source) {
-		front = notation.ParseJSON
-	}
-	whole := front(source, bytes.TrimPrefix(data, byteOrderMark), &d.faults)
+func parse(source string, data []byte) *parsed {
+	d := &parsed{}
+	whole := document.Parse(source, data, MaxBytes, &d.faults)
 	read := len(d.faults)
-	if read > 0 && whole.Kind == notation.KindNull {
+	if read > 0 && whole.Kind == document.KindNull {
 		return d // nothing could be read
 	}
 	list, found := d.list(whole)
@@ -54,20 +43,17 @@ func parse(source string, data []byte) *document {
 	return d
 }
 
-// byteOrderMark begins what some editors write.
-var byteOrderMark = []byte("\ufeff")
-
 // list is the list of rules in a document, which has one.
-func (d *document) list(whole notation.Value) (list notation.Value, found bool) {
+func (d *parsed) list(whole document.Value) (list document.Value, found bool) {
 	list = whole
-	if whole.Kind == notation.KindMapping {
+	if whole.Kind == document.KindMapping {
 		if name := configured(whole); name != "" {
 			d.faults.Add(whole.At, "the document has %q, as a configuration of the service has; allowed: "+
 				"a list of rules, or a mapping with one under rules: those of a configuration are under its rules, or where its rules_from says", name)
 			return list, false
 		}
-		list = notation.Value{At: whole.At}
-		d.faults.Mapping("the document", whole, func(f notation.Field) bool {
+		list = document.Value{At: whole.At}
+		d.faults.Mapping("the document", whole, func(f document.Field) bool {
 			if f.Name != "rules" {
 				return false
 			}
@@ -75,7 +61,7 @@ func (d *document) list(whole notation.Value) (list notation.Value, found bool) 
 			return true
 		}, []string{"rules"})
 	}
-	if list.Kind == notation.KindNull {
+	if list.Kind == document.KindNull {
 		d.faults.Add(list.At, "there are no rules; allowed: a list of rules, [] for none")
 		return list, false
 	}
@@ -84,7 +70,7 @@ func (d *document) list(whole notation.Value) (list notation.Value, found bool) 
 
 // configured is a name in a mapping that configurations of the service have and nothing else is likely to;
 // "" if there is none.
-func configured(whole notation.Value) string {
+func configured(whole document.Value) string {
 	for _, f := range whole.Fields {
 		switch f.Name {
 		case "listen", "admin_listen", "store", "policies", "rules_from", "trusted_proxies":
@@ -93,5 +79,3 @@ func configured(whole notation.Value) string {
 	}
 	return ""
 }
-
-func isJSON(name string) bool { return strings.EqualFold(filepath.Ext(name), ".json") }

@@ -11,15 +11,15 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // Read reads the rules of a file, or of all files of a folder in the order of their names,
 // and where each rule begins. In a folder, files count whose names end in .yaml, .yml or
 // .json and do not start with a dot; folders in it are left out. An ID may be there only
-// once in all files. The error is [notation.Faults].
-func Read(path string) ([]rules.Rule, []notation.Position, error) {
+// once in all files. The error is [document.Faults].
+func Read(path string) ([]rules.Rule, []document.Position, error) {
 	sources, err := load(path)
 	if err != nil {
 		return nil, nil, err
@@ -52,9 +52,9 @@ func settled(path string, read func() ([]source, error)) ([]source, error) {
 			return sources, err
 		}
 	}
-	var faults notation.Faults
-	faults.Add(notation.Position{Source: path}, "%v", stint.Invalid("what is there",
-		notation.Verbatim("changed whenever it was read"), "files that stay as they are while they are read"))
+	var faults document.Faults
+	faults.Add(document.Position{Source: path}, "%v", stint.Invalid("what is there",
+		document.Verbatim("changed whenever it was read"), "files that stay as they are while they are read"))
 	return nil, faults.Err()
 }
 
@@ -62,16 +62,16 @@ func (s source) equal(o source) bool { return s.name == o.name && bytes.Equal(s.
 
 // readAll reads each file once.
 func readAll(path string) ([]source, error) {
-	var faults notation.Faults
+	var faults document.Faults
 	names, err := list(path)
 	if err != nil {
-		faults.Add(notation.Position{Source: path}, "%v", err)
+		faults.Add(document.Position{Source: path}, "%v", err)
 	}
 	sources := make([]source, 0, len(names))
 	for _, name := range names {
 		data, err := Bytes(name, MaxBytes)
 		if err != nil {
-			faults.Add(notation.Position{Source: name}, "%v", err)
+			faults.Add(document.Position{Source: name}, "%v", err)
 		}
 		sources = append(sources, source{name, data})
 	}
@@ -103,7 +103,7 @@ func list(path string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, stint.Invalid("the folder", notation.Verbatim("without files of rules"), "one or more files *.yaml, *.yml or *.json")
+		return nil, stint.Invalid("the folder", document.Verbatim("without files of rules"), "one or more files *.yaml, *.yml or *.json")
 	}
 	return names, nil
 }
@@ -118,7 +118,7 @@ func cause(err error) error {
 }
 
 // parseAll reads the rules of several files together.
-func parseAll(sources []source) ([]rules.Rule, []notation.Position, error) {
+func parseAll(sources []source) ([]rules.Rule, []document.Position, error) {
 	list, positions, err := together(parseEach(sources))
 	if err != nil {
 		return nil, nil, err

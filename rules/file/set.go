@@ -1,14 +1,14 @@
 package file
 
 import (
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
 // is wrong is reported at once: how rules are written, and of those that could be read what does not make
 // sense, each at its place. list are the rules that were read, also with an error, which is
-// [notation.Faults].
+// [document.Faults].
 func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
 	return setOf([]source{{name, data}}, options)
 }
@@ -36,7 +36,7 @@ func setOf(sources []source, options rules.Options) (*rules.Set, []rules.Rule, e
 		}
 		senseless = err
 	}
-	var faults notation.Faults
+	var faults document.Faults
 	for _, d := range documents {
 		d.check(options)
 		faults.Join(d.faults)
@@ -48,9 +48,9 @@ func setOf(sources []source, options rules.Options) (*rules.Set, []rules.Rule, e
 }
 
 // parseEach reads the rules of several files, each ID of which may be there only once.
-func parseEach(sources []source) []*document {
-	first := map[string]notation.Position{}
-	documents := make([]*document, 0, len(sources))
+func parseEach(sources []source) []*parsed {
+	first := map[string]document.Position{}
+	documents := make([]*parsed, 0, len(sources))
 	for _, s := range sources {
 		d := parse(s.name, s.data)
 		d.once(first)
@@ -60,8 +60,8 @@ func parseEach(sources []source) []*document {
 }
 
 // together are the rules of several documents, and where they begin, also with an error.
-func together(documents []*document) (list []rules.Rule, positions []notation.Position, err error) {
-	var faults notation.Faults
+func together(documents []*parsed) (list []rules.Rule, positions []document.Position, err error) {
+	var faults document.Faults
 	for _, d := range documents {
 		list, positions = append(list, d.rules...), append(positions, d.positions()...)
 		faults.Join(d.faults)

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // faultsIn are the faults of a document, one a line.
@@ -67,7 +67,7 @@ r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited or
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	_, list, err := file.ParseSet("r.yaml", []byte(text), rules.Options{})
-	var faults notation.Faults
+	var faults document.Faults
 	if !errors.As(err, &faults) || len(list) != 6 || faults[4].Rule != "a" || faults[3].Rule != "a" || faults[0].Rule != "" {
 		t.Errorf("%d rules, %#v", len(list), faults)
 	}
@@ -104,11 +104,11 @@ F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited
 
 func TestMoreFaultsThanAreKept(t *testing.T) {
 	var text strings.Builder
-	for i := range 2 * notation.MaxFaults {
+	for i := range 2 * document.MaxFaults {
 		fmt.Fprintf(&text, "- {id: r%d, scope: global}\n", i)
 	}
 	got := strings.Split(faultsIn(t, "r.yaml", text.String()), "\n")
-	if n := len(got); n != notation.MaxFaults+1 || got[n-1] != "r.yaml:1001:3: and more" {
+	if n := len(got); n != document.MaxFaults+1 || got[n-1] != "r.yaml:1001:3: and more" {
 		t.Errorf("%d faults, the last %s", n, got[n-1])
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // Options say how [Watch] follows a path.
@@ -22,7 +22,7 @@ type Options struct {
 	// Apply takes rules over, with the place of each. It is called in Watch's goroutine with
 	// what is there at first, and then with every other text of the files. With its error the
 	// rules from before stay. It has no default.
-	Apply func(list []rules.Rule, positions []notation.Position) error
+	Apply func(list []rules.Rule, positions []document.Position) error
 	// Refused is told, in the same goroutine, of each text that was not taken over after the
 	// first. Default: nil, it is logged.
 	Refused func(err error)

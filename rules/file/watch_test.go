@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // A watched is what Watch tells a test: the IDs that it applied, or what it logged as an
@@ -29,7 +29,7 @@ func watch(t *testing.T, path string, options file.Options) watched {
 	t.Helper()
 	w := watched{t, make(chan string, 100)}
 	ctx, stop := context.WithCancel(t.Context())
-	options.Apply = func(list []rules.Rule, positions []notation.Position) error {
+	options.Apply = func(list []rules.Rule, positions []document.Position) error {
 		var ids []string
 		for _, rule := range list {
 			ids = append(ids, rule.ID)
@@ -269,7 +269,7 @@ func TestWatchAtIntervals(t *testing.T) {
 func TestWatchRefuses(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, map[string]string{"rules.yaml": "- id: a", "wrong.yaml": "- id: 5", "refused.yaml": "- id: refused"})
-	refuse := func([]rules.Rule, []notation.Position) error { return errors.New("not those") }
+	refuse := func([]rules.Rule, []document.Position) error { return errors.New("not those") }
 	for want, c := range map[string]struct {
 		name    string
 		options file.Options

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -23,9 +22,7 @@ func Rules(v Value, path string, faults *Faults) []rules.Rule {
 	for i, item := range v.Items {
 		sound := len(*faults)
 		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
-		for j := sound; j < min(len(*faults), MaxFaults); j++ {
-			(*faults)[j].Rule = clip.To(maxName, list[i].ID)
-		}
+		faults.Blame(list[i].ID, sound)
 	}
 	return list
 }

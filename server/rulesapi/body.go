@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules/notation"
 )
 
@@ -20,7 +20,7 @@ var (
 )
 
 // body reads the request's body, which must be of one of the types, the first being JSON. The
-// source names it in faults, as file.Parse does. The text is released when the call was served.
+// source names it in faults, as document.Parse does. The text is released when the call was served.
 func (c *Call) body(most int64, types []string) (text, source string, err error) {
 	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(types, mediaType) {
@@ -76,11 +76,7 @@ func (c *Call) noBody() error {
 func (c *Call) value(types []string, faults *notation.Faults) (notation.Value, error) {
 	var value notation.Value
 	err := c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
-		if source == "body.yaml" {
-			value = file.YAML(source, text, faults)
-		} else {
-			value = notation.ParseJSON(source, text, faults)
-		}
+		value = document.Parse(source, text, len(text), faults)
 		return nil
 	})
 	return value, err

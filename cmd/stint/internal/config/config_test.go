@@ -128,7 +128,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 
 func TestNotADocument(t *testing.T) {
 	for text, want := range map[string]string{
-		"listen: [1\n":                         "1:9: not YAML: ",
+		"listen: [1\n":                         "2:1: not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins at 1:9",
 		"a:\n\t- b\n":                          "2:1: not YAML: ",
 		"- a\n":                                "1:1: the configuration is a list; allowed: a mapping with listen, ",
 		"listen: a:1\n---\nb: 2":               "3:1: a second document; allowed: one document in a file",

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
@@ -126,8 +127,8 @@ func (l *loader) tokens(path, name string, roles bool) []server.AdminToken {
 
 // file takes a YAML document over.
 func (l *loader) file(name string, data []byte) {
-	document := file.YAML(name, data, l.faults)
-	l.faults.Mapping("the configuration", document, func(f notation.Field) bool {
+	whole := document.Parse(name, data, maxFileBytes, l.faults)
+	l.faults.Mapping("the configuration", whole, func(f notation.Field) bool {
 		switch f.Name {
 		case "defaults":
 			l.defaults(f.Value)

@@ -1,4 +1,4 @@
-package notation
+package document
 
 import (
 	"cmp"
@@ -74,6 +74,13 @@ func (f *Faults) AddOf(rule string, at Position, format string, args ...any) {
 	if !f.full(at) {
 		message := clip.To(maxMessage, Redact(fmt.Sprintf(format, args...)))
 		*f = append(*f, Fault{Position: at, Message: message, Rule: clip.To(maxName, rule)})
+	}
+}
+
+// Blame says of the faults behind the first so many that they are of the rule with an ID.
+func (f Faults) Blame(rule string, first int) {
+	for i := first; i < min(len(f), MaxFaults); i++ {
+		f[i].Rule = clip.To(maxName, rule)
 	}
 }
 

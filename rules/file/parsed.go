@@ -4,22 +4,23 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
 
-// A document is what was read of one source.
-type document struct {
+// A parsed is what was read of one source.
+type parsed struct {
 	rules  []rules.Rule
-	items  []notation.Value // of each rule
+	items  []document.Value // of each rule
 	broken []bool           // the rules that could not be read in whole
-	faults notation.Faults
+	faults document.Faults
 }
 
 // breaks notes the rules in which some of the faults are: the last one that begins before each.
-func (d *document) breaks(faults notation.Faults) {
+func (d *parsed) breaks(faults document.Faults) {
 	for _, fault := range faults {
-		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item notation.Value, at notation.Position) int {
+		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item document.Value, at document.Position) int {
 			return cmp.Or(cmp.Compare(item.At.Line, at.Line), cmp.Compare(item.At.Column, at.Column))
 		})
 		if !begins {
@@ -32,8 +33,8 @@ func (d *document) breaks(faults notation.Faults) {
 }
 
 // positions are where the rules begin.
-func (d *document) positions() []notation.Position {
-	positions := make([]notation.Position, len(d.items))
+func (d *parsed) positions() []document.Position {
+	positions := make([]document.Position, len(d.items))
 	for i, item := range d.items {
 		positions[i] = item.At
 	}
@@ -41,7 +42,7 @@ func (d *document) positions() []notation.Position {
 }
 
 // once records the rules whose ID is among those that came first, to which it adds the others.
-func (d *document) once(first map[string]notation.Position) {
+func (d *parsed) once(first map[string]document.Position) {
 	for i := range d.rules {
 		id, at := d.rules[i].ID, d.items[i].At
 		was, twice := first[id]
@@ -56,9 +57,9 @@ func (d *document) once(first map[string]notation.Position) {
 }
 
 // check records what does not make sense of the rules that could be read, each by itself.
-func (d *document) check(options rules.Options) {
+func (d *parsed) check(options rules.Options) {
 	for i := range d.rules {
-		if len(d.faults) > notation.MaxFaults {
+		if len(d.faults) > document.MaxFaults {
 			return // no more are kept
 		}
 		if d.broken[i] {

@@ -1,4 +1,4 @@
-package file_test
+package document_test
 
 import (
 	"fmt"
@@ -6,16 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/document"
 )
 
 // allocated is how many bytes reading a document takes, all together.
 func allocated(source, text string) (uint64, int, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	list, _, err := file.Parse(source, []byte(text))
+	var faults document.Faults
+	v := document.Parse(source, []byte(text), 1<<23, &faults)
 	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc, len(list), err
+	return after.TotalAlloc - before.TotalAlloc, len(v.Items), faults.Err()
 }
 
 // Twice a text takes no more than about twice the memory, whatever is repeated in it: by the square it
@@ -44,7 +45,7 @@ func TestLinearRules(t *testing.T) {
 	const block = "- id: rule-%d\n  labels:\n    team: shop\n  match: {path: \"/v1/**\", methods: [GET, POST]}\n  scope: per_ip\n" +
 		"  limits:\n  - algorithm: token_bucket\n    capacity: 100\n    refill: 10/s\n  on_exceed: reject\n"
 	const flow = "{id: rule-%d, labels: {team: shop}, match: {path: \"/v1/**\", methods: [GET, POST]}, scope: per_ip,\n" +
-		" limits: [{algorithm: token_bucket, capacity: 100, refill: 10/s}], on_exceed: reject},\n"
+		" limits: [{algorithm: token_bucket, capacity: 100, refill: 10/s}], on_exceed: reject}\n"
 	const object = `{"id":"rule-%d","labels":{"team":"shop"},"match":{"path":"/v1/**","methods":["GET","POST"]},"scope":"per_ip",` +
 		`"limits":[{"algorithm":"token_bucket","capacity":100,"refill":"10/s"}],"on_exceed":"reject"}`
 	list := func(n int) string { return "[" + strings.TrimSuffix(lines(n, object+","), ",") + "]" }
@@ -52,8 +53,8 @@ func TestLinearRules(t *testing.T) {
 		source string
 		text   func(n int) string
 	}{
-		"block":        {"r.yaml", func(n int) string { return lines(n, block) }},
-		"in brackets":  {"r.yaml", func(n int) string { return "[" + lines(n, flow) + "]" }},
+		"lines":        {"r.yaml", func(n int) string { return lines(n, block) }},
+		"in braces":    {"r.yaml", func(n int) string { return lines(n, "- "+flow) }},
 		"JSON":         {"r.json", list},
 		"JSON as YAML": {"r.yaml", list},
 	} {

@@ -1,28 +1,29 @@
-package notation
+package document
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/stint-go/stint/internal/clip"
 )
 
-// maxDepth bounds how deep JSON may be nested. Rules need 5.
-const maxDepth = 64
+// maxValues bounds the values of a JSON text, of so many bytes: each takes some 100 bytes. Rules have one in
+// 10 bytes.
+func maxValues(bytes int) int { return 1<<16 + bytes/8 }
 
-// ParseJSON reads one JSON text (RFC 8259) with the places of its values. A name that is
-// given twice in an object is a fault. What is no JSON is one fault, and nothing.
-func ParseJSON(source string, data []byte, faults *Faults) Value {
+// JSON reads one JSON text (RFC 8259) with the places of its values. A name that is
+// given twice in an object is a fault. What is no JSON is one fault, and nothing; so is a text
+// that is nested deeper than 64, or has more than 65,536 values and one for each 8 bytes.
+func JSON(source string, data []byte, faults *Faults) Value {
 	empty := Value{At: Position{Source: source, Line: 1, Column: 1}}
 	if !utf8.Valid(data) {
 		faults.Add(empty.At, "not JSON: the text is not UTF-8")
 		return empty
 	}
-	r := jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), faults: faults, at: empty.At}
+	r := jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), faults: faults, at: empty.At, left: maxValues(len(data))}
 	r.decoder.UseNumber()
 	v, err := r.value(0)
 	if err == nil {
@@ -45,6 +46,7 @@ type jsonReader struct {
 	faults  *Faults
 	at      Position // of offset
 	offset  int
+	left    int // how many values there may still be
 }
 
 // place moves to the next token, past what stands between tokens.
@@ -82,6 +84,9 @@ func (r *jsonReader) value(depth int) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
+	if r.left--; r.left < 0 {
+		return Value{}, fmt.Errorf("too many values; allowed: %d in a text of %d bytes", maxValues(len(r.data)), len(r.data))
+	}
 	v := Value{At: at}
 	switch t := token.(type) {
 	case string:
@@ -98,7 +103,7 @@ func (r *jsonReader) value(depth int) (Value, error) {
 		}
 	case json.Delim:
 		if depth == maxDepth {
-			return Value{}, errors.New("nested too deep")
+			return Value{}, errors.New(tooDeep)
 		}
 		if t == '[' {
 			return r.list(v, depth+1)
@@ -134,12 +139,9 @@ func (r *jsonReader) mapping(v Value, depth int) (Value, error) {
 		if err != nil {
 			return Value{}, err
 		}
-		if line, twice := lines[name]; twice {
-			r.faults.Add(at, "%q is given twice, first in line %d", clip.To(maxName, name), line)
-			continue
+		if once(lines, name, at, r.faults) {
+			v.Fields = append(v.Fields, Field{At: at, Name: name, Value: item})
 		}
-		lines[name] = at.Line
-		v.Fields = append(v.Fields, Field{At: at, Name: name, Value: item})
 	}
 	_, _, err := r.token() // the brace
 	return v, err

@@ -1,14 +1,14 @@
-package notation_test
+package document_test
 
 import (
 	"testing"
 
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/document"
 )
 
 func TestPlace(t *testing.T) {
-	var faults notation.Faults
-	v := notation.ParseJSON("s", []byte("{\"id\":\n\"a\",\"match\":\n{\"path\":\n\"/\"},\"overrides\":[{},\n{\"key\":\n5}]}"), &faults)
+	var faults document.Faults
+	v := document.JSON("s", []byte("{\"id\":\n\"a\",\"match\":\n{\"path\":\n\"/\"},\"overrides\":[{},\n{\"key\":\n5}]}"), &faults)
 	for path, want := range map[string]string{
 		"":                 "s:1:1",
 		"id":               "s:2:1",
