@@ -43,6 +43,7 @@ var folders = []folder{
 	{path: "rules/registry/registrytest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/mongo", floor: 1, also: []string{"rules/notation", "rules/registry"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
+	{path: "topk", floor: 1},
 	{path: "internal/watchdog", floor: 1},
 
 	{path: "memstore", floor: 2},
