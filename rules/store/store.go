@@ -9,6 +9,13 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
+const (
+	// KeptRevisions is how many revisions a store keeps at least, as far as they fit.
+	KeptRevisions = 1000
+	// KeptBytes bounds the revisions that a store keeps in memory, as it keeps them. The newest is kept even if it is larger.
+	KeptBytes = 64 << 20
+)
+
 // An ID names a revision. The zero value is that of a store without any.
 type ID struct {
 	// Number counts the revisions from 1.
@@ -71,8 +78,9 @@ type Store interface {
 	// Revision for number 0; the error is ErrNotKept for one that is not kept.
 	Load(ctx context.Context, number int64) (Revision, error)
 	// Put makes next the newest revision if expected still is the newest, by its number and
-	// its time. Otherwise, or if next.Number is not expected.Number + 1, the error is ErrConflict. It sets next.Count and
-	// next.Bytes. An error that wraps ErrRefused says that nothing was stored; after any other error but ErrConflict
+	// its time. Otherwise, or if next.Number is not expected.Number + 1, the error is ErrConflict. The caller sets next.At, to
+	// later than expected.At, and sorts next.Rules by ID, which it must not change afterwards; Put sets next.Count and next.Bytes. An error that wraps
+	// ErrRefused says that nothing was stored; after any other error but ErrConflict and one that wraps stint.ErrInvalid
 	// the revision may have been. Whoever watches is notified.
 	Put(ctx context.Context, expected ID, next *Revision) error
 	// History returns at most n revisions with numbers below before, the newest first; with before 0
