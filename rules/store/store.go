@@ -63,6 +63,9 @@ var (
 	// ErrUnreadable says that a store holds something that stint did not write. Such an error
 	// wraps stint.ErrInvalid too.
 	ErrUnreadable = errors.New("rules/store: the stored rules can't be read")
+	// ErrCredentials says that the server does not accept the name or password. Such an error wraps stint.ErrUnavailable
+	// too.
+	ErrCredentials = errors.New("rules/store: wrong user name or password")
 	// ErrRefused says that the store refused a revision before any of it was written, for example
 	// because its memory is full.
 	ErrRefused = errors.New("rules/store: the revision was refused and not stored")

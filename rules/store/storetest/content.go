@@ -199,8 +199,8 @@ func (s Size) testKeptBytes(p *place) {
 	if !s.Kept {
 		return
 	}
-	const size, made = 4 << 20, 24 // 96 MiB, of which compression leaves three quarters
-	random := rand.New(rand.NewPCG(1, 2))
+	const size, made = 4 << 20, 24        // 96 MiB, of which compression leaves three quarters
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // nothing is kept safe by it
 	text := make([]byte, size)
 	for range made {
 		for i := range text {

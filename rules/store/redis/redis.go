@@ -1,0 +1,243 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // as run says
+	_ "embed"     // the scripts
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules/store"
+)
+
+// Options say how a [Store] works. The zero value is complete.
+type Options struct {
+	// KeyPrefix starts the key, as in [redisstore.Options]. Default: "", which is
+	// redisstore.DefaultKeyPrefix.
+	KeyPrefix string
+}
+
+// A Store is a store.Store in Redis. It is safe for concurrent use; make it with [New].
+type Store struct {
+	conn    redisstore.Conn
+	key     string
+	channel string
+	pack    *zstd.Encoder
+	unpack  *zstd.Decoder
+	decoder store.Decoder
+}
+
+var _ store.Store = (*Store)(nil)
+
+var (
+	//go:embed put.lua
+	putLua string
+	//go:embed load.lua
+	loadLua string
+	//go:embed history.lua
+	historyLua string
+)
+
+// run runs a script of this package by its source.
+func (s *Store) run(ctx context.Context, source string, args ...string) (string, error) {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
+	script := &redisstore.Script{Source: source, Digest: hex.EncodeToString(sum[:])}
+	return s.conn.Eval(ctx, script, []string{s.key}, args)
+}
+
+// New makes a store on a connection, which Close ends. It asks nothing of it. The error is one of
+// the options and wraps stint.ErrInvalid.
+func New(conn redisstore.Conn, options Options) (*Store, error) {
+	if conn == nil {
+		return nil, stint.Invalid("conn", "nil", "a connection such as rueidis.Dial makes")
+	}
+	if options.KeyPrefix == "" {
+		options.KeyPrefix = redisstore.DefaultKeyPrefix
+	}
+	if err := redisstore.CheckKeyPrefix(options.KeyPrefix); err != nil {
+		return nil, err
+	}
+	s := &Store{conn: conn, key: options.KeyPrefix + ":{rules}:revisions", channel: options.KeyPrefix + ":rules"}
+	var err error
+	if s.pack, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)); err != nil {
+		return nil, err
+	}
+	s.unpack, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*store.MaxBytes))
+	return s, err
+}
+
+// Close ends the connection.
+func (s *Store) Close() {
+	s.conn.Close()
+	s.unpack.Close()
+}
+
+// Head returns the newest revision's ID.
+func (s *Store) Head(ctx context.Context) (store.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return store.ID{}, err
+	}
+	text, err := s.conn.Do(ctx, "HGET", s.key, "head")
+	if err != nil {
+		return store.ID{}, s.failure(ctx, err)
+	}
+	var id store.ID
+	if text == "" {
+		return id, nil
+	}
+	if _, err := fmt.Sscanf(text, "%d %d", &id.Number, &id.At); err != nil || id.Number < 1 || written(id) != text {
+		return store.ID{}, s.unreadable("head", text)
+	}
+	return id, nil
+}
+
+// written is an ID as the hash has it, "" for that of no revision.
+func written(id store.ID) string {
+	if id == (store.ID{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d %d", id.Number, id.At)
+}
+
+// An info is a revision without its rules as JSON.
+type info struct {
+	Number  int64  `json:"revision"`
+	At      int64  `json:"at"`
+	By      string `json:"by,omitempty"`
+	Action  string `json:"action,omitempty"`
+	Comment string `json:"comment,omitempty"`
+	Count   int    `json:"rules"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// Put makes next the newest revision, in one script call.
+func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if next.Number != expected.Number+1 {
+		return store.ErrConflict
+	}
+	text, err := store.Encode(next.Rules)
+	if err != nil {
+		return err
+	}
+	next.Count, next.Bytes = len(next.Rules), int64(len(text))
+	about, err := json.Marshal(info{next.Number, next.At, next.By, next.Action, next.Comment, next.Count, next.Bytes})
+	if err != nil {
+		return err
+	}
+	reply, err := s.run(ctx, putLua,
+		written(expected), strconv.FormatInt(next.Number, 10), written(next.ID), string(about), string(s.pack.EncodeAll(text, nil)),
+		strconv.Itoa(store.KeptRevisions), strconv.Itoa(store.KeptBytes), s.channel)
+	switch {
+	case refused(err):
+		return fmt.Errorf("%w: %w", store.ErrRefused, s.failure(ctx, err))
+	case err != nil:
+		return s.failure(ctx, err)
+	case reply == "conflict":
+		return store.ErrConflict
+	}
+	s.decoder.Known(text, next.Rules)
+	return nil
+}
+
+// Load returns a revision, the newest with number 0.
+func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) {
+	var revision store.Revision
+	if err := ctx.Err(); err != nil {
+		return revision, err
+	}
+	reply, err := s.run(ctx, loadLua, strconv.FormatInt(number, 10))
+	switch {
+	case err != nil:
+		return revision, s.failure(ctx, err)
+	case reply == "" && number == 0:
+		return revision, nil
+	case reply == "":
+		return revision, store.ErrNotKept
+	}
+	about, packed, _ := strings.Cut(reply, "\n")
+	if revision.Info, err = s.parseInfo(about); err != nil {
+		return revision, err
+	}
+	field := strconv.FormatInt(revision.Number, 10)
+	if number != 0 && revision.Number != number {
+		return revision, s.unreadable(strconv.FormatInt(number, 10)+":info", about)
+	}
+	text, err := s.unpack.DecodeAll([]byte(packed), nil)
+	if err != nil {
+		return revision, s.unreadable(field, err.Error())
+	}
+	revision.Rules, err = s.decoder.Decode(fmt.Sprintf("field %s of %s", field, s.key), text)
+	return revision, err
+}
+
+// History returns revisions without their rules, the newest first.
+func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	reply, err := s.run(ctx, historyLua, strconv.FormatInt(before, 10), strconv.Itoa(n))
+	if err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	var list []store.Info
+	for line := range strings.Lines(reply) {
+		about, err := s.parseInfo(line)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, about)
+	}
+	return list, nil
+}
+
+func (s *Store) parseInfo(text string) (store.Info, error) {
+	var i info
+	if err := json.Unmarshal([]byte(text), &i); err != nil || i.Number < 1 {
+		return store.Info{}, s.unreadable("N:info", text)
+	}
+	return store.Info{ID: store.ID{Number: i.Number, At: i.At}, Author: store.Author{By: i.By, Action: i.Action, Comment: i.Comment}, Count: i.Count, Bytes: i.Bytes}, nil
+}
+
+// Watch hears of revisions by a channel, until the subscription is lost.
+func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
+	err := s.conn.Subscribe(ctx, s.channel, ready, func(string) { notify() })
+	if err == nil {
+		err = errors.New("the subscription ended")
+	}
+	return s.failure(ctx, err)
+}
+
+// failure is the error of a call: the context's, that the key is not the rules', or
+// that the server can't be asked.
+func (s *Store) failure(ctx context.Context, err error) error {
+	reply, _ := redisstore.Reply(err)
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(ctx.Err(), err)
+	case strings.Contains(err.Error(), "WRONGTYPE "):
+		return s.unreadable("the type", err.Error())
+	case strings.HasPrefix(reply, "WRONGPASS "), strings.HasPrefix(reply, "NOAUTH "):
+		return fmt.Errorf("%w: %w: the rules in Redis: %w", stint.ErrUnavailable, store.ErrCredentials, err)
+	default:
+		return fmt.Errorf("%w: the rules in Redis: %w", stint.ErrUnavailable, err)
+	}
+}
+
+// unreadable is the error of something that this package did not write.
+func (s *Store) unreadable(field, value string) error {
+	const most = 200
+	return fmt.Errorf("%w: %w", store.ErrUnreadable,
+		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value), fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
+}
