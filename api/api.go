@@ -173,6 +173,8 @@ const (
 // A Component is the health of one part.
 type Component struct {
 	Status string `json:"status"`
+	// Detail says more than the status. Default: "", nothing.
+	Detail string `json:"detail,omitempty"`
 }
 
 // Health is the answer of the health endpoints.

@@ -43,6 +43,9 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 		text = e.appendMembers(text)
 	} else {
 		text = strconv.AppendBool(append(text, `{"allowed":`...), e.Allowed)
+		if e.Degraded {
+			text = appendString(append(text, `,"degraded":true,"source":`...), e.Source)
+		}
 		if !e.Allowed {
 			text = appendInt(append(text, `,"retryAfterSeconds":`...), e.RetryAfterSeconds)
 		}

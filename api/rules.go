@@ -1,6 +1,9 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // The paths of the administration of rules, on the admin listener.
 const (
@@ -15,8 +18,8 @@ const HeaderVersion = "X-Stint-Version"
 type RuleList struct {
 	// Version counts the edits, from 1; 0 where rules are not edited here, or never were.
 	Version int64 `json:"version"`
-	// At is when the version was made; 0 with version 0.
-	At    int64             `json:"at"`
+	// At is when the version was made; left out with version 0.
+	At    time.Time         `json:"at,omitzero"`
 	Rules []json.RawMessage `json:"rules"`
 	// Next is the last ID of a page after which more follow.
 	Next string `json:"next,omitempty"`
@@ -31,15 +34,15 @@ type OverrideList struct {
 
 // RuleChanges are the IDs in which rules differ from what they were, each list sorted.
 type RuleChanges struct {
-	Came    []string `json:"came"`
-	Went    []string `json:"went"`
+	Added   []string `json:"added"`
+	Removed []string `json:"removed"`
 	Changed []string `json:"changed"`
 }
 
 // An Edited is the answer to an edit of all rules.
 type Edited struct {
-	Version int64 `json:"version"`
-	At      int64 `json:"at"`
+	Version int64     `json:"version"`
+	At      time.Time `json:"at,omitzero"`
 	RuleChanges
 }
 
@@ -116,15 +119,34 @@ type RuleVersionList struct {
 	Next int64 `json:"next,omitempty"`
 }
 
-// A RuleVersion says who edited rules, when and which.
+// A RuleVersion says who edited rules, when, and how many there are since.
 type RuleVersion struct {
 	Version int64 `json:"version"`
 	// At is when it was made.
-	At      int64  `json:"at"`
-	By      string `json:"by,omitempty"`
-	Action  string `json:"action,omitempty"`
-	Comment string `json:"comment,omitempty"`
-	RuleChanges
+	At      time.Time `json:"at"`
+	By      string    `json:"by,omitempty"`
+	Action  string    `json:"action,omitempty"`
+	Comment string    `json:"comment,omitempty"`
+	// Rules is how many rules it has, and Bytes their size as JSON.
+	Rules int   `json:"rules"`
+	Bytes int64 `json:"bytes"`
+}
+
+// A RuleVersionDiff is what a version changed.
+type RuleVersionDiff struct {
+	RuleVersion
+	// Since is the version that it is compared with, 0 for none.
+	Since int64 `json:"since"`
+	// Changes are by ID.
+	Changes []RuleChange `json:"changes"`
+}
+
+// A RuleChange is one rule that differs.
+type RuleChange struct {
+	ID string `json:"id"`
+	// Before and After are the rule as it was and as it is; left out if there was none, or is none any more.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
 }
 
 // A ClientReset is the answer to the reset of one client of a rule.
@@ -143,8 +165,7 @@ type RuleReset struct {
 	Rule string `json:"rule"`
 	By   string `json:"by,omitempty"`
 	// State is [ResetDone]. A reset that was not carried out is a problem instead.
-	State string `json:"state"`
-	// StartedAt and EndedAt are microseconds since the Unix epoch.
-	StartedAt int64 `json:"startedAt"`
-	EndedAt   int64 `json:"endedAt"`
+	State     string    `json:"state"`
+	StartedAt time.Time `json:"startedAt"`
+	EndedAt   time.Time `json:"endedAt"`
 }

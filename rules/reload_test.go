@@ -85,7 +85,7 @@ func TestFailureOfOthers(t *testing.T) {
 func TestChangesFrom(t *testing.T) {
 	a, b, c := rule("a"), rule("b"), rule("c")
 	old := compile(t, a, b)
-	if changes := old.ChangesFrom(nil); !equalIDs(changes.Came, "a b") || changes.None() {
+	if changes := old.ChangesFrom(nil); !equalIDs(changes.Added, "a b") || changes.None() {
 		t.Errorf("from none: %+v", changes)
 	}
 	b.Labels, b.Match.Headers, b.Match.Methods, b.Overrides = map[string]string{}, map[string]string{}, []string{}, []rules.Override{}
@@ -93,7 +93,7 @@ func TestChangesFrom(t *testing.T) {
 		t.Errorf("the same in another order and with empty lists: %+v", changes)
 	}
 	a.Priority = 1
-	if changes := compile(t, c, a).ChangesFrom(old); !equalIDs(changes.Came, "c") || !equalIDs(changes.Went, "b") || !equalIDs(changes.Changed, "a") {
+	if changes := compile(t, c, a).ChangesFrom(old); !equalIDs(changes.Added, "c") || !equalIDs(changes.Removed, "b") || !equalIDs(changes.Changed, "a") {
 		t.Errorf("changes are %+v", changes)
 	}
 }

@@ -252,11 +252,11 @@ func (s *Set) Rule(id string) (Rule, bool) {
 
 // Changes are the IDs in which a set differs from an older one, each list sorted.
 type Changes struct {
-	Came, Went, Changed []string
+	Added, Removed, Changed []string
 }
 
 // None reports whether the sets have the same rules.
-func (c Changes) None() bool { return len(c.Came)+len(c.Went)+len(c.Changed) == 0 }
+func (c Changes) None() bool { return len(c.Added)+len(c.Removed)+len(c.Changed) == 0 }
 
 // ChangesFrom compares the set with an older one, which may be nil.
 func (s *Set) ChangesFrom(old *Set) Changes {
@@ -268,18 +268,18 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 		was, known := old.byID[id]
 		switch {
 		case !known:
-			changes.Came = append(changes.Came, id)
+			changes.Added = append(changes.Added, id)
 		case !was.Equal(&c.Rule):
 			changes.Changed = append(changes.Changed, id)
 		}
 	}
 	for id := range old.byID {
 		if _, known := s.byID[id]; !known {
-			changes.Went = append(changes.Went, id)
+			changes.Removed = append(changes.Removed, id)
 		}
 	}
-	slices.Sort(changes.Came)
-	slices.Sort(changes.Went)
+	slices.Sort(changes.Added)
+	slices.Sort(changes.Removed)
 	slices.Sort(changes.Changed)
 	return changes
 }

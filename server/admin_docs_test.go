@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 )
 
 // words takes a command apart as a shell does that knows single quotes.
@@ -59,7 +59,7 @@ func TestAdministrationDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDesk(t, registry.NewMemory(), nil)
+	d := newDesk(t, rulestore.NewMemory(), nil)
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		for example := range strings.SplitSeq(block[1], "\n\n") {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 )
 
 func (r reply) explained() api.Explanation {
@@ -17,7 +17,7 @@ func (r reply) explained() api.Explanation {
 }
 
 func TestExplainARequest(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	const explain = "/api/v1/rules/explain"
 	const login = `{"method":"POST","path":"//%6Cogin/","ip":"198.51.100.1"}`
 	const want = `{"path":"/login","allowed":true,"rule":"login","why":"rule login decides: it has the fewest permits left, 2 of 2",` +

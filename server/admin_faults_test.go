@@ -12,36 +12,43 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
-// A wrong backend answers with an error, once it has one.
+// A wrong store answers with an error, once it has one.
 type wrong struct {
-	registry.Backend
-	err    atomic.Pointer[error]
-	commit atomic.Pointer[error]
+	rulestore.Store
+	err atomic.Pointer[error]
+	put atomic.Pointer[error]
 }
 
-func (w *wrong) Commit(ctx context.Context, before registry.Head, v *registry.Version) error {
-	if err := w.commit.Load(); err != nil {
+func (w *wrong) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
+	if err := w.put.Load(); err != nil {
 		return *err
 	}
-	return w.Backend.Commit(ctx, before, v)
+	return w.Store.Put(ctx, expected, next)
 }
 
-func (w *wrong) Head(ctx context.Context) (registry.Head, error) {
+func (w *wrong) Head(ctx context.Context) (rulestore.ID, error) {
 	if err := w.err.Load(); err != nil {
-		return registry.Head{}, *err
+		return rulestore.ID{}, *err
 	}
-	return w.Backend.Head(ctx)
+	return w.Store.Head(ctx)
 }
 
-func (w *wrong) Versions(ctx context.Context, before int64, n int) ([]registry.Version, error) {
+func (w *wrong) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
+	if err := w.err.Load(); err != nil {
+		return rulestore.Revision{}, *err
+	}
+	return w.Store.Load(ctx, number)
+}
+
+func (w *wrong) History(ctx context.Context, before int64, n int) ([]rulestore.Info, error) {
 	if err := w.err.Load(); err != nil {
 		return nil, *err
 	}
-	return w.Backend.Versions(ctx, before, n)
+	return w.Store.History(ctx, before, n)
 }
 
 // What is wrong inside is not told as the caller's mistake, and stands in the log.
@@ -54,17 +61,17 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		outcome string
 		logged  string
 	}{
-		{fmt.Errorf("%w: %w", registry.ErrUnreadable, garbled), 503, "can't be read", "failed", "DEL a b"},
+		{fmt.Errorf("%w: %w", rulestore.ErrUnreadable, garbled), 503, "can't be read", "failed", "DEL a b"},
 		{errors.New("the cable is loose"), 500, "its log says more", "failed", "the cable is loose"},
 		{fmt.Errorf("dialling 192.0.2.9: %w", stint.ErrUnavailable), 503, "the rules could not be read", "failed", "192.0.2.9"},
 		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
-		backend := &wrong{Backend: registry.NewMemory()}
-		r, err := registry.New(backend, registry.Options{})
+		backend := &wrong{Store: rulestore.NewMemory()}
+		r, err := rulestore.NewManager(backend, rulestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 		backend.err.Store(&test.err)
 		for _, call := range [][2]string{
@@ -104,7 +111,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		logged  string
 	}{
 		{
-			fmt.Errorf("%w: %w: OOM command not allowed", registry.ErrRefused, stint.ErrUnavailable),
+			fmt.Errorf("%w: %w: OOM command not allowed", rulestore.ErrRefused, stint.ErrUnavailable),
 			"the edit was refused where the rules are kept, nothing was changed; the log says why", "failed", "OOM command not allowed",
 		},
 		{
@@ -116,13 +123,13 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 			"the edit was not confirmed in time; whether it was made the versions tell", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 	} {
-		backend := &wrong{Backend: registry.NewMemory()}
-		r, err := registry.New(backend, registry.Options{})
+		backend := &wrong{Store: rulestore.NewMemory()}
+		r, err := rulestore.NewManager(backend, rulestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
-		backend.commit.Store(&test.err)
+		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		backend.put.Store(&test.err)
 		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
 		got.problem(503, strings.Trim(test.detail, `"`))
 		if !strings.Contains(got.body, test.detail) || strings.Contains(got.body, "192.0.2.9") || strings.Contains(got.body, "OOM") {
@@ -137,12 +144,12 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 
 // Who asks for rules that can't be read again and again does not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
-	backend := &wrong{Backend: registry.NewMemory()}
-	r, err := registry.New(backend, registry.Options{})
+	backend := &wrong{Store: rulestore.NewMemory()}
+	r, err := rulestore.NewManager(backend, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	away := stint.ErrUnavailable
 	backend.err.Store(&away)
 	begun := time.Now()
@@ -157,7 +164,7 @@ func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 
 // However much is wrong with a body, the answer to it is short, and says how much there is.
 func TestDetailsAreClipped(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil)
+	d := newDesk(t, rulestore.NewMemory(), nil)
 	const faults = notation.MaxFaults + 1 // and that there are more
 	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 100_000)+"0]")
 	got.problem(400, "body.json:1:2: ")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
@@ -27,14 +27,14 @@ func (r *resetter) ResetAll(context.Context) error { return errors.New("not aske
 // newResetDesk runs a server on a store whose resets the test carries out.
 func newResetDesk(t *testing.T, reset func(ctx context.Context, policy string) error) *desk {
 	t.Helper()
-	return newDesk(t, registry.NewMemory(), func(c *server.Config) {
+	return newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
 		own, _ := c.Store.(*store)
 		c.Store = &resetter{own, reset}
 	}).fill()
 }
 
 func TestResetAClient(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	remaining := func(body string, want int64) {
 		t.Helper()
 		if got := d.postPublic(evaluate, body).evaluated(200); got.Remaining != want {
@@ -91,9 +91,9 @@ func TestResetARule(t *testing.T) {
 	})
 	all := func() reply { return d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`) }
 	var got api.RuleReset
-	start := time.Now().UnixMicro()
+	start := time.Now()
 	all().is(200).into(&got)
-	if got.State != api.ResetDone || got.Rule != "user" || got.By != "loopback 127.0.0.1" || got.StartedAt < start || got.EndedAt < got.StartedAt {
+	if got.State != api.ResetDone || got.Rule != "user" || got.By != "loopback 127.0.0.1" || got.StartedAt.Before(start) || got.EndedAt.Before(got.StartedAt) {
 		t.Errorf("answered %+v", got)
 	}
 	result = fmt.Errorf("the cable is loose: %w", stint.ErrUnavailable)
@@ -121,7 +121,7 @@ func TestResetARule(t *testing.T) {
 
 // The store in memory resets a rule by itself, and no other rule's clients.
 func TestResetARuleInMemory(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	spend := func(body string) int64 {
 		t.Helper()
 		return d.postPublic(evaluate, body).evaluated(200).Remaining
@@ -163,7 +163,7 @@ func TestNobodyResetsAllByMistake(t *testing.T) {
 
 // A store that can't reset a rule says so.
 func TestResetNeedsAResetter(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
+	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
 	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).problem(501, "one by one")
 	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).is(200)
 }

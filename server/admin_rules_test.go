@@ -11,7 +11,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
@@ -30,7 +30,7 @@ func (r reply) list() (ids []string, page api.RuleList) {
 
 // A rule lives from its creation to its removal, and decides all the time.
 func TestARulesLife(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil)
+	d := newDesk(t, rulestore.NewMemory(), nil)
 	evaluated := func() string {
 		t.Helper()
 		return d.postPublic(evaluate, `{"path":"/shop","ip":"192.0.2.1"}`).evaluated(200).Rule
@@ -96,7 +96,7 @@ func TestARulesLife(t *testing.T) {
 }
 
 func TestListRules(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	d.ask("PATCH", "/api/v1/rules/site", `{"enabled":false,"labels":{"team":"web","tier":"1"}}`).is(200)
 	d.ask("PATCH", "/api/v1/rules/user", `{"labels":{"team":"web"}}`).is(200)
 	for query, want := range map[string]string{
@@ -118,7 +118,7 @@ func TestListRules(t *testing.T) {
 		if page.Next != "" {
 			got += " | " + page.Next
 		}
-		if got != want || page.Version != 3 || page.At == 0 {
+		if got != want || page.Version != 3 || page.At.IsZero() {
 			t.Errorf("%s: %q of version %d, want %q", query, got, page.Version, want)
 		}
 	}
@@ -132,13 +132,13 @@ func TestListRules(t *testing.T) {
 }
 
 func TestReplaceAllRules(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	before := d.ask("GET", "/api/v1/rules", "").etag()
 	const document = "rules:\n- {id: login, scope: global, limits: [{algorithm: fixed_window, limit: 5, window: 1h}]}\n- {id: new, scope: global, unlimited: true}\n"
 	got := d.ask("PUT", "/api/v1/rules", document, "Content-Type: text/yaml", "If-Match: "+before).is(200)
 	var edited api.Edited
 	got.into(&edited)
-	if edited.Version != 2 || !slices.Equal(edited.Came, []string{"new"}) || !slices.Equal(edited.Changed, []string{"login"}) || len(edited.Went) != 10 {
+	if edited.Version != 2 || !slices.Equal(edited.Added, []string{"new"}) || !slices.Equal(edited.Changed, []string{"login"}) || len(edited.Removed) != 10 {
 		t.Errorf("edited: %+v", edited)
 	}
 	if ids, _ := d.ask("GET", "/api/v1/rules", "").list(); !slices.Equal(ids, []string{"login", "new"}) {
@@ -160,7 +160,7 @@ func TestReplaceAllRules(t *testing.T) {
 }
 
 func TestValidateRules(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil).fill()
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	validate := func(document, mediaType string) api.Validation {
 		t.Helper()
 		var v api.Validation
@@ -168,7 +168,7 @@ func TestValidateRules(t *testing.T) {
 		return v
 	}
 	v := validate(`{"rules":[{"id":"login","scope":"global","unlimited":true},{"id":"new","enabled":false,"scope":"global","unlimited":true}]}`, "application/json")
-	if !v.Valid || v.Rules != 2 || v.Enabled != 1 || !slices.Equal(v.Came, []string{"new"}) || !slices.Equal(v.Changed, []string{"login"}) || len(v.Went) != 10 {
+	if !v.Valid || v.Rules != 2 || v.Enabled != 1 || !slices.Equal(v.Added, []string{"new"}) || !slices.Equal(v.Changed, []string{"login"}) || len(v.Removed) != 10 {
 		t.Errorf("valid rules: %+v", v)
 	}
 	v = validate("- id: a\n  scope: per_moon\n  unlimited: true\n- id: b\n  scop: global\n  limits: 5\n", "application/yaml")
@@ -195,7 +195,7 @@ func TestValidateRules(t *testing.T) {
 }
 
 func TestBadEdits(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.MaxBodyBytes = 1000 }).fill()
+	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.MaxBodyBytes = 1000 }).fill()
 	for _, test := range []struct {
 		method, path, body string
 		fields             []string
@@ -242,7 +242,7 @@ func TestBadEdits(t *testing.T) {
 // Two servers on one backend are two processes: what one creates is in force in the other, and of
 // two editors with one tag the second is told so.
 func TestTwoProcessesOfOneRegistry(t *testing.T) {
-	backend := registry.NewMemory()
+	backend := rulestore.NewMemory()
 	one, two := newDesk(t, backend, nil), newDesk(t, backend, nil)
 	created := one.ask("POST", "/api/v1/rules", `{"id":"a","scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	eventually(t, func() bool {
@@ -260,7 +260,7 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 
 // Whoever edits with a tag, in whichever process, loses nobody's edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
-	backend := registry.NewMemory()
+	backend := rulestore.NewMemory()
 	desks := []*desk{newDesk(t, backend, nil), newDesk(t, backend, nil)}
 	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	const editors = 32

@@ -3,19 +3,18 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
 func TestVersionsAndRollback(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
+	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
 	d.token = adminToken
 	d.fill()
 	original := d.ask("GET", "/api/v1/rules", "").is(200)
@@ -28,19 +27,19 @@ func TestVersionsAndRollback(t *testing.T) {
 	if len(list.Versions) != 3 || list.Next != 2 {
 		t.Fatalf("versions: %+v", list)
 	}
-	for i, want := range []struct{ action, came, went, changed, comment string }{
-		{"put new", "new", "", "", ""}, {"patch user", "", "", "user", ""}, {"delete login", "", "login", "", "it hurts"},
-	} {
+	for i, want := range []struct {
+		action, comment string
+		rules           int
+	}{{"put new", "", 0}, {"patch user", "", -1}, {"delete login", "it hurts", -1}} {
 		v := list.Versions[i]
-		got := []string{v.Action, strings.Join(v.Came, " "), strings.Join(v.Went, " "), strings.Join(v.Changed, " "), v.Comment}
-		if strings.Join(got, "|") != strings.Join([]string{want.action, want.came, want.went, want.changed, want.comment}, "|") ||
-			v.Version != int64(4-i) || v.At == 0 || !strings.HasPrefix(v.By, "token-") {
+		if v.Action != want.action || v.Comment != want.comment || v.Rules != len(ruleList())+want.rules || v.Bytes == 0 ||
+			v.Version != int64(4-i) || v.At.IsZero() || !strings.HasPrefix(v.By, "token-") {
 			t.Errorf("version %d is %+v", i, v)
 		}
 	}
 	var rest api.RuleVersionList
 	d.ask("GET", "/api/v1/rule-versions?before=2", "").is(200).into(&rest)
-	if len(rest.Versions) != 1 || rest.Versions[0].Version != 1 || rest.Next != 0 || len(rest.Versions[0].Came) != len(ruleList()) {
+	if len(rest.Versions) != 1 || rest.Versions[0].Version != 1 || rest.Next != 0 || rest.Versions[0].Rules != len(ruleList()) {
 		t.Errorf("the first version: %+v", rest)
 	}
 	var ofLogin api.RuleVersionList
@@ -53,6 +52,11 @@ func TestVersionsAndRollback(t *testing.T) {
 		t.Errorf("version 3: %s", one.body)
 	}
 	d.ask("GET", "/api/v1/rule-versions/3", "", "If-None-Match: "+one.etag()).is(304)
+	var since api.RuleVersionDiff
+	d.ask("GET", "/api/v1/rule-versions/4?since=1", "").is(200).into(&since)
+	if len(since.Changes) != 3 || since.Changes[0].ID != "login" || since.Changes[0].After != nil || since.Changes[1].ID != "new" || since.Since != 1 {
+		t.Errorf("what versions 2 to 4 changed: %+v", since)
+	}
 	d.ask("GET", "/api/v1/rule-versions/9", "").problem(404, "there is no version 9; the newest is 4")
 	d.ask("GET", "/api/v1/rule-versions/0", "").problem(404)
 	d.ask("GET", "/api/v1/rule-versions?limit=1001", "").problem(400, "limit")
@@ -64,7 +68,7 @@ func TestVersionsAndRollback(t *testing.T) {
 	var edited api.Edited
 	back := d.ask("POST", "/api/v1/rule-versions/1/rollback?comment=back", "", "If-Match: "+now).is(200)
 	back.into(&edited)
-	if edited.Version != 5 || strings.Join(edited.Came, " ") != "login" || strings.Join(edited.Went, " ") != "new" || strings.Join(edited.Changed, " ") != "user" {
+	if edited.Version != 5 || strings.Join(edited.Added, " ") != "login" || strings.Join(edited.Removed, " ") != "new" || strings.Join(edited.Changed, " ") != "user" {
 		t.Errorf("rolled back: %+v", edited)
 	}
 	restored := d.ask("GET", "/api/v1/rules", "").is(200)
@@ -89,7 +93,7 @@ func TestVersionsAndRollback(t *testing.T) {
 
 // An edit that changes nothing names the tag of all rules, before the first version too.
 func TestTagBeforeTheFirstVersion(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), nil)
+	d := newDesk(t, rulestore.NewMemory(), nil)
 	list := d.ask("GET", "/api/v1/rules", "").is(200)
 	for _, edit := range [][3]string{{"PUT", "/api/v1/rules", `[]`}, {"POST", "/api/v1/rule-versions/0/rollback", ""}} {
 		if got := d.ask(edit[0], edit[1], edit[2], "If-Match: "+list.etag()).is(200); got.etag() != list.etag() {
@@ -104,25 +108,27 @@ func TestTagBeforeTheFirstVersion(t *testing.T) {
 
 // away is a backend that can be cut off, and that keeps versions from one on.
 type away struct {
-	registry.Backend
+	rulestore.Store
 	cut   atomic.Bool
 	first atomic.Int64
 }
 
-func (a *away) Versions(ctx context.Context, before int64, n int) ([]registry.Version, error) {
-	list, err := a.Backend.Versions(ctx, before, n)
-	return slices.DeleteFunc(list, func(v registry.Version) bool { return v.Number < a.first.Load() }), err
+func (a *away) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
+	if number > 0 && number < a.first.Load() {
+		return rulestore.Revision{}, rulestore.ErrNotKept
+	}
+	return a.Store.Load(ctx, number)
 }
 
-func (a *away) Head(ctx context.Context) (registry.Head, error) {
+func (a *away) Head(ctx context.Context) (rulestore.ID, error) {
 	if a.cut.Load() {
-		return registry.Head{}, stint.ErrUnavailable
+		return rulestore.ID{}, stint.ErrUnavailable
 	}
-	return a.Backend.Head(ctx)
+	return a.Store.Head(ctx)
 }
 
 func TestVersionsThatAreNotKept(t *testing.T) {
-	backend := &away{Backend: registry.NewMemory()}
+	backend := &away{Store: rulestore.NewMemory()}
 	d := newDesk(t, backend, nil)
 	for i := range 60 {
 		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
@@ -136,20 +142,21 @@ func TestVersionsThatAreNotKept(t *testing.T) {
 	d.ask("GET", "/api/v1/rule-versions/2", "").problem(410, "version 2 is not kept")
 	d.ask("GET", "/api/v1/rule-versions/0", "").problem(404, "no version 0")
 	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(410)
-	d.ask("POST", "/api/v1/rule-versions/0/rollback", "").problem(410, "version 0")
-	d.ask("POST", "/api/v1/rule-versions/2/rollback", "").is(200) // what came since is kept
-	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":2`) {
+	d.ask("GET", "/api/v1/rule-versions/3", "").problem(410, "that it is compared with")
+	d.ask("GET", "/api/v1/rule-versions/3?since=0", "").is(200)
+	d.ask("POST", "/api/v1/rule-versions/3/rollback", "").is(200)
+	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":3`) {
 		t.Errorf("rolled back to %s", got)
 	}
 }
 
 func TestRulesWhileTheirBackendIsAway(t *testing.T) {
-	backend := &away{Backend: registry.NewMemory()}
-	r, err := registry.New(backend, registry.Options{})
+	backend := &away{Store: rulestore.NewMemory()}
+	r, err := rulestore.NewManager(backend, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Registry = "127.0.0.1:0", r })}
+	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 	backend.cut.Store(true)
 	d.ask("GET", "/api/v1/rules", "").problem(503, "could not be read")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
@@ -64,7 +64,7 @@ func (s sent) fill(n name) sent {
 
 // Whatever a client calls anything, what it is told of it is short, and so is what the log says.
 func TestNoNameIsEchoedUnclipped(t *testing.T) {
-	d := newDesk(t, registry.NewMemory(), func(c *server.Config) {
+	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.MaxHeaderBytes = 1 << 20
 		c.API = server.API{ExplicitKeys: true, Open: true}
 		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}

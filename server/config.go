@@ -17,7 +17,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // An API says who may name keys, reset, settle and evaluate.
@@ -92,23 +92,25 @@ type Config struct {
 	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in different
 	// ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
 	RejectAmbiguousPaths bool
-	// Registry is where the admin listener edits rules. The server does not follow it: who runs it
-	// lets Registry.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
+	// Manager is what the admin listener edits rules by. The server does not follow it: who runs it
+	// lets Manager.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
 	// looked at only.
-	Registry *registry.Registry
-	// RulesFrom says to who wants to edit rules without a Registry where they come from, such as "the
+	Manager *store.Manager
+	// RulesFrom says to who wants to edit rules without a Manager where they come from, such as "the
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
-	// RulesKnown reports whether the rules were ever read from where they are kept, which may be
-	// away when the server starts. Until then evaluate and forward-auth are answered 503
-	// with StoreRequired, and else as if there were no rules. Default: nil, they are known.
-	RulesKnown func() bool
+	// RulesState says how the rules in force are known, which may be kept in a server that is unreachable when this
+	// one starts. The server is not ready while they are RulesUnknown. Default: nil, they are RulesCurrent.
+	RulesState func() RulesState
+	// RulesRequired answers 503 to evaluate and forward-auth while the rules are RulesUnknown. Default: false,
+	// they are admitted and marked as degraded.
+	RulesRequired bool
 
 	// Identity says where forward-auth finds who is asking. Default: nowhere.
 	Identity Identity
 
-	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Registry's
+	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Manager's
 	// options. Default: the peer's address.
 	ClientIP clientip.Config
 	// Headers are the rate limit header fields of a check's response. Default: 0,
@@ -342,3 +344,13 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+// A RulesState says how the rules in force are known. The zero value is RulesUnknown.
+type RulesState int32
+
+// The states of the rules.
+const (
+	RulesUnknown RulesState = iota // they were never read, and there are none
+	RulesCached                    // they are from a cache, and may be old
+	RulesCurrent                   // they were read from where they are kept
+)

@@ -18,27 +18,27 @@ import (
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
 // A desk is where an administrator sits: a running server, whose rules are those of a registry.
 type desk struct {
 	*running
-	registry *registry.Registry
+	registry *rulestore.Manager
 	token    string // "" is none
 }
 
 // newDesk runs a server on rules of a backend, which it follows.
-func newDesk(t *testing.T, backend registry.Backend, change func(*server.Config)) *desk {
+func newDesk(t *testing.T, backend rulestore.Store, change func(*server.Config)) *desk {
 	t.Helper()
-	r, err := registry.New(backend, registry.Options{Interval: 10 * time.Millisecond})
+	r, err := rulestore.NewManager(backend, rulestore.Options{Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &desk{registry: r}
 	d.running = run(t, func(c *server.Config) {
-		c.AdminListen, c.Registry, c.Rules = "127.0.0.1:0", r, nil
+		c.AdminListen, c.Manager, c.Rules = "127.0.0.1:0", r, nil
 		if change != nil {
 			change(c)
 		}

@@ -69,10 +69,15 @@ func (s *service) keep(e *evaluation) {
 
 // enforce decides and counts.
 func (s *service) enforce(ctx context.Context, e *evaluation) error {
-	if s.config.StoreRequired && !s.rulesKnown() {
-		return errRulesUnknown()
-	}
 	v := &e.verdict
+	if s.rulesState() == RulesUnknown {
+		if s.config.RulesRequired {
+			return errRulesUnknown()
+		}
+		*v = enforce.Verdict{Allowed: true, OnHold: v.OnHold, Matched: v.Matched[:0]}
+		v.Decision.Degraded, v.Decision.Source = true, stint.SourceFailurePolicy
+		return nil
+	}
 	start := time.Now()
 	err := s.rules.Decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
@@ -151,6 +156,9 @@ func (e *evaluation) answer() {
 		return
 	}
 	c.Allowed, c.Message = v.Allowed, api.MessageAllowed
+	if v.Decision.Degraded {
+		c.Degraded, c.Source = true, v.Decision.Source.String()
+	}
 	if !v.Allowed {
 		c.Message = api.MessageDenied
 		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1

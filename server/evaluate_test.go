@@ -352,7 +352,7 @@ func TestSwapRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := s.SwapRules(set)
-	if !slices.Equal(changes.Came, []string{"new"}) || !slices.Equal(changes.Changed, []string{list[0].ID}) || len(changes.Went) != len(ruleList())-2 {
+	if !slices.Equal(changes.Added, []string{"new"}) || !slices.Equal(changes.Changed, []string{list[0].ID}) || len(changes.Removed) != len(ruleList())-2 {
 		t.Errorf("changes %+v", changes)
 	}
 	f.post(evaluate, `{"path":"/new"}`).evaluated(429)
@@ -370,7 +370,7 @@ func TestSwapRules(t *testing.T) {
 			t.Errorf("the metrics have %q: %t, want %t", line, !want, want)
 		}
 	}
-	if changes := s.SwapRules(nil); len(changes.Went) != 3 || len(changes.Came)+len(changes.Changed) != 0 {
+	if changes := s.SwapRules(nil); len(changes.Removed) != 3 || len(changes.Added)+len(changes.Changed) != 0 {
 		t.Errorf("no rules: %+v", changes)
 	}
 	if e := f.post(evaluate, `{"path":"/new"}`).evaluated(200); len(e.Matched) != 0 {

@@ -19,8 +19,8 @@ func liveness(w http.ResponseWriter, _ *http.Request) error {
 // healthTimeout bounds the asking for the store's health.
 const healthTimeout = time.Second
 
-// readiness is up while requests are answered: not when draining, and with the store away, or
-// with rules that are not known yet, only when requests are decided nevertheless.
+// readiness is up while requests are answered: not when draining or before rules were read, and with the store
+// unreachable only when requests are decided nevertheless.
 func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
@@ -31,14 +31,16 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 			health.Status = api.StatusDown
 		}
 	}
-	if s.config.RulesKnown != nil {
+	if s.config.RulesState != nil {
 		health.Components["rules"] = api.Component{Status: api.StatusUp}
 	}
-	if !s.rulesKnown() {
-		health.Components["rules"] = api.Component{Status: api.StatusDown}
-		if s.config.StoreRequired {
-			health.Status = api.StatusDown
-		}
+	switch s.rulesState() {
+	case RulesUnknown:
+		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "they were not read yet from where they are kept"}
+		health.Status = api.StatusDown
+	case RulesCached:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "they are from rules_cache and may be old"}
+	case RulesCurrent:
 	}
 	if s.draining.Load() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}
@@ -61,7 +63,12 @@ func (s *service) storeIsUp(ctx context.Context) bool {
 	return s.config.StoreHealth(ctx) == nil
 }
 
-func (s *service) rulesKnown() bool { return s.config.RulesKnown == nil || s.config.RulesKnown() }
+func (s *service) rulesState() RulesState {
+	if s.config.RulesState == nil {
+		return RulesCurrent
+	}
+	return s.config.RulesState()
+}
 
 func (s *service) info(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, api.Info{

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"regexp"
 	"runtime"
@@ -54,28 +55,32 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Rules that are not known yet are told, and answer nothing where a store that is away would not.
+// Until rules were read the service is not ready, and requests get what is asked for while a store is unreachable. Rules
+// of a cache are as good as others.
 func TestRulesThatAreNotKnown(t *testing.T) {
 	for _, test := range []struct {
 		name            string
-		required, known bool
+		required        bool
+		state           server.RulesState
 		ready, evaluate int
-		component       string
+		component, body string
 	}{
-		{"known", true, true, 200, 200, `"rules":{"status":"UP"}`},
-		{"not known", false, false, 200, 200, `"rules":{"status":"DOWN"}`},
-		{"not known, required", true, false, 503, 503, `"rules":{"status":"DOWN"}`},
+		{"current", true, server.RulesCurrent, 200, 200, `"rules":{"status":"UP"}`, `"allowed":true`},
+		{"cached", true, server.RulesCached, 200, 200, `"rules":{"status":"UP","detail":"they are from rules_cache`, `"allowed":true`},
+		{"not known", false, server.RulesUnknown, 503, 200, `"rules":{"status":"DOWN","detail":`, `"degraded":true`},
+		{"not known, required", true, server.RulesUnknown, 503, 503, `"rules":{"status":"DOWN","detail":`, "could not be read yet"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, func(c *server.Config) {
-				c.StoreRequired, c.RulesKnown = test.required, func() bool { return test.known }
-				c.API.Open = true
+				c.RulesRequired, c.RulesState = test.required, func() server.RulesState { return test.state }
+				c.API.Open, c.ClientIP.TrustedProxies = true, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 			})
 			if got := f.get(api.PathReadiness); got.status != test.ready || !strings.Contains(got.body, test.component) {
 				t.Errorf("ready: %d %s, want %d with %s", got.status, got.body, test.ready, test.component)
 			}
-			if got := f.post(api.PathEvaluate, `{"path":"/"}`); got.status != test.evaluate {
-				t.Errorf("evaluate: %d %s, want %d", got.status, got.body, test.evaluate)
+			got := f.post(api.PathEvaluate, `{"path":"/"}`)
+			if got.status != test.evaluate || !strings.Contains(got.body, test.body) || strings.Contains(got.body, "degraded") != strings.Contains(test.body, "degraded") {
+				t.Errorf("evaluate: %d %s, want %d with %s", got.status, got.body, test.evaluate, test.body)
 			}
 			if got := f.get(api.PathCheck + "?key=k"); got.status != 200 {
 				t.Errorf("a check, which asks no rule: %d %s", got.status, got.body)

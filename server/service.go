@@ -143,7 +143,7 @@ func newService(config *Config) (*service, error) {
 		bodies: bodies, refusals: refusals,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
-		Registry: config.Registry, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
+		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
 		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: readAdminBody(adminBodies), Logger: config.Logger, Registerer: registry,
 	})
 	if err != nil {

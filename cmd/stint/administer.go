@@ -287,11 +287,11 @@ func revisionsCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		rows := [][]string{{"REVISION", "TIME", "BY", "ACTION", "CHANGED", "COMMENT"}}
+		rows := [][]string{{"REVISION", "TIME", "BY", "ACTION", "RULES", "COMMENT"}}
 		for i := range answer.Versions {
 			v := &answer.Versions[i]
 			rows = append(rows, []string{
-				fmt.Sprint(v.Version), time.UnixMicro(v.At).UTC().Format(time.RFC3339), v.By, v.Action, changesText(&v.RuleChanges), v.Comment,
+				fmt.Sprint(v.Version), v.At.UTC().Format(time.RFC3339), v.By, v.Action, fmt.Sprint(v.Rules), v.Comment,
 			})
 		}
 		return a.show(body, rows)

@@ -50,7 +50,7 @@ rules:
 		want []string // lines of the output, in order; text after … is not compared
 	}{
 		{"list", exitOK, []string{"ID STATE SCOPE MATCHES ALLOWS"}},
-		{"revisions", exitOK, []string{"REVISION TIME BY ACTION CHANGED COMMENT"}},
+		{"revisions", exitOK, []string{"REVISION TIME BY ACTION RULES COMMENT"}},
 		{"diff " + file, exitFailed, []string{"+ bad", "+ day", "+ login", "+ tokens"}},
 		{"apply --comment first " + file, exitOK, []string{"+ bad", "+ day", "+ login", "+ tokens", "revision 1: added 4 rules"}},
 		{"apply " + file, exitOK, []string{"no difference", "revision 1: nothing changed"}},
@@ -74,8 +74,8 @@ rules:
 			"revision 2: added all; removed bad, day, tokens; changed login",
 		}},
 		{"rollback 1", exitOK, []string{"revision 3: added bad, day, tokens; removed all; changed login"}},
-		{"revisions --limit 2", exitOK, []string{"REVISION TIME BY ACTION CHANGED COMMENT", "3 2…", "2 2…"}},
-		{"revisions --rule all", exitOK, []string{"REVISION TIME BY ACTION CHANGED COMMENT", "3 2…", "2 2…"}},
+		{"revisions --limit 2", exitOK, []string{"REVISION TIME BY ACTION RULES COMMENT", "3 2…", "2 2…"}},
+		{"revisions --rule all", exitOK, []string{"REVISION TIME BY ACTION RULES COMMENT", "3 2…", "2 2…"}},
 		{"rollback 9", exitFailed, nil},
 		{"apply " + filepath.Join(t.TempDir(), "none.yaml"), exitUsage, nil},
 	} {

@@ -85,7 +85,7 @@ type comparison struct {
 }
 
 func (c *comparison) none() bool {
-	return len(c.changes.Came)+len(c.changes.Went)+len(c.changes.Changed) == 0
+	return len(c.changes.Added)+len(c.changes.Removed)+len(c.changes.Changed) == 0
 }
 
 // compareFlags makes a command take a path, and returns what compares its rules.
@@ -134,7 +134,7 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 		was, known := before[id]
 		switch {
 		case !known:
-			c.changes.Came = append(c.changes.Came, id)
+			c.changes.Added = append(c.changes.Added, id)
 		case !bytes.Equal(was, text):
 			if lines := differences(was, text); len(lines) > 0 {
 				c.changes.Changed = append(c.changes.Changed, id)
@@ -144,10 +144,10 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	}
 	for id := range before {
 		if _, stays := after[id]; !stays {
-			c.changes.Went = append(c.changes.Went, id)
+			c.changes.Removed = append(c.changes.Removed, id)
 		}
 	}
-	for _, ids := range [][]string{c.changes.Came, c.changes.Went, c.changes.Changed} {
+	for _, ids := range [][]string{c.changes.Added, c.changes.Removed, c.changes.Changed} {
 		slices.Sort(ids)
 	}
 	return c, nil
@@ -187,7 +187,7 @@ func (c *comparison) print(p process) error {
 	for _, part := range []struct {
 		sign string
 		ids  []string
-	}{{"+", c.changes.Came}, {"-", c.changes.Went}, {"~", c.changes.Changed}} {
+	}{{"+", c.changes.Added}, {"-", c.changes.Removed}, {"~", c.changes.Changed}} {
 		for _, id := range part.ids {
 			fmt.Fprintf(&text, "%s %s\n", part.sign, id)
 			for _, line := range c.parts[id] {
@@ -208,7 +208,7 @@ func changesText(c *api.RuleChanges) string {
 	for _, part := range []struct {
 		what string
 		ids  []string
-	}{{"added", c.Came}, {"removed", c.Went}, {"changed", c.Changed}} {
+	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}} {
 		switch n := len(part.ids); {
 		case n == 0:
 		case n <= most:

@@ -76,7 +76,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 	if e.file != "" {
 		loaded.RulesFrom = e.file
 	}
-	source, err := openRules(loaded, nil, edits{})
+	source, err := openRules(loaded, nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,35 +12,27 @@ import (
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
 // A follower puts rules in force as their source has them, and knows whether they are.
 type follower struct {
 	logger  *slog.Logger
-	place   string // where the rules are
+	place   string     // where the rules are
+	mend    string     // which settings have the user and password for that
+	cache   rulesCache // of the last rules read
 	refused prometheus.Counter
 	current prometheus.Gauge
-	known   atomic.Bool // whether any were in force
+	state   atomic.Int32 // a server.RulesState
 
-	mu     sync.Mutex
-	behind behind
+	turn   sync.Mutex // held while rules are put in force
+	behind bool       // whether the source had rules that were refused, or could not be read, since the last ones were taken
 }
 
-// behind is why the rules in force are not those that the source has, as far as is known: any of
-// several reasons, 0 for none.
-type behind uint8
-
-const (
-	// bySource: what the source has was refused, or could not be read.
-	bySource behind = 1 << iota
-	// byEdits: edits past the service are not taken over.
-	byEdits
-)
-
-func newFollower(logger *slog.Logger) *follower {
+func newFollower(logger *slog.Logger, cache rulesCache) *follower {
 	return &follower{
-		logger: logger,
+		logger: logger, cache: cache,
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rate_limiter_rules_refused_total",
 			Help: "Times that rules were not taken over: something was wrong with them, or they could not be read.",
@@ -56,24 +49,31 @@ func (f *follower) collectors() []prometheus.Collector {
 	return []prometheus.Collector{f.refused, f.current}
 }
 
-// firstRules bounds the wait for the first rules, which may be kept in a server that is away.
+// known says how the rules in force are known.
+func (f *follower) known() server.RulesState { return server.RulesState(f.state.Load()) }
+
+// firstRules bounds the wait for the first rules, which may be kept in a server that is unreachable.
 const firstRules = 2 * time.Second
 
 // start puts the first rules in force and follows their source until the returned function is
 // called. It returns an error when that can't be followed; when the rules are merely not known
-// in time, it leaves them to come.
+// in time, it begins with those of the cache, or leaves them to come.
 func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
-	f.place = source.place
+	f.place, f.mend = source.place, source.credentials
 	ctx, cancel := context.WithCancel(ctx)
 	first, ended := make(chan struct{}), make(chan error, 1)
 	done := make(chan struct{})
+	fall := sync.OnceFunc(func() { f.takeCached(s, source.options) })
 	go func() {
 		defer close(done)
 		ended <- source.Follow(ctx, func(set *rules.Set) {
 			if f.take(s, set) {
 				close(first)
 			}
-		}, func(err error) { f.refuse(bySource, err) })
+		}, func(err error) {
+			f.refuse(err)
+			fall()
+		})
 	}()
 	stop = func() {
 		cancel()
@@ -84,8 +84,9 @@ func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Serv
 	select {
 	case <-first:
 	case <-wait.Done():
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && f.known() != server.RulesCurrent {
 			f.logger.Warn("the rules are not known yet", "from", f.place)
+			fall()
 		}
 	case err := <-ended:
 		cancel()
@@ -94,61 +95,62 @@ func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Serv
 	return stop, nil
 }
 
-// take puts a set in force, and reports whether it is the first.
+// take puts a set in force, and reports whether it is the first of the source.
 func (f *follower) take(s *server.Server, set *rules.Set) (first bool) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
 	changes := s.SwapRules(set)
-	first = !f.known.Swap(true)
-	over := f.mend(bySource)
+	first = f.state.Swap(int32(server.RulesCurrent)) != int32(server.RulesCurrent)
+	over := f.behind
+	f.behind = false
+	f.current.Set(1)
 	switch {
 	case first && (over || set.Len() > 0):
 		f.logger.Info("rules are in force", "from", f.place, "rules", set.Len())
 	case first:
 	case !changes.None():
-		f.logger.Info("rules changed", "came", changes.Came, "went", changes.Went, "changed", changes.Changed)
+		f.logger.Info("rules changed", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
 	}
 	if over && !first {
-		f.tellOver()
+		f.logger.Info("rules are taken over again", "from", f.place)
+	}
+	if err := f.cache.write(set); err != nil {
+		f.logger.Warn("rules_cache can't be written", "err", err)
 	}
 	return first
 }
 
-// refuse counts and tells what could not be taken over, and why the rules are behind then.
-func (f *follower) refuse(why behind, err error) {
-	f.mu.Lock()
-	f.behind |= why
+// takeCached puts the rules of the cache in force, unless the source's are known by now.
+func (f *follower) takeCached(s *server.Server, options rules.Options) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if f.cache == "" || f.known() != server.RulesUnknown {
+		return
+	}
+	set, err := f.cache.read(options)
+	if err != nil {
+		f.logger.Warn("rules_cache can't be read", "err", err)
+		return
+	}
+	s.SwapRules(set)
+	f.state.Store(int32(server.RulesCached))
+	f.logger.Warn("rules of rules_cache are in force until their source can be read; they may be old", "from", f.place, "rules", set.Len())
+}
+
+// refuse counts and logs what could not be taken over.
+func (f *follower) refuse(err error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	f.behind = true
 	f.current.Set(0)
-	f.mu.Unlock()
 	f.refused.Inc()
 	text := "rules are not taken over; those from before stay"
-	if !f.known.Load() {
+	if f.known() == server.RulesUnknown {
 		text = "rules are not taken over; none are in force yet"
 	}
-	f.logger.Error(text, "from", f.place, "err", config.Redact(err.Error()))
-}
-
-// mend takes one reason away, and reports whether the rules are those of their source again.
-func (f *follower) mend(why behind) (over bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	over = f.behind == why && f.known.Load()
-	f.behind &^= why
-	if f.behind == 0 && f.known.Load() {
-		f.current.Set(1)
+	attributes := []any{"from", f.place, "err", config.Redact(err.Error())}
+	if errors.Is(err, store.ErrCredentials) {
+		attributes = append(attributes, "check", f.mend)
 	}
-	return over
-}
-
-// tellOver says that the rules in force are those of their source again.
-func (f *follower) tellOver() { f.logger.Info("rules are taken over again", "from", f.place) }
-
-// edits is what hears of edits past the service.
-func (f *follower) edits() edits {
-	return edits{
-		refused: func(err error) { f.refuse(byEdits, err) },
-		mended: func() {
-			if f.mend(byEdits) {
-				f.tellOver()
-			}
-		},
-	}
+	f.logger.Error(text, attributes...)
 }

@@ -1,19 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/api"
 )
@@ -115,57 +109,9 @@ func TestServeFollowsRules(t *testing.T) {
 			t.Errorf("by the new rules: %d, %v, want %d: two of four are taken", status, matched, want)
 		}
 	}
-	for _, want := range []string{"came=[also]", "changed=[login]", "went=[]"} {
+	for _, want := range []string{"added=[also]", "changed=[login]", "removed=[]"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}
-	}
-}
-
-// The rules are behind while there is a reason, whichever comes to its end first. Nothing is said of rules
-// from before where there are none.
-func TestFollowerIsBehind(t *testing.T) {
-	var log bytes.Buffer
-	f := newFollower(slog.New(slog.NewTextHandler(&log, nil)))
-	edits := f.edits()
-	wrong := errors.New("redis://ann:s3cret@host is wrong")
-	now := func(what string, want float64, says string) {
-		t.Helper()
-		if got := testutil.ToFloat64(f.current); got != want {
-			t.Errorf("%s: current is %v, want %v", what, got, want)
-		}
-		text := log.String()
-		log.Reset()
-		if !strings.Contains(text, says) || (says == "") != (text == "") || strings.Contains(text, "s3cret") {
-			t.Errorf("%s: the log says %q, want %q", what, text, says)
-		}
-	}
-	now("at first", 0, "")
-	f.refuse(bySource, wrong)
-	now("away", 0, "none are in force yet")
-	edits.refused(wrong)
-	now("and edits are wrong", 0, "none are in force yet")
-	edits.mended()
-	now("which is over", 0, "")
-	f.known.Store(true) // as the first rules are taken
-	if !f.mend(bySource) {
-		t.Error("it is not over")
-	}
-	now("known", 1, "")
-	edits.refused(wrong)
-	now("edits are wrong", 0, "those from before stay")
-	if f.mend(bySource) {
-		t.Error("it is over")
-	}
-	now("rules are taken", 0, "")
-	edits.mended()
-	now("edits are taken over", 1, "rules are taken over again")
-	if n := testutil.ToFloat64(f.refused); n != 3 {
-		t.Errorf("%v refusals are counted", n)
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(f.collectors()...)
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("%v, %v", problems, err)
 	}
 }

@@ -49,13 +49,13 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
-	followed := newFollower(logger)
-	source, err := openRules(loaded, logger, followed.edits())
+	followed := newFollower(logger, rulesCache(loaded.RulesCache))
+	source, err := openRules(loaded, logger)
 	if err != nil {
 		return err
 	}
 	defer source.close()
-	service.RulesKnown, service.Registry, service.RulesFrom = followed.known.Load, source.registry, source.place
+	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
 	service.Collectors = append(service.Collectors, followed.collectors()...)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
@@ -238,7 +238,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.AdminTokens
 	s.TLS, s.AdminTLS = c.TLS, c.AdminTLS
 	s.Store, s.StoreHealth, s.Collectors = store.Store, store.Health, store.Collectors
-	s.StoreRequired = c.OnStoreFailure == failover.Closed
+	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths

@@ -3,22 +3,22 @@ package main
 import (
 	"context"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/internal/testmongo"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/mongo"
-	"github.com/stint-go/stint/rules/redis"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/rules/store/redis"
 )
 
 // editor opens the rules in a Redis as another process would.
-func editor(t *testing.T, url string) *registry.Registry {
+func editor(t *testing.T, url string) *store.Manager {
 	t.Helper()
 	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
 	if err != nil {
@@ -29,12 +29,12 @@ func editor(t *testing.T, url string) *registry.Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(backend.Close)
-	return registryOf(t, backend)
+	return manage(t, backend)
 }
 
-func registryOf(t *testing.T, backend registry.Backend) *registry.Registry {
+func manage(t *testing.T, backend store.Store) *store.Manager {
 	t.Helper()
-	r, err := registry.New(backend, registry.Options{})
+	r, err := store.NewManager(backend, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func registryOf(t *testing.T, backend registry.Backend) *registry.Registry {
 }
 
 // put edits the login rule.
-func put(t *testing.T, r *registry.Registry, limit int64) {
+func put(t *testing.T, r *store.Manager, limit int64) {
 	t.Helper()
 	rule := rules.Rule{
 		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
 	}
-	_, err := r.Edit(t.Context(), registry.Author{}, func(d *registry.Draft) error {
+	_, err := r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
 		d.Put(rule)
 		return nil
 	})
@@ -95,45 +95,19 @@ func TestServeDeaf(t *testing.T) {
 	put(t, shared, 1)
 	url := strings.Replace(server.URL(), "redis://", "redis://deaf:s3cret@", 1)
 	service, log := start(t, "--rules-from", url)
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "edits of rules are not heard of") })
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no notifications of edited rules") })
 	put(t, shared, 2)
 	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
 	if status, matched := evaluated(t, service, login); status != http.StatusOK || strings.Join(matched, " ") != "login" {
 		t.Errorf("%d, %v", status, matched)
 	}
-	if text := log.String(); strings.Count(text, "edits of rules are not heard of") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
+	if text := log.String(); strings.Count(text, "no notifications of edited rules") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
 		t.Error(text)
 	}
 }
 
-// Rules in a MongoDB decide by states that are elsewhere.
-func TestServeRulesInMongo(t *testing.T) {
-	url := testmongo.Start(t).URL("stint")
-	backend, err := mongo.New(url, mongo.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := backend.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	shared := registryOf(t, backend)
-	put(t, shared, 1)
-	service, log := start(t, "--rules-from", url)
-	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
-		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
-			t.Errorf("%d, %v, want %d", status, matched, want)
-		}
-	}
-	put(t, shared, 2)
-	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
-	if status, _ := evaluated(t, service, login); status != http.StatusOK {
-		t.Errorf("by the edited rule: %d", status)
-	}
-}
-
-// A process that starts while its rules are away has none until they are there, and says so.
+// A process that starts while its rules are unreachable has none until they can be read, and says so: it is not
+// ready, and requests get what is asked for while a store is unreachable.
 func TestServeWithoutItsRules(t *testing.T) {
 	server := testredis.Start(t)
 	put(t, editor(t, server.URL()), 1)
@@ -142,12 +116,13 @@ func TestServeWithoutItsRules(t *testing.T) {
 	}
 	open, log := start(t, "--store", server.URL())
 	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
-	for url, want := range map[string]int{open: http.StatusOK, closed: http.StatusServiceUnavailable} {
+	local, _ := start(t, "--store", server.URL(), "--on-store-failure", "local")
+	for url, want := range map[string]int{open: http.StatusOK, closed: http.StatusServiceUnavailable, local: http.StatusServiceUnavailable} {
 		if status, matched := evaluated(t, url, login); status != want || len(matched) > 0 {
 			t.Errorf("without rules: %d, %v, want %d", status, matched, want)
 		}
-		if status, body := get(t, url+api.PathReadiness); status != want || !strings.Contains(body, `"rules":{"status":"DOWN"}`) {
-			t.Errorf("readiness: %d %s, want %d", status, body, want)
+		if status, body := get(t, url+api.PathReadiness); status != http.StatusServiceUnavailable || !strings.Contains(body, `"rules":{"status":"DOWN"`) {
+			t.Errorf("readiness: %d %s", status, body)
 		}
 	}
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "none are in force yet") })
@@ -160,12 +135,65 @@ func TestServeWithoutItsRules(t *testing.T) {
 	}
 	server.Restart(t)
 	put(t, editor(t, server.URL()), 1)
-	for _, url := range []string{open, closed} {
+	for _, url := range []string{open, closed, local} {
 		eventually(t, "the rules are there", func() bool {
 			_, matched := evaluated(t, url, `{"path":"/login","ip":"192.0.2.9"}`)
 			return len(matched) == 1
 		})
 		current(t, url, "1")
+		if status, body := get(t, url+api.PathReadiness); status != http.StatusOK {
+			t.Errorf("readiness: %d %s", status, body)
+		}
+	}
+}
+
+// A process that starts while its rules are unreachable begins with those of rules_cache, and restores nothing by them.
+func TestServeFromRulesCache(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "rules.json")
+	server := testredis.Start(t)
+	put(t, editor(t, server.URL()), 1)
+	first, _ := start(t, "--rules-from", server.URL(), "--rules-cache", cache)
+	current(t, first, "1")
+	about, err := os.Stat(cache)
+	if err != nil || about.Mode().Perm() != 0o600 {
+		t.Fatalf("the cache: %v, %v", about, err)
+	}
+	put(t, editor(t, server.URL()), 2)
+	eventually(t, "the edit is kept", func() bool {
+		text, err := os.ReadFile(cache)
+		return err == nil && strings.Contains(string(text), `"limit":2`)
+	})
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	url, log := start(t, "--rules-from", server.URL(), "--rules-cache", cache, "--on-store-failure", "closed")
+	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("request %d by the cache: %d, %v, want %d", i, status, matched, want)
+		}
+	}
+	if status, body := get(t, url+api.PathReadiness); status != http.StatusOK || !strings.Contains(body, "from rules_cache") {
+		t.Errorf("readiness: %d %s", status, body)
+	}
+	current(t, url, "0")
+	if !strings.Contains(log.String(), "rules of rules_cache are in force") {
+		t.Errorf("the log:\n%s", log)
+	}
+	server.Restart(t) // without what it held
+	eventually(t, "the source's rules are in force", func() bool {
+		_, body := get(t, url+api.PathReadiness)
+		return strings.Contains(body, `"rules":{"status":"UP"}`)
+	})
+}
+
+// A wrong password is said as such, with the settings to check.
+func TestServeWrongPassword(t *testing.T) {
+	server := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
+	url := strings.Replace(server.URL(), "redis://", "redis://limiter:wrong@", 1)
+	_, log := start(t, "--rules-from", url)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "wrong user name or password") })
+	if text := log.String(); !strings.Contains(text, `check="the user and password in rules_from"`) || strings.Contains(text, ":wrong@") {
+		t.Errorf("the log:\n%s", text)
 	}
 }
 

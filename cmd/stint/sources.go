@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"log/slog"
+	"strings"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/mongo"
-	"github.com/stint-go/stint/rules/redis"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/rules/store/redis"
 )
 
 // A ruleSource is where the configured rules come from.
@@ -18,20 +19,18 @@ type ruleSource struct {
 	rules.Source
 	// place says where that is, without secrets.
 	place string
-	// registry is what they are edited by, nil where they are not.
-	registry *registry.Registry
-	close    func()
-}
-
-// edits hear of edits past the service: why they can't be taken over, and that this is over. Nil functions hear nothing.
-type edits struct {
-	refused func(error)
-	mended  func()
+	// manager is what they are edited by, nil where they are not.
+	manager *store.Manager
+	// credentials names the settings with the server's user and password.
+	credentials string
+	// options are those of rules that stand in for the source's.
+	options rules.Options
+	close   func()
 }
 
 // openRules opens the source of the rules. What is kept in a server is not asked for yet. A nil logger
 // is told nothing.
-func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSource, error) {
+func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
 		from = config.RulesFromStore
@@ -45,61 +44,65 @@ func openRules(loaded config.Config, logger *slog.Logger, heard edits) (*ruleSou
 		}
 		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
-		return registered(registry.NewMemory(), bits, "the process, which forgets them when it ends", nil, func() {})
-	case from == config.RulesFromStore:
-		return redisRules(connection(loaded.Store), loaded.Store.KeyPrefix, bits, logger)
-	case loaded.RulesInRedis():
-		return redisRules(rueidis.Connection{URL: from}, loaded.Store.KeyPrefix, bits, logger)
-	case loaded.RulesInMongo():
-		return mongoRules(from, bits, logger, heard)
+		return managed(store.NewMemory(), bits, "the process, which forgets them when it ends", nil)
+	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
+		at, place, credentials := connection(loaded.Store), loaded.Store.URL, "store.username, store.password or store.password_file, or those in store.url"
+		if from != config.RulesFromStore {
+			at, place, credentials = rueidis.Connection{URL: from}, from, "the user and password in rules_from"
+		}
+		opened, err := openRuleStore(at, loaded.Store.KeyPrefix)
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		source, err := managed(opened, bits, config.RedactURL(place), logger)
+		if err == nil {
+			source.credentials = credentials
+		}
+		return source, err
 	default:
 		return &ruleSource{Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
 	}
 }
 
-// redisRules are rules in a Redis.
-func redisRules(at rueidis.Connection, prefix string, bits int, logger *slog.Logger) (*ruleSource, error) {
-	conn, err := rueidis.Dial(at)
-	if err != nil {
-		return nil, misconfigured(err)
+// openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its server yet.
+func openRuleStore(at rueidis.Connection, prefix string) (store.Store, error) {
+	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
+	case "mongodb", "mongodb+srv":
+		return nil, stint.Invalid("rules_from", config.RedactURL(at.URL), "a URL of Redis")
+	default:
+		conn, err := rueidis.Dial(at)
+		if err != nil {
+			return nil, err
+		}
+		opened, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return opened, nil
 	}
-	backend, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
-	if err != nil {
-		conn.Close()
-		return nil, misconfigured(err)
-	}
-	return registered(backend, bits, config.RedactURL(at.URL), logger, backend.Close)
 }
 
-// mongoRules are rules in a MongoDB.
-func mongoRules(url string, bits int, logger *slog.Logger, heard edits) (*ruleSource, error) {
-	backend, err := mongo.New(url, mongo.Options{IPv6Prefix: bits, Refused: heard.refused, Mended: heard.mended})
-	if err != nil {
-		return nil, misconfigured(err)
-	}
-	return registered(backend, bits, config.RedactURL(url), logger, func() { _ = backend.Close() }) // which has nothing to lose
-}
-
-// registered is the source of a backend's rules. IPv6 clients are counted by so many bits.
-func registered(backend registry.Backend, bits int, place string, logger *slog.Logger, closeBackend func()) (*ruleSource, error) {
+// managed is the source of a store's rules. IPv6 clients are counted by so many bits.
+func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	r, err := registry.New(backend, registry.Options{
+	m, err := store.NewManager(opened, store.Options{
 		IPv6Prefix: bits,
 		Cut: func(err error) {
-			logger.Warn("edits of rules are not heard of; they are looked for each second", "from", place, "err", config.Redact(err.Error()))
+			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", config.Redact(err.Error()))
 		},
-		Restored: func(made registry.Version, was registry.Head) {
+		Restored: func(made store.Info, was store.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
-				"restored", was.Number, "version", made.Number, "rules", len(made.Changes))
+				"restored", was.Number, "version", made.Number, "rules", made.Count)
 		},
 	})
 	if err != nil {
-		closeBackend()
+		opened.Close()
 		return nil, misconfigured(err)
 	}
-	return &ruleSource{Source: r, place: place, registry: r, close: closeBackend}, nil
+	return &ruleSource{Source: m, place: place, manager: m, options: rules.Options{IPv6Prefix: bits}, close: opened.Close}, nil
 }
 
 // Set returns the rules as they are now.

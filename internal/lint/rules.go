@@ -51,7 +51,7 @@ func checkComment(p *pkg) []Finding {
 var clockless = []string{"algorithm", "rules", "clientip"}
 
 // edges are those in them that keep something, which reads a clock.
-var edges = []string{"rules/store", "rules/registry", "rules/redis", "rules/mongo"}
+var edges = []string{"rules/store"}
 
 // clocks are what of package time reads a clock or waits for it.
 var clocks = map[string]bool{

@@ -78,19 +78,19 @@ func (p *plan) next() ([]rules.Rule, rules.Changes) {
 	for _, r := range list {
 		known[r.ID] = r
 		if was, there := p.last[r.ID]; !there {
-			changes.Came = append(changes.Came, r.ID)
+			changes.Added = append(changes.Added, r.ID)
 		} else if !reflect.DeepEqual(was, r) {
 			changes.Changed = append(changes.Changed, r.ID)
 		}
 	}
 	for id := range p.last {
 		if _, there := known[id]; !there {
-			changes.Went = append(changes.Went, id)
+			changes.Removed = append(changes.Removed, id)
 		}
 	}
 	p.last = known
-	slices.Sort(changes.Came)
-	slices.Sort(changes.Went)
+	slices.Sort(changes.Added)
+	slices.Sort(changes.Removed)
 	slices.Sort(changes.Changed)
 	return list, changes
 }

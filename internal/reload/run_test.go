@@ -250,7 +250,7 @@ func (r *run) describe(shared, spent int64) string {
 	var came, went, altered int
 	var took []time.Duration
 	for _, l := range r.reloads {
-		came, went, altered = came+len(l.changes.Came), went+len(l.changes.Went), altered+len(l.changes.Changed)
+		came, went, altered = came+len(l.changes.Added), went+len(l.changes.Removed), altered+len(l.changes.Changed)
 		took = append(took, l.took)
 	}
 	say("%d reloads of %d rules: %d came, %d went, %d changed (%d limits, %d others, %d disabled or enabled, %d of those that came were back); %v",

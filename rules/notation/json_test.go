@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry/registrytest"
+	"github.com/stint-go/stint/rules/store/storetest"
 )
 
 func TestJSON(t *testing.T) {
@@ -59,7 +59,7 @@ func TestUnspeakableRules(t *testing.T) {
 // What is written is read as the same rule.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rule := registrytest.Rules().Draw(t, "rule")
+		rule := storetest.Rules().Draw(t, "rule")
 		text, err := notation.JSON(rule)
 		if err != nil {
 			t.Fatal(err)

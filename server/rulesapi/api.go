@@ -11,6 +11,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,14 +20,14 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // A Config says what an [API] is made of. Limiter, Store, ReadRequest, Logger and Registerer have no
 // defaults.
 type Config struct {
-	// Registry keeps the rules. Default: nil, those of Limiter are shown and can't be edited.
-	Registry *registry.Registry
+	// Manager edits the rules. Default: nil, those of Limiter are shown and can't be edited.
+	Manager *store.Manager
 	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
 	// Default: "", which is "the configuration".
 	RulesFrom string
@@ -72,43 +74,40 @@ func New(config Config) (*API, error) {
 }
 
 // current is the rules as they are kept, or as they are in force where none are kept.
-func (a *API) current(ctx context.Context) (registry.Snapshot, error) {
-	if a.config.Registry == nil {
+func (a *API) current(ctx context.Context) (store.Revision, error) {
+	if a.config.Manager == nil {
 		return inForce(a.config.Limiter.Set()), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, editTimeout)
 	defer cancel()
-	snapshot, err := a.config.Registry.Current(ctx)
+	snapshot, err := a.config.Manager.Current(ctx)
 	return snapshot, away(err)
 }
 
 // inForce is a set as a snapshot of no version.
-func inForce(set *rules.Set) registry.Snapshot {
-	var draft registry.Draft
-	for _, rule := range set.Rules() {
-		draft.Put(rule)
-	}
-	return registry.Snapshot{Rules: draft.Rules()}
+func inForce(set *rules.Set) store.Revision {
+	list := set.Rules()
+	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+	return store.Revision{Rules: list}
 }
 
 // find returns the rule of an ID.
-func (a *API) find(ctx context.Context, id string) (rules.Rule, registry.Head, error) {
+func (a *API) find(ctx context.Context, id string) (rules.Rule, store.ID, error) {
 	snapshot, err := a.current(ctx)
 	if err != nil {
-		return rules.Rule{}, registry.Head{}, err
+		return rules.Rule{}, store.ID{}, err
 	}
-	for i := range snapshot.Rules {
-		if snapshot.Rules[i].ID == id {
-			return snapshot.Rules[i], snapshot.Head, nil
-		}
+	rule, found := snapshot.Rule(id)
+	if !found {
+		return rule, snapshot.ID, noRule(id)
 	}
-	return rules.Rule{}, snapshot.Head, noRule(id)
+	return rule, snapshot.ID, nil
 }
 
 // away tells that the rules can't be asked for.
 func away(err error) error {
 	switch {
-	case errors.Is(err, registry.ErrUnreadable):
+	case errors.Is(err, store.ErrUnreadable):
 		return unreadable(err)
 	case errors.Is(err, context.Canceled):
 		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the rules could not be read"} // which nobody hears
@@ -119,7 +118,7 @@ func away(err error) error {
 	}
 }
 
-// isAway reports whether an error is that a registry's backend could not be asked.
+// isAway reports whether an error is that a manager's store could not be asked.
 func isAway(err error) bool {
 	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // tagOf is the entity tag of a text: equal texts have equal ones.
@@ -27,8 +27,8 @@ func ruleTag(rule *rules.Rule) (string, error) {
 
 // listTag is the entity tag of all rules. Where no versions are counted it is that of what the
 // rules say.
-func listTag(head registry.Head, list []rules.Rule) (string, error) {
-	if head != (registry.Head{}) {
+func listTag(head store.ID, list []rules.Rule) (string, error) {
+	if head != (store.ID{}) {
 		return fmt.Sprintf(`"%d-%d"`, head.Number, head.At), nil
 	}
 	var all []byte

@@ -32,12 +32,12 @@ func (c *Call) list() error {
 	if err != nil {
 		return err
 	}
-	tag, err := listTag(snapshot.Head, snapshot.Rules)
+	tag, err := listTag(snapshot.ID, snapshot.Rules)
 	if err != nil {
 		return err
 	}
 	return c.show(snapshot.Number, tag, func() ([]byte, error) {
-		page := api.RuleList{Version: snapshot.Number, At: snapshot.At, Rules: []json.RawMessage{}}
+		page := api.RuleList{Version: snapshot.Number, At: timeOf(snapshot.ID), Rules: []json.RawMessage{}}
 		last := ""
 		for i := range snapshot.Rules {
 			rule := &snapshot.Rules[i]

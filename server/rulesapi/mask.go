@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
@@ -25,14 +27,14 @@ func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rule
 
 // movesKeys reports whether a change lets clients mean something else, of which there are API keys
 // before or after. What names a client on one side may then stand on the other for an API key.
-func movesKeys(change *registry.Change) bool {
+func movesKeys(change *store.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
 }
 
 // showsNoKey refuses an edit by which an override that names an API key itself would stay under its
 // name where that means something else, which everybody is shown.
-func showsNoKey(d *registry.Draft) error {
+func showsNoKey(d *store.Draft) error {
 	for _, change := range d.Changes() {
 		if !movesKeys(&change) {
 			continue
@@ -68,24 +70,23 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	return rule
 }
 
-// maskedVersion is a version as the caller sees it. Where a change moves API keys, all its clients are
+// shownChange is a change as the caller sees it. Where it moves API keys, all clients are
 // hashed, on both sides.
-func (c *Call) maskedVersion(v registry.Version) registry.Version {
-	v.Changes = slices.Clone(v.Changes)
-	for i := range v.Changes {
-		moves := movesKeys(&v.Changes[i])
-		for _, side := range []**rules.Rule{&v.Changes[i].Before, &v.Changes[i].After} {
-			if *side == nil {
-				continue
-			}
-			shown := c.masked(**side)
-			if moves && !c.caller.SeesKeys {
-				shown = renamed(**side, rules.HashedClient)
-			}
-			*side = &shown
+func (c *Call) shownChange(change store.Change) (shown api.RuleChange, err error) {
+	side := func(rule *rules.Rule) []byte {
+		if rule == nil || err != nil {
+			return nil
 		}
+		masked := c.masked(*rule)
+		if movesKeys(&change) && !c.caller.SeesKeys {
+			masked = renamed(*rule, rules.HashedClient)
+		}
+		var text []byte
+		text, err = notation.JSON(masked)
+		return text
 	}
-	return v
+	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}
+	return shown, err
 }
 
 // place is where a client's override is in a rule, -1 if there is none. The client and the override

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // noOverride tells that a client of a rule has no override, or can have none.
@@ -129,7 +129,7 @@ func (c *Call) removeOverride() error {
 
 // editRule changes the rule of the path, which has to be there.
 func (c *Call) editRule(what string, change func(*rules.Rule) error) error {
-	_, err := c.edit(what+" "+clip(c.Rule), func(d *registry.Draft) error {
+	_, err := c.edit(what+" "+clip(c.Rule), func(d *store.Draft) error {
 		rule, exists := d.Rule(c.Rule)
 		if !exists {
 			return noRule(c.Rule)

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // document reads rules as files have them, and makes a set of them.
@@ -33,7 +33,7 @@ func (c *Call) replaceAll() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.edit("replace all rules", func(d *registry.Draft) error {
+	v, err := c.edit("replace all rules", func(d *store.Draft) error {
 		if err := holdList(asked, d); err != nil {
 			return err
 		}
@@ -59,20 +59,14 @@ func (c *Call) validate() error {
 	if err != nil {
 		return err
 	}
-	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: changes(set, c.api.config.Limiter.Set())}
+	changes := changesOf(set.ChangesFrom(c.api.config.Limiter.Set()))
+	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
 	for i := range list {
 		if !list[i].Disabled {
 			validation.Enabled++
 		}
 	}
 	return c.answer(validation)
-}
-
-// changes compares rules with those in force.
-func changes(set, inForce *rules.Set) *api.RuleChanges {
-	differ := set.ChangesFrom(inForce)
-	list := func(ids []string) []string { return append([]string{}, ids...) }
-	return &api.RuleChanges{Came: list(differ.Came), Went: list(differ.Went), Changed: list(differ.Changed)}
 }
 
 // invalidRules says what is wrong.

@@ -119,7 +119,7 @@ func (c *Call) resetAll() error {
 		return err
 	}
 	return c.answer(api.RuleReset{
-		Rule: c.Rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UnixMicro(), EndedAt: time.Now().UnixMicro(),
+		Rule: c.Rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
 	})
 }
 

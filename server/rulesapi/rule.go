@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 // get shows a rule.
@@ -34,7 +34,7 @@ func (c *Call) create() error {
 		return err
 	}
 	c.Rule = rule.ID
-	_, err = c.edit("create "+rule.ID, func(d *registry.Draft) error {
+	_, err = c.edit("create "+rule.ID, func(d *store.Draft) error {
 		if err := holdList(conditions, d); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (c *Call) put() error {
 		return err
 	}
 	exists := false
-	_, err = c.edit("put "+c.Rule, func(d *registry.Draft) error {
+	_, err = c.edit("put "+c.Rule, func(d *store.Draft) error {
 		if exists, err = holdRule(conditions, d, c.Rule); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (c *Call) patch() error {
 		return stint.Invalid("the patch", notation.Verbatim(change.String()), "an object with what changes")
 	}
 	var rule rules.Rule
-	_, err = c.edit("patch "+c.Rule, func(d *registry.Draft) error {
+	_, err = c.edit("patch "+c.Rule, func(d *store.Draft) error {
 		was, err := existing(conditions, d, c.Rule)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (c *Call) remove() error {
 	if err != nil {
 		return err
 	}
-	_, err = c.edit("delete "+clip(c.Rule), func(d *registry.Draft) error {
+	_, err = c.edit("delete "+clip(c.Rule), func(d *store.Draft) error {
 		if _, err := existing(conditions, d, c.Rule); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (c *Call) made(rule *rules.Rule, created bool) error {
 }
 
 // existing returns a rule of the draft that has to be there and be as the caller believes.
-func existing(asked conditions, d *registry.Draft, id string) (rules.Rule, error) {
+func existing(asked conditions, d *store.Draft, id string) (rules.Rule, error) {
 	exists, err := holdRule(asked, d, id)
 	if err != nil {
 		return rules.Rule{}, err
@@ -218,7 +218,7 @@ func existing(asked conditions, d *registry.Draft, id string) (rules.Rule, error
 }
 
 // holdRule holds the conditions against a rule of the draft, which need not be there.
-func holdRule(asked conditions, d *registry.Draft, id string) (exists bool, err error) {
+func holdRule(asked conditions, d *store.Draft, id string) (exists bool, err error) {
 	rule, exists := d.Rule(id)
 	if !exists {
 		return false, asked.hold("")
@@ -231,8 +231,8 @@ func holdRule(asked conditions, d *registry.Draft, id string) (exists bool, err 
 }
 
 // holdList holds the conditions against all rules of the draft.
-func holdList(asked conditions, d *registry.Draft) error {
-	tag, err := listTag(d.Head(), d.Rules())
+func holdList(asked conditions, d *store.Draft) error {
+	tag, err := listTag(d.ID(), d.Rules())
 	if err != nil {
 		return err
 	}

@@ -6,36 +6,32 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/registry"
+	"github.com/stint-go/stint/rules/store"
 )
 
 const (
 	// maxVersions bounds a page of versions, which has defaultVersions where nothing is said.
 	maxVersions     = 1000
 	defaultVersions = 50
-	// readAtOnce is how many versions are read at a time: each holds its rules, up to
-	// registry.MaxVersionBytes of them.
-	readAtOnce = 10
-	// lookTimeout is how long versions are looked for before what was found is shown.
+	// lookTimeout is how long versions of a rule are looked for before what was found is shown.
 	lookTimeout = 2 * time.Second
 )
 
-// registry is what keeps the versions.
-func (c *Call) registry() (*registry.Registry, error) {
-	if c.api.config.Registry == nil {
+// manager is what keeps the versions.
+func (c *Call) manager() (*store.Manager, error) {
+	if c.api.config.Manager == nil {
 		return nil, &Refusal{
 			Status: http.StatusNotFound,
 			Detail: fmt.Sprintf("there are no versions: rules come from %s", c.api.config.RulesFrom),
 		}
 	}
-	return c.api.config.Registry, nil
+	return c.api.config.Manager, nil
 }
 
-// listVersions shows who edited what, the newest first.
+// listVersions shows who edited rules, the newest first.
 func (c *Call) listVersions() error {
 	if err := c.query.only("before", "limit", "rule"); err != nil {
 		return err
@@ -56,71 +52,114 @@ func (c *Call) listVersions() error {
 	return c.answer(list)
 }
 
-// versions are at most limit versions before one, of a rule if it is not "". It looks at so many as are
-// kept for certain, and for about lookTimeout, and says where to go on.
+// versions are at most limit versions before one, of a rule if it is not "". It looks for about lookTimeout, and says
+// where to go on.
 func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
 	list := api.RuleVersionList{Versions: []api.RuleVersion{}}
-	r, err := c.registry()
+	m, err := c.manager()
 	if err != nil {
 		return list, err
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
+	infos, err := m.History(ctx, before, map[bool]int{true: limit, false: maxVersions}[rule == ""])
+	if err != nil {
+		return list, away(err)
+	}
 	begun := time.Now()
-	for looked := 0; looked < registry.KeptVersions && time.Since(begun) < lookTimeout; looked += readAtOnce {
-		n := readAtOnce
-		if rule == "" {
-			n = min(n, limit-len(list.Versions))
-		}
-		page, err := r.Versions(ctx, before, n)
-		if err != nil {
-			return list, away(err)
-		}
-		for i := range page {
-			v := &page[i]
-			before = v.Number
-			if rule != "" && !slices.ContainsFunc(v.Changes, func(c registry.Change) bool { return c.ID == rule }) {
-				continue
-			}
-			list.Versions = append(list.Versions, api.RuleVersion{
-				Version: v.Number, At: v.At, By: v.By, Action: v.Action, Comment: v.Comment, RuleChanges: changesOf(v),
-			})
-			if len(list.Versions) == limit {
-				break
+	var now store.Revision // the one of the info before
+	for i, info := range infos {
+		changes := true
+		if rule != "" {
+			if changes, err = changedIn(ctx, m, info.Number, rule, &now); err != nil {
+				return list, away(err)
 			}
 		}
-		full := len(list.Versions) == limit
-		if before == 1 || !full && len(page) < n {
-			return list, nil // there are no others
+		if changes {
+			list.Versions = append(list.Versions, versionOf(info))
 		}
-		if full {
+		if len(list.Versions) == limit || rule != "" && time.Since(begun) >= lookTimeout {
+			if i+1 < len(infos) || info.Number > 1 && rule == "" {
+				list.Next = info.Number
+			}
 			break
 		}
 	}
-	list.Next = before
 	return list, nil
 }
 
-// getVersion shows a version with the rules as they were before and after.
+func versionOf(info store.Info) api.RuleVersion {
+	return api.RuleVersion{
+		Version: info.Number, At: info.Time().UTC(), By: info.By, Action: info.Action, Comment: info.Comment, Rules: info.Count, Bytes: info.Bytes,
+	}
+}
+
+// changedIn reports whether a version changed a rule. It is false of a version of which the one before is not kept.
+// now is that version if it was loaded before, and then the one before it.
+func changedIn(ctx context.Context, m *store.Manager, number int64, id string, now *store.Revision) (changed bool, err error) {
+	if now.Number != number {
+		if *now, err = m.Revision(ctx, number); err != nil {
+			return false, notKept(err)
+		}
+	}
+	after, is := now.Rule(id)
+	*now = store.Revision{}
+	if number > 1 {
+		if *now, err = m.Revision(ctx, number-1); err != nil {
+			return false, notKept(err)
+		}
+	}
+	before, was := now.Rule(id)
+	return was != is || was && !before.Equal(&after), nil
+}
+
+// notKept is the error but for one that a version is not kept.
+func notKept(err error) error {
+	if errors.Is(err, store.ErrNotKept) {
+		return nil
+	}
+	return err
+}
+
+// around returns two versions; 0 is before the first.
+func around(ctx context.Context, m *store.Manager, since, number int64) (old, now store.Revision, err error) {
+	if now, err = m.Revision(ctx, number); err == nil && since > 0 {
+		old, err = m.Revision(ctx, since)
+	}
+	return old, now, err
+}
+
+// getVersion shows a version with the rules that it changed as they were before and after.
 func (c *Call) getVersion() error {
-	if err := c.query.only(); err != nil {
+	if err := c.query.only("since"); err != nil {
 		return err
 	}
-	r, err := c.registry()
+	since, err := c.query.integer("since", max(0, c.number-1), 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	m, err := c.manager()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	v, err := r.Version(ctx, c.number)
+	old, now, err := around(ctx, m, since, c.number)
 	if err != nil {
 		return away(c.notKept(ctx, err, 1))
 	}
-	text, err := v.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return c.show(v.Number, tagOf(text), func() ([]byte, error) { return c.maskedVersion(v).MarshalJSON() })
+	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
+	return c.show(now.Number, tag, func() ([]byte, error) {
+		diff := api.RuleVersionDiff{RuleVersion: versionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
+		for _, change := range store.Diff(old.Rules, now.Rules) {
+			shown, err := c.shownChange(change)
+			if err != nil {
+				return nil, err
+			}
+			diff.Changes = append(diff.Changes, shown)
+		}
+		return marshal(diff)
+	})
 }
 
 // rollback makes all rules what they were at a version.
@@ -135,8 +174,8 @@ func (c *Call) rollback() error {
 	if err != nil {
 		return err
 	}
-	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, r *registry.Registry, author registry.Author) (registry.Version, error) {
-		v, err := r.Rollback(ctx, author, c.number, func(d *registry.Draft) error { return holdList(asked, d) })
+	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
+		v, err := m.Rollback(ctx, author, c.number, func(d *store.Draft) error { return holdList(asked, d) })
 		return v, c.notKept(ctx, err, 0) // which is before the first
 	})
 	if err != nil {
@@ -147,15 +186,15 @@ func (c *Call) rollback() error {
 
 // notKept tells a version that there was, from first on, from one that there never was.
 func (c *Call) notKept(ctx context.Context, err error, first int64) error {
-	if !errors.Is(err, registry.ErrNotKept) {
+	if !errors.Is(err, store.ErrNotKept) {
 		return err
 	}
-	snapshot, err := c.api.config.Registry.Current(ctx)
+	snapshot, err := c.api.config.Manager.Current(ctx)
 	if err != nil {
 		return err
 	}
 	if c.number > snapshot.Number || c.number < first {
 		return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no version %d; the newest is %d", c.number, snapshot.Number)}
 	}
-	return &Refusal{Status: http.StatusGone, Detail: fmt.Sprintf("version %d is not kept any more, or one since is not", c.number)}
+	return &Refusal{Status: http.StatusGone, Detail: fmt.Sprintf("version %d is not kept any more, or the one that it is compared with is not", c.number)}
 }

@@ -22,7 +22,7 @@ local bytes = #ARGV[5]
 if head then
   bytes = bytes + (tonumber(redis.call('HGET', key, 'bytes')) or 0)
 end
--- The first write is the only one that counts. Everything that Redis may refuse, it refuses here.
+-- The only write that counts. What Redis may refuse, it refuses here; nothing fails after it.
 redis.call('HSET', key, 'head', ARGV[3], 'bytes', string.format('%d', bytes), number, ARGV[5], number .. ':info', ARGV[4])
 
 -- The oldest revision: numbers have no gaps, and each has two fields.
@@ -31,15 +31,15 @@ local oldest = tonumber(number) - count + 1
 local kept, room, trimmed = tonumber(ARGV[6]), tonumber(ARGV[7]), false
 while count > kept or (bytes > room and count > 1) do
   local field = string.format('%d', oldest)
-  bytes = bytes - redis.call('HSTRLEN', key, field)
-  local deleted = redis.pcall('HDEL', key, field, field .. ':info')
-  if type(deleted) == 'table' then
+  local size, deleted = redis.pcall('HSTRLEN', key, field), redis.pcall('HDEL', key, field, field .. ':info')
+  if type(size) == 'table' or type(deleted) == 'table' then
     break -- this user may not
   end
+  bytes = bytes - size
   count, oldest, trimmed = count - 1, oldest + 1, true
 end
 if trimmed then
-  redis.call('HSET', key, 'bytes', string.format('%d', bytes))
+  redis.pcall('HSET', key, 'bytes', string.format('%d', bytes))
 end
 redis.pcall('PUBLISH', ARGV[8], ARGV[3]) -- processes that miss it ask for the head
 return 'put'

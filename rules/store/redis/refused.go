@@ -10,8 +10,8 @@ import (
 var (
 	// unsent are replies to a command that the server did not execute.
 	unsent = []string{"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ", "ASK ", "TRYAGAIN "}
-	// unwritten are replies to put.lua's first write as well. Redis 6 puts words of its own before them.
-	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF "}
+	// unwritten are replies to put.lua's first write as well, the only one that can fail. Redis 6 puts words of its own before them.
+	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
 )
 
 // refused reports whether a put failed by a reply that says for certain that nothing was stored.

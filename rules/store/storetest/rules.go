@@ -31,8 +31,8 @@ func randomRule(t *rapid.T) rules.Rule {
 		Priority: rapid.Int().Draw(t, "priority"),
 		Labels:   texts("labels"),
 		Match: rules.Match{
-			Methods: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "methods")), Path: rapid.String().Draw(t, "path"),
-			Host: rapid.String().Draw(t, "host"), Headers: texts("headers"),
+			Methods: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "methods")), Paths: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "paths")),
+			Except: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "except")), Hosts: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "hosts")), Headers: texts("headers"),
 		},
 		Scope: orNone(rapid.SliceOfN(rapid.OneOf(
 			rapid.SampledFrom([]string{rules.Global, rules.PerIP, rules.PerUser, rules.PerAPIKey}), rapid.Map(some, rules.Custom),

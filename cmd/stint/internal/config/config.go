@@ -69,6 +69,9 @@ type Config struct {
 	// them, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
 	// RulesFromStore.
 	RulesFrom string
+	// RulesCache is a file that holds the last rules read from a server, to begin with while that is unreachable; "" is
+	// none.
+	RulesCache string
 	// RejectAmbiguousPaths answers 400 to requests whose path programs take apart in different ways.
 	RejectAmbiguousPaths bool
 }

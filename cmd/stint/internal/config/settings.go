@@ -108,6 +108,7 @@ func settings(c *Config) []Setting {
 		{"on_overload", "reject", "POLICY", "what a check gets that this process is too busy to have decided in time: reject (503) or admit (as on_store_failure says)", overload(&c.OnOverload)},
 		{"instances", "1", "N", "how many processes share the limits, or auto to count those that share the store; for on_store_failure local", instances(&c.Instances)},
 		{"rules_from", "", "PLACE", "where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or the word store, which is the store itself and the default without rules in the configuration", rulesPlace(&c.RulesFrom)},
+		{"rules_cache", "", "PATH", "file that keeps the last rules read from rules_from, to begin with when that is unreachable; without it the service is not ready until rules were read", notation.Text(&c.RulesCache)},
 		{"ambiguous_paths", "match", "POLICY", "what becomes of a path that programs take apart in different ways: match (the rules of all its variants hold) or reject (400)", ambiguousPaths(&c.RejectAmbiguousPaths)},
 		{"trusted_proxies", "", "CIDR,...", "peers whose forwarded headers are believed", prefixes(&c.ClientIP.TrustedProxies)},
 		{"client_ip_headers", "X-Forwarded-For", "NAME,...", "headers of trusted proxies that name the client; only those that the proxy sets itself", headerNames(&c.ClientIP.Headers)},

@@ -1,0 +1,475 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/store"
+)
+
+// A follower is what follows a registry, in a bubble of synctest.
+type follower struct {
+	t     *testing.T
+	stop  func()
+	mu    sync.Mutex
+	taken []string // each set in short
+	told  []string
+}
+
+func follow(t *testing.T, r *store.Manager) *follower {
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &follower{t: t}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.Follow(ctx, func(set *rules.Set) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.taken = append(f.taken, capacities(set.Rules()))
+		}, func(err error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.told = append(f.told, err.Error())
+		})
+	}()
+	f.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("following ends with %v", err)
+		}
+	}
+	return f
+}
+
+// since returns what was taken and told since the last time.
+func (f *follower) since() (taken, told []string) {
+	synctest.Wait()
+	return f.now()
+}
+
+func (f *follower) now() (taken, told []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	taken, told, f.taken, f.told = f.taken, f.told, nil, nil
+	return taken, told
+}
+
+// expect compares what was taken and told since the last time; each of told is a part of it.
+func (f *follower) expect(taken []string, told ...string) {
+	f.t.Helper()
+	gotTaken, gotTold := f.since()
+	same := len(gotTaken) == len(taken) && len(gotTold) == len(told)
+	for i := 0; same && i < len(taken); i++ {
+		same = gotTaken[i] == taken[i]
+	}
+	for i := 0; same && i < len(told); i++ {
+		same = strings.Contains(gotTold[i], told[i])
+	}
+	if !same {
+		f.t.Errorf("took %q and was told %q; want %q and %q", gotTaken, gotTold, taken, told)
+	}
+}
+
+// bubble runs a test in one, with a backend that two registries share.
+func bubble(t *testing.T, test func(t *testing.T, backend *faulty, followed, other *store.Manager)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		backend := newFaulty()
+		test(t, backend, manage(t, backend), manage(t, backend.at))
+	})
+}
+
+func interval(n int) { <-time.After(time.Duration(n) * time.Second) }
+
+// Who follows takes the rules that are there, edits before they return, and others' at once.
+func TestFollow(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+		edit(t, other, put(rule("a", 1)))
+		f := follow(t, r)
+		f.expect([]string{" a:1"})
+		edit(t, r, put(rule("a", 2)))
+		if taken, _ := f.now(); len(taken) != 1 || taken[0] != " a:2" { // without waiting for anything
+			t.Errorf("took %q when the edit returned", taken)
+		}
+		f.expect(nil)
+		before := time.Now()
+		edit(t, other, put(rule("b", 3)))
+		f.expect([]string{" a:2 b:3"})
+		edit(t, other, remove("a", "b"))
+		f.expect([]string{""})
+		if d := time.Since(before); d != 0 {
+			t.Errorf("news took %s", d)
+		}
+		interval(5)
+		f.expect(nil)
+		f.stop()
+		edit(t, r, put(rule("c", 1)))
+		f.expect(nil)
+	})
+}
+
+// A registry without rules is followed too, and one that was read before at once.
+func TestFollowAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+		f := follow(t, r)
+		f.expect([]string{""})
+		f.stop()
+		edit(t, r, put(rule("a", 1)))
+		backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		f = follow(t, r)
+		f.expect([]string{" a:1"}, "pulled out")
+		f.stop()
+	})
+}
+
+// One follows at a time.
+func TestFollowTwice(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
+		f := follow(t, r)
+		f.expect([]string{""})
+		take, refused := func(*rules.Set) { t.Error("taken") }, func(error) { t.Error("refused") }
+		if err := r.Follow(t.Context(), take, refused); err == nil || !strings.Contains(err.Error(), "followed already") {
+			t.Errorf("followed twice: %v", err)
+		}
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 20 {
+			if err := r.Follow(done, take, refused); err != nil && !strings.Contains(err.Error(), "followed already") {
+				t.Errorf("following for no time: %v", err)
+			}
+		}
+		edit(t, r, put(rule("a", 1)))
+		f.expect([]string{" a:1"})
+		f.stop()
+	})
+}
+
+// Without news a version is taken within the interval.
+func TestPolling(t *testing.T) {
+	for name, change := range map[string]func(f *faulty){
+		"no news":        func(f *faulty) { f.deaf = true },
+		"news cut":       func(f *faulty) { f.before = cut },
+		"news are mute":  func(f *faulty) { f.at = mute{f.at} },
+		"news are flood": func(f *faulty) { f.at = flood{f.at} },
+	} {
+		bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+			backend.set(change)
+			f := follow(t, r)
+			f.since()
+			for n := int64(1); n <= 3; n++ {
+				edit(t, other, put(rule("a", n)))
+				interval(1)
+				if taken, told := f.since(); len(taken) != 1 || len(told) > 0 {
+					t.Errorf("%s: took %q, was told %q", name, taken, told)
+				}
+			}
+			f.stop()
+		})
+	}
+}
+
+func cut(call string) error {
+	if call == "Watch" {
+		return errAway
+	}
+	return nil
+}
+
+// mute lets nobody hear of anything.
+type mute struct{ store.Store }
+
+func (mute) Watch(ctx context.Context, ready, _ func()) error {
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// flood ends each watch at once.
+type flood struct{ store.Store }
+
+func (flood) Watch(_ context.Context, ready, _ func()) error {
+	ready()
+	return errAway
+}
+
+// When news were cut, they are heard again.
+func TestNewsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		backend.set(func(f *faulty) { f.before = cut })
+		f := follow(t, r)
+		f.expect([]string{""})
+		backend.set(func(f *faulty) { f.before = nil })
+		interval(1)
+		f.expect(nil)
+		edit(t, other, put(rule("a", 1)))
+		f.expect([]string{" a:1"}) // no time has passed
+		f.stop()
+	})
+}
+
+// That news are cut off while the backend answers is told once, until they are heard again; that
+// they are while it does not answer is not.
+func TestCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := newFaulty()
+		told := 0
+		r, err := store.NewManager(backend, store.Options{Cut: func(err error) {
+			if !errors.Is(err, errAway) {
+				t.Errorf("told %v", err)
+			}
+			told++
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(what string, want int) {
+			t.Helper()
+			interval(5)
+			synctest.Wait()
+			if told != want {
+				t.Errorf("%s: told %d times, want %d", what, told, want)
+			}
+		}
+		backend.set(func(f *faulty) { f.at, f.before = flood{f.at}, cut })
+		f := follow(t, r)
+		expect("cut", 1)
+		backend.set(func(f *faulty) { f.before = nil })
+		expect("heard", 1)
+		backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		expect("away", 1)
+		backend.set(func(f *faulty) { f.before = nil })
+		expect("back", 1)
+		backend.set(func(f *faulty) { f.before = cut })
+		expect("cut again", 2)
+		backend.set(func(f *faulty) { f.deaf, f.before = true, nil })
+		expect("without news", 2)
+		f.stop()
+	})
+}
+
+// While the backend is away the rules stay. That is told once, until it is back.
+func TestFollowAway(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		edit(t, other, put(rule("a", 1)))
+		f := follow(t, r)
+		f.expect([]string{" a:1"})
+		for n := int64(2); n <= 3; n++ {
+			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			edit(t, other, put(rule("a", n)))
+			interval(5)
+			f.expect(nil, "pulled out")
+			backend.set(func(f *faulty) { f.before = nil })
+			interval(1)
+			f.expect([]string{" a:" + string(rune('0'+n))})
+		}
+		f.stop()
+	})
+}
+
+// What can't be read is told after an outage too, each thing once, and again when all was well in between.
+func TestFollowTells(t *testing.T) {
+	unreadable := func(what string) error {
+		return fmt.Errorf("%w: %w", store.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
+	}
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		edit(t, other, put(rule("a", 1)))
+		f := follow(t, r)
+		f.expect([]string{" a:1"})
+		asked := 0
+		for i, step := range []struct {
+			fault func() error
+			told  []string
+		}{
+			{func() error { asked++; return fmt.Errorf("%w: port %d", stint.ErrUnavailable, asked) }, []string{"port "}},
+			{func() error { return context.DeadlineExceeded }, nil}, // it still is away
+			{func() error { return unreadable("rule a") }, []string{"rule a"}},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return errAway }, []string{"pulled out"}},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return nil }, nil},
+			{func() error { return unreadable("rule b") }, []string{"rule b"}},
+			{func() error { return nil }, nil},
+			{func() error { return errAway }, []string{"pulled out"}},
+		} {
+			backend.set(func(f *faulty) {
+				f.before = func(call string) error {
+					if call == "Head" {
+						return step.fault()
+					}
+					return nil
+				}
+			})
+			interval(5)
+			taken, told := f.since()
+			again := 0 // nothing is wrong any more
+			if step.told == nil && step.fault() == nil {
+				again = 1
+			}
+			if len(taken) != again || len(told) != len(step.told) || len(told) > 0 && !strings.Contains(told[0], step.told[0]) {
+				t.Errorf("step %d: took %q, was told %q; want %q", i, taken, told, step.told)
+			}
+		}
+		f.stop()
+	})
+}
+
+// When what was refused is over the rules are taken once more, though they are the same: so that who
+// follows knows that they are those of the backend. What happens again after an edit was taken is told again.
+func TestFollowTakesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+		backend.set(func(f *faulty) { f.deaf = true })
+		f := follow(t, r)
+		f.expect([]string{""})
+		away := func(yes bool) {
+			backend.set(func(f *faulty) {
+				f.before = nil
+				if yes {
+					f.before = func(string) error { return errAway }
+				}
+			})
+		}
+		away(true)
+		interval(3)
+		f.expect(nil, "pulled out")
+		away(false)
+		edit(t, r, put(rule("a", 1)))
+		away(true)
+		interval(3)
+		f.expect([]string{" a:1"}, "pulled out")
+		away(false)
+		interval(3)
+		f.expect([]string{" a:1"})
+		interval(3)
+		f.expect(nil)
+		f.stop()
+	})
+}
+
+// Who waits for an edit that takes long does not take the backend to be away.
+func TestFollowLongEdit(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
+		f := follow(t, r)
+		f.expect([]string{""})
+		edit(t, r, func(d *store.Draft) error {
+			interval(12)
+			d.Put(rule("a", 1))
+			return nil
+		})
+		interval(2)
+		f.expect([]string{" a:1"})
+		f.stop()
+	})
+}
+
+// A backend that does not answer holds nobody up for ever.
+func TestFollowHanging(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		edit(t, other, put(rule("a", 1)))
+		hang := make(chan struct{})
+		backend.set(func(f *faulty) { f.at = hanging{f.at, hang} })
+		f := follow(t, r)
+		f.expect(nil)
+		interval(6)
+		f.expect(nil, context.DeadlineExceeded.Error())
+		close(hang)
+		interval(10)
+		f.expect([]string{" a:1"})
+		f.stop()
+	})
+}
+
+// hanging does not tell its head until it is let go.
+type hanging struct {
+	store.Store
+	until chan struct{}
+}
+
+func (h hanging) Head(ctx context.Context) (store.ID, error) {
+	select {
+	case <-h.until:
+		return h.Store.Head(ctx)
+	case <-ctx.Done():
+		return store.ID{}, ctx.Err()
+	}
+}
+
+// A version that can't be enforced is refused once, with all its faults; the rules from before
+// stay until the next one that can. Who reads or edits meanwhile does not keep that from being told.
+func TestFollowRefuses(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		backend.set(func(f *faulty) { f.deaf = true })
+		f := follow(t, r)
+		f.expect([]string{""})
+		edit(t, r, put(rule("a", 1)))
+		f.expect([]string{" a:1"})
+		bad, worse := rule("bad", 1), rule("worse", 1)
+		bad.Match.Paths, worse.Scope = []string{"no slash"}, nil
+		v := store.Revision{Info: store.Info{ID: store.ID{Number: 2, At: 1}}, Rules: []rules.Rule{rule("a", 1), bad, worse}}
+		if err := backend.Put(t.Context(), now(t, backend), &v); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := r.Current(t.Context()); err != nil || s.Number != 2 || len(s.Rules) != 3 {
+			t.Errorf("current is %+v, %v", s, err)
+		}
+		if _, err := r.Edit(t.Context(), store.Author{}, put(rule("b", 1))); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("an edit that leaves the faults: %v", err)
+		}
+		interval(3)
+		taken, told := f.since()
+		if len(taken) > 0 || len(told) != 1 || !strings.Contains(told[0], `revision 2: `) || !strings.Contains(told[0], `"bad"`) || !strings.Contains(told[0], `"worse"`) {
+			t.Errorf("took %q, was told %q", taken, told)
+		}
+		f.stop()
+		f = follow(t, r)
+		f.expect([]string{" a:1"}, `revision 2: `)
+		edit(t, other, remove("bad", "worse"))
+		interval(1)
+		f.expect([]string{" a:1"})
+		f.stop()
+	})
+}
+
+// A reload keeps the limits that did not change, and so their clients' states.
+func TestFollowKeepsPolicies(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+		var sets []*rules.Set
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- r.Follow(ctx, func(s *rules.Set) { sets = append(sets, s) }, func(error) {}) }()
+		edit(t, other, put(rule("a", 1), rule("b", 1)))
+		synctest.Wait()
+		edit(t, other, put(rule("b", 2)))
+		synctest.Wait()
+		edit(t, r, put(rule("c", 2)))
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		policies := map[*stint.Policy]bool{}
+		for _, s := range sets[len(sets)-3:] {
+			var m rules.Matches
+			if err := s.Match(&rules.Request{}, &m); err != nil {
+				t.Error(err)
+			}
+			for i := range m.Len() {
+				held, err := m.Held(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Rule(i).ID == "a" {
+					policies[held.Claim.Policy] = true
+				}
+			}
+		}
+		if len(policies) != 1 {
+			t.Errorf("%d policies of the rule that did not change", len(policies))
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/rules/store/storetest"
+)
+
+func equal(a, b []rules.Rule) bool {
+	return slices.EqualFunc(a, b, func(a, b rules.Rule) bool { return a.Equal(&b) })
+}
+
+// Rules are read as they were written, also by a decoder that knows some of them.
+func TestDecodeRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var decoder store.Decoder
+		list := rapid.SliceOfN(storetest.Rules(), 0, 6).Draw(t, "rules")
+		for range 3 {
+			text, err := store.Encode(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rapid.Bool().Draw(t, "known") {
+				decoder.Known(text, list)
+			}
+			for _, decode := range []func(string, []byte) ([]rules.Rule, error){store.Decode, decoder.Decode} {
+				if read, err := decode("a text", text); err != nil || !equal(read, list) {
+					t.Fatalf("%s is read as\n%+v, %v", text, read, err)
+				}
+			}
+			if len(list) > 0 {
+				list = slices.Clone(list)
+				list[rapid.IntRange(0, len(list)-1).Draw(t, "at")] = storetest.Rules().Draw(t, "rule")
+				list = append(list[rapid.IntRange(0, 1).Draw(t, "less"):], storetest.Rules().Draw(t, "more"))
+			}
+		}
+	})
+}
+
+// Whatever a store holds is read as rules that are written and read as the same, or refused; a
+// decoder that knows other rules reads the same.
+func FuzzDecode(f *testing.F) {
+	for _, text := range []string{
+		"[\n]\n", "[\n{\"id\":\"a\",\"unlimited\":true},\n{\"id\":\"b\"}\n]\n", "[\n{\"id\":\"a\"},{\"id\":\"b\"}\n]\n", "[\n{\"id\":\"a\"}\n{\"id\":\"b\"}\n]\n",
+		"[\n{\"id\":\"a\"},\n]\n", "[\n{\n\"id\":\"a\"}\n]\n", "[\n{\"id\":\"x\"}\n", "{\"id\":\"x\"}\n]\n", "garbage", "", "[", "null", "{}", "[\n{\"unknown\":1}\n]\n", "[\n{\"id\":\"\xff\"}\n]\n",
+		`[{"id":"a","limits":[{"algorithm":"fixed_window","limit":5,"window":"1m"}]}]`, `[{"id":"a","id":"b"}]`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		list, err := store.Decode("the place", text)
+		var decoder store.Decoder
+		decoder.Known([]byte("[\n{\"id\":\"x\"}\n]\n"), []rules.Rule{{ID: "x"}})
+		if again, fault := decoder.Decode("the place", text); (fault == nil) != (err == nil) || !equal(again, list) || err != nil && err.Error() != fault.Error() {
+			t.Fatalf("%q is read as %+v, %v, by a decoder as %+v, %v", text, list, err, again, fault)
+		}
+		if err != nil {
+			if !errors.Is(err, store.ErrUnreadable) {
+				t.Fatalf("%q: %v is not ErrUnreadable", text, err)
+			}
+			return
+		}
+		written, err := store.Encode(list)
+		if err != nil {
+			t.Fatalf("%q is read as %+v and can't be written: %v", text, list, err)
+		}
+		again, err := store.Decode("the place", written)
+		if err != nil || !equal(again, list) {
+			t.Fatalf("%q is read as\n%+v, and what is written of it as\n%+v, %v", text, list, again, err)
+		}
+		if rewritten, err := store.Encode(again); err != nil || !bytes.Equal(rewritten, written) {
+			t.Fatalf("%q is written as %q, and then as %q, %v", text, written, rewritten, err)
+		}
+	})
+}
