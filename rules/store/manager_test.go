@@ -177,7 +177,7 @@ func TestEditsRefused(t *testing.T) {
 	edit(t, r, put(rule("a", 1)))
 	mine := errors.New("mine")
 	bad := rule("bad", 1)
-	bad.Match.Path = "no slash"
+	bad.Match.Paths = []string{"no slash"}
 	worse := rules.Rule{ID: "worse"}
 	latin := rule("latin", 1)
 	latin.Labels = map[string]string{"name": "M\xfcller"}
