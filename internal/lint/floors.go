@@ -42,6 +42,7 @@ var folders = []folder{
 	{path: "rules/store", floor: 1, also: []string{"rules/notation"}},
 	{path: "rules/store/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/store/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
+	{path: "rules/store/mongo", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
 	{path: "topk", floor: 1},
 	{path: "internal/watchdog", floor: 1},

@@ -1,0 +1,341 @@
+package mongo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/store"
+)
+
+// A head is the document that makes a revision.
+type head struct {
+	Number  int64  `bson:"_id"`
+	At      int64  `bson:"at"`
+	By      string `bson:"by"`
+	Action  string `bson:"action"`
+	Comment string `bson:"comment"`
+	Count   int    `bson:"count"`
+	Bytes   int64  `bson:"bytes"`
+	Chunks  int    `bson:"chunks"`
+	Attempt string `bson:"attempt"`
+}
+
+func newHead(r *store.Revision, attempt string, chunks int) head {
+	return head{
+		Number: r.Number, At: r.At, By: r.By, Action: r.Action, Comment: r.Comment,
+		Count: r.Count, Bytes: r.Bytes, Chunks: chunks, Attempt: attempt,
+	}
+}
+
+// infoOf is what a head says about its revision, also one made by hand that lacks some of it.
+func infoOf(head bson.Raw) store.Info {
+	at := intOf(head, "at")
+	if date, ok := head.Lookup("at").DateTimeOK(); ok {
+		at = date * 1000
+	}
+	return store.Info{
+		ID:     store.ID{Number: intOf(head, "_id"), At: at},
+		Author: store.Author{By: textOf(head, "by"), Action: textOf(head, "action"), Comment: textOf(head, "comment")},
+		Count:  int(intOf(head, "count")),
+		Bytes:  intOf(head, "bytes"),
+	}
+}
+
+// intOf is a number of a document, 0 if it is none.
+func intOf(doc bson.Raw, name string) int64 {
+	n, _ := doc.Lookup(name).AsInt64OK()
+	return n
+}
+
+// textOf is a text of a document, "" if it is none.
+func textOf(doc bson.Raw, name string) string {
+	text, _ := doc.Lookup(name).StringValueOK()
+	return text
+}
+
+// chunkPrefix begins the _id of all chunks of a number. The order of chunks is that of their numbers.
+func chunkPrefix(number int64) string { return fmt.Sprintf("%019d/", number) }
+
+func chunkID(number int64, attempt string, i int) string {
+	return fmt.Sprintf("%s%s/%05d", chunkPrefix(number), attempt, i)
+}
+
+// chunksOf matches the chunks of an attempt.
+func chunksOf(number int64, attempt string) bson.D {
+	prefix := chunkPrefix(number) + attempt
+	return byID(bson.D{{Key: "$gt", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}) // which follows /
+}
+
+const (
+	// chunkRules and chunkBytes bound a chunk, the latter by its rules as JSON. One rule may be larger.
+	chunkRules = 1000
+	chunkBytes = 4 << 20
+	// maxDocument leaves room for what the driver adds to a document. MongoDB's bound is 16 MiB.
+	maxDocument = 16<<20 - 16<<10
+)
+
+// encode makes the chunks of a revision, and sets its count and bytes.
+func encode(next *store.Revision, attempt string) ([]any, error) {
+	text, err := store.Encode(next.Rules)
+	if err != nil {
+		return nil, err
+	}
+	next.Count, next.Bytes = len(next.Rules), int64(len(text))
+	lines := make([][]byte, 0, len(next.Rules)) // one for each rule
+	for line := range bytes.Lines(bytes.Trim(text, "[]\n")) {
+		lines = append(lines, bytes.TrimSuffix(line, []byte(",\n")))
+	}
+	var chunks []any
+	for len(lines) > 0 {
+		n, size := 0, 0
+		for n < min(len(lines), chunkRules) && (n == 0 || size+len(lines[n]) <= chunkBytes) {
+			size += len(lines[n])
+			n++
+		}
+		chunk, err := newChunk(chunkID(next.Number, attempt, len(chunks)), lines[:n])
+		if err != nil {
+			return nil, err
+		}
+		if len(chunk) > maxDocument {
+			return nil, stint.Invalid("a rule", notation.Verbatim(fmt.Sprintf("%d bytes", len(chunk))), "what MongoDB takes as one document, 16 MiB")
+		}
+		chunks = append(chunks, chunk)
+		lines = lines[n:]
+	}
+	return chunks, nil
+}
+
+// newChunk is a document with rules that are written as JSON.
+func newChunk(id string, lines [][]byte) (bson.Raw, error) {
+	list := make(bson.A, len(lines))
+	for i, line := range lines {
+		var faults notation.Faults
+		list[i] = fromValue(notation.ParseJSON(id, line, &faults))
+		if err := faults.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return bson.Marshal(bson.D{{Key: "_id", Value: id}, {Key: rulesField, Value: list}})
+}
+
+// rulesField holds the rules of a chunk, and of a head that was made by hand.
+const rulesField = "rules"
+
+// fromValue is a value as a document has it.
+func fromValue(v notation.Value) any {
+	switch v.Kind {
+	case notation.KindList:
+		list := make(bson.A, len(v.Items))
+		for i, item := range v.Items {
+			list[i] = fromValue(item)
+		}
+		return list
+	case notation.KindMapping:
+		fields := make(bson.D, len(v.Fields))
+		for i, f := range v.Fields {
+			fields[i] = bson.E{Key: escape(f.Name), Value: fromValue(f.Value)}
+		}
+		return fields
+	case notation.KindInteger:
+		n, _ := strconv.ParseInt(v.Text, 10, 64)
+		if n == int64(int32(n)) {
+			return int32(n)
+		}
+		return n
+	case notation.KindFloat:
+		f, _ := strconv.ParseFloat(v.Text, 64)
+		return f
+	case notation.KindBoolean:
+		return v.Text == "true"
+	case notation.KindText, notation.KindUntyped:
+		return v.Text
+	default:
+		return nil
+	}
+}
+
+// What field names can't hold everywhere is written as in a URL.
+var (
+	escaper   = strings.NewReplacer("%", "%25", ".", "%2E", "$", "%24", "\x00", "%00")
+	unescaper = strings.NewReplacer("%25", "%", "%2E", ".", "%24", "$", "%00", "\x00")
+)
+
+func escape(name string) string { return escaper.Replace(name) }
+
+func unescape(name string) string { return unescaper.Replace(name) }
+
+// unreadable is the error of a revision that stint did not write like this.
+func (s *Store) unreadable(number int64, format string, args ...any) error {
+	var faults notation.Faults
+	faults.Add(s.at(number), format, args...)
+	return unreadable(faults)
+}
+
+func unreadable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnreadable, err) }
+
+// at is where a head is, for people.
+func (s *Store) at(number int64) notation.Position {
+	return notation.Position{Source: fmt.Sprintf("%s: _id %d", s.place.collection, number)}
+}
+
+// readRules reads the rules of a chunk.
+func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
+	var faults notation.Faults
+	list := notation.Rules(toValue(notation.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
+	if err := faults.Err(); err != nil {
+		return nil, unreadable(err)
+	}
+	return list, nil
+}
+
+// readByHand reads a head that somebody made with its rules in it, and reports everything that is wrong with it.
+func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw) (store.Revision, error) {
+	revision := store.Revision{Info: infoOf(raw)}
+	at := s.at(revision.Number)
+	elements, err := raw.Elements()
+	if err != nil {
+		return revision, s.unreadable(revision.Number, "no BSON: %v", err)
+	}
+	var faults notation.Faults
+	given := false
+	for _, e := range elements {
+		name, isDate := e.Key(), e.Value().Type == bson.TypeDateTime
+		switch name {
+		case "_id", "at", "count", "bytes":
+			if v := e.Value(); (name != "at" || !isDate) && toValue(at, &path{name: name}, v, &faults).Kind != notation.KindInteger {
+				faults.Add(at, "%s is %s; allowed: a whole number", name, v)
+			}
+		case "by", "action", "comment":
+			if v := e.Value(); v.Type != bson.TypeString && v.Type != bson.TypeNull {
+				faults.Add(at, "%s is %s; allowed: a text", name, v)
+			}
+		case rulesField:
+			given = true
+			revision.Rules = notation.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
+		default:
+			faults.Unknown("a revision", notation.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
+		}
+	}
+	if !given {
+		faults.Add(at, "rules is missing; allowed: a list of rules, which may be empty")
+	}
+	check(revision.Rules, at, &faults)
+	if err := faults.Err(); err != nil {
+		return revision, unreadable(err)
+	}
+	text, err := store.Encode(revision.Rules)
+	if err != nil {
+		return revision, unreadable(err)
+	}
+	revision.Count, revision.Bytes = len(revision.Rules), int64(len(text))
+	if _, err := raw.LookupErr("bytes"); err != nil || revision.At == 0 {
+		s.complete(ctx, db, &revision)
+	}
+	return revision, nil
+}
+
+// check sorts rules that somebody wrote by their IDs, and records what makes no sense. By how many bits IPv6
+// clients are counted is not known here.
+func check(list []rules.Rule, at notation.Position, faults *notation.Faults) {
+	if len(*faults) > 0 {
+		return // which say enough, and could come twice
+	}
+	slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+	for i := range list {
+		for _, fault := range notation.Unjoin[*rules.Fault](list[i].Validate()) {
+			faults.AddOf(list[i].ID, at, "%v", fault)
+		}
+		if i > 0 && list[i].ID == list[i-1].ID {
+			faults.AddOf(list[i].ID, at, "rule %q: id is given twice; allowed: each ID once", list[i].ID)
+		}
+	}
+}
+
+// complete writes into a head that somebody made what others need to know without reading its rules, and by the
+// server's clock when it was made. Without the right to do so its time is unknown.
+func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revision) {
+	filter := byID(r.Number)
+	update := bson.D{{Key: "$set", Value: bson.D{{Key: "count", Value: r.Count}, {Key: "bytes", Value: r.Bytes}}}}
+	if r.At == 0 {
+		filter = append(filter, bson.E{Key: "at", Value: bson.D{{Key: "$exists", Value: false}}})
+		update = append(update, bson.E{Key: "$currentDate", Value: bson.D{{Key: "at", Value: true}}})
+	}
+	if _, err := s.heads(db).UpdateOne(ctx, filter, update); err != nil {
+		return
+	}
+	head, err := s.heads(db).FindOne(ctx, byID(r.Number)).Raw()
+	if err == nil {
+		r.ID = infoOf(head).ID
+	}
+}
+
+// A path names a value in a message. It is only put together where there is one.
+type path struct {
+	parent *path
+	name   string
+	index  int // in a list, if name is ""
+}
+
+func (p *path) String() string {
+	switch {
+	case p.parent == nil:
+		return p.name
+	case p.name == "":
+		return fmt.Sprintf("%s[%d]", p.parent, p.index)
+	default:
+		return p.parent.String() + "." + p.name
+	}
+}
+
+// toValue is a value of a document as the notation has it.
+func toValue(at notation.Position, name *path, raw bson.RawValue, faults *notation.Faults) notation.Value {
+	v := notation.Value{At: at}
+	switch raw.Type {
+	case 0, bson.TypeNull, bson.TypeUndefined:
+	case bson.TypeString:
+		v.Kind, v.Text = notation.KindText, raw.StringValue()
+	case bson.TypeBoolean:
+		v.Kind, v.Text = notation.KindBoolean, strconv.FormatBool(raw.Boolean())
+	case bson.TypeInt32, bson.TypeInt64:
+		v.Kind, v.Text = notation.KindInteger, strconv.FormatInt(raw.AsInt64(), 10)
+	case bson.TypeDouble: // as mongosh writes 20
+		f := raw.Double()
+		if v.Kind, v.Text = notation.KindFloat, strconv.FormatFloat(f, 'g', -1, 64); f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+			v.Kind, v.Text = notation.KindInteger, strconv.FormatInt(int64(f), 10)
+		}
+	case bson.TypeArray:
+		v.Kind = notation.KindList
+		items, err := raw.Array().Values()
+		if err != nil {
+			faults.Add(at, "%s: no BSON: %v", name, err)
+		}
+		for i, item := range items {
+			v.Items = append(v.Items, toValue(at, &path{parent: name, index: i}, item, faults))
+		}
+	case bson.TypeEmbeddedDocument:
+		v.Kind = notation.KindMapping
+		elements, err := raw.Document().Elements()
+		if err != nil {
+			faults.Add(at, "%s: no BSON: %v", name, err)
+		}
+		for _, e := range elements {
+			inner := unescape(e.Key())
+			v.Fields = append(v.Fields, notation.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
+		}
+	default:
+		v.Kind, v.Text = notation.KindUntyped, raw.String()
+		faults.Add(at, "%s is of type %s; allowed: texts, numbers, true, false, lists and mappings", name, raw.Type)
+	}
+	return v
+}
