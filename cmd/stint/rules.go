@@ -27,7 +27,7 @@ func rulesCommand(p process) *cobra.Command {
 	}
 	command.AddCommand(
 		validateCommand(p), explainCommand(p),
-		listRulesCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p),
+		listRulesCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p), importCommand(p),
 	)
 	return command
 }
