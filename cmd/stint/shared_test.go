@@ -10,10 +10,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/testmongo"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/rules/store/mongo"
 	"github.com/stint-go/stint/rules/store/redis"
 )
 
@@ -103,6 +105,29 @@ func TestServeDeaf(t *testing.T) {
 	}
 	if text := log.String(); strings.Count(text, "no notifications of edited rules") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
 		t.Error(text)
+	}
+}
+
+// Rules in a MongoDB decide by states that are elsewhere.
+func TestServeRulesInMongo(t *testing.T) {
+	url := testmongo.Start(t).URL("stint")
+	backend, err := mongo.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(backend.Close)
+	shared := manage(t, backend)
+	put(t, shared, 1)
+	service, log := start(t, "--rules-from", url)
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("%d, %v, want %d", status, matched, want)
+		}
+	}
+	put(t, shared, 2)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, _ := evaluated(t, service, login); status != http.StatusOK {
+		t.Errorf("by the edited rule: %d", status)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/rules/store/mongo"
 	"github.com/stint-go/stint/rules/store/redis"
 )
 
@@ -68,7 +68,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 func openRuleStore(at rueidis.Connection, prefix string) (store.Store, error) {
 	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
 	case "mongodb", "mongodb+srv":
-		return nil, stint.Invalid("rules_from", config.RedactURL(at.URL), "a URL of Redis")
+		return mongo.New(at.URL)
 	default:
 		conn, err := rueidis.Dial(at)
 		if err != nil {
