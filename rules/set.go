@@ -78,7 +78,9 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	first := make(map[string]int, len(list))
 	for i := range list {
 		f := faults{index: i, id: list[i].ID, bits: bits}
-		list[i].validate(&f)
+		if options.Previous.unchanged(&list[i], bits) == nil {
+			list[i].validate(&f)
+		}
 		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {
 			f.invalid("id", list[i].ID, fmt.Sprintf("an ID that no other rule has; rule %d has it", at))
 		} else {
@@ -91,9 +93,12 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	}
 	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
 	for i := range list {
-		c, err := compile(&list[i], options)
-		if err != nil {
-			return nil, err
+		c := options.Previous.unchanged(&list[i], bits, options.StrictSlash)
+		if c == nil {
+			var err error
+			if c, err = compile(&list[i], options); err != nil {
+				return nil, err
+			}
 		}
 		s.rules = append(s.rules, c)
 		s.byID[c.ID] = c
@@ -116,6 +121,20 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// unchanged returns a copy of what the set made of the same rule, for another set to rank; nil if it has none. The set may be
+// nil.
+func (s *Set) unchanged(rule *Rule, bits int, strict bool) *compiled {
+	if s == nil || s.bits != bits || s.strict != strict {
+		return nil
+	}
+	old := s.byID[rule.ID]
+	if old == nil || !old.Equal(rule) {
+		return nil
+	}
+	c := *old
+	return &c
 }
 
 // maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its hosts.
