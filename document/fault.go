@@ -143,3 +143,17 @@ var credentials = regexp.MustCompile(`://.*@`)
 func Redact(text string) string {
 	return credentials.ReplaceAllString(text, "://redacted@")
 }
+
+// RedactURL hides the user and the password of one URL, also when it is
+// malformed.
+func RedactURL(url string) string {
+	at := strings.LastIndexByte(url, '@')
+	if at < 0 {
+		return url
+	}
+	scheme, _, found := strings.Cut(url[:at], "://")
+	if !found {
+		return "redacted" + url[at:]
+	}
+	return scheme + "://redacted" + url[at:]
+}

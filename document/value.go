@@ -86,9 +86,9 @@ func (v Value) Split() Value {
 	return list
 }
 
-// Place is where the part of a value is that a path such as match.path or overrides[2].key names; where
-// there is no such part it is that of the nearest part around it.
-func (v Value) Place(path string) Position {
+// Find is the part of a value that a path such as match.path or overrides[2].key names, or the nearest part around it
+// where there is no such part.
+func (v Value) Find(path string) (part Value, found bool) {
 	for path != "" {
 		var name string
 		name, path, _ = strings.Cut(path, ".")
@@ -98,11 +98,17 @@ func (v Value) Place(path string) Position {
 			part, found = part.item(strings.TrimSuffix(index, "]"))
 		}
 		if !found {
-			break
+			return v, false
 		}
 		v = part
 	}
-	return v.At
+	return v, true
+}
+
+// Place is where the part is that [Value.Find] finds.
+func (v Value) Place(path string) Position {
+	part, _ := v.Find(path)
+	return part.At
 }
 
 // field is a mapping's value of a name.

@@ -78,7 +78,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	first := make(map[string]int, len(list))
 	for i := range list {
 		f := faults{index: i, id: list[i].ID, bits: bits}
-		if options.Previous.unchanged(&list[i], bits) == nil {
+		if options.Previous.unchanged(&list[i], bits, options.StrictSlash) == nil {
 			list[i].validate(&f)
 		}
 		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {

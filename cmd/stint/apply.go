@@ -91,7 +91,7 @@ func (c *comparison) none() bool {
 // compareFlags makes a command take a path, and returns what compares its rules.
 func compareFlags(p process, command *cobra.Command, a *administrator) func(path string) (*comparison, error) {
 	command.Args = cobra.ExactArgs(1)
-	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Path == "ipv6_prefix" })
+	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
 	return func(path string) (*comparison, error) {
 		loaded, err := load()
 		if err != nil {

@@ -44,7 +44,7 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *question) 
 	flags.BoolVar(&q.json, "json", false, "print the answer as JSON")
 	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "longest `DURATION` to wait for the answer")
 	q.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
-		switch s.Path {
+		switch s.Name {
 		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions":
 			return true
 		default:

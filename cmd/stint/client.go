@@ -133,7 +133,7 @@ func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, fu
 		store.Close()
 		return nil, nil, nil, err
 	}
-	loaded.API = server.API{ExplicitKeys: true, Open: true}
+	loaded.API = config.API{ExplicitKeys: true, Open: true}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
 	s, err := server.New(service)

@@ -54,7 +54,7 @@ func explainCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&e.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
 	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
 	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
-		switch s.Path {
+		switch s.Name {
 		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths":
 			return true
 		default:
@@ -120,7 +120,7 @@ func (e *example) request(loaded config.Config) (*rules.Request, error) {
 		if err != nil {
 			return nil, misused("--ip is %q; allowed: an address such as 192.0.2.1 or 2001:db8::1", e.address)
 		}
-		resolver, err := clientip.New(loaded.ClientIP)
+		resolver, err := clientip.New(clientip.Config(loaded.ClientIP))
 		if err != nil {
 			return nil, misconfigured(err)
 		}

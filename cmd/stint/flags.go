@@ -18,7 +18,7 @@ type settingFlag struct {
 
 func (f settingFlag) String() string {
 	if f.text == nil || *f.text == "" {
-		return f.setting.Default
+		return f.setting.Default()
 	}
 	return *f.text
 }
@@ -28,7 +28,7 @@ func (f settingFlag) Set(text string) error {
 	return nil
 }
 
-func (f settingFlag) Type() string { return f.setting.Value }
+func (f settingFlag) Type() string { return f.setting.Value() }
 
 // settingFlags registers the flags of the settings that choose, and returns what
 // reads the configuration from all sources once the flags are parsed.
@@ -40,14 +40,14 @@ func settingFlags(p process, flags *pflag.FlagSet, choose func(config.Setting) b
 			continue
 		}
 		texts[s.Flag()] = new(string)
-		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Usage, s.Env()))
-		if s.Boolean() {
+		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Help(), s.Env()))
+		if s.Value() == "" {
 			flags.Lookup(s.Flag()).NoOptDefVal = "true"
 		}
 	}
 	flags.SortFlags = false
 	return func() (config.Config, error) {
-		sources := config.Sources{Env: p.Env, Flags: map[string]string{}}
+		sources := config.Sources{Env: p.Env, Variables: p.variables(), Flags: map[string]string{}}
 		sources.File, sources.FileFrom = p.env("STINT_CONFIG"), "STINT_CONFIG"
 		if flags.Changed("config") {
 			sources.File, sources.FileFrom = *file, "--config"

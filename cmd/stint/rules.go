@@ -41,7 +41,7 @@ func validateCommand(p process) *cobra.Command {
 			"every fault with file, line and column.",
 		Args: cobra.MinimumNArgs(1),
 	}
-	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Path == "ipv6_prefix" })
+	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		loaded, err := load()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -22,6 +23,20 @@ type process struct {
 	Out, Err io.Writer
 	// Env looks up an environment variable.
 	Env func(name string) (text string, found bool)
+	// Environ lists all environment variables as NAME=TEXT; nil is none.
+	Environ func() []string
+}
+
+// variables are the names of all environment variables.
+func (p process) variables() (names []string) {
+	if p.Environ == nil {
+		return nil
+	}
+	for _, variable := range p.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // env is a variable's text, "" when there is none.

@@ -19,7 +19,7 @@ import (
 )
 
 // asProgram makes the test's binary behave as the program itself.
-const asProgram = "STINT_TEST_AS_PROGRAM"
+const asProgram = "TEST_AS_STINT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/cmd/stint/internal/logqueue"
 	"github.com/stint-go/stint/failover"
@@ -235,12 +236,13 @@ func storeFault(c config.Store, err error) error {
 // serverConfig is the service's part of the configuration.
 func serverConfig(c config.Config, store *openedStore) server.Config {
 	s := server.DefaultConfig()
-	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.AdminTokens
-	s.TLS, s.AdminTLS = c.TLS, c.AdminTLS
+	s.Listen, s.AdminListen, s.AdminTokens = c.Listen, c.AdminListen, c.Admin.Tokens
+	s.TLS, s.AdminTLS = server.TLS(c.TLS), server.TLS(c.AdminTLS)
 	s.Store, s.StoreHealth, s.Collectors = store.Store, store.Health, store.Collectors
 	s.StoreRequired, s.RulesRequired = c.OnStoreFailure == failover.Closed, c.OnStoreFailure != failover.Open
 	s.Defaults, s.Policies = c.Defaults, c.Policies
-	s.ClientIP, s.Headers, s.API = c.ClientIP, c.Headers, c.API
+	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()
+	s.API = server.API{ExplicitKeys: c.API.ExplicitKeys, Tokens: c.API.Tokens, Open: c.API.Open}
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
 	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes

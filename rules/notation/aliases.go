@@ -37,6 +37,15 @@ const (
 	MaxFaults = document.MaxFaults
 )
 
+// Setter is [document.Setter].
+type Setter = document.Setter
+
+// Text is [document.Text].
+func Text(field *string) Setter { return document.Text(field) }
+
+// Boolean is [document.Boolean].
+func Boolean(field *bool) Setter { return document.Boolean(field) }
+
 // ParseJSON is [document.JSON].
 func ParseJSON(source string, data []byte, faults *Faults) Value {
 	return document.JSON(source, data, faults)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -34,7 +35,7 @@ func nameList[T comparable](choices []named[T]) string {
 
 // choice reads the name of one of several values.
 func choice[T comparable](field *T, choices []named[T]) Setter {
-	return Scalar(nameList(choices), func(text string) bool {
+	return document.Scalar(nameList(choices), func(text string) bool {
 		i := slices.IndexFunc(choices, func(c named[T]) bool { return c.name == text })
 		if i < 0 {
 			return false
@@ -46,7 +47,7 @@ func choice[T comparable](field *T, choices []named[T]) Setter {
 
 // id reads a rule's name.
 func id(field *string) Setter {
-	return Scalar(fmt.Sprintf("1 to %d letters, digits or any of - _ . :", rules.MaxIDBytes), func(text string) bool {
+	return document.Scalar(fmt.Sprintf("1 to %d letters, digits or any of - _ . :", rules.MaxIDBytes), func(text string) bool {
 		*field = text
 		return text != "" && len(text) <= rules.MaxIDBytes && !strings.ContainsFunc(text, func(r rune) bool {
 			return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("-_.:", r)
@@ -66,7 +67,7 @@ func not(field *bool) Setter {
 
 // some reads a text that is not empty.
 func some(field *string, allowed string) Setter {
-	return Scalar(allowed, func(text string) bool {
+	return document.Scalar(allowed, func(text string) bool {
 		*field = text
 		return text != "" && utf8.ValidString(text)
 	}, KindText)
@@ -74,7 +75,7 @@ func some(field *string, allowed string) Setter {
 
 // shortText reads what people call something.
 func shortText(field *string) Setter {
-	return Scalar(fmt.Sprintf("a text of up to %d bytes", rules.MaxTextBytes), func(text string) bool {
+	return document.Scalar(fmt.Sprintf("a text of up to %d bytes", rules.MaxTextBytes), func(text string) bool {
 		*field = text
 		return len(text) <= rules.MaxTextBytes && utf8.ValidString(text)
 	}, KindText)
@@ -87,7 +88,7 @@ func texts(field *[]string, allowed string) Setter {
 
 // listOf reads a list of the texts that are allowed. Of an empty list it makes none.
 func listOf(field *[]string, allowed string, is func(text string) bool) Setter {
-	read := List(field, allowed, func(text string) (string, bool) { return text, is(text) })
+	read := document.List(field, allowed, func(text string) (string, bool) { return text, is(text) })
 	return func(v Value, fault func(Value, string)) {
 		read(v, fault)
 		if len(*field) == 0 {

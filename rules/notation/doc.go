@@ -1,9 +1,8 @@
-// Package notation is how limits and rules are written: values with their places, and
-// what is read out of them.
+// Package notation is how limits and rules are written in a document: what is read out of its
+// values, and written again.
 //
-// A front end makes a [Value] of a text: [ParseJSON], or the YAML of rules/file. From it,
-// [Limit], [Limits] and [Rules] take what it says, and record everything that is wrong
-// with it as [Faults], each with its place. Reading is strict: an unknown name, a wrong
-// type and a value out of range are faults. [JSON] writes a rule in the form that is read
+// From a [document.Value], [Limit], [Limits] and [Rules] take what it says, and record everything
+// that is wrong with it as [document.Faults], each with its place. Reading is strict: an unknown name, a
+// wrong type and a value out of range are faults. [JSON] writes a rule in the form that is read
 // back as the same rule.
 package notation

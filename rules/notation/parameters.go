@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 )
 
 // field reads one field that the limit's algorithm has.
@@ -45,8 +46,8 @@ func (r *limitReader) parameter(name string) Setter {
 }
 
 func permits(field *int64) Setter {
-	return Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) bool {
-		n, ok := ParseInteger(text)
+	return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) bool {
+		n, ok := document.ParseInteger(text)
 		*field = n
 		return ok
 	}, KindInteger)
@@ -54,8 +55,8 @@ func permits(field *int64) Setter {
 
 // maxDebt reads the bound on debt, of which 0 is none.
 func maxDebt(field *int64) Setter {
-	return Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
-		n, ok := ParseInteger(text)
+	return document.Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
+		n, ok := document.ParseInteger(text)
 		*field = n
 		if n == 0 {
 			*field = stint.NoDebt
@@ -66,7 +67,7 @@ func maxDebt(field *int64) Setter {
 
 func rate(field *stint.Rate) Setter {
 	_, none := stint.ParseRate("")
-	return Scalar(allowed(none), func(text string) bool {
+	return document.Scalar(allowed(none), func(text string) bool {
 		rate, err := stint.ParseRate(text)
 		*field = rate
 		return err == nil
@@ -75,7 +76,7 @@ func rate(field *stint.Rate) Setter {
 
 func duration(field *time.Duration) Setter {
 	_, none := stint.ParseDuration("")
-	return Scalar(allowed(none), func(text string) bool {
+	return document.Scalar(allowed(none), func(text string) bool {
 		d, err := stint.ParseDuration(text)
 		*field = d
 		return err == nil
@@ -84,7 +85,7 @@ func duration(field *time.Duration) Setter {
 
 func calendar(field *stint.Calendar) Setter {
 	_, none := stint.ParseCalendar("")
-	return Scalar(allowed(none), func(text string) bool {
+	return document.Scalar(allowed(none), func(text string) bool {
 		unit, err := stint.ParseCalendar(text)
 		*field = unit
 		return err == nil
@@ -93,14 +94,14 @@ func calendar(field *stint.Calendar) Setter {
 
 // lease reads how many permits are leased at a time.
 func lease(field *int64) Setter {
-	return Scalar("auto, off, or 1 to the capacity", func(text string) bool {
+	return document.Scalar("auto, off, or 1 to the capacity", func(text string) bool {
 		switch text {
 		case "auto":
 			*field = stint.LeaseAuto
 		case "", "off", "false", "0":
 			*field = 0
 		default:
-			n, ok := ParseInteger(text)
+			n, ok := document.ParseInteger(text)
 			*field = n
 			return ok && n > 0
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -97,7 +98,7 @@ func (r *ruleReader) scalar(name string) Setter {
 	case "enabled":
 		return not(&rule.Disabled)
 	case "priority":
-		return Integer(&rule.Priority, math.MinInt, math.MaxInt)
+		return document.Integer(&rule.Priority, math.MinInt, math.MaxInt)
 	case "scope":
 		return scope(&rule.Scope)
 	case "missing":
@@ -109,13 +110,13 @@ func (r *ruleReader) scalar(name string) Setter {
 	case "on_exceed":
 		return choice(&rule.OnExceed, excesses)
 	case "max_wait":
-		return Between(&rule.MaxWait, time.Millisecond, rules.MaxWaitLimit)
+		return document.Between(&rule.MaxWait, time.Millisecond, rules.MaxWaitLimit)
 	case "max_waiters":
-		return Integer(&rule.MaxWaiters, 1, maxWaiters)
+		return document.Integer(&rule.MaxWaiters, 1, maxWaiters)
 	case "on_store_failure":
 		return choice(&rule.OnStoreFailure, failures)
 	case "timeout":
-		return Between(&rule.Timeout, time.Millisecond, time.Minute)
+		return document.Between(&rule.Timeout, time.Millisecond, time.Minute)
 	default:
 		return nil
 	}
@@ -182,7 +183,7 @@ func (r *ruleReader) texts(name string, v Value, field *map[string]string) {
 // cost reads what a request takes: a number, or where to find it.
 func (r *ruleReader) cost(v Value) {
 	cost := &r.rule.Cost
-	permits := func(name string, v Value) { r.set(name, v, Integer(&cost.Permits, 1, stint.MaxPermits)) }
+	permits := func(name string, v Value) { r.set(name, v, document.Integer(&cost.Permits, 1, stint.MaxPermits)) }
 	if v.Kind != KindMapping {
 		permits("cost", v)
 		return

@@ -3,19 +3,21 @@ package config_test
 import (
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
@@ -75,8 +77,8 @@ func TestPrecedence(t *testing.T) {
 	if len(got.ClientIP.TrustedProxies) != 2 || got.ClientIP.TrustedProxies[0].String() != "::1/128" {
 		t.Errorf("trusted proxies: %v; a list is replaced as a whole", got.ClientIP.TrustedProxies)
 	}
-	if got.Headers != httplimit.XRateLimit|httplimit.RetryAfter {
-		t.Errorf("headers: %b; those that nobody mentions stay", got.Headers)
+	if got.Headers.Fields() != httplimit.XRateLimit|httplimit.RetryAfter {
+		t.Errorf("headers: %+v; those that nobody mentions stay", got.Headers)
 	}
 	if got.OnStoreFailure != failover.Closed || got.AdminListen != "" || !got.AdminAsked {
 		t.Errorf("on_store_failure %v, admin_listen %q, asked for: %v", got.OnStoreFailure, got.AdminListen, got.AdminAsked)
@@ -241,9 +243,9 @@ func TestExampleFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range config.Settings() {
-		for name := range strings.SplitSeq(s.Path, ".") {
+		for name := range strings.SplitSeq(s.Name, ".") {
 			if !strings.Contains(string(text), name+":") {
-				t.Errorf("the example does not mention %s", s.Path)
+				t.Errorf("the example does not mention %s", s.Name)
 			}
 		}
 	}
@@ -284,7 +286,7 @@ func TestSecrets(t *testing.T) {
 	})
 	want := config.Default().Store
 	want.URL, want.Username, want.Password, want.SentinelPasswordFile = "redis://h", "me", "12345", "c"
-	want.TLS = config.TLS{CAFile: "a", ServerName: "b"}
+	want.TLS = config.StoreTLS{CAFile: "a", ServerName: "b"}
 	if err != nil || got.Store != want {
 		t.Errorf("%+v, %v; want %+v", got.Store, err, want)
 	}
@@ -299,8 +301,8 @@ func TestRules(t *testing.T) {
 	file := write(t, "rules:\n- {id: a, scope: per_ip, unlimited: true}\n-\n  id: b\n  enabled: false\n")
 	got, err := config.Load(config.Sources{File: file})
 	want := []rules.Rule{{ID: "a", Scope: []string{rules.PerIP}, Unlimited: true}, {ID: "b", Disabled: true}}
-	at := []notation.Position{{Source: file, Line: 2, Column: 3}, {Source: file, Line: 4, Column: 3}}
-	if err != nil || !reflect.DeepEqual(got.Rules, want) || !reflect.DeepEqual(got.RulesAt, at) {
+	at := []document.Position{{Source: file, Line: 2, Column: 3}, {Source: file, Line: 4, Column: 3}}
+	if err != nil || !reflect.DeepEqual([]rules.Rule(got.Rules), want) || !reflect.DeepEqual(got.RulesAt, at) {
 		t.Errorf("%+v at %v, %v", got.Rules, got.RulesAt, err)
 	}
 }
@@ -348,10 +350,10 @@ func TestBoundsOnClients(t *testing.T) {
 		"http: {body_timeout: 601s}":           "10ms to 10m",
 		"http: {write_timeout: 0}":             "10ms to 10m",
 		"http: {idle_timeout: 61m}":            "10ms to 1h",
-		"http: {max_body_memory: 1023KiB}":     "at least 1MiB; or default",
+		"http: {max_body_memory: 1023KiB}":     "at least 1MiB, or default",
 		"http: {max_streams: 0}":               "1 to 10000",
-		"http: {max_header_size: 1023}":        "1KiB to 16384KiB",
-		"http: {max_body_size: 65MiB}":         "1KiB to 65536KiB",
+		"http: {max_header_size: 1023}":        "1KiB to 16MiB",
+		"http: {max_body_size: 65MiB}":         "1KiB to 64MiB",
 		"http: {max_connections: 0}":           "1 to 10000000",
 		"http: {max_connections_per_peer: -1}": "0 to 10000000",
 		"drain: {delay: 11m}":                  "0s to 10m",
@@ -377,7 +379,7 @@ func TestTLS(t *testing.T) {
 		"admin_tls: {cert_file: c, key_file: k, client_ca_file: a}":                                   {{}, both},
 	} {
 		got, err := config.Load(config.Sources{File: write(t, text)})
-		if err != nil || got.TLS != want[0] || got.AdminTLS != want[1] {
+		if err != nil || server.TLS(got.TLS) != want[0] || server.TLS(got.AdminTLS) != want[1] {
 			t.Errorf("%s: %+v, %+v, %v", text, got.TLS, got.AdminTLS, err)
 		}
 	}
@@ -415,7 +417,7 @@ func TestTokens(t *testing.T) {
 	}
 	admin, err := config.Load(config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
 	var held []string
-	for _, token := range admin.AdminTokens {
+	for _, token := range admin.Admin.Tokens {
 		if held = append(held, token.Token); token.Role != server.RoleWrite || token.Name != "" {
 			t.Errorf("a token alone is of role %v and name %q", token.Role, token.Name)
 		}
@@ -463,8 +465,8 @@ func TestAdminTokensHaveRoles(t *testing.T) {
 		{Token: "0123456789abcdeg", Role: server.RoleRead},
 		{Token: "0123456789abcdeh", Role: server.RoleWrite, Name: "ann@example.com"},
 	}
-	if fault != "" || !reflect.DeepEqual(got.AdminTokens, want) {
-		t.Errorf("tokens %v, %s; want %v", got.AdminTokens, fault, want)
+	if fault != "" || !reflect.DeepEqual(got.Admin.Tokens, want) {
+		t.Errorf("tokens %v, %s; want %v", got.Admin.Tokens, fault, want)
 	}
 	const prefix = "--admin-tokens-file: admin.tokens_file: TOKENS"
 	for text, want := range map[string]string{
@@ -499,8 +501,8 @@ func TestRedact(t *testing.T) {
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range config.Settings() {
-		if seen[s.Flag()] || seen[s.Env()] || s.Usage == "" {
-			t.Errorf("%s: flag %s or variable %s is taken, or there is no usage", s.Path, s.Flag(), s.Env())
+		if seen[s.Flag()] || seen[s.Env()] || s.Help() == "" {
+			t.Errorf("%s: flag %s or variable %s is taken, or there is no usage", s.Name, s.Flag(), s.Env())
 		}
 		seen[s.Flag()], seen[s.Env()] = true, true
 	}
@@ -512,5 +514,22 @@ func TestNames(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}
+	}
+}
+
+// A variable that is mistyped is told; what Kubernetes sets for services that are named like the program is not.
+func TestUnknownVariables(t *testing.T) {
+	variables := map[string]string{
+		"STINT_LISTN": "127.0.0.1:1", "STINT_STORE_TIMEOUTS": "1s", "STINT_PORTS": "1", "STINT_EMPTY": "",
+		"STINT_LISTEN": "127.0.0.1:1", "STINT_CONFIG": "a", "STINT_SERVER": "b", "STINT_TOKEN": "c", "STINT": "d", "HOME": "e",
+		"STINT_SERVICE_HOST": "10.0.0.1", "STINT_SERVICE_PORT": "80", "STINT_SERVICE_PORT_HTTP": "80", "STINT_PORT": "tcp://10.0.0.1:80",
+		"STINT_PORT_80_TCP": "tcp://10.0.0.1:80", "STINT_PORT_80_TCP_PROTO": "tcp", "STINT_PORT_80_TCP_PORT": "80", "STINT_PORT_80_TCP_ADDR": "10.0.0.1",
+		"STINT_REDIS_SERVICE_HOST": "10.0.0.1", "STINT_ADMIN_PORT_8079_TCP": "tcp://10.0.0.1:8079",
+	}
+	got, err := config.Load(config.Sources{Env: env(variables), Variables: slices.Collect(maps.Keys(variables))})
+	const says = ": there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN"
+	want := "STINT_LISTN" + says + "\nSTINT_PORTS" + says + "\nSTINT_STORE_TIMEOUTS" + says
+	if err == nil || err.Error() != want || got.Listen != "127.0.0.1:1" {
+		t.Errorf("%s, got\n%v\nwant\n%s", got.Listen, err, want)
 	}
 }

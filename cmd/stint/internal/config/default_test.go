@@ -4,18 +4,21 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/document"
 )
 
 func TestDefaultsSatisfyTheirSetters(t *testing.T) {
-	var faults notation.Faults
+	var faults document.Faults
 	for _, s := range settings(new(Config)) {
-		s.apply(notation.Value{At: notation.Position{Source: s.Path}, Kind: notation.KindUntyped, Text: s.Default}, &faults)
+		if s.Default() != "" {
+			s.Set(document.Value{At: document.Position{Source: s.Name}, Kind: document.KindUntyped, Text: s.Default()}, &faults)
+		}
 	}
 	if err := faults.Err(); err != nil {
 		t.Errorf("the built-in values: %v", err)
 	}
-	if err := Default().ClientIP.Validate(); err != nil {
+	if err := clientip.Config(Default().ClientIP).Validate(); err != nil {
 		t.Errorf("client addresses by default: %v", err)
 	}
 }
@@ -37,8 +40,8 @@ func FuzzFile(f *testing.F) {
 			return // the parser takes time that is quadratic in the depth
 		}
 		config := Default()
-		var faults notation.Faults
-		l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]notation.Position{}}
+		var faults document.Faults
+		l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]document.Position{}}
 		l.file("f.yaml", data)
 		for _, fault := range faults {
 			if fault.Position.Source != "f.yaml" || fault.Position.Line < 1 || fault.Position.Column < 1 || fault.Message == "" {
@@ -53,7 +56,7 @@ func FuzzFile(f *testing.F) {
 				t.Errorf("accepted default of %v: %+v: %v", algorithm, limit, err)
 			}
 		}
-		if err := config.ClientIP.Validate(); err != nil {
+		if err := clientip.Config(config.ClientIP).Validate(); err != nil {
 			t.Errorf("accepted client addresses: %v", err)
 		}
 	})

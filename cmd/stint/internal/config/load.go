@@ -1,14 +1,68 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
+
+// A Setting is one scalar or list of the configuration, which a flag, the
+// environment and the file can give.
+type Setting struct{ document.Setting }
+
+// Flag is the name of the flag, without dashes.
+func (s Setting) Flag() string {
+	if flag := s.Tag.Get("flag"); flag != "" {
+		return flag
+	}
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Name)
+}
+
+// Env is the name of the environment variable.
+func (s Setting) Env() string {
+	return "STINT_" + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
+}
+
+// Default is the built-in value as a flag would give it.
+func (s Setting) Default() string { return s.Tag.Get("default") }
+
+// Value stands for the value in a help text, such as HOST:PORT; "" if the setting is true or false.
+func (s Setting) Value() string { return s.Tag.Get("value") }
+
+// Help says what the setting does.
+func (s Setting) Help() string { return s.Tag.Get("help") }
+
+// Secret reports whether nobody may see the value. A secret has no flag, since the
+// machine's other users see the flags of a process.
+func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
+
+// Settings lists what flags and the environment can set, in the order in which
+// help shows it.
+func Settings() []Setting { return settings(new(Config)) }
+
+// settings binds the settings to a configuration.
+func settings(c *Config) (all []Setting) {
+	for _, s := range kinds.Settings(c) {
+		all = append(all, Setting{s})
+	}
+	return all
+}
+
+// Default returns the built-in configuration.
+func Default() Config {
+	config := Config{Defaults: server.DefaultLimits(), Policies: policies{}}
+	var none document.Faults // a test holds the built-in values against their kinds
+	for _, s := range settings(&config) {
+		if s.Default() != "" {
+			s.Set(document.Value{Kind: document.KindUntyped, Text: s.Default()}, &none)
+		}
+	}
+	return config
+}
 
 // Sources says where a configuration is read from.
 type Sources struct {
@@ -18,21 +72,23 @@ type Sources struct {
 	// Env looks up an environment variable. An empty one counts as absent. nil is
 	// none.
 	Env func(name string) (text string, found bool)
+	// Variables are the names of all environment variables. One that begins with STINT_ and stands for nothing is a fault.
+	Variables []string
 	// Flags holds what flags were given, by [Setting.Flag].
 	Flags map[string]string
 }
 
 // Load reads a configuration: the built-in values, then the file, the
-// environment and the flags over them. The error is [notation.Faults] with everything that
+// environment and the flags over them. The error is [document.Faults] with everything that
 // is wrong.
 func Load(sources Sources) (Config, error) {
 	config := Default()
-	var faults notation.Faults
-	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]notation.Position{}}
+	var faults document.Faults
+	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]document.Position{}}
 	if sources.File != "" {
 		data, err := file.Bytes(sources.File, maxFileBytes)
 		if err != nil {
-			faults.Add(notation.Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
+			faults.Add(document.Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
 		} else {
 			l.file(sources.File, data)
 		}
@@ -42,12 +98,13 @@ func Load(sources Sources) (Config, error) {
 			break
 		}
 		if text, _ := sources.Env(s.Env()); text != "" {
-			l.apply(s, notation.Value{At: notation.Position{Source: s.Env()}, Kind: notation.KindUntyped, Text: text})
+			l.untyped(s, s.Env(), text)
 		}
 	}
+	l.unknown(sources)
 	for _, s := range l.settings {
 		if text, given := sources.Flags[s.Flag()]; given && !s.Secret() {
-			l.apply(s, notation.Value{At: notation.Position{Source: "--" + s.Flag()}, Kind: notation.KindUntyped, Text: text})
+			l.untyped(s, "--"+s.Flag(), text)
 		}
 	}
 	l.together()
@@ -58,13 +115,50 @@ func Load(sources Sources) (Config, error) {
 type loader struct {
 	config   *Config
 	settings []Setting
-	faults   *notation.Faults
-	from     map[string]notation.Position // what gave each setting last, by path
+	faults   *document.Faults
+	from     map[string]document.Position // what gave each setting last, by name
 }
 
-func (l *loader) apply(s Setting, v notation.Value) {
-	l.from[s.Path] = v.At
-	s.apply(v, l.faults)
+// file takes a document over.
+func (l *loader) file(name string, data []byte) {
+	whole := document.Parse(name, data, maxFileBytes, l.faults)
+	kinds.Read(document.Root("the configuration", ""), whole, l.config, l.faults)
+	for _, s := range l.settings {
+		if v, given := whole.Find(s.Name); given {
+			l.from[s.Name] = v.At
+		}
+	}
+	list, _ := whole.Find("rules")
+	for _, item := range list.Items {
+		l.config.RulesAt = append(l.config.RulesAt, item.At)
+	}
+}
+
+// maxFileBytes bounds the files that are read.
+const maxFileBytes = 1 << 20
+
+// untyped takes over what a flag or an environment variable gives.
+func (l *loader) untyped(s Setting, source, text string) {
+	at := document.Position{Source: source}
+	l.from[s.Name] = at
+	s.Set(document.Value{At: at, Kind: document.KindUntyped, Text: text}, l.faults)
+}
+
+// others are the environment variables of the program that are no settings.
+var others = []string{"STINT_CONFIG", "STINT_SERVER", "STINT_TOKEN", "STINT_ADMIN", "STINT_ADMIN_TOKEN"}
+
+// ofKubernetes are the variables that Kubernetes sets for services whose names are stint or begin with stint-.
+var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$`)
+
+// unknown records the environment variables that stand for nothing.
+func (l *loader) unknown(sources Sources) {
+	for _, name := range slices.Sorted(slices.Values(sources.Variables)) {
+		known := slices.Contains(others, name) || slices.ContainsFunc(l.settings, func(s Setting) bool { return s.Env() == name })
+		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") || ofKubernetes.MatchString(name) {
+			continue
+		}
+		l.faults.Add(document.Position{Source: name}, "there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN")
+	}
 }
 
 // together checks and completes what depends on several settings.
@@ -74,26 +168,30 @@ func (l *loader) together() {
 	if c.RulesFrom != "" && len(c.Rules) > 0 {
 		l.faults.Add(l.from["rules_from"], "rules_from is given beside rules; allowed: one of the two")
 	}
-	if c.Store.Memory() && c.Store.reaches() {
-		for _, s := range l.settings {
-			if at, given := l.from[s.Path]; given && slices.Contains(reachSettings, s.Path) {
-				l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Path)
-			}
+	for _, s := range l.settings {
+		at, given := l.from[s.Name]
+		if given && s.Tag.Get("for") == "redis" && c.Store.Memory() && c.Store.reaches() {
+			l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Name)
 		}
 	}
-	l.pair("tls", c.TLS)
+	l.pair("tls", server.TLS(c.TLS))
 	switch {
-	case c.AdminTLS == server.TLS{}:
-		c.AdminTLS = c.TLS
+	case c.AdminTLS == AdminTLS{}:
+		c.AdminTLS = AdminTLS(c.TLS)
 	case c.AdminTLS.CertFile == "off":
-		c.AdminTLS = server.TLS{}
+		c.AdminTLS = AdminTLS{}
 	default:
-		l.pair("admin_tls", c.AdminTLS)
+		l.pair("admin_tls", server.TLS(c.AdminTLS))
 	}
-	for _, token := range l.tokens("api.tokens_file", c.TokensFile, false) {
+	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
 	}
-	c.AdminTokens = l.tokens("admin.tokens_file", c.AdminTokensFile, true)
+	c.Admin.Tokens = l.tokens("admin.tokens_file", c.Admin.TokensFile, true)
+}
+
+// reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to them.
+func (s Store) reaches() bool {
+	return s.TLS != StoreTLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
 }
 
 // pair records what a section about TLS lacks.
@@ -114,61 +212,13 @@ func (l *loader) pair(section string, files server.TLS) {
 
 // tokens reads the file of tokens that the setting names, if it names one. roles says that they
 // have some.
-func (l *loader) tokens(path, name string, roles bool) []server.AdminToken {
+func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
 	if name == "" {
 		return nil
 	}
 	tokens, errs := readTokens(name, roles)
 	for _, err := range errs {
-		l.faults.Add(l.from[path], "%s: %v", path, err)
+		l.faults.Add(l.from[setting], "%s: %v", setting, err)
 	}
 	return tokens
 }
-
-// file takes a YAML document over.
-func (l *loader) file(name string, data []byte) {
-	whole := document.Parse(name, data, maxFileBytes, l.faults)
-	l.faults.Mapping("the configuration", whole, func(f notation.Field) bool {
-		switch f.Name {
-		case "defaults":
-			l.defaults(f.Value)
-		case "policies":
-			l.policies(f.Value)
-		case "rules":
-			l.rules(f.Value)
-		default:
-			return l.setting(f.Name, f)
-		}
-		return true
-	}, l.names("", "defaults", "policies", "rules"))
-}
-
-// setting takes a field over that is a setting, or a section of settings.
-func (l *loader) setting(path string, f notation.Field) bool {
-	for _, s := range l.settings {
-		if s.Path == path {
-			l.apply(s, f.Value)
-			return true
-		}
-		if strings.HasPrefix(s.Path, path+".") {
-			l.faults.Mapping(path, f.Value, func(f notation.Field) bool { return l.setting(path+"."+f.Name, f) }, l.names(path+"."))
-			return true
-		}
-	}
-	return false
-}
-
-// names lists what a section may hold.
-func (l *loader) names(section string, others ...string) []string {
-	var names []string
-	for _, s := range l.settings {
-		if rest, found := strings.CutPrefix(s.Path, section); found {
-			name, _, _ := strings.Cut(rest, ".")
-			names = append(names, name)
-		}
-	}
-	return slices.Compact(append(names, others...))
-}
-
-// maxFileBytes bounds the files that are read.
-const maxFileBytes = 1 << 20

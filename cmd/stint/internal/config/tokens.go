@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server"
 )
 
@@ -35,7 +35,7 @@ func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 	}
 	var faults []error
 	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		faults = append(faults, stint.Invalid(name+": mode", notation.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
+		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
 	}
 	var tokens []server.AdminToken
 	first := map[string]int{}

@@ -1,7 +1,9 @@
-package notation
+package document
 
 import (
 	"fmt"
+	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,14 +58,6 @@ func Text(field *string) Setter {
 	}, KindText)
 }
 
-// OneOf reads one of several names.
-func OneOf(field *string, names ...string) Setter {
-	return Scalar(strings.Join(names, " or "), func(text string) bool {
-		*field = text
-		return slices.Contains(names, text)
-	}, KindText)
-}
-
 // Boolean reads true or false.
 func Boolean(field *bool) Setter {
 	return Scalar("true or false", func(text string) bool {
@@ -97,6 +91,17 @@ func Between(field *time.Duration, least, most time.Duration) Setter {
 	}, KindText, KindInteger)
 }
 
+// duration reads any duration.
+func duration(field *time.Duration) Setter {
+	return func(v Value, fault func(Value, string)) {
+		d, err := stint.ParseDuration(v.Text)
+		if *field = d; err != nil || v.Kind != KindText && v.Kind != KindInteger && v.Kind != KindUntyped {
+			_, err = stint.ParseDuration("")
+			fault(v, allowed(err))
+		}
+	}
+}
+
 // brief writes a duration without the units of which it has none: 10m, not 10m0s.
 func brief(d time.Duration) string {
 	text := d.String()
@@ -106,4 +111,85 @@ func brief(d time.Duration) string {
 		}
 	}
 	return text
+}
+
+// choices is how a message lists names: open, closed or local.
+func choices(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// oneOf reads one of several names: into a string as it is, else as its place. zero, if it is not "", is allowed too.
+func oneOf(field reflect.Value, names []string, zero string) Setter {
+	all := slices.DeleteFunc(append(slices.Clone(names), zero), func(name string) bool { return name == "" })
+	return Scalar(choices(all), func(text string) bool {
+		field.SetZero()
+		at := slices.Index(names, text)
+		switch {
+		case field.Kind() == reflect.String:
+			field.SetString(text)
+		case field.Kind() == reflect.Bool:
+			field.SetBool(at == 1)
+		case field.CanUint():
+			field.SetUint(uint64(max(0, at)))
+		default:
+			field.SetInt(int64(at))
+		}
+		return at >= 0
+	}, KindText)
+}
+
+// ranged reads a number, a duration or a size within bounds, as the tag says by its words.
+func ranged(field any, words []string) Setter {
+	least, most := words[len(words)-min(2, len(words)-1)], words[len(words)-1]
+	switch field := field.(type) {
+	case *time.Duration:
+		low, _ := stint.ParseDuration(least)
+		high, _ := stint.ParseDuration(most)
+		return Between(field, low, high)
+	case *int:
+		low, _ := strconv.Atoi(least)
+		high, _ := strconv.Atoi(most)
+		return Integer(field, low, high)
+	case *int64:
+		if words[0] != "size" {
+			low, _ := ParseInteger(least)
+			high, _ := ParseInteger(most)
+			return Integer(field, low, high)
+		}
+		return size(field, words[1:])
+	default:
+		return nil
+	}
+}
+
+// size reads a number of bytes within bounds, of which the upper one may be missing.
+func size(field *int64, bounds []string) Setter {
+	least, _ := parseSize(bounds[0])
+	most, allowed := int64(math.MaxInt64), "at least "+bounds[0]
+	if len(bounds) > 1 {
+		most, _ = parseSize(bounds[1])
+		allowed = bounds[0] + " to " + bounds[1]
+	}
+	return Scalar("a number of bytes such as 64KiB or 1GiB, "+allowed, func(text string) bool {
+		n, ok := parseSize(text)
+		*field = n
+		return ok && n >= least && n <= most
+	}, KindText, KindInteger)
+}
+
+// parseSize reads a number of bytes with one of the units KiB, MiB, GiB and TiB,
+// or with none.
+func parseSize(text string) (int64, bool) {
+	digits, shift := text, 0
+	for i, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if before, found := strings.CutSuffix(text, unit); found {
+			digits, shift = before, 10*(i+1)
+		}
+	}
+	n, ok := ParseInteger(digits)
+	return n << shift, ok && n >= 0 && n<<shift>>shift == n
 }
