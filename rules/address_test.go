@@ -24,8 +24,8 @@ func banning(client string, scope ...string) rules.Rule {
 
 func TestOverridesOfAddresses(t *testing.T) {
 	const (
-		any64  = "an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, or unknown"
-		single = "single addresses of IPv4: their networks are not overridden one by one"
+		any64 = "an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, a network such as 10.0.0.0/8 or 2001:db8::/32, or unknown"
+		most  = "a network of up to 64 bits, by which IPv6 clients are counted (ipv6_prefix), such as "
 	)
 	for _, test := range []struct {
 		bits         int
@@ -41,24 +41,30 @@ func TestOverridesOfAddresses(t *testing.T) {
 
 		{0, "2001:db8::1", "2001:db8::/64, by which the client is counted"},
 		{0, "2001:db8::1/64", "2001:db8::/64, by which the client is counted"},
-		{0, "2001:db8::1/128", "2001:db8::/64, by which the client is counted"},
+		{0, "2001:db8::1/128", most + "2001:db8::/64"},
 		{0, "2001:DB8:1::", "2001:db8:1::/64, by which the client is counted"},
-		{0, "2001:db8:1:2:3::/80", "2001:db8:1:2::/64, by which the client is counted"},
+		{0, "2001:db8:1:2:3::/80", most + "2001:db8:1:2::/64"},
 		{0, "[2001:db8::1]:80", "2001:db8::/64, by which the client is counted"},
 		{0, "[2001:db8::1]", "2001:db8::/64, by which the client is counted"},
 		{0, "fe80::1%eth0", "fe80::/64, by which the client is counted"},
-		{0, "2001:db8::/48", "an IPv6 network of 64 bits such as 2001:db8:1:2::/64, by which clients are counted"},
-		{0, "::/0", any64},
-		{56, "2001:db8::/64", "2001:db8::/56, by which the client is counted"},
-		{128, "2001:db8::/64", "an IPv6 address such as 2001:db8:1:2::1, by which clients are counted"},
+		{0, "2001:db8::/48", ""},
+		{0, "::/0", ""},
+		{0, "2001:DB8::/32", "2001:db8::/32, as the network is written"},
+		{0, "2001:db8::1/32", "2001:db8::/32, as the network is written"},
+		{56, "2001:db8::/64", "a network of up to 56 bits, by which IPv6 clients are counted (ipv6_prefix), such as 2001:db8::/56"},
+		{128, "2001:db8::/64", ""},
 		{128, "2001:db8::1/128", "2001:db8::1, by which the client is counted"},
 		{128, "::ffff:192.0.2.1", "192.0.2.1, by which the client is counted"},
 		{0, "::ffff:192.0.2.1", "192.0.2.1, by which the client is counted"},
 		{0, "192.0.2.2:80", "192.0.2.2, by which the client is counted"},
 		{0, " 192.0.2.3", "192.0.2.3, by which the client is counted"},
 		{0, "192.0.2.3/32", "192.0.2.3, by which the client is counted"},
-		{0, "10.0.0.0/8", single},
-		{0, "0.0.0.0/0", single},
+		{0, "10.0.0.0/8", ""},
+		{0, "10.0.0.0/31", ""},
+		{0, "0.0.0.0/0", ""},
+		{0, "10.1.0.0/8", "10.0.0.0/8, as the network is written"},
+		{0, "::ffff:10.0.0.0/104", any64},
+		{0, "10.0.0.0/33", any64},
 		{0, "foo", any64},
 		{0, "Unknown", any64},
 		{0, "192.0.2.01", any64},
@@ -86,7 +92,7 @@ func text(err error) string {
 func TestARuleKnowsTheFormOfAddresses(t *testing.T) {
 	for key, sound := range map[string]bool{
 		"192.0.2.1": true, "2001:db8::1": true, "2001:db8::/48": true, "2001:db8::/64": true, "unknown": true,
-		"2001:DB8::1": false, "2001:db8::1/64": false, "10.0.0.0/8": false, "::/0": false, "foo": false, "2001:db8::1/128": false,
+		"2001:DB8::1": false, "2001:db8::1/64": false, "10.1.0.0/8": false, "foo": false, "2001:db8::1/128": false,
 		"::ffff:192.0.2.0/120": false, "::ffff:192.0.2.1": false,
 	} {
 		r := banning(key, rules.PerIP)
@@ -95,6 +101,15 @@ func TestARuleKnowsTheFormOfAddresses(t *testing.T) {
 		}
 		if _, err := r.ClientKey(key); (err == nil) != sound {
 			t.Errorf("%s: its key: %v", key, err)
+		}
+	}
+	for _, network := range []string{"10.0.0.0/8", "::/0"} { // which is no client
+		r := banning(network, rules.PerIP)
+		if err := r.Validate(); err != nil {
+			t.Error(err)
+		}
+		if key, err := r.ClientKey(network); err == nil {
+			t.Errorf("%s has the key %s", network, key)
 		}
 	}
 }

@@ -305,6 +305,9 @@ func (w *weigher) met(longer bool) []*compiled {
 		if c.policy != nil {
 			own = c.policy.Len()
 		}
+		if len(c.networks[0])+len(c.networks[1]) > 0 {
+			own = c.weight // whichever network the client is in
+		}
 		limits += own
 		counted := fmt.Sprint(c.scope)
 		for client, o := range c.overrides {

@@ -134,12 +134,10 @@ func (m *Matches) Held(i int) (Held, error) {
 		}
 	}
 	policy, unlimited := c.policy, c.Unlimited
-	o := c.overrides[string(m.key)]
-	if o == nil && c.hashed && !lacks {
-		o = c.overrides[joinHashed(c.Scope, func(i int) string { return JoinKey(m.value(c, c.scope[i])) })]
-	}
-	if o != nil {
-		policy, unlimited = o.policy, o.unlimited
+	if len(c.overrides) > 0 && !lacks {
+		if o := c.overrideOf(m.key, m.address, m.request.Address, &m.network); o != nil {
+			policy, unlimited = o.policy, o.unlimited
+		}
 	}
 	switch {
 	case unlimited:
@@ -169,6 +167,9 @@ func (m *Matches) appendClient(c *match) (lacks, plain bool) {
 		}
 		if i > 0 {
 			m.key = append(m.key, '|')
+		}
+		if p.kind == addressPart {
+			m.address = len(m.key)
 		}
 		m.key = appendPart(m.key, value)
 		plain = plain && p.kind != apiKeyPart && isPrintable(value)

@@ -57,8 +57,13 @@ func TestSeveralPathsAndHosts(t *testing.T) {
 	r.Match.Hosts = []string{"*.example.com", "api.example.com", "*.com", "example.org"}
 	set := compile(t, r, rule("b"))
 	for _, test := range []struct{ host, path, want string }{
-		{"api.example.com", "/a/b", "a b"}, {"www.example.com", "/c", "a b"}, {"example.org", "/x/b", "a b"},
-		{"example.com", "/c", "a b"}, {"example.net", "/c", "b"}, {"example.org", "/x", "b"}, {"example.org", "//x//a%2Fb", "a b"},
+		{"api.example.com", "/a/b", "a b"},
+		{"www.example.com", "/c", "a b"},
+		{"example.org", "/x/b", "a b"},
+		{"example.com", "/c", "a b"},
+		{"example.net", "/c", "b"},
+		{"example.org", "/x", "b"},
+		{"example.org", "//x//a%2Fb", "a b"},
 	} {
 		if got := matched(t, set, rules.Request{Host: test.host, Path: test.path}); !equalIDs(got, test.want) {
 			t.Errorf("%s%s matches %v, want %s", test.host, test.path, got, test.want)

@@ -19,6 +19,8 @@ type Matches struct {
 	host    []byte   // canonical
 	named   []byte   // the host that a reading's authority names, canonical
 	key     []byte
+	address int         // where the client's address is in key, if it is there
+	network []byte      // key with a network in its place
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
 	found   []uint64 // a bit for each rule that an earlier reading matched, by rank; of a path with others

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -35,7 +36,7 @@ func (r *Rule) clientKey(client string, bits int) (string, error) {
 	case r.misplacesHash(values):
 		return "", stint.Invalid("key", shown, `\sha256: in the place of an API key only`)
 	}
-	if err := r.addressFault("key", shown, values, bits); err != nil {
+	if err := r.addressFault("key", shown, values, bits, false); err != nil {
 		return "", err
 	}
 	scope, plain := partsOf(r), true
@@ -75,23 +76,81 @@ func (s *Set) ClientClaims(id, client string) ([]stint.Claim, error) {
 	if c.policy != nil {
 		claims = append(claims, stint.Claim{Key: key, Policy: c.policy})
 	}
-	if o := c.overrideOf(client); o != nil && o.policy != nil {
+	if o := c.overrideOfNamed(client); o != nil && o.policy != nil {
 		claims = append(claims, stint.Claim{Key: key, Policy: o.policy})
 	}
 	return claims, nil
 }
 
-// overrideOf is the override of a client, whether it or the client names the API key by its hash;
-// nil if there is none.
-func (c *compiled) overrideOf(client string) *override {
-	if o := c.overrides[client]; o != nil || !c.counts(PerAPIKey) {
+// overrideOfNamed is the override of a client, whether it or the client names the API key by its hash; nil if there is none.
+func (c *compiled) overrideOfNamed(client string) *override {
+	parts, _ := splitKey(client, "")
+	if c.counts(PerAPIKey) && !c.hashed {
+		byHash := make(map[string]*override, len(c.overrides))
+		for name, o := range c.overrides {
+			byHash[c.hashedClient(name)] = o
+		}
+		c = &compiled{Rule: c.Rule, overrides: byHash, hashed: true, networks: c.networks}
+	}
+	start, address := 0, ""
+	for i, p := range parts {
+		if i < len(c.Scope) && c.Scope[i] == PerIP {
+			address = p.text
+			break
+		}
+		start += len(p.name()) + 1
+	}
+	var buffer []byte
+	return c.overrideOf([]byte(client), start, address, &buffer)
+}
+
+// overrideOf is the override of a client: its own, else that of the longest network that has its address; nil if there is none. The
+// address is a part of the client's text, from start on.
+func (c *compiled) overrideOf(client []byte, start int, address string, buffer *[]byte) *override {
+	o := c.override(client)
+	if o != nil || len(c.networks[0])+len(c.networks[1]) == 0 || address == noAddress {
 		return o
 	}
-	client = c.hashedClient(client)
-	for name, o := range c.overrides {
-		if c.hashedClient(name) == client {
+	host, _, _ := strings.Cut(address, "/")
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil
+	}
+	for _, length := range c.networks[ip.BitLen()/128] {
+		network, _ := ip.Prefix(length) // as long as the address at most
+		*buffer = append(network.AppendTo(append((*buffer)[:0], client[:start]...)), client[start+len(address):]...)
+		if o := c.override(*buffer); o != nil {
 			return o
 		}
 	}
 	return nil
+}
+
+// override is the override of a text.
+func (c *compiled) override(client []byte) *override {
+	if c.hashed {
+		return c.overrides[c.hashedClient(string(client))]
+	}
+	return c.overrides[string(client)]
+}
+
+// networksOf are the lengths of the networks that overrides have in the place of an address, the longest first: of IPv4, and of IPv6.
+func networksOf(rule *Rule) (lengths [2][]int) {
+	at := slices.Index(rule.Scope, PerIP)
+	if at < 0 {
+		return lengths
+	}
+	for i := range rule.Overrides {
+		parts, err := splitKey(rule.Overrides[i].Key, "")
+		if err != nil {
+			continue
+		}
+		if network, err := netip.ParsePrefix(parts[at].text); err == nil {
+			of := &lengths[network.Addr().BitLen()/128]
+			if place, known := slices.BinarySearchFunc(*of, network.Bits(), func(a, b int) int { return b - a }); !known {
+				*of = slices.Insert(*of, place, network.Bits())
+			}
+		}
+	}
+	return lengths
 }

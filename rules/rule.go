@@ -176,7 +176,9 @@ type Cost struct {
 type Override struct {
 	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global
 	// rule. An address is written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as
-	// 2001:db8:1:2::/64 of as many bits as [Options] say, or unknown. A composite one's parts are joined by | and one
+	// 2001:db8:1:2::/64 of as many bits as [Options] say, or unknown. In its place there may be a network of IPv4 or, with
+	// fewer bits, of IPv6: each client in it has limits of its own then. A client's own override comes before those of networks, and
+	// the longest of these before others. A composite one's parts are joined by | and one
 	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
 	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
 	Key string

@@ -54,8 +54,9 @@ type compiled struct {
 	fields    []field
 	scope     []part
 	costField string
-	overrides map[string]*override // nil: none
+	overrides map[string]*override // by the client, all with API keys hashed or none; nil: none
 	hashed    bool                 // whether one of them names an API key by its hash
+	networks  [2][]int             // see networksOf
 }
 
 type override struct {
@@ -187,7 +188,7 @@ func (s *Set) root(text string) *node {
 }
 
 func compile(rule *Rule, options Options) (*compiled, error) {
-	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes()}
+	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
 	c.strict = options.StrictSlash
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
@@ -203,16 +204,19 @@ func compile(rule *Rule, options Options) (*compiled, error) {
 	}
 	for i := range rule.Overrides {
 		o := &rule.Overrides[i]
-		known := &override{unlimited: o.Unlimited}
+		known, client := &override{unlimited: o.Unlimited}, o.Key
+		if c.hashed {
+			client = c.hashedClient(client)
+		}
 		if len(o.Limits) > 0 {
-			if known.policy, err = c.newPolicy(o.Limits, old, o.Key); err != nil {
+			if known.policy, err = c.newPolicy(o.Limits, old, client); err != nil {
 				return nil, err
 			}
 		}
 		if c.overrides == nil {
 			c.overrides = make(map[string]*override, len(rule.Overrides))
 		}
-		c.overrides[o.Key] = known
+		c.overrides[client] = known
 	}
 	return c, nil
 }

@@ -294,7 +294,7 @@ func (r *Rule) validateOverrides(f *faults) {
 		case seen[client]:
 			f.invalid(param+".key", shown, "each client once")
 		default:
-			if err := r.addressFault(param+".key", shown, parts, f.bits); err != nil {
+			if err := r.addressFault(param+".key", shown, parts, f.bits, true); err != nil {
 				f.add(param+".key", err)
 			}
 		}

@@ -49,7 +49,7 @@ rules:
   overrides:
   - {key: 192.0.2.1, unlimited: true}
   - unlimited: true
-    key: 10.0.0.0/8
+    key: 10.1.0.0/8
 - scope: global
 `
 	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
@@ -60,7 +60,7 @@ r.yaml:10:18: rule "a": match.path is "no-slash"; allowed: a path such as /users
 r.yaml:13:3: "scope" is given twice, first in line 12
 r.yaml:18:12: rule "d": missing is "ip"; allowed: skip or deny, since the scope is the address already
 r.yaml:19:13: rule "d": max_wait is 1s; allowed: only with on_exceed wait
-r.yaml:23:10: rule "d": overrides[1].key is "10.0.0.0/8"; allowed: single addresses of IPv4: their networks are not overridden one by one
+r.yaml:23:10: rule "d": overrides[1].key is "10.1.0.0/8"; allowed: 10.0.0.0/8, as the network is written
 r.yaml:24:3: rule 5: id is ""; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone
 r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
 	if got := faultsIn(t, "r.yaml", text); got != want {

@@ -17,7 +17,7 @@ func many(n int) []rules.Rule {
 	for i := range list {
 		list[i] = rules.Rule{
 			ID: fmt.Sprintf("rule-%06d", i), Labels: map[string]string{"team": fmt.Sprintf("team-%d", i%50)},
-			Match: rules.Match{Methods: []string{"GET"}, Path: fmt.Sprintf("/api/v1/service-%d/items/{id}", i)},
+			Match: rules.Match{Methods: []string{"GET"}, Paths: []string{fmt.Sprintf("/api/v1/service-%d/items/{id}", i)}},
 			Scope: []string{rules.PerUser}, Missing: rules.MissingIP, Limits: []stint.Limit{stint.FixedWindow(int64(i+1), time.Minute)},
 		}
 	}

@@ -24,7 +24,7 @@ func BenchmarkRedis(b *testing.B) {
 			for i := range list {
 				list[i] = rule(fmt.Sprintf("rule-%06d", i), int64(i+1))
 				list[i].Scope, list[i].Missing = []string{rules.PerUser}, rules.MissingIP
-				list[i].Match = rules.Match{Methods: []string{"GET"}, Path: fmt.Sprintf("/api/v1/service-%d/items/{id}", i)}
+				list[i].Match = rules.Match{Methods: []string{"GET"}, Paths: []string{fmt.Sprintf("/api/v1/service-%d/items/{id}", i)}}
 				list[i].Labels = map[string]string{"team": fmt.Sprintf("team-%d", i%50)}
 			}
 			writer, follower := manage(b, open(b, at, ""), 0), manage(b, open(b, at, ""), 0)

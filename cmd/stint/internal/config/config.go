@@ -36,7 +36,7 @@ type Config struct {
 	Instances int `doc:"instances" is:"integer 1 1000000" zero:"auto" default:"1" value:"N" help:"how many processes share the limits, or auto to count those that share the store; for on_store_failure local"`
 	// RulesFrom is a file or a folder, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
 	// RulesFromStore.
-	RulesFrom            string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or the word store, which is the store itself and the default without rules in the configuration"`
+	RulesFrom string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or the word store, which is the store itself and the default without rules in the configuration"`
 	// RulesCache is "" for none.
 	RulesCache           string `doc:"rules_cache" value:"PATH" help:"file that keeps the last rules read from rules_from, to begin with when that is unreachable; without it the service is not ready until rules were read"`
 	RejectAmbiguousPaths bool   `doc:"ambiguous_paths" is:"one-of match reject" default:"match" value:"POLICY" help:"what becomes of a path that programs take apart in different ways: match (the rules of all its variants hold) or reject (400)"`
