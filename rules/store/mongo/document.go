@@ -3,6 +3,8 @@ package mongo
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -103,10 +105,7 @@ func encode(next *store.Revision, attempt string) ([]any, error) {
 			size += len(lines[n])
 			n++
 		}
-		chunk, err := newChunk(chunkID(next.Number, attempt, len(chunks)), lines[:n])
-		if err != nil {
-			return nil, err
-		}
+		chunk := newChunk(chunkID(next.Number, attempt, len(chunks)), lines[:n])
 		if len(chunk) > maxDocument {
 			return nil, stint.Invalid("a rule", notation.Verbatim(fmt.Sprintf("%d bytes", len(chunk))), "what MongoDB takes as one document, 16 MiB")
 		}
@@ -117,52 +116,106 @@ func encode(next *store.Revision, attempt string) ([]any, error) {
 }
 
 // newChunk is a document with rules that are written as JSON.
-func newChunk(id string, lines [][]byte) (bson.Raw, error) {
-	list := make(bson.A, len(lines))
-	for i, line := range lines {
-		var faults notation.Faults
-		list[i] = fromValue(notation.ParseJSON(id, line, &faults))
-		if err := faults.Err(); err != nil {
-			return nil, err
-		}
+func newChunk(id string, lines [][]byte) bson.Raw {
+	size := len(id)
+	for _, line := range lines {
+		size += len(line) + len(line)/2
 	}
-	return bson.Marshal(bson.D{{Key: "_id", Value: id}, {Key: rulesField, Value: list}})
+	chunk := make([]byte, 4, size) // it starts with its length
+	chunk = appendText(appendName(chunk, bson.TypeString, "_id"), id)
+	chunk = appendName(chunk, bson.TypeArray, rulesField)
+	start := len(chunk)
+	chunk = append(chunk, 0, 0, 0, 0)
+	for i, line := range lines {
+		chunk, _ = appendValue(chunk, strconv.Itoa(i), line)
+	}
+	return closed(closed(chunk, start), 0)
 }
 
 // rulesField holds the rules of a chunk, and of a head that was made by hand.
 const rulesField = "rules"
 
-// fromValue is a value as a document has it.
-func fromValue(v notation.Value) any {
-	switch v.Kind {
-	case notation.KindList:
-		list := make(bson.A, len(v.Items))
-		for i, item := range v.Items {
-			list[i] = fromValue(item)
+// appendValue appends the first value of a text, which is JSON as notation.JSON writes it, as an element of BSON
+// (https://bsonspec.org/spec.html), and returns the text after it.
+func appendValue(doc []byte, name string, text []byte) (_, rest []byte) {
+	switch text[0] {
+	case '"':
+		value, rest := cutText(text)
+		return appendText(appendName(doc, bson.TypeString, name), value), rest
+	case '{', '[':
+		kind, end := bson.TypeEmbeddedDocument, byte('}')
+		if text[0] == '[' {
+			kind, end = bson.TypeArray, ']'
 		}
-		return list
-	case notation.KindMapping:
-		fields := make(bson.D, len(v.Fields))
-		for i, f := range v.Fields {
-			fields[i] = bson.E{Key: escape(f.Name), Value: fromValue(f.Value)}
+		doc = appendName(doc, kind, name)
+		start := len(doc)
+		doc, rest = append(doc, 0, 0, 0, 0), text[1:]
+		for i := 0; rest[0] != end; i++ {
+			if rest[0] == ',' {
+				rest = rest[1:]
+			}
+			key := strconv.Itoa(i)
+			if end == '}' {
+				key, rest = cutText(rest)
+				key, rest = escape(key), rest[1:]
+			}
+			doc, rest = appendValue(doc, key, rest)
 		}
-		return fields
-	case notation.KindInteger:
-		n, _ := strconv.ParseInt(v.Text, 10, 64)
-		if n == int64(int32(n)) {
-			return int32(n)
-		}
-		return n
-	case notation.KindFloat:
-		f, _ := strconv.ParseFloat(v.Text, 64)
-		return f
-	case notation.KindBoolean:
-		return v.Text == "true"
-	case notation.KindText, notation.KindUntyped:
-		return v.Text
+		return closed(doc, start), rest[1:]
 	default:
-		return nil
+		n := bytes.IndexAny(text, ",]}")
+		return appendScalar(doc, name, string(text[:n])), text[n:]
 	}
+}
+
+// appendScalar appends true, false or a number: an integer as the shorter kind where it fits, as people write it.
+func appendScalar(doc []byte, name, text string) []byte {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case text == "true":
+		return append(appendName(doc, bson.TypeBoolean, name), 1)
+	case text == "false":
+		return append(appendName(doc, bson.TypeBoolean, name), 0)
+	case err != nil:
+		f, _ := strconv.ParseFloat(text, 64)
+		return binary.LittleEndian.AppendUint64(appendName(doc, bson.TypeDouble, name), math.Float64bits(f))
+	case n == int64(int32(n)):
+		return binary.LittleEndian.AppendUint32(appendName(doc, bson.TypeInt32, name), uint32(n))
+	default:
+		return binary.LittleEndian.AppendUint64(appendName(doc, bson.TypeInt64, name), uint64(n))
+	}
+}
+
+func appendName(doc []byte, kind bson.Type, name string) []byte {
+	return append(append(append(doc, byte(kind)), name...), 0)
+}
+
+func appendText(doc []byte, text string) []byte {
+	doc = binary.LittleEndian.AppendUint32(doc, uint32(len(text)+1))
+	return append(append(doc, text...), 0)
+}
+
+// closed ends the document that starts with its length at a place.
+func closed(doc []byte, start int) []byte {
+	doc = append(doc, 0)
+	binary.LittleEndian.PutUint32(doc[start:], uint32(len(doc)-start))
+	return doc
+}
+
+// cutText takes the text off that JSON begins with.
+func cutText(text []byte) (value string, rest []byte) {
+	end, plain := 1, true
+	for ; text[end] != '"'; end++ {
+		if text[end] == '\\' {
+			plain = false
+			end++
+		}
+	}
+	if plain {
+		return string(text[1:end]), text[end+1:]
+	}
+	_ = json.Unmarshal(text[:end+1], &value) // it was written a moment ago
+	return value, text[end+1:]
 }
 
 // What field names can't hold everywhere is written as in a URL.
