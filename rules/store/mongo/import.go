@@ -111,7 +111,7 @@ func (i *importer) add(doc bson.Raw) {
 		from.ID = fmt.Sprint(from.Key)
 	}
 	rule := rules.Rule{
-		ID: i.id(from.ID), Disabled: from.Enabled != nil && !*from.Enabled, Priority: from.Priority, Labels: i.labels(&from),
+		ID: i.id(from.ID), Name: from.Name, Set: from.Set, Disabled: from.Enabled != nil && !*from.Enabled, Priority: from.Priority, Labels: i.labels(&from),
 		Match: rules.Match{Methods: from.Methods, Paths: from.Paths, Except: from.Except, Headers: from.Headers},
 	}
 	for _, name := range from.Present {
@@ -169,7 +169,7 @@ func (i *importer) id(from string) string {
 	return id
 }
 
-// labels keep what tells people about a rule.
+// labels keep what else tells people about a rule.
 func (i *importer) labels(from *fluxRule) map[string]string {
 	labels := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(from.Attributes)) {
@@ -183,10 +183,8 @@ func (i *importer) labels(from *fluxRule) map[string]string {
 			i.note("rule %q: the attribute %s is not kept, because a label is one text", from.ID, name)
 		}
 	}
-	for name, value := range map[string]string{"name": from.Name, "set": from.Set, "tags": strings.Join(from.Tags, ",")} {
-		if value != "" {
-			labels[name] = value
-		}
+	if len(from.Tags) > 0 {
+		labels["tags"] = strings.Join(from.Tags, ",")
 	}
 	return labels
 }

@@ -33,9 +33,9 @@ func TestImport(t *testing.T) {
 		notes []string
 	}{
 		"version 0.1": {
-			`{"id":"api-limit","name":"API","enabled":true,"scope":"PER_API_KEY","keyStrategyId":"apiKey","onLimitExceedPolicy":"REJECT_REQUEST","ruleSetId":"api-rules","attributes":{"team":"billing","tier":1},` + band + `}`,
+			`{"id":"api-limit","name":"API","enabled":true,"scope":"PER_API_KEY","keyStrategyId":"apiKey","onLimitExceedPolicy":"REJECT_REQUEST","ruleSetId":"api-rules","attributes":{"team":"billing","tier":1},"tags":["x","y"],` + band + `}`,
 			&rules.Rule{
-				ID: "api-limit", Labels: map[string]string{"name": "API", "set": "api-rules", "team": "billing", "tier": "1"},
+				ID: "api-limit", Name: "API", Set: "api-rules", Labels: map[string]string{"team": "billing", "tier": "1", "tags": "x,y"},
 				Scope: []string{rules.PerAPIKey}, Missing: rules.MissingIP, Limits: minute,
 			},
 			nil,
