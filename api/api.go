@@ -77,6 +77,11 @@ type CheckResponse struct {
 	At int64 `json:"at"`
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
+	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit), and of an evaluation also
+	// banned, missing or default; "" of one that is not.
+	Reason string `json:"reason,omitempty"`
+	// LimitName is the name of the deciding limit, if it has one.
+	LimitName string `json:"limitName,omitempty"`
 }
 
 // An EvaluateRequest is the body of an evaluation: a request as rules see it. What is left
@@ -117,6 +122,8 @@ type EvaluateResponse struct {
 	Matched []string `json:"matched"`
 	// Shadowed are the IDs of the rules in shadow that would have denied it.
 	Shadowed []string `json:"shadowed,omitempty"`
+	// Missing are the parts of the rule's scope that a request lacks which is denied for that.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // A Rest is what a key has left, of the limit that decides: on a denial the one with the

@@ -33,7 +33,17 @@ func (c *CheckResponse) appendMembers(text []byte) []byte {
 	text = appendInt(append(text, `,"retryAfterMicros":`...), c.RetryAfterMicros)
 	text = appendInt(append(text, `,"delayMicros":`...), c.DelayMicros)
 	text = appendInt(append(text, `,"at":`...), c.At)
-	return appendString(append(text, `,"source":`...), c.Source)
+	return c.appendReason(appendString(append(text, `,"source":`...), c.Source))
+}
+
+func (c *CheckResponse) appendReason(text []byte) []byte {
+	if c.Reason != "" {
+		text = appendString(append(text, `,"reason":`...), c.Reason)
+	}
+	if c.LimitName != "" {
+		text = appendString(append(text, `,"limitName":`...), c.LimitName)
+	}
+	return text
 }
 
 // AppendJSON appends the response; without a limit, that is without an Algorithm, it leaves out
@@ -51,7 +61,7 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 		}
 		text = appendString(append(text, `,"message":`...), e.Message)
 		if !e.Allowed {
-			text = appendInt(append(text, `,"retryAfterMicros":`...), e.RetryAfterMicros)
+			text = e.appendReason(appendInt(append(text, `,"retryAfterMicros":`...), e.RetryAfterMicros))
 		}
 	}
 	if e.Rule != "" {
@@ -60,6 +70,9 @@ func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 	text = appendStrings(append(text, `,"matched":`...), e.Matched)
 	if len(e.Shadowed) > 0 {
 		text = appendStrings(append(text, `,"shadowed":`...), e.Shadowed)
+	}
+	if len(e.Missing) > 0 {
+		text = appendStrings(append(text, `,"missing":`...), e.Missing)
 	}
 	return append(text, '}')
 }

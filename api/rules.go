@@ -75,6 +75,8 @@ type Explanation struct {
 	Degraded bool   `json:"degraded,omitempty"`
 	Rule     string `json:"rule,omitempty"`
 	Why      string `json:"why"`
+	// Reason is as in [CheckResponse].
+	Reason string `json:"reason,omitempty"`
 	// RetryAfterSeconds and RetryAfterMicros are as in [CheckResponse].
 	RetryAfterSeconds int64           `json:"retryAfterSeconds"`
 	RetryAfterMicros  int64           `json:"retryAfterMicros"`

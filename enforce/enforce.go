@@ -46,6 +46,8 @@ type Config struct {
 	// rules.Set.MatchUnambiguous says, with an error that wraps stint.ErrInvalid. Default: false, the rules of all its variants
 	// hold for it. Set it where no application needs such paths.
 	RejectAmbiguousPaths bool
+	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count. Default: false, they are admitted.
+	DenyByDefault bool
 }
 
 // A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
@@ -53,6 +55,7 @@ type Limiter struct {
 	store   stint.Store
 	maxWait time.Duration
 	plain   bool // whether ambiguous paths are refused
+	denies  bool // whether requests without a rule are denied
 	set     atomic.Pointer[rules.Set]
 	lines   lines
 }
@@ -65,7 +68,7 @@ func New(config Config) (*Limiter, error) {
 	if config.MaxWait < 0 {
 		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
 	}
-	l := &Limiter{store: config.Store, maxWait: config.MaxWait, plain: config.RejectAmbiguousPaths}
+	l := &Limiter{store: config.Store, maxWait: config.MaxWait, plain: config.RejectAmbiguousPaths, denies: config.DenyByDefault}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
 	}
@@ -100,8 +103,8 @@ type Verdict struct {
 	// Matched are the IDs of the rules that hold for the request, by priority and ID.
 	Matched []string
 	// Rule is the rule that decided: on denial the one with the longest wait, on
-	// admission the one with the fewest permits left. It is nil when no limit was asked, and must not
-	// be changed.
+	// admission the one with the fewest permits left. It is nil when no limit was asked, and of a request that is
+	// denied since no rule holds for it. It must not be changed.
 	Rule *rules.Rule
 	// Standing is Banned or Lacking when the rule denied without its limits, Limited otherwise.
 	Standing rules.Standing
@@ -129,6 +132,8 @@ type Verdict struct {
 	// too late. It is 0 of all other verdicts.
 	Turn time.Duration
 
+	byDefault bool // whether it is denied since no rule holds for it
+
 	matches rules.Matches
 	claims  []Claimed // of the rules that decide, in order
 	shadows []Claimed
@@ -139,6 +144,7 @@ type Verdict struct {
 }
 
 func (v *Verdict) reset() {
+	v.byDefault = false
 	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
@@ -171,7 +177,7 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.match(r, v); err != nil || v.Rule != nil {
+	if err := l.match(r, v); err != nil || !v.Allowed {
 		return err
 	}
 	for i := range v.claims {
@@ -185,7 +191,7 @@ func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longes
 // Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
 func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
 	err := l.match(r, v)
-	if err == nil && v.Rule == nil {
+	if err == nil && v.Allowed {
 		err = l.decide(ctx, v, stint.Peek, true)
 	}
 	return v.settle(err)
@@ -194,6 +200,7 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 // settle leaves nothing of a verdict that an error prevented but what matched and what was to decide.
 func (v *Verdict) settle(err error) error {
 	if err != nil {
+		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
 		v.Turn = 0
 		v.Shadowed, v.Passed, v.Undecided = v.Shadowed[:0], v.Passed[:0], v.claims
@@ -212,6 +219,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		return err
 	}
 	var fault error
+	v.byDefault = l.denies
 	for i := range v.matches.Len() {
 		held, err := v.matches.Held(i)
 		if err == nil && held.Standing == rules.Skipped {
@@ -219,6 +227,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		}
 		v.Matched = append(v.Matched, held.Rule.ID)
 		shadow := held.Rule.OnExceed == rules.Shadow
+		v.byDefault = v.byDefault && shadow
 		if err != nil {
 			if !shadow && fault == nil {
 				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
@@ -242,7 +251,10 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		case rules.Skipped, rules.Unlimited:
 		}
 	}
-	if v.Rule != nil {
+	if v.byDefault {
+		v.Allowed, v.Decision = false, stint.Decision{RetryAfter: stint.Never}
+	}
+	if !v.Allowed {
 		return nil
 	}
 	return fault

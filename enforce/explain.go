@@ -77,32 +77,32 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 // Why says in words what decided.
 func (x *Explanation) Why() string {
 	v := &x.Verdict
-	if v.Rule == nil {
+	switch {
+	case v.byDefault:
+		return "no rule holds for the request, and those are denied"
+	case v.Rule == nil:
 		if len(v.Matched) > 0 {
 			return "no rule limits the request"
 		}
 		return "no rule holds for the request"
 	}
-	for i := range x.Rules {
-		if x.Rules[i].Rule == v.Rule && v.Standing == rules.Lacking {
-			return "rule " + v.Rule.ID + " decides: " + x.Rules[i].lacking()
-		}
-	}
-	return "rule " + v.Rule.ID + " decides: " + v.reason()
+	return "rule " + v.Rule.ID + " decides: " + v.why()
 }
 
-// lacking says what the rule would have to know of the request.
-func (e *Explained) lacking() string {
-	parts, instead := e.Lacks, ""
-	if n := len(parts) - 1; e.Rule.Missing == rules.MissingIP && n > 0 && !slices.Contains(e.Rule.Scope, rules.PerIP) {
+// lacking says what the deciding rule would have to know of the request.
+func (v *Verdict) lacking() string {
+	parts, instead := v.Missing(), ""
+	if n := len(parts) - 1; v.Rule.Missing == rules.MissingIP && n > 0 && !slices.Contains(v.Rule.Scope, rules.PerIP) {
 		parts, instead = parts[:n], ", and the address to count it by instead"
 	}
 	return "the request lacks what it counts by, " + strings.Join(parts, " and ") + instead
 }
 
-// reason is why the deciding rule decides so.
-func (v *Verdict) reason() string {
+// why the deciding rule decides so.
+func (v *Verdict) why() string {
 	switch d := &v.Decision; {
+	case v.Standing == rules.Lacking:
+		return v.lacking()
 	case v.Standing == rules.Banned:
 		return "it bans the client"
 	case d.Degraded && d.Allowed:

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -87,14 +88,18 @@ func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 // rulePrefix begins the subject of a rule's denials.
 const rulePrefix = "rule:"
 
-// deniedBy is the status of a call that a rule denies without its limits.
-func deniedBy(rule string, standing rules.Standing) error {
-	description := "the call lacks what the rule asks for"
-	if standing == rules.Banned {
-		description = "the client is banned"
+// deniedBy is the status of a call that is denied without a rule's limits.
+func deniedBy(v *enforce.Verdict) error {
+	subject, description := "rules", "no rule holds for the call"
+	switch v.Reason() {
+	case enforce.ReasonBanned:
+		subject, description = rulePrefix+v.Rule.ID, "the client is banned"
+	case enforce.ReasonMissing:
+		subject, description = rulePrefix+v.Rule.ID, "the call lacks what the rule asks for"
+	default:
 	}
 	denial := &spb.Status{Code: int32(codes.ResourceExhausted), Message: "denied by a rule"}
-	if detail, err := violation(rulePrefix+rule, description); err == nil { // texts can always be written
+	if detail, err := violation(subject, description); err == nil { // texts can always be written
 		denial.Details = []*anypb.Any{detail}
 	}
 	return status.ErrorProto(denial)

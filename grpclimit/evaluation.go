@@ -62,7 +62,7 @@ func (e *evaluation) denial(ctx context.Context) error {
 	case v.Allowed:
 		return nil
 	case v.Claim.Policy == nil:
-		return deniedBy(v.Rule.ID, v.Standing)
+		return deniedBy(v)
 	}
 	denials, err := denialsOf(v.Claim.Policy)
 	if err != nil {

@@ -286,7 +286,11 @@ func (t *Transport) follow(r *http.Request, host string) error {
 	case v.Turn > 0:
 		return &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Turn, cause: stint.ErrDeadline}
 	case !v.Allowed:
-		refused := &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Decision.RetryAfter}
+		refused := &RefusedError{Host: host, RetryAfter: v.Decision.RetryAfter}
+		if v.Rule == nil {
+			return refused // as no rule holds for it
+		}
+		refused.Rule = v.Rule.ID
 		if v.Rule.OnExceed == rules.Wait && v.Standing == rules.Limited && refused.RetryAfter != stint.Never {
 			refused.cause = stint.ErrDeadline
 		}

@@ -17,10 +17,13 @@ const fallbackPrefix = `\ip:`
 // Missing says. It holds no API key, so it may be shown. The error wraps stint.ErrInvalid:
 // the rule can have no such client. An IPv6 network may have any number of bits here; by which
 // clients are counted a [Set] knows.
-func (r *Rule) ClientKey(client string) (string, error) { return r.clientKey(client, 0) }
+func (r *Rule) ClientKey(client string) (string, error) { return r.clientKey(client, 0, false) }
+
+// OverrideKey is ClientKey for the key of an override, which may also name a network: a text that holds no API key.
+func (r *Rule) OverrideKey(key string) (string, error) { return r.clientKey(key, 0, true) }
 
 // clientKey is ClientKey where IPv6 clients are counted by so many bits; 0 stands for any number.
-func (r *Rule) clientKey(client string, bits int) (string, error) {
+func (r *Rule) clientKey(client string, bits int, networks bool) (string, error) {
 	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP {
 		return r.fallbackKey(address, bits)
 	}
@@ -36,7 +39,7 @@ func (r *Rule) clientKey(client string, bits int) (string, error) {
 	case r.misplacesHash(values):
 		return "", stint.Invalid("key", shown, `\sha256: in the place of an API key only`)
 	}
-	if err := r.addressFault("key", shown, values, bits, false); err != nil {
+	if err := r.addressFault("key", shown, values, bits, networks); err != nil {
 		return "", err
 	}
 	scope, plain := partsOf(r), true
@@ -68,7 +71,7 @@ func (s *Set) ClientClaims(id, client string) ([]stint.Claim, error) {
 	if c == nil {
 		return nil, stint.Invalid("rule", id, "the ID of a rule in force")
 	}
-	key, err := c.clientKey(client, s.bits)
+	key, err := c.clientKey(client, s.bits, false)
 	if err != nil {
 		return nil, err
 	}

@@ -162,15 +162,15 @@ func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
 	d := newDesk(t, rulestore.NewMemory(), nil).fill()
 	const path = "/api/v1/rules/login/overrides/"
 	for key, says := range map[string]string{
-		"10.0.0.0/8":       "single addresses of IPv4",
+		"10.0.0.1/8":       "10.0.0.0/8, as the network is written",
 		"2001:db8::1":      "2001:db8::/64, by which the client is counted",
-		"2001:db8::/56":    "an IPv6 network of 64 bits",
+		"2001:db8::/72":    "a network of up to 64 bits",
 		"2001:DB8::/64":    "2001:db8::/64, by which the client is counted",
 		"::ffff:192.0.2.1": "192.0.2.1, by which the client is counted",
 		"foo":              "or unknown",
 	} {
 		d.ask("PUT", path+url.PathEscape(key), `{"banned":true}`).problem(400, says)
-		d.ask("POST", "/api/v1/rules/login/reset", `{"key":"`+key+`"}`).problem(400, says)
+		d.ask("POST", "/api/v1/rules/login/reset", `{"key":"`+key+`"}`).problem(400, "allowed: ")
 		text := `[{"id":"login","scope":"per_ip","banned":true,"overrides":[{"key":"` + key + `","unlimited":true}]}]`
 		var valid api.Validation
 		d.ask("POST", "/api/v1/rules/validate", text).is(200).into(&valid)
@@ -180,8 +180,14 @@ func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
 		d.ask("PUT", "/api/v1/rules", text).problem(400, says)
 	}
 	for _, method := range []string{"GET", "DELETE"} {
-		d.ask(method, path+"10.0.0.0%2F8", "").problem(400, "single addresses of IPv4")
+		d.ask(method, path+"10.0.0.1%2F8", "").problem(400, "10.0.0.0/8, as the network is written")
+		d.ask(method, path+"10.0.0.0%2F8", "").problem(404)
 	}
+	d.ask("PUT", path+"198.51.100.0%2F24", `{"banned":true}`).is(201)
+	d.ask("GET", path+"198.51.100.0%2F24", "").is(200)
+	d.postPublic(evaluate, `{"method":"POST","path":"/login","ip":"198.51.100.7"}`).evaluated(429)
+	d.ask("POST", "/api/v1/rules/login/reset", `{"key":"198.51.100.0/24"}`).problem(400, "a single address of IPv4")
+	d.ask("DELETE", path+"198.51.100.0%2F24", "").is(204)
 	d.ask("PUT", path+"2001:db8::%2F64", `{"banned":true}`).is(201)
 	d.postPublic(evaluate, `{"method":"POST","path":"/login","ip":"2001:db8::7"}`).evaluated(429)
 	d.ask("POST", "/api/v1/rules/login/reset", `{"key":"2001:db8::/64"}`).is(200)

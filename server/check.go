@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 )
 
@@ -94,7 +95,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = noStore
 	t.headers.Write(header, d, op.Each)
-	t.fill(&x.CheckResponse, claim.Key, &d)
+	t.fill(&x.CheckResponse, &claim, &d)
 	x.body = x.AppendJSON(x.body[:0])
 	work.leave()
 	if !d.Allowed {
@@ -136,7 +137,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 		if i > 0 {
 			body = append(body, ',')
 		}
-		t.fill(&response, ops[i].Key, &d)
+		t.fill(&response, &ops[i].Claim, &d)
 		body = response.AppendJSON(body)
 	}
 	body = append(body, ']')
@@ -162,18 +163,19 @@ func (s *service) refused(t *target, err error) error {
 }
 
 // fill describes a decision of the target.
-func (t *target) fill(c *api.CheckResponse, key string, d *stint.Decision) {
-	*c = checkResponse(key, t.algorithm(d), d)
+func (t *target) fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
+	limit := t.policy.Limit(int(d.Index))
+	*c = checkResponse(claim.Key, limit, d, enforce.ReasonOf(limit, d, claim.Permits))
 	c.Policy = t.name
 }
 
-// checkResponse describes a decision, of which algorithm is the deciding limit's.
-func checkResponse(key string, algorithm stint.Algorithm, d *stint.Decision) api.CheckResponse {
+// checkResponse describes a decision, of which limit is the deciding one.
+func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enforce.Reason) api.CheckResponse {
 	c := api.CheckResponse{
 		Allowed:           d.Allowed,
 		Degraded:          d.Degraded,
 		Key:               key,
-		Algorithm:         algorithm.String(),
+		Algorithm:         limit.Algorithm.String(),
 		Limit:             d.Limit,
 		Remaining:         d.Remaining,
 		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
@@ -186,7 +188,7 @@ func checkResponse(key string, algorithm stint.Algorithm, d *stint.Decision) api
 		Source:            d.Source.String(),
 	}
 	if !d.Allowed {
-		c.Message = api.MessageDenied
+		c.Message, c.Reason, c.LimitName = api.MessageDenied, string(reason), limit.Name
 	}
 	if d.RetryAfter != stint.Never {
 		c.RetryAfterMicros = d.RetryAfter.Microseconds()

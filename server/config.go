@@ -92,6 +92,8 @@ type Config struct {
 	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in different
 	// ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
 	RejectAmbiguousPaths bool
+	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it. Default: false.
+	DenyByDefault bool
 	// Manager is what the admin listener edits rules by. The server does not follow it: who runs it
 	// lets Manager.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
 	// looked at only.

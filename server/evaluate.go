@@ -81,6 +81,9 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	start := time.Now()
 	err := s.rules.Decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
+	if v.Reason() == enforce.ReasonDefault && !s.rulesKnown() {
+		v.Allowed, v.Decision = true, stint.Decision{Allowed: true} // until they are, nobody knows what no rule holds for
+	}
 	if err != nil || v.Decision.Degraded {
 		if err = s.judge(ctx, stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
@@ -151,8 +154,7 @@ func (e *evaluation) answer() {
 		c.Rule = v.Rule.ID
 	}
 	if v.Claim.Policy != nil {
-		algorithm := v.Claim.Policy.Limit(int(v.Decision.Index)).Algorithm
-		c.CheckResponse = checkResponse(v.Claim.Key, algorithm, &v.Decision)
+		c.CheckResponse = checkResponse(v.Claim.Key, v.Limit(), &v.Decision, v.Reason())
 		return
 	}
 	c.Allowed, c.Message = v.Allowed, api.MessageAllowed
@@ -162,6 +164,7 @@ func (e *evaluation) answer() {
 	if !v.Allowed {
 		c.Message = api.MessageDenied
 		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1
+		c.Reason, c.Missing = string(v.Reason()), v.Missing()
 	}
 }
 

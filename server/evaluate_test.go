@@ -100,6 +100,39 @@ func TestEvaluate(t *testing.T) {
 }
 
 // A request that one of two rules denies consumes nothing of the other.
+// A denial says why, and by which limit.
+func TestEvaluateReasons(t *testing.T) {
+	paced := stint.SlidingWindowLog(10, time.Minute).Named("pace").WithMinInterval(time.Second)
+	rule := rules.Rule{ID: "paced", Match: rules.Match{Paths: []string{"/paced"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{paced}, Cost: rules.Cost{Header: "Cost"}}
+	hidden := rules.Rule{ID: "hidden", Match: rules.Match{Paths: []string{"/hidden"}}, Scope: []string{rules.Global}, Banned: true, OnExceed: rules.Shadow}
+	known := true
+	f := newFixture(t, func(c *server.Config) {
+		c.DenyByDefault, c.RulesKnown = true, func() bool { return known }
+		c.Rules = compile(t, append(ruleList(), rule, hidden))
+	})
+	for _, test := range []struct{ body, reason, limit string }{
+		{`{"path":"/paced"}`, "", ""},
+		{`{"path":"/paced"}`, "min_interval", "pace"},
+		{`{"path":"/paced","headers":{"cost":"10"}}`, "limit", "pace"},
+		{`{"path":"/paced","headers":{"cost":"11"}}`, "never", "pace"},
+		{`{"path":"/nowhere"}`, "default", ""},
+		{`{"path":"/hidden"}`, "default", ""},
+		{`{"path":"/free"}`, "", ""},
+		{`{"path":"/cost/x","headers":{"x-cost":"11"}}`, "never", ""},
+	} {
+		status := 429
+		if test.reason == "" {
+			status = 200
+		}
+		got := f.post(evaluate, test.body)
+		if e := got.evaluated(status); e.Reason != test.reason || e.LimitName != test.limit || (e.Rule == "") != (test.reason == "default" || test.body == `{"path":"/free"}`) {
+			t.Errorf("%s: %s", test.body, got.body)
+		}
+	}
+	known = false // what no rule holds for is not known then
+	f.post(evaluate, `{"path":"/nowhere"}`).evaluated(200)
+}
+
 func TestEvaluateTogether(t *testing.T) {
 	f := newFixture(t, nil)
 	one := `{"method":"POST","path":"/login","ip":"198.51.100.1"}`
@@ -121,13 +154,13 @@ func TestEvaluateTogether(t *testing.T) {
 
 func TestEvaluateStandings(t *testing.T) {
 	f := newFixture(t, nil)
-	const denied = `{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"rule":`
+	const denied = `{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"reason":`
 	for body, want := range map[string]string{
 		`{}`:                 `{"allowed":true,"message":"Request allowed","matched":[]}`,
 		`{"path":"/free"}`:   `{"allowed":true,"message":"Request allowed","matched":["free"]}`,
-		`{"path":"/banned"}`: denied + `"banned","matched":["banned"]}`,
-		`{"path":"/user"}`:   denied + `"user","matched":["user"]}`,
-		`{"path":"/user","attributes":{"userId":"mallory"}}`:                  denied + `"user","matched":["user"]}`,
+		`{"path":"/banned"}`: denied + `"banned","rule":"banned","matched":["banned"]}`,
+		`{"path":"/user"}`:   denied + `"missing","rule":"user","matched":["user"],"missing":["per_user"]}`,
+		`{"path":"/user","attributes":{"userId":"mallory"}}`:                  denied + `"banned","rule":"user","matched":["user"]}`,
 		`{"path":"/user","attributes":{"userId":"root"}}`:                     `{"allowed":true,"message":"Request allowed","matched":["user"]}`,
 		`{"path":"/host","host":"a.example.com","headers":{"X-PLAN":"free"}}`: `{"allowed":true,"message":"Request allowed","matched":[]}`,
 	} {

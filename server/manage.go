@@ -30,7 +30,7 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var c api.CheckResponse
-	t.fill(&c, claim.Key, &d)
+	t.fill(&c, &claim, &d)
 	writeJSON(w, http.StatusOK, api.RemainingResponse{
 		Rest: restOf(&c), Allowed: c.Allowed,
 		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
@@ -121,7 +121,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var c api.CheckResponse
-	t.fill(&c, claim.Key, &d)
+	t.fill(&c, &claim, &d)
 	writeJSON(w, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
 	return nil
 }

@@ -103,6 +103,7 @@ func newService(config *Config) (*service, error) {
 	}
 	limiter, err := enforce.New(enforce.Config{
 		Store: config.Store, MaxWait: config.longestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
+		DenyByDefault: config.DenyByDefault,
 	})
 	if err != nil {
 		return nil, err

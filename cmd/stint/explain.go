@@ -55,7 +55,7 @@ func explainCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
 	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
 		switch s.Name {
-		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths":
+		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths", "rules_default":
 			return true
 		default:
 			return false
@@ -106,7 +106,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 		}
 		store = opened.Store
 	}
-	return explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths}, request)
+	return explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault}, request)
 }
 
 // request is the request as the rules see it.

@@ -244,6 +244,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()
 	s.API = server.API{ExplicitKeys: c.API.ExplicitKeys, Tokens: c.API.Tokens, Open: c.API.Open}
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
+	s.DenyByDefault = c.DenyByDefault
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout
 	s.MaxHeaderBytes, s.MaxBodyBytes = int(c.HTTP.MaxHeaderBytes), c.HTTP.MaxBodyBytes
 	s.MaxBodyMemory, s.MaxStreams = c.HTTP.MaxBodyMemory, c.HTTP.MaxStreams

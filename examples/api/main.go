@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		},
 		Decided: func(r *http.Request, v *enforce.Verdict) {
 			if !v.Allowed {
-				logger.Info("denied", "method", r.Method, "path", r.URL.Path, "rule", v.Rule.ID)
+				logger.Info("denied", "method", r.Method, "path", r.URL.Path, "rule", v.Rule.ID, "reason", v.Reason())
 			}
 		},
 	})

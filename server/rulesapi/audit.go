@@ -142,7 +142,7 @@ func (a *API) Refused(r *http.Request, caller Caller, call *Call, status int, de
 
 // about notes which client of a rule the call is about, in a form that can be shown.
 func (c *Call) about(rule *rules.Rule, client string) {
-	if key, err := rule.ClientKey(client); err == nil {
+	if key, err := rule.OverrideKey(client); err == nil {
 		c.shown = key
 	}
 }

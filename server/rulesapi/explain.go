@@ -39,7 +39,7 @@ func (c *Call) explain() error {
 func explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
 	shown := api.Explanation{
-		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(),
+		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
 		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: micros(v.Decision.RetryAfter),
 		Rules: []api.ExplainedRule{},
 	}

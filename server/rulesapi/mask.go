@@ -16,7 +16,7 @@ func shownClient(rule *rules.Rule, client string) string {
 	if !countsKeys(rule) {
 		return client
 	}
-	if shown, err := rule.ClientKey(client); err == nil {
+	if shown, err := rule.OverrideKey(client); err == nil {
 		return shown
 	}
 	return rules.HashedClient(client) // of a rule that can't be enforced

@@ -15,7 +15,7 @@ import (
 
 // noOverride tells that a client of a rule has no override, or can have none.
 func noOverride(rule *rules.Rule, client string) error {
-	if _, err := rule.ClientKey(client); err != nil {
+	if _, err := rule.OverrideKey(client); err != nil {
 		return err
 	}
 	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule.ID)}

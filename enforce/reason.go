@@ -1,0 +1,70 @@
+package enforce
+
+import (
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// A Reason says why a request is denied; "" is that it is not.
+type Reason string
+
+// The reasons.
+const (
+	ReasonLimit       Reason = "limit"        // a limit has too few permits left
+	ReasonMinInterval Reason = "min_interval" // a limit has permits left, but the one before came too short a time ago
+	ReasonNever       Reason = "never"        // the cost is above the limit itself
+	ReasonBanned      Reason = "banned"       // a rule bans the client
+	ReasonMissing     Reason = "missing"      // the request lacks what a rule counts by
+	ReasonDefault     Reason = "default"      // no rule holds for the request
+)
+
+// ReasonOf is why a limit's decision about so many permits denies.
+func ReasonOf(limit stint.Limit, d *stint.Decision, permits int64) Reason {
+	least := limit.MinInterval
+	switch {
+	case d.Allowed:
+		return ""
+	case d.RetryAfter == stint.Never:
+		return ReasonNever
+	case least > 0 && d.RetryAfter <= least && (d.Remaining >= permits || limit.CountDenied && d.RetryAfter == least):
+		return ReasonMinInterval // a denial that is counted may have taken the last permit
+	default:
+		return ReasonLimit
+	}
+}
+
+// Reason is why the request is denied; "" of one that is not, or could not be decided.
+func (v *Verdict) Reason() Reason {
+	switch {
+	case v.byDefault:
+		return ReasonDefault
+	case v.Standing == rules.Banned:
+		return ReasonBanned
+	case v.Standing == rules.Lacking:
+		return ReasonMissing
+	case v.Allowed || v.Claim.Policy == nil:
+		return ""
+	case v.Turn > 0:
+		return ReasonLimit
+	default:
+		return ReasonOf(v.Limit(), &v.Decision, v.Claim.Permits)
+	}
+}
+
+// Limit is the one that decided; the zero Limit when no limit was asked.
+func (v *Verdict) Limit() stint.Limit {
+	if v.Claim.Policy == nil {
+		return stint.Limit{}
+	}
+	return v.Claim.Policy.Limit(int(v.Decision.Index))
+}
+
+// Missing are the parts of the deciding rule's scope that the request lacks; nil but with ReasonMissing.
+func (v *Verdict) Missing() []string {
+	for i := range v.matches.Len() {
+		if v.Standing == rules.Lacking && v.matches.Rule(i) == v.Rule {
+			return v.matches.Lacks(i)
+		}
+	}
+	return nil
+}
