@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -88,11 +89,19 @@ func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
 	return l.set.Swap(set)
 }
 
-// A Claimed is a rule that holds for a request, with what it asks of the store. The rule must not
-// be changed.
+// A Claimed is a rule that holds for a request, with what it asks of the store. A rule whose limits have costs of their own is
+// claimed several times, one after another. The rule must not be changed.
 type Claimed struct {
 	Rule  *rules.Rule
 	Claim stint.Claim
+	named bool // whether a request may name the cost
+}
+
+// A shadow is a rule in shadow, which is decided by itself.
+type shadow struct {
+	rule  *rules.Rule
+	op    stint.Op
+	named int // of its claims have costs that a request may name
 }
 
 // A Verdict is what the rules say of a request. The zero value is ready to use, and one that is
@@ -136,7 +145,7 @@ type Verdict struct {
 
 	matches rules.Matches
 	claims  []Claimed // of the rules that decide, in order
-	shadows []Claimed
+	shadows []shadow
 	and     []stint.Claim
 	each    []stint.Outcome
 	ops     []stint.Op
@@ -197,6 +206,72 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 	return v.settle(err)
 }
 
+// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits whose cost
+// requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits for, since a rule bans it for
+// example, is not settled. The verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a leaky bucket is one.
+func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
+	err := l.match(r, v)
+	if err == nil && v.Allowed {
+		err = l.settle(ctx, v, permits)
+	}
+	return v.settle(err)
+}
+
+// SettleClient is Settle for a client of one rule, as overrides name it.
+func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
+	v.reset()
+	held, err := l.set.Load().ClientHeld(rule, client)
+	if err == nil && held.Standing == rules.Limited {
+		v.Matched = append(v.Matched, rule)
+		v.claim(&held)
+		err = l.settle(ctx, v, permits)
+	}
+	return v.settle(err)
+}
+
+func (l *Limiter) settle(ctx context.Context, v *Verdict, permits int64) error {
+	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
+		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
+	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })
+	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return named && s.named == 0 })
+	for i := range v.claims {
+		v.claims[i].Claim.Permits = permits
+	}
+	for i := range v.shadows {
+		op := &v.shadows[i].op
+		if named {
+			op.And = op.And[:v.shadows[i].named-1]
+		}
+		op.Permits = permits
+		for j := range op.And {
+			op.And[j].Permits = permits
+		}
+	}
+	return l.decide(ctx, v, stint.Settle, true)
+}
+
+// Reset clears the states that decide a request.
+func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
+	err := l.match(r, v)
+	if err == nil && v.Allowed {
+		err = l.decide(ctx, v, stint.Reset, true)
+	}
+	return v.settle(err)
+}
+
+// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its override's.
+func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
+	claims, err := l.set.Load().ClientClaims(rule, client)
+	if err != nil || len(claims) == 0 {
+		return err
+	}
+	d, err := l.store.Decide(ctx, stint.Op{Verb: stint.Reset, Claim: claims[0], And: claims[1:]})
+	if err == nil && d.Degraded {
+		err = stint.ErrUnavailable
+	}
+	return err
+}
+
 // settle leaves nothing of a verdict that an error prevented but what matched and what was to decide.
 func (v *Verdict) settle(err error) error {
 	if err != nil {
@@ -226,23 +301,23 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 			continue
 		}
 		v.Matched = append(v.Matched, held.Rule.ID)
-		shadow := held.Rule.OnExceed == rules.Shadow
-		v.byDefault = v.byDefault && shadow
+		inShadow := held.Rule.OnExceed == rules.Shadow
+		v.byDefault = v.byDefault && inShadow
 		if err != nil {
-			if !shadow && fault == nil {
+			if !inShadow && fault == nil {
 				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
 			}
 			continue
 		}
 		switch held.Standing {
 		case rules.Limited:
-			if shadow {
-				v.shadows = append(v.shadows, Claimed{held.Rule, held.Claim})
-			} else {
-				v.claims = append(v.claims, Claimed{held.Rule, held.Claim})
+			if inShadow {
+				v.shadows = append(v.shadows, shadow{held.Rule, stint.Op{Claim: held.Claim, And: held.And}, held.Named})
+				break
 			}
+			v.claim(&held)
 		case rules.Banned, rules.Lacking:
-			if shadow {
+			if inShadow {
 				v.Shadowed = append(v.Shadowed, held.Rule.ID)
 			} else if v.Rule == nil {
 				v.Rule, v.Standing, v.Allowed = held.Rule, held.Standing, false
@@ -258,6 +333,14 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		return nil
 	}
 	return fault
+}
+
+// claim takes over the claims of a rule.
+func (v *Verdict) claim(held *rules.Held) {
+	v.claims = append(v.claims, Claimed{held.Rule, held.Claim, held.Named > 0})
+	for i, claim := range held.And {
+		v.claims = append(v.claims, Claimed{held.Rule, claim, i+1 < held.Named})
+	}
 }
 
 // decide carries out the verdict's claims in one step, and those of the rules in shadow each by
@@ -276,7 +359,8 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 		v.ops = append(v.ops, v.op(verb))
 	}
 	for i := range v.shadows {
-		v.ops = append(v.ops, stint.Op{Verb: verb, Claim: v.shadows[i].Claim})
+		v.shadows[i].op.Verb = verb
+		v.ops = append(v.ops, v.shadows[i].op)
 	}
 	for len(v.results) < len(v.ops) {
 		v.results = append(v.results, stint.Result{})
@@ -294,7 +378,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 
 // noteShadow notes what the store said to a rule in shadow. Its failure is nobody's.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
-	id := v.shadows[i].Rule.ID
+	id := v.shadows[i].rule.ID
 	switch {
 	case err != nil:
 	case d.Allowed:

@@ -26,7 +26,7 @@ type Explained struct {
 	// Decision is what the limits of its claim would say if they were asked alone. It is empty
 	// without a claim.
 	Decision stint.Decision
-	// Each are the outcomes of these limits. They are nil without a claim, and where a
+	// Each are the outcomes of these limits, in the order of Claim and And. They are nil without a claim, and where a
 	// failure policy answered for the store.
 	Each []stint.Outcome
 	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
@@ -51,7 +51,9 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 		held, err := v.matches.Held(i)
 		x.Rules = append(x.Rules, Explained{Held: held, Lacks: v.matches.Lacks(i), Fault: err})
 		if held.Claim.Policy != nil {
-			ops = append(ops, stint.Op{Verb: stint.Peek, Claim: held.Claim, Each: make([]stint.Outcome, held.Claim.Policy.Len())})
+			op := stint.Op{Verb: stint.Peek, Claim: held.Claim, And: held.And}
+			op.Each = make([]stint.Outcome, op.Limits())
+			ops = append(ops, op)
 		}
 	}
 	if len(ops) == 0 {

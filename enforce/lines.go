@@ -41,8 +41,8 @@ type spot struct {
 	place  *place
 	client client
 	rule   *rules.Rule
-	claim  int       // which one of the request's
 	limit  int32     // the rule's first, counted over all claims
+	limits int32     // how many it has
 	until  time.Time // when the rule admits, by its last denial; zero: it did not deny
 	in     bool
 }
@@ -50,14 +50,17 @@ type spot struct {
 // of makes a place for the claims of rules that wait, outside of the lines.
 func (l *lines) of(claims []Claimed) *place {
 	p := &place{lines: l}
-	first := 0
+	first := int32(0)
 	for i := range claims {
 		rule, claim := claims[i].Rule, &claims[i].Claim
-		if rule.OnExceed == rules.Wait {
+		n := int32(claim.Policy.Len())
+		if i > 0 && claims[i-1].Rule == rule && rule.OnExceed == rules.Wait {
+			p.spots[len(p.spots)-1].limits += n
+		} else if rule.OnExceed == rules.Wait {
 			at := client{claim.Policy.Name(), claim.Key}
-			p.spots = append(p.spots, spot{place: p, client: at, rule: rule, claim: i, limit: int32(first)})
+			p.spots = append(p.spots, spot{place: p, client: at, rule: rule, limit: first, limits: n})
 		}
-		first += claim.Policy.Len()
+		first += n
 	}
 	return p
 }

@@ -62,14 +62,13 @@ func (v *Verdict) denied(line *place) {
 	now := time.Now()
 	for i := range line.spots {
 		s := &line.spots[i]
-		claim := &v.claims[s.claim]
 		retry := time.Duration(0)
-		for _, outcome := range v.each[s.limit : int(s.limit)+claim.Claim.Policy.Len()] {
+		for _, outcome := range v.each[s.limit : s.limit+s.limits] {
 			if !outcome.Allowed {
 				retry = max(retry, outcome.RetryAfter)
 			}
 		}
-		if claim.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
+		if s.rule == v.Rule { // whatever the outcomes are, of a failure policy for example
 			retry = max(retry, v.Decision.RetryAfter)
 		}
 		s.until = time.Time{}
@@ -210,7 +209,7 @@ func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 // shadow decides the rules in shadow of a request that waited.
 func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	for i := range v.shadows {
-		d, err := l.store.Decide(ctx, stint.Op{Claim: v.shadows[i].Claim})
+		d, err := l.store.Decide(ctx, v.shadows[i].op)
 		v.noteShadow(i, d, err)
 	}
 }

@@ -87,13 +87,9 @@ func (c *compiled) mostLimits() (limits int) {
 	if c.Disabled || c.OnExceed == Shadow {
 		return 0 // which are decided by themselves
 	}
-	if c.policy != nil {
-		limits = c.policy.Len()
-	}
+	limits = countOf(c.groups)
 	for _, o := range c.overrides {
-		if o.policy != nil {
-			limits = max(limits, o.policy.Len())
-		}
+		limits = max(limits, countOf(o.groups))
 	}
 	return limits
 }
@@ -301,10 +297,7 @@ func (w *weigher) met(longer bool) []*compiled {
 	limits := 0
 	extra := map[string]map[string]int{} // by what is counted and the client, besides the rules' own limits
 	for _, c := range found {
-		own := 0
-		if c.policy != nil {
-			own = c.policy.Len()
-		}
+		own := countOf(c.groups)
 		if len(c.networks[0])+len(c.networks[1]) > 0 {
 			own = c.weight // whichever network the client is in
 		}
@@ -312,14 +305,10 @@ func (w *weigher) met(longer bool) []*compiled {
 		counted := fmt.Sprint(c.scope)
 		for client, o := range c.overrides {
 			w.steps--
-			of := -own
-			if o.policy != nil {
-				of += o.policy.Len()
-			}
 			if extra[counted] == nil {
 				extra[counted] = map[string]int{}
 			}
-			extra[counted][c.hashedClient(client)] += of
+			extra[counted][c.hashedClient(client)] += countOf(o.groups) - own
 		}
 	}
 	for _, clients := range extra {

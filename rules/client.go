@@ -108,6 +108,10 @@ type Held struct {
 	// Claim is the client's key, the rule's policy for it, and the cost. It is empty unless
 	// Standing is Limited.
 	Claim stint.Claim
+	// And are further claims of the client where limits of the rule have other costs, each with a policy of its own limits. Default: none.
+	And []stint.Claim
+	// Named is how many of the claims, Claim first, have costs that a request may name.
+	Named int
 }
 
 // Held tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
@@ -133,26 +137,43 @@ func (m *Matches) Held(i int) (Held, error) {
 			return h, nil
 		}
 	}
-	policy, unlimited := c.policy, c.Unlimited
+	groups, unlimited := c.groups, c.Unlimited
 	if len(c.overrides) > 0 && !lacks {
 		if o := c.overrideOf(m.key, m.address, m.request.Address, &m.network); o != nil {
-			policy, unlimited = o.policy, o.unlimited
+			groups, unlimited = o.groups, o.unlimited
 		}
 	}
 	switch {
 	case unlimited:
 		h.Standing = Unlimited
-		return h, nil
-	case policy == nil:
+	case len(groups) == 0:
 		h.Standing = Banned
-		return h, nil
+	default:
+		if err := h.claim(m.stateKey(c, lacks, plain), groups, m.cost); err != nil {
+			return Held{Rule: h.Rule}, err
+		}
 	}
-	permits, err := m.cost(c)
-	if err != nil {
-		return h, err
-	}
-	h.Claim = stint.Claim{Key: m.stateKey(c, lacks, plain), Policy: policy, Permits: permits}
 	return h, nil
+}
+
+// claim makes the claims of a client, of which cost tells the permits.
+func (h *Held) claim(key string, groups []group, cost func(*Cost) (int64, error)) error {
+	for i := range groups {
+		permits, err := cost(&groups[i].cost)
+		if err != nil {
+			return err
+		}
+		claim := stint.Claim{Key: key, Policy: groups[i].policy, Permits: permits}
+		if i == 0 {
+			h.Claim = claim
+		} else {
+			h.And = append(h.And, claim)
+		}
+		if groups[i].named() {
+			h.Named++
+		}
+	}
+	return nil
 }
 
 // appendClient writes the client as overrides name it into m.key. It reports whether the request
@@ -253,25 +274,24 @@ func isPrintable(text string) bool {
 	return true
 }
 
-// cost is what the request takes of the rule's limits.
-func (m *Matches) cost(c *match) (int64, error) {
-	standard := max(c.Cost.Permits, 1)
+// cost is what the request takes of limits.
+func (m *Matches) cost(c *Cost) (int64, error) {
 	text, named := "", ""
 	switch {
-	case c.Cost.Header != "":
-		lines := m.request.Header[c.costField]
+	case c.Header != "":
+		lines := m.request.Header[c.Header]
 		if len(lines) > 1 {
-			return 0, stint.Invalid(c.costField, strconv.Itoa(len(lines))+" lines", "one")
+			return 0, stint.Invalid(c.Header, strconv.Itoa(len(lines))+" lines", "one")
 		}
 		if len(lines) == 1 {
 			text = lines[0]
 		}
-		named = c.costField
-	case c.Cost.Attribute != "":
-		text, named = m.request.Attributes[c.Cost.Attribute], c.Cost.Attribute
+		named = c.Header
+	case c.Attribute != "":
+		text, named = m.request.Attributes[c.Attribute], c.Attribute
 	}
 	if text == "" {
-		return standard, nil
+		return c.Permits, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 || n > stint.MaxPermits {

@@ -66,23 +66,52 @@ func (r *Rule) counts(scope string) bool { return slices.Contains(r.Scope, scope
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
 // and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid:
 // there is no such rule, or it can have no such client.
-func (s *Set) ClientClaims(id, client string) ([]stint.Claim, error) {
-	c := s.byID[id]
-	if c == nil {
-		return nil, stint.Invalid("rule", id, "the ID of a rule in force")
-	}
-	key, err := c.clientKey(client, s.bits, false)
+func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) {
+	c, key, o, err := s.client(id, client)
 	if err != nil {
 		return nil, err
 	}
-	var claims []stint.Claim
-	if c.policy != nil {
-		claims = append(claims, stint.Claim{Key: key, Policy: c.policy})
-	}
-	if o := c.overrideOfNamed(client); o != nil && o.policy != nil {
-		claims = append(claims, stint.Claim{Key: key, Policy: o.policy})
+	for _, g := range slices.Concat(c.groups, o.groups) {
+		claims = append(claims, stint.Claim{Key: key, Policy: g.policy})
 	}
 	return claims, nil
+}
+
+// ClientHeld is what a rule makes of a client, as [Matches.Held] has it; its claims have a cost of 1. Errors are those of ClientClaims.
+func (s *Set) ClientHeld(id, client string) (Held, error) {
+	c, key, o, err := s.client(id, client)
+	if err != nil {
+		return Held{}, err
+	}
+	groups, unlimited := c.groups, c.Unlimited
+	if o != &none {
+		groups, unlimited = o.groups, o.unlimited
+	}
+	h := Held{Rule: &c.Rule}
+	switch {
+	case unlimited:
+		h.Standing = Unlimited
+	case len(groups) == 0:
+		h.Standing = Banned
+	}
+	return h, h.claim(key, groups, func(*Cost) (int64, error) { return 1, nil })
+}
+
+// none is the override of a client without one.
+var none override
+
+// client finds the rule, the key and the override of a client.
+func (s *Set) client(id, client string) (c *compiled, key string, o *override, err error) {
+	if c = s.byID[id]; c == nil {
+		return nil, "", nil, stint.Invalid("rule", id, "the ID of a rule in force")
+	}
+	if key, err = c.clientKey(client, s.bits, false); err != nil {
+		return nil, "", nil, err
+	}
+	if o = c.overrideOfNamed(client); o == nil {
+		o = &none
+	}
+	return c, key, o, nil
 }
 
 // overrideOfNamed is the override of a client, whether it or the client names the API key by its hash; nil if there is none.

@@ -102,7 +102,7 @@ func TestChangesFrom(t *testing.T) {
 func TestEveryFieldIsAChange(t *testing.T) {
 	values := map[string]any{
 		"Disabled": true, "Priority": 1, "Labels": map[string]string{"a": "b"}, "Match": nil,
-		"Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "Cost": rules.Cost{Permits: 2},
+		"Costs": []rules.Cost{{Permits: 2}}, "Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "Cost": rules.Cost{Permits: 2},
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},

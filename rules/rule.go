@@ -39,6 +39,9 @@ type Rule struct {
 	Cost Cost
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
 	Limits []stint.Limit
+	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and tokens as many as there are.
+	// A zero Cost stands for the rule's. Default: nil, all take the rule's.
+	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
 	Unlimited bool
 	// Banned rules deny every request that they match, but for those with an override.
@@ -184,6 +187,8 @@ type Override struct {
 	Key string
 	// Limits are what the client may do.
 	Limits []stint.Limit
+	// Costs are as the rule's Costs, of these limits.
+	Costs []Cost
 	// Unlimited clients are not limited by the rule.
 	Unlimited bool
 	// Banned clients are denied.

@@ -14,10 +14,11 @@ func (r *Rule) Clone() Rule {
 	c.Match.Hosts = slices.Clone(r.Match.Hosts)
 	c.Match.Headers = maps.Clone(r.Match.Headers)
 	c.Scope = slices.Clone(r.Scope)
-	c.Limits = slices.Clone(r.Limits)
+	c.Limits, c.Costs = slices.Clone(r.Limits), slices.Clone(r.Costs)
 	c.Overrides = slices.Clone(r.Overrides)
 	for i := range c.Overrides {
-		c.Overrides[i].Limits = slices.Clone(c.Overrides[i].Limits)
+		o := &c.Overrides[i]
+		o.Limits, o.Costs = slices.Clone(o.Limits), slices.Clone(o.Costs)
 	}
 	return c
 }
@@ -28,11 +29,11 @@ func (r *Rule) Equal(o *Rule) bool {
 	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
 		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&
-		slices.Equal(r.Limits, o.Limits) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
+		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
-			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits)
+			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) && slices.Equal(a.Costs, b.Costs)
 		})
 }
 

@@ -46,22 +46,38 @@ type Set struct {
 type compiled struct {
 	Rule
 	rank      int
-	weight    int           // see mostLimits
-	policy    *stint.Policy // nil without limits
+	weight    int     // see mostLimits
+	groups    []group // nil without limits
 	paths     []pattern
 	except    []pattern
 	strict    bool // as the set
 	fields    []field
 	scope     []part
-	costField string
 	overrides map[string]*override // by the client, all with API keys hashed or none; nil: none
 	hashed    bool                 // whether one of them names an API key by its hash
 	networks  [2][]int             // see networksOf
 }
 
 type override struct {
-	policy    *stint.Policy
+	groups    []group
 	unlimited bool
+}
+
+// A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same in each.
+type group struct {
+	policy *stint.Policy
+	cost   Cost
+}
+
+// named reports whether a request may name the cost.
+func (g *group) named() bool { return g.cost.Header != "" || g.cost.Attribute != "" }
+
+// countOf is how many limits there are.
+func countOf(groups []group) (limits int) {
+	for i := range groups {
+		limits += groups[i].policy.Len()
+	}
+	return limits
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
@@ -191,14 +207,13 @@ func compile(rule *Rule, options Options) (*compiled, error) {
 	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
 	c.strict = options.StrictSlash
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
-	c.costField = http.CanonicalHeaderKey(rule.Cost.Header)
 	var old *compiled
 	if options.Previous != nil {
 		old = options.Previous.byID[rule.ID]
 	}
 	var err error
 	if len(rule.Limits) > 0 {
-		if c.policy, err = c.newPolicy(rule.Limits, old, ""); err != nil {
+		if c.groups, err = c.newGroups(rule.Limits, rule.Costs, old, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +224,7 @@ func compile(rule *Rule, options Options) (*compiled, error) {
 			client = c.hashedClient(client)
 		}
 		if len(o.Limits) > 0 {
-			if known.policy, err = c.newPolicy(o.Limits, old, client); err != nil {
+			if known.groups, err = c.newGroups(o.Limits, o.Costs, old, client); err != nil {
 				return nil, err
 			}
 		}
@@ -228,19 +243,48 @@ func policyName(id string) string { return PolicyPrefix + id }
 // the same store must not let their names begin with it.
 const PolicyPrefix = "rule/"
 
-// newPolicy makes the policy of the rule's limits, or takes the one that an older set has of the
+// newGroups groups limits by their costs, those with costs that a request may name first.
+func (c *compiled) newGroups(limits []stint.Limit, costs []Cost, old *compiled, client string) (groups []group, err error) {
+	var members [][]stint.Limit
+	for i, limit := range limits {
+		g := group{cost: c.Cost}
+		if i < len(costs) && costs[i] != (Cost{}) {
+			g.cost = costs[i]
+		}
+		g.cost.Permits, g.cost.Header = max(g.cost.Permits, 1), http.CanonicalHeaderKey(g.cost.Header)
+		at := slices.IndexFunc(groups, func(known group) bool { return known.cost == g.cost })
+		if at < 0 {
+			at = len(groups)
+			if g.named() {
+				at = slices.IndexFunc(append(groups, group{}), func(known group) bool { return !known.named() })
+			}
+			groups, members = slices.Insert(groups, at, g), slices.Insert(members, at, nil)
+		}
+		members[at] = append(members[at], limit)
+	}
+	for i := range groups {
+		if groups[i].policy, err = c.newPolicy(members[i], old, client); err != nil {
+			return nil, err
+		}
+	}
+	return groups, nil
+}
+
+// newPolicy makes the policy of limits of the rule, or takes the one that an older set has of the
 // same client if it is the same.
 func (c *compiled) newPolicy(limits []stint.Limit, old *compiled, client string) (*stint.Policy, error) {
 	if old != nil && old.OnStoreFailure == c.OnStoreFailure && old.Timeout == c.Timeout {
-		policy := old.policy
+		groups := old.groups
 		if client != "" {
-			policy = nil
+			groups = nil
 			if o := old.overrides[client]; o != nil {
-				policy = o.policy
+				groups = o.groups
 			}
 		}
-		if policy != nil && slices.Equal(policy.Limits(), limits) {
-			return policy, nil
+		for i := range groups {
+			if slices.Equal(groups[i].policy.Limits(), limits) {
+				return groups[i].policy, nil
+			}
 		}
 	}
 	policy, err := stint.NewPolicy(policyName(c.ID), limits...)

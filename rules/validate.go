@@ -46,7 +46,7 @@ func (r *Rule) validate(f *faults) {
 	}
 	r.Match.validate(f)
 	r.validateScope(f)
-	r.Cost.validate(f)
+	r.Cost.validate(f, "cost")
 	r.validateLimits(f)
 	r.validateOutcome(f)
 	r.validateOverrides(f)
@@ -197,15 +197,15 @@ func isScope(scope string) bool {
 	}
 }
 
-func (c *Cost) validate(f *faults) {
+func (c *Cost) validate(f *faults, param string) {
 	if c.Permits < 0 || c.Permits > stint.MaxPermits {
-		f.invalid("cost", c.Permits, fmt.Sprintf("1 to %d", stint.MaxPermits))
+		f.invalid(param, c.Permits, fmt.Sprintf("1 to %d", stint.MaxPermits))
 	}
 	if c.Header != "" && !isToken(c.Header) {
-		f.invalid("cost.header", c.Header, "the name of a header field")
+		f.invalid(param+".header", c.Header, "the name of a header field")
 	}
 	if c.Header != "" && c.Attribute != "" {
-		f.invalid("cost", "a header and an attribute", "one of them")
+		f.invalid(param, "a header and an attribute", "one of them")
 	}
 }
 
@@ -219,11 +219,17 @@ func (r *Rule) validateLimits(f *faults) {
 	case len(r.Limits) == 0:
 		f.invalid("limits", missing, fmt.Sprintf("1 to %d limits, or unlimited or banned in their place", stint.MaxLimits))
 	default:
-		validateLimits(f, "limits", r.ID, r.Limits)
+		validateLimits(f, "limits", r.ID, r.Limits, r.Costs)
 	}
 }
 
-func validateLimits(f *faults, param, id string, limits []stint.Limit) {
+func validateLimits(f *faults, param, id string, limits []stint.Limit, costs []Cost) {
+	if len(costs) > 0 && len(costs) != len(limits) {
+		f.invalid(param, fmt.Sprintf("%d, with %d costs", len(limits), len(costs)), "a cost for each limit, or none")
+	}
+	for i := range costs {
+		costs[i].validate(f, fmt.Sprintf("%s[%d].cost", param, i))
+	}
 	if !isID(id) {
 		id = "" // which is a fault of its own, and hides none of the limits'
 	}
@@ -302,7 +308,7 @@ func (r *Rule) validateOverrides(f *faults) {
 		if choices != 1 {
 			f.invalid(param, fmt.Sprintf("%d of limits, unlimited and banned", choices), "exactly one of them")
 		} else if len(o.Limits) > 0 {
-			validateLimits(f, param+".limits", r.ID, o.Limits)
+			validateLimits(f, param+".limits", r.ID, o.Limits, o.Costs)
 		}
 	}
 }

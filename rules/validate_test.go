@@ -94,6 +94,11 @@ func TestValidate(t *testing.T) {
 		{"cost header", func(r *rules.Rule) { r.Cost.Header = "a b" }, "cost.header", `"a b"`},
 		{"cost of both", func(r *rules.Rule) { r.Cost = rules.Cost{Header: "a", Attribute: "b"} }, "cost", "one of them"},
 
+		{"costs of limits", func(r *rules.Rule) { r.Costs = []rules.Cost{{Attribute: "tokens"}} }, "", ""},
+		{"too few costs", func(r *rules.Rule) { r.Limits = append(r.Limits, ten.Named("b")); r.Costs = make([]rules.Cost, 1) }, "limits", "2, with 1 costs"},
+		{"cost of a limit", func(r *rules.Rule) { r.Costs = []rules.Cost{{Header: "a b"}} }, "limits[0].cost.header", `limits[0].cost.header is "a b"`},
+		{"limits alike", func(r *rules.Rule) { r.Limits = append(r.Limits, ten) }, "limits", "limit 1: name is \"\"; allowed: a name that no other limit of the same algorithm in the policy has, such as name: burst"},
+		{"limits alike, named", func(r *rules.Rule) { r.Limits = append(r.Limits, ten.Named("burst")) }, "", ""},
 		{"no limits", func(r *rules.Rule) { r.Limits = nil }, "limits", "limits is missing; allowed: 1 to 64 limits, or unlimited"},
 		{"limit", func(r *rules.Rule) { r.Limits[0].Capacity = 0 }, "limits", "capacity is 0; allowed"},
 		{"unlimited with limits", func(r *rules.Rule) { r.Unlimited = true }, "limits", "limits is 1; allowed: none"},

@@ -81,9 +81,6 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	start := time.Now()
 	err := s.rules.Decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
-	if v.Reason() == enforce.ReasonDefault && !s.rulesKnown() {
-		v.Allowed, v.Decision = true, stint.Decision{Allowed: true} // until they are, nobody knows what no rule holds for
-	}
 	if err != nil || v.Decision.Degraded {
 		if err = s.judge(ctx, stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
@@ -115,7 +112,9 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 	}
 	least := claims[0].Claim.Policy.Limit(0)
 	for i := range claims {
-		s.ruleMetrics.Decided(claims[i].Rule.ID, promlimit.RuleUnavailable)
+		if i == 0 || claims[i-1].Rule != claims[i].Rule {
+			s.ruleMetrics.Decided(claims[i].Rule.ID, promlimit.RuleUnavailable)
+		}
 		for _, limit := range claims[i].Claim.Policy.Limits() {
 			if limit.Capacity < least.Capacity {
 				least = limit

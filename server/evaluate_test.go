@@ -105,9 +105,9 @@ func TestEvaluateReasons(t *testing.T) {
 	paced := stint.SlidingWindowLog(10, time.Minute).Named("pace").WithMinInterval(time.Second)
 	rule := rules.Rule{ID: "paced", Match: rules.Match{Paths: []string{"/paced"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{paced}, Cost: rules.Cost{Header: "Cost"}}
 	hidden := rules.Rule{ID: "hidden", Match: rules.Match{Paths: []string{"/hidden"}}, Scope: []string{rules.Global}, Banned: true, OnExceed: rules.Shadow}
-	known := true
+	state := server.RulesCurrent
 	f := newFixture(t, func(c *server.Config) {
-		c.DenyByDefault, c.RulesKnown = true, func() bool { return known }
+		c.DenyByDefault, c.RulesState = true, func() server.RulesState { return state }
 		c.Rules = compile(t, append(ruleList(), rule, hidden))
 	})
 	for _, test := range []struct{ body, reason, limit string }{
@@ -129,7 +129,7 @@ func TestEvaluateReasons(t *testing.T) {
 			t.Errorf("%s: %s", test.body, got.body)
 		}
 	}
-	known = false // what no rule holds for is not known then
+	state = server.RulesUnknown // what no rule holds for is not known then
 	f.post(evaluate, `{"path":"/nowhere"}`).evaluated(200)
 }
 

@@ -77,18 +77,18 @@ rules:
 	}
 }
 
-// Overrides name the networks by which the service counts.
+// Overrides name networks no longer than those by which the service counts.
 func TestRulesOfAPrefix(t *testing.T) {
-	file := writeFile(t, `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/56", unlimited: true}]}]`)
-	config := writeFile(t, "ipv6_prefix: 56")
+	file := writeFile(t, `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/72", unlimited: true}]}]`)
+	config := writeFile(t, "ipv6_prefix: 72")
 	for args, want := range map[string]int{
 		"validate " + file:                                                exitUsage,
-		"validate --ipv6-prefix 56 " + file:                               exitOK,
+		"validate --ipv6-prefix 72 " + file:                               exitOK,
 		"validate --config " + config + " " + file:                        exitOK,
 		"validate --ipv6-prefix 0 " + file:                                exitUsage,
 		"explain --rules " + file:                                         exitUsage,
-		"explain --ipv6-prefix 56 --ip 2001:db8::1 --rules " + file:       exitOK,
-		"explain --ipv6-prefix 56 --ip 2001:db8:0:100::1 --rules " + file: exitDenied,
+		"explain --ipv6-prefix 72 --ip 2001:db8::1 --rules " + file:       exitOK,
+		"explain --ipv6-prefix 72 --ip 2001:db8::100:0:0:1 --rules " + file: exitDenied,
 	} {
 		if code, stdout, stderr := do(t, nil, append([]string{"rules"}, strings.Fields(args)...)...); code != want {
 			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)

@@ -92,6 +92,7 @@ type writtenLimit struct {
 	CountDenied bool   `json:"count_denied,omitempty"`
 	MaxDebt     *int64 `json:"max_debt,omitempty"`
 	Lease       any    `json:"lease,omitempty"`
+	Cost        any    `json:"cost,omitempty"`
 }
 
 type writtenOverride struct {

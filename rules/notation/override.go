@@ -23,7 +23,7 @@ func Override(v Value, path string, faults *Faults) rules.Override {
 		case "key":
 			set("key", f.Value, some(&override.Key, "a text that names a client"))
 		case "limits":
-			override.Limits, _ = Limits(path+".limits", f.Value, faults)
+			override.Limits, override.Costs = limitsWithCosts(path+".limits", f.Value, faults)
 		case "unlimited":
 			set("unlimited", f.Value, Boolean(&override.Unlimited))
 		case "banned":

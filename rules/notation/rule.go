@@ -3,6 +3,7 @@ package notation
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,9 +71,9 @@ func (r *ruleReader) field(f Field) bool {
 	case "labels":
 		r.texts("labels", f.Value, &r.rule.Labels)
 	case "cost":
-		r.cost(f.Value)
+		r.rule.Cost = cost(r.path("cost"), f.Value, r.faults)
 	case "limits":
-		r.rule.Limits, _ = Limits(r.path("limits"), f.Value, r.faults)
+		r.rule.Limits, r.rule.Costs = limitsWithCosts(r.path("limits"), f.Value, r.faults)
 	case "overrides":
 		r.overrides(f.Value)
 	default:
@@ -180,30 +181,53 @@ func (r *ruleReader) texts(name string, v Value, field *map[string]string) {
 	}
 }
 
-// cost reads what a request takes: a number, or where to find it.
-func (r *ruleReader) cost(v Value) {
-	cost := &r.rule.Cost
-	permits := func(name string, v Value) { r.set(name, v, document.Integer(&cost.Permits, 1, stint.MaxPermits)) }
-	if v.Kind != KindMapping {
-		permits("cost", v)
-		return
+// limitsWithCosts reads limits that may have costs of their own; costs is nil if none has.
+func limitsWithCosts(path string, v Value, faults *Faults) ([]stint.Limit, []rules.Cost) {
+	var costs []rules.Cost
+	v.Items = slices.Clone(v.Items)
+	for i := range v.Items {
+		item := &v.Items[i]
+		at := slices.IndexFunc(item.Fields, func(f Field) bool { return f.Name == "cost" })
+		if at < 0 {
+			continue
+		}
+		if costs == nil {
+			costs = make([]rules.Cost, len(v.Items))
+		}
+		costs[i] = cost(fmt.Sprintf("%s[%d].cost", path, i), item.Fields[at].Value, faults)
+		item.Fields = slices.Delete(slices.Clone(item.Fields), at, at+1)
 	}
-	r.faults.Mapping(r.path("cost"), v, func(f Field) bool {
+	limits, _ := Limits(path, v, faults)
+	return limits, costs
+}
+
+// cost reads what a request takes: a number, or where to find it.
+func cost(path string, v Value, faults *Faults) (cost rules.Cost) {
+	set := func(path string, v Value, set Setter) {
+		set(v, func(v Value, allowed string) { faults.Invalid(path, v, allowed) })
+	}
+	permits := document.Integer(&cost.Permits, 1, stint.MaxPermits)
+	if v.Kind != KindMapping {
+		set(path, v, permits)
+		return cost
+	}
+	faults.Mapping(path, v, func(f Field) bool {
 		switch f.Name {
 		case "header":
-			r.set("cost.header", f.Value, some(&cost.Header, "the name of a header field"))
+			set(path+".header", f.Value, some(&cost.Header, "the name of a header field"))
 		case "attribute":
-			r.set("cost.attribute", f.Value, some(&cost.Attribute, "the name of an attribute"))
+			set(path+".attribute", f.Value, some(&cost.Attribute, "the name of an attribute"))
 		case "default":
-			permits("cost.default", f.Value)
+			set(path+".default", f.Value, permits)
 		default:
 			return false
 		}
 		return true
 	}, []string{"header", "attribute", "default"})
 	if !gives(v, "header") && !gives(v, "attribute") {
-		r.faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header or attribute", r.path("cost"))
+		faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header or attribute", path)
 	}
+	return cost
 }
 
 // gives reports whether a mapping has a field of the name.

@@ -47,6 +47,14 @@ func TestRules(t *testing.T) {
 		`{"cost":5}`:                               {Cost: rules.Cost{Permits: 5}},
 		`{"cost":{"header":"X-Cost"}}`:             {Cost: rules.Cost{Header: "X-Cost"}},
 		`{"cost":{"default":7,"attribute":"sum"}}`: {Cost: rules.Cost{Permits: 7, Attribute: "sum"}},
+		`{"limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day"},{"algorithm":"fixed_window","limit":2,"window":"1s","name":"b","cost":{"attribute":"tokens"}}],` +
+			`"overrides":[{"key":"a","limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day","cost":3}]}]}`: {
+			Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, ""), stint.FixedWindow(2, time.Second).Named("b")},
+			Costs:  []rules.Cost{{}, {Attribute: "tokens"}},
+			Overrides: []rules.Override{
+				{Key: "a", Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, "")}, Costs: []rules.Cost{{Permits: 3}}},
+			},
+		},
 		`{"limits":[{"algorithm":"token_bucket","capacity":9,"refill":"2/3s","lease":"auto"}],"unlimited":false}`: {
 			Limits: []stint.Limit{stint.TokenBucket(9, stint.Per(2, 3*time.Second)).WithLease(stint.LeaseAuto)},
 		},

@@ -24,7 +24,7 @@ func write(rule rules.Rule) (writtenRule, error) {
 	case rule.OnExceed == rules.Reject:
 		exceed = ""
 	}
-	limits, err := writeLimits("limits", rule.Limits)
+	limits, err := writeLimits("limits", rule.Limits, rule.Costs)
 	if err != nil {
 		return writtenRule{}, err
 	}
@@ -47,7 +47,7 @@ func write(rule rules.Rule) (writtenRule, error) {
 }
 
 func writeOverride(o rules.Override) (writtenOverride, error) {
-	limits, err := writeLimits("limits", o.Limits)
+	limits, err := writeLimits("limits", o.Limits, o.Costs)
 	return writtenOverride{Key: o.Key, Limits: limits, Unlimited: o.Unlimited, Banned: o.Banned}, err
 }
 
@@ -108,13 +108,17 @@ func writeDuration(d time.Duration) string {
 	return stint.FormatDuration(d)
 }
 
-func writeLimits(path string, limits []stint.Limit) ([]writtenLimit, error) {
+func writeLimits(path string, limits []stint.Limit, costs []rules.Cost) ([]writtenLimit, error) {
 	var written []writtenLimit
 	for i, limit := range limits {
 		if err := limit.Validate(); err != nil {
 			return nil, fmt.Errorf("%s[%d]: %w", path, i, err)
 		}
-		written = append(written, writeLimit(limit))
+		w := writeLimit(limit)
+		if i < len(costs) {
+			w.Cost = writeCost(costs[i])
+		}
+		written = append(written, w)
 	}
 	return written, nil
 }

@@ -65,8 +65,9 @@ func explained(rule *enforce.Explained) api.ExplainedRule {
 		shown.Allowed = true
 	case rules.Banned, rules.Lacking:
 	}
+	op := stint.Op{Claim: rule.Claim, And: rule.And}
 	for i, o := range rule.Each {
-		limit := rule.Claim.Policy.Limit(i)
+		limit := op.LimitAt(i)
 		shown.Limits = append(shown.Limits, api.ExplainedLimit{
 			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),

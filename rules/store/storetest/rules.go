@@ -48,6 +48,12 @@ func randomRule(t *rapid.T) rules.Rule {
 		OnStoreFailure: rapid.SampledFrom([]rules.OnStoreFailure{"", rules.FailOpen, rules.FailClosed, rules.FailLocal}).Draw(t, "on store failure"),
 		Timeout:        between("timeout", time.Minute),
 	}
+	if len(rule.Limits) > 0 && rapid.Bool().Draw(t, "costs") {
+		for range rule.Limits {
+			rule.Costs = append(rule.Costs, randomCost(t))
+		}
+		rule.Costs[0].Permits = 1 // of which none is no list
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "overrides") {
 		rule.Overrides = append(rule.Overrides, rules.Override{
 			Key: some.Draw(t, "key"), Limits: randomLimits(t), Unlimited: rapid.Bool().Draw(t, "free"), Banned: rapid.Bool().Draw(t, "out"),
