@@ -82,12 +82,12 @@ func TestRulesOfAPrefix(t *testing.T) {
 	file := writeFile(t, `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/72", unlimited: true}]}]`)
 	config := writeFile(t, "ipv6_prefix: 72")
 	for args, want := range map[string]int{
-		"validate " + file:                                                exitUsage,
-		"validate --ipv6-prefix 72 " + file:                               exitOK,
-		"validate --config " + config + " " + file:                        exitOK,
-		"validate --ipv6-prefix 0 " + file:                                exitUsage,
-		"explain --rules " + file:                                         exitUsage,
-		"explain --ipv6-prefix 72 --ip 2001:db8::1 --rules " + file:       exitOK,
+		"validate " + file:                                                  exitUsage,
+		"validate --ipv6-prefix 72 " + file:                                 exitOK,
+		"validate --config " + config + " " + file:                          exitOK,
+		"validate --ipv6-prefix 0 " + file:                                  exitUsage,
+		"explain --rules " + file:                                           exitUsage,
+		"explain --ipv6-prefix 72 --ip 2001:db8::1 --rules " + file:         exitOK,
 		"explain --ipv6-prefix 72 --ip 2001:db8::100:0:0:1 --rules " + file: exitDenied,
 	} {
 		if code, stdout, stderr := do(t, nil, append([]string{"rules"}, strings.Fields(args)...)...); code != want {
