@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
 )
 
@@ -36,34 +37,29 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
 	if err := a.serve(w, r); err != nil {
-		writeProblem(w, err)
+		problem.Write(w, err)
 	}
 }
 
-// serve answers, unless it returns an error. Who may not is recorded.
+// serve answers, unless it returns an error. A request of a caller who may not make it is recorded.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
-	serve, call, needs, notFound := a.find(r)
 	who, role, err := a.identify(r)
-	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, SeesKeys: err == nil && role >= RoleWrite}
+	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
 	if err == nil {
 		a.watch.vouch(r.Context())
 	}
-	if err == nil && notFound != nil {
-		return notFound
+	serve, needs := a.find(r)
+	if serve == nil {
+		return a.rules.Serve(w, r, caller)
 	}
 	if err == nil && role < needs {
 		err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", role, needs))
 	}
 	if err != nil {
-		f := failureOf(err)
-		a.rules.Refused(r, caller, call, f.status, f.detail)
+		a.rules.Refused(r.Context(), caller, err)
 		return err
 	}
-	if call != nil {
-		return call.Serve(w, r, caller)
-	}
-	serve(w, r)
-	return nil
+	return serve(w, r)
 }
 
 // identify tells who sent a request, and what that caller may do.
@@ -101,31 +97,23 @@ func holderOf(certificate *x509.Certificate) string {
 	return clip(name)
 }
 
-// find tells what a request asks for, and which role that needs: a handler, or a call about rules.
-func (a *admin) find(r *http.Request) (serve http.HandlerFunc, call *rulesapi.Call, needs AdminRole, err error) {
+// find returns what is not about rules, nil for everything else, and which role that needs.
+func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Request) error, needs AdminRole) {
 	if r.URL.Path == api.PathOpenAPI {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			return nil, nil, RoleRead, errMethod(r.Method, "GET, HEAD")
-		}
-		return describeAdmin, nil, RoleRead, nil
+		return describeAdmin, RoleRead
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return unhurried(profiler(name)), nil, RoleWrite, nil // a profile shows memory
+		return unhurried(profiler(name)), RoleWrite // a profile shows memory
 	}
-	if call, err = a.rules.Route(r); err != nil {
-		return nil, nil, RoleRead, err
-	}
-	if call.Changes {
-		needs = RoleWrite
-	}
-	return nil, call, needs, nil
+	return nil, RoleRead
 }
 
 // unhurried lets an answer take its time, as one that its caller gave a duration.
-func unhurried(serve http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func unhurried(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		serve(w, r)
+		return nil
 	}
 }
 
@@ -147,9 +135,13 @@ func profiler(name string) http.HandlerFunc {
 //go:embed admin-openapi.yaml
 var adminOpenAPI []byte
 
-func describeAdmin(w http.ResponseWriter, _ *http.Request) {
+func describeAdmin(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return problem.Method(r.Method, "GET, HEAD")
+	}
 	w.Header()["Content-Type"] = yamlType
 	_, _ = w.Write(adminOpenAPI) // a client that is gone has no use for the error
+	return nil
 }
 
 // checkOrigin refuses a request that was not made to this machine by name, or that

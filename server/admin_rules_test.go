@@ -219,7 +219,10 @@ func TestBadEdits(t *testing.T) {
 		{"PUT", "/api/v1/rules/user?colour=red", `{}`, nil, 400, "parameter"},
 		{"PUT", "/api/v1/rules/user", `{}`, []string{"If-Match: user"}, 400, "If-Match"},
 		{"DELETE", "/api/v1/rules/user?comment=%01", "", nil, 400, "comment"},
-		{"DELETE", "/api/v1/rules", "", nil, 405, "GET, HEAD, PUT, POST"},
+		{"DELETE", "/api/v1/rules", "", nil, 400, "label=NAME:VALUE or prefix=TEXT"},
+		{"PATCH", "/api/v1/rules?enabled=true", `{"enabled":false}`, nil, 400, "label=NAME:VALUE or prefix=TEXT"},
+		{"PATCH", "/api/v1/rules?prefix=u", `{"id":"x"}`, nil, 400, "an ID can't be changed"},
+		{"OPTIONS", "/api/v1/rules", "", nil, 405, "GET, HEAD, PUT, POST, PATCH, DELETE"},
 		{"POST", "/api/v1/rules/user", "", nil, 405, "GET, HEAD, PUT, PATCH, DELETE"},
 		{"POST", "/api/v1/rule-versions", "", nil, 405, "GET, HEAD"},
 		{"GET", "/api/v1/rule", "", nil, 404, "path"},
@@ -311,4 +314,34 @@ func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(409)
 	d.ask("GET", "/api/v1/rule-versions", "").problem(404, "the file /etc/stint/rules.yaml")
 	d.ask("POST", "/api/v1/rules/validate", `[]`).is(200)
+}
+
+// Rules are disabled, enabled and removed together, by label or by the prefix of their ID.
+func TestSelectedRules(t *testing.T) {
+	d := newDesk(t, rulestore.NewMemory(), nil)
+	for _, rule := range []string{"a-1", "a-2", "b-1"} {
+		d.ask("PUT", "/api/v1/rules/"+rule, fmt.Sprintf(`{"labels":{"team":"%s"},"scope":"global","unlimited":true}`, rule[:1])).is(201)
+	}
+	stale := d.ask("GET", "/api/v1/rules", "").etag()
+	edited := func(method, query, body string, version int64, added, removed, changed string, fields ...string) {
+		t.Helper()
+		var got api.Edited
+		d.ask(method, "/api/v1/rules?"+query, body, fields...).is(200).into(&got)
+		if got.Version != version || strings.Join(got.Added, " ") != added || strings.Join(got.Removed, " ") != removed || strings.Join(got.Changed, " ") != changed {
+			t.Errorf("%s ?%s: %+v", method, query, got)
+		}
+	}
+	edited("PATCH", "label=team:a", `{"enabled":false}`, 4, "", "", "a-1 a-2", "If-Match: "+stale)
+	d.ask("DELETE", "/api/v1/rules?prefix=b", "", "If-Match: "+stale).problem(412)
+	if ids, _ := d.ask("GET", "/api/v1/rules?enabled=false", "").list(); strings.Join(ids, " ") != "a-1 a-2" {
+		t.Errorf("disabled are %v", ids)
+	}
+	edited("PATCH", "prefix=a-2&enabled=false", `{"enabled":true}`, 5, "", "", "a-2")
+	edited("PATCH", "label=team:nobody", `{"enabled":true}`, 5, "", "", "")
+	edited("DELETE", "label=team:a&enabled=true&comment=unused", "", 6, "", "a-2", "")
+	var list api.RuleVersionList
+	d.ask("GET", "/api/v1/rule-versions?limit=1", "").is(200).into(&list)
+	if v := list.Versions[0]; v.Action != "delete rules of label team:a" || v.Comment != "unused" {
+		t.Errorf("the version is %+v", v)
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/problem"
 )
 
 const (
@@ -172,11 +172,9 @@ func ticketOf(a *admission, cost int64, err error) (ticket, error) {
 }
 
 func errOverload(why string) error {
-	return &failure{
-		status: http.StatusServiceUnavailable, kind: api.ProblemReducedCapacity,
-		detail: "the service is overloaded, and " + why + "; nothing was consumed",
-		field:  fieldRetryAfter, value: "1", cause: stint.ErrOverloaded,
-	}
+	overloaded := problem.ReducedCapacity("the service is overloaded, and " + why + "; nothing was consumed")
+	overloaded.Cause = stint.ErrOverloaded
+	return overloaded
 }
 
 // overloaded counts a request for which there was no time, and logs it, once a minute at most.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/stint-go/stint/server/problem"
 	"net/http"
 	"sync/atomic"
 )
@@ -45,9 +46,11 @@ func (a *authority) mayManage(r *http.Request) error {
 // browser of it makes requests, too, and has no right to.
 func mayAsNeighbour(r *http.Request) error {
 	if err := checkOrigin(r); err != nil {
-		return forbidden(failureOf(err).detail + "; others may with api.tokens_file or api.open")
+		return forbidden(problem.Of(err).Detail + "; others may with api.tokens_file or api.open")
 	}
 	return nil
 }
 
-func forbidden(detail string) error { return &failure{status: http.StatusForbidden, detail: detail} }
+func forbidden(detail string) error {
+	return &problem.Error{Status: http.StatusForbidden, Detail: detail}
+}

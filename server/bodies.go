@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"io"
 	"log/slog"
@@ -14,10 +13,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/server/rulesapi"
+	"github.com/stint-go/stint/server/problem"
 )
 
 const (
@@ -198,17 +196,31 @@ func headOf(r *http.Request) (bytes int64) {
 	return bytes
 }
 
-// retryBodies is when a body that was refused may be sent again, in seconds.
-const retryBodies = "1"
-
-// fieldRetryAfter is the header field that says when to try again.
-const fieldRetryAfter = "Retry-After"
-
-func errNoBodyMemory() error {
-	return &failure{
-		status: http.StatusServiceUnavailable, kind: api.ProblemReducedCapacity,
-		detail: "the bodies of all requests, or of this client's, use the memory that they may; nothing was consumed",
-		field:  fieldRetryAfter, value: retryBodies,
+// readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it is nil, waits
+// for its turn. What it returns is released when the request is answered.
+func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client string, besides, most int64, begin func() (done func(), err error)) (body, error) {
+	if r.ContentLength > most {
+		w.Header().Set("Connection", "close") // rather than reading it to its end
+		return body{}, problem.TooLarge(most)
+	}
+	if begin != nil {
+		done, err := begin()
+		if err != nil {
+			w.Header().Set("Connection", "close") // as above
+			return body{}, err
+		}
+		defer done()
+	}
+	text, err := b.read(client, besides, http.MaxBytesReader(w, r.Body, most))
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.Is(err, errBodyMemory):
+		return body{}, problem.ReducedCapacity("the bodies of all requests, or of this client's, use the memory that they may; nothing was done")
+	case errors.As(err, new(*http.MaxBytesError)):
+		return body{}, problem.TooLarge(most)
+	default:
+		return body{}, badRequest("the body ended early or came too slowly")
 	}
 }
 
@@ -218,28 +230,8 @@ func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error)
 	if err := noQuery(r.URL.RawQuery); err != nil {
 		return body{}, err
 	}
-	most := s.config.MaxBodyBytes
-	if r.ContentLength > most {
-		w.Header().Set("Connection", "close") // rather than reading it to its end
-		return body{}, errTooLarge(most)
-	}
-	done, err := s.enterReading(r)
-	if err != nil {
-		w.Header().Set("Connection", "close") // as above
-		return body{}, err
-	}
-	defer done()
-	text, err := s.bodies.read(s.clients.Key(r.RemoteAddr, r.Header), headOf(r), http.MaxBytesReader(w, r.Body, most))
-	switch {
-	case err == nil:
-		return text, nil
-	case errors.Is(err, errBodyMemory):
-		return body{}, errNoBodyMemory()
-	case errors.As(err, new(*http.MaxBytesError)):
-		return body{}, errTooLarge(most)
-	default:
-		return body{}, badRequest("the body ended early or came too slowly")
-	}
+	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
+		func() (func(), error) { return s.enterReading(r) })
 }
 
 const (
@@ -273,24 +265,8 @@ func (s *service) enterReading(r *http.Request) (done func(), err error) {
 	}, nil
 }
 
-func errTooLarge(most int64) error {
-	return &failure{
-		status: http.StatusRequestEntityTooLarge,
-		detail: fmt.Sprintf("the body is longer than %d bytes; allowed: up to %d bytes", most, most),
-	}
-}
-
-// readAdminBody reads a body for rulesapi.
-func readAdminBody(budget *bodyBudget) func(io.Reader) (string, func(), error) {
-	return func(from io.Reader) (string, func(), error) {
-		read, err := budget.read("", 0, from)
-		if errors.Is(err, errBodyMemory) {
-			err = &rulesapi.Refusal{
-				Status: http.StatusServiceUnavailable, Type: api.ProblemReducedCapacity,
-				Detail: "the bodies of all requests use the memory that they may; nothing was changed",
-				Field:  fieldRetryAfter, Value: retryBodies,
-			}
-		}
-		return read.text, read.release, err
-	}
+// readAdmin reads a body of the admin listener.
+func (b *bodyBudget) readAdmin(w http.ResponseWriter, r *http.Request, most int64) (string, func(), error) {
+	read, err := b.readBounded(w, r, "", 0, most, nil)
+	return read.text, read.release, err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/server/problem"
 )
 
 func TestFailureOf(t *testing.T) {
@@ -23,9 +24,9 @@ func TestFailureOf(t *testing.T) {
 		{errStoreAway(stint.Reset), 503},
 		{errors.New("something private"), 500},
 	} {
-		f := failureOf(test.err)
-		if f.status != test.status || strings.Contains(f.detail, "private") {
-			t.Errorf("failureOf(%v) = %d %q, want status %d", test.err, f.status, f.detail, test.status)
+		f := problem.Of(test.err)
+		if f.Status != test.status || strings.Contains(f.Detail, "private") {
+			t.Errorf("failureOf(%v) = %d %q, want status %d", test.err, f.Status, f.Detail, test.status)
 		}
 	}
 }

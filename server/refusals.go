@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/internal/logsampler"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // The outcomes of requests to the REST API that their callers may not make.
@@ -38,14 +39,14 @@ func newRefusals(registry prometheus.Registerer) (*refusals, error) {
 
 // noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records
 // a wrong token. What only the configuration forbids, or lacks a token, is no attempt to guess one.
-func (s *service) noteRefusal(r *http.Request, f *failure) {
+func (s *service) noteRefusal(r *http.Request, f *problem.Error) {
 	var outcome string
 	switch {
-	case f.status == http.StatusUnauthorized && f.value == challengeInvalidToken:
+	case f.Status == http.StatusUnauthorized && f.Value == challengeInvalidToken:
 		outcome = outcomeInvalidToken
-	case f.status == http.StatusUnauthorized:
+	case f.Status == http.StatusUnauthorized:
 		outcome = outcomeUnauthenticated
-	case f.status == http.StatusForbidden:
+	case f.Status == http.StatusForbidden:
 		outcome = outcomeForbidden
 	default:
 		return
@@ -60,7 +61,7 @@ func (s *service) noteRefusal(r *http.Request, f *failure) {
 	}
 	attributes := []any{
 		"service", serviceHTTP, "who", "", "from", r.RemoteAddr, "client", s.clients.Key(r.RemoteAddr, r.Header),
-		"action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.detail,
+		"action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail,
 	}
 	if skipped > 0 {
 		attributes = append(attributes, "left_out", skipped)

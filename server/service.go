@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
 )
 
@@ -30,10 +31,9 @@ var openAPI []byte
 
 // Values of header fields that never change. They are only read.
 var (
-	jsonType    = []string{"application/json"}
-	problemType = []string{api.ProblemType}
-	yamlType    = []string{"application/yaml"}
-	noStore     = []string{"no-store"}
+	jsonType = []string{"application/json"}
+	yamlType = []string{"application/yaml"}
+	noStore  = []string{"no-store"}
 )
 
 // A service is the handler of the REST API, metrics and health.
@@ -145,7 +145,7 @@ func newService(config *Config) (*service, error) {
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
-		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: readAdminBody(adminBodies), Logger: config.Logger, Registerer: registry,
+		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: adminBodies.readAdmin, Logger: config.Logger, Registerer: registry,
 	})
 	if err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if errors.Is(err, stint.ErrOverloaded) {
 			s.overloaded(r, err)
 		}
-		s.noteRefusal(r, failureOf(err))
-		writeProblem(w, err)
+		s.noteRefusal(r, problem.Of(err))
+		problem.Write(w, err)
 	}
 }
 
@@ -186,9 +186,7 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	}
 	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, stackAttr, string(debug.Stack()))
 	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" })
-	writeProblem(w, &failure{
-		status: http.StatusInternalServerError, detail: "the server made a mistake; its log says more",
-	})
+	problem.Write(w, errors.New("a panic"))
 }
 
 func (s *service) route(w http.ResponseWriter, r *http.Request) error {
@@ -200,35 +198,35 @@ func (s *service) route(w http.ResponseWriter, r *http.Request) error {
 		case http.MethodPost:
 			return s.checkBody(w, r)
 		default:
-			return errMethod(r.Method, "GET, POST")
+			return problem.Method(r.Method, "GET, POST")
 		}
 	case api.PathReset:
 		if r.Method != http.MethodDelete {
-			return errMethod(r.Method, http.MethodDelete)
+			return problem.Method(r.Method, http.MethodDelete)
 		}
 		return s.reset(w, r)
 	case api.PathSettle:
 		if r.Method != http.MethodPost {
-			return errMethod(r.Method, http.MethodPost)
+			return problem.Method(r.Method, http.MethodPost)
 		}
 		return s.settle(w, r)
 	case api.PathEvaluate:
 		if r.Method != http.MethodPost {
-			return errMethod(r.Method, http.MethodPost)
+			return problem.Method(r.Method, http.MethodPost)
 		}
 		return s.evaluate(w, r)
 	case api.PathForwardAuth:
 		if r.Method != http.MethodGet {
-			return errMethod(r.Method, http.MethodGet)
+			return problem.Method(r.Method, http.MethodGet)
 		}
 		return s.forwardAuth(w, r)
 	}
 	look, ok := s.look(r.URL.Path)
 	if !ok {
-		return errNotFound(r.URL.Path)
+		return problem.NoPath(r.URL.Path)
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return errMethod(r.Method, "GET, HEAD")
+		return problem.Method(r.Method, "GET, HEAD")
 	}
 	return look(w, r)
 }

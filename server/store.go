@@ -6,10 +6,11 @@ import (
 	"net/http"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // errGone answers a client that has hung up; nobody reads it.
-var errGone = &failure{status: http.StatusServiceUnavailable, detail: "the client has gone"}
+var errGone = problem.New(http.StatusServiceUnavailable, "the client has gone")
 
 // decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
 // (ErrOverloaded), errGone, or errStoreAway's.

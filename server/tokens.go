@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"github.com/stint-go/stint/server/problem"
 	"net/http"
 	"strings"
 )
@@ -57,10 +58,10 @@ func (s tokenSet) check(lines []string) error {
 }
 
 func unauthorized(fault, challenge string) error {
-	return &failure{
-		status: http.StatusUnauthorized,
-		detail: fault + "; allowed: Bearer with one of the configured tokens",
-		field:  "Www-Authenticate", value: challenge,
+	return &problem.Error{
+		Status: http.StatusUnauthorized,
+		Detail: fault + "; allowed: Bearer with one of the configured tokens",
+		Field:  "Www-Authenticate", Value: challenge,
 	}
 }
 

@@ -65,8 +65,9 @@ var folders = []folder{
 	{path: "api", floor: 3, not: stores},
 
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi"}, uses: []string{"github.com/prometheus/client_golang"}},
-	{path: "server/rulesapi", floor: 4, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/problem", floor: 4, not: stores},
+	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/rls", floor: 4, not: stores, uses: []string{
 		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",
 		"github.com/fsnotify/fsnotify",

@@ -1,29 +1,28 @@
 // Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
-// editing them, their versions, what they make of a request, and resets.
-//
-// It finds what a request is about ([API.Route]) before it serves it ([Call.Serve]), so that
-// who serves the listener can decide in between who may.
+// editing them, their versions, explaining what they make of a request, and resets.
 package rulesapi
 
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/problem"
 )
 
-// A Config says what an [API] is made of. Limiter, Store, ReadRequest, Logger and Registerer have no
+// A Config says what an [API] is made of. Limiter, Store, ReadRequest, ReadBody, Logger and Registerer have no
 // defaults.
 type Config struct {
 	// Manager edits the rules. Default: nil, those of Limiter are shown and can't be edited.
@@ -41,9 +40,8 @@ type Config struct {
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
 	MaxBodyBytes int64
-	// ReadBody reads a body to its end; release, unless it is nil, is called when its request was answered.
-	// A *Refusal is the answer. Default: nil, which is io.ReadAll.
-	ReadBody func(io.Reader) (text string, release func(), err error)
+	// ReadBody reads a body of at most so many bytes; release, unless it is nil, is called when its request was answered.
+	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
 	// Logger receives an audit record of every change and of every attempt that was refused, and
 	// what went wrong inside.
 	Logger *slog.Logger
@@ -55,10 +53,11 @@ type Config struct {
 // [New].
 type API struct {
 	config    Config
+	mux       *http.ServeMux // of *route
 	metrics   *metrics
 	strangers *logsampler.Sampler // records of refused callers who are not known
 	absence   *logsampler.Sampler // lines about requests for rules that could not be read
-	reading   reading
+	parsing   parseSemaphore
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -70,56 +69,219 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &API{config: config, metrics: m, strangers: newStrangers(nil), absence: newAbsence(nil), reading: newReading()}, nil
+	return &API{
+		config: config, mux: newMux(), metrics: m, parsing: newParseSemaphore(),
+		strangers: logsampler.New(10, time.Second, nil), absence: logsampler.New(10, 10*time.Second, nil),
+	}, nil
+}
+
+// A route is one method of a path.
+type route struct {
+	pattern, action string
+	serve           func(*call) error
+	changes         bool // rules, or the state of clients
+	query           []string
+}
+
+// routes are all of them, by net/http's patterns below /api/v1/.
+var routes = []route{
+	{"POST rules/validate", "validate", (*call).validate, false, nil},
+	{"POST rules/explain", "explain", (*call).explain, false, nil},
+	{"GET rules", "list", (*call).list, false, []string{"enabled", "label", "prefix", "after", "limit"}},
+	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
+	{"POST rules", "create", (*call).create, true, []string{"comment"}},
+	{"PATCH rules", "patch_selected", (*call).patchSelected, true, []string{"comment", "enabled", "label", "prefix"}},
+	{"DELETE rules", "delete_selected", (*call).removeSelected, true, []string{"comment", "enabled", "label", "prefix"}},
+	{"GET rules/{rule}", "get", (*call).get, false, nil},
+	{"PUT rules/{rule}", "put", (*call).put, true, []string{"comment"}},
+	{"PATCH rules/{rule}", "patch", (*call).patch, true, []string{"comment"}},
+	{"DELETE rules/{rule}", "delete", (*call).remove, true, []string{"comment"}},
+	{"GET rules/{rule}/overrides", "list_overrides", (*call).listOverrides, false, nil},
+	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).getOverride, false, nil},
+	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
+	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).removeOverride, true, []string{"comment"}},
+	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
+	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
+	{"GET rule-versions/{number}", "get_version", (*call).getVersion, false, []string{"since"}},
+	{"POST rule-versions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
+}
+
+func newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for i := range routes {
+		method, path, _ := strings.Cut(routes[i].pattern, " ")
+		mux.Handle(method+" /api/v1/"+path, &routes[i])
+	}
+	return mux
+}
+
+// noRoute is the error of a request that no route is for.
+func (a *API) noRoute(r *http.Request) error {
+	var allowed []string
+	other := r.Clone(r.Context())
+	for _, other.Method = range []string{"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"} {
+		if handler, _ := a.mux.Handler(other); isRoute(handler) {
+			allowed = append(allowed, other.Method)
+		}
+	}
+	if allowed == nil {
+		return problem.NoPath(r.URL.Path)
+	}
+	return problem.Method(r.Method, strings.Join(allowed, ", "))
+}
+
+func isRoute(handler http.Handler) bool {
+	_, ok := handler.(*route)
+	return ok
+}
+
+// A Caller is who sent a request.
+type Caller struct {
+	// Name is who it is, such as a token's name; "" is not known.
+	Name string
+	// From is the address that the request came from.
+	From string
+	// Writes says that it may change rules and states, and is shown API keys in overrides as they are. Default: false, they appear as
+	// their SHA-256, as in the keys of states.
+	Writes bool
+	// Fault is why the caller may not make any request. Default: nil, it may.
+	Fault error
+}
+
+// A call serves one request.
+type call struct {
+	*route
+	api    *API
+	w      http.ResponseWriter
+	r      *http.Request
+	caller Caller
+	rule   string // the ID in the path; "" is none
+	client string // as overrides name it
+	number int64  // of a version
+	query  query
+	asked  conditions
+
+	action  string
+	shown   string // the client as the audit names it
+	version int64
+	outcome string
+	release func() // of the body; nil is nothing
+	err     error
+}
+
+type callKey struct{}
+
+// Serve carries a request out and answers it, unless it returns an error, which has a status by [problem.Of].
+// A call that changes something is recorded, whatever came of it, and one of a caller who may not make it; of others the log says what
+// went wrong inside.
+func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	if handler, _ := a.mux.Handler(r); !isRoute(handler) {
+		if caller.Fault != nil {
+			a.Refused(r.Context(), caller, caller.Fault)
+			return caller.Fault
+		}
+		return a.noRoute(r)
+	}
+	c := &call{api: a, w: w, caller: caller}
+	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c))) // which finds the path's values
+	return c.err
+}
+
+// ServeHTTP is what [API.Serve] calls by way of the mux.
+func (t *route) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	if c, ok := r.Context().Value(callKey{}).(*call); ok {
+		c.route, c.action, c.r, c.rule, c.client = t, t.action, r, r.PathValue("rule"), r.PathValue("client")
+		c.err = c.run()
+	}
+}
+
+func (c *call) run() error {
+	err := c.caller.Fault
+	if err == nil && c.changes && !c.caller.Writes {
+		err = problem.New(http.StatusForbidden, "the token has role read; allowed: role write")
+	}
+	if err != nil {
+		c.refused(err)
+		return err
+	}
+	if err = c.prepare(); err == nil {
+		err = c.serve(c)
+	}
+	if c.release != nil {
+		c.release()
+	}
+	if c.changes {
+		c.note(err)
+	} else if cause := hidden(err); cause != nil {
+		c.report(err, cause)
+	}
+	return err
+}
+
+// prepare reads what the request says besides its body.
+func (c *call) prepare() (err error) {
+	if text := c.r.PathValue("number"); text != "" {
+		if c.number, err = parseNumber(text); err != nil {
+			return problem.NoPath(c.r.URL.Path)
+		}
+	}
+	if c.query, err = parseQuery(c.r.URL.RawQuery); err != nil {
+		return err
+	}
+	if err = c.query.only(c.route.query...); err != nil {
+		return err
+	}
+	c.asked, err = conditionsOf(c.r.Header)
+	return err
 }
 
 // current is the rules as they are kept, or as they are in force where none are kept.
-func (a *API) current(ctx context.Context) (store.Revision, error) {
-	if a.config.Manager == nil {
-		return inForce(a.config.Limiter.Set()), nil
+func (c *call) current() (store.Revision, error) {
+	if c.api.config.Manager == nil {
+		list := c.api.config.Limiter.Set().Rules()
+		slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+		return store.Revision{Rules: list}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, editTimeout)
+	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	snapshot, err := a.config.Manager.Current(ctx)
-	return snapshot, away(err)
+	now, err := c.api.config.Manager.Current(ctx)
+	return now, unreachable(err)
 }
 
-// inForce is a set as a snapshot of no version.
-func inForce(set *rules.Set) store.Revision {
-	list := set.Rules()
-	slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
-	return store.Revision{Rules: list}
-}
-
-// find returns the rule of an ID.
-func (a *API) find(ctx context.Context, id string) (rules.Rule, store.ID, error) {
-	snapshot, err := a.current(ctx)
+// find returns the rule of the path.
+func (c *call) find() (rules.Rule, store.ID, error) {
+	now, err := c.current()
 	if err != nil {
 		return rules.Rule{}, store.ID{}, err
 	}
-	rule, found := snapshot.Rule(id)
+	rule, found := now.Rule(c.rule)
 	if !found {
-		return rule, snapshot.ID, noRule(id)
+		return rule, now.ID, noRule(c.rule)
 	}
-	return rule, snapshot.ID, nil
+	return rule, now.ID, nil
 }
 
-// away tells that the rules can't be asked for.
-func away(err error) error {
+// unavailable is an error of what keeps the rules or the states, with its cause for the log.
+func unavailable(cause error, detail string) error {
+	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: cause}
+}
+
+// unreachable turns the error of a read of rules into one with a status.
+func unreachable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unreadable(err)
+		return unavailable(err, "where the rules are kept there is something that can't be read; nothing was changed, and the log says more")
 	case errors.Is(err, context.Canceled):
-		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the rules could not be read"} // which nobody hears
-	case isAway(err):
-		return &Refusal{Status: http.StatusServiceUnavailable, Detail: "the rules could not be read" + inTime(err) + "; the log says why", cause: err}
+		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // which nobody hears
+	case isUnreachable(err):
+		return unavailable(err, "the rules could not be read"+inTime(err)+"; the log says why")
 	default:
 		return err
 	}
 }
 
-// isAway reports whether an error is that a manager's store could not be asked.
-func isAway(err error) bool {
+// isUnreachable reports whether an error is that a manager's store could not be asked.
+func isUnreachable(err error) bool {
 	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
@@ -130,3 +292,24 @@ func inTime(err error) string {
 	}
 	return ""
 }
+
+// stateAway tells that the states' store did not answer, and what may have come of it.
+func stateAway(err error, detail string) error {
+	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return problem.New(http.StatusServiceUnavailable, "%s", detail)
+	}
+	return err
+}
+
+func noRule(id string) error {
+	return problem.New(http.StatusNotFound, "there is no rule %q", short(id))
+}
+
+// short bounds what is repeated of a request.
+func short(text string) string {
+	const most = 128
+	return clip.To(most, text)
+}
+
+// invalid is the fault of a parameter.
+func invalid(param, value, allowed string) error { return stint.Invalid(param, short(value), allowed) }

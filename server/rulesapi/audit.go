@@ -6,10 +6,13 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stint-go/stint"
-	cliptext "github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // The outcomes of calls that change something.
@@ -23,9 +26,8 @@ const (
 // outcomeOf says what came of a call that failed.
 func outcomeOf(err error) string {
 	status := statusOf(err)
-	var refusal *Refusal
 	switch {
-	case errors.As(err, &refusal) && refusal.unconfirmed:
+	case errors.Is(err, errUnconfirmed):
 		return outcomeUnconfirmed
 	case hidden(err) != nil:
 		return outcomeFailed
@@ -45,6 +47,29 @@ func outcomeOf(err error) string {
 		return "invalid"
 	default:
 		return outcomeFailed
+	}
+}
+
+// statusOf is the status that an error has by itself, 0 of another error.
+func statusOf(err error) int {
+	var known *problem.Error
+	if errors.As(err, &known) {
+		return known.Status
+	}
+	return 0
+}
+
+// hidden is what of an error the answer leaves out: nil where it says all, and where a caller is
+// gone.
+func hidden(err error) error {
+	var known *problem.Error
+	switch {
+	case errors.As(err, &known):
+		return known.Cause
+	case errors.Is(err, stint.ErrInvalid), errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.Canceled):
+		return nil
+	default:
+		return err
 	}
 }
 
@@ -69,7 +94,7 @@ func (a *API) audit(ctx context.Context, r record) {
 	}
 	for _, text := range [][2]string{{"rule", r.rule}, {"client", r.client}, {"detail", r.detail}} {
 		if text[1] != "" {
-			attributes = append(attributes, slog.String(text[0], clip(text[1])))
+			attributes = append(attributes, slog.String(text[0], short(text[1])))
 		}
 	}
 	if r.err != nil {
@@ -91,58 +116,109 @@ func (a *API) audit(ctx context.Context, r record) {
 // errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
-	return slog.String("err", cliptext.To(most, notation.Redact(err.Error())))
+	return slog.String("err", clip.To(most, notation.Redact(err.Error())))
 }
 
 // note records what came of the call.
-func (c *Call) note(err error) {
+func (c *call) note(err error) {
 	outcome, detail := c.outcome, ""
 	switch {
 	case err != nil:
-		outcome, detail = outcomeOf(err), detailOf(err)
+		outcome = outcomeOf(err)
+		// What is wrong with rules is not repeated: it may quote what the caller sent, an API key among it.
+		if statusOf(err) != 0 {
+			detail = err.Error()
+		}
 	case outcome == "":
 		outcome = outcomeDone
 	}
-	c.api.metrics.edited(c.Action, outcome)
+	c.api.metrics.edits.WithLabelValues(c.action, outcome).Inc()
 	c.api.audit(c.r.Context(), record{
-		caller: c.caller, action: c.Action, rule: c.Rule, client: c.shown, version: c.version, outcome: outcome, detail: detail,
+		caller: c.caller, action: c.action, rule: c.rule, client: c.shown, version: c.version, outcome: outcome, detail: detail,
 		err: hidden(err),
 	})
 }
 
-// detailOf is what a refusal says. What is wrong with rules is not repeated: it may quote what the
-// caller sent, an API key among it.
-func detailOf(err error) string {
-	if statusOf(err) != 0 {
-		return err.Error()
+// report writes to the log why a call failed that changes nothing, but not each time where the rules
+// could not be asked for.
+func (c *call) report(err, cause error) {
+	attributes := []slog.Attr{
+		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", short(c.rule)), errorAttr(cause),
 	}
-	return ""
-}
-
-// Refused records a request of who may not make it, which was answered before its call was served:
-// with call nil, before it was known what it asks for. Of callers without a name, who are not known,
-// some records are left out where there are many; the next one says how many.
-func (a *API) Refused(r *http.Request, caller Caller, call *Call, status int, detail string) {
-	rec := record{caller: caller, action: "request", outcome: outcomeOf(&Refusal{Status: status}), detail: detail}
-	if call != nil {
-		rec.action, rec.rule = call.Action, call.Rule
-		if call.Changes {
-			a.metrics.edited(rec.action, rec.outcome)
+	if statusOf(err) == http.StatusServiceUnavailable {
+		leftOut, ok := c.api.absence.Admit()
+		if !ok {
+			return
+		}
+		if leftOut > 0 {
+			attributes = append(attributes, slog.Int64("left_out", leftOut))
 		}
 	}
-	a.metrics.refused(rec.outcome)
-	if caller.Name == "" {
+	c.api.config.Logger.LogAttrs(c.r.Context(), slog.LevelError, "a request failed", attributes...)
+}
+
+// Refused records a request to the admin listener, for something else than rules, of a caller who may not make it.
+func (a *API) Refused(ctx context.Context, caller Caller, err error) {
+	a.refused(ctx, record{caller: caller, action: "request"}, err)
+}
+
+// refused records the call of a caller who may not make it.
+func (c *call) refused(err error) {
+	if c.changes {
+		c.api.metrics.edits.WithLabelValues(c.action, outcomeOf(err)).Inc()
+	}
+	c.api.refused(c.r.Context(), record{caller: c.caller, action: c.action, rule: c.rule}, err)
+}
+
+// refused completes a record. Of callers without a name, who are not known,
+// some records are left out where there are many; the next one says how many.
+func (a *API) refused(ctx context.Context, r record, err error) {
+	r.outcome, r.detail = outcomeOf(err), err.Error()
+	a.metrics.refusals.WithLabelValues(r.outcome).Inc()
+	if r.caller.Name == "" {
 		var ok bool
-		if rec.leftOut, ok = a.strangers.Admit(); !ok {
+		if r.leftOut, ok = a.strangers.Admit(); !ok {
 			return
 		}
 	}
-	a.audit(r.Context(), rec)
+	a.audit(ctx, r)
 }
 
 // about notes which client of a rule the call is about, in a form that can be shown.
-func (c *Call) about(rule *rules.Rule, client string) {
+func (c *call) about(rule *rules.Rule, client string) {
 	if key, err := rule.OverrideKey(client); err == nil {
 		c.shown = key
 	}
+}
+
+// metrics count what administrators do:
+//
+//	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
+//	rate_limiter_admin_refused_total{outcome}      requests of who may not make them
+//	rate_limiter_rule_resets_total{outcome}        resets of whole rules, by what came of them
+type metrics struct {
+	edits, refusals, resets *prometheus.CounterVec
+}
+
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		edits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_rule_edits_total",
+			Help: "Requests that change rules or reset clients, by what came of them.",
+		}, []string{"action", "outcome"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_admin_refused_total",
+			Help: "Requests to the admin listener of who showed no token that is known, or may not make them.",
+		}, []string{"outcome"}),
+		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limiter_rule_resets_total",
+			Help: "Resets of all clients of a rule, by what came of them.",
+		}, []string{"outcome"}),
+	}
+	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.resets} {
+		if err := registerer.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }

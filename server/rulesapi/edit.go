@@ -3,22 +3,24 @@ package rulesapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // editTimeout bounds the reading and the editing of rules.
 const editTimeout = 10 * time.Second
 
 // edit makes the next version of the rules, and notes it in the answer's header. change is called
-// as [store.Manager.Edit] says. what is about what, for people: "replace login".
-func (c *Call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
+// as [store.Manager.Edit] says. what says for people what is done: "replace login".
+func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
 	return c.commit(what, func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
 		return m.Edit(ctx, author, func(d *store.Draft) error {
 			if err := change(d); err != nil {
@@ -29,18 +31,15 @@ func (c *Call) edit(what string, change func(*store.Draft) error) (store.Edited,
 	})
 }
 
-// commit has the registry make a version.
-func (c *Call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
+// commit has the manager make a version.
+func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
 	comment, err := c.query.comment()
 	if err != nil {
 		return store.Edited{}, err
 	}
 	m := c.api.config.Manager
 	if m == nil {
-		return store.Edited{}, &Refusal{
-			Status: http.StatusConflict,
-			Detail: fmt.Sprintf("rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom),
-		}
+		return store.Edited{}, problem.New(http.StatusConflict, "rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom)
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
@@ -56,41 +55,29 @@ func (c *Call) commit(what string, do func(context.Context, *store.Manager, stor
 	return v, nil
 }
 
-// editFault turns what a registry reports into a refusal, as far as it has a status of its own.
+// errUnconfirmed says that what was asked for may have been done.
+var errUnconfirmed = errors.New("not confirmed")
+
+// editFault turns the error of an edit into one with a status.
 func editFault(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unreadable(err)
+		return unreachable(err)
 	case errors.Is(err, store.ErrConflict):
-		return &Refusal{Status: http.StatusConflict, Detail: "others edit the rules at the same time, again and again; try it later"}
+		return problem.New(http.StatusConflict, "others edit the rules at the same time, again and again; try it later")
 	case errors.Is(err, store.ErrRefused):
-		return &Refusal{
-			Status: http.StatusServiceUnavailable, cause: err,
-			Detail: "the edit was refused where the rules are kept, nothing was changed; the log says why",
-		}
-	case !isAway(err):
+		return unavailable(err, "the edit was refused where the rules are kept, nothing was changed; the log says why")
+	case !isUnreachable(err):
 		return err
 	case errors.Is(err, store.ErrNotBegun):
-		return &Refusal{
-			Status: http.StatusServiceUnavailable, cause: err,
-			Detail: "the rules could not be read" + inTime(err) + ", nothing was changed; the log says why",
-		}
+		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return &Refusal{
-			Status: http.StatusServiceUnavailable, cause: err, unconfirmed: true,
-			Detail: "the edit was not confirmed" + inTime(err) + "; whether it was made the versions tell",
-		}
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; whether it was made the versions tell")
 	}
 }
 
-// changesOf are IDs on the wire.
-func changesOf(ids rules.Changes) api.RuleChanges {
-	list := func(ids []string) []string { return append([]string{}, ids...) }
-	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
-}
-
-// edited answers an edit of all rules.
-func (c *Call) edited(v *store.Edited) error {
+// edited answers an edit of several rules.
+func (c *call) edited(v *store.Edited) error {
 	tag, err := listTag(v.ID, nil) // before the first version there are no rules
 	if err != nil {
 		return err
@@ -99,10 +86,298 @@ func (c *Call) edited(v *store.Edited) error {
 	return c.answer(api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
 }
 
+// changesOf are IDs on the wire.
+func changesOf(ids rules.Changes) api.RuleChanges {
+	list := func(ids []string) []string { return append([]string{}, ids...) }
+	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
+}
+
 // timeOf is when a version was made, the zero time for none.
 func timeOf(id store.ID) time.Time {
 	if id.At == 0 {
 		return time.Time{}
 	}
 	return id.Time().UTC()
+}
+
+// create makes a rule that is not there yet.
+func (c *call) create() error {
+	rule, err := c.readRule()
+	if err != nil {
+		return err
+	}
+	c.rule = rule.ID
+	_, err = c.edit("create "+rule.ID, func(d *store.Draft) error {
+		if err := c.holdList(d); err != nil {
+			return err
+		}
+		if was, exists := d.Rule(rule.ID); exists {
+			tag, err := ruleTag(&was)
+			if err != nil {
+				return err
+			}
+			return &problem.Error{Status: http.StatusConflict, Detail: "there is a rule " + rule.ID + " already", Field: "Etag", Value: tag}
+		}
+		d.Put(rule)
+		return nil
+	})
+	return c.made(err, &rule, true)
+}
+
+// put makes a rule, or puts it in the place of the one with its ID.
+func (c *call) put() error {
+	rule, err := c.readRule()
+	if err != nil {
+		return err
+	}
+	exists := false
+	_, err = c.edit("put "+c.rule, func(d *store.Draft) (err error) {
+		if _, exists, err = c.holdRule(d); err == nil {
+			d.Put(rule)
+		}
+		return err
+	})
+	return c.made(err, &rule, !exists)
+}
+
+// readPatch reads a JSON merge patch (RFC 7396).
+func (c *call) readPatch() (notation.Value, error) {
+	var faults notation.Faults
+	change, err := c.value(patchBody, &faults)
+	if err == nil {
+		err = faults.Err()
+	}
+	if err == nil && change.Kind != notation.KindMapping {
+		err = stint.Invalid("the patch", notation.Verbatim(change.String()), "an object with what changes")
+	}
+	return change, err
+}
+
+// patch changes parts of a rule.
+func (c *call) patch() error {
+	change, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	var rule rules.Rule
+	_, err = c.edit("patch "+c.rule, func(d *store.Draft) error {
+		was, err := c.existing(d)
+		if err != nil {
+			return err
+		}
+		if rule, err = patched(was, change); err != nil {
+			return err
+		}
+		d.Put(rule)
+		return nil
+	})
+	return c.made(err, &rule, false)
+}
+
+// patched is a rule with a patch applied.
+func patched(rule rules.Rule, patch notation.Value) (rules.Rule, error) {
+	text, err := notation.JSON(rule)
+	if err != nil {
+		return rule, err
+	}
+	var faults notation.Faults
+	written := merge(notation.ParseJSON("rule", text, &faults), patch)
+	changed := notation.Rule(written, "the rule", &faults)
+	if err := faults.Err(); err != nil {
+		return rule, err
+	}
+	if changed.ID != rule.ID {
+		return rule, invalid("id", changed.ID, rule.ID+", as an ID can't be changed: it is what the states of clients belong to")
+	}
+	return changed, nil
+}
+
+// remove removes a rule.
+func (c *call) remove() error {
+	_, err := c.edit("delete "+short(c.rule), func(d *store.Draft) error {
+		_, err := c.existing(d)
+		if err == nil {
+			d.Delete(c.rule)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// replaceAll puts a document's rules in the place of all.
+func (c *call) replaceAll() error {
+	// The manager tells whether rules make sense, but not where they are in the document.
+	_, list, err := c.document()
+	if err != nil {
+		return err
+	}
+	return c.editMany("replace all rules", func(d *store.Draft) error {
+		d.Replace(list)
+		return nil
+	})
+}
+
+// patchSelected changes parts of all rules that the query selects.
+func (c *call) patchSelected() error {
+	change, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	return c.editSelected("patch rules", func(d *store.Draft, rule rules.Rule) error {
+		rule, err := patched(rule, change)
+		if err == nil {
+			d.Put(rule)
+		}
+		return err
+	})
+}
+
+// removeSelected removes all rules that the query selects.
+func (c *call) removeSelected() error {
+	return c.editSelected("delete rules", func(d *store.Draft, rule rules.Rule) error {
+		d.Delete(rule.ID)
+		return nil
+	})
+}
+
+// editSelected edits all rules that the query selects, by their label or the prefix of their ID.
+func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) error) error {
+	f, err := c.query.filter()
+	if err != nil {
+		return err
+	}
+	if len(f.labels) == 0 && f.prefix == "" {
+		return stint.Invalid("the query", notation.Verbatim("without label and prefix"), "label=NAME:VALUE or prefix=TEXT, to select rules")
+	}
+	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
+		for _, rule := range d.Rules() {
+			if !f.has(&rule) {
+				continue
+			}
+			if err := change(d, rule.Clone()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// editMany edits several rules, under conditions about the list of all.
+func (c *call) editMany(what string, change func(*store.Draft) error) error {
+	v, err := c.edit(what, func(d *store.Draft) error {
+		if err := c.holdList(d); err != nil {
+			return err
+		}
+		return change(d)
+	})
+	if err != nil {
+		return err
+	}
+	return c.edited(&v)
+}
+
+// validate says whether a document's rules could be enforced.
+func (c *call) validate() error {
+	set, list, err := c.document()
+	var faults notation.Faults
+	if errors.As(err, &faults) {
+		validation := api.Validation{Rules: len(list)}
+		for _, fault := range faults[:min(len(faults), notation.MaxFaults)] {
+			validation.Faults = append(validation.Faults, api.RuleFault{
+				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
+			})
+		}
+		return c.answer(validation)
+	}
+	if err != nil {
+		return err
+	}
+	changes := changesOf(set.ChangesFrom(c.api.config.Limiter.Set()))
+	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
+	for i := range list {
+		if !list[i].Disabled {
+			validation.Enabled++
+		}
+	}
+	return c.answer(validation)
+}
+
+// readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
+func (c *call) readRule() (rule rules.Rule, err error) {
+	err = c.readOne(func(written notation.Value, faults *notation.Faults) {
+		rule = notation.Rule(written, "the rule", faults)
+	})
+	if err != nil {
+		return rule, err
+	}
+	if rule.ID == "" {
+		rule.ID = c.rule
+	}
+	if c.rule != "" && rule.ID != c.rule {
+		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
+	}
+	return rule, nil
+}
+
+// readOne hands a body of one thing to read.
+func (c *call) readOne(read func(notation.Value, *notation.Faults)) error {
+	var faults notation.Faults
+	written, err := c.value(ruleBody, &faults)
+	if err != nil {
+		return err
+	}
+	if faults.Err() == nil {
+		read(written, &faults)
+	}
+	return faults.Err()
+}
+
+// made answers with a rule as an edit made it.
+func (c *call) made(err error, rule *rules.Rule, created bool) error {
+	if err != nil {
+		return err
+	}
+	text, err := notation.JSON(*rule)
+	if err != nil {
+		return err
+	}
+	return c.stored(text, created, rule.ID)
+}
+
+// existing returns the rule of the path, which has to be there and be as the caller believes.
+func (c *call) existing(d *store.Draft) (rules.Rule, error) {
+	rule, exists, err := c.holdRule(d)
+	if err == nil && !exists {
+		err = noRule(c.rule)
+	}
+	return rule, err
+}
+
+// holdRule holds the conditions against the rule of the path, which need not be there.
+func (c *call) holdRule(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+	rule, exists = d.Rule(c.rule)
+	if !exists {
+		return rule, false, c.asked.hold("")
+	}
+	tag, err := ruleTag(&rule)
+	if err != nil {
+		return rule, true, err
+	}
+	return rule, true, c.asked.hold(tag)
+}
+
+// holdList holds the conditions against all rules of the draft.
+func (c *call) holdList(d *store.Draft) error {
+	var list []rules.Rule
+	if d.ID() == (store.ID{}) {
+		list = d.Rules()
+	}
+	tag, err := listTag(d.ID(), list)
+	if err != nil {
+		return err
+	}
+	return c.asked.hold(tag)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // tagOf is the entity tag of a text: equal texts have equal ones.
@@ -115,9 +116,9 @@ func (c conditions) hold(tag string) error {
 	default:
 		return nil
 	}
-	refusal := &Refusal{Status: http.StatusPreconditionFailed, Detail: detail}
+	failed := problem.New(http.StatusPreconditionFailed, "%s", detail)
 	if tag != "" {
-		refusal.Field, refusal.Value = "Etag", tag
+		failed.Field, failed.Value = "Etag", tag
 	}
-	return refusal
+	return failed
 }

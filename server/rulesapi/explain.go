@@ -15,10 +15,7 @@ import (
 const explainTimeout = 10 * time.Second
 
 // explain says what the rules in force make of a request, and takes nothing.
-func (c *Call) explain() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
+func (c *call) explain() error {
 	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
 	if err != nil {
 		return err
@@ -31,7 +28,7 @@ func (c *Call) explain() error {
 	defer cancel()
 	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
 	if err != nil {
-		return storeAway(err, "the store could not answer; nothing was consumed")
+		return stateAway(err, "the store could not answer; nothing was consumed")
 	}
 	return c.answer(explanation(x))
 }

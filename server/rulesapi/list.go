@@ -1,7 +1,7 @@
 package rulesapi
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -23,24 +23,24 @@ type filter struct {
 }
 
 // list shows rules, by ID.
-func (c *Call) list() error {
+func (c *call) list() error {
 	f, err := c.query.filter()
 	if err != nil {
 		return err
 	}
-	snapshot, err := c.api.current(c.r.Context())
+	now, err := c.current()
 	if err != nil {
 		return err
 	}
-	tag, err := listTag(snapshot.ID, snapshot.Rules)
+	tag, err := listTag(now.ID, now.Rules)
 	if err != nil {
 		return err
 	}
-	return c.show(snapshot.Number, tag, func() ([]byte, error) {
-		page := api.RuleList{Version: snapshot.Number, At: timeOf(snapshot.ID), Rules: []json.RawMessage{}}
+	return c.show(now.Number, tag, func() ([]byte, error) {
+		page := api.RuleList{Version: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
 		last := ""
-		for i := range snapshot.Rules {
-			rule := &snapshot.Rules[i]
+		for i := range now.Rules {
+			rule := &now.Rules[i]
 			if !f.has(rule) {
 				continue
 			}
@@ -58,21 +58,9 @@ func (c *Call) list() error {
 	})
 }
 
-// marshal writes a value as JSON for people: without escapes for HTML.
-func marshal(v any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return text.Bytes(), err
-}
-
 // filter reads which rules are asked for.
 func (q query) filter() (filter, error) {
 	var f filter
-	if err := q.only("enabled", "label", "prefix", "after", "limit"); err != nil {
-		return f, err
-	}
 	for _, p := range q {
 		switch p.name {
 		case "enabled":
@@ -109,4 +97,16 @@ func (f *filter) has(rule *rules.Rule) bool {
 		}
 	}
 	return true
+}
+
+// String is which rules are selected, for people.
+func (f *filter) String() string {
+	var parts []string
+	for _, label := range f.labels {
+		parts = append(parts, "label "+label[0]+":"+label[1])
+	}
+	if f.prefix != "" {
+		parts = append(parts, "prefix "+f.prefix)
+	}
+	return cmp.Or(short(strings.Join(parts, ", ")), "all")
 }

@@ -54,8 +54,8 @@ func showsNoKey(d *store.Draft) error {
 }
 
 // masked is a rule as the caller sees it. Its tag is that of the rule itself.
-func (c *Call) masked(rule rules.Rule) rules.Rule {
-	if c.caller.SeesKeys || !countsKeys(&rule) {
+func (c *call) masked(rule rules.Rule) rules.Rule {
+	if c.caller.Writes || !countsKeys(&rule) {
 		return rule
 	}
 	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
@@ -72,13 +72,13 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 
 // shownChange is a change as the caller sees it. Where it moves API keys, all clients are
 // hashed, on both sides.
-func (c *Call) shownChange(change store.Change) (shown api.RuleChange, err error) {
+func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
 			return nil
 		}
 		masked := c.masked(*rule)
-		if movesKeys(&change) && !c.caller.SeesKeys {
+		if movesKeys(&change) && !c.caller.Writes {
 			masked = renamed(*rule, rules.HashedClient)
 		}
 		var text []byte

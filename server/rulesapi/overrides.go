@@ -2,15 +2,14 @@ package rulesapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // noOverride tells that a client of a rule has no override, or can have none.
@@ -18,15 +17,25 @@ func noOverride(rule *rules.Rule, client string) error {
 	if _, err := rule.OverrideKey(client); err != nil {
 		return err
 	}
-	return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("rule %q has no override for this client", rule.ID)}
+	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
+}
+
+// get shows a rule.
+func (c *call) get() error {
+	rule, head, err := c.find()
+	if err != nil {
+		return err
+	}
+	text, err := notation.JSON(rule)
+	if err != nil {
+		return err
+	}
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.JSON(c.masked(rule)) })
 }
 
 // listOverrides shows what holds for single clients of a rule.
-func (c *Call) listOverrides() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
-	rule, head, err := c.api.find(c.r.Context(), c.Rule)
+func (c *call) listOverrides() error {
+	rule, head, err := c.find()
 	if err != nil {
 		return err
 	}
@@ -48,11 +57,8 @@ func (c *Call) listOverrides() error {
 }
 
 // getOverride shows what holds for one client.
-func (c *Call) getOverride() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
-	rule, head, err := c.api.find(c.r.Context(), c.Rule)
+func (c *call) getOverride() error {
+	rule, head, err := c.find()
 	if err != nil {
 		return err
 	}
@@ -68,8 +74,8 @@ func (c *Call) getOverride() error {
 }
 
 // putOverride lets something else hold for a client.
-func (c *Call) putOverride() error {
-	override, asked, err := c.readOverride()
+func (c *call) putOverride() error {
+	override, err := c.readOverride()
 	if err != nil {
 		return err
 	}
@@ -78,9 +84,9 @@ func (c *Call) putOverride() error {
 		at := place(rule, c.client)
 		if exists = at >= 0; !exists {
 			rule.Overrides = append(rule.Overrides, override)
-			return asked.hold("")
+			return c.asked.hold("")
 		}
-		if err := holdOverride(asked, rule.Overrides[at]); err != nil {
+		if err := c.holdOverride(rule.Overrides[at]); err != nil {
 			return err
 		}
 		rule.Overrides[at] = override
@@ -93,29 +99,17 @@ func (c *Call) putOverride() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Etag", tagOf(text))
-	if exists {
-		return c.write(http.StatusOK, text)
-	}
-	c.w.Header().Set("Location", api.PathRules+"/"+url.PathEscape(c.Rule)+"/overrides/"+url.PathEscape(c.client))
-	return c.write(http.StatusCreated, text)
+	return c.stored(text, !exists, c.rule, "overrides", c.client)
 }
 
 // removeOverride lets the rule's own limits hold for a client again.
-func (c *Call) removeOverride() error {
-	if err := c.query.only("comment"); err != nil {
-		return err
-	}
-	asked, err := conditionsOf(c.r.Header)
-	if err != nil {
-		return err
-	}
-	err = c.editRule("delete an override of", func(rule *rules.Rule) error {
+func (c *call) removeOverride() error {
+	err := c.editRule("delete an override of", func(rule *rules.Rule) error {
 		at := place(rule, c.client)
 		if at < 0 {
 			return noOverride(rule, c.client)
 		}
-		if err := holdOverride(asked, rule.Overrides[at]); err != nil {
+		if err := c.holdOverride(rule.Overrides[at]); err != nil {
 			return err
 		}
 		rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
@@ -128,11 +122,11 @@ func (c *Call) removeOverride() error {
 }
 
 // editRule changes the rule of the path, which has to be there.
-func (c *Call) editRule(what string, change func(*rules.Rule) error) error {
-	_, err := c.edit(what+" "+clip(c.Rule), func(d *store.Draft) error {
-		rule, exists := d.Rule(c.Rule)
+func (c *call) editRule(what string, change func(*rules.Rule) error) error {
+	_, err := c.edit(what+" "+short(c.rule), func(d *store.Draft) error {
+		rule, exists := d.Rule(c.rule)
 		if !exists {
-			return noRule(c.Rule)
+			return noRule(c.rule)
 		}
 		c.about(&rule, c.client)
 		if err := change(&rule); err != nil {
@@ -146,26 +140,26 @@ func (c *Call) editRule(what string, change func(*rules.Rule) error) error {
 
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
-func (c *Call) readOverride() (override rules.Override, asked conditions, err error) {
-	asked, err = c.readEdit(func(written notation.Value, faults *notation.Faults) {
+func (c *call) readOverride() (override rules.Override, err error) {
+	err = c.readOne(func(written notation.Value, faults *notation.Faults) {
 		override = notation.Override(written, "the override", faults)
 	})
 	if err != nil {
-		return override, asked, err
+		return override, err
 	}
 	if override.Key == "" {
 		override.Key = c.client
 	}
 	if override.Key != c.client {
-		return override, asked, &Refusal{Status: http.StatusBadRequest, Detail: "key is another one than in the path; allowed: the same, or none"}
+		return override, problem.New(http.StatusBadRequest, "key is another one than in the path; allowed: the same, or none")
 	}
-	return override, asked, nil
+	return override, nil
 }
 
-func holdOverride(asked conditions, override rules.Override) error {
+func (c *call) holdOverride(override rules.Override) error {
 	text, err := notation.OverrideJSON(override)
 	if err != nil {
 		return err
 	}
-	return asked.hold(tagOf(text))
+	return c.asked.hold(tagOf(text))
 }

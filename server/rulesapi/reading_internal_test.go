@@ -3,6 +3,7 @@ package rulesapi
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,12 +11,13 @@ import (
 	"testing/synctest"
 
 	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // One large document is read at a time; small ones do not wait, and who leaves does not either.
 func TestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReading()
+		r := newParseSemaphore()
 		leave, err := r.enter(t.Context(), largeBody)
 		if err != nil {
 			t.Fatal(err)
@@ -33,8 +35,8 @@ func TestReading(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
-		var refusal *Refusal
-		if err := <-left; !errors.As(err, &refusal) || refusal.Status != http.StatusServiceUnavailable {
+		var failed *problem.Error
+		if err := <-left; !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
 			t.Errorf("%v; want 503", err)
 		}
 		entered := make(chan func())
@@ -53,31 +55,36 @@ func TestReading(t *testing.T) {
 	})
 }
 
+func readAll(_ http.ResponseWriter, r *http.Request, _ int64) (string, func(), error) {
+	text, err := io.ReadAll(r.Body)
+	return string(text), nil, err
+}
+
 // Every document and rule that is large waits.
 func TestLargeBodiesWait(t *testing.T) {
-	a := &API{config: Config{MaxBodyBytes: 1 << 20}, reading: newReading()}
-	call := func(ctx context.Context) *Call {
+	a := &API{config: Config{MaxBodyBytes: 1 << 20, ReadBody: readAll}, parsing: newParseSemaphore()}
+	request := func(ctx context.Context) *call {
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("[]"+strings.Repeat(" ", largeBody)))
 		r.Header.Set("Content-Type", "application/yaml")
-		return &Call{api: a, w: httptest.NewRecorder(), r: r}
+		return &call{api: a, w: httptest.NewRecorder(), r: r}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, read := range map[string]func(*Call) error{
-		"document": func(c *Call) error { _, _, err := c.document(); return err },
-		"value":    func(c *Call) error { _, err := c.value(ruleBody, new(notation.Faults)); return err },
+	for name, read := range map[string]func(*call) error{
+		"document": func(c *call) error { _, _, err := c.document(); return err },
+		"value":    func(c *call) error { _, err := c.value(ruleBody, new(notation.Faults)); return err },
 	} {
 		for range 2 { // the first leaves when it has been read
-			if err := read(call(t.Context())); err != nil {
+			if err := read(request(t.Context())); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		leave, err := a.reading.enter(t.Context(), largeBody)
+		leave, err := a.parsing.enter(t.Context(), largeBody)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refusal *Refusal
-		if err := read(call(gone)); !errors.As(err, &refusal) || refusal.Status != http.StatusServiceUnavailable {
+		var failed *problem.Error
+		if err := read(request(gone)); !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
 			t.Errorf("%s: %v; want 503", name, err)
 		}
 		leave()

@@ -3,7 +3,6 @@ package rulesapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // resetTimeout bounds a reset.
@@ -20,17 +20,14 @@ const resetTimeout = 10 * time.Second
 const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
 
 // reset makes a client of a rule as new, or all of them.
-func (c *Call) reset() error {
-	if err := c.query.only(); err != nil {
-		return err
-	}
+func (c *call) reset() error {
 	client, err := c.readReset()
 	if err != nil {
 		return err
 	}
-	rule, found := c.api.config.Limiter.Set().Rule(c.Rule)
+	rule, found := c.api.config.Limiter.Set().Rule(c.rule)
 	if !found {
-		return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no rule %q in force", clip(c.Rule))}
+		return problem.New(http.StatusNotFound, "there is no rule %q in force", short(c.rule))
 	}
 	if client == "" {
 		return c.resetAll()
@@ -40,7 +37,7 @@ func (c *Call) reset() error {
 
 // readReset reads which client is to be reset; "" is all, which has to be asked for in so many words:
 // who leaves a client out by mistake resets nobody.
-func (c *Call) readReset() (client string, err error) {
+func (c *call) readReset() (client string, err error) {
 	var faults notation.Faults
 	body, err := c.value(jsonBody, &faults)
 	if err != nil {
@@ -80,8 +77,8 @@ func (c *Call) readReset() (client string, err error) {
 }
 
 // resetClient makes a client as new, under the rule's own limits and under those of its override.
-func (c *Call) resetClient(rule *rules.Rule, client string) error {
-	c.Action = "reset_client"
+func (c *call) resetClient(rule *rules.Rule, client string) error {
+	c.action = "reset_client"
 	claims, err := c.api.config.Limiter.Set().ClientClaims(rule.ID, client)
 	if err != nil {
 		return err
@@ -99,15 +96,15 @@ func (c *Call) resetClient(rule *rules.Rule, client string) error {
 			err = stint.ErrUnavailable
 		}
 		if err != nil {
-			return storeAway(err, "the store did not confirm the reset; whether it was made is not known")
+			return stateAway(err, "the store did not confirm the reset; whether it was made is not known")
 		}
 	}
 	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
 // resetAll makes all clients as new.
-func (c *Call) resetAll() error {
-	c.Action = "reset_rule"
+func (c *call) resetAll() error {
+	c.action = "reset_rule"
 	start := time.Now()
 	err := c.resetPolicy()
 	outcome := outcomeDone
@@ -119,22 +116,22 @@ func (c *Call) resetAll() error {
 		return err
 	}
 	return c.answer(api.RuleReset{
-		Rule: c.Rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
+		Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
 	})
 }
 
 // resetPolicy resets the rule's policy in the store.
-func (c *Call) resetPolicy() error {
+func (c *call) resetPolicy() error {
 	const cannot = "the store can't reset a whole rule; reset its clients one by one"
 	resetter, ok := c.api.config.Store.(stint.Resetter)
 	if !ok {
-		return &Refusal{Status: http.StatusNotImplemented, Detail: cannot}
+		return problem.New(http.StatusNotImplemented, cannot)
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	err := resetter.ResetPolicy(ctx, rules.PolicyPrefix+c.Rule)
+	err := resetter.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
 	if errors.Is(err, stint.ErrInvalid) {
-		return &Refusal{Status: http.StatusNotImplemented, Detail: cannot, cause: err}
+		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}
-	return storeAway(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
+	return stateAway(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
 )
 
 func parse(t *testing.T, text string) notation.Value {
@@ -143,8 +145,8 @@ func TestConditions(t *testing.T) {
 			continue
 		}
 		err = asked.hold(test.tag)
-		var refusal *Refusal
-		if status := statusOf(err); status != test.status || errors.As(err, &refusal) && refusal.Value != test.tag {
+		var failed *problem.Error
+		if status := statusOf(err); status != test.status || errors.As(err, &failed) && failed.Value != test.tag {
 			t.Errorf("%v of %s: %v, want %d", header, test.tag, err, test.status)
 		}
 	}
@@ -159,23 +161,24 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// No path of the API is hidden behind another, and none is known by two methods of one name.
-func TestPathsAreDistinct(t *testing.T) {
-	a := &API{}
-	for _, p := range paths {
-		url := prefix + strings.NewReplacer("{rule}", "some", "{client}", "one", "{number}", "7").Replace(p.segments)
-		for _, m := range p.methods {
-			r, err := http.NewRequestWithContext(t.Context(), m.name, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			call, err := a.Route(r)
-			if err != nil || call.Action != m.action || call.Changes != m.changes {
-				t.Errorf("%s %s: %+v, %v; want %s", m.name, url, call, err, m.action)
-			}
-			if safe := m.name == "GET" || m.action == "validate" || m.action == "explain"; m.changes == safe {
-				t.Errorf("%s %s: changes is %v", m.name, url, m.changes)
-			}
+// Each route serves its own path and method, and those that change something say so.
+func TestRoutes(t *testing.T) {
+	a := &API{mux: newMux()}
+	for _, want := range routes {
+		method, path, _ := strings.Cut(want.pattern, " ")
+		url := "/api/v1/" + strings.NewReplacer("{rule}", "some%2F%7Bone%7D", "{client}", "%2E%2E", "{number}", "7").Replace(path)
+		handler, _ := a.mux.Handler(httptest.NewRequestWithContext(t.Context(), method, url, nil))
+		got, ok := handler.(*route)
+		if !ok || got.pattern != want.pattern {
+			t.Errorf("%s %s: %v; want %s", method, url, handler, want.action)
+		}
+		if safe := method == "GET" || want.action == "validate" || want.action == "explain"; want.changes == safe {
+			t.Errorf("%s: changes is %v", want.pattern, want.changes)
+		}
+	}
+	for _, url := range []string{"/", "/api/v1/", "/api/v1/rules/", "/api/v1//rules", "/api/v1/rules/a/", "/api/v1/rules//overrides", "/api/v2/rules", "/api/v1/rules/a/../b"} {
+		if err := a.noRoute(httptest.NewRequestWithContext(t.Context(), "GET", url, nil)); statusOf(err) != http.StatusNotFound {
+			t.Errorf("%s: %v", url, err)
 		}
 	}
 }

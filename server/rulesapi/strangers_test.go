@@ -3,14 +3,16 @@ package rulesapi
 import (
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/logsampler"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // Who is not known can't fill the log; whom a token makes known is recorded each time.
@@ -23,12 +25,12 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	now := stint.Instant(1_790_000_050_500_000)
 	a := &API{
 		config: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, metrics: m,
-		strangers: newStrangers(func() stint.Instant { return now }),
+		strangers: logsampler.New(10, time.Second, func() stint.Instant { return now }),
 	}
 	refuse := func(times int, name string, status int) (lines string) {
 		log.Reset()
 		for range times {
-			a.Refused(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), Caller{Name: name}, nil, status, "no")
+			a.Refused(t.Context(), Caller{Name: name}, problem.New(status, "no"))
 		}
 		return log.String()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/problem"
 )
 
 const (
@@ -21,21 +22,15 @@ const (
 )
 
 // manager is what keeps the versions.
-func (c *Call) manager() (*store.Manager, error) {
+func (c *call) manager() (*store.Manager, error) {
 	if c.api.config.Manager == nil {
-		return nil, &Refusal{
-			Status: http.StatusNotFound,
-			Detail: fmt.Sprintf("there are no versions: rules come from %s", c.api.config.RulesFrom),
-		}
+		return nil, problem.New(http.StatusNotFound, "there are no versions: rules come from %s", c.api.config.RulesFrom)
 	}
 	return c.api.config.Manager, nil
 }
 
 // listVersions shows who edited rules, the newest first.
-func (c *Call) listVersions() error {
-	if err := c.query.only("before", "limit", "rule"); err != nil {
-		return err
-	}
+func (c *call) listVersions() error {
 	before, err := c.query.integer("before", 0, 1, math.MaxInt64)
 	if err != nil {
 		return err
@@ -54,7 +49,7 @@ func (c *Call) listVersions() error {
 
 // versions are at most limit versions before one, of a rule if it is not "". It looks for about lookTimeout, and says
 // where to go on.
-func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
+func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
 	list := api.RuleVersionList{Versions: []api.RuleVersion{}}
 	m, err := c.manager()
 	if err != nil {
@@ -64,7 +59,7 @@ func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 	defer cancel()
 	infos, err := m.History(ctx, before, map[bool]int{true: limit, false: maxVersions}[rule == ""])
 	if err != nil {
-		return list, away(err)
+		return list, unreachable(err)
 	}
 	begun := time.Now()
 	var now store.Revision // the one of the info before
@@ -72,7 +67,7 @@ func (c *Call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 		changes := true
 		if rule != "" {
 			if changes, err = changedIn(ctx, m, info.Number, rule, &now); err != nil {
-				return list, away(err)
+				return list, unreachable(err)
 			}
 		}
 		if changes {
@@ -130,10 +125,7 @@ func around(ctx context.Context, m *store.Manager, since, number int64) (old, no
 }
 
 // getVersion shows a version with the rules that it changed as they were before and after.
-func (c *Call) getVersion() error {
-	if err := c.query.only("since"); err != nil {
-		return err
-	}
+func (c *call) getVersion() error {
 	since, err := c.query.integer("since", max(0, c.number-1), 0, math.MaxInt64)
 	if err != nil {
 		return err
@@ -146,7 +138,7 @@ func (c *Call) getVersion() error {
 	defer cancel()
 	old, now, err := around(ctx, m, since, c.number)
 	if err != nil {
-		return away(c.notKept(ctx, err, 1))
+		return unreachable(c.notKept(ctx, err, 1))
 	}
 	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
 	return c.show(now.Number, tag, func() ([]byte, error) {
@@ -163,19 +155,12 @@ func (c *Call) getVersion() error {
 }
 
 // rollback makes all rules what they were at a version.
-func (c *Call) rollback() error {
-	if err := c.query.only("comment"); err != nil {
-		return err
-	}
-	if err := c.noBody(); err != nil {
-		return err
-	}
-	asked, err := conditionsOf(c.r.Header)
-	if err != nil {
-		return err
+func (c *call) rollback() error {
+	if c.r.ContentLength != 0 {
+		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
 	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
-		v, err := m.Rollback(ctx, author, c.number, func(d *store.Draft) error { return holdList(asked, d) })
+		v, err := m.Rollback(ctx, author, c.number, c.holdList)
 		return v, c.notKept(ctx, err, 0) // which is before the first
 	})
 	if err != nil {
@@ -185,16 +170,16 @@ func (c *Call) rollback() error {
 }
 
 // notKept tells a version that there was, from first on, from one that there never was.
-func (c *Call) notKept(ctx context.Context, err error, first int64) error {
+func (c *call) notKept(ctx context.Context, err error, first int64) error {
 	if !errors.Is(err, store.ErrNotKept) {
 		return err
 	}
-	snapshot, err := c.api.config.Manager.Current(ctx)
+	now, err := c.api.config.Manager.Current(ctx)
 	if err != nil {
 		return err
 	}
-	if c.number > snapshot.Number || c.number < first {
-		return &Refusal{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no version %d; the newest is %d", c.number, snapshot.Number)}
+	if c.number > now.Number || c.number < first {
+		return problem.New(http.StatusNotFound, "there is no version %d; the newest is %d", c.number, now.Number)
 	}
-	return &Refusal{Status: http.StatusGone, Detail: fmt.Sprintf("version %d is not kept any more, or the one that it is compared with is not", c.number)}
+	return problem.New(http.StatusGone, "version %d is not kept any more, or the one that it is compared with is not", c.number)
 }

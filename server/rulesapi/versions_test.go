@@ -26,7 +26,7 @@ func (s *slow) Load(ctx context.Context, number int64) (store.Revision, error) {
 }
 
 // history makes versions, of which every third changes the rule third.
-func history(t *testing.T, backend store.Store, versions int) *Call {
+func history(t *testing.T, backend store.Store, versions int) *call {
 	t.Helper()
 	r, err := store.NewManager(backend, store.Options{})
 	if err != nil {
@@ -45,13 +45,13 @@ func history(t *testing.T, backend store.Store, versions int) *Call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Call{api: &API{config: Config{Manager: r}}, r: request}
+	return &call{api: &API{config: Config{Manager: r}}, r: request}
 }
 
 // Versions are listed without their rules, which are loaded only to find those of a rule.
 func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 	backend := &slow{Store: store.NewMemory()}
-	call := history(t, backend, 30)
+	c := history(t, backend, 30)
 	for _, test := range []struct {
 		before      int64
 		limit       int
@@ -70,7 +70,7 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 		{0, 50, "third", 30, 28, 1, 0},
 	} {
 		backend.loaded = nil
-		list, err := call.versions(test.before, test.limit, test.rule)
+		list, err := c.versions(test.before, test.limit, test.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,13 +87,13 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 func TestHistoryTakesBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
-		call := history(t, backend, 200)
+		c := history(t, backend, 200)
 		for _, rule := range []string{"third", "none"} {
 			var got []int64
 			begun, pages := time.Now(), 0
 			for next := int64(0); pages == 0 || next > 0; pages++ {
 				began := time.Now()
-				list, err := call.versions(next, 100, rule)
+				list, err := c.versions(next, 100, rule)
 				if err != nil {
 					t.Fatal(err)
 				}

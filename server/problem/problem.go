@@ -1,0 +1,140 @@
+// Package problem is the one place where errors turn into statuses and problem documents (RFC 9457).
+package problem
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
+)
+
+// An Error is an error with its status.
+type Error struct {
+	Status int
+	// Type is the problem's type. Default: "", that of the status.
+	Type string
+	// Detail names the parameter at fault, what came and what is allowed.
+	Detail string
+	// Field and Value are a header field to send along. Default: "", none.
+	Field, Value string
+	// Cause is what the error wraps, and what only the log says. Default: nil, nothing.
+	Cause error
+}
+
+// Error is the detail.
+func (e *Error) Error() string { return e.Detail }
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// New is an error with a status.
+func New(status int, format string, args ...any) *Error {
+	return &Error{Status: status, Detail: fmt.Sprintf(format, args...)}
+}
+
+// NoPath is that of a path that the listener does not have.
+func NoPath(path string) *Error {
+	return New(http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", short(path), api.PathOpenAPI)
+}
+
+// Method is that of a method that a path does not have.
+func Method(method, allowed string) *Error {
+	e := New(http.StatusMethodNotAllowed, "method is %q; allowed: %s", short(method), allowed)
+	e.Field, e.Value = "Allow", allowed
+	return e
+}
+
+// ReducedCapacity is that of a request which may be sent again in a second.
+func ReducedCapacity(detail string) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Type: api.ProblemReducedCapacity, Detail: detail, Field: "Retry-After", Value: "1"}
+}
+
+// TooLarge is that of a body.
+func TooLarge(most int64) *Error {
+	return New(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes; allowed: up to %d bytes", most, most)
+}
+
+// short bounds what a detail repeats of a request.
+func short(text string) string {
+	const most = 64
+	return clip.To(most, text)
+}
+
+// Unknown is what a store's error means where nothing more is known.
+const Unknown = "the store could not decide; whether anything was consumed is not known"
+
+// Of returns the Error that err is or stands for. The text of an
+// unknown error stays inside: it may name what is no caller's business.
+func Of(err error) *Error {
+	var known *Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, stint.ErrInvalid):
+		return &Error{Status: http.StatusBadRequest, Detail: err.Error()}
+	case errors.Is(err, stint.ErrOverloaded):
+		overloaded := ReducedCapacity("the service is overloaded; whether anything was consumed is not known")
+		overloaded.Cause = stint.ErrOverloaded
+		return overloaded
+	case errors.Is(err, stint.ErrUnavailable):
+		return &Error{Status: http.StatusServiceUnavailable, Detail: Unknown}
+	default:
+		return &Error{Status: http.StatusInternalServerError, Detail: "the server made a mistake; its log says more"}
+	}
+}
+
+// Write answers with the problem document of an error.
+func Write(w http.ResponseWriter, err error) {
+	e := Of(err)
+	header := w.Header()
+	if e.Field != "" {
+		header.Set(e.Field, e.Value)
+	}
+	document := api.Problem{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: Clip(e.Detail)}
+	if e.Type == api.ProblemReducedCapacity {
+		document.Type, document.Title = e.Type, "Temporary Reduced Capacity"
+	}
+	header.Set("Content-Type", "application/problem+json")
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(e.Status)
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(document) // a client that is gone has no use for the error
+}
+
+const (
+	// maxDetail bounds a problem's detail, in bytes: small bodies may have many faults.
+	maxDetail = 16 << 10
+	// maxFault bounds one of them.
+	maxFault = 1 << 10
+)
+
+// Clip bounds everything that an answer repeats of a request. It shortens each line of a
+// detail, which is a fault, and leaves out whole ones of too many, and says how many.
+func Clip(detail string) string {
+	if len(detail) <= maxFault {
+		return detail
+	}
+	var clipped strings.Builder
+	more := 0
+	for line := range strings.SplitSeq(detail, "\n") {
+		line = clip.To(maxFault, line)
+		if more > 0 || clipped.Len()+1+len(line) > maxDetail {
+			more++
+			continue
+		}
+		if clipped.Len() > 0 {
+			clipped.WriteByte('\n')
+		}
+		clipped.WriteString(line)
+	}
+	if more > 0 {
+		fmt.Fprintf(&clipped, "\nand %d more", more)
+	}
+	return strings.ToValidUTF8(clipped.String(), "\uFFFD")
+}

@@ -1,0 +1,252 @@
+package rulesapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
+)
+
+// The media types of bodies.
+var (
+	jsonBody  = []string{"application/json"}
+	patchBody = []string{"application/merge-patch+json", "application/json"}
+	ruleBody  = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}
+)
+
+// body reads the request's body, which must be of one of the types, the first being JSON. The
+// source names it in faults, as document.Parse does. The text is released when the call was served.
+func (c *call) body(most int64, types []string) (text, source string, err error) {
+	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err != nil || !slices.Contains(types, mediaType) {
+		return "", "", problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: %s", short(c.r.Header.Get("Content-Type")), strings.Join(types, ", "))
+	}
+	source = "body.json"
+	if slices.Contains(ruleBody[1:], mediaType) {
+		source = "body.yaml"
+	}
+	text, c.release, err = c.api.config.ReadBody(c.w, c.r, most)
+	return text, source, err
+}
+
+// parse reads the request's body, as body does, and has it parsed when its turn has come.
+func (c *call) parse(most int64, types []string, do func(source string, text []byte) error) error {
+	text, source, err := c.body(most, types)
+	if err != nil {
+		return err
+	}
+	leave, err := c.api.parsing.enter(c.r.Context(), len(text))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return do(source, []byte(text))
+}
+
+// value reads a body of one value, JSON or YAML.
+func (c *call) value(types []string, faults *notation.Faults) (value notation.Value, err error) {
+	err = c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
+		value = document.Parse(source, text, len(text), faults)
+		return nil
+	})
+	return value, err
+}
+
+// document reads rules as files have them, and makes a set of them.
+func (c *call) document() (set *rules.Set, list []rules.Rule, err error) {
+	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
+		set, list, fault = file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
+		return fault
+	})
+	return set, list, err
+}
+
+// largeBody is from how many bytes on documents are parsed one at a time: parsing takes some
+// hundred times their size of memory, and does not end when the client leaves.
+const largeBody = 64 << 10
+
+// A parseSemaphore lets one large document be parsed at a time.
+type parseSemaphore chan struct{}
+
+func newParseSemaphore() parseSemaphore { return make(parseSemaphore, 1) }
+
+// enter waits until a document of so many bytes may be parsed, or ctx ends. What is returned is called afterwards.
+func (s parseSemaphore) enter(ctx context.Context, size int) (leave func(), err error) {
+	if size < largeBody {
+		return func() {}, nil
+	}
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being read for as long as this request was waited for")
+	}
+}
+
+// marshal writes a value as JSON for people: without escapes for HTML.
+func marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}
+
+// answer writes a document, with the status 200.
+func (c *call) answer(v any) error {
+	text, err := marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, text)
+}
+
+// write writes a document that is JSON already.
+func (c *call) write(status int, text []byte) error {
+	header := c.w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	c.w.WriteHeader(status)
+	if c.r.Method != http.MethodHead {
+		_, _ = c.w.Write(text) // a client that is gone has no use for the error
+	}
+	return nil
+}
+
+// empty answers without a body.
+func (c *call) empty(status int) error {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.WriteHeader(status)
+	return nil
+}
+
+// show answers with something that has an ETag, unless the caller has it already.
+func (c *call) show(version int64, tag string, text func() ([]byte, error)) error {
+	header := c.w.Header()
+	header.Set("Etag", tag)
+	header.Set(api.HeaderVersion, strconv.FormatInt(version, 10))
+	if c.asked.noneMatch.has(tag) {
+		return c.empty(http.StatusNotModified)
+	}
+	body, err := text()
+	if err != nil {
+		return err
+	}
+	return c.write(http.StatusOK, body)
+}
+
+// stored answers with what an edit made, which is at a path below the rules.
+func (c *call) stored(text []byte, created bool, segments ...string) error {
+	c.w.Header().Set("Etag", tagOf(text))
+	if !created {
+		return c.write(http.StatusOK, text)
+	}
+	location := api.PathRules
+	for _, segment := range segments {
+		location += "/" + url.PathEscape(segment)
+	}
+	c.w.Header().Set("Location", location)
+	return c.write(http.StatusCreated, text)
+}
+
+// A query is the parameters of a request's query, in the order in which they came.
+type query []parameter
+
+type parameter struct{ name, value string }
+
+func parseQuery(text string) (query, error) {
+	var q query
+	for pair := range strings.SplitSeq(text, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(name)
+		if err == nil {
+			value, err = url.QueryUnescape(value)
+		}
+		if err != nil {
+			return nil, invalid("query", pair, "percent-encoding, % with two hexadecimal digits")
+		}
+		q = append(q, parameter{name, value})
+	}
+	return q, nil
+}
+
+// only refuses parameters that are not among the names, and those that are there twice. label may
+// be there several times.
+func (q query) only(names ...string) error {
+	for i, p := range q {
+		if !slices.Contains(names, p.name) {
+			allowed := "none"
+			if len(names) > 0 {
+				allowed = strings.Join(names, ", ")
+			}
+			return invalid("parameter", p.name, allowed)
+		}
+		twice := func(o parameter) bool { return o.name == p.name }
+		if p.name != "label" && slices.ContainsFunc(q[:i], twice) {
+			return stint.Invalid("parameter", p.name, "once")
+		}
+	}
+	return nil
+}
+
+// get returns a parameter, and whether it is there.
+func (q query) get(name string) (string, bool) {
+	for _, p := range q {
+		if p.name == name {
+			return p.value, true
+		}
+	}
+	return "", false
+}
+
+// integer reads a parameter between bounds; without it, it is otherwise.
+func (q query) integer(name string, otherwise, least, most int64) (int64, error) {
+	text, given := q.get(name)
+	if !given {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, invalid(name, text, fmt.Sprintf("%d to %d", least, most))
+	}
+	return n, nil
+}
+
+// comment is what the author of an edit has to say.
+func (q query) comment() (string, error) {
+	const most = 512
+	text, _ := q.get("comment")
+	if len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		return "", invalid("comment", text, "up to 512 bytes of UTF-8 without control characters")
+	}
+	return text, nil
+}
+
+// parseNumber reads the number of a version.
+func parseNumber(text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || strconv.FormatUint(n, 10) != text {
+		return 0, invalid("number", text, "an integer in decimal")
+	}
+	return int64(n), nil
+}
