@@ -162,6 +162,17 @@ type SettleResponse struct {
 	Applied int64 `json:"applied"`
 }
 
+// A SettleRulesResponse says what a settlement of a request that rules decided changed, and what is left after it of the limit that
+// changed least. Rest is nil, and Rule is "", when no limit was settled.
+type SettleRulesResponse struct {
+	*Rest
+	Rule string `json:"rule,omitempty"`
+	// Matched are the IDs of the rules that hold for the request, by priority and ID.
+	Matched []string `json:"matched"`
+	// Applied is the permits charged (positive) or refunded (negative).
+	Applied int64 `json:"applied"`
+}
+
 // A ResetResponse confirms a reset. Policy and Algorithm say of what; with neither
 // it was of all.
 type ResetResponse struct {

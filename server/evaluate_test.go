@@ -133,6 +133,42 @@ func TestEvaluateReasons(t *testing.T) {
 	f.post(evaluate, `{"path":"/nowhere"}`).evaluated(200)
 }
 
+// What rules decided is settled by describing the request again.
+func TestSettleByRules(t *testing.T) {
+	f := newFixture(t, nil)
+	const body = `{"path":"/tokens","attributes":{"tokens":4},"permits":`
+	f.post(evaluate, `{"path":"/tokens","attributes":{"tokens":4}}`).evaluated(200)
+	got := f.post(api.PathSettle, body+`3}`)
+	want := `{"key":"*","algorithm":"FIXED_WINDOW","limit":10,"remaining":3,"resetAfterSeconds":50,"resetAfterMicros":49500000,"at":1790000050500000,"rule":"tokens","matched":["tokens"],"applied":3}` + "\n"
+	if got.status != 200 || got.body != want {
+		t.Errorf("%d\n%s, want\n%s", got.status, got.body, want)
+	}
+	for _, test := range []struct {
+		body   string
+		status int
+		says   string
+	}{
+		{body + `-9}`, 200, `"applied":-7`},
+		{body + `0}`, 200, `"remaining":10`},
+		{`{"permits":1,"path":"/nowhere"}`, 200, `{"matched":[],"applied":0}`},
+		{`{"permits":1,"path":"/banned"}`, 200, `{"matched":["banned"],"applied":0}`},
+		{body + `"3"}`, 400, "permits"},
+		{`{"path":"/tokens"}`, 400, "permits is"},
+		{`{"path":"/tokens","key":"a","permits":1}`, 400, "path"},
+		{`{"permits":1,"path":"tokens"}`, 400, "a path that begins with a slash"},
+		{`{"permits":1,"path":"/tokens","path":"/"}`, 400, "path is repeated"},
+		{`{"permits":1,"permits":1,"path":"/"}`, 400, "permits is repeated"},
+	} {
+		if got := f.post(api.PathSettle, test.body); got.status != test.status || !strings.Contains(got.body, test.says) {
+			t.Errorf("%s: %d %s, want %d %s", test.body, got.status, got.body, test.status, test.says)
+		}
+	}
+	f.store.fail(stint.ErrUnavailable)
+	if got := f.post(api.PathSettle, body+`3}`); got.status != 503 {
+		t.Errorf("without the store: %d %s", got.status, got.body)
+	}
+}
+
 func TestEvaluateTogether(t *testing.T) {
 	f := newFixture(t, nil)
 	one := `{"method":"POST","path":"/login","ip":"198.51.100.1"}`

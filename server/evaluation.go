@@ -56,6 +56,9 @@ type reader struct {
 	*evaluation
 	clients *clientip.Resolver
 	seen    uint8 // of the members, a bit each
+
+	settles bool   // whether it is the body of a settlement, which has permits as well
+	permits string // of a settlement
 }
 
 // read reads a body that describes a request.
@@ -64,6 +67,23 @@ func (e *evaluation) read(text string, clients *clientip.Resolver) error {
 		return badRequest("the body is not UTF-8; allowed: JSON in UTF-8")
 	}
 	r := reader{scanner: scanner{text: text}, evaluation: e, clients: clients}
+	return r.body()
+}
+
+// errKeyed says that a settlement names a key, or what it decides by.
+var errKeyed = errors.New("a settlement of a key")
+
+const permitsBit = 1 << 6
+
+// readSettlement reads the body of a settlement, and reports whether it describes a request.
+func (e *evaluation) readSettlement(text string, clients *clientip.Resolver) (permits string, described bool, err error) {
+	r := reader{scanner: scanner{text: text}, evaluation: e, clients: clients, settles: true}
+	err = r.body()
+	described = r.seen&^permitsBit != 0 && !errors.Is(err, errKeyed)
+	return r.permits, described, err
+}
+
+func (r *reader) body() error {
 	if r.next() != '{' {
 		return r.malformed("a JSON object with any of " + evaluationMembers)
 	}
@@ -103,6 +123,17 @@ func (r *reader) member(name string) (err error) {
 	case "attributes":
 		if err = r.once(name, 1<<5); err == nil {
 			err = r.object(name, r.attribute)
+		}
+	case "permits":
+		if err = r.once(name, permitsBit); err == nil && r.settles {
+			r.next()
+			r.permits, err = r.integer(name)
+		} else if err == nil {
+			err = stint.Invalid("parameter", name, evaluationMembers)
+		}
+	case "key", "algorithm", "policy":
+		if err = stint.Invalid("parameter", name, evaluationMembers); r.settles {
+			err = errKeyed
 		}
 	default:
 		err = stint.Invalid("parameter", clip(name), evaluationMembers)

@@ -98,6 +98,14 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer work.leave()
+	e, _ := s.evaluations.Get().(*evaluation)
+	defer s.keep(e)
+	if permits, described, err := e.readSettlement(text.text, s.clients); described {
+		if err != nil {
+			return err
+		}
+		return s.settleRules(w, r, e, permits)
+	}
 	requests, _, err := parseBody(text.text, costMembers, false)
 	if err != nil {
 		return err
@@ -107,11 +115,9 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n, err := parseInteger(q.permits)
-	if err != nil {
-		return stint.Invalid("permits", clip(q.permits), "any integer of 64 bits")
+	if claim.Permits, err = permitsOf(q.permits); err != nil {
+		return err
 	}
-	claim.Permits = n
 	op := stint.Op{Verb: stint.Settle, Claim: claim}
 	if err := op.Validate(); err != nil {
 		return err
@@ -123,5 +129,40 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
 	writeJSON(w, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
+	return nil
+}
+
+// permitsOf reads what a settlement charges or refunds.
+func permitsOf(text string) (int64, error) {
+	n, err := parseInteger(text)
+	if err != nil {
+		return 0, stint.Invalid("permits", clip(text), "any integer of 64 bits")
+	}
+	return n, nil
+}
+
+// settleRules settles what rules decided about a request.
+func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, permits string) error {
+	if s.config.StoreRequired && !s.rulesKnown() {
+		return errRulesUnknown()
+	}
+	n, err := permitsOf(permits)
+	if err != nil {
+		return err
+	}
+	v := &e.verdict
+	if err = s.rules.Settle(r.Context(), &e.request, n, v); err == nil && v.Decision.Degraded {
+		err = stint.ErrUnavailable
+	}
+	if err != nil {
+		return s.judge(r.Context(), stint.Settle, err)
+	}
+	response := api.SettleRulesResponse{Matched: append([]string{}, v.Matched...), Applied: v.Decision.Applied}
+	if v.Claim.Policy != nil {
+		c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
+		rest := restOf(&c)
+		response.Rest, response.Rule = &rest, v.Rule.ID
+	}
+	writeJSON(w, http.StatusOK, response)
 	return nil
 }
