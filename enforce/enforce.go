@@ -25,7 +25,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -204,72 +203,6 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 		err = l.decide(ctx, v, stint.Peek, true)
 	}
 	return v.settle(err)
-}
-
-// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits whose cost
-// requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits for, since a rule bans it for
-// example, is not settled. The verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a leaky bucket is one.
-func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
-	err := l.match(r, v)
-	if err == nil && v.Allowed {
-		err = l.settle(ctx, v, permits)
-	}
-	return v.settle(err)
-}
-
-// SettleClient is Settle for a client of one rule, as overrides name it.
-func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
-	v.reset()
-	held, err := l.set.Load().ClientHeld(rule, client)
-	if err == nil && held.Standing == rules.Limited {
-		v.Matched = append(v.Matched, rule)
-		v.claim(&held)
-		err = l.settle(ctx, v, permits)
-	}
-	return v.settle(err)
-}
-
-func (l *Limiter) settle(ctx context.Context, v *Verdict, permits int64) error {
-	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
-		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
-	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })
-	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return named && s.named == 0 })
-	for i := range v.claims {
-		v.claims[i].Claim.Permits = permits
-	}
-	for i := range v.shadows {
-		op := &v.shadows[i].op
-		if named {
-			op.And = op.And[:v.shadows[i].named-1]
-		}
-		op.Permits = permits
-		for j := range op.And {
-			op.And[j].Permits = permits
-		}
-	}
-	return l.decide(ctx, v, stint.Settle, true)
-}
-
-// Reset clears the states that decide a request.
-func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	err := l.match(r, v)
-	if err == nil && v.Allowed {
-		err = l.decide(ctx, v, stint.Reset, true)
-	}
-	return v.settle(err)
-}
-
-// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its override's.
-func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
-	claims, err := l.set.Load().ClientClaims(rule, client)
-	if err != nil || len(claims) == 0 {
-		return err
-	}
-	d, err := l.store.Decide(ctx, stint.Op{Verb: stint.Reset, Claim: claims[0], And: claims[1:]})
-	if err == nil && d.Degraded {
-		err = stint.ErrUnavailable
-	}
-	return err
 }
 
 // settle leaves nothing of a verdict that an error prevented but what matched and what was to decide.

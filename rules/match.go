@@ -184,7 +184,9 @@ func (m *Matches) sort() {
 			m.rules[j], m.rules[j-1] = m.rules[j-1], m.rules[j]
 		}
 	}
-	m.rules = slices.CompactFunc(m.rules, func(a, b match) bool { return a.compiled == b.compiled })
+	if len(m.rules) > 1 {
+		m.rules = slices.CompactFunc(m.rules, func(a, b match) bool { return a.compiled == b.compiled })
+	}
 }
 
 // Len is how many rules match.
