@@ -143,7 +143,7 @@ func permitsOf(text string) (int64, error) {
 
 // settleRules settles what rules decided about a request.
 func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, permits string) error {
-	if s.config.StoreRequired && !s.rulesKnown() {
+	if s.rulesState() == RulesUnknown {
 		return errRulesUnknown()
 	}
 	n, err := permitsOf(permits)
