@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,16 +39,28 @@ type Reader interface {
 	ReadDocument(path Path, v Value, faults *Faults)
 }
 
-// Kinds are kinds of scalars and lists by the name that the tag "is" has for them, besides those of [Kinds.Read]. field points
-// to the field, args are the words behind the name.
-type Kinds map[string]func(field any, args []string) Setter
+// A ReaderFunc is a function as a [Reader].
+type ReaderFunc func(path Path, v Value, faults *Faults)
+
+// ReadDocument calls the function.
+func (read ReaderFunc) ReadDocument(path Path, v Value, faults *Faults) { read(path, v, faults) }
+
+// ReadDocument has a setter take a value over, and records what is wrong with it.
+func (set Setter) ReadDocument(path Path, v Value, faults *Faults) {
+	set(v, func(v Value, allowed string) { faults.Invalid(path.name, v, allowed) })
+}
+
+// Kinds are kinds of fields by the name that the tag "is" has for them, besides those of [Kinds.Read]: a [Setter] for scalars
+// and lists of them, or another Reader. field points to the field, args are the words behind the name.
+type Kinds map[string]func(field any, args []string) Reader
 
 // Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name stays
 // as it is. into is one of:
 //   - a [Reader];
 //   - a struct, read from a mapping. Each field with the tag doc is read under that name; the fields of one with doc:",inline" are
 //     read as if they stood in the struct itself. An unknown name is a fault;
-//   - a slice of structs or Readers, read from a list;
+//   - a slice of structs or Readers, read from a list, of what the tag of:"NAME" says; a map of these or of what has a kind by
+//     name, of which an empty one stays nil;
 //   - what has a kind: a string of any text, a bool, int, int64 or duration, an [encoding.TextUnmarshaler], whose
 //     error says what is allowed, or what the tag is says.
 //
@@ -57,7 +70,8 @@ type Kinds map[string]func(field any, args []string) Setter
 //   - a kind of k.
 //
 // zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same. secret:"all" keeps
-// the value out of messages, secret:"url" what may be secret in a URL.
+// the value out of messages, secret:"url" what may be secret in a URL. one:"NAME" is another name of a list, for
+// one with a single item.
 func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
 	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
 }
@@ -67,37 +81,78 @@ func (k Kinds) read(path Path, v Value, into reflect.Value, tag reflect.StructTa
 		reader.ReadDocument(path, v, faults)
 		return
 	}
-	if set := k.setter(into, tag); set != nil {
-		set.record(path.name, v, tag, faults)
+	if reader := k.reader(into, tag); reader != nil {
+		record(reader, path, v, tag, faults)
 		return
 	}
-	if into.Kind() == reflect.Slice {
-		k.list(path, v, into, faults)
-		return
+	switch into.Kind() {
+	case reflect.Slice:
+		k.list(path, v, into, tag, faults)
+	case reflect.Map:
+		k.byName(path, v, into, faults)
+	default:
+		k.fields(path, v, into, faults)
 	}
+}
+
+// fields reads a mapping into a struct.
+func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 	fields := tagged(into)
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
-	}
-	faults.Mapping(path.name, v, func(given Field) bool {
+	names := func() (names []string) {
 		for _, f := range fields {
-			if f.name == given.Name {
-				k.read(path.Field(f.name), given.Value, f.value, f.tag, faults)
-				return true
+			if f.one != "" {
+				names = append(names, f.one)
 			}
+			names = append(names, f.name)
 		}
-		return false
-	}, names)
+		return names
+	}
+	if v.Kind != KindMapping && v.Kind != KindNull {
+		faults.Mapping(path.name, v, nil, names())
+		return
+	}
+	for _, given := range v.Fields {
+		at := slices.IndexFunc(fields, func(f taggedField) bool { return given.Name != "" && (f.name == given.Name || f.one == given.Name) })
+		if at < 0 {
+			faults.Unknown(path.name, given, names())
+			continue
+		}
+		f, value := fields[at], given.Value
+		if f.one == given.Name {
+			value = Value{At: value.At, Kind: KindList, Items: []Value{value}}
+		} else if _, both := v.field(f.one); both && f.one != "" {
+			faults.Add(given.At, "%s is given as well as %s; allowed: one of them", path.Field(f.name), f.one)
+			continue
+		}
+		k.read(path.Field(given.Name), value, f.value, f.tag, faults)
+	}
+}
+
+// byName reads what has any names into a map.
+func (k Kinds) byName(path Path, v Value, into reflect.Value, faults *Faults) {
+	if v.Kind != KindMapping && v.Kind != KindNull {
+		faults.Invalid(path.name, v, "a mapping of texts")
+		return
+	}
+	if len(v.Fields) > 0 {
+		into.Set(reflect.MakeMapWithSize(into.Type(), len(v.Fields)))
+	}
+	for _, f := range v.Fields {
+		value := reflect.New(into.Type().Elem()).Elem()
+		k.read(path.Field(f.Name), f.Value, value, "", faults)
+		into.SetMapIndex(reflect.ValueOf(f.Name), value)
+	}
 }
 
 // list reads each item into one of its own.
-func (k Kinds) list(path Path, v Value, into reflect.Value, faults *Faults) {
+func (k Kinds) list(path Path, v Value, into reflect.Value, tag reflect.StructTag, faults *Faults) {
 	if v.Kind != KindList && v.Kind != KindNull {
-		faults.Invalid(path.name, v, "a list")
+		faults.Invalid(path.name, v, strings.TrimSuffix("a list of "+tag.Get("of"), " of "))
 		return
 	}
-	into.Set(reflect.MakeSlice(into.Type(), len(v.Items), len(v.Items)))
+	if len(v.Items) > 0 {
+		into.Set(reflect.MakeSlice(into.Type(), len(v.Items), len(v.Items)))
+	}
 	for i, item := range v.Items {
 		k.read(path.Item(i), item, into.Index(i), "", faults)
 	}
@@ -105,13 +160,14 @@ func (k Kinds) list(path Path, v Value, into reflect.Value, faults *Faults) {
 
 // A taggedField is a field of a struct that documents name.
 type taggedField struct {
-	name  string
-	tag   reflect.StructTag
-	value reflect.Value
+	name, one string
+	tag       reflect.StructTag
+	value     reflect.Value
 }
 
 // tagged lists a struct's fields that have a name.
-func tagged(of reflect.Value) (fields []taggedField) {
+func tagged(of reflect.Value) []taggedField {
+	fields := make([]taggedField, 0, of.NumField())
 	for i := range of.NumField() {
 		tag := of.Type().Field(i).Tag
 		switch name := tag.Get("doc"); name {
@@ -119,14 +175,19 @@ func tagged(of reflect.Value) (fields []taggedField) {
 		case ",inline":
 			fields = append(fields, tagged(of.Field(i))...)
 		default:
-			fields = append(fields, taggedField{name, tag, of.Field(i)})
+			fields = append(fields, taggedField{name, tag.Get("one"), tag, of.Field(i)})
 		}
 	}
 	return fields
 }
 
 // record takes a value over, or records what is wrong with it.
-func (set Setter) record(name string, v Value, tag reflect.StructTag, faults *Faults) {
+func record(reader Reader, path Path, v Value, tag reflect.StructTag, faults *Faults) {
+	set, is := reader.(Setter)
+	if !is || tag.Get("secret") == "" {
+		reader.ReadDocument(path, v, faults)
+		return
+	}
 	set(v, func(v Value, allowed string) {
 		switch tag.Get("secret") {
 		case "url":
@@ -134,7 +195,7 @@ func (set Setter) record(name string, v Value, tag reflect.StructTag, faults *Fa
 		case "all":
 			v.Text = "redacted"
 		}
-		faults.Invalid(name, v, allowed)
+		faults.Invalid(path.name, v, allowed)
 	})
 }
 
@@ -145,20 +206,20 @@ type Setting struct {
 	// Tag has the field's tags.
 	Tag reflect.StructTag
 
-	set Setter
+	reader Reader
 }
 
 // Set gives the setting a value, or records what is wrong with it.
-func (s Setting) Set(v Value, faults *Faults) { s.set.record(s.Name, v, s.Tag, faults) }
+func (s Setting) Set(v Value, faults *Faults) { record(s.reader, Root(s.Name, ""), v, s.Tag, faults) }
 
 // Settings lists the settings of the struct that of points to, and of those in it, in their order.
 func (k Kinds) Settings(of any) []Setting { return k.settings(reflect.ValueOf(of).Elem(), "") }
 
 func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
 	for _, f := range tagged(of) {
-		if set := k.setter(f.value, f.tag); set != nil {
+		if reader := k.reader(f.value, f.tag); reader != nil {
 			if f.tag.Get("help") != "" {
-				all = append(all, Setting{prefix + f.name, f.tag, set})
+				all = append(all, Setting{prefix + f.name, f.tag, reader})
 			}
 		} else if f.value.Kind() == reflect.Struct {
 			all = append(all, k.settings(f.value, prefix+f.name+".")...)
@@ -167,8 +228,8 @@ func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
 	return all
 }
 
-// setter is what reads a scalar or a list of scalars, or nil for what is read by its parts.
-func (k Kinds) setter(field reflect.Value, tag reflect.StructTag) Setter {
+// reader is what reads a field of a kind, or nil for what is read by its parts.
+func (k Kinds) reader(field reflect.Value, tag reflect.StructTag) Reader {
 	words := strings.Fields(tag.Get("is"))
 	zero := tag.Get("zero")
 	also := ", or " + zero
@@ -179,21 +240,28 @@ func (k Kinds) setter(field reflect.Value, tag reflect.StructTag) Setter {
 	case words[0] == "one-of":
 		set, also = oneOf(field, words[1:], zero), ""
 	case k[words[0]] != nil:
-		set = k[words[0]](field.Addr().Interface(), words[1:])
+		reader := k[words[0]](field.Addr().Interface(), words[1:])
+		is := false
+		if set, is = reader.(Setter); !is {
+			return reader
+		}
 	default:
 		set = ranged(field.Addr().Interface(), words)
 	}
-	if zero == "" || set == nil {
+	switch {
+	case set == nil:
+		return nil
+	case zero == "":
 		return set
 	}
-	return func(v Value, fault func(Value, string)) {
+	return Setter(func(v Value, fault func(Value, string)) {
 		text := v.Kind == KindText || v.Kind == KindUntyped
 		if text && v.Text == zero || zero == "off" && v.Text == "" && (text || v.Kind == KindNull) {
 			field.SetZero()
 			return
 		}
 		set(v, func(v Value, allowed string) { fault(v, allowed+also) })
-	}
+	})
 }
 
 // plain reads what its Go type says all about.

@@ -44,20 +44,23 @@ type shared struct {
 }
 
 type whole struct {
-	Text    string        `doc:"text" default:"a" value:"TEXT" help:"any"`
-	Count   int           `doc:"count"`
-	Long    int64         `doc:"long" is:"integer -5 5"`
-	Wait    time.Duration `doc:"wait" is:"duration 1ms 1m" value:"DURATION" help:"how long"`
-	Pause   time.Duration `doc:"pause"`
-	Format  string        `doc:"format" is:"one-of text json" zero:"default"`
-	Mode    uint8         `doc:"mode" is:"one-of open closed local"`
-	Signed  int           `doc:"signed" is:"one-of a b"`
-	Reject  bool          `doc:"reject" is:"one-of match reject"`
-	Colour  colour        `doc:"colour"`
-	Pair    pair          `doc:"pair"`
-	Parts   []part        `doc:"parts"`
-	Pairs   []pair        `doc:"pairs"`
-	Shared  shared        `doc:",inline"`
+	Text    string            `doc:"text" default:"a" value:"TEXT" help:"any"`
+	Count   int               `doc:"count"`
+	Long    int64             `doc:"long" is:"integer -5 5"`
+	Wait    time.Duration     `doc:"wait" is:"duration 1ms 1m" value:"DURATION" help:"how long"`
+	Pause   time.Duration     `doc:"pause"`
+	Format  string            `doc:"format" is:"one-of text json" zero:"default"`
+	Mode    uint8             `doc:"mode" is:"one-of open closed local"`
+	Signed  int               `doc:"signed" is:"one-of a b"`
+	Reject  bool              `doc:"reject" is:"one-of match reject"`
+	Colour  colour            `doc:"colour"`
+	Pair    pair              `doc:"pair"`
+	Parts   []part            `doc:"parts" of:"parts"`
+	Names   []pair            `doc:"names" one:"name"`
+	Texts   map[string]string `doc:"texts"`
+	Length  int               `doc:"length" is:"length"`
+	Pairs   []pair            `doc:"pairs"`
+	Shared  shared            `doc:",inline"`
 	Section struct {
 		On   bool   `doc:"on" default:"true" help:"whether"`
 		Deep part   `doc:"deep"`
@@ -69,7 +72,16 @@ type whole struct {
 	Ignored string
 }
 
-var kinds = document.Kinds{"half": func(field any, _ []string) document.Setter { return document.Integer(field.(*int), 0, 2) }}
+var kinds = document.Kinds{
+	"half": func(field any, _ []string) document.Reader { return document.Integer(field.(*int), 0, 2) },
+	"length": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+			if *field.(*int) = len(v.Items); len(v.Items) == 0 {
+				faults.Add(v.At, "%s has no items", path)
+			}
+		})
+	},
+}
 
 func readWhole(text string) (whole, string) {
 	var faults document.Faults
@@ -97,12 +109,16 @@ parts:
 - {name: one, size: 2KiB}
 - {size: none}
 pairs: [c, [d, e]]
+name: [f, g]
+texts: {a: b, "": c}
+length: [1, 2, 3]
 ratio: 2
 section: {on: true, deep: {name: two}, off: , port: off}
 `)
 	want := whole{
 		Text: "as before", Count: 7, Long: -5, Wait: time.Second, Pause: 24 * time.Hour, Format: "json", Mode: 2, Signed: 1, Reject: true, Colour: "blue", Pair: pair{"a", "b"},
-		Parts: []part{{"one", 2048}, {}}, Pairs: []pair{{"c", "c"}, {"d", "e"}}, Shared: shared{2},
+		Parts: []part{{"one", 2048}, {}}, Pairs: []pair{{"c", "c"}, {"d", "e"}}, Names: []pair{{"f", "g"}},
+		Texts: map[string]string{"a": "b", "": "c"}, Length: 3, Shared: shared{2},
 	}
 	want.Section.On, want.Section.Deep.Name = true, "two"
 	if faults != "" || !reflect.DeepEqual(got, want) {
@@ -126,6 +142,10 @@ colour: 5
 pair: {}
 parts: [{nam: a, size: 2MiB}, 5]
 pairs: a
+names: []
+name: {}
+texts: {a: 5}
+length:
 ratio: 3
 section: {on: 1, deep: [], key: [hunter2], url: "redis://u:p@h", off: y, port: 0}
 Ignored: a
@@ -144,14 +164,18 @@ Ignored: a
 11:24: parts[0].size is "2MiB"; allowed: a number of bytes such as 64KiB or 1GiB, 1KiB to 1MiB, or none
 11:31: parts[1] is 5; allowed: a mapping with name, size
 12:8: pairs is "a"; allowed: a list
-13:8: ratio is 3; allowed: 0 to 2
-14:15: section.on is 1; allowed: true or false
-14:24: section.deep is an empty list; allowed: a mapping with name, size
-14:33: section.key is a list; allowed: k
-14:49: section.url is "redis://redacted@h"; allowed: u
-14:71: section.off is "y"; allowed: x or off
-14:80: section.port is 0; allowed: 1 to 9, or off
-15:1: "Ignored" is not a name in the whole; allowed: text, count, long, wait, pause, format, mode, signed, reject, colour, pair, parts, pairs, ratio, section`
+13:1: names is given as well as name; allowed: one of them
+14:7: name[0] is a mapping; allowed: a text, or two
+15:12: texts.a is 5; allowed: a text
+16:1: length has no items
+17:8: ratio is 3; allowed: 0 to 2
+18:15: section.on is 1; allowed: true or false
+18:24: section.deep is an empty list; allowed: a mapping with name, size
+18:33: section.key is a list; allowed: k
+18:49: section.url is "redis://redacted@h"; allowed: u
+18:71: section.off is "y"; allowed: x or off
+18:80: section.port is 0; allowed: 1 to 9, or off
+19:1: "Ignored" is not a name in the whole; allowed: text, count, long, wait, pause, format, mode, signed, reject, colour, pair, parts, name, names, texts, length, pairs, ratio, section`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

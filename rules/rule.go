@@ -9,59 +9,60 @@ import (
 )
 
 // A Rule says which requests it holds for, whom it counts, and what each may do. It is
-// plain data; [Compile] checks it. The zero value lacks an ID and limits.
+// plain data; [Compile] checks it. The zero value lacks an ID and limits. The tags say how a document
+// gives it, as package document reads them.
 type Rule struct {
 	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and not . or .. alone,
 	// unique in its set. The states of the rule's clients belong to it.
-	ID string
+	ID string `doc:"id" is:"id"`
 	// Name is what people call the rule, up to MaxTextBytes. Default: "", none.
-	Name string
+	Name string `doc:"name" is:"short"`
 	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "", none.
-	Set string
+	Set string `doc:"set" is:"short"`
 	// Disabled rules are checked like others, and hold for no request.
-	Disabled bool
+	Disabled bool `doc:"enabled" is:"not"`
 	// Priority orders the rules that match: the highest first, and by ID where it is
 	// the same. It decides which of several is named as the deciding rule when their answers
 	// are alike, and never stops a rule. Default: 0.
-	Priority int
+	Priority int `doc:"priority"`
 	// Labels are for people and their tools. Default: none.
-	Labels map[string]string
+	Labels map[string]string `doc:"labels"`
 	// Match says which requests the rule holds for. Default: all.
-	Match Match
+	Match Match `doc:"match"`
 	// Scope says who is counted as one: [Global], [PerIP], [PerUser], [PerAPIKey] or
 	// [Custom] with an attribute's name; several are one composite key, and global stands
 	// alone. It has no default.
-	Scope []string
+	Scope []string `doc:"scope" is:"scope"`
 	// Missing is what becomes of a request that lacks what Scope asks for. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
-	Missing Missing
+	Missing Missing `doc:"missing" is:"missing"`
 	// Cost is what a request takes. Default: 1.
-	Cost Cost
+	Cost Cost `doc:"cost" is:"cost"`
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
-	Limits []stint.Limit
+	Limits []stint.Limit `doc:"limits" is:"limits"`
 	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and tokens as many as there are.
 	// A zero Cost stands for the rule's. Default: nil, all take the rule's.
 	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
-	Unlimited bool
+	Unlimited bool `doc:"unlimited"`
 	// Banned rules deny every request that they match, but for those with an override.
-	Banned bool
+	Banned bool `doc:"banned"`
 	// OnExceed is what becomes of a request that the limits deny. Default: Reject.
-	OnExceed OnExceed
+	OnExceed OnExceed `doc:"on_exceed" is:"on_exceed"`
 	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
 	// has no default.
-	MaxWait time.Duration
+	MaxWait time.Duration `doc:"max_wait" is:"duration 1ms 5m"`
 	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
 	// one is denied. With Wait only. Default: 0, which is 100.
-	MaxWaiters int
+	MaxWaiters int `doc:"max_waiters" is:"integer 1 10000"`
 	// OnStoreFailure is what decides while the store is away. Default: "", as for all. The service
 	// does what it says; a program's store does if it is one of package failover, whose
 	// Config.Rule asks [FailureOf].
-	OnStoreFailure OnStoreFailure
+	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"on_store_failure"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
-	Timeout time.Duration
+	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
 	// Overrides are clients for whom something else holds. Default: none.
-	Overrides []Override
+	Overrides []Override `doc:"overrides" of:"overrides"`
 }
 
 const (
@@ -78,21 +79,21 @@ const (
 type Match struct {
 	// Methods are such as GET; compared as they are written, and standard ones are in upper case. GET stands for HEAD as well, which
 	// asks the same without the body. Default: none, which is any.
-	Methods []string
+	Methods []string `doc:"methods" is:"texts methods such as GET"`
 	// Paths are patterns such as /users/{id}/posts, of which one has to match: a segment in braces or * stands
 	// for any one segment, and /** at the end for any number of them, none included. A parameter that Scope
 	// names must be in all of them. At most 64. Default: none, any path.
-	Paths []string
+	Paths []string `doc:"paths" one:"path" is:"texts a pattern such as /users/{id}"`
 	// Except are patterns of paths that the rule does not hold for. A path with several variants is excepted only if
 	// each variant that Paths match is. A path with ; or, once it is decoded, with % is never excepted, as
 	// programs differ in what they make of it. At most 64. Default: none.
-	Except []string
+	Except []string `doc:"except" is:"texts patterns such as /health or /static/**"`
 	// Hosts are names such as api.example.com, or *.example.com for all names below one, of which one has to
 	// match; letter case and port do not matter. At most 64. Default: none, any host.
-	Hosts []string
+	Hosts []string `doc:"hosts" one:"host" is:"texts a name such as api.example.com or *.example.com"`
 	// Headers are fields that must be there, with exactly this value or, when it is *, with
 	// any. Default: none.
-	Headers map[string]string
+	Headers map[string]string `doc:"headers"`
 }
 
 // allows reports whether the method is among those that are listed. HEAD is wherever GET is:
@@ -166,12 +167,12 @@ const (
 type Cost struct {
 	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
 	// request that has none. Default: 0, which is 1.
-	Permits int64
+	Permits int64 `doc:"default" is:"permits"`
 	// Header names a header field that holds the cost, an integer of at least 1. A request
 	// with anything else in it is invalid. Default: "", none.
-	Header string
+	Header string `doc:"header" is:"some the name of a header field"`
 	// Attribute names an attribute that holds it, in place of Header. Default: "", none.
-	Attribute string
+	Attribute string `doc:"attribute" is:"some the name of an attribute"`
 }
 
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
@@ -184,13 +185,13 @@ type Override struct {
 	// the longest of these before others. A composite one's parts are joined by | and one
 	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
 	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
-	Key string
+	Key string `doc:"key" is:"some a text that names a client"`
 	// Limits are what the client may do.
-	Limits []stint.Limit
+	Limits []stint.Limit `doc:"limits" is:"limits"`
 	// Costs are as the rule's Costs, of these limits.
 	Costs []Cost
 	// Unlimited clients are not limited by the rule.
-	Unlimited bool
+	Unlimited bool `doc:"unlimited"`
 	// Banned clients are denied.
-	Banned bool
+	Banned bool `doc:"banned"`
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 )
@@ -22,6 +23,42 @@ var (
 	excesses = []named[rules.OnExceed]{{"reject", rules.Reject}, {"wait", rules.Wait}, {"shadow", rules.Shadow}}
 	failures = []named[rules.OnStoreFailure]{{"open", rules.FailOpen}, {"closed", rules.FailClosed}, {"local", rules.FailLocal}}
 )
+
+// costKinds are the kinds that the tags of [rules.Cost] name.
+var costKinds = document.Kinds{
+	"some": func(field any, allowed []string) document.Reader {
+		return some(field.(*string), strings.Join(allowed, " "))
+	},
+	"permits": func(field any, _ []string) document.Reader {
+		return document.Integer(field.(*int64), 1, stint.MaxPermits)
+	},
+}
+
+// kinds are the kinds that the tags of the other structs of package rules name.
+var kinds = document.Kinds{
+	"some":  costKinds["some"],
+	"id":    func(field any, _ []string) document.Reader { return id(field.(*string)) },
+	"short": func(field any, _ []string) document.Reader { return shortText(field.(*string)) },
+	"texts": func(field any, allowed []string) document.Reader {
+		return texts(field.(*[]string), strings.Join(allowed, " "))
+	},
+	"not":              func(field any, _ []string) document.Reader { return not(field.(*bool)) },
+	"scope":            func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
+	"missing":          func(field any, _ []string) document.Reader { return choice(field.(*rules.Missing), missings) },
+	"on_exceed":        func(field any, _ []string) document.Reader { return choice(field.(*rules.OnExceed), excesses) },
+	"on_store_failure": func(field any, _ []string) document.Reader { return choice(field.(*rules.OnStoreFailure), failures) },
+	"cost":             func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"limits": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v Value, faults *Faults) {
+			v.Items = slices.Clone(v.Items)
+			for i := range v.Items {
+				item := &v.Items[i]
+				item.Fields = slices.DeleteFunc(slices.Clone(item.Fields), func(f Field) bool { return f.Name == "cost" })
+			}
+			*field.(*[]stint.Limit), _ = Limits(path.String(), v, faults)
+		})
+	},
+}
 
 // nameList is how a message lists choices: open, closed or local.
 func nameList[T comparable](choices []named[T]) string {

@@ -2,7 +2,6 @@ package notation
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
@@ -10,11 +9,10 @@ import (
 
 // field reads one field that the limit's algorithm has.
 func (r *limitReader) field(f Field) {
-	fault := func(v Value, allowed string) {
+	r.parameter(f.Name)(f.Value, func(v Value, allowed string) {
 		r.bad[f.Name] = true
 		r.faults.Invalid(r.path+"."+f.Name, v, allowed)
-	}
-	r.parameter(f.Name)(f.Value, fault)
+	})
 }
 
 // parameter is the setter of one of a limit's parameters. The ranges are left to
@@ -25,15 +23,18 @@ func (r *limitReader) parameter(name string) Setter {
 	case "name":
 		return Text(&limit.Name)
 	case "capacity", "limit":
-		return permits(&limit.Capacity)
+		return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
+			limit.Capacity, ok = document.ParseInteger(text)
+			return ok
+		}, KindInteger)
 	case "refill", "leak":
-		return rate(&limit.Rate)
+		return parsed(&limit.Rate, stint.ParseRate, KindText)
 	case "window":
-		return duration(&limit.Window)
+		return parsed(&limit.Window, stint.ParseDuration, KindText, KindInteger)
 	case "min_interval":
-		return duration(&limit.MinInterval)
+		return parsed(&limit.MinInterval, stint.ParseDuration, KindText, KindInteger)
 	case "calendar":
-		return calendar(&limit.Calendar)
+		return parsed(&limit.Calendar, stint.ParseCalendar, KindText)
 	case "timezone":
 		return Text(&limit.TimeZone)
 	case "count_denied":
@@ -45,12 +46,14 @@ func (r *limitReader) parameter(name string) Setter {
 	}
 }
 
-func permits(field *int64) Setter {
-	return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) bool {
-		n, ok := document.ParseInteger(text)
-		*field = n
-		return ok
-	}, KindInteger)
+// parsed reads what a function parses, whose error says what is allowed.
+func parsed[T any](field *T, parse func(text string) (T, error), kinds ...Kind) Setter {
+	_, none := parse("")
+	return document.Scalar(allowed(none), func(text string) (ok bool) {
+		var err error
+		*field, err = parse(text)
+		return err == nil
+	}, kinds...)
 }
 
 // maxDebt reads the bound on debt, of which 0 is none.
@@ -63,33 +66,6 @@ func maxDebt(field *int64) Setter {
 		}
 		return ok && n >= 0 && n <= stint.MaxPermits
 	}, KindInteger)
-}
-
-func rate(field *stint.Rate) Setter {
-	_, none := stint.ParseRate("")
-	return document.Scalar(allowed(none), func(text string) bool {
-		rate, err := stint.ParseRate(text)
-		*field = rate
-		return err == nil
-	}, KindText)
-}
-
-func duration(field *time.Duration) Setter {
-	_, none := stint.ParseDuration("")
-	return document.Scalar(allowed(none), func(text string) bool {
-		d, err := stint.ParseDuration(text)
-		*field = d
-		return err == nil
-	}, KindText, KindInteger)
-}
-
-func calendar(field *stint.Calendar) Setter {
-	_, none := stint.ParseCalendar("")
-	return document.Scalar(allowed(none), func(text string) bool {
-		unit, err := stint.ParseCalendar(text)
-		*field = unit
-		return err == nil
-	}, KindText)
 }
 
 // lease reads how many permits are leased at a time.

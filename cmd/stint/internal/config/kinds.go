@@ -19,7 +19,7 @@ var kinds = document.Kinds{
 		n, ok := document.ParseInteger(port)
 		return err == nil && ok && n >= 0 && n <= 65535
 	}),
-	"not-yet": func(_ any, what []string) document.Setter {
+	"not-yet": func(_ any, what []string) document.Reader {
 		return document.Scalar("off, since this version does not offer "+strings.Join(what, " ")+" yet",
 			func(text string) bool { return text == "" || text == "off" }, document.KindText, document.KindNull)
 	},
@@ -34,7 +34,7 @@ var kinds = document.Kinds{
 			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
 		})
 	}),
-	"partitions": func(field any, _ []string) document.Setter {
+	"partitions": func(field any, _ []string) document.Reader {
 		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
 			n, ok := document.ParseInteger(text)
 			*field.(*int) = int(n)
@@ -42,15 +42,15 @@ var kinds = document.Kinds{
 		}, document.KindInteger)
 	},
 	"header": text("the name of a header field, or nothing", func(text string) bool { return text == "" || clientip.IsFieldName(text) }),
-	"headers": func(field any, _ []string) document.Setter { // but Forwarded, whose elements are not plain addresses
+	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
 		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
 			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
 		})
 	},
-	"networks": func(field any, _ []string) document.Setter {
+	"networks": func(field any, _ []string) document.Reader {
 		return document.List(field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network)
 	},
-	"level": func(field any, _ []string) document.Setter {
+	"level": func(field any, _ []string) document.Reader {
 		return document.Scalar("debug, info, warn or error", func(text string) bool {
 			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) && field.(*slog.Level).UnmarshalText([]byte(text)) == nil
 		}, document.KindText)
@@ -58,8 +58,8 @@ var kinds = document.Kinds{
 }
 
 // text is a kind of texts.
-func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Setter {
-	return func(field any, _ []string) document.Setter {
+func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
+	return func(field any, _ []string) document.Reader {
 		return document.Scalar(allowed, func(text string) bool {
 			*field.(*string) = text
 			return is(text)
