@@ -99,7 +99,7 @@ func TestWithinBounds(t *testing.T) {
 	}
 }
 
-// Whatever is in 4 MB, reading it takes less than 500 MB in all, most of which is freed on the way.
+// Whatever is in 4 MB, reading it takes less than 600 MB in all, most of which is freed on the way.
 func TestMemory(t *testing.T) {
 	const size = 4_000_000
 	for _, c := range [][3]string{
@@ -121,7 +121,7 @@ func TestMemory(t *testing.T) {
 			text = c[0] + lines(size/(len(c[1])+4), c[1]) + c[2]
 		}
 		used, _, _ := allocated("y.yaml", text)
-		if used > 500<<20 {
+		if used > 600<<20 {
 			t.Errorf("%q: %d bytes need %d MB", c, len(text), used>>20)
 		}
 		t.Logf("%q: %d bytes need %d MB", c, len(text), used>>20)

@@ -12,11 +12,11 @@ import (
 
 // maxValues bounds the values of a JSON text, of so many bytes: each takes some 100 bytes. Rules have one in
 // 10 bytes.
-func maxValues(bytes int) int { return 1<<16 + bytes/8 }
+func maxValues(bytes int) int { return 1<<17 + bytes/8 }
 
 // JSON reads one JSON text (RFC 8259) with the places of its values. A name that is
 // given twice in an object is a fault. What is no JSON is one fault, and nothing; so is a text
-// that is nested deeper than 64, or has more than 65,536 values and one for each 8 bytes.
+// that is nested deeper than 64, or has more than 131,072 values and one for each 8 bytes.
 func JSON(source string, data []byte, faults *Faults) Value {
 	empty := Value{At: Position{Source: source, Line: 1, Column: 1}}
 	if !utf8.Valid(data) {
