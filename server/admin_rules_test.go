@@ -219,8 +219,8 @@ func TestBadEdits(t *testing.T) {
 		{"PUT", "/api/v1/rules/user?colour=red", `{}`, nil, 400, "parameter"},
 		{"PUT", "/api/v1/rules/user", `{}`, []string{"If-Match: user"}, 400, "If-Match"},
 		{"DELETE", "/api/v1/rules/user?comment=%01", "", nil, 400, "comment"},
-		{"DELETE", "/api/v1/rules", "", nil, 400, "label=NAME:VALUE or prefix=TEXT"},
-		{"PATCH", "/api/v1/rules?enabled=true", `{"enabled":false}`, nil, 400, "label=NAME:VALUE or prefix=TEXT"},
+		{"DELETE", "/api/v1/rules", "", nil, 400, "set=NAME, label=NAME:VALUE or prefix=TEXT"},
+		{"PATCH", "/api/v1/rules?enabled=true", `{"enabled":false}`, nil, 400, "set=NAME, label=NAME:VALUE or prefix=TEXT"},
 		{"PATCH", "/api/v1/rules?prefix=u", `{"id":"x"}`, nil, 400, "an ID can't be changed"},
 		{"OPTIONS", "/api/v1/rules", "", nil, 405, "GET, HEAD, PUT, POST, PATCH, DELETE"},
 		{"POST", "/api/v1/rules/user", "", nil, 405, "GET, HEAD, PUT, PATCH, DELETE"},
@@ -339,8 +339,14 @@ func TestSelectedRules(t *testing.T) {
 	edited("PATCH", "prefix=a-2&enabled=false", `{"enabled":true}`, 5, "", "", "a-2")
 	edited("PATCH", "label=team:nobody", `{"enabled":true}`, 5, "", "", "")
 	edited("DELETE", "label=team:a&enabled=true&comment=unused", "", 6, "", "a-2", "")
+	edited("PATCH", "prefix=a-1", `{"set":"first"}`, 7, "", "", "a-1")
+	if ids, _ := d.ask("GET", "/api/v1/rules?set=first", "").list(); strings.Join(ids, " ") != "a-1" {
+		t.Errorf("of the set are %v", ids)
+	}
+	edited("DELETE", "set=first", "", 8, "", "a-1", "")
+	d.ask("GET", "/api/v1/rules?set=", "").problem(400, "set is")
 	var list api.RuleVersionList
-	d.ask("GET", "/api/v1/rule-versions?limit=1", "").is(200).into(&list)
+	d.ask("GET", "/api/v1/rule-versions?before=7&limit=1", "").is(200).into(&list)
 	if v := list.Versions[0]; v.Action != "delete rules of label team:a" || v.Comment != "unused" {
 		t.Errorf("the version is %+v", v)
 	}

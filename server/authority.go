@@ -1,9 +1,10 @@
 package server
 
 import (
-	"github.com/stint-go/stint/server/problem"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/stint-go/stint/server/problem"
 )
 
 // An authority knows who may name keys, reset, settle and evaluate.

@@ -3,9 +3,10 @@ package server
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"github.com/stint-go/stint/server/problem"
 	"net/http"
 	"strings"
+
+	"github.com/stint-go/stint/server/problem"
 )
 
 // challengeInvalidToken answers a token that is not known (RFC 6750, section 3.1).

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -233,6 +234,7 @@ func listRulesCommand(p process) *cobra.Command {
 	set := flags.String("set", "", "only rules of the set `NAME`")
 	labels := flags.StringArray("label", nil, "only rules with the label `NAME:VALUE`; may be given several times")
 	prefix := flags.String("prefix", "", "only rules whose IDs begin with `TEXT`")
+	enabled := flags.Bool("enabled", true, "only rules that are enabled, or with =false only those that are not")
 	command.RunE = func(*cobra.Command, []string) error {
 		for name, text := range map[string]string{"set": *set, "prefix": *prefix} {
 			if text != "" {
@@ -240,6 +242,9 @@ func listRulesCommand(p process) *cobra.Command {
 			}
 		}
 		query["label"] = *labels
+		if flags.Changed("enabled") {
+			query.Set("enabled", strconv.FormatBool(*enabled))
+		}
 		var answer api.RuleList
 		body, _, err := a.do(call{method: http.MethodGet, path: "rules", query: query}, &answer)
 		if err != nil {

@@ -63,6 +63,7 @@ rules:
 			"tokens disabled per_user all requests 5 at 1/10d (token_bucket)",
 		}},
 		{"list --label team:ml", exitOK, []string{"ID STATE SCOPE MATCHES ALLOWS", "tokens disabled…"}},
+		{"list --enabled=false", exitOK, []string{"ID STATE SCOPE MATCHES ALLOWS", "tokens disabled…"}},
 		{"list --prefix lo", exitOK, []string{"ID STATE SCOPE MATCHES ALLOWS", "login enforced…"}},
 		{"diff " + changed, exitFailed, []string{
 			"+ all", "- bad", "- day", "- tokens", "~ login",

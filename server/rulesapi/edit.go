@@ -249,8 +249,8 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 	if err != nil {
 		return err
 	}
-	if len(f.labels) == 0 && f.prefix == "" {
-		return stint.Invalid("the query", notation.Verbatim("without label and prefix"), "label=NAME:VALUE or prefix=TEXT, to select rules")
+	if f.set == "" && len(f.labels) == 0 && f.prefix == "" {
+		return stint.Invalid("the query", notation.Verbatim("without set, label and prefix"), "set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules")
 	}
 	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
 		for _, rule := range d.Rules() {

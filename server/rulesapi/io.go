@@ -125,7 +125,7 @@ func (c *call) write(status int, text []byte) error {
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	c.w.WriteHeader(status)
 	if c.r.Method != http.MethodHead {
-		_, _ = c.w.Write(text) // a client that is gone has no use for the error
+		_, _ = c.w.Write(text) //nolint:gosec // JSON, said to be JSON; a client that is gone has no use for the error
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ const maxPage = 10_000
 // A filter says which rules are shown.
 type filter struct {
 	enabled *bool
+	set     string      // "" is any
 	labels  [][2]string // all of which a rule has to have
 	prefix  string      // of the ID
 	after   string      // the ID
@@ -69,6 +70,11 @@ func (q query) filter() (filter, error) {
 				return f, invalid("enabled", p.value, "true or false")
 			}
 			f.enabled = &enabled
+		case "set":
+			if p.value == "" {
+				return f, invalid("set", p.value, "the name of a set")
+			}
+			f.set = p.value
 		case "label":
 			name, value, found := strings.Cut(p.value, ":")
 			if !found {
@@ -88,7 +94,7 @@ func (q query) filter() (filter, error) {
 
 // has reports whether a rule is shown, but for the limit.
 func (f *filter) has(rule *rules.Rule) bool {
-	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled {
+	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
 		return false
 	}
 	for _, label := range f.labels {
@@ -102,6 +108,9 @@ func (f *filter) has(rule *rules.Rule) bool {
 // String is which rules are selected, for people.
 func (f *filter) String() string {
 	var parts []string
+	if f.set != "" {
+		parts = append(parts, "set "+f.set)
+	}
 	for _, label := range f.labels {
 		parts = append(parts, "label "+label[0]+":"+label[1])
 	}
