@@ -51,6 +51,7 @@ type compiled struct {
 	paths     []pattern
 	except    []pattern
 	strict    bool // as the set
+	taken     bool // whether an older set made it, which may be in force
 	fields    []field
 	scope     []part
 	overrides map[string]*override // by the client, all with API keys hashed or none; nil: none
@@ -151,6 +152,7 @@ func (s *Set) unchanged(rule *Rule, bits int, strict bool) *compiled {
 		return nil
 	}
 	c := *old
+	c.taken = true
 	return &c
 }
 
@@ -167,7 +169,13 @@ func (s *Set) plant(c *compiled, known map[string]string) (segments int) {
 	for _, p := range paths {
 		for i := range p.segments {
 			text := p.segments[i].literal
-			if _, ok := known[text]; !ok {
+			switch _, ok := known[text]; {
+			case c.taken: // the older set reads it, and has its text once
+				if !ok {
+					known[text] = text
+				}
+				continue
+			case !ok:
 				known[text] = strings.Clone(text)
 			}
 			p.segments[i].literal = known[text]
