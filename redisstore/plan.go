@@ -178,9 +178,7 @@ func (l *limit) numbersOfTake(n int64) string {
 		return words(append(numbers, l.token.Needs(n)...)...)
 	case l.leaky != nil:
 		return words(append(numbers, l.leaky.Needs(n)...)...)
-	case l.window != nil:
-		return words(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
-	default:
+	default: // windows
 		return words(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
 	}
 }

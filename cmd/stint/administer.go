@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,17 +17,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/cmd/stint/internal/config"
 )
 
 // An administrator asks the admin API of a running service.
 type administrator struct {
 	process
 
-	url, token, tokenFile string
-	json                  bool
-	timeout               time.Duration
-	command               *cobra.Command
+	token, tokenFile string
+	json             bool
+	timeout          time.Duration
+	command          *cobra.Command
 }
 
 const (
@@ -42,7 +40,7 @@ func administerCommand(p process, use, short, long string) (*cobra.Command, *adm
 	command := &cobra.Command{Use: use, Short: short, Long: long + "\n\nIt asks the admin listener of a running service.", Args: cobra.NoArgs}
 	a := &administrator{process: p, command: command}
 	flags := command.Flags()
-	flags.StringVar(&a.url, "admin", defaultAdmin, "`URL` of the service's admin listener [STINT_ADMIN]")
+	flags.String("admin", defaultAdmin, "`URL` of the service's admin listener [STINT_ADMIN]")
 	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag [STINT_ADMIN_TOKEN]")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
@@ -60,7 +58,7 @@ type call struct {
 
 // do makes a call, decodes the answer and returns it as it came, with its ETag.
 func (a *administrator) do(c call, answer any) (body []byte, tag string, err error) {
-	base, err := a.base()
+	base, err := serviceURL(a.process, a.command.Flags(), "admin", "STINT_ADMIN", defaultAdmin)
 	if err != nil {
 		return nil, "", err
 	}
@@ -85,36 +83,16 @@ func (a *administrator) do(c call, answer any) (body []byte, tag string, err err
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := noRedirects()
 	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
+	response, body, err := exchange(client, request, base, maxAdminBytes)
 	if err != nil {
-		if known, ok := errors.AsType[*url.Error](err); ok {
-			err = known.Err
-		}
-		return nil, "", failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err = io.ReadAll(io.LimitReader(response.Body, maxAdminBytes))
-	if err != nil {
-		return nil, "", failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+		return nil, "", err
 	}
 	if response.StatusCode == http.StatusPreconditionFailed {
 		return nil, "", failed(errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again"))
 	}
 	return body, response.Header.Get("ETag"), understand(base, response, body, answer)
-}
-
-func (a *administrator) base() (*url.URL, error) {
-	from, text := "--admin", a.url
-	if env := a.env("STINT_ADMIN"); env != "" && !a.command.Flags().Changed("admin") {
-		from, text = "STINT_ADMIN", env
-	}
-	base, err := url.Parse(text)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
-		return nil, misused("%s is %q; allowed: a URL such as %s", from, config.RedactURL(text), defaultAdmin)
-	}
-	return base, nil
 }
 
 // bearer is the token to send, "" for none.

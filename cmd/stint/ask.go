@@ -14,7 +14,7 @@ import (
 
 // A question is what check, peek and reset have in common: whom to ask, about what.
 type question struct {
-	server, token     string
+	token             string
 	algorithm, policy string
 	permits           int64 // of a check, or of what a peek asks about
 	json              bool
@@ -37,7 +37,7 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *question) 
 	}
 	q := &question{command: command}
 	flags := command.Flags()
-	flags.StringVar(&q.server, "server", defaultServer, "`URL` of the service [STINT_SERVER]")
+	flags.String("server", defaultServer, "`URL` of the service [STINT_SERVER]")
 	flags.StringVar(&q.token, "token", "", "bearer `TOKEN` for the service; other users may see a flag [STINT_TOKEN]")
 	flags.StringVar(&q.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
 	flags.StringVar(&q.policy, "policy", "", "`NAME` of the policy to use")

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/failover"
@@ -50,20 +52,46 @@ func (q *question) ask(p process, method, path, key string, query url.Values, an
 	if token := cmp.Or(q.token, p.env("STINT_TOKEN")); token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := client.Do(request)
+	response, body, err := exchange(client, request, base, maxAnswerBytes)
 	if err != nil {
-		var known *url.Error // its text repeats the URL, with the key
-		if errors.As(err, &known) {
-			err = known.Err
-		}
-		return nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	if err != nil {
-		return nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+		return nil, err
 	}
 	return body, understand(base, response, body, answer)
+}
+
+// exchange sends a request and reads the answer, of which it keeps so many bytes at most.
+func exchange(client *http.Client, request *http.Request, base *url.URL, most int64) (*http.Response, []byte, error) {
+	response, err := client.Do(request)
+	if err != nil {
+		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
+			err = known.Err
+		}
+		return nil, nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, most))
+	if err != nil {
+		return nil, nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+	}
+	return response, body, nil
+}
+
+// noRedirects makes a client that follows no redirection.
+func noRedirects() *http.Client {
+	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// serviceURL is the URL of a service that a flag names, or the environment if the flag is not given.
+func serviceURL(p process, flags *pflag.FlagSet, flag, variable, standard string) (*url.URL, error) {
+	from, text := "--"+flag, flags.Lookup(flag).Value.String()
+	if env := p.env(variable); env != "" && !flags.Changed(flag) {
+		from, text = variable, env
+	}
+	base, err := url.Parse(text)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
+		return nil, misused("%s is %q; allowed: a URL such as %s", from, config.RedactURL(text), standard)
+	}
+	return base, nil
 }
 
 // understand decodes an answer. A denied check is one.
@@ -96,15 +124,11 @@ func (q *question) connect(ctx context.Context, p process) (*url.URL, *http.Clie
 			return nil, nil, nil, misused("--%s is given; allowed: only with --store", name)
 		}
 	}
-	from, text := "--server", q.server
-	if env := p.env("STINT_SERVER"); env != "" && !flags.Changed("server") {
-		from, text = "STINT_SERVER", env
+	base, err := serviceURL(p, flags, "server", "STINT_SERVER", defaultServer)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	base, err := url.Parse(text)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
-		return nil, nil, nil, misused("%s is %q; allowed: a URL such as %s", from, config.RedactURL(text), defaultServer)
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := noRedirects()
 	return base, client, client.CloseIdleConnections, nil
 }
 
