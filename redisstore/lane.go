@@ -35,7 +35,7 @@ type lane struct {
 	idle    int // goroutines that wait for wake
 	closed  bool
 	pace    pace
-	left    time.Time     // when a flight left last, if the server is far
+	moved   time.Time     // when a flight last took from the queue, or the queue began
 	waiting bool          // whether a timer will start a flight
 	wake    chan struct{} // makes one of them fly; closed with the lane
 
@@ -239,6 +239,10 @@ func (l *lane) enqueue(p *parcel) error {
 		l.mu.Unlock()
 		return errFull
 	}
+	if l.flights == 0 {
+		l.moved = time.Now()
+	}
+	p.start = l.moved
 	l.pending.push(p)
 	l.queued += len(p.ops)
 	l.start()
@@ -256,7 +260,7 @@ func (l *lane) start() {
 		if l.waiting {
 			return
 		}
-		if wait := departureGap - time.Since(l.left); wait > 0 {
+		if wait := departureGap - time.Since(l.moved); wait > 0 {
 			l.waiting = true
 			time.AfterFunc(wait, l.startLater)
 			return
@@ -264,7 +268,7 @@ func (l *lane) start() {
 	}
 	l.flights++
 	if l.far() {
-		l.left = time.Now()
+		l.moved = time.Now()
 	}
 	if l.idle > 0 {
 		l.idle--
@@ -413,9 +417,7 @@ func (l *lane) take(batch []*parcel) (taken []*parcel, most int) {
 		l.flights--
 		return batch, 0
 	}
-	if l.far() {
-		l.left = time.Now()
-	}
+	l.moved = time.Now()
 	ops := 0
 	most = l.store.options.MaxBatch
 	if l.store.options.adapts {

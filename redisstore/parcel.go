@@ -21,7 +21,7 @@ type parcel struct {
 	landed  int       // operations that have been answered
 	flight  *flight   // with the operations that are under way; nil for none
 	left    bool      // whether the caller has left
-	start   time.Time // when it was queued, if the context does not tell its timeout
+	start   time.Time // when the queue last moved before it came
 
 	previous, next *parcel // in the queue, guarded by the lane
 	waits          bool    // whether it is there
@@ -41,9 +41,6 @@ func (l *lane) newParcel(ctx context.Context) *parcel {
 		p = &parcel{done: make(chan struct{}, 1)}
 	}
 	p.ctx = ctx
-	if _, known := ctx.(bounded); !known && ctx.Done() != nil {
-		p.start = time.Now()
-	}
 	return p
 }
 
@@ -56,7 +53,7 @@ func (l *lane) recycle(p *parcel) {
 // A bounded context knows for how long it lets a call wait.
 type bounded interface{ Timeout() time.Duration }
 
-// timeout is for how long the caller waits in all.
+// timeout is for how long the caller waits in all, at most the time between two flights too long.
 func (p *parcel) timeout() time.Duration {
 	if ctx, known := p.ctx.(bounded); known {
 		return ctx.Timeout()

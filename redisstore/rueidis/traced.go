@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,8 +32,6 @@ func trace(conn net.Conn, address string) *traced {
 
 // Read implements [net.Conn].
 func (t *traced) Read(text []byte) (int, error) {
-	// Whoever has got a reply goes on first: most often there is nothing to read yet.
-	runtime.Gosched()
 	t.reading.Store(true)
 	n, err := t.Conn.Read(text)
 	t.read.Store(int64(time.Since(t.epoch)))
