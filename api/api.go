@@ -103,6 +103,9 @@ type EvaluateRequest struct {
 	// others are for rules that name them. The service takes integers for their decimal text.
 	// Default: none.
 	Attributes map[string]string `json:"attributes,omitempty"`
+	// Wait says whether rules that wait hold the request; without it they deny it at once when it would
+	// have to wait. Default: nil, true.
+	Wait *bool `json:"wait,omitempty"`
 }
 
 // The attributes that say who is asking.

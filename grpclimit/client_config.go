@@ -33,7 +33,7 @@ type ClientConfig struct {
 	// and the attribute "target", which is the connection's; there is no client address. A call that they
 	// deny fails at once, and waits only where a rule says so (rules.Wait). One that a leaky bucket
 	// admits waits for its turn, whatever the rule says. Default: nil.
-	Rules *enforce.Limiter
+	Rules enforce.Decider
 	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
 	// map of attributes, with "target", to which it may add; in one that it puts in its place "target" is
 	// added where it is missing, to a copy. It must be nil without Rules. Its errors are as those of a KeyFunc. Default: nil.

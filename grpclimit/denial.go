@@ -44,11 +44,11 @@ type denialsOwner struct{}
 func newDenials(policy *stint.Policy) (*denials, error) {
 	d := &denials{}
 	for _, limit := range policy.Limits() {
-		exceeded, err := quotaFailure(policy, limit, "the limit of %d permits is reached")
+		exceeded, err := quotaFailure(policy, limit, exceededText)
 		if err != nil {
 			return nil, err
 		}
-		above, err := quotaFailure(policy, limit, "the cost is above the limit of %d permits")
+		above, err := quotaFailure(policy, limit, aboveText)
 		if err != nil {
 			return nil, err
 		}
@@ -56,6 +56,12 @@ func newDenials(policy *stint.Policy) (*denials, error) {
 	}
 	return d, nil
 }
+
+// What a QuotaFailure says of a limit.
+const (
+	exceededText = "the limit of %d permits is reached"
+	aboveText    = "the cost is above the limit of %d permits"
+)
 
 // quotaFailure is google.rpc.QuotaFailure of a limit.
 func quotaFailure(policy *stint.Policy, limit stint.Limit, description string) (*anypb.Any, error) {
@@ -88,10 +94,12 @@ func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 // rulePrefix begins the subject of a rule's denials.
 const rulePrefix = "rule:"
 
-// deniedBy is the status of a call that is denied without a rule's limits.
+// deniedBy is the status of a call that is denied without a rule's limits, or by those of a service.
 func deniedBy(v *enforce.Verdict) error {
 	subject, description := "rules", "no rule holds for the call"
 	switch v.Reason() {
+	case enforce.ReasonLimit, enforce.ReasonMinInterval, enforce.ReasonNever:
+		return deniedThere(v)
 	case enforce.ReasonBanned:
 		subject, description = rulePrefix+v.Rule.ID, "the client is banned"
 	case enforce.ReasonMissing:
@@ -105,21 +113,39 @@ func deniedBy(v *enforce.Verdict) error {
 	return status.ErrorProto(denial)
 }
 
+// deniedThere is the status of a call that is denied by a limit of a service's rules.
+func deniedThere(v *enforce.Verdict) error {
+	subject, limit := rulePrefix+v.Rule.ID, v.Limit()
+	if limit.Name != "" {
+		subject += "/" + limit.Name
+	}
+	description := exceededText
+	if v.Decision.RetryAfter == stint.Never {
+		description = aboveText
+	}
+	detail, err := violation(subject, fmt.Sprintf(description, limit.Capacity))
+	if err != nil {
+		return err
+	}
+	return exhausted(detail, v.Decision.RetryAfter)
+}
+
 // of is the status of a denial.
 func (d *denials) of(decision stint.Decision) error {
 	if decision.RetryAfter == stint.Never {
-		return status.ErrorProto(&spb.Status{
-			Code:    int32(codes.ResourceExhausted),
-			Message: "the cost is above the rate limit itself",
-			Details: []*anypb.Any{d.above[decision.Index]},
-		})
+		return exhausted(d.above[decision.Index], stint.Never)
 	}
-	denial := &spb.Status{
-		Code:    int32(codes.ResourceExhausted),
-		Message: "rate limit exceeded",
-		Details: []*anypb.Any{d.exceeded[decision.Index]},
+	return exhausted(d.exceeded[decision.Index], decision.RetryAfter)
+}
+
+// exhausted is the status of a call that a limit denies, and when it may come again.
+func exhausted(detail *anypb.Any, retryAfter time.Duration) error {
+	denial := &spb.Status{Code: int32(codes.ResourceExhausted), Message: "rate limit exceeded", Details: []*anypb.Any{detail}}
+	if retryAfter == stint.Never {
+		denial.Message = "the cost is above the rate limit itself"
+		return status.ErrorProto(denial)
 	}
-	retry, err := anypb.New(retryInfo(decision.RetryAfter))
+	retry, err := anypb.New(retryInfo(retryAfter))
 	if err == nil { // a duration can always be written
 		denial.Details = append(denial.Details, retry)
 	}

@@ -29,16 +29,22 @@ func newRate() *rate {
 
 // of is the metadata of a call, nil when there is nothing to say.
 func (r *rate) of(c *call) metadata.MD {
-	if r == nil || c.policy == nil || c.decision.Degraded {
+	if r == nil || c.policy == nil && c.header == nil || c.decision.Degraded {
 		return nil
 	}
-	header := make(http.Header, len(names))
-	httplimit.HeadersOf(c.policy, told).Write(header, c.decision, nil)
+	header := c.header
+	if header == nil {
+		header = make(http.Header, len(names))
+		httplimit.HeadersOf(c.policy, told).Write(header, c.decision, nil)
+	}
 	md := make(metadata.MD, len(names))
 	for i, name := range names {
 		if values := header[r.fields[i]]; values != nil {
 			md[name] = values
 		}
+	}
+	if len(md) == 0 {
+		return nil
 	}
 	return md
 }

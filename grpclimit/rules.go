@@ -20,9 +20,9 @@ type DescribeFunc func(ctx context.Context, fullMethod string, r *rules.Request)
 // POST to the host of its :authority, whose path is the full method, /package.Service/Method,
 // and whose header is the incoming metadata.
 type RulesConfig struct {
-	// Limiter decides by all rules that match a call. It must not be nil. Its rules may be
-	// swapped while calls come.
-	Limiter *enforce.Limiter
+	// Limiter decides by all rules that match a call: an enforce.Limiter, whose rules may be
+	// swapped while calls come, or client.Rules, which are those of a service. It must not be nil.
+	Limiter enforce.Decider
 	// Describe completes what rules know of a call. Default: nil, calls have no user, API key and
 	// attributes.
 	Describe DescribeFunc
@@ -45,7 +45,7 @@ type RulesConfig struct {
 // fault is a [stint.InvalidError].
 func (c RulesConfig) Validate() error {
 	if c.Limiter == nil {
-		return stint.Invalid("limiter", "nil", "a limiter made by enforce.New")
+		return stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules")
 	}
 	return nil
 }
@@ -100,6 +100,9 @@ func (g *ruled) charge(ctx context.Context, c *call, _ any, mayHold bool) error 
 		g.config.Decided(ctx, c.method, &e.verdict)
 	}
 	c.decided, c.decision, c.policy = true, e.verdict.Decision, e.verdict.Claim.Policy
+	if remote := e.verdict.Remote; remote != nil {
+		c.header = remote.Header
+	}
 	return e.denial(ctx)
 }
 

@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -65,11 +66,12 @@ type call struct {
 	decided  bool   // whether there is a decision
 	decision stint.Decision
 	policy   *stint.Policy // whose the decision is, nil when no limit was asked
+	header   http.Header   // of a service that decided, nil when none did
 }
 
 // charge charges a call or a message of it. The error is what the call ends with.
 func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool) error {
-	c.decided, c.policy = false, nil
+	c.decided, c.policy, c.header = false, nil, nil
 	return s.gate.charge(ctx, c, request, mayHold)
 }
 

@@ -1,6 +1,10 @@
 package httplimit
 
-import "github.com/stint-go/stint"
+import (
+	"net/http"
+
+	"github.com/stint-go/stint"
+)
 
 // Fields is a set of header fields. The zero value is none of them.
 type Fields uint8
@@ -31,4 +35,25 @@ func (f Fields) validate() error {
 		return stint.Invalid("fields", uint8(f), "XRateLimit, IETF and RetryAfter together, or NoFields")
 	}
 	return nil
+}
+
+// fieldNames are the names of the header fields in each set.
+var fieldNames = [...]struct {
+	set   Fields
+	names []string
+}{
+	{XRateLimit, []string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}},
+	{IETF, []string{"Ratelimit", "Ratelimit-Policy"}},
+	{RetryAfter, []string{"Retry-After"}},
+}
+
+// copy copies the fields of the set from one header to another.
+func (f Fields) copy(to, from http.Header) {
+	for _, fields := range fieldNames {
+		for _, name := range fields.names {
+			if values, there := from[name]; there && f&fields.set != 0 {
+				to[name] = values
+			}
+		}
+	}
 }

@@ -14,9 +14,9 @@ import (
 // functions and handlers must be safe for concurrent use, and must not keep the verdicts and
 // descriptions that they are given.
 type RulesConfig struct {
-	// Limiter decides by all rules that match a request. It must not be nil. Its rules may be
-	// swapped while requests come.
-	Limiter *enforce.Limiter
+	// Limiter decides by all rules that match a request: an enforce.Limiter, whose rules may be
+	// swapped while requests come, or client.Rules, which are those of a service. It must not be nil.
+	Limiter enforce.Decider
 
 	// Describe completes what rules know of a request: its user and API key, as far as they are
 	// known for certain, and its attributes, for which it makes a map. Method, host, path, header and address are
@@ -60,7 +60,7 @@ type RulesConfig struct {
 func (c RulesConfig) Validate() error {
 	var faults []error
 	if c.Limiter == nil {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New"))
+		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules"))
 	}
 	return errors.Join(append(faults, c.Fields.validate())...)
 }
@@ -140,7 +140,10 @@ func (g *ruled) decide(header http.Header, r *http.Request, e *evaluation) error
 			return err
 		}
 	}
-	if v.Claim.Policy != nil {
+	switch {
+	case v.Remote != nil:
+		g.config.Fields.copy(header, v.Remote.Header)
+	case v.Claim.Policy != nil:
 		HeadersOf(v.Claim.Policy, g.config.Fields).Write(header, v.Decision, v.Each)
 	}
 	return nil

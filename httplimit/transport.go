@@ -36,7 +36,7 @@ type TransportConfig struct {
 	// One that a leaky bucket admits is held until its turn, whatever the rule says.
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
-	Rules *enforce.Limiter
+	Rules enforce.Decider
 	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
 	// map of attributes, with "host", to which it may add; in one that it puts in its place "host" is added
 	// where it is missing, to a copy. It must be nil without Rules, and safe for concurrent use. Default: nil.

@@ -79,7 +79,11 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		return nil
 	}
 	start := time.Now()
-	err := s.rules.Decide(ctx, &e.request, v)
+	decide := s.rules.Decide
+	if e.now {
+		decide = s.rules.DecideNow
+	}
+	err := decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
 		if err = s.judge(ctx, stint.Take, err); err != nil {
