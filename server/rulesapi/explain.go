@@ -37,7 +37,7 @@ func explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
 	shown := api.Explanation{
 		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
-		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: micros(v.Decision.RetryAfter),
+		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
 		Rules: []api.ExplainedRule{},
 	}
 	if v.Rule != nil {
@@ -68,16 +68,8 @@ func explained(rule *enforce.Explained) api.ExplainedRule {
 		shown.Limits = append(shown.Limits, api.ExplainedLimit{
 			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
-			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: micros(o.RetryAfter),
+			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
 		})
 	}
 	return shown
-}
-
-// micros is a wait on the wire, -1 when none will do.
-func micros(wait time.Duration) int64 {
-	if wait == stint.Never {
-		return -1
-	}
-	return wait.Microseconds()
 }
