@@ -57,9 +57,12 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 
 // claim is what the request asks for, if it may.
 func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
-	t, err := s.targets.find(q)
+	t, fallback, err := s.targets.find(q)
 	if err != nil {
 		return nil, stint.Claim{}, err
+	}
+	if fallback {
+		s.noteUnknownAlgorithm(r, q.algorithm)
 	}
 	key, err := s.keyOf(r, q)
 	return t, stint.Claim{Key: key, Policy: t.policy, Permits: 1}, err
