@@ -30,10 +30,11 @@ func (c *call) explain() error {
 	if err != nil {
 		return stateAway(err, "the store could not answer; nothing was consumed")
 	}
-	return c.answer(explanation(x))
+	return c.answer(Explanation(x))
 }
 
-func explanation(x *enforce.Explanation) api.Explanation {
+// Explanation is an explanation on the wire.
+func Explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
 	shown := api.Explanation{
 		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
