@@ -19,6 +19,10 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
+		return err
+	}
 	text, err := s.readText(w, r)
 	if err != nil {
 		return err
@@ -41,6 +45,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	header["Cache-Control"] = noStore
 	s.describe(header, e)
 	e.answer()
+	if v := &e.verdict; details && v.Claim.Policy != nil {
+		e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
+	}
 	e.body = e.response.AppendJSON(e.body[:0])
 	e.work.leave()
 	if !e.verdict.Allowed {
