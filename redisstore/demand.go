@@ -3,23 +3,23 @@ package redisstore
 import "time"
 
 // demand is the recent rate of one client in this process.
-type demand struct {
-	rate  float64       // permits per second
-	taken int64         // permits up to seen
-	seen  time.Duration // by the local clock
+type rateEstimate struct {
+	rate       float64       // permits per second
+	counted    int64         // permits up to seen
+	observedAt time.Duration // by the local clock
 }
 
 // observe brings the rate up to date: taken permits have been asked for in all. A span
 // of half a lease's time counts one half, so that the rate follows within a few of
 // them.
-func (d *demand) observe(now time.Duration, taken int64, half time.Duration) {
-	span := now - d.seen
+func (d *rateEstimate) observe(now time.Duration, taken int64, half time.Duration) {
+	span := now - d.observedAt
 	if span <= 0 {
 		return
 	}
 	weight := float64(span) / float64(span+half)
-	d.rate += weight * (float64(taken-d.taken)/span.Seconds() - d.rate)
-	d.taken, d.seen = taken, now
+	d.rate += weight * (float64(taken-d.counted)/span.Seconds() - d.rate)
+	d.counted, d.observedAt = taken, now
 }
 
 // shareOf is the part of a limit's capacity that a share sized by the rate has at most,
@@ -38,8 +38,8 @@ func (l *lease) size(now time.Duration) int64 {
 	half := l.leases.time / 2
 	taken := l.spent + l.direct.Load()
 	if g := l.current.Load(); g != nil {
-		taken += g.granted - max(0, g.left.Load())
+		taken += g.size - max(0, g.left.Load())
 	}
-	l.demand.observe(now, taken, half)
-	return min(int64(l.demand.rate*half.Seconds()), max(1, limit.Capacity/shareOf))
+	l.estimate.observe(now, taken, half)
+	return min(int64(l.estimate.rate*half.Seconds()), max(1, limit.Capacity/shareOf))
 }

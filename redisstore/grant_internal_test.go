@@ -14,7 +14,7 @@ func TestGrantIsSpentOnce(t *testing.T) {
 	const granted, spenders = 50_000, 4
 	l := &limit{machine: newMachine(stint.TokenBucket(granted, stint.PerSecond(1)))}
 	for n := range int64(5) {
-		g := newGrant(l, &request{granted: granted}, 0, DefaultLeaseTime)
+		g := newLeaseChunk(l, &chunkRequest{granted: granted}, 0, DefaultLeaseTime)
 		var (
 			spent atomic.Int64
 			group sync.WaitGroup

@@ -58,12 +58,12 @@ func (y *layout) partition(client string) int {
 	return int(hashOf(client) % uint64(y.partitions))
 }
 
-// lane is where operations on a client fly.
-func (y *layout) lane(client string) *lane {
-	if len(y.lanes) == 1 {
-		return y.lanes[0]
+// batcher is where operations on a client be sent.
+func (y *layout) batcherOf(client string) *batcher {
+	if len(y.batchers) == 1 {
+		return y.batchers[0]
 	}
-	return y.lanes[y.partition(client)]
+	return y.batchers[y.partition(client)]
 }
 
 // hashOf tells in which partition a client is.

@@ -25,7 +25,7 @@ const testPartitions = 16
 
 var testTags = partitionTags(testPartitions)
 
-// place is the place of the identity in a generation, as flights put it together.
+// place is the place of the identity in a generation, as batches put it together.
 func (id identity) place(generation string) place {
 	y := &layout{prefix: id.prefix, partitions: testPartitions, tags: testTags}
 	l := stint.Limit{Name: id.name, Algorithm: id.algorithm}

@@ -16,36 +16,36 @@ type lease struct {
 	leases  *leases
 	limit   *limit
 	claim   stint.Claim // of one permit
-	current atomic.Pointer[grant]
+	current atomic.Pointer[leaseChunk]
 	direct  atomic.Int64 // permits asked of the server, not taken from grants
 	used    atomic.Int64 // when it was last seen in use, by the local clock
 
-	mu      sync.Mutex
-	next    *grant
-	request *request // under way
-	gone    bool     // whether the process has let go of the lease
-	spent   int64    // permits, of grants that have ended
-	demand  demand
+	mu       sync.Mutex
+	next     *leaseChunk
+	request  *chunkRequest // under way
+	gone     bool          // whether the process has let go of the lease
+	spent    int64         // permits, of grants that have ended
+	estimate rateEstimate
 }
 
 // request is a request for a share. It is sent as a take of one permit, its caller's own
 // or the first of the share, with more on top. If that one is denied, so are the others.
-type request struct {
-	done chan struct{} // closed when all below is set
-	own  bool          // whether the take is its caller's
-	void bool          // whether its share was charged to a state that is gone
-	size int64         // permits to spend
-	sent time.Duration
+type chunkRequest struct {
+	done      chan struct{} // closed when all below is set
+	forCaller bool          // whether the take is its caller's
+	void      bool          // whether its share was charged to a state that is gone
+	size      int64         // permits to spend
+	sent      time.Duration
 
-	decision stint.Decision // of the take
-	outs     [1]stint.Outcome
-	more     int64 // permits charged on top of the take
-	granted  int64 // permits to spend
-	err      error
+	decision     stint.Decision // of the take
+	outs         [1]stint.Outcome
+	bulkAdmitted int64 // permits charged on top of the take
+	granted      int64 // permits to spend
+	err          error
 }
 
 // spend takes n permits of what is at hand.
-func (l *lease) spend(n int64, now time.Duration) (g *grant, d stint.Decision, ok bool) {
+func (l *lease) spend(n int64, now time.Duration) (g *leaseChunk, d stint.Decision, ok bool) {
 	if g = l.current.Load(); !g.fresh(now) {
 		return g, d, false
 	}
@@ -53,10 +53,10 @@ func (l *lease) spend(n int64, now time.Duration) (g *grant, d stint.Decision, o
 	if !ok {
 		return g, d, false
 	}
-	if left <= g.half && left+n > g.half {
+	if left <= g.renewAt && left+n > g.renewAt {
 		l.renew(n, now)
 	}
-	return g, g.tell(now, left), true
+	return g, g.decision(now, left), true
 }
 
 // serve serves an operation from what is at hand, the next grant included.
@@ -65,7 +65,7 @@ func (l *lease) serve(op *stint.Op) (d stint.Decision, ok bool) {
 	g, d, ok := l.spend(op.Permits, now)
 	if !ok {
 		l.used.Store(int64(now))
-		l.promote(op.Permits, now)
+		l.useNext(op.Permits, now)
 		g, d, ok = l.spend(op.Permits, now)
 	}
 	if ok && op.Each != nil {
@@ -76,7 +76,7 @@ func (l *lease) serve(op *stint.Op) (d stint.Decision, ok bool) {
 
 // promote puts the next grant in the place of one that has ended or has less than n
 // permits.
-func (l *lease) promote(n int64, now time.Duration) {
+func (l *lease) useNext(n int64, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	current := l.current.Load()
@@ -96,7 +96,7 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 	if d, ok := l.serve(op); ok {
 		return d, nil
 	}
-	if d, denied := store.remembered(op); denied {
+	if d, denied := store.rememberedDenial(op); denied {
 		return d, nil
 	}
 	if q, mine := l.join(op); q != nil {
@@ -114,7 +114,7 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 		}
 	}
 	l.direct.Add(op.Permits)
-	d, err := store.lane(op).decideOne(ctx, op)
+	d, err := store.batcherOf(op).decideOne(ctx, op)
 	if err == nil && d.Allowed && op.Permits > 1 {
 		l.renew(op.Permits, l.leases.clock())
 	}
@@ -123,7 +123,7 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 
 // join returns the request under way, or makes one with the operation in it, if that
 // takes one permit and a share is due; otherwise nil.
-func (l *lease) join(op *stint.Op) (q *request, mine bool) {
+func (l *lease) join(op *stint.Op) (q *chunkRequest, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.request != nil || op.Permits > 1 {
@@ -155,54 +155,54 @@ func (l *lease) ask(size int64, own bool) bool {
 	if l.gone || !l.leases.begin() {
 		return false
 	}
-	q := &request{done: make(chan struct{}), own: own, size: size}
+	q := &chunkRequest{done: make(chan struct{}), forCaller: own, size: size}
 	l.request = q
 	go func() {
 		defer l.leases.under.Done()
-		q.fly(l)
-		l.land(q)
+		q.send(l)
+		l.complete(q)
 	}()
 	return true
 }
 
-// fly makes the request. Who waits for the server also pays for the wait: a share's
+// be sent makes the request. Who waits for the server also pays for the wait: a share's
 // time runs from here.
-func (q *request) fly(l *lease) {
+func (q *chunkRequest) send(l *lease) {
 	q.sent = l.leases.clock()
-	lane := l.leases.store.lane(&stint.Op{Claim: l.claim})
-	p := lane.newParcel(l.leases.life)
-	p.op[0] = stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outs[:]}
-	p.extra = q.size
-	if !q.own {
-		p.extra--
+	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
+	c := br.newCall(l.leases.life)
+	c.op[0] = stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outs[:]}
+	c.bulk = q.size
+	if !q.forCaller {
+		c.bulk--
 	}
-	p.ops, p.results = p.op[:], p.result[:]
-	free := lane.send(p)
-	q.decision, q.err = p.result[0].Decision, p.result[0].Err
+	c.ops, c.results = c.op[:], c.result[:]
+	free := br.do(c)
+	q.decision, q.err = c.result[0].Decision, c.result[0].Err
 	if !free {
 		return
 	}
-	q.more = p.more
-	if q.granted = p.more; !q.own && q.decision.Allowed {
+	q.bulkAdmitted = c.bulkAdmitted
+	if q.granted = c.bulkAdmitted; !q.forCaller && q.decision.Allowed {
 		q.granted++
 	}
-	lane.recycle(p)
+	br.recycle(c)
 }
 
 // land puts a share at hand, and wakes who waits for it.
-func (l *lease) land(q *request) {
+func (l *lease) complete(q *chunkRequest) {
 	now := l.leases.clock()
 	l.mu.Lock()
 	l.request = nil
 	if q.err == nil && q.granted > 0 && !q.void && !l.outdated(q.decision.At) {
-		l.take(newGrant(l.limit, q, now, l.leases.time), now)
+		l.accept(newLeaseChunk(l.limit, q, now, l.leases.time), now)
 	}
 	l.mu.Unlock()
 	close(q.done)
 }
 
 // take takes a grant in. The lease is locked.
-func (l *lease) take(g *grant, now time.Duration) {
+func (l *lease) accept(g *leaseChunk, now time.Duration) {
 	current := l.current.Load()
 	switch {
 	case l.gone:
@@ -217,14 +217,14 @@ func (l *lease) take(g *grant, now time.Duration) {
 }
 
 // retire ends a grant; what is left of it goes back. The lease is locked.
-func (l *lease) retire(g *grant, now time.Duration) {
+func (l *lease) retire(g *leaseChunk, now time.Duration) {
 	if g == nil {
 		return
 	}
 	rest := g.close()
-	l.spent += g.granted - rest
+	l.spent += g.size - rest
 	if g.returnable(l.limit, rest, now) {
-		l.leases.owe(debt{l, rest, g.at})
+		l.leases.queueReturn(leaseReturn{l, rest, g.at})
 	}
 }
 
@@ -260,14 +260,14 @@ func (l *lease) drop(now time.Duration, giveBack bool) {
 
 // dropLocked is drop of a lease that is locked.
 func (l *lease) dropLocked(now time.Duration, giveBack bool) {
-	for _, g := range []*grant{l.current.Swap(nil), l.next} {
+	for _, g := range []*leaseChunk{l.current.Swap(nil), l.next} {
 		if g == nil {
 			continue
 		}
 		if giveBack {
 			l.retire(g, now)
 		} else {
-			l.spent += g.granted - g.close()
+			l.spent += g.size - g.close()
 		}
 	}
 	l.next = nil
@@ -286,7 +286,7 @@ func (l *lease) void(now time.Duration) {
 
 // outdated reports whether the policy was reset after an instant, as far as is known.
 func (l *lease) outdated(at stint.Instant) bool {
-	return int64(at) < l.leases.store.lane(&stint.Op{Claim: l.claim}).epochs.get(l.claim.Policy.Name())
+	return int64(at) < l.leases.store.batcherOf(&stint.Op{Claim: l.claim}).epochs.get(l.claim.Policy.Name())
 }
 
 // refresh drops what is at hand of before a reset.

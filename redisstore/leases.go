@@ -38,9 +38,9 @@ type leases struct {
 	stop   chan struct{} // closed to end the sweeper
 	start  sync.Once
 
-	sweeping sync.Mutex
-	owed     sync.Mutex
-	debts    []debt
+	sweeping  sync.Mutex
+	returnsMu sync.Mutex
+	returns   []leaseReturn
 }
 
 const (
@@ -56,7 +56,7 @@ type leaseAt struct {
 }
 
 // debt is what is to be given back.
-type debt struct {
+type leaseReturn struct {
 	lease   *lease
 	permits int64
 	at      stint.Instant // when they were charged
@@ -66,12 +66,12 @@ type debt struct {
 const returnTime = time.Second
 
 func newLeases(s *Store) *leases {
-	c := &leases{store: s, time: s.options.LeaseTime, clock: uptime(), seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	ls := &leases{store: s, time: s.options.LeaseTime, clock: uptime(), seed: maphash.MakeSeed(), stop: make(chan struct{})}
 	if now := s.options.Now; now != nil {
-		c.clock = func() time.Duration { return micros(int64(now())) }
+		ls.clock = func() time.Duration { return micros(int64(now())) }
 	}
-	c.life, c.end = context.WithCancel(s.life)
-	return c
+	ls.life, ls.end = context.WithCancel(s.life)
+	return ls
 }
 
 // leasable returns the limit of an operation that may be decided by a lease: a take or
@@ -107,7 +107,7 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 			}
 		}
 	}
-	if d, known = s.remembered(op); known {
+	if d, known = s.rememberedDenial(op); known {
 		return d, true
 	}
 	if l != nil {
@@ -118,26 +118,26 @@ func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
 }
 
 // decide decides an operation that may be decided by a lease of the limit.
-func (c *leases) decide(ctx context.Context, op *stint.Op, limit *limit) (stint.Decision, error) {
-	if l := c.of(limit, op); l != nil {
+func (ls *leases) decide(ctx context.Context, op *stint.Op, limit *limit) (stint.Decision, error) {
+	if l := ls.of(limit, op); l != nil {
 		return l.decide(ctx, op)
 	}
-	return c.store.lane(op).decideOne(ctx, op)
+	return ls.store.batcherOf(op).decideOne(ctx, op)
 }
 
 // of returns the lease of an operation's client, a new one if need be; none once the
 // store is closed.
-func (c *leases) of(limit *limit, op *stint.Op) *lease {
-	if l := c.find(limit, op.Key); l != nil {
+func (ls *leases) of(limit *limit, op *stint.Op) *lease {
+	if l := ls.find(limit, op.Key); l != nil {
 		return l
 	}
-	return c.add(limit, op)
+	return ls.add(limit, op)
 }
 
 // find finds a lease without a lock.
-func (c *leases) find(limit *limit, client string) *lease {
-	hash := maphash.String(c.seed, client)
-	if list := c.shards[hash%leaseShards].Load(); list != nil {
+func (ls *leases) find(limit *limit, client string) *lease {
+	hash := maphash.String(ls.seed, client)
+	if list := ls.shards[hash%leaseShards].Load(); list != nil {
 		for i := range *list {
 			if at := &(*list)[i]; at.hash == hash && at.lease.limit == limit && at.lease.claim.Key == client {
 				return at.lease
@@ -147,37 +147,37 @@ func (c *leases) find(limit *limit, client string) *lease {
 	return nil
 }
 
-func (c *leases) add(limit *limit, op *stint.Op) *lease {
-	if !c.begin() {
+func (ls *leases) add(limit *limit, op *stint.Op) *lease {
+	if !ls.begin() {
 		return nil
 	}
-	defer c.under.Done()
-	c.start.Do(func() {
-		c.under.Add(1)
-		go c.sweeper()
+	defer ls.under.Done()
+	ls.start.Do(func() {
+		ls.under.Add(1)
+		go ls.sweeper()
 	})
-	now := c.clock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.find(limit, op.Key); l != nil {
+	now := ls.clock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if l := ls.find(limit, op.Key); l != nil {
 		return l
 	}
-	if len(c.all) >= maxLeases {
-		c.evict(now)
+	if len(ls.all) >= maxLeases {
+		ls.evict(now)
 	}
 	claim := stint.Claim{Key: strings.Clone(op.Key), Policy: op.Policy, Permits: 1}
-	l := &lease{leases: c, limit: limit, claim: claim, demand: demand{seen: now}}
+	l := &lease{leases: ls, limit: limit, claim: claim, estimate: rateEstimate{observedAt: now}}
 	l.used.Store(int64(now))
-	c.all = append(c.all, l)
-	c.change(l, func(list []leaseAt) []leaseAt {
-		return append(list, leaseAt{maphash.String(c.seed, claim.Key), l})
+	ls.all = append(ls.all, l)
+	ls.change(l, func(list []leaseAt) []leaseAt {
+		return append(list, leaseAt{maphash.String(ls.seed, claim.Key), l})
 	})
 	return l
 }
 
 // change puts a changed copy in the place of the shard of a lease.
-func (c *leases) change(l *lease, how func([]leaseAt) []leaseAt) {
-	shard := &c.shards[maphash.String(c.seed, l.claim.Key)%leaseShards]
+func (ls *leases) change(l *lease, how func([]leaseAt) []leaseAt) {
+	shard := &ls.shards[maphash.String(ls.seed, l.claim.Key)%leaseShards]
 	var list []leaseAt
 	if old := shard.Load(); old != nil {
 		list = slices.Clone(*old)
@@ -187,175 +187,175 @@ func (c *leases) change(l *lease, how func([]leaseAt) []leaseAt) {
 }
 
 // remove forgets leases that are gone. The leases are locked.
-func (c *leases) remove(gone []*lease) {
+func (ls *leases) remove(gone []*lease) {
 	for _, l := range gone {
-		c.change(l, func(list []leaseAt) []leaseAt {
+		ls.change(l, func(list []leaseAt) []leaseAt {
 			return slices.DeleteFunc(list, func(at leaseAt) bool { return at.lease == l })
 		})
 	}
 }
 
 // evict lets go of the eighth that was not used for longest. The leases are locked.
-func (c *leases) evict(now time.Duration) {
-	slices.SortFunc(c.all, func(a, b *lease) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
-	keep := len(c.all) - len(c.all)/8
-	for _, l := range c.all[keep:] {
+func (ls *leases) evict(now time.Duration) {
+	slices.SortFunc(ls.all, func(a, b *lease) int { return cmp.Compare(b.used.Load(), a.used.Load()) })
+	keep := len(ls.all) - len(ls.all)/8
+	for _, l := range ls.all[keep:] {
 		l.drop(now, true)
 	}
-	c.remove(c.all[keep:])
-	clear(c.all[keep:])
-	c.all = c.all[:keep]
+	ls.remove(ls.all[keep:])
+	clear(ls.all[keep:])
+	ls.all = ls.all[:keep]
 }
 
 // forget drops what is at hand of states that an operation has reset.
-func (c *leases) forget(f *flight, e *entry) {
-	for _, p := range f.partsOf(e) {
-		if l := c.find(p.limit, f.states[p.state].client); l != nil {
-			l.drop(c.clock(), false)
+func (ls *leases) forget(b *batch, e *entry) {
+	for _, p := range b.limitsOf(e) {
+		if l := ls.find(p.limit, b.states[p.state].client); l != nil {
+			l.drop(ls.clock(), false)
 		}
 	}
 }
 
 // forgetPolicy drops what is at hand and under way of a policy's states, which are gone,
 // and what was to be given back to them.
-func (c *leases) forgetPolicy(name string) {
-	c.void(func(l *lease) bool { return l.claim.Policy.Name() == name })
+func (ls *leases) forgetPolicy(name string) {
+	ls.void(func(l *lease) bool { return l.claim.Policy.Name() == name })
 }
 
 // forgetAll drops what is at hand and under way of all states, since what was announced of
 // them may have been missed.
-func (c *leases) forgetAll() { c.void(func(*lease) bool { return true }) }
+func (ls *leases) forgetAll() { ls.void(func(*lease) bool { return true }) }
 
 // refresh drops what is at hand of policies that are known to have been reset since.
-func (c *leases) refresh() {
-	now := c.clock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range c.all {
+func (ls *leases) refresh() {
+	now := ls.clock()
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
 		l.refresh(now)
 	}
 }
 
 // void drops what leases have at hand and under way, and gives nothing back: their states
 // may be new ones, to which it was not charged.
-func (c *leases) void(which func(*lease) bool) {
-	now := c.clock()
-	c.mu.Lock()
-	for _, l := range c.all {
+func (ls *leases) void(which func(*lease) bool) {
+	now := ls.clock()
+	ls.mu.Lock()
+	for _, l := range ls.all {
 		if which(l) {
 			l.void(now)
 		}
 	}
-	c.mu.Unlock()
-	c.owed.Lock()
-	c.debts = slices.DeleteFunc(c.debts, func(d debt) bool { return which(d.lease) })
-	c.owed.Unlock()
+	ls.mu.Unlock()
+	ls.returnsMu.Lock()
+	ls.returns = slices.DeleteFunc(ls.returns, func(d leaseReturn) bool { return which(d.lease) })
+	ls.returnsMu.Unlock()
 }
 
-func (c *leases) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.all)
+func (ls *leases) count() int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.all)
 }
 
 // begin reports whether something new may start, and counts it in.
-func (c *leases) begin() bool {
-	c.gate.Lock()
-	defer c.gate.Unlock()
-	if !c.closed {
-		c.under.Add(1)
+func (ls *leases) begin() bool {
+	ls.gate.Lock()
+	defer ls.gate.Unlock()
+	if !ls.closed {
+		ls.under.Add(1)
 	}
-	return !c.closed
+	return !ls.closed
 }
 
 // sweeper gives back what was not spent in time, until the store is closed.
-func (c *leases) sweeper() {
-	defer c.under.Done()
-	tick := time.NewTicker(max(c.time/4, time.Millisecond))
+func (ls *leases) sweeper() {
+	defer ls.under.Done()
+	tick := time.NewTicker(max(ls.time/4, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			c.sweep()
-		case <-c.stop:
+			ls.sweep()
+		case <-ls.stop:
 			return
 		}
 	}
 }
 
 // sweep ends what has run out, and gives back what is left of it.
-func (c *leases) sweep() {
-	c.sweeping.Lock()
-	defer c.sweeping.Unlock()
-	now := c.clock()
-	c.mu.Lock()
-	kept := c.all[:0]
+func (ls *leases) sweep() {
+	ls.sweeping.Lock()
+	defer ls.sweeping.Unlock()
+	now := ls.clock()
+	ls.mu.Lock()
+	kept := ls.all[:0]
 	var gone []*lease
-	for _, l := range c.all {
+	for _, l := range ls.all {
 		if l.tidy(now) {
 			kept = append(kept, l)
 		} else {
 			gone = append(gone, l)
 		}
 	}
-	clear(c.all[len(kept):])
-	c.all = kept
-	c.remove(gone)
-	c.mu.Unlock()
-	c.settle()
+	clear(ls.all[len(kept):])
+	ls.all = kept
+	ls.remove(gone)
+	ls.mu.Unlock()
+	ls.sendReturns()
 }
 
-func (c *leases) owe(d debt) {
-	c.owed.Lock()
-	c.debts = append(c.debts, d)
-	c.owed.Unlock()
+func (ls *leases) queueReturn(d leaseReturn) {
+	ls.returnsMu.Lock()
+	ls.returns = append(ls.returns, d)
+	ls.returnsMu.Unlock()
 }
 
 // settle gives back what is owed, all of it together, and waits for the answers. It is
 // not tried again: an answer that is lost may have been carried out.
-func (c *leases) settle() {
-	c.owed.Lock()
-	debts := c.debts
-	c.debts = nil
-	c.owed.Unlock()
-	parcels := make([]*parcel, 0, len(debts))
-	lanes := make([]*lane, 0, len(debts))
+func (ls *leases) sendReturns() {
+	ls.returnsMu.Lock()
+	debts := ls.returns
+	ls.returns = nil
+	ls.returnsMu.Unlock()
+	calls := make([]*call, 0, len(debts))
+	batchers := make([]*batcher, 0, len(debts))
 	for _, d := range debts {
-		lane := c.store.lane(&stint.Op{Claim: d.lease.claim})
-		p := lane.newParcel(c.life)
-		p.op[0] = stint.Op{Verb: lapse, Claim: d.lease.claim}
-		p.op[0].Permits, p.taken = d.permits, d.at
-		p.ops, p.results = p.op[:], p.result[:]
-		if lane.enqueue(p) == nil {
-			parcels, lanes = append(parcels, p), append(lanes, lane)
+		br := ls.store.batcherOf(&stint.Op{Claim: d.lease.claim})
+		c := br.newCall(ls.life)
+		c.op[0] = stint.Op{Verb: returnLease, Claim: d.lease.claim}
+		c.op[0].Permits, c.takenAt = d.permits, d.at
+		c.ops, c.results = c.op[:], c.result[:]
+		if br.enqueue(c) == nil {
+			calls, batchers = append(calls, c), append(batchers, br)
 		}
 	}
-	for i, p := range parcels {
-		if lanes[i].await(p) {
-			lanes[i].recycle(p)
+	for i, c := range calls {
+		if batchers[i].await(c) {
+			batchers[i].recycle(c)
 		}
 	}
 }
 
 // close gives everything back.
-func (c *leases) close() {
-	c.gate.Lock()
-	again := c.closed
-	c.closed = true
-	c.gate.Unlock()
+func (ls *leases) close() {
+	ls.gate.Lock()
+	again := ls.closed
+	ls.closed = true
+	ls.gate.Unlock()
 	if again {
 		return
 	}
-	late := time.AfterFunc(returnTime, c.end)
+	late := time.AfterFunc(returnTime, ls.end)
 	defer late.Stop()
-	close(c.stop)
-	c.under.Wait()
-	now := c.clock()
-	c.mu.Lock()
-	for _, l := range c.all {
+	close(ls.stop)
+	ls.under.Wait()
+	now := ls.clock()
+	ls.mu.Lock()
+	for _, l := range ls.all {
 		l.drop(now, true)
 	}
-	c.mu.Unlock()
-	c.settle()
-	c.end()
+	ls.mu.Unlock()
+	ls.sendReturns()
+	ls.end()
 }

@@ -23,8 +23,8 @@ func TestBadOptions(t *testing.T) {
 		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"key_prefix", "log_encoding"}},
 		{Options{Partitions: -1}, []string{"partitions"}},
 		{Options{Partitions: MaxPartitions + 1}, []string{"partitions"}},
-		{Options{MaxBatch: -1, Flights: -1, MaxQueue: -1}, []string{"max_batch", "flights", "max_queue"}},
-		{Options{MaxBatch: MaxMaxBatch + 1, Flights: MaxFlights + 1}, []string{"max_batch", "flights"}},
+		{Options{MaxBatch: -1, InFlight: -1, MaxQueue: -1}, []string{"max_batch", "flights", "max_queue"}},
+		{Options{MaxBatch: MaxMaxBatch + 1, InFlight: MaxInFlight + 1}, []string{"max_batch", "flights"}},
 	} {
 		err := c.options.Validate()
 		if !errors.Is(err, stint.ErrInvalid) {

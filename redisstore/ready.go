@@ -6,26 +6,26 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// ready waits for a connection, so that a flight takes on board only those who still wait
+// ready waits for a connection, so that a batch takes into the batch only those who still wait
 // when it can leave.
-func (l *lane) ready() error {
-	if l.store.conn.Ready(ended) == nil {
+func (br *batcher) ready() error {
+	if br.store.conn.Ready(ended) == nil {
 		return nil
 	}
-	l.mu.Lock()
-	ctx := l.calls
-	l.mu.Unlock()
+	br.mu.Lock()
+	ctx := br.sendCtx
+	br.mu.Unlock()
 	var call watchdog.Call
-	l.watchdog.Begin(&call)
-	err := l.store.conn.Ready(ctx)
+	br.watchdog.Begin(&call)
+	err := br.store.conn.Ready(ctx)
 	switch {
 	case err == nil:
-		l.watchdog.Forget(&call)
+		br.watchdog.Forget(&call)
 	case ctx.Err() != nil:
 		err = unavailable(context.Cause(ctx))
-		l.watchdog.Forget(&call)
+		br.watchdog.Forget(&call)
 	default:
-		l.watchdog.Lost(&call, err)
+		br.watchdog.Lost(&call, err)
 		err = unavailable(err)
 	}
 	return err

@@ -34,8 +34,8 @@ const (
 	MaxPartitions            = 256
 	DefaultMaxBatch          = 256
 	MaxMaxBatch              = 1000
-	DefaultFlights           = 2
-	MaxFlights               = 64
+	DefaultInFlight          = 2
+	MaxInFlight              = 64
 	DefaultMaxQueue          = 65536
 
 	DefaultDenialCache = 65536
@@ -80,10 +80,10 @@ type Options struct {
 	// the server does nothing else meanwhile, about 5 microseconds for each. With 1
 	// every operation has a call of its own. Default: 0, which is DefaultMaxBatch.
 	MaxBatch int
-	// Flights is how many script calls are under way at once, to each partition of a
+	// Batches is how many script calls are under way at once, to each partition of a
 	// cluster or to a single server: 1 to MaxFlights. Default: 0, which is DefaultFlights,
 	// and up to MaxFlights while they take more than 20 milliseconds.
-	Flights int
+	InFlight int
 	// MaxQueue is how many operations wait at most to be sent, in each such place.
 	// What comes on top fails with an error that wraps stint.ErrOverloaded. Default:
 	// 0, which is DefaultMaxQueue.
@@ -108,11 +108,11 @@ type Options struct {
 	// for tests. Default: nil.
 	Now func() stint.Instant
 
-	adapts bool // whether more flights may be under way than Flights says
+	adapts bool // whether more batches may be under way than Batches says
 }
 
 func (o *Options) ensureDefaults() {
-	o.adapts = o.adapts || o.Flights == 0
+	o.adapts = o.adapts || o.InFlight == 0
 	if o.KeyPrefix == "" {
 		o.KeyPrefix = DefaultKeyPrefix
 	}
@@ -134,7 +134,7 @@ type option struct {
 func (o *Options) numbers() []option {
 	return []option{
 		{"max_batch", &o.MaxBatch, DefaultMaxBatch, MaxMaxBatch},
-		{"flights", &o.Flights, DefaultFlights, MaxFlights},
+		{"in_flight", &o.InFlight, DefaultInFlight, MaxInFlight},
 		{"max_queue", &o.MaxQueue, DefaultMaxQueue, 0},
 	}
 }
@@ -207,12 +207,12 @@ type Conn interface {
 type Store struct {
 	conn    Conn
 	options Options
-	shards  int      // see Shards
-	channel string   // on which scripts announce
-	denials *denials // nil for none
+	shards  int          // see Shards
+	channel string       // on which scripts announce
+	denials *denialCache // nil for none
 	leases  *leases
 
-	lifetimes *lifetimes
+	sweeper *sweeper
 
 	instances *instances // nil for not counting
 
@@ -226,12 +226,12 @@ type Store struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // that lasts as long as the store
 
-	flights    atomic.Uint64
+	batches    atomic.Uint64
 	operations atomic.Uint64
 
-	scripts [256]atomic.Pointer[Script] // by mix
-	landed  sync.Pool                   // of flights
-	parcels sync.Pool
+	scripts   [256]atomic.Pointer[Script] // by mix
+	batchPool sync.Pool                   // of batches
+	callPool  sync.Pool
 
 	unreachable atomic.Pointer[func(shard int, cause error)] // told of outages; nil: nobody
 
@@ -256,7 +256,7 @@ func New(conn Conn, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{conn: conn, options: options, shards: 1, timeout: maxFlightTime, settings: newSettingsScript()}
+	s := &Store{conn: conn, options: options, shards: 1, timeout: maxSendTime, settings: newSettingsScript()}
 	partitions := cmp.Or(options.Partitions, DefaultPartitions)
 	if conn.Cluster() {
 		partitions = cmp.Or(options.Partitions, DefaultClusterPartitions)
@@ -267,14 +267,14 @@ func New(conn Conn, options Options) (*Store, error) {
 	switch {
 	case options.DenialCache < 0:
 	case options.Now == nil:
-		s.denials = newDenials(cmp.Or(options.DenialCache, DefaultDenialCache), uptime())
+		s.denials = newDenialCache(cmp.Or(options.DenialCache, DefaultDenialCache), uptime())
 	case options.DenialCache > 0:
-		s.denials = newDenials(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
+		s.denials = newDenialCache(options.DenialCache, func() time.Duration { return micros(int64(options.Now())) })
 	}
 	s.leases = newLeases(s)
-	s.lifetimes = newLifetimes(s)
+	s.sweeper = newSweeper(s)
 	if s.denials != nil {
-		s.denials.forgot, s.denials.missed = s.leases.forgetPolicy, s.leases.forgetAll
+		s.denials.onPolicyReset, s.denials.onMissed = s.leases.forgetPolicy, s.leases.forgetAll
 	}
 	s.lay(partitions, cmp.Or(options.LogEncoding, LogPacked))
 	if options.CountInstances {
@@ -303,8 +303,8 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
 	s.timeout = timeout
-	for _, l := range s.layout.Load().lanes {
-		l.watchdog.SetTimeout(timeout)
+	for _, br := range s.layout.Load().batchers {
+		br.watchdog.SetTimeout(timeout)
 	}
 	s.unreachable.Store(&unreachable)
 }
@@ -313,14 +313,14 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 // store's connections. Operations under way fail.
 func (s *Store) Close() {
 	s.leases.close()
-	for _, l := range s.layout.Load().lanes {
-		l.close()
+	for _, br := range s.layout.Load().batchers {
+		br.close()
 	}
 	s.end()
 	if s.instances != nil {
 		s.instances.close()
 	}
-	s.lifetimes.close()
+	s.sweeper.close()
 	s.conn.Close()
 	s.work.Wait()
 }
@@ -338,16 +338,16 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 
 // decide carries out an operation that has been checked.
 func (s *Store) decide(ctx context.Context, op *stint.Op) (stint.Decision, error) {
-	if s.apart(op) {
-		return s.decideApart(ctx, op)
+	if s.spansPartitions(op) {
+		return s.decideReserving(ctx, op)
 	}
 	if l := s.leasable(op); l != nil {
 		return s.leases.decide(ctx, op, l)
 	}
-	if d, denied := s.remembered(op); denied {
+	if d, denied := s.rememberedDenial(op); denied {
 		return d, nil
 	}
-	return s.lane(op).decideOne(ctx, op)
+	return s.batcherOf(op).decideOne(ctx, op)
 }
 
 // DecideAll implements [stint.Store]. An operation over several partitions of a cluster
@@ -355,7 +355,7 @@ func (s *Store) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	from := 0
 	for i := range ops {
-		if s.apart(&ops[i]) {
+		if s.spansPartitions(&ops[i]) {
 			s.decideTogether(ctx, ops[from:i], results[from:i])
 			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
 			from = i + 1
@@ -367,7 +367,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 // decideTogether carries out operations of one partition each.
 func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	layout := s.layout.Load()
-	loads := make([]load, len(layout.lanes))
+	loads := make([]subBatch, len(layout.batchers))
 	for i := range ops {
 		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
 		if results[i].Err != nil {
@@ -377,7 +377,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			results[i].Decision = marked(&ops[i], d)
 			continue
 		}
-		at := layout.lane(ops[i].Key).index
+		at := layout.batcherOf(ops[i].Key).index
 		loads[at].ops = append(loads[at].ops, ops[i])
 		loads[at].places = append(loads[at].places, i)
 	}
@@ -388,7 +388,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 			continue
 		}
 		load.results = make([]stint.Result, len(load.ops))
-		group.Go(func() { layout.lanes[i].decide(ctx, load.ops, load.results) })
+		group.Go(func() { layout.batchers[i].decide(ctx, load.ops, load.results) })
 	}
 	group.Wait()
 	for i := range loads {
@@ -401,7 +401,7 @@ func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []st
 
 // Stats is what a store has done, and what it holds in the process.
 type Stats struct {
-	Flights     uint64 // script calls
+	Batches     uint64 // script calls
 	Operations  uint64 // decided by them
 	DenialHits  uint64 // denials answered without the server
 	DenialsKept int64  // denials remembered now
@@ -412,23 +412,23 @@ type Stats struct {
 
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
-	stats := Stats{Flights: s.flights.Load(), Operations: s.operations.Load(), Leases: s.leases.count(), Lost: s.lifetimes.loss()}
+	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: s.leases.count(), Lost: s.sweeper.loss()}
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
-		stats.Announcing = s.denials.live.Load()
+		stats.Announcing = s.denials.listening.Load()
 	}
 	return stats
 }
 
-// load is what goes through one lane, and where it stands in the batch.
-type load struct {
+// load is what goes through one batcher, and where it stands in the batch.
+type subBatch struct {
 	ops     []stint.Op
 	results []stint.Result
 	places  []int
 }
 
-// lane is where an operation flies.
-func (s *Store) lane(op *stint.Op) *lane { return s.layout.Load().lane(op.Key) }
+// batcher is where an operation is sent.
+func (s *Store) batcherOf(op *stint.Op) *batcher { return s.layout.Load().batcherOf(op.Key) }
 
 // check reports what forbids an operation before anything is sent.
 func (s *Store) check(ctx context.Context, op *stint.Op) error {

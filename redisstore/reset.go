@@ -26,29 +26,29 @@ var _ stint.Resetter = (*Store)(nil)
 // cluster not all; doing it again completes it.
 func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
 	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
-	return s.reset(ctx, epochField(policyName), announcement, func(l *lane, epoch int64) { l.raise(policyName, epoch) })
+	return s.reset(ctx, epochField(policyName), announcement, func(br *batcher, epoch int64) { br.raise(policyName, epoch) })
 }
 
 // ResetAll implements [stint.Resetter]: it is ResetPolicy for all policies of the store's key prefix.
 func (s *Store) ResetAll(ctx context.Context) error {
-	return s.reset(ctx, "all", "\x00\x00", (*lane).raiseAll)
+	return s.reset(ctx, "all", "\x00\x00", (*batcher).raiseAll)
 }
 
 // reset raises the epoch in a field of the settings, everywhere.
-func (s *Store) reset(ctx context.Context, field, announcement string, raised func(*lane, int64)) error {
+func (s *Store) reset(ctx context.Context, field, announcement string, raised func(*batcher, int64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := s.started(ctx); err != nil {
 		return err
 	}
-	lanes := s.layout.Load().lanes
-	faults := make([]error, len(lanes))
+	batchers := s.layout.Load().batchers
+	faults := make([]error, len(batchers))
 	var group sync.WaitGroup
-	for i, l := range lanes {
+	for i, br := range batchers {
 		group.Go(func() {
-			faults[i] = l.call(ctx, func(ctx context.Context) error {
-				reply, err := s.conn.Eval(ctx, newScript(resetLua), []string{l.settingsKey()}, []string{s.now(), s.channel, announcement, field})
+			faults[i] = br.roundTrip(ctx, func(ctx context.Context) error {
+				reply, err := s.conn.Eval(ctx, newScript(resetLua), []string{br.settingsKey()}, []string{s.now(), s.channel, announcement, field})
 				if err != nil {
 					return err
 				}
@@ -56,7 +56,7 @@ func (s *Store) reset(ctx context.Context, field, announcement string, raised fu
 				if err != nil {
 					return fmt.Errorf("%w: the epoch is %q", errReply, reply)
 				}
-				raised(l, epoch)
+				raised(br, epoch)
 				return nil
 			})
 		})

@@ -55,7 +55,7 @@ const (
 
 func mixOf(a stint.Algorithm) mix { return 1 << a }
 
-// script is the script for a mix. Two flights may put one together at once; one of
+// script is the script for a mix. Two batches may put one together at once; one of
 // the two is kept.
 func (s *Store) script(m mix) *Script {
 	if known := s.scripts[m].Load(); known != nil {
@@ -73,7 +73,7 @@ func newSettingsScript() *Script {
 
 // loadScripts loads what most decisions need, so that the first ones need not.
 func (s *Store) loadScripts(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
 	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -94,7 +94,7 @@ func (s *Store) loadScripts(ctx context.Context) {
 
 // newScript makes a script of a source, which it trims.
 func newScript(source string) *Script {
-	source = trim(source)
+	source = stripUnused(source)
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
 	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
 }
@@ -113,17 +113,17 @@ func (m mix) source() string {
 		return algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
 	}
 	// Twins that are left out are nil.
-	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
+	limits := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
 	if needed(stint.AlgorithmSlidingWindowLog) {
-		parts = append(parts, logsLua)
+		limits = append(limits, logsLua)
 	}
-	parts = append(parts, batchLua)
+	limits = append(limits, batchLua)
 	if m&policies != 0 {
-		parts = append(parts, policiesLua)
+		limits = append(limits, policiesLua)
 	}
 	if m&operations != 0 {
-		parts = append(parts, operationsLua)
+		limits = append(limits, operationsLua)
 	}
-	parts = append(parts, takesLua, doneLua)
-	return strings.Join(parts, "")
+	limits = append(limits, takesLua, doneLua)
+	return strings.Join(limits, "")
 }

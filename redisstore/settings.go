@@ -23,39 +23,39 @@ type layout struct {
 	prefix     string // of keys
 	partitions int
 	encoding   LogEncoding
-	text       string   // as the servers remember it
-	tags       []string // of partitions, in keys
-	lanes      []*lane  // one, or on a cluster one for each partition
+	text       string     // as the servers remember it
+	tags       []string   // of partitions, in keys
+	batchers   []*batcher // one, or on a cluster one for each partition
 }
 
-// lay takes a layout, with the lanes of the one before where their number is the same.
+// lay takes a layout, with the batchers of the one before where their number is the same.
 func (s *Store) lay(partitions int, encoding LogEncoding) {
 	l := &layout{
 		prefix: s.options.KeyPrefix, partitions: partitions, encoding: encoding, text: fmt.Sprintf("%d %s", partitions, encoding),
 		tags: partitionTags(partitions),
 	}
-	lanes := 1
+	batchers := 1
 	if s.conn.Cluster() {
-		lanes = partitions
+		batchers = partitions
 	}
 	old := s.layout.Load()
-	if old != nil && len(old.lanes) == lanes {
-		l.lanes = old.lanes
+	if old != nil && len(old.batchers) == batchers {
+		l.batchers = old.batchers
 	} else {
-		for i := range lanes {
-			l.lanes = append(l.lanes, s.newLane(i))
-			l.lanes[i].watchdog.SetTimeout(s.timeout)
+		for i := range batchers {
+			l.batchers = append(l.batchers, s.newBatcher(i))
+			l.batchers[i].watchdog.SetTimeout(s.timeout)
 		}
 	}
-	for _, lane := range l.lanes {
-		lane.layout.Store(l)
+	for _, br := range l.batchers {
+		br.layout.Store(l)
 	}
 	s.layout.Store(l)
-	if old == nil || len(old.lanes) == lanes {
+	if old == nil || len(old.batchers) == batchers {
 		return
 	}
-	for _, lane := range old.lanes {
-		go lane.close() // which waits for whoever has found this out
+	for _, br := range old.batchers {
+		go br.close() // which waits for whoever has found this out
 	}
 }
 
@@ -98,16 +98,16 @@ func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" 
 
 // settingsKey is where the servers remember the layout and the epochs: on a cluster each
 // partition by itself.
-func (l *lane) settingsKey() string {
-	if l.store.conn.Cluster() {
-		return l.store.options.KeyPrefix + ":{" + l.layout.Load().tags[l.index] + "}:settings"
+func (br *batcher) settingsKey() string {
+	if br.store.conn.Cluster() {
+		return br.store.options.KeyPrefix + ":{" + br.layout.Load().tags[br.index] + "}:settings"
 	}
-	return l.store.settingsKey()
+	return br.store.settingsKey()
 }
 
 // learn reads the settings that the script found other than this process knows them, and takes them
-// over. The error says why the lane can't decide any more.
-func (l *lane) learn(r *reader, own string, policies []string) error {
+// over. The error says why the batcher can't decide any more.
+func (br *batcher) adoptSettings(r *reader, own string, policies []string) error {
 	field := func() string { return r.bytes(int(r.number(2))) }
 	number := func() int64 {
 		n, _ := strconv.ParseInt(field(), 10, 64) // "" is 0
@@ -115,45 +115,45 @@ func (l *lane) learn(r *reader, own string, policies []string) error {
 	}
 	layout, all := field(), number()
 	for _, name := range policies {
-		l.raise(name, number())
+		br.raise(name, number())
 	}
-	l.raiseAll(all)
+	br.raiseAll(all)
 	if r.short {
 		return errShort
 	}
 	if layout != "" && layout != own {
-		return l.store.adopt(layout)
+		return br.store.adopt(layout)
 	}
 	return nil
 }
 
 // raise takes over a policy's epoch, and drops what this process has at hand of before.
-func (l *lane) raise(policy string, epoch int64) {
-	if l.epochs.raise(policy, epoch) {
-		if l.store.denials != nil {
-			l.store.denials.announcePolicy(policy)
+func (br *batcher) raise(policy string, epoch int64) {
+	if br.epochs.raise(policy, epoch) {
+		if br.store.denials != nil {
+			br.store.denials.announcePolicy(policy)
 		}
-		l.refresh()
+		br.refresh()
 	}
 }
 
 // raiseAll takes over the epoch of all policies.
-func (l *lane) raiseAll(epoch int64) {
-	if l.epochs.raiseAll(epoch) {
-		if l.store.denials != nil {
-			l.store.denials.wipe()
+func (br *batcher) raiseAll(epoch int64) {
+	if br.epochs.raiseAll(epoch) {
+		if br.store.denials != nil {
+			br.store.denials.wipe()
 		}
-		l.refresh()
+		br.refresh()
 	}
 }
 
 // refresh drops leases and hashes of before a reset.
-func (l *lane) refresh() {
-	l.store.leases.refresh()
-	l.retire()
+func (br *batcher) refresh() {
+	br.store.leases.refresh()
+	br.retireHashes()
 }
 
-// epochs are those of policies as a lane knows them.
+// epochs are those of policies as a batcher knows them.
 type epochs struct {
 	mu  sync.RWMutex
 	all int64
@@ -304,11 +304,11 @@ func (s *Store) Ready(ctx context.Context) error {
 // one this process has, if there is none: on a single server the first batch does.
 func (s *Store) agree(ctx context.Context) error {
 	own := s.layout.Load()
-	l := own.lanes[0]
-	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	br := own.batchers[0]
+	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
 	defer cancel()
 	var text string
-	err := l.call(ctx, func(ctx context.Context) (err error) {
+	err := br.roundTrip(ctx, func(ctx context.Context) (err error) {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}

@@ -12,7 +12,7 @@ type piece struct {
 
 // trim leaves out of a script what need not travel: comments, blank lines, and functions
 // and values at its top level whose names stand nowhere else.
-func trim(source string) string {
+func stripUnused(source string) string {
 	pieces := piecesOf(source)
 	called := map[string]bool{"": true}
 	for again := true; again; {

@@ -32,7 +32,7 @@ var (
 // meanwhile: a second for two million clients. So hashes expire a margin after they are
 // dead, and every process looks, within half of that margin, after those that it has seen
 // and that nothing has turned since.
-type lifetimes struct {
+type sweeper struct {
 	store  *Store
 	clock  func() time.Duration
 	script *Script
@@ -70,19 +70,19 @@ type Loss struct {
 
 // lifetime is what is known of a partition's two hashes.
 type lifetime struct {
-	names     *generations
+	names     *generationKeys
 	partition int32
-	at        stint.Instant    // the server's time of what is known
+	asOf      stint.Instant    // the server's time of what is known
 	start     stint.Instant    // of cur; 0 for none
 	dead      [2]stint.Instant // when cur and prev are; 0 for none
 	due       time.Duration    // when to look, by the local clock
 	policy    string
-	behind    bool // whether prev was seen, as prev or as the cur before
+	sawPrev   bool // whether prev was seen, as prev or as the cur before
 }
 
 // retired is a partition's hashes of an earlier epoch.
 type retired struct {
-	names     *generations
+	names     *generationKeys
 	partition int32
 }
 
@@ -96,50 +96,50 @@ const (
 	lossGap     = time.Minute      // between reports of losses
 )
 
-func newLifetimes(s *Store) *lifetimes {
-	l := &lifetimes{store: s, clock: uptime(), script: newScript(sweepLua), discards: newScript(unlinkLua), hashes: map[string]*lifetime{}, latest: map[int32]stint.Instant{}}
+func newSweeper(s *Store) *sweeper {
+	sw := &sweeper{store: s, clock: uptime(), script: newScript(sweepLua), discards: newScript(unlinkLua), hashes: map[string]*lifetime{}, latest: map[int32]stint.Instant{}}
 	if now := s.options.Now; now != nil {
-		l.clock = func() time.Duration { return micros(int64(now())) }
+		sw.clock = func() time.Duration { return micros(int64(now())) }
 	}
-	return l
+	return sw
 }
 
-// note takes down what a flight's reply says of hashes.
-func (l *lifetimes) note(now stint.Instant, parts ...[]*group) {
-	here := l.clock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, groups := range parts {
+// note takes down what a batch's reply says of hashes.
+func (sw *sweeper) note(now stint.Instant, limits ...[]*group) {
+	here := sw.clock()
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	for _, groups := range limits {
 		if len(groups) == 0 {
 			continue
 		}
-		latest := l.pass(now, l.place(groups[0].partition))
+		latest := sw.observeTime(now, sw.place(groups[0].partition))
 		for _, g := range groups {
-			h := l.hashes[g.names.now]
+			h := sw.hashes[g.keys.cur]
 			if h == nil {
-				h = &lifetime{names: g.names, partition: g.partition, policy: g.limit.policy}
-				l.hashes[g.names.now] = h
+				h = &lifetime{names: g.keys, partition: g.partition, policy: g.limit.policy}
+				sw.hashes[g.keys.cur] = h
 			}
-			if now < h.at {
+			if now < h.asOf {
 				continue // it was overtaken
 			}
 			if h.lost(now, latest, g) {
-				l.lost.Add(1)
+				sw.lost.Add(1)
 			}
 			h.learn(now, g)
 			h.plan(here)
 		}
 	}
-	if !l.running && !l.closed && l.store.options.Now == nil {
-		l.running = true
-		l.runs.Go(l.run)
+	if !sw.running && !sw.closed && sw.store.options.Now == nil {
+		sw.running = true
+		sw.runs.Go(sw.run)
 	}
 }
 
 // place is where a partition's hashes are: partitions of a cluster may be on several
 // servers, of which each has its clock.
-func (l *lifetimes) place(partition int32) int32 {
-	if l.store.conn.Cluster() {
+func (sw *sweeper) place(partition int32) int32 {
+	if sw.store.conn.Cluster() {
 		return partition
 	}
 	return 0
@@ -148,18 +148,18 @@ func (l *lifetimes) place(partition int32) int32 {
 // pass notes the time of a server and returns the latest that was seen of it. When the clock
 // was set back, hashes may be gone that will be dead only later, so what is known of
 // them is dropped; a reply that was overtaken is a little older, too.
-func (l *lifetimes) pass(now stint.Instant, place int32) stint.Instant {
-	latest := l.latest[place]
+func (sw *sweeper) observeTime(now stint.Instant, place int32) stint.Instant {
+	latest := sw.latest[place]
 	if latest-now >= overtaken {
-		for _, h := range l.hashes {
-			if l.place(h.partition) == place {
-				h.at, h.start, h.behind = now, 0, false
+		for _, h := range sw.hashes {
+			if sw.place(h.partition) == place {
+				h.asOf, h.start, h.sawPrev = now, 0, false
 			}
 		}
 		latest = now
 	}
 	latest = max(latest, now)
-	l.latest[place] = latest
+	sw.latest[place] = latest
 	return latest
 }
 
@@ -168,40 +168,40 @@ func (l *lifetimes) pass(now stint.Instant, place int32) stint.Instant {
 // nothing turns twice before. What is dead by the latest time may have been unlinked.
 func (h *lifetime) lost(now, latest stint.Instant, g *group) bool {
 	cur := &g.current
-	if h.start == 0 || now == h.at {
+	if h.start == 0 || now == h.asOf {
 		return false
 	}
-	behind := h.behind
+	behind := h.sawPrev
 	if cur.start != h.start {
 		if latest >= h.dead[0] {
 			return false
 		}
-		if cur.before < h.dead[0] {
+		if cur.previousDead < h.dead[0] {
 			return true
 		}
 		behind = true // it was cur
 	}
-	return behind && g.missing && latest < cur.before && g.before.start == 0
+	return behind && g.missing && latest < cur.previousDead && g.previous.start == 0
 }
 
 // learn takes down what a reply said.
 func (h *lifetime) learn(now stint.Instant, g *group) {
-	h.at = now
+	h.asOf = now
 	switch {
 	case g.current.start == 0:
-		// If the flight wrote it started one, which turns after a life, and is dead after two.
+		// If the batch wrote it started one, which turns after a life, and is dead after two.
 		life := stint.Instant(g.limit.life + algorithm.Margin(g.limit.life))
-		h.start, h.dead = 0, [2]stint.Instant{now + 2*life, g.before.dead()}
-		h.behind = false
+		h.start, h.dead = 0, [2]stint.Instant{now + 2*life, g.previous.dead()}
+		h.sawPrev = false
 	case g.current.start != h.start:
-		h.behind = h.start != 0 || g.before.start != 0
-		h.start, h.dead = g.current.start, [2]stint.Instant{g.current.dead(), g.current.before}
+		h.sawPrev = h.start != 0 || g.previous.start != 0
+		h.start, h.dead = g.current.start, [2]stint.Instant{g.current.dead(), g.current.previousDead}
 	default:
-		h.behind = h.behind || g.before.start != 0
+		h.sawPrev = h.sawPrev || g.previous.start != 0
 		h.dead[0] = g.current.dead()
 	}
-	if g.missing && g.before.start == 0 {
-		h.behind = false
+	if g.missing && g.previous.start == 0 {
+		h.sawPrev = false
 	}
 }
 
@@ -216,52 +216,52 @@ func (h *lifetime) plan(here time.Duration) {
 		margin = algorithm.Margin(0)
 	}
 	grace := margin/4 + rand.Int64N(margin/4) //nolint:gosec // nobody gains by guessing it
-	h.due = here + micros(max(0, int64(dead-h.at))+grace)
+	h.due = here + micros(max(0, int64(dead-h.asOf))+grace)
 }
 
 // run looks after hashes for as long as there are any.
-func (l *lifetimes) run() {
+func (sw *sweeper) run() {
 	tick := time.NewTicker(sweepGap)
 	defer tick.Stop()
 	for {
 		select {
-		case <-l.store.life.Done():
+		case <-sw.store.life.Done():
 			return
 		case <-tick.C:
 		}
-		l.sweep(l.store.life, false)
-		if here := l.clock(); l.asked == 0 || here-l.asked > evictionGap {
-			l.asked = here
-			l.askEvictions(l.store.life)
+		sw.sweep(sw.store.life, false)
+		if here := sw.clock(); sw.asked == 0 || here-sw.asked > evictionGap {
+			sw.asked = here
+			sw.askEvictions(sw.store.life)
 		}
-		l.tell()
+		sw.tell()
 	}
 }
 
-// retire has the hashes unlinked that a lane has served in earlier epochs of their policies.
-func (l *lane) retire() {
-	t := l.store.lifetimes
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	maps.DeleteFunc(t.hashes, func(_ string, h *lifetime) bool {
-		if l.index != int(t.place(h.partition)) || h.names.epoch == l.epochs.get(h.policy) {
+// retire has the hashes unlinked that a batcher has served in earlier epochs of their policies.
+func (br *batcher) retireHashes() {
+	sw := br.store.sweeper
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	maps.DeleteFunc(sw.hashes, func(_ string, h *lifetime) bool {
+		if br.index != int(sw.place(h.partition)) || h.names.epoch == br.epochs.get(h.policy) {
 			return false
 		}
-		t.retired = append(t.retired, retired{h.names, h.partition})
+		sw.retired = append(sw.retired, retired{h.names, h.partition})
 		return true
 	})
 }
 
 // askEvictions asks the servers how many keys they evicted, and counts those since it first
 // asked. What a server does not tell is passed over.
-func (l *lifetimes) askEvictions(ctx context.Context) {
+func (sw *sweeper) askEvictions(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	l.asking.Lock()
-	defer l.asking.Unlock()
-	first := l.counts == nil
+	sw.asking.Lock()
+	defer sw.asking.Unlock()
+	first := sw.counts == nil
 	counts := map[string]uint64{}
-	for _, server := range l.store.servers(ctx) {
+	for _, server := range sw.store.servers(ctx) {
 		run, err := server.Ask(ctx, "INFO", "server")
 		if err != nil {
 			continue
@@ -275,64 +275,64 @@ func (l *lifetimes) askEvictions(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		before, known := l.counts[id]
+		before, known := sw.counts[id]
 		switch {
 		case known && evicted >= before:
-			l.evicted.Add(evicted - before)
+			sw.evicted.Add(evicted - before)
 		case !known && !first: // another one, or started anew
-			l.evicted.Add(evicted)
+			sw.evicted.Add(evicted)
 		}
 		counts[id] = evicted
 	}
-	if l.counts == nil && len(counts) > 0 {
-		l.counts = counts
+	if sw.counts == nil && len(counts) > 0 {
+		sw.counts = counts
 	} else {
-		maps.Copy(l.counts, counts)
+		maps.Copy(sw.counts, counts)
 	}
 }
 
 // tell reports what was lost, unless it did so a short while ago.
-func (l *lifetimes) tell() {
-	loss, here := l.loss(), l.clock()
-	report := l.store.options.OnLoss
-	if report == nil || loss == l.told || l.told != (Loss{}) && here-l.toldAt < lossGap {
+func (sw *sweeper) tell() {
+	loss, here := sw.loss(), sw.clock()
+	report := sw.store.options.OnLoss
+	if report == nil || loss == sw.told || sw.told != (Loss{}) && here-sw.toldAt < lossGap {
 		return
 	}
-	report(Loss{Hashes: loss.Hashes - l.told.Hashes, Evicted: loss.Evicted - l.told.Evicted})
-	l.told, l.toldAt = loss, here
+	report(Loss{Hashes: loss.Hashes - sw.told.Hashes, Evicted: loss.Evicted - sw.told.Evicted})
+	sw.told, sw.toldAt = loss, here
 }
 
-func (l *lifetimes) loss() Loss { return Loss{l.lost.Load(), l.evicted.Load()} }
+func (sw *sweeper) loss() Loss { return Loss{sw.lost.Load(), sw.evicted.Load()} }
 
 // sweep looks after the hashes that are due, or all.
-func (l *lifetimes) sweep(ctx context.Context, all bool) {
-	here := l.clock()
+func (sw *sweeper) sweep(ctx context.Context, all bool) {
+	here := sw.clock()
 	due := map[int32][]*lifetime{} // by place
-	l.mu.Lock()
-	for _, h := range l.hashes {
+	sw.mu.Lock()
+	for _, h := range sw.hashes {
 		if !all && here < h.due {
 			continue
 		}
-		at := l.place(h.partition)
+		at := sw.place(h.partition)
 		due[at] = append(due[at], h)
 	}
 	gone := map[int32][]string{}
-	for _, r := range l.retired {
-		at := l.place(r.partition)
-		gone[at] = append(gone[at], r.names.now, r.names.before)
+	for _, r := range sw.retired {
+		at := sw.place(r.partition)
+		gone[at] = append(gone[at], r.names.cur, r.names.prev)
 	}
-	l.retired = nil
-	l.mu.Unlock()
+	sw.retired = nil
+	sw.mu.Unlock()
 	for _, keys := range gone {
 		for batch := range slices.Chunk(keys, 2*sweepBatch) {
-			l.discard(ctx, batch)
+			sw.discard(ctx, batch)
 		}
 	}
 	for _, list := range due {
 		for len(list) > 0 {
 			n := min(len(list), sweepBatch)
-			if l.unlink(ctx, list[:n]) != nil {
-				l.later(list[:n])
+			if sw.unlink(ctx, list[:n]) != nil {
+				sw.later(list[:n])
 			}
 			list = list[n:]
 		}
@@ -341,31 +341,31 @@ func (l *lifetimes) sweep(ctx context.Context, all bool) {
 
 // discard has the server unlink hashes that nobody reads any more. If that fails, their time to
 // live does it.
-func (l *lifetimes) discard(ctx context.Context, keys []string) {
+func (sw *sweeper) discard(ctx context.Context, keys []string) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	_, _ = l.store.conn.Eval(ctx, l.discards, keys, nil)
+	_, _ = sw.store.conn.Eval(ctx, sw.discards, keys, nil)
 }
 
 // later puts off what could not be looked at.
-func (l *lifetimes) later(list []*lifetime) {
-	here := l.clock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (sw *sweeper) later(list []*lifetime) {
+	here := sw.clock()
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
 	for _, h := range list {
 		h.due = here + sweepTime
 	}
 }
 
 // unlink has the server unlink those hashes that are dead, and learns when others are.
-func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
+func (sw *sweeper) unlink(ctx context.Context, list []*lifetime) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
 	keys := make([]string, 0, 2*len(list))
 	for _, h := range list {
-		keys = append(keys, h.names.now, h.names.before)
+		keys = append(keys, h.names.cur, h.names.prev)
 	}
-	reply, err := l.store.conn.Eval(ctx, l.script, keys, []string{l.store.now()})
+	reply, err := sw.store.conn.Eval(ctx, sw.script, keys, []string{sw.store.now()})
 	if err != nil {
 		return err
 	}
@@ -373,22 +373,22 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 		return fmt.Errorf("unexpected reply of %d bytes", len(reply))
 	}
 	r := reader{text: reply}
-	at, here := stint.Instant(r.number(8)), l.clock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pass(at, l.place(list[0].partition))
+	at, here := stint.Instant(r.number(8)), sw.clock()
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	sw.observeTime(at, sw.place(list[0].partition))
 	for _, h := range list {
 		dead := [2]stint.Instant{stint.Instant(r.number(8)), stint.Instant(r.number(8))}
 		switch {
-		case h.at > at: // a flight knows more
+		case h.asOf > at: // a batch knows more
 		case dead == [2]stint.Instant{}:
-			delete(l.hashes, h.names.now)
+			delete(sw.hashes, h.names.cur)
 		default:
-			h.behind = h.behind && dead[1] != 0
+			h.sawPrev = h.sawPrev && dead[1] != 0
 			if dead[0] != h.dead[0] {
 				h.start = 0 // another generation, or one that lives for longer
 			}
-			h.at, h.dead = at, dead
+			h.asOf, h.dead = at, dead
 			if dead[0] == 0 {
 				h.dead[0] = dead[1]
 			}
@@ -399,9 +399,9 @@ func (l *lifetimes) unlink(ctx context.Context, list []*lifetime) error {
 }
 
 // close ends the looking.
-func (l *lifetimes) close() {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.runs.Wait()
+func (sw *sweeper) close() {
+	sw.mu.Lock()
+	sw.closed = true
+	sw.mu.Unlock()
+	sw.runs.Wait()
 }
