@@ -33,7 +33,7 @@ type batch struct {
 	// or states of one hash under limits with different parameters.
 	mixed bool
 
-	policies     []string         // whose states are touched
+	epochFields  []string         // of the policies whose states it uses
 	epochs       map[string]int64 // of those
 	described    int              // where the descriptions of limits begin among the arguments, two for each
 	mix          mix              // of the script
@@ -170,9 +170,9 @@ func (b *batch) clearEncoding() {
 	b.keys, b.args = b.keys[:0], b.args[:0]
 	b.mix = 0
 	clear(b.descriptions)
-	clear(b.policies)
+	clear(b.epochFields)
 	clear(b.epochs)
-	b.policies = b.policies[:0]
+	b.epochFields = b.epochFields[:0]
 	for _, g := range b.groups {
 		*g = group{states: g.states[:0]}
 		b.freeGroups = append(b.freeGroups, g)
@@ -356,7 +356,7 @@ func (b *batch) updateDenials() {
 	for i := range b.entries {
 		e := &b.entries[i]
 		if e.verb == stint.Reset {
-			b.store.leases.forget(b, e)
+			b.store.leases.forgetClients(b, e)
 		}
 		switch {
 		case e.verb == stint.Reset || e.verb >= refund || e.verb == stint.Settle && e.decision.Applied < 0:

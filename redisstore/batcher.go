@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,7 @@ const maxSendTime = 10 * time.Second
 const sendGap = 10 * time.Millisecond
 
 func (s *Store) newBatcher(index int) *batcher {
-	br := &batcher{store: s, index: index, wake: make(chan struct{}, MaxInFlight)}
+	br := &batcher{store: s, index: index, wake: make(chan struct{}, maxInFlight)}
 	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
 	br.watchdog = watchdog.New(watchdog.Config{
 		Timeout: maxSendTime, Try: br.try,
@@ -112,28 +111,6 @@ func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 	}
 }
 
-// cause is what made the store unavailable.
-func cause(err error) error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) {
-		all := joined.Unwrap()
-		return all[len(all)-1]
-	}
-	return err
-}
-
-// refusals are how replies begin that tell of a server that decides nothing at present.
-var refusals = []string{
-	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "NOPERM", "WRONGPASS",
-}
-
-// isRefusal reports whether a reply is a refusal of the server's, not of one command. Redis 6 wraps
-// the errors of a script: "Error running script (call to f_…): @user_script:1: -OOM command not allowed …".
-func isRefusal(reply string) bool {
-	return slices.ContainsFunc(refusals, func(word string) bool {
-		return strings.HasPrefix(reply, word+" ") || strings.Contains(reply, ": -"+word+" ")
-	})
-}
-
 // decide sends operations through the batcher and waits for their answers.
 func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	c := br.newCall(ctx)
@@ -143,12 +120,10 @@ func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.R
 
 // decideOne is decide for one operation, without slices of the caller's.
 func (br *batcher) decideOne(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
-	c := br.newCall(ctx)
-	c.op[0] = *op
-	c.ops, c.results = c.op[:], c.result[:]
-	free := br.do(c)
+	c := br.newSingleCall(ctx, op)
+	done := br.do(c)
 	d, err = c.result[0].Decision, c.result[0].Err
-	if free {
+	if done {
 		br.recycle(c)
 	}
 	return d, err
@@ -485,3 +460,35 @@ func (br *batcher) close() {
 	br.mu.Unlock()
 	br.watchdog.Close()
 }
+
+// ready waits for a connection, so that a batch takes into the batch only those who still wait
+// when it can leave.
+func (br *batcher) ready() error {
+	if br.store.conn.Ready(ended) == nil {
+		return nil
+	}
+	br.mu.Lock()
+	ctx := br.sendCtx
+	br.mu.Unlock()
+	var call watchdog.Call
+	br.watchdog.Begin(&call)
+	err := br.store.conn.Ready(ctx)
+	switch {
+	case err == nil:
+		br.watchdog.Forget(&call)
+	case ctx.Err() != nil:
+		err = unavailable(context.Cause(ctx))
+		br.watchdog.Forget(&call)
+	default:
+		br.watchdog.Lost(&call, err)
+		err = unavailable(err)
+	}
+	return err
+}
+
+// ended is a context for who waits for nothing.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()

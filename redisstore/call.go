@@ -44,6 +44,14 @@ func (br *batcher) newCall(ctx context.Context) *call {
 	return c
 }
 
+// newSingleCall makes a call of one operation, which it keeps a copy of.
+func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
+	c := br.newCall(ctx)
+	c.op[0] = *op
+	c.ops, c.results = c.op[:], c.result[:]
+	return c
+}
+
 // recycle takes a call that nobody else holds.
 func (br *batcher) recycle(c *call) {
 	*c = call{done: c.done}

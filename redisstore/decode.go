@@ -101,7 +101,7 @@ func (b *batch) decode(reply string) (again bool, err error) {
 		b.fullScript = true
 		return true, nil
 	case replyStale:
-		return true, b.batcher.adoptSettings(r, b.layout.text, b.policies)
+		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
 	if err := b.decodeGroups(r, b.firstGroups, now); err != nil {

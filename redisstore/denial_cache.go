@@ -84,12 +84,6 @@ func newDenialCache(most int, now func() time.Duration) *denialCache {
 	}
 }
 
-// uptime is a local clock that does not step.
-func uptime() func() time.Duration {
-	start := time.Now()
-	return func() time.Duration { return time.Since(start) }
-}
-
 func (c *denialCache) shard(client string) *denialShard {
 	return &c.shards[maphash.String(c.seed, client)%denialShards]
 }

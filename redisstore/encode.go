@@ -51,21 +51,21 @@ func (b *batch) encode() {
 func (b *batch) encodeSettings() {
 	b.keys = append(b.keys, b.batcher.settingsKey())
 	for i := range b.states {
-		name := b.states[i].limit.policy
-		if n := len(b.policies); n > 0 && b.policies[n-1] == name {
+		field := b.states[i].limit.epochField
+		if n := len(b.epochFields); n > 0 && b.epochFields[n-1] == field {
 			continue
 		}
-		if _, known := b.epochs[name]; !known {
-			b.epochs[name] = b.batcher.epochs.get(name)
-			b.policies = append(b.policies, name)
+		if _, known := b.epochs[field]; !known {
+			b.epochs[field] = b.batcher.epochs.get(field)
+			b.epochFields = append(b.epochFields, field)
 		}
 	}
-	b.arg(b.layout.text, text(int64(len(b.policies))))
-	for _, name := range b.policies {
-		b.arg(epochField(name))
+	b.arg(b.layout.text, text(int64(len(b.epochFields))))
+	for _, field := range b.epochFields {
+		b.arg(field)
 	}
-	for _, name := range b.policies {
-		b.arg(text(b.epochs[name]))
+	for _, field := range b.epochFields {
+		b.arg(text(b.epochs[field]))
 	}
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -74,7 +74,7 @@ func (b *batch) encodeSettings() {
 		}
 		limits := b.limitsOf(e)
 		for j := range limits {
-			if int64(e.takenAt) < b.epochs[limits[j].limit.policy] {
+			if int64(e.takenAt) < b.epochs[limits[j].limit.epochField] {
 				limits[j].permits = 0
 			}
 		}
@@ -95,13 +95,13 @@ func (b *batch) encodeSingle() {
 	ref := &b.states[0]
 	l := ref.limit
 	b.mix = single | mixOf(l.limit.Algorithm)
-	epoch := b.batcher.epochs.get(l.policy)
-	b.epochs[l.policy] = epoch
+	epoch := b.batcher.epochs.get(l.epochField)
+	b.epochs[l.epochField] = epoch
 	b.keys = append(b.keys, b.batcher.settingsKey())
 	g := b.group(ref)
 	g.states = append(g.states, 0)
 	b.addKeys(g)
-	b.arg(b.store.now(), b.layout.text, epochField(l.policy), text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0].n), ref.client)
+	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0].n), ref.client)
 }
 
 // place describes a state's limit and puts it into its group.
@@ -157,7 +157,7 @@ func (b *batch) group(ref *stateRef) *group {
 
 // name adds a group's keys.
 func (b *batch) addKeys(g *group) {
-	g.keys = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.policy])
+	g.keys = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField])
 	b.keys = append(b.keys, g.keys.cur, g.keys.prev)
 }
 
@@ -184,7 +184,7 @@ func (b *batch) encodeOperations() {
 	b.arg(text(int64(len(b.logs))))
 	for _, at := range b.logs {
 		ref := &b.states[at]
-		identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.policy])
+		identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
 		b.keys = append(b.keys, b.layout.key(int(ref.partition), identity, ref.client))
 		b.arg(text(int64(ref.number)), ref.client)
 		b.number(at)
@@ -237,7 +237,7 @@ func (b *batch) encodeResetMarkers() {
 			}
 			ref.resetMarked = true
 			b.resetMarked = append(b.resetMarked, p.state)
-			identity := inEpoch(p.limit.identity.Value(), b.epochs[p.limit.policy])
+			identity := inEpoch(p.limit.identity.Value(), b.epochs[p.limit.epochField])
 			b.keys = append(b.keys, b.layout.key(int(ref.partition), "reset."+identity, ref.client))
 			b.arg(text(int64(ref.number)))
 		}

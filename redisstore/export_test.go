@@ -8,7 +8,7 @@ import (
 )
 
 // Sweep ends leases whose time is over, and waits until what is left is given back.
-func (s *Store) Sweep() { s.leases.sweep() }
+func (s *Store) Sweep() { s.leases.tidy() }
 
 // SweepHashes unlinks hashes that are dead, of all that are known.
 func (s *Store) SweepHashes(ctx context.Context) { s.sweeper.sweep(ctx, true) }
@@ -19,8 +19,17 @@ func (s *Store) Losses() Loss { return s.sweeper.loss() }
 // AskEvictions asks the servers how many keys they evicted.
 func (s *Store) AskEvictions(ctx context.Context) { s.sweeper.askEvictions(ctx) }
 
-// MaxLeases bounds the leases at hand.
-const MaxLeases = maxLeases
+// Defaults and bounds.
+const (
+	MaxLeases                = maxLeases
+	DefaultPartitions        = defaultPartitions
+	DefaultClusterPartitions = defaultClusterPartitions
+	MaxPartitions            = maxPartitions
+	DefaultMaxBatch          = defaultMaxBatch
+	MaxMaxBatch              = maxMaxBatch
+	DefaultInFlight          = defaultInFlight
+	MaxLeaseTime             = maxLeaseTime
+)
 
 // Lapse gives back permits that were leased.
 const ReturnLease = returnLease
@@ -73,7 +82,7 @@ func (s *Store) Waiting() int { return s.sum(func(br *batcher) int { return br.q
 func (s *Store) InFlight() int { return s.sum(func(br *batcher) int { return br.inFlight }) }
 
 // Withdrawn waits until no reservation is being given back.
-func (s *Store) Withdrawn() { s.withdrawals.Wait() }
+func (s *Store) Withdrawn() { s.undoing.Wait() }
 
 // Partition is where a client's states are.
 func (s *Store) Partition(client string) int { return s.layout.Load().partition(client) }

@@ -18,7 +18,7 @@ type plan []limit
 type limit struct {
 	machine
 	identity   unique.Handle[string]
-	policy     string                           // its name
+	epochField string                           // of the settings, with the epoch of its policy
 	letter     string                           // of the script, for the algorithm and a log's encoding
 	parameters string                           // as a generation's head has them; "" of a log
 	numbers    string                           // of the script's description, without a calendar's edges
@@ -26,12 +26,6 @@ type limit struct {
 	format     string                           // by which the script for one take writes a state
 	singleArgs string                           // what taking(1) returns
 	hashKeys   []atomic.Pointer[generationKeys] // by partition, as of the latest epoch; nil of a log
-}
-
-// generations are the keys of a partition's hash in an epoch of the policy.
-type generationKeys struct {
-	epoch     int64
-	cur, prev string
 }
 
 // logLetters are the script's letters for the log's encodings.
@@ -48,8 +42,8 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 	for i := range p {
 		l := &p[i]
 		l.machine = newMachine(policy.Limit(i))
-		l.policy = policy.Name()
-		l.identity = unique.Make(identify(l.policy, l.limit, y.encoding))
+		l.epochField = epochField(policy.Name())
+		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
 		if !l.log {
 			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
@@ -58,20 +52,6 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 		}
 	}
 	return p
-}
-
-// hash is a partition's hash of the limit in an epoch of its policy.
-func (y *layout) hash(l *limit, partition int32, epoch int64) *generationKeys {
-	at := &l.hashKeys[partition]
-	if known := at.Load(); known != nil && known.epoch == epoch {
-		return known
-	}
-	identity := inEpoch(l.identity.Value(), epoch)
-	g := &generationKeys{
-		epoch: epoch, cur: y.key(int(partition), identity, generationNow), prev: y.key(int(partition), identity, generationBefore),
-	}
-	at.Store(g)
-	return g
 }
 
 // describe writes the limit as the script reads it.

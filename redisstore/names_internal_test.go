@@ -86,7 +86,7 @@ func (c *held) Eval(_ context.Context, _ *Script, _, args []string) (string, err
 }
 
 func (c *held) Do(context.Context, ...string) (string, error) {
-	return fmt.Sprintf("%d packed", DefaultClusterPartitions), nil // the layout that all agree on
+	return fmt.Sprintf("%d packed", defaultClusterPartitions), nil // the layout that all agree on
 }
 
 func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)) error {

@@ -63,7 +63,7 @@ func (p *pace) maxInFlight(standard int) int {
 	case p.slow():
 		return 1
 	case p.far():
-		return min(standard+int(p.distance()/sendGap), max(standard, MaxInFlight))
+		return min(standard+int(p.distance()/sendGap), max(standard, maxInFlight))
 	default:
 		return standard
 	}

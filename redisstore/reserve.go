@@ -186,7 +186,7 @@ func (s *Store) deny(ctx context.Context, shares []*partitionShare) error {
 // given back.
 func (s *Store) withdraw(shares []*partitionShare) <-chan struct{} {
 	done := make(chan struct{})
-	s.withdrawals.Go(func() {
+	s.undoing.Go(func() {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
 		defer cancel()

@@ -16,44 +16,34 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-var (
-	//go:embed sweep.lua
-	sweepLua string
-	//go:embed unlink.lua
-	unlinkLua string
-)
+//go:embed sweep.lua
+var sweepLua string
 
-// lifetimes are what this process knows of the hashes that it decides on, from their heads,
-// which each reply has: when they began, and when they are dead, that is, none of their
+// sweeper looks after the hashes that this process decides on. It knows from their heads,
+// which each reply has, when they began, and when they are dead, that is, none of their
 // states matters any more. A hash that is gone before is lost state.
 //
-// A hash that is written to is turned, and what is before it unlinked, by the write. One
+// A hash that is written to is turned, and the one before it unlinked, by the write. One
 // that is not would expire, and a server that lets a large hash expire does nothing else
 // meanwhile: a second for two million clients. So hashes expire a margin after they are
-// dead, and every process looks, within half of that margin, after those that it has seen
+// dead, and within half of that margin every process sweeps those that it has seen
 // and that nothing has turned since.
 type sweeper struct {
 	store  *Store
 	clock  func() time.Duration
 	script *Script
 
-	discards *Script
-
 	mu      sync.Mutex
 	hashes  map[string]*lifetime    // by the key of cur
-	latest  map[int32]stint.Instant // the latest time of each server that was seen, by place
+	latest  map[int32]stint.Instant // the latest time of each server that was seen, by server
 	running bool
 	closed  bool
 	runs    sync.WaitGroup
 
-	retired []retired
 	lost    atomic.Uint64     // hashes
 	evicted atomic.Uint64     // keys
-	asked   time.Duration     // when the servers were last asked for evictions, if ever
 	asking  sync.Mutex        // of counts
-	counts  map[string]uint64 // of evicted keys, by the run of a server
-	told    Loss
-	toldAt  time.Duration
+	counts  map[string]uint64 // of evicted keys, by the run of a server; nil before the first answer
 }
 
 // A Loss is state that is gone although it still mattered, as far as a process notices.
@@ -61,47 +51,39 @@ type sweeper struct {
 type Loss struct {
 	// Hashes is how many hashes, each with the clients of one partition of a limit, were
 	// gone or begun anew before their time: by eviction, FLUSHALL, a restart without a
-	// file or a failover that lost writes. Logs, which have keys of their own, do not
-	// count.
+	// file or a failover that lost writes. Logs do not count.
 	Hashes uint64
-	// Evicted is how many keys the servers evicted, whoever wrote them.
+	// Evicted is how many keys the servers evicted, of this store or not.
 	Evicted uint64
 }
 
 // lifetime is what is known of a partition's two hashes.
 type lifetime struct {
-	names     *generationKeys
+	keys      *generationKeys
 	partition int32
+	field     string           // of the policy's epoch
 	asOf      stint.Instant    // the server's time of what is known
 	start     stint.Instant    // of cur; 0 for none
 	dead      [2]stint.Instant // when cur and prev are; 0 for none
-	due       time.Duration    // when to look, by the local clock
-	policy    string
-	sawPrev   bool // whether prev was seen, as prev or as the cur before
-}
-
-// retired is a partition's hashes of an earlier epoch.
-type retired struct {
-	names     *generationKeys
-	partition int32
+	due       time.Duration    // when to sweep, by the local clock
+	sawPrev   bool             // whether prev was seen, as prev or as the cur before
+	retired   bool             // whether it is of an earlier epoch
 }
 
 const (
-	sweepGap   = 250 * time.Millisecond // how often what is due is looked for: the least margin is a second
-	sweepTime  = time.Second            // longest that a look may take
-	sweepBatch = 64                     // hashes of so many partitions in one call
+	sweepGap   = 250 * time.Millisecond // how often it is looked what is due: the shortest margin is a second
+	sweepTime  = time.Second            // the longest that a sweep may take
+	sweepBatch = 64                     // pairs of hashes in one call
 
-	overtaken   = 1_000_000        // microseconds by which a reply may come late
+	lateReply   = 1_000_000        // microseconds by which a reply may be overtaken by others
 	evictionGap = 30 * time.Second // how often servers are asked for evictions
 	lossGap     = time.Minute      // between reports of losses
 )
 
 func newSweeper(s *Store) *sweeper {
-	sw := &sweeper{store: s, clock: uptime(), script: newScript(sweepLua), discards: newScript(unlinkLua), hashes: map[string]*lifetime{}, latest: map[int32]stint.Instant{}}
-	if now := s.options.Now; now != nil {
-		sw.clock = func() time.Duration { return micros(int64(now())) }
+	return &sweeper{
+		store: s, clock: s.uptime(), script: newScript(sweepLua), hashes: map[string]*lifetime{}, latest: map[int32]stint.Instant{},
 	}
-	return sw
 }
 
 // note takes down what a batch's reply says of hashes.
@@ -113,11 +95,11 @@ func (sw *sweeper) note(now stint.Instant, limits ...[]*group) {
 		if len(groups) == 0 {
 			continue
 		}
-		latest := sw.observeTime(now, sw.place(groups[0].partition))
+		latest := sw.observeTime(now, sw.server(groups[0].partition))
 		for _, g := range groups {
 			h := sw.hashes[g.keys.cur]
 			if h == nil {
-				h = &lifetime{names: g.keys, partition: g.partition, policy: g.limit.policy}
+				h = &lifetime{keys: g.keys, partition: g.partition, field: g.limit.epochField}
 				sw.hashes[g.keys.cur] = h
 			}
 			if now < h.asOf {
@@ -136,9 +118,9 @@ func (sw *sweeper) note(now stint.Instant, limits ...[]*group) {
 	}
 }
 
-// place is where a partition's hashes are: partitions of a cluster may be on several
+// server tells where a partition's hashes are: partitions of a cluster may be on several
 // servers, of which each has its clock.
-func (sw *sweeper) place(partition int32) int32 {
+func (sw *sweeper) server(partition int32) int32 {
 	if sw.store.conn.Cluster() {
 		return partition
 	}
@@ -148,18 +130,18 @@ func (sw *sweeper) place(partition int32) int32 {
 // pass notes the time of a server and returns the latest that was seen of it. When the clock
 // was set back, hashes may be gone that will be dead only later, so what is known of
 // them is dropped; a reply that was overtaken is a little older, too.
-func (sw *sweeper) observeTime(now stint.Instant, place int32) stint.Instant {
-	latest := sw.latest[place]
-	if latest-now >= overtaken {
+func (sw *sweeper) observeTime(now stint.Instant, server int32) stint.Instant {
+	latest := sw.latest[server]
+	if latest-now >= lateReply {
 		for _, h := range sw.hashes {
-			if sw.place(h.partition) == place {
+			if sw.server(h.partition) == server {
 				h.asOf, h.start, h.sawPrev = now, 0, false
 			}
 		}
 		latest = now
 	}
 	latest = max(latest, now)
-	sw.latest[place] = latest
+	sw.latest[server] = latest
 	return latest
 }
 
@@ -219,10 +201,13 @@ func (h *lifetime) plan(here time.Duration) {
 	h.due = here + micros(max(0, int64(dead-h.asOf))+grace)
 }
 
-// run looks after hashes for as long as there are any.
+// run sweeps, asks for evictions and reports losses, for as long as the store lives.
 func (sw *sweeper) run() {
 	tick := time.NewTicker(sweepGap)
 	defer tick.Stop()
+	var asked, toldAt time.Duration
+	var told Loss
+	report := sw.store.options.OnLoss
 	for {
 		select {
 		case <-sw.store.life.Done():
@@ -230,27 +215,19 @@ func (sw *sweeper) run() {
 		case <-tick.C:
 		}
 		sw.sweep(sw.store.life, false)
-		if here := sw.clock(); sw.asked == 0 || here-sw.asked > evictionGap {
-			sw.asked = here
+		here := sw.clock()
+		if asked == 0 || here-asked > evictionGap {
+			asked = here
 			sw.askEvictions(sw.store.life)
 		}
-		sw.tell()
+		if loss := sw.loss(); report != nil && loss != told && (told == Loss{} || here-toldAt >= lossGap) {
+			report(Loss{Hashes: loss.Hashes - told.Hashes, Evicted: loss.Evicted - told.Evicted})
+			told, toldAt = loss, here
+		}
 	}
 }
 
-// retire has the hashes unlinked that a batcher has served in earlier epochs of their policies.
-func (br *batcher) retireHashes() {
-	sw := br.store.sweeper
-	sw.mu.Lock()
-	defer sw.mu.Unlock()
-	maps.DeleteFunc(sw.hashes, func(_ string, h *lifetime) bool {
-		if br.index != int(sw.place(h.partition)) || h.names.epoch == br.epochs.get(h.policy) {
-			return false
-		}
-		sw.retired = append(sw.retired, retired{h.names, h.partition})
-		return true
-	})
-}
+func (sw *sweeper) loss() Loss { return Loss{sw.lost.Load(), sw.evicted.Load()} }
 
 // askEvictions asks the servers how many keys they evicted, and counts those since it first
 // asked. What a server does not tell is passed over.
@@ -259,113 +236,79 @@ func (sw *sweeper) askEvictions(ctx context.Context) {
 	defer cancel()
 	sw.asking.Lock()
 	defer sw.asking.Unlock()
-	first := sw.counts == nil
-	counts := map[string]uint64{}
+	counts := maps.Clone(sw.counts)
 	for _, server := range sw.store.servers(ctx) {
-		run, err := server.Ask(ctx, "INFO", "server")
+		info, err := server.Ask(ctx, "INFO")
 		if err != nil {
 			continue
 		}
-		stats, err := server.Ask(ctx, "INFO", "stats")
+		run := infoOf(info, "run_id")
+		evicted, err := strconv.ParseUint(infoOf(info, "evicted_keys"), 10, 64)
 		if err != nil {
 			continue
 		}
-		id := infoOf(run, "run_id")
-		evicted, err := strconv.ParseUint(infoOf(stats, "evicted_keys"), 10, 64)
-		if err != nil {
-			continue
+		if before, known := sw.counts[run]; known || sw.counts != nil { // else another one, or one that was started anew
+			sw.evicted.Add(evicted - min(before, evicted))
 		}
-		before, known := sw.counts[id]
-		switch {
-		case known && evicted >= before:
-			sw.evicted.Add(evicted - before)
-		case !known && !first: // another one, or started anew
-			sw.evicted.Add(evicted)
+		if counts == nil {
+			counts = map[string]uint64{}
 		}
-		counts[id] = evicted
+		counts[run] = evicted
 	}
-	if sw.counts == nil && len(counts) > 0 {
-		sw.counts = counts
-	} else {
-		maps.Copy(sw.counts, counts)
-	}
+	sw.counts = counts
 }
 
-// tell reports what was lost, unless it did so a short while ago.
-func (sw *sweeper) tell() {
-	loss, here := sw.loss(), sw.clock()
-	report := sw.store.options.OnLoss
-	if report == nil || loss == sw.told || sw.told != (Loss{}) && here-sw.toldAt < lossGap {
-		return
-	}
-	report(Loss{Hashes: loss.Hashes - sw.told.Hashes, Evicted: loss.Evicted - sw.told.Evicted})
-	sw.told, sw.toldAt = loss, here
-}
-
-func (sw *sweeper) loss() Loss { return Loss{sw.lost.Load(), sw.evicted.Load()} }
-
-// sweep looks after the hashes that are due, or all.
-func (sw *sweeper) sweep(ctx context.Context, all bool) {
-	here := sw.clock()
-	due := map[int32][]*lifetime{} // by place
-	sw.mu.Lock()
-	for _, h := range sw.hashes {
-		if !all && here < h.due {
-			continue
-		}
-		at := sw.place(h.partition)
-		due[at] = append(due[at], h)
-	}
-	gone := map[int32][]string{}
-	for _, r := range sw.retired {
-		at := sw.place(r.partition)
-		gone[at] = append(gone[at], r.names.cur, r.names.prev)
-	}
-	sw.retired = nil
-	sw.mu.Unlock()
-	for _, keys := range gone {
-		for batch := range slices.Chunk(keys, 2*sweepBatch) {
-			sw.discard(ctx, batch)
-		}
-	}
-	for _, list := range due {
-		for len(list) > 0 {
-			n := min(len(list), sweepBatch)
-			if sw.unlink(ctx, list[:n]) != nil {
-				sw.later(list[:n])
-			}
-			list = list[n:]
-		}
-	}
-}
-
-// discard has the server unlink hashes that nobody reads any more. If that fails, their time to
-// live does it.
-func (sw *sweeper) discard(ctx context.Context, keys []string) {
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
-	defer cancel()
-	_, _ = sw.store.conn.Eval(ctx, sw.discards, keys, nil)
-}
-
-// later puts off what could not be looked at.
-func (sw *sweeper) later(list []*lifetime) {
-	here := sw.clock()
+// retire has the hashes unlinked that a batcher has used in earlier epochs of their policies.
+func (sw *sweeper) retire(br *batcher) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	for _, h := range list {
-		h.due = here + sweepTime
+	for _, h := range sw.hashes {
+		if br.index == int(sw.server(h.partition)) && h.keys.epoch != br.epochs.get(h.field) {
+			h.retired, h.due = true, 0
+		}
 	}
 }
 
-// unlink has the server unlink those hashes that are dead, and learns when others are.
+// sweep sweeps the hashes that are due, or all.
+func (sw *sweeper) sweep(ctx context.Context, all bool) {
+	here := sw.clock()
+	due := map[int32][]*lifetime{} // by server
+	sw.mu.Lock()
+	for _, h := range sw.hashes {
+		if all || here >= h.due {
+			server := sw.server(h.partition)
+			due[server] = append(due[server], h)
+		}
+	}
+	sw.mu.Unlock()
+	for _, list := range due {
+		for batch := range slices.Chunk(list, sweepBatch) {
+			if err := sw.unlink(ctx, batch); err != nil {
+				sw.mu.Lock()
+				for _, h := range batch {
+					h.due = sw.clock() + sweepTime
+				}
+				sw.mu.Unlock()
+			}
+		}
+	}
+}
+
+// unlink has a server unlink those hashes that are dead, and learns when others are.
 func (sw *sweeper) unlink(ctx context.Context, list []*lifetime) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
-	keys := make([]string, 0, 2*len(list))
-	for _, h := range list {
-		keys = append(keys, h.names.cur, h.names.prev)
+	keys, retired := make([]string, 0, 2*len(list)), make([]byte, len(list))
+	sw.mu.Lock()
+	for i, h := range list {
+		keys = append(keys, h.keys.cur, h.keys.prev)
+		retired[i] = '0'
+		if h.retired {
+			retired[i] = '1'
+		}
 	}
-	reply, err := sw.store.conn.Eval(ctx, sw.script, keys, []string{sw.store.now()})
+	sw.mu.Unlock()
+	reply, err := sw.store.conn.Eval(ctx, sw.script, keys, []string{sw.store.now(), string(retired)})
 	if err != nil {
 		return err
 	}
@@ -376,13 +319,13 @@ func (sw *sweeper) unlink(ctx context.Context, list []*lifetime) error {
 	at, here := stint.Instant(r.number(8)), sw.clock()
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	sw.observeTime(at, sw.place(list[0].partition))
+	sw.observeTime(at, sw.server(list[0].partition))
 	for _, h := range list {
 		dead := [2]stint.Instant{stint.Instant(r.number(8)), stint.Instant(r.number(8))}
 		switch {
 		case h.asOf > at: // a batch knows more
 		case dead == [2]stint.Instant{}:
-			delete(sw.hashes, h.names.cur)
+			delete(sw.hashes, h.keys.cur)
 		default:
 			h.sawPrev = h.sawPrev && dead[1] != 0
 			if dead[0] != h.dead[0] {
@@ -398,7 +341,7 @@ func (sw *sweeper) unlink(ctx context.Context, list []*lifetime) error {
 	return nil
 }
 
-// close ends the looking.
+// close waits for a sweep under way, once the store's life has ended.
 func (sw *sweeper) close() {
 	sw.mu.Lock()
 	sw.closed = true
