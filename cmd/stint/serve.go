@@ -215,7 +215,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
-			Calls: s.Flights, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})

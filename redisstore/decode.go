@@ -56,11 +56,11 @@ const (
 
 // generation is one of a hash's generations.
 type generation struct {
-	start   stint.Instant
-	life    stint.Instant
-	turn    stint.Instant
-	before  stint.Instant // when the states of the generation before are worthless
-	writers string        // their parameters, one after another
+	start        stint.Instant
+	life         stint.Instant
+	turn         stint.Instant
+	previousDead stint.Instant // when the states of the generation before are worthless
+	versions     string        // their parameters, one after another
 }
 
 // dead is when its states are worthless, 0 of none.
@@ -72,13 +72,13 @@ func (r *reader) generation() (g generation) {
 		return g
 	}
 	number := func(i int) stint.Instant { return stint.Instant(unsigned(head[8*i : 8*i+8])) }
-	return generation{start: number(0), life: number(1), turn: number(2), before: number(3), writers: head[headBytes:]}
+	return generation{start: number(0), life: number(1), turn: number(2), previousDead: number(3), versions: head[headBytes:]}
 }
 
 var (
 	errShort    = errors.New("it is too short")
 	errLong     = errors.New("it is too long")
-	errWriter   = errors.New("a state's writer is not known")
+	errVersion  = errors.New("a state's writer is not known")
 	errDisagree = errors.New("it disagrees about what was allowed")
 )
 
@@ -90,31 +90,31 @@ const (
 )
 
 // read takes the reply apart and answers every operation. It reports whether the
-// flight is to be sent again: with other edges of calendars, for the whole script, or under
+// batch is to be sent again: with other edges of calendars, for the whole script, or under
 // other keys.
-func (f *flight) read(reply string) (again bool, err error) {
+func (b *batch) decode(reply string) (again bool, err error) {
 	r := &reader{text: reply}
 	switch r.byte() {
 	case replyAsks:
-		return true, f.readAsks(r)
+		return true, b.decodeAsks(r)
 	case replyWhole:
-		f.whole = true
+		b.fullScript = true
 		return true, nil
 	case replyStale:
-		return true, f.lane.learn(r, f.layout.text, f.policies)
+		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
 	}
 	now := stint.Instant(r.number(8))
-	if err := f.readGroups(r, f.first, now); err != nil {
+	if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
 		return false, err
 	}
-	for _, at := range f.marked {
-		f.states[at].resetAt = stint.Instant(r.number(8))
+	for _, at := range b.resetMarked {
+		b.states[at].resetAt = stint.Instant(r.number(8))
 	}
 	// The logs' outcomes come before the second part, operations on which may come
 	// before those on logs: the second part is read first.
 	logged := r.text
-	r.bytes(f.loggedBytes())
-	if err := f.readGroups(r, f.second, now); err != nil {
+	r.bytes(b.loggedBytes())
+	if err := b.decodeGroups(r, b.secondGroups, now); err != nil {
 		return false, err
 	}
 	allowed := r.number(6)
@@ -124,11 +124,11 @@ func (f *flight) read(reply string) (again bool, err error) {
 	if r.text != "" {
 		return false, errLong
 	}
-	f.store.lifetimes.note(now, f.first, f.second)
-	decider := decider{flight: f, now: now, logged: reader{text: logged}}
-	f.outs = slices.Grow(f.outs[:0], len(f.parts))[:len(f.parts)]
-	for i := range f.entries {
-		decider.decide(&f.entries[i])
+	b.store.sweeper.note(now, b.firstGroups, b.secondGroups)
+	decider := decider{batch: b, now: now, logged: reader{text: logged}}
+	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
+	for i := range b.entries {
+		decider.decide(&b.entries[i])
 	}
 	if decider.allowed != allowed {
 		return false, fmt.Errorf("%w: %d operations, not %d", errDisagree, allowed, decider.allowed)
@@ -136,27 +136,27 @@ func (f *flight) read(reply string) (again bool, err error) {
 	return false, nil
 }
 
-func (f *flight) readAsks(r *reader) error {
-	if f.asked == nil {
-		f.asked = map[int32]stint.Instant{}
+func (b *batch) decodeAsks(r *reader) error {
+	if b.asked == nil {
+		b.asked = map[int32]stint.Instant{}
 	}
 	for r.text != "" {
 		number, around := r.number(4), stint.Instant(r.number(8))
-		if r.short || number < 1 || number > int64(len(f.numbered)) {
+		if r.short || number < 1 || number > int64(len(b.numbered)) {
 			return errShort
 		}
-		f.asked[f.numbered[number-1]] = around
+		b.asked[b.numbered[number-1]] = around
 	}
 	return nil
 }
 
 // readGroups reads the states of groups.
-func (f *flight) readGroups(r *reader, groups []*group, now stint.Instant) error {
+func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
-		g.current, g.before, g.missing = r.generation(), r.generation(), false
+		g.current, g.previous, g.missing = r.generation(), r.generation(), false
 		for _, at := range g.states {
 			g.missing = g.missing || r.text != "" && r.text[0] == valueNone
-			if err := f.states[at].read(r, &g.current, &g.before, now); err != nil {
+			if err := b.states[at].read(r, &g.current, &g.previous, now); err != nil {
 				return err
 			}
 		}
@@ -165,8 +165,8 @@ func (f *flight) readGroups(r *reader, groups []*group, now stint.Instant) error
 }
 
 // read reads the state's value.
-func (t *touched) read(r *reader, current, before *generation, now stint.Instant) error {
-	t.state = state{}
+func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
+	ref.state = state{}
 	g := current
 	tag := r.byte()
 	if tag == valueOld {
@@ -176,17 +176,17 @@ func (t *touched) read(r *reader, current, before *generation, now stint.Instant
 	if tag == valueNone {
 		return nil
 	}
-	mine := t.limit.parameters
+	mine := ref.limit.parameters
 	length := len(mine)
 	inWide := tag >= wide
 	var writer string
 	if index := int(tag &^ wide); index == inline {
 		writer = r.bytes(length)
-	} else if from := index * length; from+length <= len(g.writers) {
-		writer = g.writers[from : from+length]
+	} else if from := index * length; from+length <= len(g.versions) {
+		writer = g.versions[from : from+length]
 	}
 	if len(writer) != length {
-		return errWriter
+		return errVersion
 	}
 	var numbers [3]int64
 	for i := range numbers {
@@ -203,7 +203,7 @@ func (t *touched) read(r *reader, current, before *generation, now stint.Instant
 	if r.short {
 		return errShort
 	}
-	t.limit.load(&t.state, now, numbers, writer, writer == mine)
+	ref.limit.load(&ref.state, now, numbers, writer, writer == mine)
 	return nil
 }
 
@@ -214,16 +214,16 @@ const (
 )
 
 // loggedBytes is how long the outcomes of the logs are.
-func (f *flight) loggedBytes() int {
+func (b *batch) loggedBytes() int {
 	n := 0
-	for i := range f.entries {
-		e := &f.entries[i]
+	for i := range b.entries {
+		e := &b.entries[i]
 		if !e.logs || e.verb == stint.Reset {
 			continue
 		}
 		n += jointBytes
-		for _, p := range f.partsOf(e) {
-			if f.states[p.state].limit.log {
+		for _, p := range b.limitsOf(e) {
+			if b.states[p.state].limit.log {
 				n += outcomeBytes
 			}
 		}
@@ -242,65 +242,65 @@ func (r *reader) outcome(capacity int64) stint.Outcome {
 	return o
 }
 
-// decider works out the answers of a flight's operations, in order, by doing to the
+// decider works out the answers of a batch's operations, in order, by doing to the
 // states what the script did.
 type decider struct {
-	flight  *flight
+	batch   *batch
 	now     stint.Instant
 	logged  reader
 	allowed int64
 }
 
 func (d *decider) decide(e *entry) {
-	parts := d.flight.partsOf(e)
-	outs := d.flight.outsOf(e)
+	limits := d.batch.limitsOf(e)
+	outcomes := d.batch.outcomesOf(e)
 	switch {
 	case e.verb == stint.Reset:
-		for i := range parts {
-			t := &d.flight.states[parts[i].state]
-			parts[i].limit.reset(&t.state, &outs[i])
-			t.resetAt = d.now
+		for i := range limits {
+			ref := &d.batch.states[limits[i].state]
+			limits[i].limit.reset(&ref.state, &outcomes[i])
+			ref.resetAt = d.now
 		}
-	case e.verb >= release:
-		for i := range parts {
-			t := &d.flight.states[parts[i].state]
-			giveBack := t.limit.release
-			if e.verb == lapse {
-				giveBack = t.limit.lapse
+	case e.verb >= refund:
+		for i := range limits {
+			ref := &d.batch.states[limits[i].state]
+			giveBack := ref.limit.refund
+			if e.verb == returnLease {
+				giveBack = ref.limit.returnLease
 			}
-			if !t.marked || e.taken > t.resetAt {
-				giveBack(&t.state, d.now, parts[i].permits, e.taken)
+			if !ref.resetMarked || e.takenAt > ref.resetAt {
+				giveBack(&ref.state, d.now, limits[i].permits, e.takenAt)
 			}
-			outs[i] = stint.Outcome{Allowed: true}
+			outcomes[i] = stint.Outcome{Allowed: true}
 		}
-	case len(parts) == 1 && !e.logs:
-		d.decideOne(e, &parts[0], &outs[0])
+	case len(limits) == 1 && !e.logs:
+		d.decideOne(e, &limits[0], &outcomes[0])
 	default:
-		d.decideMany(e, parts, outs)
+		d.decideMany(e, limits, outcomes)
 	}
-	e.decision = stint.Combine(outs, d.now)
+	e.decision = stint.Combine(outcomes, d.now)
 	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {
 		d.allowed++
 	}
 }
 
 // decideOne carries out an operation on one limit.
-func (d *decider) decideOne(e *entry, p *part, out *stint.Outcome) {
-	t := &d.flight.states[p.state]
+func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
+	ref := &d.batch.states[p.state]
 	*out = stint.Outcome{}
-	t.limit.apply(algorithm.ActionOf(e.verb), &t.state, d.now, p.permits, out)
-	if e.extra > 0 {
-		e.admitted = t.limit.admit(&t.state, d.now, 1, e.extra)
-		d.allowed += e.admitted
+	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, out)
+	if e.bulk > 0 {
+		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, e.bulk)
+		d.allowed += e.bulkAdmitted
 	}
 	if e.growth {
-		out.GrowsAfter = t.limit.grows(&t.state, d.now)
+		out.GrowsAfter = ref.limit.grows(&ref.state, d.now)
 	}
 }
 
 // decideMany decides first what all limits say, then carries it out on all. Logs'
 // answers are the script's.
-func (d *decider) decideMany(e *entry, parts []part, outs []stint.Outcome) {
+func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcome) {
 	action := algorithm.ActionOf(e.verb)
 	look := action
 	if action == algorithm.Take {
@@ -310,28 +310,28 @@ func (d *decider) decideMany(e *entry, parts []part, outs []stint.Outcome) {
 	if e.logs {
 		allowed = d.logged.byte() == 1
 	}
-	for i := range parts {
-		t := &d.flight.states[parts[i].state]
-		if t.limit.log {
-			outs[i] = d.logged.outcome(t.limit.limit.Capacity)
+	for i := range limits {
+		ref := &d.batch.states[limits[i].state]
+		if ref.limit.log {
+			outcomes[i] = d.logged.outcome(ref.limit.limit.Capacity)
 			continue
 		}
-		outs[i] = stint.Outcome{}
-		t.limit.apply(look, &t.state, d.now, parts[i].permits, &outs[i])
+		outcomes[i] = stint.Outcome{}
+		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, &outcomes[i])
 		if !e.logs {
-			allowed = allowed && outs[i].Allowed
+			allowed = allowed && outcomes[i].Allowed
 		}
 	}
-	for i := range parts {
-		t := &d.flight.states[parts[i].state]
-		if t.limit.log {
+	for i := range limits {
+		ref := &d.batch.states[limits[i].state]
+		if ref.limit.log {
 			continue
 		}
 		if allowed && action == algorithm.Take {
-			t.limit.apply(algorithm.Take, &t.state, d.now, parts[i].permits, &outs[i])
+			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, &outcomes[i])
 		}
 		if e.growth {
-			outs[i].GrowsAfter = t.limit.grows(&t.state, d.now)
+			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now)
 		}
 	}
 }

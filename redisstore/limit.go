@@ -18,20 +18,14 @@ type plan []limit
 type limit struct {
 	machine
 	identity   unique.Handle[string]
-	policy     string                        // its name
-	letter     string                        // of the script, for the algorithm and a log's encoding
-	parameters string                        // as a generation's head has them; "" of a log
-	numbers    string                        // of the script's description, without a calendar's edges
-	life       int64                         // the longest that a state matters, microseconds
-	format     string                        // by which the script for one take writes a state
-	one        string                        // what taking(1) returns
-	names      []atomic.Pointer[generations] // by partition, as of the latest epoch; nil of a log
-}
-
-// generations are the keys of a partition's hash in an epoch of the policy.
-type generations struct {
-	epoch       int64
-	now, before string
+	epochField string                           // of the settings, with the epoch of its policy
+	letter     string                           // of the script, for the algorithm and a log's encoding
+	parameters string                           // as a generation's head has them; "" of a log
+	numbers    string                           // of the script's description, without a calendar's edges
+	life       int64                            // the longest that a state matters, microseconds
+	format     string                           // by which the script for one take writes a state
+	singleArgs string                           // what taking(1) returns
+	hashKeys   []atomic.Pointer[generationKeys] // by partition, as of the latest epoch; nil of a log
 }
 
 // logLetters are the script's letters for the log's encodings.
@@ -48,30 +42,16 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 	for i := range p {
 		l := &p[i]
 		l.machine = newMachine(policy.Limit(i))
-		l.policy = policy.Name()
-		l.identity = unique.Make(identify(l.policy, l.limit, y.encoding))
+		l.epochField = epochField(policy.Name())
+		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
 		if !l.log {
 			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
-			l.one = l.numbersOfTake(1)
-			l.names = make([]atomic.Pointer[generations], y.partitions)
+			l.singleArgs = l.encodeSingleArgs(1)
+			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
 		}
 	}
 	return p
-}
-
-// hash is a partition's hash of the limit in an epoch of its policy.
-func (y *layout) hash(l *limit, partition int32, epoch int64) *generations {
-	at := &l.names[partition]
-	if known := at.Load(); known != nil && known.epoch == epoch {
-		return known
-	}
-	identity := inEpoch(l.identity.Value(), epoch)
-	g := &generations{
-		epoch: epoch, now: y.key(int(partition), identity, generationNow), before: y.key(int(partition), identity, generationBefore),
-	}
-	at.Store(g)
-	return g
 }
 
 // describe writes the limit as the script reads it.
@@ -80,10 +60,10 @@ func (l *limit) describe(encoding LogEncoding) {
 	switch {
 	case l.token != nil:
 		permits, period := l.token.Rate()
-		l.bucket("t", l.token.Lasting(l.most()), permits, period)
+		l.bucket("t", l.token.Lasting(l.maxCount()), permits, period)
 	case l.leaky != nil:
 		permits, period := l.leaky.Rate()
-		l.bucket("l", l.leaky.Lasting(l.most()), permits, period)
+		l.bucket("l", l.leaky.Lasting(l.maxCount()), permits, period)
 	case l.window != nil:
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1
@@ -92,7 +72,7 @@ func (l *limit) describe(encoding LogEncoding) {
 			life, l.letter = calendarLife[spec.Calendar], "c"
 			lengthWidth = width(life)
 		}
-		l.parameters = parameters(2*life, lengthWidth, width(l.most()), number{length, 6})
+		l.parameters = parameters(2*life, lengthWidth, width(l.maxCount()), number{length, 6})
 		l.number(life)
 		if !l.calendar() {
 			l.number(length)
@@ -100,7 +80,7 @@ func (l *limit) describe(encoding LogEncoding) {
 	case l.counter != nil:
 		window := spec.Window.Microseconds()
 		l.letter = "s"
-		l.parameters = parameters(4*window, width(l.most()), width(l.most()), number{window, 6})
+		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
 		l.number(2*window, window)
 	default:
 		counts := int64(0)
@@ -127,7 +107,7 @@ var calendarLife = map[stint.Calendar]int64{
 func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }
 
 // most is the greatest count of a state that the limit alone writes.
-func (l *limit) most() int64 { return l.limit.Capacity + l.limit.Debt() }
+func (l *limit) maxCount() int64 { return l.limit.Capacity + l.limit.Debt() }
 
 // bucket describes a bucket whose longest backlog is span.
 func (l *limit) bucket(letter string, span, permits, period int64) {
@@ -144,7 +124,7 @@ func (l *limit) number(more ...int64) {
 		l.numbers, l.life = l.letter, more[0]
 		more = append([]int64{l.limit.Capacity, l.limit.Debt()}, more...)
 	}
-	l.numbers += words(more...)
+	l.numbers += bigEndian(more...)
 }
 
 // describeAt is the limit's numbers with, for a calendar, the bounds of the window
@@ -156,18 +136,18 @@ func (l *limit) describeAt(t stint.Instant) string {
 	start, end := l.window.Window(t)
 	before, _ := l.window.Window(start - 1)
 	_, after := l.window.Window(end)
-	return l.numbers + words(int64(before), int64(start), int64(end), int64(after))
+	return l.numbers + bigEndian(int64(before), int64(start), int64(end), int64(after))
 }
 
 // taking is what the script for one take has to know of n permits of the limit.
-func (l *limit) taking(n int64) string {
+func (l *limit) singleArgsOf(n int64) string {
 	if n == 1 {
-		return l.one
+		return l.singleArgs
 	}
-	return l.numbersOfTake(n)
+	return l.encodeSingleArgs(n)
 }
 
-func (l *limit) numbersOfTake(n int64) string {
+func (l *limit) encodeSingleArgs(n int64) string {
 	below := func(bits int) int64 { return 1 << min(bits, 62) }
 	numbers := []int64{
 		l.life + algorithm.Margin(l.life),
@@ -175,16 +155,16 @@ func (l *limit) numbersOfTake(n int64) string {
 	}
 	switch {
 	case l.token != nil:
-		return words(append(numbers, l.token.Needs(n)...)...)
+		return bigEndian(append(numbers, l.token.Needs(n)...)...)
 	case l.leaky != nil:
-		return words(append(numbers, l.leaky.Needs(n)...)...)
+		return bigEndian(append(numbers, l.leaky.Needs(n)...)...)
 	default: // windows
-		return words(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+		return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
 	}
 }
 
 // words writes numbers of 8 bytes.
-func words(numbers ...int64) string {
+func bigEndian(numbers ...int64) string {
 	text := make([]byte, 0, 8*len(numbers))
 	for _, n := range numbers {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))

@@ -31,7 +31,7 @@ b.two = a.two
   each.one(1)
 end
 `
-	if got := trim(used + unused + rest); got != used+rest {
+	if got := stripUnused(used + unused + rest); got != used+rest {
 		t.Errorf("trimmed to\n%s\nwant\n%s", got, used+rest)
 	}
 }

@@ -35,7 +35,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// hanging is a store whose server has stopped in its tracks, under one flight of one
+// hanging is a store whose server has stopped in its tracks, under one batch of one
 // operation.
 type hanging struct {
 	*redisstore.Store
@@ -67,14 +67,14 @@ func newHanging(t *testing.T, options redisstore.Options) *hanging {
 		_, err := store.Decide(t.Context(), op(stint.Take, "first", h.policy, 1))
 		h.first <- err
 	}()
-	until(t, "the first operation is under way", func() bool { return h.UnderWay() == 1 && h.Waiting() == 0 })
+	until(t, "the first operation is under way", func() bool { return h.InFlight() == 1 && h.Waiting() == 0 })
 	return h
 }
 
 // quiet waits until nothing is under way.
 func (h *hanging) quiet() {
 	h.t.Helper()
-	until(h.t, "nothing is under way", func() bool { return h.UnderWay() == 0 && h.Waiting() == 0 })
+	until(h.t, "nothing is under way", func() bool { return h.InFlight() == 0 && h.Waiting() == 0 })
 }
 
 // resume lets the server go on and waits until all that was sent is answered.
@@ -161,19 +161,19 @@ func (c *caller) untouched(t *testing.T) {
 // not.
 func TestCallersLeave(t *testing.T) {
 	for _, single := range []bool{true, false} {
-		h := newHanging(t, redisstore.Options{Flights: 2, MaxBatch: 3})
+		h := newHanging(t, redisstore.Options{InFlight: 2, MaxBatch: 3})
 		operations := 1
 		if !single {
 			operations = 5
 		}
-		// The second flight takes three operations: of single callers three, of a
+		// The second batch takes three operations: of single callers three, of a
 		// batch the first three.
 		var callers []*caller
 		for i := range 6 {
 			c := h.call(fmt.Sprint("k", i), operations)
 			callers = append(callers, c)
 			if i == 0 {
-				until(t, "a second flight is under way", func() bool { return h.UnderWay() == 2 && h.Waiting() == max(0, operations-3) })
+				until(t, "a second flight is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == max(0, operations-3) })
 			}
 		}
 		until(t, "all wait", func() bool { return h.Waiting() == 6*operations-min(3, operations) })
@@ -201,11 +201,11 @@ func TestCallersLeave(t *testing.T) {
 	}
 }
 
-// One caller leaves, and those on the same flight and behind it are answered.
+// One caller leaves, and those on the same batch and behind it are answered.
 func TestOneOfManyLeaves(t *testing.T) {
-	h := newHanging(t, redisstore.Options{Flights: 2, MaxBatch: 4})
+	h := newHanging(t, redisstore.Options{InFlight: 2, MaxBatch: 4})
 	callers := []*caller{h.call("a", 2)}
-	until(t, "a second flight is under way", func() bool { return h.UnderWay() == 2 && h.Waiting() == 0 })
+	until(t, "a second flight is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == 0 })
 	for _, n := range []int{1, 6, 1, 3} {
 		callers = append(callers, h.call("a", n))
 	}
@@ -239,7 +239,7 @@ func TestOneOfManyLeaves(t *testing.T) {
 // hangs, and is not carried out; all that waits is answered when it goes on.
 func TestQueueIsBounded(t *testing.T) {
 	const most = 4
-	h := newHanging(t, redisstore.Options{Flights: 1, MaxBatch: 2, MaxQueue: most})
+	h := newHanging(t, redisstore.Options{InFlight: 1, MaxBatch: 2, MaxQueue: most})
 	callers := []*caller{h.call("k", 1), h.call("k", 3)}
 	until(t, "the queue is full", func() bool { return h.Waiting() == most })
 	o := op(stint.Take, "k", h.policy, 1)
@@ -288,7 +288,7 @@ func TestQueueIsBounded(t *testing.T) {
 // A caller's deadline passes while the server hangs: the call fails with that, and says that
 // the server is to blame.
 func TestDeadlineWhileOthersWait(t *testing.T) {
-	h := newHanging(t, redisstore.Options{Flights: 1})
+	h := newHanging(t, redisstore.Options{InFlight: 1})
 	patient := h.call("k", 1)
 	until(t, "it waits", func() bool { return h.Waiting() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -316,9 +316,9 @@ func TestManyCallersAreExact(t *testing.T) {
 		policies = append(policies, policyOf(t, algorithm.String(), aLimit(algorithm, limit)))
 	}
 	policies = append(policies, policyOf(t, "all", all...))
-	for _, c := range []struct{ batch, flights int }{{1, 1}, {1, 4}, {2, 2}, {50, 4}, {1000, 1}, {1000, 64}} {
-		t.Run(fmt.Sprintf("batch=%d/flights=%d", c.batch, c.flights), func(t *testing.T) {
-			store := newStore(t, redisstore.Options{MaxBatch: c.batch, Flights: c.flights, Partitions: 4})
+	for _, c := range []struct{ batch, inFlight int }{{1, 1}, {1, 4}, {2, 2}, {50, 4}, {1000, 1}, {1000, 64}} {
+		t.Run(fmt.Sprintf("batch=%d/inFlight=%d", c.batch, c.inFlight), func(t *testing.T) {
+			store := newStore(t, redisstore.Options{MaxBatch: c.batch, InFlight: c.inFlight, Partitions: 4})
 			var mu sync.Mutex
 			remaining := map[string][]int64{} // what the admitted were told, by policy and key
 			asked := map[string]int{}

@@ -28,12 +28,12 @@ func TestHear(t *testing.T) {
 		"one byte":               {"\x01", nil, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newDenials(1000, func() time.Duration { return 0 })
+			c := newDenialCache(1000, func() time.Duration { return 0 })
 			var policies []string
-			c.forgot = func(policy string) { policies = append(policies, policy) }
+			c.onPolicyReset = func(policy string) { policies = append(policies, policy) }
 			missed := 0
-			c.missed = func() { missed++ }
-			c.begin()
+			c.onMissed = func() { missed++ }
+			c.subscribed()
 			var claims []stint.Claim
 			for _, known := range []string{"ka", "kb", "la"} {
 				policy, err := stint.NewPolicy(known[1:], stint.FixedWindow(1, time.Hour))
@@ -42,7 +42,7 @@ func TestHear(t *testing.T) {
 				}
 				claims = append(claims, stint.Claim{Key: known[:1], Policy: policy, Permits: 1})
 			}
-			before := c.send()
+			before := c.mark()
 			keep := func() {
 				for _, claim := range claims {
 					c.keep(before, &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
@@ -57,7 +57,7 @@ func TestHear(t *testing.T) {
 				return known
 			}
 			keep()
-			c.hear(row.message)
+			c.receive(row.message)
 			if got := kept(); !slices.Equal(got, row.kept) || int(c.entries.Load()) != len(row.kept) {
 				t.Errorf("%q is remembered, of %d, want %q", got, c.entries.Load(), row.kept)
 			}

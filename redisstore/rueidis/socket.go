@@ -11,7 +11,7 @@ import (
 )
 
 // A traced connection knows how far this process has come with it, and why it was given up.
-type traced struct {
+type socket struct {
 	net.Conn
 	address string // that it was made to
 
@@ -26,12 +26,12 @@ type traced struct {
 	reading atomic.Bool // whether somebody waits for something to read
 }
 
-func trace(conn net.Conn, address string) *traced {
-	return &traced{Conn: conn, address: address, gone: make(chan struct{}), epoch: time.Now()}
+func newSocket(conn net.Conn, address string) *socket {
+	return &socket{Conn: conn, address: address, gone: make(chan struct{}), epoch: time.Now()}
 }
 
 // Read implements [net.Conn].
-func (t *traced) Read(text []byte) (int, error) {
+func (t *socket) Read(text []byte) (int, error) {
 	t.reading.Store(true)
 	n, err := t.Conn.Read(text)
 	t.read.Store(int64(time.Since(t.epoch)))
@@ -41,14 +41,14 @@ func (t *traced) Read(text []byte) (int, error) {
 }
 
 // Write implements [net.Conn].
-func (t *traced) Write(text []byte) (int, error) {
+func (t *socket) Write(text []byte) (int, error) {
 	t.wrote.Store(int64(time.Since(t.epoch)))
 	n, err := t.Conn.Write(text)
 	return n, t.fault(err)
 }
 
 // fault says why a connection failed.
-func (t *traced) fault(err error) error {
+func (t *socket) fault(err error) error {
 	if why := t.why.Load(); why != nil && err != nil {
 		return *why
 	}
@@ -56,21 +56,21 @@ func (t *traced) fault(err error) error {
 }
 
 // Close implements [net.Conn].
-func (t *traced) Close() error {
+func (t *socket) Close() error {
 	t.closed.Do(func() { close(t.gone) })
 	return t.Conn.Close()
 }
 
 // giveUp closes a connection that leads to the wrong server. What is under way on it fails
 // and says why.
-func (t *traced) giveUp(why error) {
+func (t *socket) giveUp(why error) {
 	why = fmt.Errorf("the connection was given up: %v", why) //nolint:errorlint // not the reply to what is under way
 	t.why.CompareAndSwap(nil, &why)
 	_ = t.Close() // it is of no use
 }
 
 // open reports whether it has not been closed.
-func (t *traced) open() bool {
+func (t *socket) open() bool {
 	select {
 	case <-t.gone:
 		return false
@@ -80,7 +80,7 @@ func (t *traced) open() bool {
 }
 
 // unread reports whether something has arrived that was not read.
-func (t *traced) unread() bool {
+func (t *socket) unread() bool {
 	conn := t.Conn
 	if secured, ok := conn.(*tls.Conn); ok {
 		conn = secured.NetConn()

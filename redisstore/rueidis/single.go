@@ -46,7 +46,7 @@ var (
 )
 
 // clientOptions are those that every client has.
-func (r *reach) clientOptions(credentials credentials) rueidis.ClientOption {
+func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		AuthCredentialsFn: credentials.read,
 		PipelineMultiplex: -1,   // one connection to a server
@@ -61,17 +61,17 @@ func (r *reach) clientOptions(credentials credentials) rueidis.ClientOption {
 
 // link is one connection to one server at a time, by rueidis' single client. A loop keeps it
 // made; nobody else dials, so that no caller's context spoils an attempt.
-type link struct {
+type singleConn struct {
 	*attempts
 
 	client  rueidis.Client
-	dial    func(ctx context.Context) (*traced, error)
+	dial    func(ctx context.Context) (*socket, error)
 	primary bool                                    // whether a server that is none is refused
-	follow  func(ctx context.Context, conn *traced) // gives conn up when it leads to the wrong server; nil for not
+	follow  func(ctx context.Context, conn *socket) // gives conn up when it leads to the wrong server; nil for not
 
 	tried   atomic.Bool            // whether the attempt under way has dialled
-	dialled atomic.Pointer[traced] // the latest connection; nil before the first
-	up      atomic.Pointer[traced] // the one that commands are sent by, if it is open
+	dialled atomic.Pointer[socket] // the latest connection; nil before the first
+	up      atomic.Pointer[socket] // the one that commands are sent by, if it is open
 	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
 }
 
@@ -79,49 +79,49 @@ type link struct {
 type dialling struct{}
 
 // start makes the client, and connects in the background.
-func (l *link) start(options rueidis.ClientOption) error {
-	l.attempts = newAttempts()
+func (c *singleConn) start(options rueidis.ClientOption) error {
+	c.attempts = newAttempts()
 	options.InitAddress = []string{"the server"} // which dial knows
 	options.ForceSingleClient = true
 	options.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		if ctx.Value(dialling{}) != l {
+		if ctx.Value(dialling{}) != c {
 			return nil, errNotSent
 		}
-		l.tried.Store(true)
-		conn, err := l.dial(ctx)
+		c.tried.Store(true)
+		conn, err := c.dial(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if l.life.Err() != nil {
+		if c.life.Err() != nil {
 			return nil, errors.Join(errClosed, conn.Close())
 		}
-		l.dialled.Store(conn)
-		context.AfterFunc(l.life, func() { conn.giveUp(errClosed) })
+		c.dialled.Store(conn)
+		context.AfterFunc(c.life, func() { conn.giveUp(errClosed) })
 		return conn, nil
 	}
 	client, err := rueidis.NewClient(options) // tries to connect at once, and may not
 	if err != nil && !errors.Is(err, errNotSent) {
-		l.end()
+		c.end()
 		return err
 	}
-	l.client = client
-	l.loop.Go(l.keep)
+	c.client = client
+	c.loop.Go(c.keep)
 	return nil
 }
 
 // keep keeps the connection made until the link is closed.
-func (l *link) keep() {
-	for l.life.Err() == nil {
-		conn, err := l.connect()
+func (c *singleConn) keep() {
+	for c.life.Err() == nil {
+		conn, err := c.connect()
 		if err != nil {
-			l.over(err)
+			c.finish(err)
 			continue
 		}
-		l.up.Store(conn)
-		l.over(nil)
-		ctx, end := context.WithCancel(l.life)
-		if l.follow != nil {
-			l.loop.Go(func() { l.follow(ctx, conn) })
+		c.up.Store(conn)
+		c.finish(nil)
+		ctx, end := context.WithCancel(c.life)
+		if c.follow != nil {
+			c.loop.Go(func() { c.follow(ctx, conn) })
 		}
 		<-conn.gone
 		end()
@@ -129,19 +129,19 @@ func (l *link) keep() {
 }
 
 // connect makes one attempt.
-func (l *link) connect() (*traced, error) {
-	ctx, cancel := context.WithTimeout(context.WithValue(l.life, dialling{}, l), connectTimeout+2*replyTimeout)
+func (c *singleConn) connect() (*socket, error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(c.life, dialling{}, c), connectTimeout+2*replyTimeout)
 	defer cancel()
-	ping := func() error { return l.client.Do(ctx, arbitrary("PING")(l.client.B())).Error() }
-	l.tried.Store(false)
+	ping := func() error { return c.client.Do(ctx, arbitrary("PING")(c.client.B())).Error() }
+	c.tried.Store(false)
 	err := ping()
-	for err != nil && !l.tried.Load() && ctx.Err() == nil {
+	for err != nil && !c.tried.Load() && ctx.Err() == nil {
 		// The client has not noticed yet that the connection was lost; or a command that had
 		// not noticed dialled at the same moment, which was refused to both.
 		runtime.Gosched()
 		err = ping()
 	}
-	conn := l.dialled.Load()
+	conn := c.dialled.Load()
 	// A server that does not let the store in replies with an error, and the connection is
 	// closed. One that only refuses the PING is connected to.
 	if _, replied := rueidis.IsRedisErr(err); err != nil && !replied || conn == nil || !conn.open() {
@@ -153,8 +153,8 @@ func (l *link) connect() (*traced, error) {
 		}
 		return nil, err
 	}
-	if l.primary {
-		if err := primaryRole(l.client.Do(ctx, arbitrary("ROLE")(l.client.B()))); err != nil {
+	if c.primary {
+		if err := primaryRole(c.client.Do(ctx, arbitrary("ROLE")(c.client.B()))); err != nil {
 			conn.giveUp(err)
 			return nil, err
 		}
@@ -178,28 +178,28 @@ func primaryRole(result rueidis.RedisResult) error {
 }
 
 // isUp reports whether there is a connection.
-func (l *link) isUp() bool {
-	conn := l.up.Load()
+func (c *singleConn) isUp() bool {
+	conn := c.up.Load()
 	return conn != nil && conn.open()
 }
 
 // Ready implements [redisstore.Conn].
-func (l *link) Ready(ctx context.Context) error {
-	if l.isUp() {
+func (c *singleConn) Ready(ctx context.Context) error {
+	if c.isUp() {
 		return nil
 	}
-	return l.wait(ctx, l.isUp)
+	return c.wait(ctx, c.isUp)
 }
 
-func (l *link) send(ctx context.Context, build builder) rueidis.RedisResult {
+func (c *singleConn) send(ctx context.Context, build builder) rueidis.RedisResult {
 	for {
-		if err := l.Ready(ctx); err != nil {
+		if err := c.Ready(ctx); err != nil {
 			return rueidis.NewErrorResult(err)
 		}
-		conn := l.up.Load()
-		l.handed.Store(int64(time.Since(conn.epoch)))
-		watchdog.Use(ctx, l)
-		result := l.client.Do(ctx, build(l.client.B()))
+		conn := c.up.Load()
+		c.handed.Store(int64(time.Since(conn.epoch)))
+		watchdog.Use(ctx, c)
+		result := c.client.Do(ctx, build(c.client.B()))
 		err := result.Error()
 		switch {
 		case errors.Is(err, errNotSent):
@@ -215,31 +215,31 @@ func (l *link) send(ctx context.Context, build builder) rueidis.RedisResult {
 
 // Subscribe implements [redisstore.Conn]. It ends with the connection. A server without
 // HELLO would need another one, which is not made.
-func (l *link) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
-	if err := l.Ready(ctx); err != nil {
+func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	if err := c.Ready(ctx); err != nil {
 		return err
 	}
-	return receive(ctx, l.client, channel, ready, message)
+	return receive(ctx, c.client, channel, ready, message)
 }
 
 // Servers implements [redisstore.Inspector].
-func (l *link) Servers(context.Context) ([]redisstore.Server, error) {
-	return []redisstore.Server{server{l.send}}, nil
+func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
+	return []redisstore.Server{server{c.send}}, nil
 }
 
 // Cluster implements [redisstore.Conn].
-func (l *link) Cluster() bool { return false }
+func (c *singleConn) Cluster() bool { return false }
 
 // Close implements [redisstore.Conn].
-func (l *link) Close() {
-	l.end()
-	l.loop.Wait()
-	l.client.Close()
+func (c *singleConn) Close() {
+	c.end()
+	c.loop.Wait()
+	c.client.Close()
 }
 
 // Progress implements [watchdog.Connection].
-func (l *link) Progress() (reads uint64, behind bool) {
-	conn := l.up.Load()
+func (c *singleConn) Progress() (reads uint64, behind bool) {
+	conn := c.up.Load()
 	if conn == nil {
 		return 0, false
 	}
@@ -247,5 +247,5 @@ func (l *link) Progress() (reads uint64, behind bool) {
 	if !conn.open() {
 		return reads, false // there is nothing to read from
 	}
-	return reads, conn.wrote.Load() < l.handed.Load() || !conn.reading.Load() || conn.unread()
+	return reads, conn.wrote.Load() < c.handed.Load() || !conn.reading.Load() || conn.unread()
 }

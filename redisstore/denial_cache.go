@@ -26,24 +26,24 @@ import (
 // What could make a denial wrong (a reset, a refund, a limit with other parameters
 // that takes a state over) is announced by the script that does it, on a channel that
 // every process listens to. A denial is kept only if nothing of its client was announced
-// since its flight was sent, and nothing is kept while the channel is down. What
+// since its batch was sent, and nothing is kept while the channel is down. What
 // remains: between a reset elsewhere and the arrival of its announcement, which takes
 // as long as it takes to notice where the channel leads nowhere any more, and when the
 // server's clock steps forth or its memory is wiped, a client may be denied that the
 // server would admit, until its RetryAfter at the latest. It is never the other way
 // round.
-type denials struct {
-	seed     maphash.Seed
-	most     int // entries in a shard
-	now      func() time.Duration
-	forgot   func(policy string) // is told of policies that were forgotten elsewhere
-	missed   func()              // is told when that may have been missed
-	live     atomic.Bool         // whether the channel is listened to
-	lost     atomic.Bool         // whether it was and then was not
-	sequence atomic.Uint64       // of announcements, and of sessions on the channel
-	entries  atomic.Int64
-	hits     atomic.Uint64
-	shards   [denialShards]denialShard
+type denialCache struct {
+	seed          maphash.Seed
+	maxPerShard   int // entries in a shard
+	now           func() time.Duration
+	onPolicyReset func(policy string) // is told of policies that were forgotten elsewhere
+	onMissed      func()              // is told when that may have been missed
+	listening     atomic.Bool         // whether the channel is listened to
+	wasLost       atomic.Bool         // whether it was and then was not
+	sequence      atomic.Uint64       // of announcements, and of sessions on the channel
+	entries       atomic.Int64
+	hits          atomic.Uint64
+	shards        [denialShards]denialShard
 }
 
 const denialShards = 64
@@ -58,18 +58,18 @@ type denialShard struct {
 // denial is an operation's denial, kept with the client of the claim with the longest
 // wait.
 type denial struct {
-	policy   *stint.Policy // of that claim
-	permits  int64
-	others   uint64        // a hash of all claims, 0 if there is but one
-	sent     time.Duration // by the local clock
-	until    time.Duration
-	decision stint.Decision
-	outs     []stint.Outcome // of one claim, if they say when Remaining grows
+	policy     *stint.Policy // of that claim
+	permits    int64
+	claimsHash uint64        // a hash of all claims, 0 if there is but one
+	sent       time.Duration // by the local clock
+	until      time.Duration
+	decision   stint.Decision
+	outs       []stint.Outcome // of one claim, if they say when Remaining grows
 }
 
 // covers reports whether the denial is of a claim among claims with the hash.
 func (d *denial) covers(claim *stint.Claim, others uint64) bool {
-	return d.policy == claim.Policy && d.permits == claim.Permits && d.others == others
+	return d.policy == claim.Policy && d.permits == claim.Permits && d.claimsHash == others
 }
 
 // clientDenials is how many denials are kept of one client at most.
@@ -78,25 +78,19 @@ const clientDenials = 64
 // clockRates is by how much of a wait two clocks may disagree: one part of so many.
 const clockRates = 1000
 
-func newDenials(most int, now func() time.Duration) *denials {
-	return &denials{
-		seed: maphash.MakeSeed(), most: max(1, most/denialShards), now: now, forgot: func(string) {}, missed: func() {},
+func newDenialCache(most int, now func() time.Duration) *denialCache {
+	return &denialCache{
+		seed: maphash.MakeSeed(), maxPerShard: max(1, most/denialShards), now: now, onPolicyReset: func(string) {}, onMissed: func() {},
 	}
 }
 
-// uptime is a local clock that does not step.
-func uptime() func() time.Duration {
-	start := time.Now()
-	return func() time.Duration { return time.Since(start) }
-}
-
-func (c *denials) shard(client string) *denialShard {
+func (c *denialCache) shard(client string) *denialShard {
 	return &c.shards[maphash.String(c.seed, client)%denialShards]
 }
 
 // cacheable reports whether an operation's denial may come from the cache or go
 // there.
-func (s *Store) cacheable(op *stint.Op) bool {
+func (s *Store) denialCacheable(op *stint.Op) bool {
 	if s.denials == nil || op.Verb > stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
 		return false
 	}
@@ -119,16 +113,16 @@ func (s *Store) countsDenied(policy *stint.Policy) bool {
 }
 
 // remembered answers an operation that is known to be denied.
-func (s *Store) remembered(op *stint.Op) (d stint.Decision, denied bool) {
-	if s.denials == nil || s.denials.entries.Load() == 0 || !s.cacheable(op) {
+func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
+	if s.denials == nil || s.denials.entries.Load() == 0 || !s.denialCacheable(op) {
 		return d, false
 	}
 	return s.denials.answer(op)
 }
 
-// keepDenial keeps the denial of an operation whose flight, or flights, were sent at f or
+// keepDenial keeps the denial of an operation whose batch, or batches, were sent at f or
 // later, from the outcomes of its limits.
-func (s *Store) keepDenial(f flying, op *stint.Op, d stint.Decision, outs []stint.Outcome, grown bool) {
+func (s *Store) keepDenial(f sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grown bool) {
 	n := refusal{decision: d}
 	claim, first := &op.Claim, 0
 	for i := -1; i < len(op.And); i++ {
@@ -137,7 +131,7 @@ func (s *Store) keepDenial(f flying, op *stint.Op, d stint.Decision, outs []stin
 		}
 		plan := s.plan(claim.Policy)
 		for j := range plan {
-			n.lasts = max(n.lasts, min(outs[first+j].RetryAfter, micros(plan[j].life)))
+			n.lasts = max(n.lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
 			if first+j == int(d.Index) {
 				n.claim = *claim
 			}
@@ -145,20 +139,20 @@ func (s *Store) keepDenial(f flying, op *stint.Op, d stint.Decision, outs []stin
 		first += len(plan)
 	}
 	if op.And != nil {
-		n.others = s.denials.hash(op)
+		n.claimsHash = s.denials.hash(op)
 	} else if grown {
-		n.outs = outs
+		n.outs = outcomes
 	}
 	s.denials.keep(f, &n)
 }
 
 // keep keeps a denial.
-func (f *flight) keep(e *entry) {
-	parts := f.partsOf(e)
+func (b *batch) keepDenial(e *entry) {
+	limits := b.limitsOf(e)
 	var op stint.Op
-	for first := 0; first < len(parts); {
-		policy := parts[first].policy
-		claim := stint.Claim{Key: f.states[parts[first].state].client, Policy: policy, Permits: parts[first].permits}
+	for first := 0; first < len(limits); {
+		policy := limits[first].policy
+		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].permits}
 		if first == 0 {
 			op.Claim = claim
 		} else {
@@ -166,19 +160,19 @@ func (f *flight) keep(e *entry) {
 		}
 		first += policy.Len()
 	}
-	f.store.keepDenial(f.flying, &op, e.decision, f.outsOf(e), e.growth)
+	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
 }
 
 // taken ends the denials of what an entry took.
-func (f *flight) taken(e *entry) {
-	parts := f.partsOf(e)
-	for i := 0; i < len(parts); i += parts[i].policy.Len() {
-		f.store.denials.taken(f.states[parts[i].state].client, parts[i].policy)
+func (b *batch) forgetDenials(e *entry) {
+	limits := b.limitsOf(e)
+	for i := 0; i < len(limits); i += limits[i].policy.Len() {
+		b.store.denials.forgetTaken(b.states[limits[i].state].client, limits[i].policy)
 	}
 }
 
 // answer answers an operation that is known to be denied.
-func (c *denials) answer(op *stint.Op) (d stint.Decision, denied bool) {
+func (c *denialCache) answer(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
 	if op.And == nil {
 		return c.claim(&op.Claim, 0, now, op.Each)
@@ -192,7 +186,7 @@ func (c *denials) answer(op *stint.Op) (d stint.Decision, denied bool) {
 }
 
 // hash hashes the claims of an operation of several.
-func (c *denials) hash(op *stint.Op) uint64 {
+func (c *denialCache) hash(op *stint.Op) uint64 {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
 	maphash.WriteComparable(&h, op.Claim)
@@ -203,7 +197,7 @@ func (c *denials) hash(op *stint.Op) uint64 {
 }
 
 // claim answers for one claim among claims with a hash.
-func (c *denials) claim(claim *stint.Claim, others uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
+func (c *denialCache) claim(claim *stint.Claim, others uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
 	s := c.shard(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,30 +237,30 @@ func later(wait, elapsed time.Duration) time.Duration {
 	return max(0, wait-elapsed)
 }
 
-// flying notes when a flight is sent.
-type flying struct {
+// flying notes when a batch is sent.
+type sendMark struct {
 	sequence uint64
 	sent     time.Duration
 }
 
-func (c *denials) send() (f flying) {
-	if c != nil && c.live.Load() {
-		f = flying{c.sequence.Load(), c.now()}
+func (c *denialCache) mark() (f sendMark) {
+	if c != nil && c.listening.Load() {
+		f = sendMark{c.sequence.Load(), c.now()}
 	}
 	return f
 }
 
 // refusal is a denial to be kept.
 type refusal struct {
-	claim    stint.Claim // the one with the longest wait
-	others   uint64      // as in a denial
-	lasts    time.Duration
-	decision stint.Decision
-	outs     []stint.Outcome // as in a denial
+	claim      stint.Claim // the one with the longest wait
+	claimsHash uint64      // as in a denial
+	lasts      time.Duration
+	decision   stint.Decision
+	outs       []stint.Outcome // as in a denial
 }
 
-// keep keeps what was denied by a flight that was sent at f.
-func (c *denials) keep(f flying, n *refusal) {
+// keep keeps what was denied by a batch that was sent at f.
+func (c *denialCache) keep(f sendMark, n *refusal) {
 	if n.lasts == 0 || n.decision.RetryAfter == stint.Never || f.sequence == 0 {
 		return
 	}
@@ -274,18 +268,18 @@ func (c *denials) keep(f flying, n *refusal) {
 	s := c.shard(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.announced > f.sequence || !c.live.Load() {
+	if s.announced > f.sequence || !c.listening.Load() {
 		return
 	}
 	if s.clients == nil {
 		s.clients = map[string][]denial{}
 	}
 	kept := denial{
-		policy: n.claim.Policy, permits: n.claim.Permits, others: n.others, decision: n.decision,
+		policy: n.claim.Policy, permits: n.claim.Permits, claimsHash: n.claimsHash, decision: n.decision,
 		sent: f.sent, until: f.sent + n.lasts - n.lasts/clockRates,
 	}
 	list := s.clients[client]
-	at := slices.IndexFunc(list, func(d denial) bool { return d.covers(&n.claim, n.others) })
+	at := slices.IndexFunc(list, func(d denial) bool { return d.covers(&n.claim, n.claimsHash) })
 	if at < 0 && len(list) == clientDenials {
 		at = 0
 		for i := range list {
@@ -299,7 +293,7 @@ func (c *denials) keep(f flying, n *refusal) {
 		list[at] = kept
 		return
 	}
-	if s.count >= c.most {
+	if s.count >= c.maxPerShard {
 		c.evict(s)
 	}
 	kept.outs = append(kept.outs, n.outs...)
@@ -312,7 +306,7 @@ func (c *denials) keep(f flying, n *refusal) {
 
 // taken forgets the denials of a policy of a client: this process has taken more of the
 // state, so their waits are too short.
-func (c *denials) taken(client string, policy *stint.Policy) {
+func (c *denialCache) forgetTaken(client string, policy *stint.Policy) {
 	if c.entries.Load() == 0 {
 		return
 	}
@@ -325,7 +319,7 @@ func (c *denials) taken(client string, policy *stint.Policy) {
 }
 
 // remove removes denials of a client. The shard is locked.
-func (c *denials) remove(s *denialShard, client string, list []denial, which func(denial) bool) {
+func (c *denialCache) remove(s *denialShard, client string, list []denial, which func(denial) bool) {
 	left := slices.DeleteFunc(list, which)
 	gone := len(list) - len(left)
 	s.count -= gone
@@ -338,7 +332,7 @@ func (c *denials) remove(s *denialShard, client string, list []denial, which fun
 }
 
 // evict makes room: of a few clients, the one goes whose denial ends first.
-func (c *denials) evict(s *denialShard) {
+func (c *denialCache) evict(s *denialShard) {
 	const sample = 8
 	victim, seen := "", 0
 	var end time.Duration
@@ -353,15 +347,15 @@ func (c *denials) evict(s *denialShard) {
 	c.drop(s, victim)
 }
 
-func (c *denials) drop(s *denialShard, client string) {
+func (c *denialCache) drop(s *denialShard, client string) {
 	n := len(s.clients[client])
 	delete(s.clients, client)
 	s.count -= n
 	c.entries.Add(-int64(n))
 }
 
-// announce forgets a client, and lets no flight that is under way bring it back.
-func (c *denials) announce(client string) {
+// announce forgets a client, and lets no batch that is under way bring it back.
+func (c *denialCache) announce(client string) {
 	s := c.shard(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,9 +363,9 @@ func (c *denials) announce(client string) {
 	c.drop(s, client)
 }
 
-// announcePolicy forgets all denials of a policy, and lets no flight that is under way
+// announcePolicy forgets all denials of a policy, and lets no batch that is under way
 // bring one back.
-func (c *denials) announcePolicy(name string) {
+func (c *denialCache) announcePolicy(name string) {
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -384,29 +378,29 @@ func (c *denials) announcePolicy(name string) {
 	}
 }
 
-// begin starts keeping denials, of flights sent from now on. What was leased while the
+// begin starts keeping denials, of batches sent from now on. What was leased while the
 // channel was lost may be of policies that were forgotten then.
-func (c *denials) begin() {
+func (c *denialCache) subscribed() {
 	c.sequence.Add(1)
-	c.live.Store(true)
-	if c.lost.Load() {
-		c.missed()
+	c.listening.Store(true)
+	if c.wasLost.Load() {
+		c.onMissed()
 	}
 }
 
 // end forgets everything, since announcements may have been missed. While the channel was
 // not listened to there is nothing, and leases are not let go of again and again where it
 // can't be.
-func (c *denials) end() {
-	if c.live.Swap(false) {
-		c.lost.Store(true)
+func (c *denialCache) unsubscribed() {
+	if c.listening.Swap(false) {
+		c.wasLost.Store(true)
 		c.wipe()
 	}
 }
 
 // wipe forgets everything, leases too.
-func (c *denials) wipe() {
-	defer c.missed()
+func (c *denialCache) wipe() {
+	defer c.onMissed()
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]
@@ -422,7 +416,7 @@ func (c *denials) wipe() {
 // bytes. A length of 0, which no client has, says that a policy was forgotten, whose name
 // follows behind its length. Who does not know that takes it for two clients. After a
 // message that can't be read everything is forgotten.
-func (c *denials) hear(message string) {
+func (c *denialCache) receive(message string) {
 	policy := false
 	for message != "" {
 		name, rest, ok := cutName(message)
@@ -432,7 +426,7 @@ func (c *denials) hear(message string) {
 			return
 		case policy:
 			c.announcePolicy(name)
-			c.forgot(name)
+			c.onPolicyReset(name)
 			policy = false
 		case name == "":
 			policy = true
@@ -465,14 +459,14 @@ const (
 )
 
 // listen listens to the channel until the context ends.
-func (c *denials) listen(ctx context.Context, conn Conn, channel string) {
+func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		_ = conn.Subscribe(ctx, channel, func() {
 			pause = firstPause
-			c.begin()
-		}, c.hear)
-		c.end()
+			c.subscribed()
+		}, c.receive)
+		c.unsubscribed()
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

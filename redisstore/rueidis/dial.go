@@ -19,7 +19,7 @@ import (
 )
 
 // reach is how a store gets to its servers.
-type reach struct {
+type dialConfig struct {
 	location
 
 	files                 TLSFiles
@@ -61,26 +61,26 @@ func readFile(name string) ([]byte, error) {
 }
 
 // dial connects to an address.
-func (r *reach) dial(ctx context.Context, address string) (*traced, error) {
+func (d *dialConfig) dial(ctx context.Context, address string) (*socket, error) {
 	near, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(near, r.network, address)
-	if err == nil && r.tls {
-		conn, err = r.secure(ctx, conn, address)
+	conn, err := new(net.Dialer).DialContext(near, d.network, address)
+	if err == nil && d.tls {
+		conn, err = d.secure(ctx, conn, address)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return trace(conn, address), nil
+	return newSocket(conn, address), nil
 }
 
 // secure speaks TLS over a connection to an address.
-func (r *reach) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+func (d *dialConfig) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	config, err := r.files.config(host)
+	config, err := d.files.config(host)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -130,17 +130,17 @@ func reason(err error) string {
 }
 
 // connect makes a connection, in the background.
-func (r *reach) connect() (redisstore.Conn, error) {
-	switch r.topology {
+func (d *dialConfig) connect() (redisstore.Conn, error) {
+	switch d.topology {
 	case topologySentinel:
-		w, err := newWatched(r)
-		return conn{w}, err
+		c, err := newWatched(d)
+		return conn{c}, err
 	case topologyCluster:
-		return conn{newCluster(r)}, nil
+		return conn{newCluster(d)}, nil
 	default:
-		l := &link{dial: func(ctx context.Context) (*traced, error) { return r.dial(ctx, r.hosts[0]) }}
-		options := r.clientOptions(r.credentials)
-		options.SelectDB = r.database
-		return conn{l}, l.start(options)
+		c := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, d.hosts[0]) }}
+		options := d.clientOptions(d.credentials)
+		options.SelectDB = d.database
+		return conn{c}, c.start(options)
 	}
 }

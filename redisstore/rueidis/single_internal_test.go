@@ -27,33 +27,33 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-func newTestLink(t *testing.T, dial func(context.Context) (net.Conn, error)) *link {
+func newTestLink(t *testing.T, dial func(context.Context) (net.Conn, error)) *singleConn {
 	t.Helper()
-	l := &link{dial: func(ctx context.Context) (*traced, error) {
+	c := &singleConn{dial: func(ctx context.Context) (*socket, error) {
 		conn, err := dial(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return trace(conn, "test"), nil
+		return newSocket(conn, "test"), nil
 	}}
-	return startLink(t, l)
+	return startLink(t, c)
 }
 
-func startLink(t *testing.T, l *link) *link {
+func startLink(t *testing.T, c *singleConn) *singleConn {
 	t.Helper()
-	if err := l.start(new(reach).clientOptions(credentials{})); err != nil {
+	if err := c.start(new(dialConfig).clientOptions(credentials{})); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.Close)
-	return l
+	t.Cleanup(c.Close)
+	return c
 }
 
 func to(address string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "tcp", address) }
 }
 
-func ping(ctx context.Context, l *link) error {
-	_, err := conn{l}.Do(ctx, "PING")
+func ping(ctx context.Context, c *singleConn) error {
+	_, err := conn{c}.Do(ctx, "PING")
 	return err
 }
 
@@ -63,7 +63,7 @@ func TestDialHangs(t *testing.T) {
 	var dialled, under atomic.Int32
 	resolved := make(chan struct{})
 	server := testredis.Start(t)
-	l := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
+	c := newTestLink(t, func(ctx context.Context) (net.Conn, error) {
 		dialled.Add(1)
 		if under.Add(1) > 1 {
 			t.Error("two attempts at once")
@@ -81,17 +81,17 @@ func TestDialHangs(t *testing.T) {
 		group.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 			defer cancel()
-			if err := ping(ctx, l); !errors.Is(err, context.DeadlineExceeded) {
+			if err := ping(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 			}
 		})
 	}
 	group.Wait()
 	close(resolved)
-	if err := l.Ready(t.Context()); err != nil {
+	if err := c.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := ping(t.Context(), l); err != nil {
+	if err := ping(t.Context(), c); err != nil {
 		t.Error(err)
 	}
 	if n := dialled.Load(); n != 1 {
@@ -164,24 +164,24 @@ func (r *relay) mend() {
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	r := &relay{server: testredis.Start(t).Addr()}
-	l := newTestLink(t, r.dial)
-	if err := ping(t.Context(), l); err != nil {
+	c := newTestLink(t, r.dial)
+	if err := ping(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	r.sever()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := ping(ctx, l); !errors.Is(err, context.DeadlineExceeded) {
+	if err := ping(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	// Without rueidis' own patience of 10 seconds: one silence is the end of it.
 	start := time.Now()
-	if ping(t.Context(), l) == nil {
+	if ping(t.Context(), c) == nil {
 		t.Error("an answer out of nowhere")
 	}
 	t.Logf("given up after %v", time.Since(start))
 	r.mend()
-	eventually(t, "another connection is made", func() bool { return ping(t.Context(), l) == nil })
+	eventually(t, "another connection is made", func() bool { return ping(t.Context(), c) == nil })
 }
 
 // A connection to a server that is not the right one is not used.
@@ -195,19 +195,19 @@ func TestRole(t *testing.T) {
 	if _, err := own.Do("REPLICAOF", "127.0.0.1", addr.Port); err != nil {
 		t.Fatal(err)
 	}
-	l := startLink(t, &link{primary: true, dial: func(ctx context.Context) (*traced, error) {
+	c := startLink(t, &singleConn{primary: true, dial: func(ctx context.Context) (*socket, error) {
 		conn, err := to(own.Addr())(ctx)
-		return trace(conn, own.Addr()), err
+		return newSocket(conn, own.Addr()), err
 	}})
-	if err := ping(t.Context(), l); !errors.Is(err, errReplica) {
+	if err := ping(t.Context(), c); !errors.Is(err, errReplica) {
 		t.Errorf("a replica: got %v, want %v", err, errReplica)
 	}
 	if _, err := own.Do("REPLICAOF", "NO", "ONE"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a primary is used", func() bool { return ping(t.Context(), l) == nil })
-	l.Close()
-	if err := ping(t.Context(), l); err == nil {
+	eventually(t, "a primary is used", func() bool { return ping(t.Context(), c) == nil })
+	c.Close()
+	if err := ping(t.Context(), c); err == nil {
 		t.Error("a closed link sends")
 	}
 }
@@ -218,7 +218,7 @@ func TestCloseWhileConnecting(t *testing.T) {
 	dialling, connected := make(chan struct{}), make(chan struct{})
 	near, far := net.Pipe()
 	var once sync.Once
-	l := newTestLink(t, func(context.Context) (net.Conn, error) {
+	c := newTestLink(t, func(context.Context) (net.Conn, error) {
 		once.Do(func() { close(dialling) })
 		<-connected
 		return near, nil
@@ -227,9 +227,9 @@ func TestCloseWhileConnecting(t *testing.T) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		l.Close()
+		c.Close()
 	}()
-	<-l.life.Done()
+	<-c.life.Done()
 	close(connected)
 	if n, err := far.Read(make([]byte, 1)); err == nil {
 		t.Errorf("%d bytes were sent over a connection of a closed link", n)
@@ -241,11 +241,11 @@ func TestCloseWhileConnecting(t *testing.T) {
 // there is no subscription, which is said, and all else goes on.
 func TestSubscribeWithoutHello(t *testing.T) {
 	server := startFake(t, true, func([]string) string { return "+OK\r\n" })
-	l := newTestLink(t, to(server.address))
-	if err := l.Subscribe(t.Context(), "announce", func() {}, func(string) {}); !errors.Is(err, errNotSent) {
+	c := newTestLink(t, to(server.address))
+	if err := c.Subscribe(t.Context(), "announce", func() {}, func(string) {}); !errors.Is(err, errNotSent) {
 		t.Errorf("got %v, want %v", err, errNotSent)
 	}
-	if reply, err := (conn{l}).Do(t.Context(), "GET", "k"); reply != "OK" || err != nil {
+	if reply, err := (conn{c}).Do(t.Context(), "GET", "k"); reply != "OK" || err != nil {
 		t.Errorf("a command: %q, %v", reply, err)
 	}
 }
@@ -254,8 +254,8 @@ func TestSubscribeWithoutHello(t *testing.T) {
 // connect.
 func TestAttemptsAreNotSpoilt(t *testing.T) {
 	server := testredis.Start(t)
-	l := newTestLink(t, to(server.Addr()))
-	if err := l.Ready(t.Context()); err != nil {
+	c := newTestLink(t, to(server.Addr()))
+	if err := c.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var group sync.WaitGroup
@@ -264,7 +264,7 @@ func TestAttemptsAreNotSpoilt(t *testing.T) {
 	for range 64 {
 		group.Go(func() {
 			for !stop.Load() {
-				err := ping(t.Context(), l)
+				err := ping(t.Context(), c)
 				if errors.Is(err, errNotSent) {
 					t.Errorf("an attempt was spoilt: %v", err)
 					return
@@ -278,7 +278,7 @@ func TestAttemptsAreNotSpoilt(t *testing.T) {
 	for range 50 {
 		before := answered.Load()
 		eventually(t, "commands are answered", func() bool { return answered.Load() >= before+200 || t.Failed() })
-		_ = l.dialled.Load().Close()
+		_ = c.dialled.Load().Close()
 	}
 	stop.Store(true)
 	group.Wait()
@@ -296,14 +296,14 @@ func TestGivenUpSaysWhy(t *testing.T) {
 		return "+OK\r\n"
 	})
 	defer close(free)
-	l := newTestLink(t, to(server.address))
+	c := newTestLink(t, to(server.address))
 	failed := make(chan error, 1)
 	go func() {
-		_, err := conn{l}.Do(t.Context(), "HANG")
+		_, err := conn{c}.Do(t.Context(), "HANG")
 		failed <- err
 	}()
 	<-asked
-	l.up.Load().giveUp(errReplaced)
+	c.up.Load().giveUp(errReplaced)
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), errReplaced.Error()) || errors.Is(err, errReplaced) {
 		t.Errorf("got %v, want a closed connection that tells why", err)
 	}
@@ -333,7 +333,7 @@ func TestCloseEndsDials(t *testing.T) {
 	}()
 	before := goleak.IgnoreCurrent()
 	for name, kind := range map[string]topology{"single": topologySingle, "Sentinel": topologySentinel, "cluster": topologyCluster} {
-		c, err := (&reach{location: location{topology: kind, network: "tcp", hosts: []string{listener.Addr().String()}, primary: "name"}}).connect()
+		c, err := (&dialConfig{location: location{topology: kind, network: "tcp", hosts: []string{listener.Addr().String()}, primary: "name"}}).connect()
 		if err != nil {
 			t.Fatal(err)
 		}

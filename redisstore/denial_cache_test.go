@@ -20,7 +20,7 @@ type ear struct {
 	ready   chan struct{} // it stands
 	heard   chan struct{} // a message has been taken in
 	evals   atomic.Int64
-	landed  func()             // called before a reply is handed on; nil for nothing
+	replied func()             // called before a reply is handed on; nil for nothing
 	hold    chan struct{}      // what a subscription waits for; nil for nothing
 	cut     context.CancelFunc // ends the subscription that stands
 }
@@ -34,8 +34,8 @@ func newEar(t testing.TB) *ear {
 func (e *ear) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
 	e.evals.Add(1)
 	reply, err := e.Conn.Eval(ctx, script, keys, args)
-	if e.landed != nil {
-		e.landed()
+	if e.replied != nil {
+		e.replied()
 	}
 	return reply, err
 }
@@ -317,8 +317,8 @@ func TestDenialOvertaken(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 	take(t, store, "k", policy, 10)
-	own.landed = func() {
-		own.landed = nil
+	own.replied = func() {
+		own.replied = nil
 		decide(t, elsewhere, op(stint.Reset, "k", policy, 0))
 		<-own.heard
 	}
