@@ -125,7 +125,7 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 	waiting, cancel := context.WithTimeout(ctx, c.config.MaxWait)
 	defer cancel()
 	for wait := c.pauses.left(out.key); wait > 0; wait = c.pauses.left(out.key) {
-		switch err := sleep(waiting, wait); {
+		switch err := sleepWithin(waiting, wait); {
 		case err == nil:
 		case ctx.Err() != nil:
 			return failed(ctx, err)

@@ -127,7 +127,7 @@ func (c *Client) follow(ctx, waiting context.Context, out outgoing) error {
 	if err := e.denial(ctx); err != nil || v.Decision.Delay <= 0 {
 		return err
 	}
-	if err := sleep(waiting, v.Decision.Delay); err != nil {
+	if err := sleepWithin(waiting, v.Decision.Delay); err != nil {
 		if ctx.Err() != nil {
 			return failed(ctx, err)
 		}

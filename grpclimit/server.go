@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A Server limits the calls that a grpc.Server gets. It is immutable and safe for
@@ -81,23 +82,16 @@ func hold(ctx context.Context, c *call) error {
 	if !c.decided || c.decision.Delay <= 0 {
 		return nil
 	}
-	if err := sleep(ctx, c.decision.Delay); err != nil {
+	if err := sleepWithin(ctx, c.decision.Delay); err != nil {
 		return failed(ctx, err)
 	}
 	return nil
 }
 
-// sleep waits, or returns at once when the context ends before that.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleepWithin waits, or returns at once when the context ends before that.
+func sleepWithin(ctx context.Context, d time.Duration) error {
 	if deadline, bounded := ctx.Deadline(); bounded && d > time.Until(deadline) {
 		return context.DeadlineExceeded
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, d)
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A Middleware puts a limit before handlers. It is safe for concurrent use; make it
@@ -140,22 +140,10 @@ func (p *plain) decide(ctx context.Context, header http.Header, key string, cost
 		d.Allowed, d.RetryAfter, err = false, d.Delay, nil // a turn that the request does not last for
 	}
 	if err == nil && d.Allowed && d.Delay > 0 {
-		err = pause(ctx, d.Delay)
+		err = sleep.For(ctx, d.Delay)
 	}
 	if err == nil {
 		p.headers.Write(header, d, outcomes)
 	}
 	return d, err
-}
-
-// pause waits for so long, or until the context ends: a turn that is given up stays taken.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -136,7 +137,7 @@ func (g *ruled) decide(header http.Header, r *http.Request, e *evaluation) error
 		g.config.Decided(r, v)
 	}
 	if v.Decision.Delay > 0 {
-		if err := pause(ctx, v.Decision.Delay); err != nil {
+		if err := sleep.For(ctx, v.Decision.Delay); err != nil {
 			return err
 		}
 	}

@@ -86,6 +86,7 @@ var folders = []folder{
 	}},
 
 	{path: "internal/clip", floor: 0},
+	{path: "internal/sleep", floor: -1},
 	{path: "internal/logsampler", floor: 2},
 
 	// Helpers of tests know nothing of the module.
