@@ -11,7 +11,7 @@ import (
 // A Config says what a [Middleware] of plain limits is made of. Only Limiter has no default. Its
 // functions and handlers must be safe for concurrent use.
 type Config struct {
-	// Limiter decides. It must not be nil. A store that may be away belongs into one of
+	// Limiter decides. It must not be nil. Wrap a store that may be unreachable in one of
 	// package failover, which says what happens then.
 	Limiter *stint.Limiter
 
