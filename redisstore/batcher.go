@@ -19,7 +19,7 @@ import (
 // waits for one round trip, and batches grow with the load.
 //
 // Where a round trip takes long, since the server is far away, waiting for one to be
-// back would double the time. There a batch leaves every departureGap, too.
+// back would double the time. There a batch leaves every sendGap, too.
 type batcher struct {
 	store    *Store
 	layout   atomic.Pointer[layout]
@@ -47,11 +47,11 @@ var (
 	errClosed    = unavailable(errors.New("the store is closed"))
 )
 
-// maxFlightTime bounds a batch where nothing else does, so that a
+// maxSendTime bounds a batch where nothing else does, so that a
 // server that hangs does not hold the batcher for ever.
 const maxSendTime = 10 * time.Second
 
-// departureGap is how often a batch leaves where a round trip takes longer than farAway. A
+// sendGap is how often a batch leaves where a round trip takes longer than farRoundTrip. A
 // batch that is full takes the server a millisecond.
 const sendGap = 10 * time.Millisecond
 

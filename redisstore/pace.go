@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// farAway is the round trip from which a server is far away.
+	// farRoundTrip is the round trip from which a server is far away.
 	farRoundTrip = 2 * sendGap
 	// paceWindow is for how long the shortest round trip is remembered, at least; at most twice as long.
 	paceWindow = 5 * time.Second

@@ -100,10 +100,10 @@ func (m mix) source() string {
 		}
 	}
 	if m&single != 0 {
-		return algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
+		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
 	}
 	// Twins that are left out are nil.
-	limits := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
+	limits := []string{luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		limits = append(limits, logsLua)
 	}

@@ -329,7 +329,7 @@ func (s *Store) agree(ctx context.Context) error {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		script := newScript("local max = math.max\n" + settingsLua + "return '\\0'\n")
+		script := newScript(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
 		_, err = s.conn.Eval(ctx, script, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
 		return err
 	})
