@@ -72,7 +72,7 @@ var (
 	errDisagree = errors.New("it disagrees about what was allowed")
 )
 
-// read takes the reply apart and answers every operation. It reports whether the
+// decode takes the reply apart and answers every operation. It reports whether the
 // batch is to be sent again: with other edges of calendars, for the whole script, or under
 // other keys.
 func (b *batch) decode(reply string) (again bool, err error) {
@@ -133,7 +133,7 @@ func (b *batch) decodeAsks(r *reader) error {
 	return nil
 }
 
-// readGroups reads the states of groups.
+// decodeGroups reads the states of groups.
 func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
 		g.current, g.previous, g.missing = r.generation(), r.generation(), false

@@ -151,7 +151,7 @@ func (l *limit) encodeSingleArgs(n int64) string {
 	return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
 }
 
-// words writes numbers of 8 bytes.
+// bigEndian writes numbers of 8 bytes.
 func bigEndian(numbers ...int64) string {
 	text := make([]byte, 0, 8*len(numbers))
 	for _, n := range numbers {
@@ -275,7 +275,7 @@ func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
 	return 0
 }
 
-// release gives back n permits that were taken at an instant.
+// refund returns n permits that were taken at an instant.
 func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
 	switch {
 	case m.bucket != nil:
@@ -287,7 +287,7 @@ func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Insta
 	}
 }
 
-// lapse gives back n permits that were leased at an instant and not spent.
+// returnLease returns n permits that were leased at an instant and not spent.
 func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
 	if m.token != nil {
 		m.token.Lapse(&s.bucket, now, n, leased)

@@ -127,7 +127,7 @@ func (sw *sweeper) server(partition int32) int32 {
 	return 0
 }
 
-// pass notes the time of a server and returns the latest that was seen of it. When the clock
+// observeTime notes the time of a server and returns the latest that was seen of it. When the clock
 // was set back, hashes may be gone that will be dead only later, so what is known of
 // them is dropped; a reply that was overtaken is a little older, too.
 func (sw *sweeper) observeTime(now stint.Instant, server int32) stint.Instant {

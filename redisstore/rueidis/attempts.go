@@ -33,7 +33,7 @@ func newAttempts() *attempts {
 	return a
 }
 
-// over tells those who wait how an attempt ended. After one that failed it rests.
+// finish tells those who wait how an attempt ended. After one that failed it rests.
 func (a *attempts) finish(fault error) {
 	a.mu.Lock()
 	close(a.done)

@@ -39,7 +39,7 @@ var (
 	errNodeLeft  = errors.New("the node has left the cluster")
 )
 
-// whole sends commands by one rueidis client for all servers: by its cluster client, or by
+// clusterConn sends commands by one rueidis client for all servers: by its cluster client, or by
 // one of the program's own.
 type clusterConn struct {
 	*attempts
@@ -66,8 +66,8 @@ func New(client rueidis.Client, cluster bool) redisstore.Conn {
 	return conn{c}
 }
 
-// newCluster makes a connection to the cluster of some nodes.
-func newCluster(d *dialConfig) *clusterConn {
+// newClusterConn makes a connection to the cluster of some nodes.
+func newClusterConn(d *dialConfig) *clusterConn {
 	c := &clusterConn{attempts: newAttempts(), cluster: true, dialConfig: d, conns: map[*socket]struct{}{}}
 	c.loop.Go(c.make)
 	return c
@@ -94,7 +94,7 @@ func (c *clusterConn) make() {
 	}
 }
 
-// expel gives up the connections to nodes that have left the cluster, or have failed, until
+// dropDeparted gives up the connections to nodes that have left the cluster, or have failed, until
 // the end: a command would wait there in vain, and a subscription hear nothing.
 // rueidis does so 5 seconds later.
 func (c *clusterConn) dropDeparted(client rueidis.Client) {

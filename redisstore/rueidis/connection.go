@@ -82,7 +82,7 @@ func Dial(c Connection) (redisstore.Conn, error) {
 	return d.connect()
 }
 
-// reach reads what a Connection says, and reports all that is wrong with it.
+// dialConfig reads what a Connection says, and reports all that is wrong with it.
 func (c Connection) dialConfig() (*dialConfig, error) {
 	at, err := parse(c.URL)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// reach is how a store gets to its servers.
+// dialConfig says how connections to the servers are made.
 type dialConfig struct {
 	location
 
@@ -133,10 +133,10 @@ func reason(err error) string {
 func (d *dialConfig) connect() (redisstore.Conn, error) {
 	switch d.topology {
 	case topologySentinel:
-		c, err := newWatched(d)
+		c, err := newSentinelConn(d)
 		return conn{c}, err
 	case topologyCluster:
-		return conn{newCluster(d)}, nil
+		return conn{newClusterConn(d)}, nil
 	default:
 		c := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, d.hosts[0]) }}
 		options := d.clientOptions(d.credentials)

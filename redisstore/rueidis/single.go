@@ -59,7 +59,7 @@ func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption
 	}
 }
 
-// link is one connection to one server at a time, by rueidis' single client. A loop keeps it
+// singleConn is one connection to one server at a time, by rueidis' single client. A loop keeps it
 // made; nobody else dials, so that no caller's context spoils an attempt.
 type singleConn struct {
 	*attempts

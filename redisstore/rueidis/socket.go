@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A traced connection knows how far this process has come with it, and why it was given up.
+// A socket knows how far this process has come with it, and why it was given up.
 type socket struct {
 	net.Conn
 	address string // that it was made to
