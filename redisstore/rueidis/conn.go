@@ -118,3 +118,19 @@ func readOnly(err error) bool {
 	_, replied := rueidis.IsRedisErr(err)
 	return replied && strings.Contains(err.Error(), "READONLY ")
 }
+
+// connect makes a connection, in the background.
+func (d *dialConfig) connect() (redisstore.Conn, error) {
+	switch d.topology {
+	case topologySentinel:
+		c, err := newSentinelConn(d)
+		return conn{c}, err
+	case topologyCluster:
+		return conn{newClusterConn(d)}, nil
+	default:
+		c := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, d.hosts[0]) }}
+		options := d.clientOptions(d.credentials)
+		options.SelectDB = d.database
+		return conn{c}, c.start(options)
+	}
+}
