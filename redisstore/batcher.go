@@ -227,7 +227,7 @@ func (br *batcher) startSender() {
 	if br.pending.first == nil || br.inFlight >= br.pace.maxInFlight() {
 		return
 	}
-	if br.pace.far() && br.inFlight >= br.store.options.InFlight {
+	if br.pace.far() && br.inFlight >= br.pace.inFlight {
 		if br.timerSet {
 			return
 		}
@@ -268,7 +268,7 @@ func (br *batcher) sender() {
 // enough other senders wait.
 func (br *batcher) park() bool {
 	br.mu.Lock()
-	if br.closed || br.idleSenders >= br.store.options.InFlight {
+	if br.closed || br.idleSenders >= br.pace.inFlight {
 		br.mu.Unlock()
 		return false
 	}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
@@ -33,7 +34,7 @@ type pace struct {
 }
 
 func newPace(o *Options) pace {
-	return pace{fixed: !o.adapts, inFlight: o.InFlight, maxBatch: o.MaxBatch}
+	return pace{fixed: o.InFlight != 0, inFlight: cmp.Or(o.InFlight, defaultInFlight), maxBatch: o.MaxBatch}
 }
 
 // note notes how long a batch took whose reply has come now.
