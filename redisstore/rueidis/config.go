@@ -1,7 +1,16 @@
 package rueidis
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
@@ -82,7 +91,7 @@ func Dial(c Connection) (redisstore.Conn, error) {
 	return d.connect()
 }
 
-// reach reads what a Connection says, and reports all that is wrong with it.
+// dialConfig reads what a Connection says, and reports all that is wrong with it.
 func (c Connection) dialConfig() (*dialConfig, error) {
 	at, err := parse(c.URL)
 	if err != nil {
@@ -128,4 +137,82 @@ func (c credentials) faults(param string) error {
 // secretFault says what is wrong with a secret without showing it.
 func secretFault(param, allowed string) error {
 	return &stint.InvalidError{Param: param, Value: "given", Allowed: allowed}
+}
+
+// dialConfig says how connections to the servers are made.
+type dialConfig struct {
+	location
+
+	files                 TLSFiles
+	credentials, sentinel credentials
+}
+
+// credentials are who the store is to a server.
+type credentials struct {
+	user, password string
+	file           string // the password's; "" for none
+}
+
+// read reads the password from its file, if it is in one.
+func (c credentials) read(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	found := rueidis.AuthCredentials{Username: c.user, Password: c.password}
+	if c.file != "" {
+		text, err := readFile(c.file)
+		if err != nil {
+			return rueidis.AuthCredentials{}, fmt.Errorf("the file of the password: %w", err)
+		}
+		found.Password = string(bytes.TrimRight(text, "\r\n"))
+	}
+	return found, nil
+}
+
+// maxSecretBytes bounds the files of passwords and certificates.
+const maxSecretBytes = 1 << 20
+
+// readFile reads a file that is neither empty nor huge.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxSecretBytes {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a file of 1 byte to 1 MiB")}
+	}
+	return os.ReadFile(name) //nolint:gosec // the operator names the file
+}
+
+// config reads the files: whenever a connection is made, so that what has changed in
+// them counts from then on.
+func (f TLSFiles) config(host string) (*tls.Config, error) {
+	config := &tls.Config{ServerName: cmp.Or(f.ServerName, host), MinVersion: tls.VersionTLS12}
+	if f.CAFile != "" {
+		text, err := readFile(f.CAFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file of certificates ("+reason(err)+")")
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file with a certificate in PEM")
+		}
+	}
+	if f.CertFile != "" || f.KeyFile != "" {
+		if f.CertFile == "" || f.KeyFile == "" {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate together with tls.key_file")
+		}
+		certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate and its key ("+reason(err)+")")
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+// reason is an error without the name of the file.
+func reason(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err.Error()
+	}
+	return err.Error()
 }
