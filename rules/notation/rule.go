@@ -16,6 +16,10 @@ func Rules(v Value, path string, faults *Faults) []rules.Rule {
 		faults.Invalid(path, v, "a list of rules")
 		return nil
 	}
+	if len(v.Items) > rules.MaxRules {
+		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", rules.MaxRules))
+		return nil
+	}
 	list := make([]rules.Rule, 0, len(v.Items))
 	for i, item := range v.Items {
 		sound := len(*faults)
