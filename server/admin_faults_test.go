@@ -11,7 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/document"
 	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
@@ -165,7 +165,7 @@ func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 // However much is wrong with a body, the answer to it is short, and says how much there is.
 func TestDetailsAreClipped(t *testing.T) {
 	d := newDesk(t, rulestore.NewMemory(), nil)
-	const faults = notation.MaxFaults + 1 // and that there are more
+	const faults = document.MaxFaults + 1 // and that there are more
 	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 60_000)+"0]")
 	got.problem(400, "body.json:1:2: ")
 	var problem api.Problem

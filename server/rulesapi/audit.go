@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -116,7 +116,7 @@ func (a *API) audit(ctx context.Context, r record) {
 // errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
-	return slog.String("err", clip.To(most, notation.Redact(err.Error())))
+	return slog.String("err", clip.To(most, document.Redact(err.Error())))
 }
 
 // note records what came of the call.
