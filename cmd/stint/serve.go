@@ -66,7 +66,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
 	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
-		logger.Warn("no admin listener: its default address is taken", "addr", service.AdminListen)
+		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
 	}
 	s, err := server.New(service)
@@ -123,7 +123,7 @@ func outliveHangups(logger *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			logger.Warn("SIGHUP changes nothing: rules of rules_from, certificates and passwords of stores are followed by themselves, all else is read at the start")
+			logger.Warn("SIGHUP changes nothing: rules, certificates and passwords are reloaded without it; other settings are read at the start only")
 		}
 	}()
 	return func() {
@@ -245,7 +245,7 @@ func (o *openedStore) await(ctx context.Context) error {
 // onLoss logs what a server lost, once survive has said where to.
 func (o *openedStore) onLoss(l redisstore.Loss) {
 	if logger := o.logger.Load(); logger != nil {
-		logger.Warn("the store lost state that still mattered: its clients start anew and may use their limits again; give stint a Redis of its own with maxmemory-policy noeviction",
+		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
 			"hashes", l.Hashes, "evicted_keys", l.Evicted)
 	}
 }
