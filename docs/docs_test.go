@@ -13,7 +13,7 @@ import (
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"../*.md", "*.md", "reference/*.md", "internals/*.md", "../examples/*/README.md"} {
+	for _, pattern := range []string{"../*.md", "*.md", "reference/*.md", "internals/*.md", "adr/*.md", "../bench/*.md", "../examples/*/README.md"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no page is %s: %v", pattern, err)
