@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // pages are the documents of the module, by name from its root.
@@ -79,6 +82,25 @@ func TestSnippets(t *testing.T) {
 	}
 	if snippets < 20 {
 		t.Errorf("only %d snippets were found", snippets)
+	}
+}
+
+// Rules that a page shows are rules.
+func TestRulesShown(t *testing.T) {
+	shown := 0
+	for name, text := range pages(t) {
+		for _, block := range regexp.MustCompile("(?s)```yaml\n((?:rules:|- \\{id).*?)```").FindAllStringSubmatch(text, -1) {
+			shown++
+			if _, _, err := file.ParseSet(name, []byte(block[1]), rules.Options{}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := file.ReadSet("rules.example.yaml", rules.Options{}); err != nil {
+		t.Error(err)
+	}
+	if shown < 3 {
+		t.Errorf("only %d documents of rules were found", shown)
 	}
 }
 
