@@ -84,6 +84,7 @@ var folders = []folder{
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
+	{path: "docs", floor: 5, testsOnly: true},
 
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
