@@ -131,16 +131,16 @@ func (g *generator) emit(t float64, client int) error {
 	return g.add(&g.event)
 }
 
-// boundary has each client send a burst in the last and in the first hundredth of each other window: Rate requests in all, per
+// boundary has each client send a burst in the last and in the first twentieth of each other window: Rate requests in all, per
 // second of the window.
 func (g *generator) boundary() error {
 	window := g.Window.Seconds()
 	half := max(1, int(g.Rate*window/2))
 	for edge := window; edge+window <= g.Length.Seconds()+1e-9; edge += 2 * window {
-		for _, from := range []float64{edge - window/100, edge} {
+		for _, from := range []float64{edge - window/20, edge} {
 			for i := range half {
 				for client := range g.Clients {
-					if err := g.emit(from+window/100*(float64(i)+0.5)/float64(half), client); err != nil {
+					if err := g.emit(from+window/20*(float64(i)+0.5)/float64(half), client); err != nil {
 						return err
 					}
 				}

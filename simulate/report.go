@@ -21,6 +21,8 @@ type Report struct {
 	WholeSeconds int64 `json:"wholeSeconds"`
 	// Limited are events that the log says were answered with 429.
 	Limited int64 `json:"limited"`
+	// Input is what was read, nil for a pattern.
+	Input *Input `json:"input,omitempty"`
 	// Candidates are in the order in which they were given.
 	Candidates []CandidateReport `json:"candidates"`
 }
@@ -106,6 +108,7 @@ const (
 func (s *Simulation) report() *Report {
 	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited}
 	for _, c := range s.candidates {
+		c.plot.smooth()
 		made := CandidateReport{
 			Name: c.name, Total: c.total.report(),
 			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,

@@ -16,7 +16,7 @@ func TestBoundaryBurst(t *testing.T) {
 	if err := p.Run(s.Add); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int64{"token_bucket": 101, "leaky_bucket": 101, "fixed_window": 200, "sliding_window_log": 100, "sliding_window_counter": 100}
+	want := map[string]int64{"token_bucket": 109, "leaky_bucket": 109, "fixed_window": 200, "sliding_window_log": 100, "sliding_window_counter": 104}
 	r := finish(t, s)
 	if r.Events != 5*200 {
 		t.Errorf("%d events, want 1000", r.Events)

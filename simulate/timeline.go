@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -75,4 +76,12 @@ func (t *timeline) coarsen() {
 		sum.Admitted, sum.Denied, sum.Shadow = sum.Admitted+s.Admitted, sum.Denied+s.Denied, sum.Shadow+s.Shadow
 	}
 	t.first, t.steps = first, t.steps[:used]
+}
+
+// smooth coarsens many steps of which none has many requests: their differences would say nothing.
+func (t *timeline) smooth() {
+	few := func(s Step) bool { return s.Admitted+s.Denied < 10 }
+	for len(t.steps) > 24 && t.width < len(widths)-1 && !slices.ContainsFunc(t.steps, func(s Step) bool { return !few(s) }) {
+		t.coarsen()
+	}
 }
