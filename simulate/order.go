@@ -54,14 +54,14 @@ func (o *Order) Flush() error { return o.flush(o.newest + 1) }
 
 func (o *Order) flush(cut stint.Instant) error {
 	o.flushed = cut
-	sort(o.held)
+	sortEvents(o.held)
 	n, _ := slices.BinarySearchFunc(o.held, cut, func(ev Event, cut stint.Instant) int { return cmp.Compare(ev.Time, cut) })
 	if len(o.held) == maxHeld {
 		n = maxHeld
 	}
 	ready := o.held[:n]
 	spread(ready)
-	sort(ready)
+	sortEvents(ready)
 	for i := range ready {
 		if err := o.add(&ready[i]); err != nil {
 			return err
@@ -91,7 +91,7 @@ func spread(events []Event) {
 	}
 }
 
-func sort(events []Event) {
+func sortEvents(events []Event) {
 	byTime := func(a, b Event) int { return cmp.Compare(a.Time, b.Time) }
 	if !slices.IsSortedFunc(events, byTime) {
 		slices.SortStableFunc(events, byTime)

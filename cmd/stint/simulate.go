@@ -31,6 +31,8 @@ type simulation struct {
 
 	decisions, html, svg string
 	json                 bool
+	share                string // "": nothing is to be suggested
+	suggestRate          bool
 }
 
 func simulateCommand(p process) *cobra.Command {
@@ -63,6 +65,8 @@ func simulateCommand(p process) *cobra.Command {
 	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
 	flags.StringVar(&s.svg, "svg", "", "write the plots over time to `FILE`")
 	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
+	flags.StringVar(&s.share, "suggest", "", "find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied")
+	flags.BoolVar(&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities")
 	flags.SortFlags = false
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.logs = args
@@ -74,6 +78,9 @@ func simulateCommand(p process) *cobra.Command {
 func (s *simulation) run(ctx context.Context) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
+	}
+	if s.share != "" {
+		return s.suggest(ctx)
 	}
 	finish, err := s.openDecisions()
 	if err != nil {

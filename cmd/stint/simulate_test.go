@@ -93,12 +93,26 @@ func TestSimulateFaults(t *testing.T) {
 		{`pattern`, exitUsage, []string{"--limit", "1/s", "--pattern", "stedy"}},
 		{"--reorder", exitUsage, []string{"--limit", "1/s", "--reorder", "1", log}},
 		{"format", exitUsage, []string{"--limit", "1/s", "--format", "xml", log}},
+		{"--suggest", exitUsage, []string{"--limit", "1/s", "--suggest", "999", log}},
+		{"give files", exitUsage, []string{"--limit", "1/s", "--suggest", "0.9", "-"}},
 		{"no such file", exitFailed, []string{"--limit", "1/s", log + ".not"}},
 		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
 	} {
 		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
 			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
+		}
+	}
+}
+
+func TestSimulateSuggest(t *testing.T) {
+	code, out, stderr := do(t, nil, "simulate", "--pattern", "poisson", "--length", "4m", "--limit", "{algorithm: sliding_window_log, limit: 5, window: 1m}", "--suggest", "95%")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less", "in the last quarter"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
