@@ -63,6 +63,7 @@ var folders = []folder{
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
 	}},
 	{path: "api", floor: 3, not: stores},
+	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
 	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},

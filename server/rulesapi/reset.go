@@ -117,15 +117,15 @@ func (c *call) resetAll() error {
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
 // keep state under the store's prefix.
 func (c *call) resetEverything() error {
-	var faults notation.Faults
+	var faults document.Faults
 	body, err := c.value(jsonBody, &faults)
 	if err != nil {
 		return err
 	}
 	all := false
-	faults.Mapping("the body", body, func(f notation.Field) bool {
+	faults.Mapping("the body", body, func(f document.Field) bool {
 		if f.Name == "all" {
-			notation.Boolean(&all)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("all", v, allowed) })
+			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
 		}
 		return f.Name == "all"
 	}, []string{"all"})
@@ -133,7 +133,7 @@ func (c *call) resetEverything() error {
 		return err
 	}
 	if !all {
-		return stint.Invalid("the body", notation.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
+		return stint.Invalid("the body", document.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
 	}
 	done, err := c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
 	if err != nil {
