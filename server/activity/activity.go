@@ -31,8 +31,6 @@ type Config struct {
 	Eval Eval
 	// KeyPrefix begins the name of the one key in that Redis. Default: "", which is rate_limiter.
 	KeyPrefix string
-	// Revision is the revision of the rules in force, for people. Default: nil, "" is told.
-	Revision func() string
 	// Now is the time. Default: nil, time.Now.
 	Now func() time.Time
 }
@@ -248,9 +246,9 @@ func (r *Recorder) StoreChanged(shard int, cause string) {
 	r.changed(Change{Kind: "store", State: state, Shard: shard, Detail: cause})
 }
 
-// RulesChanged notes that other rules are in force, with what changed in words.
-func (r *Recorder) RulesChanged(detail string) {
-	r.changed(Change{Kind: "rules", State: r.revision(), Detail: detail})
+// RulesChanged notes that rules of another revision are in force, with what changed in words.
+func (r *Recorder) RulesChanged(revision, detail string) {
+	r.changed(Change{Kind: "rules", State: revision, Detail: detail})
 }
 
 func (r *Recorder) changed(c Change) {
@@ -259,13 +257,6 @@ func (r *Recorder) changed(c Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changes.add(c)
-}
-
-func (r *Recorder) revision() string {
-	if r.config.Revision == nil {
-		return ""
-	}
-	return r.config.Revision()
 }
 
 func (r *Recorder) now() stint.Instant { return stint.Instant(r.config.Now().UnixMicro()) }

@@ -44,7 +44,7 @@ func TestStats(t *testing.T) {
 		t.Fatalf("rules are %+v", stats.Rules)
 	}
 	api, trial := stats.Rules[0], stats.Rules[1]
-	if api.Seconds.Admitted[4] != 8000 || api.Seconds.Denied[4] != 800 || api.Minutes.Admitted[59] != 8000 || trial.Seconds.ShadowDenied[4] != 80 {
+	if api.Seconds.Admitted[4] != 8000 || api.Seconds.Denied[4] != 800 || api.Minutes.Admitted[59] != 8000 || trial.Seconds.ShadowDenied[4] != 80 || trial.Seconds.Admitted[4] != 8 {
 		t.Errorf("api is %+v, trial %+v", api, trial)
 	}
 	if stats.All.Scope != activity.ScopeProcess || stats.All.Processes != 1 || stats.All.Admitted != 8001 {
@@ -229,10 +229,9 @@ func mapsKeys[V any](m map[string]V) func(func(string) bool) {
 }
 
 func TestChanges(t *testing.T) {
-	revision := "7"
-	s := newService(t, activity.Config{Revision: func() string { return revision }})
+	s := newService(t, activity.Config{})
 	for i := range 1100 {
-		s.RulesChanged(fmt.Sprintf("edit %d", i))
+		s.RulesChanged("7", fmt.Sprintf("edit %d", i))
 	}
 	s.StoreChanged(0, "no connection")
 	s.StoreChanged(1, "no connection")
@@ -271,7 +270,7 @@ func TestMemory(t *testing.T) {
 	for i := range 400_000 {
 		if i%2000 == 0 {
 			s.advance(10 * time.Second)
-			s.RulesChanged(long + long + long)
+			s.RulesChanged("7", long+long+long)
 		}
 		e := activity.Event{
 			At: s.At(), Rule: ids[i%len(ids)], Client: fmt.Sprintf("%s%d", long, i), Outcome: activity.Outcome(i & 1), Reason: "limit",

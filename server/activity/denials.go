@@ -76,12 +76,13 @@ func (d *denials) find(q denialQuery, n int) (found []Denial, more bool) {
 	return found, false
 }
 
-// changes are the last ones, and whether the store is reachable.
+// changes are the last ones, and what they led to.
 type changes struct {
 	slots       []Change
 	made        uint64
 	unreachable map[int]bool // shards of the store
 	since       stint.Instant
+	revision    string // of the rules
 }
 
 func (c *changes) add(change Change) {
@@ -92,7 +93,8 @@ func (c *changes) add(change Change) {
 	} else {
 		c.slots[(c.made-1)%maxChanges] = change
 	}
-	if change.Kind != "store" {
+	if change.Kind == "rules" {
+		c.revision = change.State
 		return
 	}
 	if c.unreachable == nil {

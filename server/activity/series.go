@@ -76,13 +76,12 @@ func binOf(bins []bin, at uint32) *bin {
 
 func (b *bin) count(o Outcome) {
 	switch o {
-	case Admitted:
+	case Admitted, ShadowAdmitted:
 		b.admitted++
 	case Denied:
 		b.denied++
 	case ShadowDenied:
 		b.shadow++
-	case ShadowAdmitted:
 	}
 }
 

@@ -88,11 +88,11 @@ func (r *Recorder) mask(names bool, client string) string {
 func (r *Recorder) summarize() summary {
 	r.flush()
 	now := r.now()
-	s := summary{ProcessStatus: ProcessStatus{Process: r.config.Process, At: now, Revision: r.revision()}}
+	s := summary{ProcessStatus: ProcessStatus{Process: r.config.Process, At: now}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	second := uint32(now / 1e6)
-	s.Store, s.Rates = r.changes.store(), r.rates(now)
+	s.Revision, s.Store, s.Rates = r.changes.revision, r.changes.store(), r.rates(now)
 	s.Top, s.TopLeast = r.heaviest.top(second/60, topItems)
 	s.Denied, s.DeniedLeast = r.denied.top(second/60, topItems)
 	s.Denials, _ = r.denialsOf(denialQuery{}, topItems)

@@ -34,7 +34,8 @@ func evaluator(t *testing.T) activity.Eval {
 // What one process knows is seen through the other, and each says of whom a figure is.
 func TestShared(t *testing.T) {
 	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a", Version: "v1"}, Eval: eval, Revision: func() string { return "7" }})
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a", Version: "v1"}, Eval: eval})
+	a.RulesChanged("7", "added api")
 	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
 	a.see(5, "api", "alice", activity.Admitted)
 	a.see(3, "api", "bob", activity.Denied)

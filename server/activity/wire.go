@@ -35,7 +35,7 @@ type Totals struct {
 	StoreMicros []uint32 `json:"storeMicros"` // how long the store took on average
 }
 
-// A RuleSeries counts the requests that a rule decided.
+// A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those that it would admit.
 type RuleSeries struct {
 	Rule    string  `json:"rule"`
 	Seconds Series  `json:"seconds"`
