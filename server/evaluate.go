@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -37,7 +36,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := e.read(text.text, s.clients); err != nil {
 		return err
 	}
-	if err := s.enforce(r.Context(), e); err != nil {
+	if err := s.enforce(r, e); err != nil {
 		return err
 	}
 	header := w.Header()
@@ -75,7 +74,7 @@ func (s *service) keep(e *evaluation) {
 }
 
 // enforce decides and counts.
-func (s *service) enforce(ctx context.Context, e *evaluation) error {
+func (s *service) enforce(r *http.Request, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
 		if s.config.RulesRequired {
@@ -90,10 +89,10 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	if e.now {
 		decide = s.rules.DecideNow
 	}
-	err := decide(ctx, &e.request, v)
+	err := decide(r.Context(), &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.judge(ctx, stint.Take, err); err != nil {
+		if err = s.judge(r.Context(), stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
@@ -111,6 +110,7 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 	for _, id := range v.Passed {
 		s.ruleMetrics.Decided(id, promlimit.RuleShadowAllowed)
 	}
+	s.observeVerdict(r, &e.request, v, start, elapsed)
 	return nil
 }
 
@@ -190,7 +190,9 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	old := s.rules.Swap(set)
 	s.ruleMetrics.Set(idsOf(set))
 	s.warnOfWaits(set, old)
-	return set.ChangesFrom(old)
+	changes := set.ChangesFrom(old)
+	s.observeRules(set, changes)
+	return changes
 }
 
 // warnOfWaits says which rules that have come into force hold no request as long as they may, as
