@@ -31,18 +31,30 @@ each = for module in $(TESTED); do (cd "$$module" && $(1)); done$(if $(2),; (cd 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
+# The dashboard is built when its sources have changed, and left out where there is no Node.js.
+DASHBOARD := server/dashboard/dist/index.html
+
+.PHONY: web
+web: $(DASHBOARD) ## build the dashboard
+
+$(DASHBOARD): $(shell find web -type f -not -path '*/node_modules/*')
+	@if command -v npm > /dev/null; then \
+		rm -rf server/dashboard/dist/assets $@ && cd web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null; \
+	else echo "the dashboard is left out: npm is missing; install Node.js 20.19 or later" >&2; fi
+
 .PHONY: run
 run: build ## start the service on 127.0.0.1:8080 with its state in memory
 	@printf 'Try, in another terminal:\n\n  %s\n\n' "$(CURL)"
 	@exec bin/stint serve --store memory://
 
 .PHONY: build
-build: ## build bin/stint
+build: web ## build bin/stint, with the dashboard
 	@go build -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./cmd/stint
 
 .PHONY: test
-test: ## run all tests, against real servers and applications, installing what is missing
-	@scripts/ensure redis-server nginx caddy node php python3
+test: ## run all tests, against real servers, applications and a browser, installing what is missing
+	@scripts/ensure redis-server nginx caddy node php python3 chromium
+	@$(MAKE) web
 	@$(call each,"$(CURDIR)/scripts/test")
 
 .PHONY: lint

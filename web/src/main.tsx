@@ -104,7 +104,7 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
       {live.state === "refused" && <div class="notice bad" role="status">The service does not tell what happens now. The page asks again every 5 seconds.</div>}
       {!session.required && (
         <div class="notice">
-          No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>write alice TOKEN</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.
+          No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>TOKEN write alice</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.
         </div>
       )}
       <main><Page place={place} writes={session.writes} /></main>
@@ -123,8 +123,9 @@ function SignIn({ signedIn }: { signedIn: (s: Session) => void }) {
     <main class="signin">
       <h1 class="lead">stint</h1>
       <form onSubmit={submit}>
+        <input type="text" name="username" autocomplete="username" value="stint" hidden readOnly />
         <label class="field"><span>Admin token</span>
-          <input type="password" autocomplete="current-password" autofocus value={token} onInput={(e) => setToken(e.currentTarget.value)} />
+          <input type="password" name="token" autocomplete="current-password" autofocus value={token} onInput={(e) => setToken(e.currentTarget.value)} />
         </label>
         <div class="row"><button class="main" type="submit" disabled={!token}>Sign in</button></div>
         {fault && <p class="fault" role="alert">{fault}</p>}

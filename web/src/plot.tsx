@@ -78,6 +78,7 @@ export function Plot(p: Props) {
       const options: uPlot.Options = {
         width: element.clientWidth,
         height,
+        legend: { show: false },
         cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
         scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] } },
         axes: [axis, { ...axis, size: 52, values: (_u, ticks) => ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v))) }],

@@ -40,7 +40,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
     state.again();
     timeline.again();
   };
-  const used = (state.body?.rules ?? []).filter((r) => !r.allowed || r.standing !== "limited" || r.limits?.some((l) => l.remaining < l.limit));
+  const used = (state.body?.rules ?? []).filter((r) => !r.allowed || r.standing === "banned" || r.limits?.some((l) => l.remaining < l.limit));
   const last = timeline.body?.denials[0];
   return (
     <>
@@ -74,6 +74,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
         <Panel title="Its requests" scope="this process">
           {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
           {timeline.body && !timeline.body.sampled && <p class="empty">One of {integer(timeline.body.sample.oneIn)} clients is recorded in full, and this is none of them. Its denials are below.</p>}
+          {timeline.body?.sampled && timeline.body.decisions.length === 0 && <p class="empty">None since <Time micros={timeline.body.sample.from} />.</p>}
           {timeline.body && timeline.body.decisions.length > 0 && (
             <table>
               <thead><tr><th>time</th><th>rule</th><th>outcome</th><th class="n">cost</th><th class="hide-narrow">request</th></tr></thead>
@@ -93,7 +94,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
         </Panel>
         <Panel title="Its last denials" scope="this process">
           {timeline.body?.denials.length === 0 && <p class="empty">None.</p>}
-          <table><tbody>
+          <table aria-label="Its last denials"><tbody>
             {timeline.body?.denials.slice(0, 50).map((d) => (
               <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td>{reasonText(d.reason)}</td><td class="mono hide-narrow">{d.requestId}</td></tr>
             ))}

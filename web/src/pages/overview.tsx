@@ -43,7 +43,7 @@ export function marksOf(live: Live): Mark[] {
     .map((c) => ({
       at: c.at / 1e6,
       bad: c.kind === "store" && c.state !== "up",
-      text: c.kind === "rules" ? `rules ${c.state}` : c.state === "up" ? "store back" : "store unreachable",
+      text: c.kind === "rules" ? "rules" : c.state === "up" ? "store back" : "store unreachable",
     }))
     .sort((a, b) => a.at - b.at);
 }
@@ -239,7 +239,7 @@ function Changes({ live, range }: { live: Live; range?: Range }) {
             {rows.map((c) => (
               <tr key={c.seq}>
                 <td><Time micros={c.at} /></td>
-                <td>{c.kind === "rules" ? <a href={`#/revisions/${encodeURIComponent(c.state)}`}>rules, revision {c.state}</a> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
+                <td>{c.kind === "rules" ? <a href="#/revisions">rules</a> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
                 <td class="faint">{c.detail}</td>
               </tr>
             ))}

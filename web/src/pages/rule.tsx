@@ -15,20 +15,22 @@ const candidateOf = (id: string) => id + ".candidate";
 
 export function RulePage({ id, template, writes }: { id?: string; template?: string; writes: boolean }) {
   const rule = useAsk<Rule>(id ? `/api/v1/rules/${encodeURIComponent(id)}` : undefined);
-  const candidate = useAsk<Rule>(id && !id.endsWith(".candidate") ? `/api/v1/rules/${encodeURIComponent(candidateOf(id))}` : undefined);
+  // Asked for in a list, where none is no error.
+  const candidates = useAsk<RuleList>(id ? `/api/v1/rules?prefix=${encodeURIComponent(candidateOf(id))}` : undefined);
+  const candidate = candidates.body?.rules.find((r) => r.id === candidateOf(id ?? ""));
   if (!id) return <><h1 class="lead">New rule</h1><Editor start={(template && templates[template]) || templates["Every client address"] || ""} writes={writes} saved={(to) => (location.hash = at("rules", to))} /></>;
   if (rule.fault) return <p class="fault" role="alert">{messageOf(rule.fault)}</p>;
   if (!rule.body) return <p class="empty">Reading…</p>;
   const again = () => {
     rule.again();
-    candidate.again();
+    candidates.again();
   };
   return (
     <>
       <h1 class="lead">{rule.body.name ?? id}: {what(rule.body)}</h1>
       <p class="faint">{stateOf(rule.body)}, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
       <Activity id={id} />
-      {candidate.body && <Compare rule={rule.body} etag={rule.etag} candidate={candidate.body} writes={writes} again={again} />}
+      {candidate && <Compare rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
       <div class="two">
         <Panel title="The rule" scope="in force everywhere within seconds of saving">
           <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />

@@ -12,12 +12,14 @@ const scopes: Record<string, string> = { global: "all together", per_ip: "addres
 
 /** what says what a rule does: "100 per minute per address". */
 export function what(rule: Rule): string {
-  if (rule.banned) return "banned";
-  if (rule.unlimited) return "unlimited";
+  const others = rule.overrides?.length ?? 0;
+  const except = others ? `, ${others} ${others === 1 ? "override" : "overrides"}` : "";
+  if (rule.banned) return "banned" + except;
+  if (rule.unlimited) return "unlimited" + except;
   const limits = (rule.limits ?? []).map(limitText).join(" and ");
   const list = ([] as string[]).concat(rule.scope ?? "global");
   const whom = list.map((s) => scopes[s] ?? s.replace(/^custom:/, "")).join(" and ");
-  return whom === "all together" ? `${limits}, ${whom}` : `${limits} per ${whom}`;
+  return (whom === "all together" ? `${limits}, ${whom}` : `${limits} per ${whom}`) + except;
 }
 
 export function matchText(rule: Rule): string {

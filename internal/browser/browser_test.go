@@ -1,0 +1,262 @@
+package browser
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+var screenshots = flag.String("screenshots", "", "folder that pictures of all pages are put into; none are made without it")
+
+// pages are those that everybody can see.
+var pages = []string{"", "rules", "rules/demo-api", "client/demo-user-7", "denials", "explain", "revisions", "revisions/1"}
+
+// A person signs in, sees numbers change, tries a change in shadow, compares, enforces it, and rolls it back.
+func TestChangeOfARule(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn("a token that nobody has")
+	p.shows("the token is not known")
+	p.do(chromedp.SetValue("[name=token]", ""))
+	p.signIn(writer)
+	p.shows("Rules by denials")
+	p.shows("demo-login")
+	first := eval[string](p, "document.querySelector('.panels').innerText")
+	p.until("no number changes", fmt.Sprintf("document.querySelector('.panels').innerText !== %q", first))
+
+	p.visit("rules/demo-api")
+	p.write(`(text) => text.replace("capacity: 40", "capacity: wrong")`)
+	p.shows("capacity is")
+	p.write(`(text) => text.replace("capacity: wrong", "capacity: 4")`)
+	p.press("Try it in shadow")
+	p.shows("Compared with the change in shadow")
+	p.until("the change in shadow denies nothing", `Number(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText) > 0`)
+	p.press("Enforce the change")
+	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('4 at 5/s')")
+	var rule struct {
+		OnExceed string `json:"on_exceed"`
+		Limits   []struct{ Capacity int }
+	}
+	if status := s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); status != http.StatusOK || rule.Limits[0].Capacity != 4 || rule.OnExceed != "" {
+		t.Errorf("the rule is %+v (%d)", rule, status)
+	}
+	if status := s.ask(http.MethodGet, "/api/v1/rules/demo-api.candidate", nil, nil); status != http.StatusNotFound {
+		t.Errorf("the candidate is there still: %d", status)
+	}
+
+	p.visit("revisions/1")
+	p.press("Roll back to this revision")
+	p.shows("rollback")
+	if s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); rule.Limits[0].Capacity != 40 {
+		t.Errorf("after the rollback the rule is %+v", rule)
+	}
+}
+
+// Of two people who edit one rule, the second is told, and keeps the draft.
+func TestTwoAuthors(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules/demo-export")
+	p.write(`(text) => text.replace("capacity: 20", "capacity: 21")`)
+	p.shows("+       capacity: 21")
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	p.press("Enforce at once")
+	p.shows("Somebody else has changed this rule since you began")
+	if draft := eval[string](p, "document.querySelector('textarea').value"); !strings.Contains(draft, "capacity: 21") {
+		t.Errorf("the draft is %q", draft)
+	}
+}
+
+// A client that is denied is found, with why, and is let in again.
+func TestDeniedClient(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.shows("198.51.100.251")
+	p.visit("client/198.51.100.251")
+	p.shows("over the limit")
+	p.shows("0 of 5")
+	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", map[string]any{"key": "198.51.100.251"}, nil); status != http.StatusOK {
+		t.Error(status)
+	}
+	p.press("Reset")
+}
+
+// What strangers send is shown as text, never as markup.
+func TestStrangersMarkup(t *testing.T) {
+	s := serve(t, "--demo")
+	const markup = `<img src=x onerror="document.title='broken'">`
+	body, err := json.Marshal(map[string]any{"path": "/api/x", "ip": "192.0.2.9", "attributes": map[string]string{"userId": markup}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", strings.NewReader(string(body))) //nolint:noctx // a test
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("denials")
+	p.shows(markup)
+	if eval[int](p, "document.querySelectorAll('img').length") != 0 || strings.Contains(eval[string](p, "document.title"), "broken") {
+		t.Error("markup became part of the page")
+	}
+}
+
+// A reader is shown nothing to change, and may change nothing whatever the page does; neither may a page of another
+// origin. Signed out, a session is over.
+func TestReaders(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(reader)
+	p.visit("rules")
+	p.shows("demo-api")
+	p.shows("(read only)")
+	if buttons := eval[string](p, "[...document.querySelectorAll('main button')].map((b) => b.textContent).join()"); buttons != "" {
+		t.Errorf("a reader has the buttons %s", buttons)
+	}
+	for _, test := range []string{
+		`fetch("/api/v1/rules/demo-api", {method: "DELETE"})`,
+		`fetch("/api/v1/rules", {method: "PUT", body: "[]", headers: {"Content-Type": "application/json"}})`,
+		`fetch("/api/v1/rules/demo-api", {method: "PATCH", body: "{}", headers: {"Content-Type": "application/json"}})`,
+		`fetch("/api/v1/reset", {method: "POST", body: '{"all":true}', headers: {"Content-Type": "application/json"}})`,
+		`fetch("/api/v1/rules/demo-api/reset", {method: "POST", body: '{"all":true}', headers: {"Content-Type": "application/json"}})`,
+		`fetch("/api/v1/rule-versions/1/rollback", {method: "POST"})`,
+		`fetch("/debug/pprof/heap")`,
+	} {
+		if status := eval[int](p, test+".then((r) => r.status)"); status != http.StatusForbidden {
+			t.Errorf("%s: %d", test, status)
+		}
+	}
+	p.press("Sign out")
+	p.do(chromedp.WaitVisible("[name=token]"))
+	if status := eval[int](p, `fetch("/api/v1/rules").then((r) => r.status)`); status != http.StatusUnauthorized {
+		t.Errorf("after signing out: %d", status)
+	}
+	p.mu.Lock()
+	p.faults = nil // the refusals above, which the console tells of
+	p.mu.Unlock()
+}
+
+// A session's cookie changes nothing for a page of another origin, and no page may frame the dashboard.
+func TestOtherOrigins(t *testing.T) {
+	s := serve(t, "--demo")
+	post := func(path, body, origin, site string, cookies []*http.Cookie) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		for _, c := range cookies {
+			r.AddCookie(c)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response
+	}
+	signedIn := post("/session", `{"token":"`+writer+`"}`, s.admin, "same-origin", nil)
+	cookies := signedIn.Cookies()
+	if signedIn.StatusCode != http.StatusOK || len(cookies) != 1 || strings.Contains(cookies[0].Value, writer) {
+		t.Fatalf("signing in: %d %v", signedIn.StatusCode, cookies)
+	}
+	const reset, all = "/api/v1/rules/demo-api/reset", `{"all":true}`
+	for name, test := range map[string]struct {
+		origin, site string
+		cookies      []*http.Cookie
+		want         int
+	}{
+		"the dashboard":      {s.admin, "same-origin", cookies, http.StatusOK},
+		"another origin":     {"http://evil.example", "cross-site", cookies, http.StatusForbidden},
+		"another port":       {"http://127.0.0.1:1", "same-site", cookies, http.StatusForbidden},
+		"no origin":          {"", "cross-site", cookies, http.StatusForbidden},
+		"a sandboxed frame":  {"null", "", cookies, http.StatusForbidden},
+		"without the cookie": {s.admin, "same-origin", nil, http.StatusUnauthorized},
+	} {
+		if got := post(reset, all, test.origin, test.site, test.cookies).StatusCode; got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+	if got := post("/session", `{"token":"`+writer+`"}`, "http://evil.example", "cross-site", nil); got.StatusCode != http.StatusForbidden || len(got.Cookies()) != 0 {
+		t.Errorf("signing in from elsewhere: %d", got.StatusCode)
+	}
+	page, err := http.Get(s.admin + "/") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = page.Body.Close()
+	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "script-src 'self';") {
+		t.Errorf("the policy is %q", policy)
+	}
+}
+
+// axe-core finds no serious fault on any page, dark and light, wide and narrow.
+func TestAccessibility(t *testing.T) {
+	axe, err := os.ReadFile("../../web/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		t.Fatalf("%v; make web installs it", err)
+	}
+	s := serve(t, "--demo")
+	for _, width := range []int64{1280, 400} {
+		p := open(t, s, width)
+		p.signIn(writer)
+		p.shows("demo-login")
+		for _, theme := range []string{"light", "dark"} {
+			eval[string](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
+			for _, place := range pages {
+				p.visit(place)
+				p.until("the page is empty", "document.querySelector('main h1') !== null")
+				eval[bool](p, string(axe)+"; true")
+				found := eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical")
+					.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" | ")))`)
+				for _, fault := range found {
+					t.Errorf("%q, %s, %d wide: %s", place, theme, width, fault)
+				}
+				if eval[int](p, "document.documentElement.scrollWidth - innerWidth") > 0 {
+					t.Errorf("%q, %d wide: the page scrolls sideways", place, width)
+				}
+				p.picture(place, theme, width)
+			}
+		}
+	}
+}
+
+// picture keeps how the page looks, if it is asked for.
+func (p *page) picture(place, theme string, width int64) {
+	p.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if place == "" {
+		place = "overview"
+	}
+	name := fmt.Sprintf("%s-%s-%d.png", strings.ReplaceAll(place, "/", "-"), theme, width)
+	if err := os.WriteFile(filepath.Join(*screenshots, name), picture, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}

@@ -1,0 +1,257 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	writer = "0123456789abcdef0123456789abcdef"
+	reader = "fedcba9876543210fedcba9876543210"
+
+	// patience is how long a test waits for what should come at once.
+	patience = 60 * time.Second
+)
+
+// A service is stint with made-up traffic.
+type service struct {
+	t          *testing.T
+	api, admin string // URLs
+}
+
+// serve builds and starts the service, until the test ends.
+func serve(t *testing.T, args ...string) *service {
+	t.Helper()
+	folder := t.TempDir()
+	program := filepath.Join(folder, "stint")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/stint").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	tokens := filepath.Join(folder, "tokens")
+	if err := os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...) //nolint:gosec // what was built
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	out, in := io.Pipe()
+	command.Stdout, command.Stderr = in, in
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = command.Wait() // it was told to end
+		_ = in.Close()
+	})
+	s := &service{t: t}
+	found := make(chan struct{})
+	go func() {
+		var text strings.Builder
+		line := regexp.MustCompile(`msg=listening service=(\w+) addr=(\S+)`)
+		buffer := make([]byte, 4096)
+		for s.api == "" || s.admin == "" {
+			n, err := out.Read(buffer)
+			if err != nil {
+				return
+			}
+			text.Write(buffer[:n])
+			for _, match := range line.FindAllStringSubmatch(text.String(), -1) {
+				if match[1] == "http" {
+					s.api = "http://" + match[2]
+				} else {
+					s.admin = "http://" + match[2]
+				}
+			}
+		}
+		close(found)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	select {
+	case <-found:
+	case <-time.After(patience):
+		t.Fatal("the service does not listen")
+	}
+	return s
+}
+
+// ask sends a request with the writer's token and decodes the answer into body, if there is one.
+func (s *service) ask(method, path string, content, body any) int {
+	s.t.Helper()
+	var text bytes.Buffer
+	if content != nil {
+		if err := json.NewEncoder(&text).Encode(content); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.admin+path, &text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+writer)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if body != nil {
+		if err := json.NewDecoder(response.Body).Decode(body); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return response.StatusCode
+}
+
+// A page is a tab of a browser that is the test's alone.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+	s   *service
+
+	mu     sync.Mutex
+	faults []string // what the console said, and requests to others
+}
+
+// open opens the dashboard.
+func open(t *testing.T, s *service, width int64) *page {
+	t.Helper()
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun)
+	ctx, endBrowser := chromedp.NewContext(allocator)
+	p := &page{t: t, ctx: ctx, s: s}
+	messages := chromedp.Console(ctx)
+	requests := chromedp.Events(ctx, network.RequestWillBeSent)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.IsException() || m.Type == "error" || m.Type == "warning" {
+				p.note("console: " + m.Text + " " + m.URL)
+			}
+		}
+	})
+	watching.Go(func() {
+		for e, err := range requests {
+			if err != nil {
+				return
+			}
+			if url := e.Request.URL; !strings.HasPrefix(url, s.admin+"/") && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "about:") {
+				p.note("a request to " + url)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		endBrowser()
+		endAllocator()
+		watching.Wait()
+		for _, fault := range p.faults {
+			t.Error(fault)
+		}
+	})
+	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
+	return p
+}
+
+func (p *page) note(fault string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = append(p.faults, fault)
+}
+
+// do carries out steps.
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatalf("%v; the page shows:\n%s", err, p.text())
+	}
+}
+
+// eval is what an expression of the page is.
+func eval[T any](p *page, expression string) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// until waits until an expression of the page is true.
+func (p *page) until(what, expression string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression)); err != nil {
+		p.t.Fatalf("%s: %v; the page shows:\n%s", what, err, p.text())
+	}
+}
+
+// shows waits until the page has a text.
+func (p *page) shows(text string) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("it does not show %q", text), fmt.Sprintf("document.body.innerText.includes(%q)", text))
+}
+
+// text is what the page shows.
+func (p *page) text() string {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// visit goes to a page of the dashboard.
+func (p *page) visit(place string) {
+	p.t.Helper()
+	eval[string](p, fmt.Sprintf("location.hash = %q", "#/"+place))
+}
+
+// press presses the first button with a text that can be pressed.
+func (p *page) press(text string) {
+	p.t.Helper()
+	button := fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text)
+	p.until(fmt.Sprintf("there is no button %q", text), button+" !== undefined")
+	eval[bool](p, fmt.Sprintf("(window.confirm = () => true, %s.click(), true)", button))
+}
+
+// write puts a text into the editor of a rule.
+func (p *page) write(edit string) {
+	p.t.Helper()
+	p.until("there is no editor", "document.querySelector('textarea') !== null")
+	eval[bool](p, fmt.Sprintf(`(() => {
+		const box = document.querySelector("textarea");
+		Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(box, (%s)(box.value));
+		box.dispatchEvent(new Event("input", {bubbles: true}));
+		return true;
+	})()`, edit))
+}
+
+// signIn signs in by a token.
+func (p *page) signIn(token string) {
+	p.t.Helper()
+	p.do(chromedp.SendKeys("[name=token]", token+"\r"))
+}
