@@ -28,7 +28,7 @@ type admin struct {
 	tokens       adminTokens // one of which is needed; none: nothing is needed
 	bodyTimeout  time.Duration
 	writeTimeout time.Duration // for a request, a profile excepted
-	watch        *watch
+	tracker      *idleTracker
 	rules        *rulesapi.API
 }
 
@@ -46,7 +46,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
 	if err == nil {
-		a.watch.vouch(r.Context())
+		a.tracker.authorise(r.Context())
 	}
 	serve, needs := a.find(r)
 	if serve == nil {
@@ -73,7 +73,7 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 		return a.tokens.find(r.Header["Authorization"])
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return holderOf(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
+		return certificateName(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -82,12 +82,12 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 	return "loopback " + host, RoleWrite, nil
 }
 
-// holderOf names who holds a certificate: its common name, in which what can't be printed is escaped;
+// certificateName names who holds a certificate: its common name, in which what can't be printed is escaped;
 // else certificate- and the first digits of its SHA-256.
-func holderOf(certificate *x509.Certificate) string {
+func certificateName(certificate *x509.Certificate) string {
 	name := strings.TrimSpace(certificate.Subject.CommonName)
 	if name == "" {
-		return byDigest("certificate", certificate.Raw)
+		return digestName("certificate", certificate.Raw)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
@@ -103,13 +103,13 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 		return describeAdmin, RoleRead
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return unhurried(profiler(name)), RoleWrite // a profile shows memory
+		return withoutWriteDeadline(profiler(name)), RoleWrite // a profile shows memory
 	}
 	return nil, RoleRead
 }
 
-// unhurried lets an answer take its time, as one that its caller gave a duration.
-func unhurried(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
+// withoutWriteDeadline lets an answer take its time, as one that its caller gave a duration.
+func withoutWriteDeadline(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		serve(w, r)

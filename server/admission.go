@@ -39,8 +39,8 @@ const (
 //
 // It is safe for concurrent use.
 type admission struct {
-	most  int64        // operations under way
-	under atomic.Int64 // now
+	most   int64        // operations under way
+	active atomic.Int64 // now
 
 	waits   atomic.Int64 // requests that wait, to be read without the lock
 	mu      sync.Mutex
@@ -94,11 +94,11 @@ func (a *admission) enter(ctx context.Context, cost int64, client func() string)
 // take takes a part of the work, if no more than most is under way then.
 func (a *admission) take(cost, most int64) bool {
 	for {
-		under := a.under.Load()
-		if under > 0 && under+cost > most {
+		active := a.active.Load()
+		if active > 0 && active+cost > most {
 			return false
 		}
-		if a.under.CompareAndSwap(under, under+cost) {
+		if a.active.CompareAndSwap(active, active+cost) {
 			return true
 		}
 	}
@@ -153,7 +153,7 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, err
 	case err == nil:
 		return r, t, nil
 	case !errors.Is(err, stint.ErrOverloaded):
-		return r, ticket{}, errGone
+		return r, ticket{}, errClientGone
 	}
 	if !s.config.OverloadAdmits {
 		return r, ticket{}, err
@@ -216,7 +216,7 @@ func (a *admission) begin() {
 
 // leave ends work, and lets other begin.
 func (a *admission) leave(cost int64) {
-	a.under.Add(-cost)
+	a.active.Add(-cost)
 	if a.waits.Load() == 0 {
 		return
 	}

@@ -23,7 +23,7 @@ type TLS struct {
 	CertFile string
 	// KeyFile holds the certificate's private key.
 	KeyFile string
-	// ClientCAFile holds the authorities one of which has to vouch for a client's
+	// ClientCAFile holds the authorities one of which has to authorise for a client's
 	// certificate. Default: "", clients need no certificate.
 	ClientCAFile string
 }

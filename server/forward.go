@@ -77,10 +77,10 @@ func denyStatus(query string) (int, error) {
 
 // readForwarded reads what the proxy was asked, and by whom.
 func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
-	if q.Method, _, err = toldBy(r.Header, forwardedMethod, originalMethod); err != nil {
+	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
 		return err
 	}
-	uri, field, err := toldBy(r.Header, forwardedURI, originalURI)
+	uri, field, err := forwardedValue(r.Header, forwardedURI, originalURI)
 	if err != nil {
 		return err
 	}
@@ -99,10 +99,10 @@ func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
 	return err
 }
 
-// toldBy is the value of the first of two fields that is there, and which it is. When both are, they
+// forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they
 // have to say the same: a proxy that sets one of them passes the other on as the client
 // wrote it, and which is which is not known here.
-func toldBy(header http.Header, first, second string) (value, name string, err error) {
+func forwardedValue(header http.Header, first, second string) (value, name string, err error) {
 	value, err = single(header, first)
 	if err != nil {
 		return "", "", err

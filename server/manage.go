@@ -73,7 +73,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
 	switch {
 	case q.has(algorithmMember):
-		response.Algorithm = t.deciders[0].String()
+		response.Algorithm = t.algorithms[0].String()
 	case !q.has(policyMember):
 		op.Policy = s.targets.all[0].policy
 		for _, other := range s.targets.all[1:] {

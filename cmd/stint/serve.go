@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/cmd/stint/internal/logqueue"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -35,13 +36,13 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
-	defer outliveHangups(logger)()
+	defer logHangups(logger)()
 	store, err := openStore(loaded)
 	if err != nil {
 		return err
 	}
-	defer func() { store.Close() }() // which survive changes
-	if err := store.survive(loaded, logger); err != nil {
+	defer func() { store.Close() }() // which withFailover changes
+	if err := store.withFailover(loaded, logger); err != nil {
 		return err
 	}
 	store.Watch()
@@ -50,7 +51,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
-	followed := newFollower(logger, rulesCache(loaded.RulesCache))
+	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
-	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
+	if !loaded.AdminAsked && inUse(ctx, service.AdminListen) {
 		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
 	}
@@ -96,12 +97,12 @@ func announceStore(c config.Config, logger *slog.Logger) {
 		logger.Info("store", "url", c.Store.URL, "shared", false, "note", "state lives in this process alone and ends with it; --store names a Redis that processes share")
 		return
 	}
-	logger.Info("store", "url", config.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
+	logger.Info("store", "url", document.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
 }
 
 // details are facts about the store for operators.
 func (o *openedStore) details(c config.Config) map[string]any {
-	facts := map[string]any{"url": config.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
+	facts := map[string]any{"url": document.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
 	if c.Store.Memory() {
 		return facts
 	}
@@ -116,9 +117,9 @@ func (o *openedStore) details(c config.Config) map[string]any {
 	return facts
 }
 
-// outliveHangups says what a SIGHUP is good for, until the returned function is called: many
+// logHangups says what a SIGHUP is good for, until the returned function is called: many
 // services read their files again, and who sends it does not mean to end this one.
-func outliveHangups(logger *slog.Logger) (stop func()) {
+func logHangups(logger *slog.Logger) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
@@ -134,7 +135,7 @@ func outliveHangups(logger *slog.Logger) (stop func()) {
 
 // taken reports whether somebody listens at the address, such as another stint of
 // this machine.
-func taken(ctx context.Context, address string) bool {
+func inUse(ctx context.Context, address string) bool {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return errors.Is(err, syscall.EADDRINUSE)
@@ -242,7 +243,7 @@ func (o *openedStore) await(ctx context.Context) error {
 	return nil
 }
 
-// onLoss logs what a server lost, once survive has said where to.
+// onLoss logs what a server lost, once withFailover has said where to.
 func (o *openedStore) onLoss(l redisstore.Loss) {
 	if logger := o.logger.Load(); logger != nil {
 		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
@@ -261,8 +262,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, config.RedactURL(c.URL))
-	return exit{exitUnreachable, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, document.RedactURL(c.URL))
+	return exit{exitUnreachable, "stint: store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -292,5 +293,5 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 
 // misconfigured is a fault that only what is configured could tell.
 func misconfigured(err error) error {
-	return exit{exitUsage, "stint: " + strings.ReplaceAll(config.Redact(err.Error()), "\n", "\nstint: ")}
+	return exit{exitUsage, "stint: " + strings.ReplaceAll(document.Redact(err.Error()), "\n", "\nstint: ")}
 }

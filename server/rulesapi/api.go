@@ -52,12 +52,12 @@ type Config struct {
 // An API answers the administrators' requests. It is safe for concurrent use; make it with
 // [New].
 type API struct {
-	config    Config
-	mux       *http.ServeMux // of *route
-	metrics   *metrics
-	strangers *logsampler.Sampler // records of refused callers who are not known
-	absence   *logsampler.Sampler // lines about requests for rules that could not be read
-	parsing   parseSemaphore
+	config           Config
+	mux              *http.ServeMux // of *route
+	metrics          *metrics
+	unknownCallers   *logsampler.Sampler // records of refused callers who are not known
+	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
+	parsing          parseSemaphore
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -71,7 +71,7 @@ func New(config Config) (*API, error) {
 	}
 	return &API{
 		config: config, mux: newMux(), metrics: m, parsing: newParseSemaphore(),
-		strangers: logsampler.New(10, time.Second, nil), absence: logsampler.New(10, 10*time.Second, nil),
+		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
 }
 
@@ -152,15 +152,15 @@ type Caller struct {
 // A call serves one request.
 type call struct {
 	*route
-	api    *API
-	w      http.ResponseWriter
-	r      *http.Request
-	caller Caller
-	rule   string // the ID in the path; "" is none
-	client string // as overrides name it
-	number int64  // of a version
-	query  query
-	asked  conditions
+	api        *API
+	w          http.ResponseWriter
+	r          *http.Request
+	caller     Caller
+	rule       string // the ID in the path; "" is none
+	client     string // as overrides name it
+	number     int64  // of a version
+	query      query
+	conditions conditions
 
 	action  string
 	shown   string // the client as the audit names it
@@ -232,7 +232,7 @@ func (c *call) prepare() (err error) {
 	if err = c.query.only(c.route.query...); err != nil {
 		return err
 	}
-	c.asked, err = conditionsOf(c.r.Header)
+	c.conditions, err = conditionsOf(c.r.Header)
 	return err
 }
 
@@ -294,8 +294,8 @@ func inTime(err error) string {
 	return ""
 }
 
-// stateAway tells that the states' store did not answer, and what may have come of it.
-func stateAway(err error, detail string) error {
+// stateUnreachable tells that the states' store did not answer, and what may have come of it.
+func stateUnreachable(err error, detail string) error {
 	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return problem.New(http.StatusServiceUnavailable, "%s", detail)
 	}

@@ -146,7 +146,7 @@ func (c *call) report(err, cause error) {
 		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", short(c.rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
-		leftOut, ok := c.api.absence.Admit()
+		leftOut, ok := c.api.unreachableLines.Admit()
 		if !ok {
 			return
 		}
@@ -177,7 +177,7 @@ func (a *API) refused(ctx context.Context, r record, err error) {
 	a.metrics.refusals.WithLabelValues(r.outcome).Inc()
 	if r.caller.Name == "" {
 		var ok bool
-		if r.leftOut, ok = a.strangers.Admit(); !ok {
+		if r.leftOut, ok = a.unknownCallers.Admit(); !ok {
 			return
 		}
 	}

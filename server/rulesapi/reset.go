@@ -96,7 +96,7 @@ func (c *call) resetClient(rule *rules.Rule, client string) error {
 			err = stint.ErrUnavailable
 		}
 		if err != nil {
-			return stateAway(err, "the store did not confirm the reset; whether it was made is not known")
+			return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 		}
 	}
 	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
@@ -165,5 +165,5 @@ func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter
 	if errors.Is(err, stint.ErrInvalid) {
 		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}
-	return stateAway(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
+	return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
 }

@@ -25,7 +25,7 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	now := stint.Instant(1_790_000_050_500_000)
 	a := &API{
 		config: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, metrics: m,
-		strangers: logsampler.New(10, time.Second, func() stint.Instant { return now }),
+		unknownCallers: logsampler.New(10, time.Second, func() stint.Instant { return now }),
 	}
 	refuse := func(times int, name string, status int) (lines string) {
 		log.Reset()

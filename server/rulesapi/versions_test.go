@@ -97,7 +97,7 @@ func TestHistoryTakesBoundedTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(began); took > lookTimeout+2*backend.each {
+				if took := time.Since(began); took > historyTimeout+2*backend.each {
 					t.Errorf("a page took %s", took)
 				}
 				for _, v := range list.Versions {

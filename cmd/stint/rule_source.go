@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -54,7 +55,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 		if err != nil {
 			return nil, misconfigured(err)
 		}
-		source, err := managed(opened, bits, config.RedactURL(place), logger)
+		source, err := managed(opened, bits, document.RedactURL(place), logger)
 		if err == nil {
 			source.credentials = credentials
 		}
@@ -91,7 +92,7 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 	m, err := store.NewManager(opened, store.Options{
 		IPv6Prefix: bits,
 		Cut: func(err error) {
-			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", config.Redact(err.Error()))
+			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", document.Redact(err.Error()))
 		},
 		Restored: func(made store.Info, was store.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
