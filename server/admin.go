@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
 )
@@ -94,7 +95,7 @@ func certificateName(certificate *x509.Certificate) string {
 		quoted := strconv.Quote(name)
 		name = quoted[1 : len(quoted)-1]
 	}
-	return clip(name)
+	return clip.To(maxTokenName, name)
 }
 
 // find returns what is not about rules, nil for everything else, and which role that needs.
@@ -148,17 +149,17 @@ func describeAdmin(w http.ResponseWriter, r *http.Request) error {
 // was made by a page of another origin.
 func checkOrigin(r *http.Request) error {
 	if !isLocalHost(r.Host) {
-		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", clip(r.Host)))
+		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
-			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", clip(origin), clip(r.Host)))
+			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)))
 		}
 	}
 	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
-			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", clip(site)))
+			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site)))
 		}
 	}
 	return nil

@@ -85,14 +85,14 @@ func costOf(operations, text int) int64 { return int64(max(operations, 1) + text
 // under way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's.
 func (a *admission) enter(ctx context.Context, cost int64, client func() string) (ticket, error) {
 	cost = min(cost, a.most)
-	if a.waits.Load() == 0 && a.take(cost, a.most/2) {
+	if a.waits.Load() == 0 && a.reserve(cost, a.most/2) {
 		return ticket{a, cost}, nil
 	}
 	return a.queue(ctx, cost, client())
 }
 
-// take takes a part of the work, if no more than most is under way then.
-func (a *admission) take(cost, most int64) bool {
+// reserve adds a cost to the active work, unless that would exceed most.
+func (a *admission) reserve(cost, most int64) bool {
 	for {
 		active := a.active.Load()
 		if active > 0 && active+cost > most {
@@ -107,7 +107,7 @@ func (a *admission) take(cost, most int64) bool {
 // queue is enter for a client whose share counts.
 func (a *admission) queue(ctx context.Context, cost int64, client string) (ticket, error) {
 	a.mu.Lock()
-	if len(a.waiting) == 0 && a.take(cost, a.most) {
+	if len(a.waiting) == 0 && a.reserve(cost, a.most) {
 		a.mu.Unlock()
 		return ticket{a, cost}, nil
 	}
@@ -202,7 +202,7 @@ func (a *admission) remove(w *waiter) {
 
 // begin lets requests begin for which there is room, in the order of their start tags.
 func (a *admission) begin() {
-	for len(a.waiting) > 0 && a.take(a.waiting[0].cost, a.most) {
+	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
 		a.remove(w)
 		a.virtual = w.start

@@ -253,7 +253,7 @@ func TestCertificatesThatCanNotBeUsed(t *testing.T) {
 		"no key":              {TLS{CertFile: good.CertFile, KeyFile: dir + "/none"}, "tls.key_file is"},
 		"a folder":            {TLS{CertFile: dir, KeyFile: good.KeyFile}, "tls.cert_file is"},
 		"swapped":             {TLS{CertFile: good.KeyFile, KeyFile: good.CertFile}, "tls.cert_file is"},
-		"too long":            {TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "more than 1048576 bytes"},
+		"too long":            {TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "at most 1048576 bytes"},
 		"authorities of none": {TLS{CertFile: good.CertFile, KeyFile: good.KeyFile, ClientCAFile: write("ca", []byte("none"))}, "tls.client_ca_file is"},
 	} {
 		_, err := OpenCertificates("tls", test.files, slog.New(slog.DiscardHandler))

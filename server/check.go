@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/server/problem"
 )
 
 func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
@@ -326,17 +327,17 @@ func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	switch {
 	case q.has(policyMember) && q.has(algorithmMember):
 		return nil, false, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
-			clip(q.policy), clip(q.algorithm)))
+			problem.Short(q.policy), problem.Short(q.algorithm)))
 	case q.has(policyMember):
 		t, ok := ts.policies[q.policy]
 		if !ok {
-			return nil, false, stint.Invalid("policy", clip(q.policy), ts.names)
+			return nil, false, stint.Invalid("policy", problem.Short(q.policy), ts.names)
 		}
 		return t, false, nil
 	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
 		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
 	default:
-		algorithm, err := stint.ParseAlgorithm(clip(q.algorithm))
+		algorithm, err := stint.ParseAlgorithm(problem.Short(q.algorithm))
 		switch {
 		case err == nil:
 			return ts.defaults[algorithm], false, nil
@@ -356,7 +357,7 @@ func (t *target) cost(q *request) (int64, error) {
 	}
 	n, err := parseInteger(q.permits)
 	if err != nil || n < 1 || n > t.capacity {
-		return 0, stint.Invalid("permits", clip(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
+		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
 	}
 	return n, nil
 }

@@ -332,7 +332,7 @@ func (c Config) Validate() error {
 		add("http.max_body_memory", c.MaxBodyMemory, fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least))
 	}
 	for _, token := range c.API.Tokens {
-		if !isBearerToken(token) {
+		if !IsBearerToken(token) {
 			add("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)), tokenForm)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // evaluate decides a request that the body describes by the rules that match it.
@@ -343,7 +344,7 @@ func (r *reader) member(name string) (err error) {
 			err = errKeyed
 		}
 	default:
-		err = stint.Invalid("parameter", clip(name), evaluationMembers)
+		err = stint.Invalid("parameter", problem.Short(name), evaluationMembers)
 	}
 	return err
 }
@@ -358,13 +359,13 @@ func (r *reader) once(name string, bit uint8) error {
 }
 
 func errRepeated(name string) error {
-	return badRequest(fmt.Sprintf("%s is repeated; allowed: once", clip(name)))
+	return badRequest(fmt.Sprintf("%s is repeated; allowed: once", problem.Short(name)))
 }
 
 // textOf reads a string.
 func (r *reader) textOf(name string) (string, error) {
 	if r.next() != '"' {
-		return "", r.mistyped(clip(name), "a string")
+		return "", r.mistyped(problem.Short(name), "a string")
 	}
 	return r.string()
 }
@@ -390,7 +391,7 @@ func checkPath(param, path string) error {
 	if path == "*" || strings.HasPrefix(path, "/") {
 		return nil
 	}
-	return stint.Invalid(param, clip(path), "a path that begins with a slash, or * alone")
+	return stint.Invalid(param, problem.Short(path), "a path that begins with a slash, or * alone")
 }
 
 // address reads the client's address and makes a key of it.
@@ -401,7 +402,7 @@ func (r *reader) address() (string, error) {
 	}
 	addr, ok := clientip.Parse(text)
 	if !ok {
-		return "", stint.Invalid("ip", clip(text), "an IPv4 or IPv6 address")
+		return "", stint.Invalid("ip", problem.Short(text), "an IPv4 or IPv6 address")
 	}
 	return r.clients.KeyOf(addr), nil
 }
@@ -436,14 +437,14 @@ func (r *reader) attribute(name string) (err error) {
 	case c == '"':
 		value, err = r.string()
 	case isNumber(c):
-		if value, err = r.integer(clip("attributes." + name)); err == nil {
+		if value, err = r.integer(problem.Short("attributes." + name)); err == nil {
 			_, err = parseInteger(value)
 		}
 		if errors.Is(err, errNotInteger) {
-			err = stint.Invalid(clip("attributes."+name), clip(value), "a string, or an integer of 64 bits")
+			err = stint.Invalid(problem.Short("attributes."+name), problem.Short(value), "a string, or an integer of 64 bits")
 		}
 	default:
-		err = r.mistyped(clip("attributes."+name), "a string or an integer")
+		err = r.mistyped(problem.Short("attributes."+name), "a string or an integer")
 	}
 	if err != nil {
 		return err

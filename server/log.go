@@ -186,7 +186,7 @@ func (s *service) noteForwarded(r *http.Request) {
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
 func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
-	s.warn(s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", clip(name), "peer", r.RemoteAddr)
+	s.warn(s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", problem.Short(name), "peer", r.RemoteAddr)
 }
 
 // noteOverload counts a request for which there was no time, and logs it.

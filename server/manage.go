@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // remaining tells what a check would be told, without taking.
@@ -143,7 +144,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 func permitsOf(text string) (int64, error) {
 	n, err := parseInteger(text)
 	if err != nil {
-		return 0, stint.Invalid("permits", clip(text), "any integer of 64 bits")
+		return 0, stint.Invalid("permits", problem.Short(text), "any integer of 64 bits")
 	}
 	return n, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	cliptext "github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // A member is one of the things that a request may say: a query parameter or a
@@ -72,7 +72,7 @@ func (q *request) has(m member) bool { return q.present&m != 0 }
 func (q *request) set(name, value string, allowed member) error {
 	m := memberNamed(name)
 	if m&allowed == 0 {
-		return stint.Invalid("parameter", clip(name), allowed.String())
+		return stint.Invalid("parameter", problem.Short(name), allowed.String())
 	}
 	if q.has(m) {
 		return badRequest(fmt.Sprintf("%s is repeated; allowed: once", name))
@@ -89,7 +89,7 @@ func (q *request) set(name, value string, allowed member) error {
 		q.permits = value
 	case detailsMember:
 		if q.details = value == "true"; !q.details && value != "false" {
-			return stint.Invalid(name, clip(value), "true or false")
+			return stint.Invalid(name, problem.Short(value), "true or false")
 		}
 	case claimMembers, costMembers: // sets of members, not one
 	}
@@ -99,7 +99,7 @@ func (q *request) set(name, value string, allowed member) error {
 // checkKey reports what is wrong with a key that a caller named.
 func checkKey(key string) error {
 	if key == "" || len(key) > stint.MaxKeyBytes {
-		return stint.Invalid("key", clip(key), fmt.Sprintf("1 to %d bytes; it has %d", stint.MaxKeyBytes, len(key)))
+		return stint.Invalid("key", problem.Short(key), fmt.Sprintf("1 to %d bytes; it has %d", stint.MaxKeyBytes, len(key)))
 	}
 	for i := range len(key) {
 		if key[i] < ' ' || key[i] > '~' {
@@ -111,10 +111,10 @@ func checkKey(key string) error {
 
 func checkUnicodeKey(key string) error {
 	if !utf8.ValidString(key) {
-		return stint.Invalid("key", clip(key), "UTF-8")
+		return stint.Invalid("key", problem.Short(key), "UTF-8")
 	}
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		return stint.Invalid("key", clip(key), "no control characters")
+		return stint.Invalid("key", problem.Short(key), "no control characters")
 	}
 	return nil
 }
@@ -144,12 +144,6 @@ func parseInteger(text string) (int64, error) {
 		return 0, errNotInteger
 	}
 	return -n, nil
-}
-
-// clip shortens what came to what is worth repeating.
-func clip(s string) string {
-	const most = 64
-	return cliptext.To(most, s)
 }
 
 // A batch's size is bounded by what one store call should carry.
@@ -203,7 +197,7 @@ func unescape(text string) (string, error) {
 			decoded = append(decoded, ' ')
 		case '%':
 			if i+2 >= len(text) || hexDigit(text[i+1]) < 0 || hexDigit(text[i+2]) < 0 {
-				return "", stint.Invalid("query", clip(text), "percent-encoding, % with two hexadecimal digits")
+				return "", stint.Invalid("query", problem.Short(text), "percent-encoding, % with two hexadecimal digits")
 			}
 			decoded = append(decoded, byte(hexDigit(text[i+1])<<4|hexDigit(text[i+2])))
 			i += 2
@@ -237,7 +231,7 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 		if allowed != 0 {
 			only = "details=true"
 		}
-		return false, badRequest(fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", clip(query), only))
+		return false, badRequest(fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only))
 	}
 	return q.details, nil
 }
@@ -288,8 +282,8 @@ func (s *scanner) next() byte {
 	return 0
 }
 
-// take consumes the byte if it comes next.
-func (s *scanner) take(c byte) bool {
+// accept consumes the byte if it comes next.
+func (s *scanner) accept(c byte) bool {
 	if s.next() != c {
 		return false
 	}
@@ -308,7 +302,7 @@ func (s *scanner) malformed(wanted string) error {
 
 func (s *scanner) array() ([]request, error) {
 	s.at++ // the bracket
-	if s.take(']') {
+	if s.accept(']') {
 		return nil, errBatchSize("no elements")
 	}
 	var requests []request
@@ -321,10 +315,10 @@ func (s *scanner) array() ([]request, error) {
 			return nil, inElement(len(requests), err)
 		}
 		requests = append(requests, q)
-		if s.take(']') {
+		if s.accept(']') {
 			return requests, nil
 		}
-		if !s.take(',') {
+		if !s.accept(',') {
 			return nil, s.malformed("a comma or the end of the array")
 		}
 	}
@@ -348,7 +342,7 @@ func (s *scanner) object() (q request, err error) {
 // does.
 func (s *scanner) members(read func(name string) error) error {
 	s.at++ // the brace
-	if s.take('}') {
+	if s.accept('}') {
 		return nil
 	}
 	for {
@@ -359,16 +353,16 @@ func (s *scanner) members(read func(name string) error) error {
 		if err != nil {
 			return err
 		}
-		if !s.take(':') {
+		if !s.accept(':') {
 			return s.malformed("a colon")
 		}
 		if err := read(name); err != nil {
 			return err
 		}
-		if s.take('}') {
+		if s.accept('}') {
 			return nil
 		}
-		if !s.take(',') {
+		if !s.accept(',') {
 			return s.malformed("a comma or the end of the object")
 		}
 	}
@@ -421,7 +415,7 @@ func (s *scanner) integer(name string) (string, error) {
 	number := s.text[start:s.at]
 	digits := strings.TrimPrefix(number, "-")
 	if digits == "" || strings.ContainsAny(digits, "+-.Ee") || digits[0] == '0' && len(digits) > 1 {
-		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", name, clip(number)))
+		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", name, problem.Short(number)))
 	}
 	return number, nil
 }

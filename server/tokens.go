@@ -70,9 +70,9 @@ func unauthorized(fault, challenge string) error {
 	}
 }
 
-// isBearerToken reports whether the text can stand in an Authorization field (RFC
+// IsBearerToken reports whether the text can stand in an Authorization field (RFC
 // 6750, section 2.1).
-func isBearerToken(token string) bool {
+func IsBearerToken(token string) bool {
 	body := strings.TrimRight(token, "=")
 	for i := range len(body) {
 		c := body[i]
@@ -208,7 +208,7 @@ func validateAdminTokens(tokens []AdminToken) (faults []error) {
 	seen := map[string]bool{}
 	for _, token := range tokens {
 		switch {
-		case !isBearerToken(token.Token):
+		case !IsBearerToken(token.Token):
 			add(fmt.Sprintf("a token of %d bytes", len(token.Token)), tokenForm)
 		case seen[token.Token]:
 			add("a token that is there twice", "each token once, with one role")

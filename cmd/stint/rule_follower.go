@@ -71,11 +71,11 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	ctx, cancel := context.WithCancel(ctx)
 	first, ended := make(chan struct{}), make(chan error, 1)
 	done := make(chan struct{})
-	fall := sync.OnceFunc(func() { f.takeCached(s, source.options) })
+	fall := sync.OnceFunc(func() { f.applyCached(s, source.options) })
 	go func() {
 		defer close(done)
 		ended <- source.Follow(ctx, func(set *rules.Set) {
-			if f.take(s, set) {
+			if f.apply(s, set) {
 				close(first)
 			}
 		}, func(err error) {
@@ -103,8 +103,8 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	return stop, nil
 }
 
-// take puts a set in force, and reports whether it is the first of the source.
-func (f *ruleFollower) take(s *server.Server, set *rules.Set) (first bool) {
+// apply puts a set in force, and reports whether it is the first of the source.
+func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	changes := s.SwapRules(set)
@@ -128,8 +128,8 @@ func (f *ruleFollower) take(s *server.Server, set *rules.Set) (first bool) {
 	return first
 }
 
-// takeCached puts the rules of the cache in force, unless the source's are known by now.
-func (f *ruleFollower) takeCached(s *server.Server, options rules.Options) {
+// applyCached puts the rules of the cache in force, unless the source's are known by now.
+func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	if f.cache == "" || f.known() != server.RulesUnknown {

@@ -134,8 +134,8 @@ func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
 type fixed struct{ set *rules.Set }
 
 // Follow hands them over.
-func (f fixed) Follow(ctx context.Context, take func(*rules.Set), _ func(error)) error {
-	take(f.set)
+func (f fixed) Follow(ctx context.Context, apply func(*rules.Set), _ func(error)) error {
+	apply(f.set)
 	<-ctx.Done()
 	return nil
 }

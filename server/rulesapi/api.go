@@ -15,7 +15,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
@@ -303,14 +302,10 @@ func stateUnreachable(err error, detail string) error {
 }
 
 func noRule(id string) error {
-	return problem.New(http.StatusNotFound, "there is no rule %q", short(id))
-}
-
-// short bounds what is repeated of a request.
-func short(text string) string {
-	const most = 128
-	return clip.To(most, text)
+	return problem.New(http.StatusNotFound, "there is no rule %q", problem.Short(id))
 }
 
 // invalid is the fault of a parameter.
-func invalid(param, value, allowed string) error { return stint.Invalid(param, short(value), allowed) }
+func invalid(param, value, allowed string) error {
+	return stint.Invalid(param, problem.Short(value), allowed)
+}

@@ -94,7 +94,7 @@ func (a *API) audit(ctx context.Context, r record) {
 	}
 	for _, text := range [][2]string{{"rule", r.rule}, {"client", r.client}, {"detail", r.detail}} {
 		if text[1] != "" {
-			attributes = append(attributes, slog.String(text[0], short(text[1])))
+			attributes = append(attributes, slog.String(text[0], problem.Short(text[1])))
 		}
 	}
 	if r.err != nil {
@@ -143,7 +143,7 @@ func (c *call) note(err error) {
 // could not be asked for.
 func (c *call) report(err, cause error) {
 	attributes := []slog.Attr{
-		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", short(c.rule)), errorAttr(cause),
+		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
 		leftOut, ok := c.api.unreachableLines.Admit()

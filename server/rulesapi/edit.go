@@ -195,7 +195,7 @@ func patched(rule rules.Rule, patch notation.Value) (rules.Rule, error) {
 
 // remove removes a rule.
 func (c *call) remove() error {
-	_, err := c.edit("delete "+short(c.rule), func(d *store.Draft) error {
+	_, err := c.edit("delete "+problem.Short(c.rule), func(d *store.Draft) error {
 		_, err := c.existing(d)
 		if err == nil {
 			d.Delete(c.rule)

@@ -38,7 +38,7 @@ var (
 func (c *call) body(most int64, types []string) (text, source string, err error) {
 	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(types, mediaType) {
-		return "", "", problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: %s", short(c.r.Header.Get("Content-Type")), strings.Join(types, ", "))
+		return "", "", problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: %s", problem.Short(c.r.Header.Get("Content-Type")), strings.Join(types, ", "))
 	}
 	source = "body.json"
 	if slices.Contains(ruleBody[1:], mediaType) {

@@ -125,7 +125,7 @@ func (c *call) removeOverride() error {
 
 // editRule changes the rule of the path, which has to be there.
 func (c *call) editRule(what string, change func(*rules.Rule) error) error {
-	_, err := c.edit(what+" "+short(c.rule), func(d *store.Draft) error {
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
 		rule, exists := d.Rule(c.rule)
 		if !exists {
 			return noRule(c.rule)

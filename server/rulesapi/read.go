@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // maxPage bounds a page of rules.
@@ -122,7 +123,7 @@ func (f *filter) String() string {
 	if f.prefix != "" {
 		parts = append(parts, "prefix "+f.prefix)
 	}
-	return cmp.Or(short(strings.Join(parts, ", ")), "all")
+	return cmp.Or(problem.Short(strings.Join(parts, ", ")), "all")
 }
 
 // explainTimeout bounds the asking of the store.

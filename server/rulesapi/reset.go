@@ -27,7 +27,7 @@ func (c *call) reset() error {
 	}
 	rule, found := c.api.config.Limiter.Set().Rule(c.rule)
 	if !found {
-		return problem.New(http.StatusNotFound, "there is no rule %q in force", short(c.rule))
+		return problem.New(http.StatusNotFound, "there is no rule %q in force", problem.Short(c.rule))
 	}
 	if client == "" {
 		return c.resetAll()
