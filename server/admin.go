@@ -42,7 +42,7 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers, unless it returns an error. A request of a caller who may not make it is recorded.
+// serve answers, unless it returns an error. Refused requests are recorded in the audit.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
@@ -63,7 +63,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	return serve(w, r)
 }
 
-// identify tells who sent a request, and what that caller may do.
+// identify returns the caller of a request and its role.
 func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
 	if a.guarded {
 		if err := checkOrigin(r); err != nil {
@@ -83,8 +83,8 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 	return "loopback " + host, RoleWrite, nil
 }
 
-// certificateName names who holds a certificate: its common name, in which what can't be printed is escaped;
-// else certificate- and the first digits of its SHA-256.
+// certificateName is the name of a certificate's holder: its common name, with unprintable characters escaped;
+// without one, certificate- and the first digits of its SHA-256.
 func certificateName(certificate *x509.Certificate) string {
 	name := strings.TrimSpace(certificate.Subject.CommonName)
 	if name == "" {

@@ -50,7 +50,7 @@ func (c *crowd) answers(r *bufio.Reader, status int) {
 	}
 }
 
-// Who has no token has so many connections of an address, and loses the oldest of them when the
+// Without a token an address has so many connections, and loses the oldest of them when the
 // address connects again; who showed a token keeps all.
 func TestAdminRoomOfStrangers(t *testing.T) {
 	c := newAdminCrowd(t, func(c *Config) { c.MaxConnectionsPerPeer = 2 })
@@ -111,7 +111,7 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 	}
 }
 
-// Whoever does not read what the admin listener answers loses the connection, also with a token.
+// A client that does not read the admin listener's answers loses the connection, also with a token.
 func TestAdminAnswersThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	const short = 100 * time.Millisecond

@@ -142,7 +142,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 	}
 }
 
-// Who asks for rules that can't be read again and again does not fill the log.
+// Repeated requests for rules that can't be read do not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 	backend := &wrong{Store: rulestore.NewMemory()}
 	r, err := rulestore.NewManager(backend, rulestore.Options{})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Who edits is known by a token, else by a certificate that was verified, else by the address.
+// The editor's name is that of the token, else of the verified certificate, else the address.
 func TestWhoAsks(t *testing.T) {
 	verified := []*x509.Certificate{{Subject: pkix.Name{CommonName: "ann"}}}
 	token := newAdminTokens([]AdminToken{{Token: "abc", Name: "ben", Role: RoleRead}})

@@ -58,7 +58,7 @@ func TestOverridesOfARule(t *testing.T) {
 	d.ask("PUT", path+"/x", `{"limits":[]}`).problem(400, "limits")
 }
 
-// Who may only read sees API keys nowhere, and what he sees has the tags of what there is.
+// Role read sees no API keys; the tags are those of the whole rule.
 func TestReadersSeeNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {

@@ -79,7 +79,7 @@ func TestResetAClient(t *testing.T) {
 	d.store.fail(nil)
 }
 
-// A reset of all clients is answered when it is done. What comes of it is recorded and counted.
+// A reset of all clients is answered when it is done. Its outcome is recorded and counted.
 func TestResetARule(t *testing.T) {
 	var result error
 	d := newResetFixture(t, func(ctx context.Context, policy string) error {
@@ -143,7 +143,7 @@ func TestResetARuleInMemory(t *testing.T) {
 	}
 }
 
-// All clients are reset only by who asks for it in so many words.
+// All clients are reset only by an explicit request.
 func TestNobodyResetsAllByMistake(t *testing.T) {
 	resets := 0
 	d := newResetFixture(t, func(context.Context, string) error { resets++; return nil })

@@ -138,7 +138,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Without tokens whoever is on this machine may write, but not a page in a browser.
+// Without tokens every program on this machine may write, but not a page in a browser.
 func TestPagesOfOthersDoNotEdit(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const rule = `{"id":"evil","scope":"global","banned":true}`

@@ -261,7 +261,7 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 	}
 }
 
-// Whoever edits with a tag, in whichever process, loses nobody's edit.
+// Concurrent edits with tags, in several processes, lose no edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	t.Parallel()
 	backend := rulestore.NewMemory()

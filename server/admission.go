@@ -56,7 +56,7 @@ type waiter struct {
 	cost     int64
 	start    int64
 	sequence uint64
-	index    int        // in the heap; -1 when it waits no more
+	index    int        // in the heap; -1 once it no longer waits
 	answer   chan error // nil: it may begin
 }
 
@@ -200,7 +200,7 @@ func (a *admission) remove(w *waiter) {
 	a.waits.Add(-1)
 }
 
-// begin lets requests begin for which there is room, in the order of their start tags.
+// begin admits waiting requests while their cost fits, in the order of their start tags.
 func (a *admission) begin() {
 	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]

@@ -48,7 +48,7 @@ type bodyBudget struct {
 	most    int64
 	fair    bool
 	seed    maphash.Seed
-	held    atomic.Int64 // at most most, but for charges that are about to be taken back
+	held    atomic.Int64 // at most most, plus charges that are about to be taken back
 	clients [bodyAccounts]atomic.Int64
 	chunks  sync.Pool // of *[bodyChunk]byte
 

@@ -45,7 +45,7 @@ const (
 	FallBackOnUnknown                         // TOKEN_BUCKET decides, and the log says so once a minute at most
 )
 
-// An Identity names the header fields in which a trusted proxy says who is asking. It must set
+// An Identity names the header fields in which a trusted proxy names the user. It must set
 // or remove them in every request: what it merely passes on is the client's word.
 type Identity struct {
 	// User is the field with the user, such as X-User-Id. Default: "", no user is known.
@@ -79,7 +79,7 @@ type Config struct {
 	AdminTLS TLS
 
 	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
-	// store that may be away belongs into one of package failover, which bounds each call
+	// store that may be unreachable belongs into one of package failover, which bounds each call
 	// in time and admits, or decides by itself, what is to be. The caller closes it after
 	// Run returns.
 	Store stint.Store
@@ -111,11 +111,10 @@ type Config struct {
 	RejectAmbiguousPaths bool
 	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it. Default: false.
 	DenyByDefault bool
-	// Manager is what the admin listener edits rules by. The server does not follow it: who runs it
-	// lets Manager.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
-	// looked at only.
+	// Manager edits rules for the admin listener. The server does not follow it: the program that runs it
+	// has Manager.Follow hand each set to [Server.SwapRules]. Default: nil, rules are read-only.
 	Manager *store.Manager
-	// RulesFrom says to who wants to edit rules without a Manager where they come from, such as "the
+	// RulesFrom says where rules come from that can't be edited here, for the error of an edit, such as "the
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
@@ -126,7 +125,7 @@ type Config struct {
 	// they are admitted and marked as degraded.
 	RulesRequired bool
 
-	// Identity says where forward-auth finds who is asking. Default: nowhere.
+	// Identity says where forward-auth finds the user and the API key. Default: nowhere.
 	Identity Identity
 
 	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Manager's

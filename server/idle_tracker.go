@@ -146,7 +146,7 @@ func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// trackedOf finds the watched connection, perhaps below TLS, and turns the state of
+// trackedOf finds the tracked connection, perhaps below TLS, and turns the state of
 // one with overlapping requests into streaming.
 func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
 	if secure, ok := c.(*tls.Conn); ok {
@@ -162,7 +162,7 @@ func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
 // connKey is where a request's context has its *trackedConn.
 type connKey struct{}
 
-// withConn is the server's ConnContext hook where a handler vouches for connections.
+// withConn is the server's ConnContext hook where a handler authorises connections.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	state := http.StateNew
 	if conn, ok := trackedOf(c, &state); ok {
@@ -185,7 +185,7 @@ func (w *idleTracker) authorise(ctx context.Context) {
 	}
 }
 
-// A limitedListener accepts connections for which there is room. It can be closed more than once: by us and
+// A limitedListener accepts the connections that a connLimiter admits. It can be closed more than once: by us and
 // by net/http.
 type limitedListener struct {
 	net.Listener
@@ -209,6 +209,6 @@ func (l limitedListener) Accept() (net.Conn, error) {
 		if l.tracker.admit(tracked) {
 			return tracked, nil
 		}
-		_ = conn.Close() // there is no room for it
+		_ = conn.Close() // it was not admitted
 	}
 }

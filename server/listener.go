@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// adminConnections is how many connections the admin listener has room for.
+	// adminConnections bounds the connections of the admin listener.
 	adminConnections = 256
 	// adminPerPeer is how many of them one address may have of which no request was authorised yet.
 	adminPerPeer = adminConnections / 2
@@ -100,7 +100,7 @@ func (s *Server) publicListener(ln net.Listener) *httpListener {
 }
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked
-// to. No proxy is trusted here: nobody says on this listener for whom it speaks.
+// to. No proxy is trusted on this listener.
 func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	c := &s.config
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
@@ -214,7 +214,7 @@ func (l errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fitting is the bound on connections that the process's open files leave room for.
+// fitting is the bound on connections, lowered to the number of files that the process may open.
 func fitting(most int, logger *slog.Logger) int {
 	files, known := maxOpenFiles()
 	if !known || int64(most) <= files-spareFiles {

@@ -24,8 +24,7 @@ const (
 	stackAttr = "stack"
 )
 
-// A clippedLog is the log in which no text is longer than anybody reads, whoever wrote it. All that the
-// service logs goes through it.
+// A clippedLog shortens long texts. All lines of the service go through it.
 type clippedLog struct{ slog.Handler }
 
 func clipLog(logger *slog.Logger) *slog.Logger {

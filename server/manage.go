@@ -52,7 +52,7 @@ func restOf(c *api.CheckResponse) api.Rest {
 	}
 }
 
-// reset makes a key as new: for one target, or in one operation for all of them.
+// reset clears the state of a key: of one target, or in one operation of all of them.
 func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, claimMembers)
 	if err != nil {

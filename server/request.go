@@ -368,8 +368,8 @@ func (s *scanner) members(read func(name string) error) error {
 	}
 }
 
-// value reads a member's value: an integer for permits, else a string. What is no
-// member is refused before its value is looked at.
+// value reads a member's value: an integer for permits, else a string. An unknown
+// member is refused before its value is read.
 func (s *scanner) value(name string) (string, error) {
 	m := memberNamed(name) & s.allowed
 	if m == 0 {

@@ -20,7 +20,7 @@ import (
 )
 
 // FuzzConnection sends any bytes to the server. It answers, or closes the connection;
-// whoever answers with an error does it by a problem document, but for what net/http
+// every error is a problem document, except for what net/http
 // does not take for a request.
 func FuzzConnection(f *testing.F) {
 	for _, path := range []string{

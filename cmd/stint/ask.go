@@ -161,8 +161,8 @@ func peekCommand(p process) *cobra.Command {
 }
 
 func resetCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "reset", "Make a key as new",
-		"Make the key as new: under the algorithm or policy named, or with neither under all of\nthem.")
+	command, q := askCommand(p, "reset", "Clear the state of a key",
+		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		var answer api.ResetResponse
 		body, err := q.ask(p, http.MethodDelete, api.PathReset, args[0], nil, &answer)

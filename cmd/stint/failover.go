@@ -63,7 +63,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 		store.Probe()
 		adviser.wake()
 	}
-	// A server that is known to be away is not asked, which would cost a deadline.
+	// A server that is known to be unreachable is not asked: that would take until the deadline.
 	o.Health = func(ctx context.Context) error {
 		if outages := store.Down(); outages != nil {
 			return stint.ErrUnavailable

@@ -29,8 +29,8 @@ type ruleSource struct {
 	close   func()
 }
 
-// openRules opens the source of the rules. What is kept in a server is not asked for yet. A nil logger
-// is told nothing.
+// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil logger nothing
+// is logged.
 func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {

@@ -135,7 +135,7 @@ func importCommand(p process) *cobra.Command {
 		Short: "Convert the rules of FluxGate in a MongoDB",
 		Long: "Convert the rules of FluxGate: the documents of the collection rate_limit_rules in the database\n" +
 			"of the URL, mongodb://HOST/DATABASE[?collection=NAME]. The rules are printed as JSON, which\n" +
-			"'stint rules validate' and rules_from read. What could not be kept is told on standard error.\n" +
+			"'stint rules validate' and rules_from read. Standard error lists what could not be converted.\n" +
 			"Nothing is changed in the database.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {

@@ -234,7 +234,7 @@ func TestServeOtherLayout(t *testing.T) {
 	}
 }
 
-// The service starts while its Redis is away and answers by its policy; when Redis
+// The service starts while its Redis is unreachable and answers by its policy; when Redis
 // comes, Redis decides.
 func TestServeBeforeStore(t *testing.T) {
 	redis := testredis.Start(t, testredis.Password("hunter2"))

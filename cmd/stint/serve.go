@@ -32,7 +32,7 @@ import (
 
 // serve runs the service until ctx is done.
 func serve(ctx context.Context, p process, loaded config.Config) error {
-	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end; lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
@@ -117,8 +117,8 @@ func (o *openedStore) details(c config.Config) map[string]any {
 	return facts
 }
 
-// logHangups says what a SIGHUP is good for, until the returned function is called: many
-// services read their files again, and who sends it does not mean to end this one.
+// logHangups logs that SIGHUP has no effect, until the returned function is called. Many services reload their files
+// on SIGHUP, so it must not end this one.
 func logHangups(logger *slog.Logger) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -229,8 +229,8 @@ func openStore(loaded config.Config) (*openedStore, error) {
 // startWait is the longest that the service waits for its store before it listens.
 const startWait = 3 * time.Second
 
-// await waits until the store is ready for its first decision, or known to be away, of which the
-// log tells then. It fails if the store's options and its servers name different layouts.
+// await waits until the store is ready for its first decision, or known to be unreachable, which the
+// log says then. It fails if the store's options and its servers name different layouts.
 func (o *openedStore) await(ctx context.Context) error {
 	if o.ready == nil {
 		return nil

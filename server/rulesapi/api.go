@@ -37,7 +37,7 @@ type Config struct {
 	IPv6Prefix int
 	// ReadRequest reads a request that is to be explained, as an evaluation's body does.
 	ReadRequest func(body string) (*rules.Request, error)
-	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
+	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
 	MaxBodyBytes int64
 	// ReadBody reads a body of at most so many bytes; release, unless it is nil, is called when its request was answered.
 	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
@@ -172,8 +172,7 @@ type call struct {
 type callKey struct{}
 
 // Serve carries a request out and answers it, unless it returns an error, which has a status by [problem.Of].
-// A call that changes something is recorded, whatever came of it, and one of a caller who may not make it; of others the log says what
-// went wrong inside.
+// Calls that change something and refused calls are recorded in the audit; of other calls the log has internal errors.
 func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	if handler, _ := a.mux.Handler(r); !isRoute(handler) {
 		if caller.Fault != nil {

@@ -89,7 +89,7 @@ type parseSemaphore chan struct{}
 
 func newParseSemaphore() parseSemaphore { return make(parseSemaphore, 1) }
 
-// enter waits until a document of so many bytes may be parsed, or ctx ends. What is returned is called afterwards.
+// enter waits until a document of so many bytes may be parsed, or ctx ends. The caller calls leave afterwards.
 func (s parseSemaphore) enter(ctx context.Context, size int) (leave func(), err error) {
 	if size < largeBody {
 		return func() {}, nil

@@ -181,7 +181,7 @@ func shownClient(rule *rules.Rule, client string) string {
 func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rules.PerAPIKey) }
 
 // exposesKeys reports whether a change lets clients mean something else, of which there are API keys
-// before or after. What names a client on one side may then stand on the other for an API key.
+// before or after. A client's name on one side may then be an API key on the other.
 func exposesKeys(change *store.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))

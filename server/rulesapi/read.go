@@ -98,7 +98,7 @@ func (q query) filter() (filter, error) {
 	return f, err
 }
 
-// has reports whether a rule is shown, but for the limit.
+// has reports whether a rule passes the filter, whatever its limit.
 func (f *filter) has(rule *rules.Rule) bool {
 	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
 		return false

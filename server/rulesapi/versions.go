@@ -108,7 +108,7 @@ func changedIn(ctx context.Context, m *store.Manager, number int64, id string, n
 	return was != is || was && !before.Equal(&after), nil
 }
 
-// notKept is the error but for one that a version is not kept.
+// notKept returns the error, nil if it says that a version is not kept.
 func notKept(err error) error {
 	if errors.Is(err, store.ErrNotKept) {
 		return nil

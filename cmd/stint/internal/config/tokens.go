@@ -22,7 +22,7 @@ const minTokenBytes = 16
 // can write it can let anybody in; it may be readable, as mounted secrets are. All
 // faults are reported at once, by line, without the tokens.
 //
-// With roles, a token may be followed by read or write, and that by the name of who holds it. Without a
+// With roles, a token may be followed by read or write, and that by the holder's name. Without a
 // role it may write.
 func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 	data, err := file.Bytes(name, maxFileBytes)

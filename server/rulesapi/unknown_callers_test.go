@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-// Who is not known can't fill the log; whom a token makes known is recorded each time.
+// Unknown callers can't fill the log; callers with a token are recorded each time.
 func TestStrangersCannotFillTheLog(t *testing.T) {
 	var log strings.Builder
 	m, err := newMetrics(prometheus.NewRegistry())
