@@ -98,6 +98,9 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	if t.headers.NeedsEach() || q.details {
 		op.Each = x.each[:t.policy.Len()]
 	}
+	if q.details {
+		clear(op.Each) // a failure policy may leave them as they are
+	}
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	elapsed := time.Since(start)
@@ -215,9 +218,10 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enfo
 	return c
 }
 
-// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes it is nil.
+// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes, as of a failure
+// policy that asks no limit, it is nil.
 func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
-	if len(each) == 0 {
+	if len(each) == 0 || each[0].Limit == 0 {
 		return nil
 	}
 	details := make([]api.LimitDetails, policy.Len())
