@@ -50,7 +50,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	header["Cache-Control"] = noStore
 	s.describe(header, e)
 	e.answer()
-	if v := &e.verdict; details && v.Claim.Policy != nil {
+	if v := &e.verdict; details && v.Claim.Policy != nil && !v.Decision.Degraded {
 		e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
 	}
 	e.body = e.response.AppendJSON(e.body[:0])
