@@ -323,7 +323,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// Who sends too much reads why, and then the end of the connection rather than a reset.
+// A client that sends too much reads the reason, and then the end of the connection rather than a reset.
 func TestTooLongHeadIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := run(t, func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })

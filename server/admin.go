@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/activity"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
@@ -29,7 +30,7 @@ type admin struct {
 	tokens       adminTokens // one of which is needed; none: nothing is needed
 	bodyTimeout  time.Duration
 	writeTimeout time.Duration // for a request, a profile excepted
-	watch        *watch
+	tracker      *idleTracker
 	rules        *rulesapi.API
 	activity     http.Handler // nil is none
 	signIn       *signIn
@@ -44,12 +45,12 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve answers, unless it returns an error. A request of a caller who may not make it is recorded.
+// serve answers, unless it returns an error. Refused requests are recorded in the audit.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if a.signIn != nil && a.signIn.pages.Serves(r.URL.Path) {
 		// A page holds no secret, and may be linked to from anywhere.
 		if a.guarded && !isLocalHost(r.Host) {
-			return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", clip(r.Host)))
+			return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
 		}
 		a.signIn.pages.ServeHTTP(w, r)
 		return nil
@@ -57,7 +58,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
 	if err == nil {
-		a.watch.vouch(r.Context())
+		a.tracker.authorise(r.Context())
 	}
 	if a.signIn != nil && r.URL.Path == pathSession {
 		err := a.serveSession(w, r)
@@ -80,7 +81,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	return serve(w, r)
 }
 
-// identify tells who sent a request, and what that caller may do.
+// identify returns the caller of a request and its role.
 func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
 	if a.guarded {
 		if err := checkOrigin(r); err != nil {
@@ -94,7 +95,7 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 		return a.tokens.find(r.Header["Authorization"])
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return holderOf(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
+		return certificateName(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -103,19 +104,19 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 	return "loopback " + host, RoleWrite, nil
 }
 
-// holderOf names who holds a certificate: its common name, in which what can't be printed is escaped;
-// else certificate- and the first digits of its SHA-256.
-func holderOf(certificate *x509.Certificate) string {
+// certificateName is the name of a certificate's holder: its common name, with unprintable characters escaped;
+// without one, certificate- and the first digits of its SHA-256.
+func certificateName(certificate *x509.Certificate) string {
 	name := strings.TrimSpace(certificate.Subject.CommonName)
 	if name == "" {
-		return byDigest("certificate", certificate.Raw)
+		return digestName("certificate", certificate.Raw)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
 		quoted := strconv.Quote(name)
 		name = quoted[1 : len(quoted)-1]
 	}
-	return clip(name)
+	return clip.To(maxTokenName, name)
 }
 
 // find returns what is not about rules, nil for everything else, and which role that needs.
@@ -124,7 +125,7 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 		return describeAdmin, RoleRead
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return unhurried(profiler(name)), RoleWrite // a profile shows memory
+		return withoutWriteDeadline(profiler(name)), RoleWrite // a profile shows memory
 	}
 	if a.activity != nil && activity.Serves(r.URL.Path) {
 		return func(w http.ResponseWriter, r *http.Request) error {
@@ -135,8 +136,8 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 	return nil, RoleRead
 }
 
-// unhurried lets an answer take its time, as one that its caller gave a duration.
-func unhurried(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
+// withoutWriteDeadline lets an answer take its time, as one that its caller gave a duration.
+func withoutWriteDeadline(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		serve(w, r)
@@ -175,17 +176,17 @@ func describeAdmin(w http.ResponseWriter, r *http.Request) error {
 // was made by a page of another origin.
 func checkOrigin(r *http.Request) error {
 	if !isLocalHost(r.Host) {
-		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", clip(r.Host)))
+		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
-			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", clip(origin), clip(r.Host)))
+			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)))
 		}
 	}
 	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
 	for _, site := range r.Header["Sec-Fetch-Site"] {
 		if site != "same-origin" && site != "none" {
-			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", clip(site)))
+			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site)))
 		}
 	}
 	return nil

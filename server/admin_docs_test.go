@@ -22,7 +22,7 @@ func words(command string) []string {
 }
 
 // curl does what a command of the documentation does, and returns what it prints.
-func (d *desk) curl(command string) string {
+func (d *adminFixture) curl(command string) string {
 	d.t.Helper()
 	method, url, body, head := http.MethodGet, "", "", false
 	var fields []string
@@ -59,7 +59,7 @@ func TestAdministrationDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		for example := range strings.SplitSeq(block[1], "\n\n") {

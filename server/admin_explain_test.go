@@ -17,7 +17,7 @@ func (r reply) explained() api.Explanation {
 }
 
 func TestExplainARequest(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const explain = "/api/v1/rules/explain"
 	const login = `{"method":"POST","path":"//%6Cogin/","ip":"198.51.100.1"}`
 	const want = `{"path":"/login","allowed":true,"rule":"login","why":"rule login decides: it has the fewest permits left, 2 of 2",` +

@@ -71,7 +71,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 		backend.err.Store(&test.err)
 		for _, call := range [][2]string{
@@ -128,7 +128,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		backend.put.Store(&test.err)
 		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
 		got.problem(503, strings.Trim(test.detail, `"`))
@@ -142,14 +142,14 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 	}
 }
 
-// Who asks for rules that can't be read again and again does not fill the log.
+// Repeated requests for rules that can't be read do not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 	backend := &wrong{Store: rulestore.NewMemory()}
 	r, err := rulestore.NewManager(backend, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+	d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	away := stint.ErrUnavailable
 	backend.err.Store(&away)
 	begun := time.Now()
@@ -165,7 +165,7 @@ func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 // However much is wrong with a body, the answer to it is short, and says how much there is.
 func TestDetailsAreClipped(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	const faults = document.MaxFaults + 1 // and that there are more
 	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 60_000)+"0]")
 	got.problem(400, "body.json:1:2: ")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Who edits is known by a token, else by a certificate that was verified, else by the address.
+// The editor's name is that of the token, else of the verified certificate, else the address.
 func TestWhoAsks(t *testing.T) {
 	verified := []*x509.Certificate{{Subject: pkix.Name{CommonName: "ann"}}}
 	token := newAdminTokens([]AdminToken{{Token: "abc", Name: "ben", Role: RoleRead}})
@@ -39,11 +39,11 @@ func TestHolderOfACertificate(t *testing.T) {
 		"": "certificate-e3b0c442", " ": "certificate-e3b0c442", // the SHA-256 of nothing
 		strings.Repeat("x", 63) + "éé": strings.Repeat("x", 63) + "…",
 	} {
-		if got := holderOf(&x509.Certificate{Subject: pkix.Name{CommonName: name}}); got != want {
+		if got := certificateName(&x509.Certificate{Subject: pkix.Name{CommonName: name}}); got != want {
 			t.Errorf("%q is named %q, want %q", name, got, want)
 		}
 	}
-	if got := holderOf(&x509.Certificate{Raw: []byte("abc")}); got != "certificate-ba7816bf" { // FIPS 180-2, appendix B.1
+	if got := certificateName(&x509.Certificate{Raw: []byte("abc")}); got != "certificate-ba7816bf" { // FIPS 180-2, appendix B.1
 		t.Errorf("a certificate without a name is named %q", got)
 	}
 }

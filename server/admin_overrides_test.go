@@ -14,7 +14,7 @@ import (
 )
 
 func TestOverridesOfARule(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const path = "/api/v1/rules/user/overrides"
 	allowed := func(user string, status int) {
 		t.Helper()
@@ -58,10 +58,10 @@ func TestOverridesOfARule(t *testing.T) {
 	d.ask("PUT", path+"/x", `{"limits":[]}`).problem(400, "limits")
 }
 
-// Who may only read sees API keys nowhere, and what he sees has the tags of what there is.
+// Role read sees no API keys; the tags are those of the whole rule.
 func TestReadersSeeNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken
@@ -112,7 +112,7 @@ func TestReadersSeeNoAPIKeys(t *testing.T) {
 // An override may name an API key by its SHA-256, so that the key is kept nowhere, and takes the place of
 // one that names the key itself.
 func TestOverridesByHash(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const secret = "the-key-of-partner-x"
 	sum := sha256.Sum256([]byte(secret))
 	hash := `\sha256:` + hex.EncodeToString(sum[:])
@@ -138,7 +138,7 @@ func TestOverridesByHash(t *testing.T) {
 
 // An API key is in the rule, and nowhere else: neither in an audit record nor in a problem.
 func TestAPIKeysStayOutOfTheAudit(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const secret = "the-key-of-partner-x"
 	const path = "/api/v1/rules/key/overrides/" + secret
 	d.ask("PUT", path, `{"unlimited":true}`).is(201)
@@ -159,7 +159,7 @@ func TestAPIKeysStayOutOfTheAudit(t *testing.T) {
 
 // A client by address has one name, under which it is counted; what would never apply is refused.
 func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const path = "/api/v1/rules/login/overrides/"
 	for key, says := range map[string]string{
 		"10.0.0.1/8":       "10.0.0.0/8, as the network is written",
@@ -195,7 +195,7 @@ func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
 
 // The prefix of the configuration holds for documents of rules.
 func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.ClientIP.IPv6Prefix = 56 })
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.ClientIP.IPv6Prefix = 56 })
 	for key, want := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
 		var valid api.Validation
 		d.ask("POST", "/api/v1/rules/validate", `[{"id":"a","scope":"per_ip","banned":true,"overrides":[{"key":"`+key+`","unlimited":true}]}]`).is(200).into(&valid)
@@ -208,7 +208,7 @@ func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
 // A change of scope does not make a user's name, which all may see, of an API key.
 func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	const reader, secret = "the-token-of-a-reader", "the-key-of-partner-x"
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.AdminTokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken

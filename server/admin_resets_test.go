@@ -26,17 +26,17 @@ func (r *resetter) ResetAll(context.Context) error {
 	return fmt.Errorf("the cable is loose: %w", stint.ErrUnavailable)
 }
 
-// newResetDesk runs a server on a store whose resets the test carries out.
-func newResetDesk(t *testing.T, reset func(ctx context.Context, policy string) error) *desk {
+// newResetFixture runs a server on a store whose resets the test carries out.
+func newResetFixture(t *testing.T, reset func(ctx context.Context, policy string) error) *adminFixture {
 	t.Helper()
-	return newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	return newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		own, _ := c.Store.(*store)
 		c.Store = &resetter{own, reset}
 	}).fill()
 }
 
 func TestResetAClient(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	remaining := func(body string, want int64) {
 		t.Helper()
 		if got := d.postPublic(evaluate, body).evaluated(200); got.Remaining != want {
@@ -79,10 +79,10 @@ func TestResetAClient(t *testing.T) {
 	d.store.fail(nil)
 }
 
-// A reset of all clients is answered when it is done. What comes of it is recorded and counted.
+// A reset of all clients is answered when it is done. Its outcome is recorded and counted.
 func TestResetARule(t *testing.T) {
 	var result error
-	d := newResetDesk(t, func(ctx context.Context, policy string) error {
+	d := newResetFixture(t, func(ctx context.Context, policy string) error {
 		if deadline, bounded := ctx.Deadline(); !bounded || time.Until(deadline) > 10*time.Second {
 			t.Error("the reset is not bounded in time")
 		}
@@ -123,7 +123,7 @@ func TestResetARule(t *testing.T) {
 
 // The store in memory resets a rule by itself, and no other rule's clients.
 func TestResetARuleInMemory(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	spend := func(body string) int64 {
 		t.Helper()
 		return d.postPublic(evaluate, body).evaluated(200).Remaining
@@ -143,10 +143,10 @@ func TestResetARuleInMemory(t *testing.T) {
 	}
 }
 
-// All clients are reset only by who asks for it in so many words.
+// All clients are reset only by an explicit request.
 func TestNobodyResetsAllByMistake(t *testing.T) {
 	resets := 0
-	d := newResetDesk(t, func(context.Context, string) error { resets++; return nil })
+	d := newResetFixture(t, func(context.Context, string) error { resets++; return nil })
 	for body, want := range map[string]string{
 		`{}`: `without key and all; allowed: {"key": CLIENT} for one client, or {"all": true}`, `null`: "the body",
 		`{"all":false}`: "all is false; allowed: true", `{"all":null}`: "all", `{"all":"true"}`: "all",
@@ -165,14 +165,14 @@ func TestNobodyResetsAllByMistake(t *testing.T) {
 
 // A store that can't reset a rule says so.
 func TestResetNeedsAResetter(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
 	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).problem(501, "one by one")
 	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).is(200)
 }
 
 // A reset of everything has to be asked for in so many words, and clears rules, policies and defaults.
 func TestResetEverything(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	spend := func() []int64 {
 		t.Helper()
 		return []int64{
@@ -201,5 +201,5 @@ func TestResetEverything(t *testing.T) {
 	if log := strings.Join(d.auditLines(), "\n"); strings.Count(log, "action=reset_all outcome=done") != 1 {
 		t.Errorf("the audit:\n%s", log)
 	}
-	newResetDesk(t, func(context.Context, string) error { return nil }).ask("POST", api.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
+	newResetFixture(t, func(context.Context, string) error { return nil }).ask("POST", api.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAdminRoles(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.AdminTokens = []server.AdminToken{
 			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite, Name: "ben"},
 		}
@@ -66,7 +66,7 @@ func TestAdminRoles(t *testing.T) {
 
 // Every change, and every attempt that was refused, is one record without secrets.
 func TestAudit(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.AdminTokens = []server.AdminToken{
 			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite},
 		}
@@ -138,9 +138,9 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Without tokens whoever is on this machine may write, but not a page in a browser.
+// Without tokens every program on this machine may write, but not a page in a browser.
 func TestPagesOfOthersDoNotEdit(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	const rule = `{"id":"evil","scope":"global","banned":true}`
 	own := "http://" + d.server.AdminAddr().String()
 	for _, fields := range [][]string{

@@ -30,7 +30,7 @@ func (r reply) list() (ids []string, page api.RuleList) {
 
 // A rule lives from its creation to its removal, and decides all the time.
 func TestARulesLife(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	evaluated := func() string {
 		t.Helper()
 		return d.postPublic(evaluate, `{"path":"/shop","ip":"192.0.2.1"}`).evaluated(200).Rule
@@ -96,7 +96,7 @@ func TestARulesLife(t *testing.T) {
 }
 
 func TestListRules(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	d.ask("PATCH", "/api/v1/rules/site", `{"enabled":false,"labels":{"team":"web","tier":"1"}}`).is(200)
 	d.ask("PATCH", "/api/v1/rules/user", `{"labels":{"team":"web"}}`).is(200)
 	for query, want := range map[string]string{
@@ -132,7 +132,7 @@ func TestListRules(t *testing.T) {
 }
 
 func TestReplaceAllRules(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	before := d.ask("GET", "/api/v1/rules", "").etag()
 	const document = "rules:\n- {id: login, scope: global, limits: [{algorithm: fixed_window, limit: 5, window: 1h}]}\n- {id: new, scope: global, unlimited: true}\n"
 	got := d.ask("PUT", "/api/v1/rules", document, "Content-Type: text/yaml", "If-Match: "+before).is(200)
@@ -160,7 +160,7 @@ func TestReplaceAllRules(t *testing.T) {
 }
 
 func TestValidateRules(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	validate := func(document, mediaType string) api.Validation {
 		t.Helper()
 		var v api.Validation
@@ -195,7 +195,7 @@ func TestValidateRules(t *testing.T) {
 }
 
 func TestBadEdits(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.MaxBodyBytes = 1000 }).fill()
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.MaxBodyBytes = 1000 }).fill()
 	for _, test := range []struct {
 		method, path, body string
 		fields             []string
@@ -246,7 +246,7 @@ func TestBadEdits(t *testing.T) {
 // two editors with one tag the second is told so.
 func TestTwoProcessesOfOneRegistry(t *testing.T) {
 	backend := rulestore.NewMemory()
-	one, two := newDesk(t, backend, nil), newDesk(t, backend, nil)
+	one, two := newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)
 	created := one.ask("POST", "/api/v1/rules", `{"id":"a","scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	eventually(t, func() bool {
 		return two.postPublic(evaluate, `{"path":"/","ip":"192.0.2.1"}`).evaluated(200).Rule == "a"
@@ -261,11 +261,11 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 	}
 }
 
-// Whoever edits with a tag, in whichever process, loses nobody's edit.
+// Concurrent edits with tags, in several processes, lose no edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	t.Parallel()
 	backend := rulestore.NewMemory()
-	desks := []*desk{newDesk(t, backend, nil), newDesk(t, backend, nil)}
+	desks := []*adminFixture{newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)}
 	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	const editors = 32
 	var editing sync.WaitGroup
@@ -300,7 +300,7 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 // Without a registry, the rules in force are shown, and edits say where to make them.
 func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesFrom = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
-	d := &desk{running: r}
+	d := &adminFixture{running: r}
 	ids, page := d.ask("GET", "/api/v1/rules", "").is(200).list()
 	if len(ids) != len(ruleList()) || page.Version != 0 {
 		t.Errorf("rules %v of version %d", ids, page.Version)
@@ -319,7 +319,7 @@ func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 
 // Rules are disabled, enabled and removed together, by label or by the prefix of their ID.
 func TestSelectedRules(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	for _, rule := range []string{"a-1", "a-2", "b-1"} {
 		d.ask("PUT", "/api/v1/rules/"+rule, fmt.Sprintf(`{"labels":{"team":"%s"},"scope":"global","unlimited":true}`, rule[:1])).is(201)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestVersionsAndRollback(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.AdminTokens = adminTokens() })
 	d.token = adminToken
 	d.fill()
 	original := d.ask("GET", "/api/v1/rules", "").is(200)
@@ -93,7 +93,7 @@ func TestVersionsAndRollback(t *testing.T) {
 
 // An edit that changes nothing names the tag of all rules, before the first version too.
 func TestTagBeforeTheFirstVersion(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	list := d.ask("GET", "/api/v1/rules", "").is(200)
 	for _, edit := range [][3]string{{"PUT", "/api/v1/rules", `[]`}, {"POST", "/api/v1/rule-versions/0/rollback", ""}} {
 		if got := d.ask(edit[0], edit[1], edit[2], "If-Match: "+list.etag()).is(200); got.etag() != list.etag() {
@@ -129,7 +129,7 @@ func (a *away) Head(ctx context.Context) (rulestore.ID, error) {
 
 func TestVersionsThatAreNotKept(t *testing.T) {
 	backend := &away{Store: rulestore.NewMemory()}
-	d := newDesk(t, backend, nil)
+	d := newAdminFixture(t, backend, nil)
 	for i := range 60 {
 		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
 	}
@@ -156,7 +156,7 @@ func TestRulesWhileTheirBackendIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+	d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 	backend.cut.Store(true)
 	d.ask("GET", "/api/v1/rules", "").problem(503, "could not be read")

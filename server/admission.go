@@ -39,8 +39,8 @@ const (
 //
 // It is safe for concurrent use.
 type admission struct {
-	most  int64        // operations under way
-	under atomic.Int64 // now
+	most   int64        // operations under way
+	active atomic.Int64 // now
 
 	waits   atomic.Int64 // requests that wait, to be read without the lock
 	mu      sync.Mutex
@@ -56,7 +56,7 @@ type waiter struct {
 	cost     int64
 	start    int64
 	sequence uint64
-	index    int        // in the heap; -1 when it waits no more
+	index    int        // in the heap; -1 once it no longer waits
 	answer   chan error // nil: it may begin
 }
 
@@ -85,20 +85,20 @@ func costOf(operations, text int) int64 { return int64(max(operations, 1) + text
 // under way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's.
 func (a *admission) enter(ctx context.Context, cost int64, client func() string) (ticket, error) {
 	cost = min(cost, a.most)
-	if a.waits.Load() == 0 && a.take(cost, a.most/2) {
+	if a.waits.Load() == 0 && a.reserve(cost, a.most/2) {
 		return ticket{a, cost}, nil
 	}
 	return a.queue(ctx, cost, client())
 }
 
-// take takes a part of the work, if no more than most is under way then.
-func (a *admission) take(cost, most int64) bool {
+// reserve adds a cost to the active work, unless that would exceed most.
+func (a *admission) reserve(cost, most int64) bool {
 	for {
-		under := a.under.Load()
-		if under > 0 && under+cost > most {
+		active := a.active.Load()
+		if active > 0 && active+cost > most {
 			return false
 		}
-		if a.under.CompareAndSwap(under, under+cost) {
+		if a.active.CompareAndSwap(active, active+cost) {
 			return true
 		}
 	}
@@ -107,7 +107,7 @@ func (a *admission) take(cost, most int64) bool {
 // queue is enter for a client whose share counts.
 func (a *admission) queue(ctx context.Context, cost int64, client string) (ticket, error) {
 	a.mu.Lock()
-	if len(a.waiting) == 0 && a.take(cost, a.most) {
+	if len(a.waiting) == 0 && a.reserve(cost, a.most) {
 		a.mu.Unlock()
 		return ticket{a, cost}, nil
 	}
@@ -153,7 +153,7 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, err
 	case err == nil:
 		return r, t, nil
 	case !errors.Is(err, stint.ErrOverloaded):
-		return r, ticket{}, errGone
+		return r, ticket{}, errClientGone
 	}
 	if !s.config.OverloadAdmits {
 		return r, ticket{}, err
@@ -200,9 +200,9 @@ func (a *admission) remove(w *waiter) {
 	a.waits.Add(-1)
 }
 
-// begin lets requests begin for which there is room, in the order of their start tags.
+// begin admits waiting requests while their cost fits, in the order of their start tags.
 func (a *admission) begin() {
-	for len(a.waiting) > 0 && a.take(a.waiting[0].cost, a.most) {
+	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
 		a.remove(w)
 		a.virtual = w.start
@@ -216,7 +216,7 @@ func (a *admission) begin() {
 
 // leave ends work, and lets other begin.
 func (a *admission) leave(cost int64) {
-	a.under.Add(-cost)
+	a.active.Add(-cost)
 	if a.waits.Load() == 0 {
 		return
 	}

@@ -53,7 +53,7 @@ func (b *begins) so() string {
 func TestTurnsAreFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(1000)
-		under := enter(t, a, 1000, "heavy")
+		active := enter(t, a, 1000, "heavy")
 		var got begins
 		ask := func(client string, cost int64) {
 			go func() {
@@ -71,12 +71,12 @@ func TestTurnsAreFair(t *testing.T) {
 		}
 		ask("light", 501) // no two fit together
 		ask("other", 600)
-		under.leave()
+		active.leave()
 		synctest.Wait()
 		if want := "heavy light other heavy heavy heavy heavy"; got.so() != want {
 			t.Errorf("%s, want %s", got.so(), want)
 		}
-		if n := a.under.Load(); n != 0 {
+		if n := a.active.Load(); n != 0 {
 			t.Errorf("%d operations are under way at the end", n)
 		}
 	})
@@ -86,8 +86,8 @@ func TestTurnsAreFair(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAdmission(10)
-		under := enter(t, a, 10, "heavy")
-		defer under.leave()
+		active := enter(t, a, 10, "heavy")
+		defer active.leave()
 		if _, err := a.enter(t.Context(), 1, named("light")); !errors.Is(err, stint.ErrOverloaded) {
 			t.Errorf("nothing ended: %v", err)
 		}
@@ -123,8 +123,8 @@ func TestRefusals(t *testing.T) {
 // Clients that come once, and never get a turn, are not remembered without end.
 func TestClientsAreForgotten(t *testing.T) {
 	a := newAdmission(10)
-	under := enter(t, a, 10, "heavy")
-	defer under.leave()
+	active := enter(t, a, 10, "heavy")
+	defer active.leave()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 4 { // as long as somebody waits, not all are forgotten at once
@@ -163,7 +163,7 @@ func TestAdmissionBounds(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if n := a.under.Load(); n > most {
+				if n := a.active.Load(); n > most {
 					t.Errorf("%d operations are under way", n)
 				}
 				work.leave()
@@ -172,8 +172,8 @@ func TestAdmissionBounds(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if a.under.Load() != 0 || a.waits.Load() != 0 || len(a.waiting) != 0 {
-		t.Errorf("left: %d under way, %d wait", a.under.Load(), a.waits.Load())
+	if a.active.Load() != 0 || a.waits.Load() != 0 || len(a.waiting) != 0 {
+		t.Errorf("left: %d under way, %d wait", a.active.Load(), a.waits.Load())
 	}
 }
 
@@ -198,14 +198,14 @@ func TestNoWorkIsLeft(t *testing.T) {
 				}
 				w := httptest.NewRecorder()
 				s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathEvaluate, strings.NewReader(body)))
-				if n := s.service.admission.under.Load(); n < 0 || n > 4 {
+				if n := s.service.admission.active.Load(); n < 0 || n > 4 {
 					t.Errorf("%d operations are under way", n)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if n := s.service.admission.under.Load(); n != 0 {
+	if n := s.service.admission.active.Load(); n != 0 {
 		t.Errorf("%d operations are under way in the end", n)
 	}
 }
@@ -217,8 +217,8 @@ func TestOverloadIsAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		under := enter(t, s.service.admission, 1, "somebody")
-		defer under.leave()
+		active := enter(t, s.service.admission, 1, "somebody")
+		defer active.leave()
 		for _, r := range []*http.Request{
 			httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck, nil),
 			httptest.NewRequestWithContext(t.Context(), http.MethodPost, api.PathCheck, strings.NewReader(`[{},{}]`)),

@@ -48,7 +48,7 @@ type bodyBudget struct {
 	most    int64
 	fair    bool
 	seed    maphash.Seed
-	held    atomic.Int64 // at most most, but for charges that are about to be taken back
+	held    atomic.Int64 // at most most, plus charges that are about to be taken back
 	clients [bodyAccounts]atomic.Int64
 	chunks  sync.Pool // of *[bodyChunk]byte
 
@@ -227,7 +227,7 @@ func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client 
 // readText reads a request's body. What it returns is released when the request is answered.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
 	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
-		func() (func(), error) { return s.enterReading(r) })
+		func() (func(), error) { return s.enterBodyRead(r) })
 }
 
 const (
@@ -235,13 +235,13 @@ const (
 	smallBody = 16 << 10
 	// readPerOperation is how much of a body is as much work to receive as an operation is to decide.
 	readPerOperation = 4 << 10
-	// readingTurn is for how long a body that is being read counts as work under way: one that comes
+	// bodyReadTurn is for how long a body that is being read counts as work under way: one that comes
 	// slowly keeps nobody busy.
-	readingTurn = 50 * time.Millisecond
+	bodyReadTurn = 50 * time.Millisecond
 )
 
-// enterReading waits until a large body may be read. What it returns is called when the body was read.
-func (s *service) enterReading(r *http.Request) (done func(), err error) {
+// enterBodyRead waits until a large body may be read. What it returns is called when the body was read.
+func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
 		size = s.config.MaxBodyBytes
@@ -254,7 +254,7 @@ func (s *service) enterReading(r *http.Request) (done func(), err error) {
 		return nil, err
 	}
 	leave := sync.OnceFunc(work.leave)
-	timer := time.AfterFunc(readingTurn, leave)
+	timer := time.AfterFunc(bodyReadTurn, leave)
 	return func() {
 		timer.Stop()
 		leave()

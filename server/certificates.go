@@ -5,14 +5,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // A TLS names the files with which a listener speaks TLS, in PEM. The zero value is
@@ -23,7 +22,7 @@ type TLS struct {
 	CertFile string
 	// KeyFile holds the certificate's private key.
 	KeyFile string
-	// ClientCAFile holds the authorities one of which has to vouch for a client's
+	// ClientCAFile holds the authorities one of which has to authorise for a client's
 	// certificate. Default: "", clients need no certificate.
 	ClientCAFile string
 }
@@ -144,7 +143,7 @@ func (p pemFiles) hash() [sha256.Size]byte {
 }
 
 func (c *Certificates) read() (p pemFiles, err error) {
-	for _, file := range []struct {
+	for _, f := range []struct {
 		param, name string
 		text        *[]byte
 	}{
@@ -152,28 +151,14 @@ func (c *Certificates) read() (p pemFiles, err error) {
 		{"key_file", c.files.KeyFile, &p.key},
 		{"client_ca_file", c.files.ClientCAFile, &p.clientCA},
 	} {
-		if file.name == "" {
+		if f.name == "" {
 			continue
 		}
-		if *file.text, err = readFile(file.name); err != nil {
-			return p, c.invalid(file.param, file.name, "a file in PEM that can be read", err)
+		if *f.text, err = file.Bytes(f.name, maxCertificateBytes); err != nil {
+			return p, c.invalid(f.param, f.name, "a file in PEM that can be read", err)
 		}
 	}
 	return p, nil
-}
-
-// readFile reads a file of which no more is read than it may hold.
-func readFile(name string) (text []byte, err error) {
-	file, err := os.Open(name) //nolint:gosec // the operator names the file
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	text, err = io.ReadAll(io.LimitReader(file, maxCertificateBytes+1))
-	if err == nil && len(text) > maxCertificateBytes {
-		err = fmt.Errorf("it has more than %d bytes", maxCertificateBytes)
-	}
-	return text, err
 }
 
 // parse makes what a handshake needs of the files' contents.

@@ -253,7 +253,7 @@ func TestCertificatesThatCanNotBeUsed(t *testing.T) {
 		"no key":              {TLS{CertFile: good.CertFile, KeyFile: dir + "/none"}, "tls.key_file is"},
 		"a folder":            {TLS{CertFile: dir, KeyFile: good.KeyFile}, "tls.cert_file is"},
 		"swapped":             {TLS{CertFile: good.KeyFile, KeyFile: good.CertFile}, "tls.cert_file is"},
-		"too long":            {TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "more than 1048576 bytes"},
+		"too long":            {TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "at most 1048576 bytes"},
 		"authorities of none": {TLS{CertFile: good.CertFile, KeyFile: good.KeyFile, ClientCAFile: write("ca", []byte("none"))}, "tls.client_ca_file is"},
 	} {
 		_, err := OpenCertificates("tls", test.files, slog.New(slog.DiscardHandler))
@@ -288,10 +288,10 @@ func ask(t *testing.T, config *tls.Config, protocols *http.Protocols, addr net.A
 }
 
 // Both listeners speak TLS, HTTP/2 and HTTP/1.1, and nothing older than 1.2; with
-// authorities only with those whom they vouch for.
+// authorities only with those whom they authorise for.
 func TestListenersSpeakTLS(t *testing.T) {
 	t.Parallel()
-	i, stranger := newIssuer(t, "root"), newIssuer(t, "stranger")
+	i, unauthorised := newIssuer(t, "root"), newIssuer(t, "stranger")
 	plain := i.files("server")
 	mutual := i.files("server")
 	mutual.ClientCAFile = filepath.Join(t.TempDir(), "ca.pem")
@@ -299,7 +299,7 @@ func TestListenersSpeakTLS(t *testing.T) {
 	old := i.client("client")
 	old.MaxVersion = tls.VersionTLS11
 	strange := i.client("")
-	strange.GetClientCertificate = stranger.client("client").GetClientCertificate
+	strange.GetClientCertificate = unauthorised.client("client").GetClientCertificate
 	both := new(http.Protocols)
 	both.SetHTTP1(true)
 	both.SetHTTP2(true)
@@ -335,7 +335,7 @@ func TestListenersSpeakTLS(t *testing.T) {
 						t.Errorf("%s: %s is answered: %v", path, who, err)
 					}
 				}
-				if _, err := ask(t, stranger.client(""), both, addr, path); err == nil {
+				if _, err := ask(t, unauthorised.client(""), both, addr, path); err == nil {
 					t.Errorf("%s shows a certificate of a stranger", path)
 				}
 			}
@@ -399,9 +399,9 @@ func TestWatchOfTLS(t *testing.T) {
 		{"http/1.1", http.StateActive, 1000, false},
 		{"http/1.1", http.StateActive, 1, true},
 	} {
-		w := newWatch(time.Minute, time.Minute, time.Minute, room{most: 1, metrics: metrics})
+		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: metrics})
 		near, far := net.Pipe()
-		conn := &watchedConn{Conn: near}
+		conn := &trackedConn{Conn: near}
 		secure := tls.Server(conn, certificates.Config())
 		config := i.client("")
 		config.NextProtos = []string{test.protocol}

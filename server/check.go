@@ -1,8 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/server/problem"
 )
 
 func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
@@ -94,6 +99,9 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	if t.headers.NeedsEach() || q.details {
 		op.Each = x.each[:t.policy.Len()]
 	}
+	if q.details {
+		clear(op.Each) // a failure policy may leave them as they are
+	}
 	start := time.Now()
 	d, err := s.decide(r.Context(), op)
 	elapsed := time.Since(start)
@@ -175,9 +183,9 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 func (s *service) refused(t *target, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrOverloaded):
-		s.metrics.Checked(t.deciders[t.least], stint.Decision{}, 0)
+		s.metrics.Checked(t.algorithms[t.least], stint.Decision{}, 0)
 	case errors.Is(err, stint.ErrUnavailable):
-		s.metrics.Checked(t.deciders[t.least], stint.Decision{Degraded: true}, 0)
+		s.metrics.Checked(t.algorithms[t.least], stint.Decision{Degraded: true}, 0)
 	}
 	return err
 }
@@ -213,9 +221,10 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enfo
 	return c
 }
 
-// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes it is nil.
+// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes, as of a failure
+// policy that asks no limit, it is nil.
 func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
-	if len(each) == 0 {
+	if len(each) == 0 || each[0].Limit == 0 {
 		return nil
 	}
 	details := make([]api.LimitDetails, policy.Len())
@@ -241,4 +250,122 @@ func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) 
 		}
 	}
 	return details
+}
+
+// A target is what an algorithm's or a policy's name stands for, with everything
+// that can be known about it before a request comes.
+type target struct {
+	name       string // the policy's name; "" for an algorithm's default
+	rule       string // what activity has in the place of a rule
+	policy     *stint.Policy
+	headers    *httplimit.Headers
+	capacity   int64             // the least of its limits': the highest cost that can ever be admitted
+	least      int32             // the limit that has it
+	algorithms []stint.Algorithm // the algorithm of each limit
+}
+
+// policyPrefix begins the names under which the state of configured policies is kept, apart from that of the
+// defaults, which have none, of rules and of programs' limiters.
+const policyPrefix = "policy/"
+
+func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*target, error) {
+	kept := ""
+	if name != "" {
+		kept = policyPrefix + name
+	}
+	policy, err := stint.NewPolicy(kept, limits...)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: name, rule: cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()), policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
+	for i, limit := range limits {
+		if limit.Capacity < t.capacity {
+			t.capacity, t.least = limit.Capacity, int32(i)
+		}
+		t.algorithms = append(t.algorithms, limit.Algorithm)
+	}
+	return t, nil
+}
+
+// algorithm is the deciding limit's.
+func (t *target) algorithm(d *stint.Decision) stint.Algorithm { return t.algorithms[d.Index] }
+
+// targets finds what a request is about. It is immutable.
+type targets struct {
+	defaults [stint.AlgorithmSlidingWindowCounter + 1]*target
+	policies map[string]*target
+	all      []*target // the defaults and the policies, in a fixed order
+	names    string    // of the policies, for error messages
+
+	unknown UnknownAlgorithm
+}
+
+func newTargets(config *Config) (*targets, error) {
+	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
+	for _, algorithm := range stint.Algorithms() {
+		t, err := newTarget("", config.Headers, config.Defaults[algorithm])
+		if err != nil {
+			return nil, fmt.Errorf("defaults: %s: %w", algorithm, err)
+		}
+		ts.defaults[algorithm] = t
+		ts.all = append(ts.all, t)
+	}
+	names := slices.Sorted(maps.Keys(config.Policies))
+	for _, name := range names {
+		t, err := newTarget(name, config.Headers, config.Policies[name]...)
+		if err != nil {
+			return nil, fmt.Errorf("policies: %s: %w", name, err)
+		}
+		ts.policies[name] = t
+		ts.all = append(ts.all, t)
+	}
+	const most = 20
+	if n := len(names); n > most {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
+	}
+	if len(names) > 0 {
+		ts.names = strings.Join(names, ", ")
+	}
+	return ts, nil
+}
+
+// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET stands for
+// an algorithm that does not exist.
+func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
+	switch {
+	case q.has(policyMember) && q.has(algorithmMember):
+		return nil, false, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
+			problem.Short(q.policy), problem.Short(q.algorithm)))
+	case q.has(policyMember):
+		t, ok := ts.policies[q.policy]
+		if !ok {
+			return nil, false, stint.Invalid("policy", problem.Short(q.policy), ts.names)
+		}
+		return t, false, nil
+	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
+		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
+	default:
+		algorithm, err := stint.ParseAlgorithm(problem.Short(q.algorithm))
+		switch {
+		case err == nil:
+			return ts.defaults[algorithm], false, nil
+		case ts.unknown == FallBackOnUnknown:
+			return ts.defaults[stint.AlgorithmTokenBucket], true, nil
+		default:
+			return nil, false, err
+		}
+	}
+}
+
+// cost is the permits that a check asks for, which its limits must be able to
+// grant.
+func (t *target) cost(q *request) (int64, error) {
+	if !q.has(permitsMember) {
+		return 1, nil
+	}
+	n, err := parseInteger(q.permits)
+	if err != nil || n < 1 || n > t.capacity {
+		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
+	}
+	return n, nil
 }

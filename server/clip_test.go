@@ -18,7 +18,7 @@ import (
 
 const (
 	// longName is how long the names are that the tests send.
-	longName = 8_000
+	longName = 5_000
 	// longestAnswer bounds an answer that refuses one name, and each field of its head, longestOfMany one that
 	// refuses a thousand, and longestLine a line of the log.
 	longestAnswer = 4 << 10
@@ -64,7 +64,7 @@ func (s sent) fill(n name) sent {
 
 // Whatever a client calls anything, what it is told of it is short, and so is what the log says.
 func TestNoNameIsEchoedUnclipped(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
 		c.MaxHeaderBytes = 1 << 20
 		c.API = server.API{ExplicitKeys: true, Open: true}
 		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}

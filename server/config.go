@@ -46,7 +46,7 @@ const (
 	FallBackOnUnknown                         // TOKEN_BUCKET decides, and the log says so once a minute at most
 )
 
-// An Identity names the header fields in which a trusted proxy says who is asking. It must set
+// An Identity names the header fields in which a trusted proxy names the user. It must set
 // or remove them in every request: what it merely passes on is the client's word.
 type Identity struct {
 	// User is the field with the user, such as X-User-Id. Default: "", no user is known.
@@ -80,7 +80,7 @@ type Config struct {
 	AdminTLS TLS
 
 	// Store decides. It must not be nil. What it fails to decide is answered 503, so a
-	// store that may be away belongs into one of package failover, which bounds each call
+	// store that may be unreachable belongs into one of package failover, which bounds each call
 	// in time and admits, or decides by itself, what is to be. The caller closes it after
 	// Run returns.
 	Store stint.Store
@@ -112,11 +112,10 @@ type Config struct {
 	RejectAmbiguousPaths bool
 	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it. Default: false.
 	DenyByDefault bool
-	// Manager is what the admin listener edits rules by. The server does not follow it: who runs it
-	// lets Manager.Follow hand each set to [Server.SwapRules]. Default: nil, they can be
-	// looked at only.
+	// Manager edits rules for the admin listener. The server does not follow it: the program that runs it
+	// has Manager.Follow hand each set to [Server.SwapRules]. Default: nil, rules are read-only.
 	Manager *store.Manager
-	// RulesFrom says to who wants to edit rules without a Manager where they come from, such as "the
+	// RulesFrom says where rules come from that can't be edited here, for the error of an edit, such as "the
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
@@ -127,7 +126,7 @@ type Config struct {
 	// they are admitted and marked as degraded.
 	RulesRequired bool
 
-	// Identity says where forward-auth finds who is asking. Default: nowhere.
+	// Identity says where forward-auth finds the user and the API key. Default: nowhere.
 	Identity Identity
 
 	// ClientIP says how a client's address is found. Its IPv6Prefix is that of Rules' and Manager's
@@ -335,7 +334,7 @@ func (c Config) Validate() error {
 		add("http.max_body_memory", c.MaxBodyMemory, fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least))
 	}
 	for _, token := range c.API.Tokens {
-		if !isBearerToken(token) {
+		if !IsBearerToken(token) {
 			add("api.tokens_file", fmt.Sprintf("a token of %d bytes", len(token)), tokenForm)
 		}
 	}

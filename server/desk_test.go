@@ -22,21 +22,21 @@ import (
 	"github.com/stint-go/stint/server"
 )
 
-// A desk is where an administrator sits: a running server, whose rules are those of a registry.
-type desk struct {
+// A fixture is where an administrator sits: a running server, whose rules are those of a registry.
+type adminFixture struct {
 	*running
 	registry *rulestore.Manager
 	token    string // "" is none
 }
 
-// newDesk runs a server on rules of a backend, which it follows.
-func newDesk(t *testing.T, backend rulestore.Store, change func(*server.Config)) *desk {
+// newAdminFixture runs a server on rules of a backend, which it follows.
+func newAdminFixture(t *testing.T, backend rulestore.Store, change func(*server.Config)) *adminFixture {
 	t.Helper()
 	r, err := rulestore.NewManager(backend, rulestore.Options{Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{registry: r}
+	d := &adminFixture{registry: r}
 	d.running = run(t, func(c *server.Config) {
 		c.AdminListen, c.Manager, c.Rules = "127.0.0.1:0", r, nil
 		if change != nil {
@@ -80,7 +80,7 @@ var adminDescription = sync.OnceValues(func() (routers.Router, error) {
 
 // ask sends a request to the admin listener, with header fields NAME: VALUE, and holds the answer
 // against admin-openapi.yaml. A body is JSON unless a field says otherwise.
-func (d *desk) ask(method, path, body string, fields ...string) reply {
+func (d *adminFixture) ask(method, path, body string, fields ...string) reply {
 	d.t.Helper()
 	var sent io.Reader
 	if body != "" {
@@ -106,7 +106,7 @@ func (d *desk) ask(method, path, body string, fields ...string) reply {
 }
 
 // describes holds an answer against admin-openapi.yaml.
-func (d *desk) describes(r *http.Request, body string, got reply) {
+func (d *adminFixture) describes(r *http.Request, body string, got reply) {
 	d.t.Helper()
 	router, err := adminDescription()
 	if err != nil {
@@ -163,7 +163,7 @@ func (r reply) is(status int) reply {
 func (r reply) etag() string { return r.header.Get("Etag") }
 
 // fill puts the rules of the tests into the registry.
-func (d *desk) fill() *desk {
+func (d *adminFixture) fill() *adminFixture {
 	d.t.Helper()
 	var all bytes.Buffer
 	for i, rule := range ruleList() {
@@ -181,7 +181,7 @@ func (d *desk) fill() *desk {
 }
 
 // auditLines are the records of the log, without their times.
-func (d *desk) auditLines() []string {
+func (d *adminFixture) auditLines() []string {
 	var lines []string
 	for line := range strings.Lines(d.log.String()) {
 		if _, audit, found := strings.Cut(line, "msg=audit "); found {
@@ -195,7 +195,7 @@ func (d *desk) auditLines() []string {
 const fiveAnHour = `"limits":[{"algorithm":"fixed_window","limit":5,"window":"1h"}]`
 
 // postPublic sends a body to the service's own listener.
-func (d *desk) postPublic(path, body string) reply {
+func (d *adminFixture) postPublic(path, body string) reply {
 	d.t.Helper()
 	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, "http://"+d.server.Addr().String()+path, strings.NewReader(body))
 	if err != nil {

@@ -1,12 +1,25 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server"
 )
+
+// admitsAll is a store whose failure policy admits one key without asking a limit.
+type admitsAll struct{ stint.Store }
+
+func (s *admitsAll) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if op.Key != "k" {
+		return s.Store.Decide(ctx, op)
+	}
+	return stint.Decision{Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, Limit: 100, Remaining: 100}, nil
+}
 
 // TestDetails: with details=true every answer says what each limit says by itself. The store's time is half a second into
 // second 10 of a minute.
@@ -54,6 +67,12 @@ func TestDetails(t *testing.T) {
 	var evaluated api.EvaluateResponse
 	if err := json.Unmarshal([]byte(f.post(evaluate+"?details=true", `{"path":"/user","attributes":{"userId":"ann"}}`).body), &evaluated); err != nil || len(evaluated.Details) == 0 {
 		t.Errorf("an evaluation: %+v, %v", evaluated, err)
+	}
+
+	open := newFixture(t, func(c *server.Config) { c.Store = &admitsAll{c.Store} })
+	open.get(check + "?key=other&permits=30") // whose outcome must not be told
+	if got := open.get(check + "?key=k&details=true").check(); !got.Degraded || got.Details != nil {
+		t.Errorf("a failure policy that asks no limit: %+v", got)
 	}
 
 	f.get(check+"?key=k&details=yes").problem(400, `details is "yes"; allowed: true or false`)

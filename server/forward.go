@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // The header fields in which proxies say what they were asked, as http.Header keeps them. A
@@ -29,7 +30,7 @@ var noCredentials = []string{"Stint-RateLimit"}
 // rules that match it: 200, or the status of a denial, without a body.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
-		return forbidden("peer " + clip(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there")
+		return forbidden("peer " + problem.Short(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there")
 	}
 	denied, err := denyStatus(r.URL.RawQuery)
 	if err != nil {
@@ -71,16 +72,16 @@ func denyStatus(query string) (int, error) {
 	case "deny_status=401":
 		return http.StatusUnauthorized, nil
 	default:
-		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, deny_status=403 or deny_status=429", clip(query)))
+		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, deny_status=403 or deny_status=429", problem.Short(query)))
 	}
 }
 
 // readForwarded reads what the proxy was asked, and by whom.
 func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
-	if q.Method, _, err = toldBy(r.Header, forwardedMethod, originalMethod); err != nil {
+	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
 		return err
 	}
-	uri, field, err := toldBy(r.Header, forwardedURI, originalURI)
+	uri, field, err := forwardedValue(r.Header, forwardedURI, originalURI)
 	if err != nil {
 		return err
 	}
@@ -99,10 +100,10 @@ func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
 	return err
 }
 
-// toldBy is the value of the first of two fields that is there, and which it is. When both are, they
+// forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they
 // have to say the same: a proxy that sets one of them passes the other on as the client
 // wrote it, and which is which is not known here.
-func toldBy(header http.Header, first, second string) (value, name string, err error) {
+func forwardedValue(header http.Header, first, second string) (value, name string, err error) {
 	value, err = single(header, first)
 	if err != nil {
 		return "", "", err
@@ -118,7 +119,7 @@ func toldBy(header http.Header, first, second string) (value, name string, err e
 		return other, second, nil
 	case other != "" && other != value:
 		return "", "", badRequest(fmt.Sprintf("%s is %q beside %s %q; allowed: one of them, or the same in both",
-			first, clip(value), second, clip(other)))
+			first, problem.Short(value), second, problem.Short(other)))
 	default:
 		return value, first, nil
 	}
@@ -151,12 +152,12 @@ func hostOf(r *http.Request, uriField string) (string, error) {
 	case err != nil:
 		return "", err
 	case strings.Contains(host, ","):
-		return "", stint.Invalid(forwardedHost, clip(host), "one host")
+		return "", stint.Invalid(forwardedHost, problem.Short(host), "one host")
 	case host == "":
 		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
 	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
 		return "", badRequest(fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
-			forwardedURI, originalURI, forwardedHost, clip(host), clip(r.Host)))
+			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host)))
 	default:
 		return host, nil
 	}

@@ -111,14 +111,14 @@ func TestForwardAuthStatus(t *testing.T) {
 	f.ask("", traefik("GET", "/free")).answered(200)
 }
 
-// Who is asking is told by the identity fields of a trusted proxy alone.
+// User and API key come from the identity fields of a trusted proxy alone.
 func TestForwardAuthIdentity(t *testing.T) {
 	f := newFixture(t, behindProxies)
 	user := traefik("GET", "/user")
 	f.ask("", user).answered(429) // nobody is told, and the rule denies that
 	f.ask("", with(user, "X-User-Id", "mallory")).answered(429)
 	if got := f.ask("", with(user, "X-User-Id", "root")).answered(200).header; got.Get("RateLimit") != "" {
-		t.Errorf("who is unlimited has a limit: %v", got)
+		t.Errorf("an unlimited user has a limit: %v", got)
 	}
 	for id, limit := range map[string]string{"u": "3", "vip": "50"} {
 		if got := f.ask("", with(user, "X-User-Id", id)).answered(200).header.Get("X-RateLimit-Limit"); got != limit {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // liveness never depends on the store: restarting the process would not mend it.
@@ -28,7 +29,7 @@ func (s *service) mayAskDetails(r *http.Request) (bool, error) {
 	case "true":
 		return true, s.authority.mayManage(r)
 	default:
-		return false, stint.Invalid("details", clip(text), "true or false")
+		return false, stint.Invalid("details", problem.Short(text), "true or false")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestFailureOf(t *testing.T) {
 		{stint.Invalid("key", "", "one"), 400},
 		{inElement(3, stint.Invalid("key", "", "one")), 400},
 		{stint.ErrUnavailable, 503},
-		{errStoreAway(stint.Reset), 503},
+		{errStoreUnreachable(stint.Reset), 503},
 		{errors.New("something private"), 500},
 	} {
 		f := problem.Of(test.err)
@@ -50,8 +50,8 @@ func TestIsBearerToken(t *testing.T) {
 		"a": true, "AZaz09-._~+/": true, "abc==": true,
 		"": false, "=": false, "a=b": false, "a b": false, "a\n": false, "é": false, "a,b": false,
 	} {
-		if got := isBearerToken(token); got != want {
-			t.Errorf("isBearerToken(%q) = %v, want %v", token, got, want)
+		if got := IsBearerToken(token); got != want {
+			t.Errorf("IsBearerToken(%q) = %v, want %v", token, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/problem"
 )
 
 // remaining tells what a check would be told, without taking.
@@ -51,7 +52,7 @@ func restOf(c *api.CheckResponse) api.Rest {
 	}
 }
 
-// reset makes a key as new: for one target, or in one operation for all of them.
+// reset clears the state of a key: of one target, or in one operation of all of them.
 func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	q, err := parseQuery(r.URL.RawQuery, claimMembers)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
 	switch {
 	case q.has(algorithmMember):
-		response.Algorithm = t.deciders[0].String()
+		response.Algorithm = t.algorithms[0].String()
 	case !q.has(policyMember):
 		op.Policy = s.targets.all[0].policy
 		for _, other := range s.targets.all[1:] {
@@ -143,7 +144,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 func permitsOf(text string) (int64, error) {
 	n, err := parseInteger(text)
 	if err != nil {
-		return 0, stint.Invalid("permits", clip(text), "any integer of 64 bits")
+		return 0, stint.Invalid("permits", problem.Short(text), "any integer of 64 bits")
 	}
 	return n, nil
 }

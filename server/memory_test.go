@@ -23,7 +23,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	const room = 8 << 20
 	limit, n := int64(16<<20), *keys
 	if raceEnabled {
-		limit, n = 4<<20, min(n, 200_000) // it is slow there, and this fills the store
+		limit, n = 2<<20, min(n, 100_000) // it is slow there, and this fills the store
 	}
 	// The clock stands still, so that no state is outlived and its room free.
 	store := memstore.New(memstore.Config{MaxBytes: limit, Now: func() stint.Instant { return start }})

@@ -19,11 +19,11 @@ import (
 )
 
 // newActivityDesk is a desk whose server records what it decides, with time that a test moves.
-func newActivityDesk(t *testing.T, tokens ...server.AdminToken) (d *desk, advance func(time.Duration)) {
+func newActivityDesk(t *testing.T, tokens ...server.AdminToken) (d *adminFixture, advance func(time.Duration)) {
 	t.Helper()
 	var late atomic.Int64
 	recorder := activity.New(activity.Config{Now: func() time.Time { return time.Now().Add(time.Duration(late.Load())) }})
-	d = newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.Activity, c.AdminTokens = recorder, tokens })
+	d = newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.Activity, c.AdminTokens = recorder, tokens })
 	return d, func(by time.Duration) { late.Add(int64(by)) }
 }
 
@@ -114,7 +114,7 @@ func TestActivityWithoutTokens(t *testing.T) {
 
 // Without a recorder there are no such paths.
 func TestNoActivity(t *testing.T) {
-	d := newDesk(t, rulestore.NewMemory(), nil)
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	d.ask("GET", "/api/v1/stats", "").problem(404)
 }
 

@@ -162,7 +162,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		set = n.pairs[(i+1)%2].swap(t, r.server, set)
 	}
 	load.Wait()
-	// What the load did not take is there for who asks now.
+	// The load left these permits.
 	k := newKeeper(t, r.server)
 	for _, p := range n.pairs {
 		set = p.swap(t, r.server, set)

@@ -92,7 +92,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("server: Run was called before")
 	}
-	fronts, err := s.open(ctx)
+	listeners, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,28 +106,28 @@ func (s *Server) Run(ctx context.Context) error {
 	defer runtime.KeepAlive(ballast)
 	var watching sync.WaitGroup
 	stop := make(chan struct{})
-	for _, f := range fronts {
-		watching.Go(func() { f.watch.run(stop) })
+	for _, f := range listeners {
+		watching.Go(func() { f.tracker.run(stop) })
 	}
 	defer watching.Wait()
 	defer close(stop)
-	return s.serve(ctx, fronts)
+	return s.serve(ctx, listeners)
 }
 
 // serve serves until ctx is done or a listener fails, then drains.
-func (s *Server) serve(ctx context.Context, fronts []*front) error {
-	ended := make(chan error, len(fronts))
-	for _, f := range fronts {
+func (s *Server) serve(ctx context.Context, listeners []*httpListener) error {
+	ended := make(chan error, len(listeners))
+	for _, f := range listeners {
 		go func() { ended <- f.serve() }()
 	}
-	serving := len(fronts)
+	serving := len(listeners)
 	var failed error
 	select {
 	case <-ctx.Done():
 	case failed = <-ended:
 		serving--
 	}
-	failed = errors.Join(failed, s.drain(fronts, failed == nil))
+	failed = errors.Join(failed, s.drain(listeners, failed == nil))
 	for range serving {
 		if err := <-ended; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 			failed = errors.Join(failed, err)
@@ -173,7 +173,7 @@ func (s *Server) announce() {
 
 // drain stops the servers. It waits for load balancers, and for the next requests of connections that are
 // kept alive, only when the servers are still fine.
-func (s *Server) drain(fronts []*front, wait bool) error {
+func (s *Server) drain(listeners []*httpListener, wait bool) error {
 	s.service.draining.Store(true) // from now on answers end their connections
 	if wait && s.config.DrainDelay > 0 {
 		<-time.After(s.config.DrainDelay)
@@ -182,10 +182,10 @@ func (s *Server) drain(fronts []*front, wait bool) error {
 	defer cancel()
 	var failed error
 	if wait && s.config.DrainKeepAlive > 0 {
-		failed = s.awaitKept(ctx, fronts)
+		failed = s.awaitKept(ctx, listeners)
 	}
-	stopped := make(chan error, len(fronts))
-	for _, f := range fronts {
+	stopped := make(chan error, len(listeners))
+	for _, f := range listeners {
 		go func() {
 			err := f.server.Shutdown(ctx)
 			if err != nil {
@@ -194,7 +194,7 @@ func (s *Server) drain(fronts []*front, wait bool) error {
 			stopped <- err
 		}()
 	}
-	for range fronts {
+	for range listeners {
 		failed = errors.Join(failed, <-stopped)
 	}
 	return failed
@@ -203,15 +203,15 @@ func (s *Server) drain(fronts []*front, wait bool) error {
 // awaitKept closes the listeners and waits until the connections are gone, as each is after its next
 // answer, for DrainKeepAlive at most. http.Server.Shutdown would close those that are idle at once, with
 // what their clients are about to send.
-func (s *Server) awaitKept(ctx context.Context, fronts []*front) (failed error) {
+func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) (failed error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
 	defer cancel()
-	for _, f := range fronts {
+	for _, f := range listeners {
 		failed = errors.Join(failed, f.listener.Close())
 	}
-	for _, f := range fronts {
+	for _, f := range listeners {
 		select {
-		case <-f.watch.emptied():
+		case <-f.tracker.emptied():
 		case <-ctx.Done():
 		}
 	}

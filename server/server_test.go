@@ -315,7 +315,7 @@ func TestSpoofedAddresses(t *testing.T) {
 	}
 }
 
-// A body that never comes holds no connection, be it wanted or not.
+// A body that never comes holds no connection, whether it is read or not.
 func TestSlowBody(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.BodyTimeout = time.Millisecond })
 	for path, status := range map[string]string{check: "400", "/nowhere": "404", api.PathRemaining: "405"} {

@@ -20,7 +20,7 @@ import (
 )
 
 // FuzzConnection sends any bytes to the server. It answers, or closes the connection;
-// whoever answers with an error does it by a problem document, but for what net/http
+// every error is a problem document, except for what net/http
 // does not take for a request.
 func FuzzConnection(f *testing.F) {
 	for _, path := range []string{
@@ -61,7 +61,7 @@ func FuzzConnection(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	server := s.publicFront(ln)
+	server := s.publicListener(ln)
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	f.Cleanup(func() {
@@ -123,7 +123,7 @@ func checkAnswer(t *testing.T, got []byte, head bool) {
 	case status < 400 || status == http.StatusTooManyRequests:
 	case media == api.ProblemType:
 		var problem api.Problem
-		if !head && json.Unmarshal(body, &problem) != nil || status >= 500 && !strings.Contains(problem.Detail, errGone.Detail) {
+		if !head && json.Unmarshal(body, &problem) != nil || status >= 500 && !strings.Contains(problem.Detail, errClientGone.Detail) {
 			t.Fatalf("%d %s", status, body)
 		}
 	case status == http.StatusBadRequest || status == http.StatusExpectationFailed || status == http.StatusRequestHeaderFieldsTooLarge ||

@@ -93,7 +93,7 @@ rules:
 	}
 }
 
-// compareLines compares output with the lines that are wanted, but for white space.
+// compareLines compares output with the lines that are wanted, white space aside.
 func compareLines(t *testing.T, what, output string, want []string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(output), "\n")

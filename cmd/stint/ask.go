@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +18,7 @@ import (
 )
 
 // A question is what check, peek and reset have in common: whom to ask, about what.
-type question struct {
+type query struct {
 	token             string
 	algorithm, policy string
 	permits           int64 // of a check, or of what a peek asks about
@@ -28,7 +31,7 @@ type question struct {
 const defaultServer = "http://127.0.0.1:8080"
 
 // askCommand makes a command that asks about one key.
-func askCommand(p process, use, short, long string) (*cobra.Command, *question) {
+func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
 	command := &cobra.Command{
 		Use:   use + " KEY",
 		Short: short,
@@ -37,7 +40,7 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *question) 
 			"limits of --config as a service with the same file would.",
 		Args: cobra.ExactArgs(1),
 	}
-	q := &question{command: command}
+	q := &query{command: command}
 	flags := command.Flags()
 	flags.String("server", defaultServer, "`URL` of the service [STINT_SERVER]")
 	flags.StringVar(&q.token, "token", "", "bearer `TOKEN` for the service; other users may see a flag [STINT_TOKEN]")
@@ -98,7 +101,7 @@ func waitOfFlag(text string) (time.Duration, error) {
 }
 
 // check checks the key, waits if it is asked to, and runs the command, if there is one.
-func (q *question) check(p process, key string, wait bool, most time.Duration, words []string) error {
+func (q *query) check(p process, key string, wait bool, most time.Duration, words []string) error {
 	s, err := q.connect(p)
 	if err != nil {
 		return err
@@ -107,7 +110,7 @@ func (q *question) check(p process, key string, wait bool, most time.Duration, w
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
 		permits := url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
-		body, err = q.askAt(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		body, err = q.send(s, http.MethodGet, api.PathCheck, key, permits, &answer)
 		return answer, err
 	}
 	ctx := q.command.Context()
@@ -158,8 +161,8 @@ func peekCommand(p process) *cobra.Command {
 }
 
 func resetCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "reset", "Make a key as new",
-		"Make the key as new: under the algorithm or policy named, or with neither under all of\nthem.")
+	command, q := askCommand(p, "reset", "Clear the state of a key",
+		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		var answer api.ResetResponse
 		body, err := q.ask(p, http.MethodDelete, api.PathReset, args[0], nil, &answer)
@@ -169,4 +172,87 @@ func resetCommand(p process) *cobra.Command {
 		return q.show(p.Out, body, resetRows(&answer))
 	}
 	return command
+}
+
+// A row is one line of an answer for people.
+type row struct{ name, text string }
+
+// show prints an answer: as it came, or for people.
+func (q *query) show(out io.Writer, body []byte, rows []row) error {
+	if q.json {
+		return say(out, "%s\n", bytes.TrimSpace(body))
+	}
+	var block bytes.Buffer
+	table := tabwriter.NewWriter(&block, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(table, "%s\t%s\n", r.name, r.text) // into memory
+	}
+	_ = table.Flush()
+	return say(out, "%s", block.Bytes())
+}
+
+func checkRows(c *api.CheckResponse) []row {
+	rows := []row{
+		{"allowed", yesOrNo(c.Allowed)},
+		{"limit", limitText(c.Limit, c.Policy, c.Algorithm)},
+		{"remaining", fmt.Sprint(c.Remaining)},
+		{"resets in", waitText(c.ResetAfterMicros)},
+		{"retry after", waitText(c.RetryAfterMicros)},
+	}
+	if c.DelayMicros > 0 {
+		rows = append(rows, row{"delay", waitText(c.DelayMicros)})
+	}
+	if c.Degraded {
+		rows = append(rows, row{"degraded", "the store is unreachable; its failure policy answered"})
+	}
+	return rows
+}
+
+// peekRows shows what a check would be told, or of an older service, which does not say, what
+// is left.
+func peekRows(r *api.RemainingResponse) []row {
+	if r.At == 0 {
+		return []row{
+			{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
+			{"remaining", fmt.Sprint(r.Remaining)},
+			{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
+		}
+	}
+	return checkRows(&api.CheckResponse{
+		Allowed: r.Allowed, Policy: r.Policy, Algorithm: r.Algorithm, Limit: r.Limit, Remaining: r.Remaining,
+		ResetAfterMicros: r.ResetAfterMicros, RetryAfterMicros: r.RetryAfterMicros, DelayMicros: r.DelayMicros,
+	})
+}
+
+func resetRows(r *api.ResetResponse) []row {
+	of := "all algorithms and policies"
+	switch {
+	case r.Policy != "":
+		of = "policy " + r.Policy
+	case r.Algorithm != "":
+		of = r.Algorithm
+	}
+	return []row{{"reset", r.Key}, {"under", of}}
+}
+
+func yesOrNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func limitText(limit int64, policy, algorithm string) string {
+	if policy != "" {
+		return fmt.Sprintf("%d (%s of policy %s)", limit, algorithm, policy)
+	}
+	return fmt.Sprintf("%d (%s)", limit, algorithm)
+}
+
+// waitText shows a time in microseconds, of which -1 is never.
+func waitText(micros int64) string {
+	if micros < 0 {
+		return "never"
+	}
+	return (time.Duration(micros) * time.Microsecond).String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/server"
 )
@@ -24,13 +26,13 @@ import (
 const maxAnswerBytes = 1 << 20
 
 // ask connects, sends one request and returns the body of the answer, decoded into answer as well.
-func (q *question) ask(p process, method, path, key string, query url.Values, answer any) ([]byte, error) {
+func (q *query) ask(p process, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	s, err := q.connect(p)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	return q.askAt(s, method, path, key, query, answer)
+	return q.send(s, method, path, key, query, answer)
 }
 
 // An endpoint is where a question is put.
@@ -41,8 +43,8 @@ type endpoint struct {
 	close  func()
 }
 
-// askAt sends one request to a service. An answer that is not one of the API's is an error.
-func (q *question) askAt(s *endpoint, method, path, key string, query url.Values, answer any) ([]byte, error) {
+// send sends one request to a service. An answer that is not one of the API's is an error.
+func (q *query) send(s *endpoint, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
 	defer cancel()
 	if query == nil {
@@ -101,7 +103,7 @@ func serviceURL(p process, flags *pflag.FlagSet, flag, variable, standard string
 	}
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
-		return nil, misused("%s is %q; allowed: a URL such as %s", from, config.RedactURL(text), standard)
+		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), standard)
 	}
 	return base, nil
 }
@@ -126,7 +128,7 @@ func understand(base *url.URL, response *http.Response, body []byte, answer any)
 }
 
 // connect returns whom to ask. It has to be closed.
-func (q *question) connect(p process) (*endpoint, error) {
+func (q *query) connect(p process) (*endpoint, error) {
 	flags := q.command.Flags()
 	if flags.Changed("store") {
 		if flags.Changed("server") {
@@ -150,7 +152,7 @@ func (q *question) connect(p process) (*endpoint, error) {
 // connectStore makes a service without a listener in this process, so that a store
 // is asked exactly as a service would ask it. It fails rather than guess when the
 // store is unreachable, and lets the caller name keys.
-func (q *question) connectStore() (*endpoint, error) {
+func (q *query) connectStore() (*endpoint, error) {
 	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
 	defer cancel()
 	loaded, err := q.loadStore()
@@ -170,7 +172,7 @@ func (q *question) connectStore() (*endpoint, error) {
 	}
 	loaded.OnStoreFailure = failover.Closed
 	logger := slog.New(slog.DiscardHandler)
-	if err := store.survive(loaded, logger); err != nil {
+	if err := store.withFailover(loaded, logger); err != nil {
 		store.Close()
 		return nil, err
 	}
@@ -185,3 +187,38 @@ func (q *question) connectStore() (*endpoint, error) {
 	base := &url.URL{Scheme: "http", Host: "store"}
 	return &endpoint{base: base, client: &http.Client{Transport: inProcess{s.Handler()}}, close: store.Close}, nil
 }
+
+// inProcess is a transport that hands requests to a handler.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	incoming := r.Clone(r.Context())
+	incoming.RequestURI = r.URL.RequestURI()
+	incoming.RemoteAddr = "127.0.0.1:0"
+	if incoming.Body == nil {
+		incoming.Body = http.NoBody
+	}
+	w := answerWriter{header: http.Header{}, status: http.StatusOK}
+	t.handler.ServeHTTP(&w, incoming)
+	return &http.Response{
+		Status:     fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
+		StatusCode: w.status,
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        w.header,
+		Body:          io.NopCloser(&w.body),
+		ContentLength: int64(w.body.Len()),
+		Request:       r,
+	}, nil
+}
+
+// answerWriter keeps an answer.
+type answerWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *answerWriter) Header() http.Header                { return w.header }
+func (w *answerWriter) WriteHeader(status int)             { w.status = status }
+func (w *answerWriter) Write(text []byte) (n int, _ error) { return w.body.Write(text) }

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -91,7 +92,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return misconfigured(err)
 	case err != nil:
-		return unreachable(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
+		return unreachable(fmt.Errorf("the rules of %s: %s", source.place, document.Redact(err.Error())))
 	}
 	request, err := e.request(loaded)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestStoreIsNamedAtStart(t *testing.T) {
 	}
 }
 
-// Whoever may name keys is told facts about the store and the rules.
+// Callers who may name keys can see facts about the store and the rules.
 func TestHealthDetails(t *testing.T) {
 	url, _ := start(t, "--store", "redis-sentinel://user:hunter2@127.0.0.1:1/main", "--on-store-failure", "closed", "--instances", "auto")
 	body := asked(t, http.DefaultClient, url+api.PathHealth+"?details=true")

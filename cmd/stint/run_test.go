@@ -199,7 +199,7 @@ func TestServeFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	if !taken(t.Context(), ln.Addr().String()) || taken(t.Context(), "127.0.0.1:0") {
+	if !inUse(t.Context(), ln.Addr().String()) || inUse(t.Context(), "127.0.0.1:0") {
 		t.Error("an address in use is not told from a free one")
 	}
 	code, _, stderr := do(t, nil, "serve", "--admin-listen=off", "--listen", ln.Addr().String())
@@ -234,7 +234,7 @@ func TestServeOtherLayout(t *testing.T) {
 	}
 }
 
-// The service starts while its Redis is away and answers by its policy; when Redis
+// The service starts while its Redis is unreachable and answers by its policy; when Redis
 // comes, Redis decides.
 func TestServeBeforeStore(t *testing.T) {
 	redis := testredis.Start(t, testredis.Password("hunter2"))

@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/cmd/stint/internal/logqueue"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -31,11 +32,11 @@ import (
 
 // serve runs the service until ctx is done.
 func serve(ctx context.Context, p process, loaded config.Config, demo bool) error {
-	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end; lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
-	defer outliveHangups(logger)()
+	defer logHangups(logger)()
 	token := ""
 	if demo {
 		var err error
@@ -47,14 +48,14 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if err != nil {
 		return err
 	}
-	defer func() { store.Close() }() // which survive changes
+	defer func() { store.Close() }() // which withFailover changes
 	if store.watched, err = newWatched(ctx, loaded); err != nil {
 		return err
 	}
 	if store.watched != nil {
 		defer store.watched.end()
 	}
-	if err := store.survive(loaded, logger); err != nil {
+	if err := store.withFailover(loaded, logger); err != nil {
 		return err
 	}
 	store.Watch()
@@ -63,7 +64,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
-	followed := newFollower(logger, rulesCache(loaded.RulesCache))
+	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
-	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
+	if !loaded.AdminAsked && inUse(ctx, service.AdminListen) {
 		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
 	}
@@ -117,12 +118,12 @@ func announceStore(c config.Config, logger *slog.Logger) {
 		logger.Info("store", "url", c.Store.URL, "shared", false, "note", "state lives in this process alone and ends with it; --store names a Redis that processes share")
 		return
 	}
-	logger.Info("store", "url", config.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
+	logger.Info("store", "url", document.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
 }
 
 // details are facts about the store for operators.
 func (o *openedStore) details(c config.Config) map[string]any {
-	facts := map[string]any{"url": config.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
+	facts := map[string]any{"url": document.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
 	if c.Store.Memory() {
 		return facts
 	}
@@ -137,9 +138,9 @@ func (o *openedStore) details(c config.Config) map[string]any {
 	return facts
 }
 
-// outliveHangups says what a SIGHUP is good for, until the returned function is called: many
-// services read their files again, and who sends it does not mean to end this one.
-func outliveHangups(logger *slog.Logger) (stop func()) {
+// logHangups logs that SIGHUP has no effect, until the returned function is called. Many services reload their files
+// on SIGHUP, so it must not end this one.
+func logHangups(logger *slog.Logger) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
@@ -155,7 +156,7 @@ func outliveHangups(logger *slog.Logger) (stop func()) {
 
 // taken reports whether somebody listens at the address, such as another stint of
 // this machine.
-func taken(ctx context.Context, address string) bool {
+func inUse(ctx context.Context, address string) bool {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return errors.Is(err, syscall.EADDRINUSE)
@@ -250,8 +251,8 @@ func openStore(loaded config.Config) (*openedStore, error) {
 // startWait is the longest that the service waits for its store before it listens.
 const startWait = 3 * time.Second
 
-// await waits until the store is ready for its first decision, or known to be away, of which the
-// log tells then. It fails if the store's options and its servers name different layouts.
+// await waits until the store is ready for its first decision, or known to be unreachable, which the
+// log says then. It fails if the store's options and its servers name different layouts.
 func (o *openedStore) await(ctx context.Context) error {
 	if o.ready == nil {
 		return nil
@@ -264,7 +265,7 @@ func (o *openedStore) await(ctx context.Context) error {
 	return nil
 }
 
-// onLoss logs what a server lost, once survive has said where to.
+// onLoss logs what a server lost, once withFailover has said where to.
 func (o *openedStore) onLoss(l redisstore.Loss) {
 	if logger := o.logger.Load(); logger != nil {
 		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
@@ -283,8 +284,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, config.RedactURL(c.URL))
-	return exit{exitUnreachable, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, document.RedactURL(c.URL))
+	return exit{exitUnreachable, "stint: store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -314,5 +315,5 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 
 // misconfigured is a fault that only what is configured could tell.
 func misconfigured(err error) error {
-	return exit{exitUsage, "stint: " + strings.ReplaceAll(config.Redact(err.Error()), "\n", "\nstint: ")}
+	return exit{exitUsage, "stint: " + strings.ReplaceAll(document.Redact(err.Error()), "\n", "\nstint: ")}
 }

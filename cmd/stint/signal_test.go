@@ -121,7 +121,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	}
 }
 
-// Who sends SIGHUP means to have files read again, not to end the service.
+// SIGHUP does not end the service.
 func TestSIGHUPEndsNothing(t *testing.T) {
 	p := startProgram(t)
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -39,12 +39,12 @@ func New(status int, format string, args ...any) *Error {
 
 // NoPath is that of a path that the listener does not have.
 func NoPath(path string) *Error {
-	return New(http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", short(path), api.PathOpenAPI)
+	return New(http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", Short(path), api.PathOpenAPI)
 }
 
 // Method is that of a method that a path does not have.
 func Method(method, allowed string) *Error {
-	e := New(http.StatusMethodNotAllowed, "method is %q; allowed: %s", short(method), allowed)
+	e := New(http.StatusMethodNotAllowed, "method is %q; allowed: %s", Short(method), allowed)
 	e.Field, e.Value = "Allow", allowed
 	return e
 }
@@ -59,9 +59,9 @@ func TooLarge(most int64) *Error {
 	return New(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes; allowed: up to %d bytes", most, most)
 }
 
-// short bounds what a detail repeats of a request.
-func short(text string) string {
-	const most = 64
+// Short is a text of a request as a detail or a line of the log repeats it: 128 bytes of it at most.
+func Short(text string) string {
+	const most = 128
 	return clip.To(most, text)
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
@@ -38,7 +37,7 @@ type Config struct {
 	IPv6Prefix int
 	// ReadRequest reads a request that is to be explained, as an evaluation's body does.
 	ReadRequest func(body string) (*rules.Request, error)
-	// MaxBodyBytes bounds a body, but for documents of rules: those may have file.MaxBytes.
+	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
 	MaxBodyBytes int64
 	// ReadBody reads a body of at most so many bytes; release, unless it is nil, is called when its request was answered.
 	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
@@ -52,12 +51,12 @@ type Config struct {
 // An API answers the administrators' requests. It is safe for concurrent use; make it with
 // [New].
 type API struct {
-	config    Config
-	mux       *http.ServeMux // of *route
-	metrics   *metrics
-	strangers *logsampler.Sampler // records of refused callers who are not known
-	absence   *logsampler.Sampler // lines about requests for rules that could not be read
-	parsing   parseSemaphore
+	config           Config
+	mux              *http.ServeMux // of *route
+	metrics          *metrics
+	unknownCallers   *logsampler.Sampler // records of refused callers who are not known
+	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
+	parsing          parseSemaphore
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -71,7 +70,7 @@ func New(config Config) (*API, error) {
 	}
 	return &API{
 		config: config, mux: newMux(), metrics: m, parsing: newParseSemaphore(),
-		strangers: logsampler.New(10, time.Second, nil), absence: logsampler.New(10, 10*time.Second, nil),
+		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
 }
 
@@ -153,15 +152,15 @@ type Caller struct {
 // A call serves one request.
 type call struct {
 	*route
-	api    *API
-	w      http.ResponseWriter
-	r      *http.Request
-	caller Caller
-	rule   string // the ID in the path; "" is none
-	client string // as overrides name it
-	number int64  // of a version
-	query  query
-	asked  conditions
+	api        *API
+	w          http.ResponseWriter
+	r          *http.Request
+	caller     Caller
+	rule       string // the ID in the path; "" is none
+	client     string // as overrides name it
+	number     int64  // of a version
+	query      query
+	conditions conditions
 
 	action  string
 	shown   string // the client as the audit names it
@@ -174,8 +173,7 @@ type call struct {
 type callKey struct{}
 
 // Serve carries a request out and answers it, unless it returns an error, which has a status by [problem.Of].
-// A call that changes something is recorded, whatever came of it, and one of a caller who may not make it; of others the log says what
-// went wrong inside.
+// Calls that change something and refused calls are recorded in the audit; of other calls the log has internal errors.
 func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	if handler, _ := a.mux.Handler(r); !isRoute(handler) {
 		if caller.Fault != nil {
@@ -233,7 +231,7 @@ func (c *call) prepare() (err error) {
 	if err = c.query.only(c.route.query...); err != nil {
 		return err
 	}
-	c.asked, err = conditionsOf(c.r.Header)
+	c.conditions, err = conditionsOf(c.r.Header)
 	return err
 }
 
@@ -295,8 +293,8 @@ func inTime(err error) string {
 	return ""
 }
 
-// stateAway tells that the states' store did not answer, and what may have come of it.
-func stateAway(err error, detail string) error {
+// stateUnreachable tells that the states' store did not answer, and what may have come of it.
+func stateUnreachable(err error, detail string) error {
 	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return problem.New(http.StatusServiceUnavailable, "%s", detail)
 	}
@@ -304,14 +302,10 @@ func stateAway(err error, detail string) error {
 }
 
 func noRule(id string) error {
-	return problem.New(http.StatusNotFound, "there is no rule %q", short(id))
-}
-
-// short bounds what is repeated of a request.
-func short(text string) string {
-	const most = 128
-	return clip.To(most, text)
+	return problem.New(http.StatusNotFound, "there is no rule %q", problem.Short(id))
 }
 
 // invalid is the fault of a parameter.
-func invalid(param, value, allowed string) error { return stint.Invalid(param, short(value), allowed) }
+func invalid(param, value, allowed string) error {
+	return stint.Invalid(param, problem.Short(value), allowed)
+}

@@ -83,7 +83,7 @@ type record struct {
 	outcome string
 	detail  string
 	err     error // what the detail leaves out
-	leftOut int64 // records of strangers before it
+	leftOut int64 // records of unknown callers that were left out before it
 }
 
 // audit writes a record to the log.
@@ -94,7 +94,7 @@ func (a *API) audit(ctx context.Context, r record) {
 	}
 	for _, text := range [][2]string{{"rule", r.rule}, {"client", r.client}, {"detail", r.detail}} {
 		if text[1] != "" {
-			attributes = append(attributes, slog.String(text[0], short(text[1])))
+			attributes = append(attributes, slog.String(text[0], problem.Short(text[1])))
 		}
 	}
 	if r.err != nil {
@@ -113,7 +113,7 @@ func (a *API) audit(ctx context.Context, r record) {
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
 }
 
-// errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
+// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
 	return slog.String("err", clip.To(most, document.Redact(err.Error())))
@@ -143,10 +143,10 @@ func (c *call) note(err error) {
 // could not be asked for.
 func (c *call) report(err, cause error) {
 	attributes := []slog.Attr{
-		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", short(c.rule)), errorAttr(cause),
+		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
 	}
 	if statusOf(err) == http.StatusServiceUnavailable {
-		leftOut, ok := c.api.absence.Admit()
+		leftOut, ok := c.api.unreachableLines.Admit()
 		if !ok {
 			return
 		}
@@ -157,12 +157,12 @@ func (c *call) report(err, cause error) {
 	c.api.config.Logger.LogAttrs(c.r.Context(), slog.LevelError, "a request failed", attributes...)
 }
 
-// Refused records a request to the admin listener, for something else than rules, of a caller who may not make it.
+// Refused records a refused request to the admin listener that is not about rules.
 func (a *API) Refused(ctx context.Context, caller Caller, err error) {
 	a.refused(ctx, record{caller: caller, action: "request"}, err)
 }
 
-// refused records the call of a caller who may not make it.
+// refused records a refused call.
 func (c *call) refused(err error) {
 	if c.changes {
 		c.api.metrics.edits.WithLabelValues(c.action, outcomeOf(err)).Inc()
@@ -170,14 +170,14 @@ func (c *call) refused(err error) {
 	c.api.refused(c.r.Context(), record{caller: c.caller, action: c.action, rule: c.rule}, err)
 }
 
-// refused completes a record. Of callers without a name, who are not known,
-// some records are left out where there are many; the next one says how many.
+// refused completes and writes a record. If there are many of unknown callers, some are left out; the next one says
+// how many.
 func (a *API) refused(ctx context.Context, r record, err error) {
 	r.outcome, r.detail = outcomeOf(err), err.Error()
 	a.metrics.refusals.WithLabelValues(r.outcome).Inc()
 	if r.caller.Name == "" {
 		var ok bool
-		if r.leftOut, ok = a.strangers.Admit(); !ok {
+		if r.leftOut, ok = a.unknownCallers.Admit(); !ok {
 			return
 		}
 	}
@@ -194,7 +194,7 @@ func (c *call) about(rule *rules.Rule, client string) {
 // metrics count what administrators do:
 //
 //	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
-//	rate_limiter_admin_refused_total{outcome}      requests of who may not make them
+//	rate_limiter_admin_refused_total{outcome}      refused requests to the admin listener
 //	rate_limiter_rule_resets_total{outcome}        resets of whole rules, by what came of them
 type metrics struct {
 	edits, refusals, resets *prometheus.CounterVec

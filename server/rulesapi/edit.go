@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -27,7 +28,7 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 			if err := change(d); err != nil {
 				return err
 			}
-			return showsNoKey(d)
+			return refuseExposedKey(d)
 		})
 	})
 }
@@ -109,7 +110,7 @@ func (c *call) create() error {
 	}
 	c.rule = rule.ID
 	_, err = c.edit("create "+rule.ID, func(d *store.Draft) error {
-		if err := c.holdList(d); err != nil {
+		if err := c.checkList(d); err != nil {
 			return err
 		}
 		if was, exists := d.Rule(rule.ID); exists {
@@ -133,7 +134,7 @@ func (c *call) put() error {
 	}
 	exists := false
 	_, err = c.edit("put "+c.rule, func(d *store.Draft) (err error) {
-		if _, exists, err = c.holdRule(d); err == nil {
+		if _, exists, err = c.checkRule(d); err == nil {
 			d.Put(rule)
 		}
 		return err
@@ -195,7 +196,7 @@ func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 
 // remove removes a rule.
 func (c *call) remove() error {
-	_, err := c.edit("delete "+short(c.rule), func(d *store.Draft) error {
+	_, err := c.edit("delete "+problem.Short(c.rule), func(d *store.Draft) error {
 		_, err := c.existing(d)
 		if err == nil {
 			d.Delete(c.rule)
@@ -269,7 +270,7 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 // editMany edits several rules, under conditions about the list of all.
 func (c *call) editMany(what string, change func(*store.Draft) error) error {
 	v, err := c.edit(what, func(d *store.Draft) error {
-		if err := c.holdList(d); err != nil {
+		if err := c.checkList(d); err != nil {
 			return err
 		}
 		return change(d)
@@ -350,28 +351,28 @@ func (c *call) made(err error, rule *rules.Rule, created bool) error {
 
 // existing returns the rule of the path, which has to be there and be as the caller believes.
 func (c *call) existing(d *store.Draft) (rules.Rule, error) {
-	rule, exists, err := c.holdRule(d)
+	rule, exists, err := c.checkRule(d)
 	if err == nil && !exists {
 		err = noRule(c.rule)
 	}
 	return rule, err
 }
 
-// holdRule holds the conditions against the rule of the path, which need not be there.
-func (c *call) holdRule(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+// checkRule holds the conditions against the rule of the path, which need not be there.
+func (c *call) checkRule(d *store.Draft) (rule rules.Rule, exists bool, err error) {
 	rule, exists = d.Rule(c.rule)
 	if !exists {
-		return rule, false, c.asked.hold("")
+		return rule, false, c.conditions.check("")
 	}
 	tag, err := ruleTag(&rule)
 	if err != nil {
 		return rule, true, err
 	}
-	return rule, true, c.asked.hold(tag)
+	return rule, true, c.conditions.check(tag)
 }
 
-// holdList holds the conditions against all rules of the draft.
-func (c *call) holdList(d *store.Draft) error {
+// checkList holds the conditions against all rules of the draft.
+func (c *call) checkList(d *store.Draft) error {
 	var list []rules.Rule
 	if d.ID() == (store.ID{}) {
 		list = d.Rules()
@@ -380,5 +381,37 @@ func (c *call) holdList(d *store.Draft) error {
 	if err != nil {
 		return err
 	}
-	return c.asked.hold(tag)
+	return c.conditions.check(tag)
+}
+
+// merge applies a JSON merge patch (RFC 7396, section 2): what the patch has takes the place of
+// what the target has, null removes it, and objects are merged by name. It takes as long as both are large: the registry's
+// turn is held meanwhile.
+func merge(target, patch document.Value) document.Value {
+	if patch.Kind != document.KindMapping {
+		return patch
+	}
+	merged := document.Value{At: patch.At, Kind: document.KindMapping}
+	if target.Kind == document.KindMapping {
+		merged.Fields = slices.Clone(target.Fields)
+	}
+	places := make(map[string]int, len(merged.Fields))
+	for i, field := range merged.Fields {
+		places[field.Name] = i
+	}
+	removed := map[string]bool{}
+	for _, field := range patch.Fields {
+		at, there := places[field.Name]
+		switch {
+		case field.Value.Kind == document.KindNull:
+			removed[field.Name] = there
+		case there:
+			was := merged.Fields[at].Value
+			merged.Fields[at] = document.Field{At: field.At, Name: field.Name, Value: merge(was, field.Value)}
+		default:
+			merged.Fields = append(merged.Fields, document.Field{At: field.At, Name: field.Name, Value: merge(document.Value{}, field.Value)})
+		}
+	}
+	merged.Fields = slices.DeleteFunc(merged.Fields, func(f document.Field) bool { return removed[f.Name] })
+	return merged
 }

@@ -2,8 +2,10 @@ package rulesapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
@@ -63,7 +65,7 @@ func (c *call) getOverride() error {
 	if err != nil {
 		return err
 	}
-	at := place(&rule, c.client)
+	at := overrideIndex(&rule, c.client)
 	if at < 0 {
 		return noOverride(&rule, c.client)
 	}
@@ -82,12 +84,12 @@ func (c *call) putOverride() error {
 	}
 	exists := false
 	err = c.editRule("put an override of", func(rule *rules.Rule) error {
-		at := place(rule, c.client)
+		at := overrideIndex(rule, c.client)
 		if exists = at >= 0; !exists {
 			rule.Overrides = append(rule.Overrides, override)
-			return c.asked.hold("")
+			return c.conditions.check("")
 		}
-		if err := c.holdOverride(rule.Overrides[at]); err != nil {
+		if err := c.checkOverride(rule.Overrides[at]); err != nil {
 			return err
 		}
 		rule.Overrides[at] = override
@@ -106,11 +108,11 @@ func (c *call) putOverride() error {
 // removeOverride lets the rule's own limits hold for a client again.
 func (c *call) removeOverride() error {
 	err := c.editRule("delete an override of", func(rule *rules.Rule) error {
-		at := place(rule, c.client)
+		at := overrideIndex(rule, c.client)
 		if at < 0 {
 			return noOverride(rule, c.client)
 		}
-		if err := c.holdOverride(rule.Overrides[at]); err != nil {
+		if err := c.checkOverride(rule.Overrides[at]); err != nil {
 			return err
 		}
 		rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
@@ -124,7 +126,7 @@ func (c *call) removeOverride() error {
 
 // editRule changes the rule of the path, which has to be there.
 func (c *call) editRule(what string, change func(*rules.Rule) error) error {
-	_, err := c.edit(what+" "+short(c.rule), func(d *store.Draft) error {
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
 		rule, exists := d.Rule(c.rule)
 		if !exists {
 			return noRule(c.rule)
@@ -157,10 +159,99 @@ func (c *call) readOverride() (override rules.Override, err error) {
 	return override, nil
 }
 
-func (c *call) holdOverride(override rules.Override) error {
+func (c *call) checkOverride(override rules.Override) error {
 	text, err := notation.OverrideJSON(override)
 	if err != nil {
 		return err
 	}
-	return c.asked.hold(tagOf(text))
+	return c.conditions.check(tagOf(text))
+}
+
+// shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
+func shownClient(rule *rules.Rule, client string) string {
+	if !countsKeys(rule) {
+		return client
+	}
+	if shown, err := rule.OverrideKey(client); err == nil {
+		return shown
+	}
+	return rules.HashedClient(client) // of a rule that can't be enforced
+}
+
+// countsKeys reports whether a rule counts by API key, perhaps among others.
+func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rules.PerAPIKey) }
+
+// exposesKeys reports whether a change lets clients mean something else, of which there are API keys
+// before or after. A client's name on one side may then be an API key on the other.
+func exposesKeys(change *store.Change) bool {
+	before, after := change.Before, change.After
+	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
+}
+
+// refuseExposedKey refuses an edit by which an override that names an API key itself would stay under its
+// name where that means something else, which everybody is shown.
+func refuseExposedKey(d *store.Draft) error {
+	for _, change := range d.Changes() {
+		if !exposesKeys(&change) {
+			continue
+		}
+		for i := range change.After.Overrides {
+			client := change.After.Overrides[i].Key
+			was := shownClient(change.Before, client)
+			if was == client || overrideIndex(change.Before, client) < 0 || shownClient(change.After, client) == was {
+				continue
+			}
+			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
+				"%s, as rule %s has it, while overrides[%d] names the API key %s itself, which would be shown to all; remove the override in the same edit",
+				strings.Join(change.Before.Scope, ", "), change.ID, i, was))
+		}
+	}
+	return nil
+}
+
+// masked is a rule as the caller sees it. Its tag is that of the rule itself.
+func (c *call) masked(rule rules.Rule) rules.Rule {
+	if c.caller.Writes || !countsKeys(&rule) {
+		return rule
+	}
+	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
+}
+
+// renamed is a rule with its overrides' clients under other names.
+func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
+	rule.Overrides = slices.Clone(rule.Overrides)
+	for i := range rule.Overrides {
+		rule.Overrides[i].Key = name(rule.Overrides[i].Key)
+	}
+	return rule
+}
+
+// shownChange is a change as the caller sees it. Where it moves API keys, all clients are
+// hashed, on both sides.
+func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error) {
+	side := func(rule *rules.Rule) []byte {
+		if rule == nil || err != nil {
+			return nil
+		}
+		masked := c.masked(*rule)
+		if exposesKeys(&change) && !c.caller.Writes {
+			masked = renamed(*rule, rules.HashedClient)
+		}
+		var text []byte
+		text, err = notation.JSON(masked)
+		return text
+	}
+	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}
+	return shown, err
+}
+
+// place is where a client's override is in a rule, -1 if there is none. The client and the override
+// may name an API key each by itself or by its hash.
+func overrideIndex(rule *rules.Rule, client string) int {
+	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
+	if at < 0 && countsKeys(rule) {
+		client = shownClient(rule, client)
+		at = slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return shownClient(rule, o.Key) == client })
+	}
+	return at
 }

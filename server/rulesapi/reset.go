@@ -19,7 +19,7 @@ const resetTimeout = 10 * time.Second
 // resetBody is what the body of a reset may be.
 const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
 
-// reset makes a client of a rule as new, or all of them.
+// reset clears the state of one client of a rule, or of all.
 func (c *call) reset() error {
 	client, err := c.readReset()
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *call) reset() error {
 	}
 	rule, found := c.api.config.Limiter.Set().Rule(c.rule)
 	if !found {
-		return problem.New(http.StatusNotFound, "there is no rule %q in force", short(c.rule))
+		return problem.New(http.StatusNotFound, "there is no rule %q in force", problem.Short(c.rule))
 	}
 	if client == "" {
 		return c.resetAll()
@@ -35,8 +35,8 @@ func (c *call) reset() error {
 	return c.resetClient(&rule, client)
 }
 
-// readReset reads which client is to be reset; "" is all, which has to be asked for in so many words:
-// who leaves a client out by mistake resets nobody.
+// readReset reads which client is to be reset; "" is all, which has to be asked for
+// explicitly: a client that is left out by mistake resets nobody.
 func (c *call) readReset() (client string, err error) {
 	var faults document.Faults
 	body, err := c.value(jsonBody, &faults)
@@ -76,7 +76,7 @@ func (c *call) readReset() (client string, err error) {
 	return client, nil
 }
 
-// resetClient makes a client as new, under the rule's own limits and under those of its override.
+// resetClient clears the state of a client under the rule's own limits and under those of its override.
 func (c *call) resetClient(rule *rules.Rule, client string) error {
 	c.action = "reset_client"
 	claims, err := c.api.config.Limiter.Set().ClientClaims(rule.ID, client)
@@ -96,7 +96,7 @@ func (c *call) resetClient(rule *rules.Rule, client string) error {
 			err = stint.ErrUnavailable
 		}
 		if err != nil {
-			return stateAway(err, "the store did not confirm the reset; whether it was made is not known")
+			return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 		}
 	}
 	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
@@ -165,5 +165,5 @@ func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter
 	if errors.Is(err, stint.ErrInvalid) {
 		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}
-	return stateAway(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
+	return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known. Repeat it: that completes it")
 }

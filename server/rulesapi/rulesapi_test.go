@@ -139,12 +139,12 @@ func TestConditions(t *testing.T) {
 				header.Set(field, value)
 			}
 		}
-		asked, err := conditionsOf(header)
+		conditions, err := conditionsOf(header)
 		if err != nil {
 			t.Errorf("%v: %v", header, err)
 			continue
 		}
-		err = asked.hold(test.tag)
+		err = conditions.check(test.tag)
 		var failed *problem.Error
 		if status := statusOf(err); status != test.status || errors.As(err, &failed) && failed.Value != test.tag {
 			t.Errorf("%v of %s: %v, want %d", header, test.tag, err, test.status)
@@ -156,8 +156,8 @@ func TestConditions(t *testing.T) {
 		}
 	}
 	lines := http.Header{"If-Match": {`"a"`, `"b"`}}
-	if asked, err := conditionsOf(lines); err != nil || !slices.Equal(asked.match.list, []string{`"a"`, `"b"`}) {
-		t.Errorf("two lines: %v, %v", asked, err)
+	if conditions, err := conditionsOf(lines); err != nil || !slices.Equal(conditions.match.list, []string{`"a"`, `"b"`}) {
+		t.Errorf("two lines: %v, %v", conditions, err)
 	}
 }
 

@@ -17,8 +17,8 @@ const (
 	// maxVersions bounds a page of versions, which has defaultVersions where nothing is said.
 	maxVersions     = 1000
 	defaultVersions = 50
-	// lookTimeout is how long versions of a rule are looked for before what was found is shown.
-	lookTimeout = 2 * time.Second
+	// historyTimeout is how long versions of a rule are looked for before what was found is shown.
+	historyTimeout = 2 * time.Second
 )
 
 // manager is what keeps the versions.
@@ -47,7 +47,7 @@ func (c *call) listVersions() error {
 	return c.answer(list)
 }
 
-// versions are at most limit versions before one, of a rule if it is not "". It looks for about lookTimeout, and says
+// versions are at most limit versions before one, of a rule if it is not "". It looks for about historyTimeout, and says
 // where to go on.
 func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
 	list := api.RuleVersionList{Versions: []api.RuleVersion{}}
@@ -73,7 +73,7 @@ func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 		if changes {
 			list.Versions = append(list.Versions, versionOf(info))
 		}
-		if len(list.Versions) == limit || rule != "" && time.Since(begun) >= lookTimeout {
+		if len(list.Versions) == limit || rule != "" && time.Since(begun) >= historyTimeout {
 			if i+1 < len(infos) || info.Number > 1 && rule == "" {
 				list.Next = info.Number
 			}
@@ -108,7 +108,7 @@ func changedIn(ctx context.Context, m *store.Manager, number int64, id string, n
 	return was != is || was && !before.Equal(&after), nil
 }
 
-// notKept is the error but for one that a version is not kept.
+// notKept returns the error, nil if it says that a version is not kept.
 func notKept(err error) error {
 	if errors.Is(err, store.ErrNotKept) {
 		return nil
@@ -116,8 +116,8 @@ func notKept(err error) error {
 	return err
 }
 
-// around returns two versions; 0 is before the first.
-func around(ctx context.Context, m *store.Manager, since, number int64) (old, now store.Revision, err error) {
+// revisionPair returns two versions; 0 is before the first.
+func revisionPair(ctx context.Context, m *store.Manager, since, number int64) (old, now store.Revision, err error) {
 	if now, err = m.Revision(ctx, number); err == nil && since > 0 {
 		old, err = m.Revision(ctx, since)
 	}
@@ -136,7 +136,7 @@ func (c *call) getVersion() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	old, now, err := around(ctx, m, since, c.number)
+	old, now, err := revisionPair(ctx, m, since, c.number)
 	if err != nil {
 		return unreachable(c.notKept(ctx, err, 1))
 	}
@@ -160,7 +160,7 @@ func (c *call) rollback() error {
 		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
 	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
-		v, err := m.Rollback(ctx, author, c.number, c.holdList)
+		v, err := m.Rollback(ctx, author, c.number, c.checkList)
 		return v, c.notKept(ctx, err, 0) // which is before the first
 	})
 	if err != nil {

@@ -83,7 +83,7 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// Who looks for a long time is shown what was found, and where to go on; nothing is left out.
+// A long search returns what it found and where to go on; nothing is left out.
 func TestHistoryTakesBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
@@ -97,7 +97,7 @@ func TestHistoryTakesBoundedTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(began); took > lookTimeout+2*backend.each {
+				if took := time.Since(began); took > historyTimeout+2*backend.each {
 					t.Errorf("a page took %s", took)
 				}
 				for _, v := range list.Versions {

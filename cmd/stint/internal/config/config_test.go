@@ -505,10 +505,10 @@ func TestRedact(t *testing.T) {
 		"user:pass@host":             "redacted@host",
 		"memory://":                  "memory://",
 	} {
-		if got := config.RedactURL(url); got != want {
+		if got := document.RedactURL(url); got != want {
 			t.Errorf("%s: %s, want %s", url, got, want)
 		}
-		if got := config.Redact("dial " + url); strings.Contains(url, "://") && got != "dial "+want {
+		if got := document.Redact("dial " + url); strings.Contains(url, "://") && got != "dial "+want {
 			t.Errorf("in a text, %s: %s", url, got)
 		}
 	}

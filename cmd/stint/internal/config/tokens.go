@@ -22,7 +22,7 @@ const minTokenBytes = 16
 // can write it can let anybody in; it may be readable, as mounted secrets are. All
 // faults are reported at once, by line, without the tokens.
 //
-// With roles, a token may be followed by read or write, and that by the name of who holds it. Without a
+// With roles, a token may be followed by read or write, and that by the holder's name. Without a
 // role it may write.
 func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 	data, err := file.Bytes(name, maxFileBytes)
@@ -58,7 +58,7 @@ func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
 			faults = append(faults, fmt.Errorf("%s: the token of line %d again; allowed: each token once", at, first[line]))
 		case len(line) < minTokenBytes:
 			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at, utf8.RuneCountInString(line), minTokenBytes))
-		case !isBearerToken(line):
+		case !server.IsBearerToken(line):
 			faults = append(faults, fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
 		default:
 			tokens, first[line] = append(tokens, token), i+1
@@ -88,12 +88,4 @@ func withRole(line string) (server.AdminToken, error) {
 		token.Name = fields[2]
 	}
 	return token, nil
-}
-
-// isBearerToken reports whether the text is a b64token (RFC 6750, section 2.1).
-func isBearerToken(text string) bool {
-	body := strings.TrimRight(text, "=")
-	return body != "" && !strings.ContainsFunc(body, func(r rune) bool {
-		return !isLetterOrDigit(r) && !strings.ContainsRune("-._~+/", r)
-	})
 }

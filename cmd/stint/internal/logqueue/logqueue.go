@@ -1,4 +1,4 @@
-// Package logqueue keeps a log from holding up whoever writes to it: when its reader
+// Package logqueue keeps a log from holding up its writers: when its reader
 // stops, or its disk is full, lines are dropped and counted instead.
 package logqueue
 
@@ -15,7 +15,7 @@ import (
 const MaxBytes = 1 << 20
 
 // A Queue is a writer of lines that never waits. A goroutine of its own hands them on in
-// order. What comes while MaxBytes are waiting is dropped, and so is what the writer
+// order. Lines that come while MaxBytes are waiting are dropped, and so are lines that the writer
 // behind it fails to write; once it works again, a line in the place of those that are
 // missing says how many. It is safe for concurrent use; each call of Write must be of
 // whole lines.
@@ -29,7 +29,7 @@ type Queue struct {
 
 	mu      sync.Mutex
 	waiting []byte
-	dropped int64 // lines that came after the waiting ones and found no room
+	dropped int64 // lines that came while the queue was full
 	closed  bool
 }
 

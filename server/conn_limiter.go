@@ -13,15 +13,13 @@ import (
 	"github.com/stint-go/stint/clientip"
 )
 
-// A room says how many connections a listener may have. When it is full, those that
-// have waited longest between two requests are closed to make room for new ones; then
-// those that have not sent their first head for a while. When all of them are about a
-// request, the new one is refused.
+// A connLimiter bounds the connections of a listener. When there are as many as there may be, a new connection
+// evicts those that have been idle longest, then those that have not sent their first head for a while. If all
+// of them have a request in progress, the new one is refused.
 //
-// In a private room most connections have no business: those of which no request was
-// authorised, for however long they keep busy, are closed first, those of one
-// address for another of it, and after a full tick at the earliest.
-type room struct {
+// A private one evicts first the connections on which no request was authorised, busy or not: a full tick after
+// they came at the earliest, and at the bound of one address those of that address.
+type connLimiter struct {
 	most    int
 	perPeer int // of one address that is not a trusted proxy; 0 is no bound
 	private bool
@@ -35,12 +33,12 @@ type room struct {
 	unlogged int // how many were closed or refused since
 }
 
-// logInterval is how far apart the lines about a full room are.
+// logInterval is the time between two lines about refused and evicted connections.
 const logInterval = time.Minute
 
-// share is the part of the room that is cleared at once, so that looking for what to
-// close, which takes as long as there are connections, is done seldom.
-const share = 64
+// evictShare: 1/evictShare of all connections is evicted at once. Choosing them takes time that grows with the number of
+// connections, so it is done seldom.
+const evictShare = 64
 
 // A cause says why a connection was closed before its client did it.
 type cause uint8
@@ -49,8 +47,8 @@ const (
 	slowHead    cause = iota // its first head took too long
 	idleTooLong              // no request came for too long
 	slowRequest              // a request took too long
-	madeRoom                 // others needed the room
-	refusedFull              // there was no room
+	evicted                  // for another connection
+	refusedFull              // there are as many as there may be
 	refusedPeer              // its address has as many as it may
 )
 
@@ -93,65 +91,65 @@ func newConnMetrics(registry prometheus.Registerer) (public, admin *connMetrics,
 	return public, admin, nil
 }
 
-// admit reports whether there is room for the connection; if so, it is watched.
-func (w *watch) admit(conn *watchedConn) bool {
-	if w.room.perPeer > 0 {
-		conn.peer = w.room.peerOf(conn.RemoteAddr())
+// admit reports whether the connection may stay; if so, it is tracked.
+func (w *idleTracker) admit(conn *trackedConn) bool {
+	if w.limiter.perPeer > 0 {
+		conn.peer = w.limiter.peerOf(conn.RemoteAddr())
 	}
 	conn.begun = w.now.Load()
 	conn.since.Store(conn.begun<<2 | int64(http.StateNew))
 	w.mu.Lock()
 	why, ok := w.tryAdmit(conn)
 	affected := 0
-	if !ok || why == madeRoom {
-		affected = w.room.toLog(w.now.Load(), w.tick)
+	if !ok || why == evicted {
+		affected = w.limiter.toLog(w.now.Load(), w.tick)
 	}
 	w.mu.Unlock()
 	if affected > 0 {
-		w.room.logger.Warn("connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
-			"connections", w.room.most, "affected", affected)
+		w.limiter.logger.Warn("connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
+			"connections", w.limiter.most, "affected", affected)
 	}
 	return ok
 }
 
 // tryAdmit does what admit says; mu is held. The cause is why the connection was
-// refused, or madeRoom when others had to go.
-func (w *watch) tryAdmit(conn *watchedConn) (why cause, ok bool) {
-	if conn.peer != "" && w.peers[conn.peer] >= w.room.perPeer {
-		if !w.room.private || !w.makeRoom(conn.peer) {
-			w.room.metrics.closed(refusedPeer)
+// refused, or evicted if others were.
+func (w *idleTracker) tryAdmit(conn *trackedConn) (why cause, ok bool) {
+	if conn.peer != "" && w.peers[conn.peer] >= w.limiter.perPeer {
+		if !w.limiter.private || !w.evict(conn.peer) {
+			w.limiter.metrics.closed(refusedPeer)
 			return refusedPeer, false
 		}
-		why = madeRoom
+		why = evicted
 	}
-	if len(w.conns) >= w.room.most {
-		if !w.makeRoom("") {
-			w.room.metrics.closed(refusedFull)
+	if len(w.conns) >= w.limiter.most {
+		if !w.evict("") {
+			w.limiter.metrics.closed(refusedFull)
 			return refusedFull, false
 		}
-		why = madeRoom
+		why = evicted
 	}
 	w.conns[conn] = struct{}{}
-	w.room.metrics.open.Inc()
+	w.limiter.metrics.open.Inc()
 	if conn.peer != "" {
 		w.peers[conn.peer]++
 	}
 	return why, true
 }
 
-// forget gives up a connection's room, once; mu is held.
-func (w *watch) forget(conn *watchedConn) {
+// forget stops tracking a connection; mu is held. It may be called again.
+func (w *idleTracker) forget(conn *trackedConn) {
 	if _, known := w.conns[conn]; !known {
 		return
 	}
 	delete(w.conns, conn)
-	w.room.metrics.open.Dec()
+	w.limiter.metrics.open.Dec()
 	w.leave(conn)
 	w.noteEmpty()
 }
 
-// leave counts a connection among its peer's no more; mu is held.
-func (w *watch) leave(conn *watchedConn) {
+// leave no longer counts a connection among its peer's; mu is held.
+func (w *idleTracker) leave(conn *trackedConn) {
 	if conn.peer == "" {
 		return
 	}
@@ -161,12 +159,11 @@ func (w *watch) leave(conn *watchedConn) {
 	conn.peer = ""
 }
 
-// makeRoom closes the connections that can best be done without, of a peer if it is not "",
-// and reports whether there were any; mu is held. When there are none it does not look again in
-// the same tick, unless the room is private and so small.
-func (w *watch) makeRoom(of string) bool {
+// evict closes the connections that matter least, of a peer if it is not "", and reports whether there were any;
+// mu is held. If there are none it does not look again in the same tick, unless the limiter is private, and so small.
+func (w *idleTracker) evict(of string) bool {
 	now := w.now.Load()
-	if w.room.crowded == now && !w.room.private {
+	if w.limiter.crowded == now && !w.limiter.private {
 		return false
 	}
 	var found []candidate
@@ -174,45 +171,44 @@ func (w *watch) makeRoom(of string) bool {
 		if of != "" && conn.peer != of {
 			continue
 		}
-		if c := w.room.candidate(conn); c.idle || now-c.since > 1 && (c.stranger || c.silent) {
+		if c := w.limiter.candidate(conn); c.idle || now-c.since > 1 && (c.unauthorised || c.silent) {
 			found = append(found, c)
 		}
 	}
 	if len(found) == 0 {
-		w.room.crowded = now
+		w.limiter.crowded = now
 		return false
 	}
 	slices.SortFunc(found, candidate.compare)
-	for _, c := range found[:min(len(found), 1+w.room.most/share)] {
-		w.cut(c.conn, madeRoom)
+	for _, c := range found[:min(len(found), 1+w.limiter.most/evictShare)] {
+		w.cut(c.conn, evicted)
 	}
 	return true
 }
 
-// A candidate is a connection that may make room.
+// A candidate is a connection that may be evicted.
 type candidate struct {
-	conn     *watchedConn
-	stranger bool // in a private room, and no request was authorised
-	idle     bool
-	silent   bool  // the first head may be on its way: it has a full tick at least
-	since    int64 // the tick
+	conn         *trackedConn
+	unauthorised bool // of a private limiter, and no request was authorised
+	idle         bool
+	silent       bool  // the first head may be on its way: it has a full tick at least
+	since        int64 // the tick
 }
 
-func (r *room) candidate(conn *watchedConn) candidate {
+func (r *connLimiter) candidate(conn *trackedConn) candidate {
 	if r.private && !conn.known.Load() {
-		return candidate{conn: conn, stranger: true, since: conn.begun}
+		return candidate{conn: conn, unauthorised: true, since: conn.begun}
 	}
 	since := conn.since.Load()
 	state := http.ConnState(since & 3)
 	return candidate{conn: conn, idle: state == http.StateIdle, silent: state == http.StateNew, since: since >> 2}
 }
 
-// compare puts strangers before the idle, those before the silent, and of each the
-// longest first.
+// compare orders unauthorised ones before idle ones before silent ones, and among each the oldest first.
 func (c candidate) compare(d candidate) int {
 	rank := func(c candidate) int {
 		switch {
-		case c.stranger:
+		case c.unauthorised:
 			return 0
 		case c.idle:
 			return 1
@@ -223,9 +219,9 @@ func (c candidate) compare(d candidate) int {
 	return cmp.Or(cmp.Compare(rank(c), rank(d)), cmp.Compare(c.since, d.since))
 }
 
-// toLog notes that a connection had to go and returns how many had since the last
-// line, 0 when it is too early for another.
-func (r *room) toLog(now int64, tick time.Duration) int {
+// toLog counts a connection that was refused or evicted, and returns how many were since the last
+// line; 0 if it is too early for another line.
+func (r *connLimiter) toLog(now int64, tick time.Duration) int {
 	r.unlogged++
 	if r.logged && time.Duration(now-r.lastLog)*tick < logInterval {
 		return 0
@@ -235,9 +231,9 @@ func (r *room) toLog(now int64, tick time.Duration) int {
 	return affected
 }
 
-// peerOf is what the peer's connections are counted under; "" for a trusted proxy,
-// behind which are many clients.
-func (r *room) peerOf(addr net.Addr) string {
+// peerOf is the key under which the peer's connections are counted; "" for a trusted proxy,
+// which speaks for many clients.
+func (r *connLimiter) peerOf(addr net.Addr) string {
 	peer := addr.String()
 	if r.clients.TrustsPeer(peer) {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-// One large document is read at a time; small ones do not wait, and who leaves does not either.
+// One large document is parsed at a time; small ones do not wait, and a client that leaves does not either.
 func TestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newParseSemaphore()

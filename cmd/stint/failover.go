@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -17,9 +18,9 @@ import (
 // adviceTimeout bounds asking a server how it is configured.
 const adviceTimeout = 10 * time.Second
 
-// survive lets the store answer while its server is unreachable, or this process overloaded, as the
+// withFailover lets the store answer while its server is unreachable, or this process overloaded, as the
 // configuration says. A store in the process is never unreachable.
-func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
+func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	if c.Store.Memory() && c.OnOverload == failover.Reject {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		store.Probe()
 		adviser.wake()
 	}
-	// A server that is known to be away is not asked, which would cost a deadline.
+	// A server that is known to be unreachable is not asked: that would take until the deadline.
 	o.Health = func(ctx context.Context) error {
 		if outages := store.Down(); outages != nil {
 			return stint.ErrUnavailable
@@ -127,7 +128,7 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 		return l.unreachable == 0
 	}
 	l.unreachable++
-	cause := config.Redact(change.Cause.Error())
+	cause := document.Redact(change.Cause.Error())
 	if l.unreachable == 1 {
 		l.logger.Warn("the store is unreachable", "err", cause)
 	} else {

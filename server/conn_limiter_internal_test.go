@@ -41,14 +41,14 @@ func (g *gate) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) 
 	return g.Store.Decide(ctx, op)
 }
 
-// A crowd is a server of which the test sees the watch, that of the admin listener if there is one.
+// A crowd is a server of which the test sees the idle tracker, that of the admin listener if there is one.
 type crowd struct {
-	t     *testing.T
-	watch *watch
-	store *gate
-	addr  string
-	log   *bytes.Buffer
-	mu    sync.Mutex
+	t       *testing.T
+	tracker *idleTracker
+	store   *gate
+	addr    string
+	log     *bytes.Buffer
+	mu      sync.Mutex
 }
 
 func (c *crowd) Write(p []byte) (int, error) {
@@ -73,15 +73,15 @@ func newCrowd(t *testing.T, change func(*Config)) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fronts, err := s.open(t.Context())
+	listeners, err := s.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	crowded := fronts[len(fronts)-1]
-	c.watch, c.addr = crowded.watch, crowded.listener.Addr().String()
+	crowded := listeners[len(listeners)-1]
+	c.tracker, c.addr = crowded.tracker, crowded.listener.Addr().String()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.serve(ctx, fronts) }()
+	go func() { ended <- s.serve(ctx, listeners) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -133,12 +133,12 @@ func (c *crowd) states(want map[http.ConnState]int) {
 	c.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		got, total := map[http.ConnState]int{}, 0
-		c.watch.mu.Lock()
-		for conn := range c.watch.conns {
+		c.tracker.mu.Lock()
+		for conn := range c.tracker.conns {
 			got[http.ConnState(conn.since.Load()&3)]++
 			total++
 		}
-		c.watch.mu.Unlock()
+		c.tracker.mu.Unlock()
 		same := true
 		for state, n := range want {
 			same = same && got[state] == n
@@ -153,7 +153,9 @@ func (c *crowd) states(want map[http.ConnState]int) {
 	}
 }
 
-func (c *crowd) closed(why cause) float64 { return testutil.ToFloat64(c.watch.room.metrics.early[why]) }
+func (c *crowd) closed(why cause) float64 {
+	return testutil.ToFloat64(c.tracker.limiter.metrics.early[why])
+}
 
 // A full room is made by the connection that waits for its next request the longest;
 // those about a request stay.
@@ -164,7 +166,7 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 	_, older := c.dial("a")
 	c.answered(older)
 	c.states(map[http.ConnState]int{http.StateActive: 1, http.StateIdle: 1})
-	c.watch.now.Add(1)
+	c.tracker.now.Add(1)
 	_, newer := c.dial("b")
 	c.answered(newer)
 	c.states(map[http.ConnState]int{http.StateActive: 1, http.StateIdle: 2})
@@ -173,10 +175,10 @@ func TestRoomIsMadeByTheIdle(t *testing.T) {
 	c.refused(older)
 	close(c.store.shut)
 	c.answered(busy)
-	if n := c.closed(madeRoom); n != 1 || c.closed(refusedFull) != 0 {
+	if n := c.closed(evicted); n != 1 || c.closed(refusedFull) != 0 {
 		t.Errorf("%v connections made room", n)
 	}
-	if n := testutil.ToFloat64(c.watch.room.metrics.open); n != 3 {
+	if n := testutil.ToFloat64(c.tracker.limiter.metrics.open); n != 3 {
 		t.Errorf("%v connections are said to be open", n)
 	}
 }
@@ -199,14 +201,14 @@ func TestRoomIsFull(t *testing.T) {
 		t.Errorf("%v connections were refused, want 3", n)
 	}
 	c.states(map[http.ConnState]int{http.StateIdle: 2})
-	c.watch.now.Add(1) // within a tick it does not look again
+	c.tracker.now.Add(1) // within a tick it does not look again
 	_, next := c.dial("a")
 	c.answered(next)
 	const line = "msg=\"connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)\" cause="
 	if got := c.logged(); strings.Count(got, line) != 1 || !strings.Contains(got, line+"refused_full connections=2 affected=1\n") {
 		t.Errorf("the log:\n%s", got)
 	}
-	c.watch.now.Add(int64(logInterval / c.watch.tick))
+	c.tracker.now.Add(int64(logInterval / c.tracker.tick))
 	c.states(map[http.ConnState]int{http.StateIdle: 2})
 	_, last := c.dial("a")
 	c.answered(last)
@@ -221,19 +223,19 @@ func TestRoomIsMadeByTheSilent(t *testing.T) {
 	c := newCrowd(t, func(c *Config) { c.MaxConnections = 2 })
 	_, silent := c.dial("")
 	c.states(map[http.ConnState]int{http.StateNew: 1})
-	c.watch.now.Add(1)
+	c.tracker.now.Add(1)
 	_, young := c.dial("")
 	c.states(map[http.ConnState]int{http.StateNew: 2})
 	_, refused := c.dial("a")
 	c.refused(refused)
-	c.watch.now.Add(1)
+	c.tracker.now.Add(1)
 	_, late := c.dial("a")
 	c.answered(late)
 	c.refused(silent)
-	if n := c.closed(madeRoom); n != 1 {
+	if n := c.closed(evicted); n != 1 {
 		t.Errorf("%v connections made room", n)
 	}
-	c.watch.sweep(c.watch.now.Load() + 100)
+	c.tracker.sweep(c.tracker.now.Load() + 100)
 	c.refused(young)
 	if c.closed(slowHead) != 1 {
 		t.Error("a connection without a head is not counted as one")
@@ -276,10 +278,10 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 640
-	w := newWatch(time.Minute, time.Minute, time.Minute, room{most: most, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
-	add := func() *watchedConn {
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	add := func() *trackedConn {
 		t.Helper()
-		conn := &watchedConn{Conn: silence{}}
+		conn := &trackedConn{Conn: silence{}}
 		if !w.admit(conn) {
 			t.Fatal("there is no room")
 		}
@@ -287,16 +289,16 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 		w.changed(conn, http.StateIdle)
 		return conn
 	}
-	var oldest []*watchedConn
+	var oldest []*trackedConn
 	for range most {
 		oldest = append(oldest, add())
 	}
 	add()
-	if n := len(w.conns); n != most-most/share {
+	if n := len(w.conns); n != most-most/evictShare {
 		t.Errorf("%d connections stay of %d", n, most)
 	}
 	for i, conn := range oldest {
-		if _, stays := w.conns[conn]; stays != (i > most/share) {
+		if _, stays := w.conns[conn]; stays != (i > most/evictShare) {
 			t.Errorf("connection %d stays: %v; the longest idle go first", i, stays)
 		}
 	}
@@ -309,13 +311,13 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatch(time.Minute, time.Minute, time.Minute, room{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
-	silent, idle := &watchedConn{Conn: silence{}}, &watchedConn{Conn: silence{}}
+	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	silent, idle := &trackedConn{Conn: silence{}}, &trackedConn{Conn: silence{}}
 	w.admit(silent)
 	w.now.Add(10)
 	w.admit(idle)
 	w.changed(idle, http.StateIdle)
-	if !w.admit(&watchedConn{Conn: silence{}}) {
+	if !w.admit(&trackedConn{Conn: silence{}}) {
 		t.Fatal("there is no room")
 	}
 	if _, stays := w.conns[silent]; !stays {

@@ -151,7 +151,7 @@ func TestServerIsSilent(t *testing.T) {
 	})
 }
 
-// Processes that share a store share its limits while it is away, as many as there were.
+// Processes that share a store share its limits while it is unreachable, as many as there were.
 func TestInstancesAreCounted(t *testing.T) {
 	redis := testredis.Start(t)
 	args := []string{"--store", redis.URL(), "--on-store-failure", "local", "--instances", "auto"}

@@ -4,20 +4,22 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
 
-// A follower puts rules in force as their source has them, and knows whether they are.
-type follower struct {
+// A rule follower puts rules in force as their source has them, and knows whether they are.
+type ruleFollower struct {
 	logger  *slog.Logger
 	place   string     // where the rules are
 	mend    string     // which settings have the user and password for that
@@ -26,12 +28,12 @@ type follower struct {
 	current prometheus.Gauge
 	state   atomic.Int32 // a server.RulesState
 
-	turn   sync.Mutex // held while rules are put in force
-	behind bool       // whether the source had rules that were refused, or could not be read, since the last ones were taken
+	turn  sync.Mutex // held while rules are put in force
+	stale bool       // whether the source had rules that were refused, or could not be read, since the last ones were taken
 }
 
-func newFollower(logger *slog.Logger, cache rulesCache) *follower {
-	return &follower{
+func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
+	return &ruleFollower{
 		logger: logger, cache: cache,
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rate_limiter_rules_refused_total",
@@ -44,16 +46,16 @@ func newFollower(logger *slog.Logger, cache rulesCache) *follower {
 	}
 }
 
-// collectors are the follower's metrics.
-func (f *follower) collectors() []prometheus.Collector {
+// collectors are the rule follower's metrics.
+func (f *ruleFollower) collectors() []prometheus.Collector {
 	return []prometheus.Collector{f.refused, f.current}
 }
 
 // known says how the rules in force are known.
-func (f *follower) known() server.RulesState { return server.RulesState(f.state.Load()) }
+func (f *ruleFollower) known() server.RulesState { return server.RulesState(f.state.Load()) }
 
 // details are facts about the rules for operators.
-func (f *follower) details(place string) map[string]any {
+func (f *ruleFollower) details(place string) map[string]any {
 	state := map[server.RulesState]string{server.RulesUnknown: "unknown", server.RulesCached: "cached", server.RulesCurrent: "current"}[f.known()]
 	return map[string]any{"from": place, "state": state}
 }
@@ -64,16 +66,16 @@ const firstRules = 2 * time.Second
 // start puts the first rules in force and follows their source until the returned function is
 // called. It returns an error when that can't be followed; when the rules are merely not known
 // in time, it begins with those of the cache, or leaves them to come.
-func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
+func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
 	f.place, f.mend = source.place, source.credentials
 	ctx, cancel := context.WithCancel(ctx)
 	first, ended := make(chan struct{}), make(chan error, 1)
 	done := make(chan struct{})
-	fall := sync.OnceFunc(func() { f.takeCached(s, source.options) })
+	fall := sync.OnceFunc(func() { f.applyCached(s, source.options) })
 	go func() {
 		defer close(done)
 		ended <- source.Follow(ctx, func(set *rules.Set) {
-			if f.take(s, set) {
+			if f.apply(s, set) {
 				close(first)
 			}
 		}, func(err error) {
@@ -101,14 +103,14 @@ func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Serv
 	return stop, nil
 }
 
-// take puts a set in force, and reports whether it is the first of the source.
-func (f *follower) take(s *server.Server, set *rules.Set) (first bool) {
+// apply puts a set in force, and reports whether it is the first of the source.
+func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	changes := s.SwapRules(set)
 	first = f.state.Swap(int32(server.RulesCurrent)) != int32(server.RulesCurrent)
-	over := f.behind
-	f.behind = false
+	over := f.stale
+	f.stale = false
 	f.current.Set(1)
 	switch {
 	case first && (over || set.Len() > 0):
@@ -126,8 +128,8 @@ func (f *follower) take(s *server.Server, set *rules.Set) (first bool) {
 	return first
 }
 
-// takeCached puts the rules of the cache in force, unless the source's are known by now.
-func (f *follower) takeCached(s *server.Server, options rules.Options) {
+// applyCached puts the rules of the cache in force, unless the source's are known by now.
+func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
 	if f.cache == "" || f.known() != server.RulesUnknown {
@@ -144,19 +146,63 @@ func (f *follower) takeCached(s *server.Server, options rules.Options) {
 }
 
 // refuse counts and logs what could not be taken over.
-func (f *follower) refuse(err error) {
+func (f *ruleFollower) refuse(err error) {
 	f.turn.Lock()
 	defer f.turn.Unlock()
-	f.behind = true
+	f.stale = true
 	f.current.Set(0)
 	f.refused.Inc()
 	text := "the new rules are refused; the previous rules stay in force"
 	if f.known() == server.RulesUnknown {
 		text = "the rules are refused; no rules are in force yet"
 	}
-	attributes := []any{"from", f.place, "err", config.Redact(err.Error())}
+	attributes := []any{"from", f.place, "err", document.Redact(err.Error())}
 	if errors.Is(err, store.ErrCredentials) {
 		attributes = append(attributes, "check", f.mend)
 	}
 	f.logger.Error(text, attributes...)
+}
+
+// A rulesCache is the path of a file with the last rules that were read; "" is none.
+type rulesCache string
+
+// write puts rules into the file, whole or not at all. Only the service's user may read it, as rules can name API keys.
+func (c rulesCache) write(set *rules.Set) (err error) {
+	if c == "" {
+		return nil
+	}
+	text, err := store.Encode(set.Rules())
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(string(c)), filepath.Base(string(c))+".*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name()) // the error says what is wrong
+		}
+	}()
+	if _, err = file.Write(text); err != nil {
+		_ = file.Close() // as above
+		return err
+	}
+	if err = file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), string(c))
+}
+
+// read returns the rules of the file.
+func (c rulesCache) read(options rules.Options) (*rules.Set, error) {
+	text, err := os.ReadFile(string(c))
+	if err != nil {
+		return nil, err
+	}
+	list, err := store.Decode(string(c), text)
+	if err != nil {
+		return nil, err
+	}
+	return rules.Compile(list, options)
 }

@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// adminConnections is how many connections the admin listener has room for.
+	// adminConnections bounds the connections of the admin listener.
 	adminConnections = 256
 	// adminPerPeer is how many of them one address may have of which no request was authorised yet.
 	adminPerPeer = adminConnections / 2
@@ -37,22 +37,22 @@ const (
 	streamFrame = 16 << 10
 )
 
-// A front is one listener with what serves its connections.
-type front struct {
+// A listener is one listener with what serves its connections.
+type httpListener struct {
 	service  string
 	listener net.Listener
 	server   *http.Server
-	watch    *watch
+	tracker  *idleTracker
 }
 
 // open opens the listeners, or none.
-func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
+func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error) {
 	defer func() {
 		if err != nil {
-			for _, f := range fronts {
+			for _, f := range listeners {
 				err = errors.Join(err, f.listener.Close())
 			}
-			fronts = nil
+			listeners = nil
 		}
 	}()
 	ln, err := s.listen(ctx, "listen", s.config.Listen)
@@ -61,63 +61,63 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 	}
 	s.addr = ln.Addr()
 	s.service.authority.loopback.Store(isLoopback(s.addr))
-	public := s.publicFront(ln)
-	if fronts = append(fronts, public); s.config.TLS.Enabled() {
+	public := s.publicListener(ln)
+	if listeners = append(listeners, public); s.config.TLS.Enabled() {
 		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
-			return fronts, err
+			return listeners, err
 		}
 	}
 	if s.config.AdminListen == "" {
-		return fronts, nil
+		return listeners, nil
 	}
 	if ln, err = s.listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
-		return fronts, err
+		return listeners, err
 	}
 	s.adminAddr = ln.Addr()
-	private, err := s.adminFront(ln)
+	private, err := s.adminListener(ln)
 	if err != nil {
-		return fronts, errors.Join(err, ln.Close())
+		return listeners, errors.Join(err, ln.Close())
 	}
-	if fronts = append(fronts, private); s.config.AdminTLS.Enabled() {
+	if listeners = append(listeners, private); s.config.AdminTLS.Enabled() {
 		if err := s.secure(private, "admin_tls", s.config.AdminTLS, 0); err != nil {
-			return fronts, err
+			return listeners, err
 		}
 	}
 	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
-		return fronts, fmt.Errorf("server: admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+		return listeners, fmt.Errorf("server: admin_listen: %w", stint.Invalid("admin.tokens_file", "",
 			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
 	}
-	return fronts, nil
+	return listeners, nil
 }
 
-func (s *Server) publicFront(ln net.Listener) *front {
+func (s *Server) publicListener(ln net.Listener) *httpListener {
 	c := &s.config
-	room := room{
+	limiter := connLimiter{
 		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
 	}
-	return s.newFront(serviceHTTP, ln, s.service, newWatch(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, room))
+	return s.newListener(serviceHTTP, ln, s.service, newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter))
 }
 
-// adminFront lets the handler bound each request, as a profile takes as long as it was asked
-// to. No proxy is trusted here: nobody says on this listener for whom it speaks.
-func (s *Server) adminFront(ln net.Listener) (*front, error) {
+// adminListener lets the handler bound each request, as a profile takes as long as it was asked
+// to. No proxy is trusted on this listener.
+func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	c := &s.config
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
 	if err != nil {
 		return nil, err
 	}
-	room := room{
+	limiter := connLimiter{
 		most: adminConnections, perPeer: adminPerPeer, private: true,
 		clients: clients, metrics: s.service.adminConnections, logger: c.Logger,
 	}
 	if c.MaxConnectionsPerPeer > 0 {
-		room.perPeer = min(room.perPeer, c.MaxConnectionsPerPeer)
+		limiter.perPeer = min(limiter.perPeer, c.MaxConnectionsPerPeer)
 	}
-	watch := newWatch(c.ReadHeaderTimeout, c.IdleTimeout, 0, room)
+	tracker := newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, 0, limiter)
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
-		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, watch: watch,
+		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
 		rules: s.service.administration,
 	}
 	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
@@ -126,37 +126,37 @@ func (s *Server) adminFront(ln net.Listener) (*front, error) {
 	if c.Activity != nil {
 		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}
-	f := s.newFront(serviceAdmin, ln, handler, watch)
+	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn
 	return f, nil
 }
 
-func (s *Server) newFront(service string, ln net.Listener, handler http.Handler, watch *watch) *front {
-	server := s.httpServer(lastAnswers{handler, &s.service.draining})
-	server.ConnState = watch.changed
-	return &front{service: service, listener: watch.listener(ln), server: server, watch: watch}
+func (s *Server) newListener(service string, ln net.Listener, handler http.Handler, tracker *idleTracker) *httpListener {
+	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
+	server.ConnState = tracker.changed
+	return &httpListener{service: service, listener: tracker.listener(ln), server: server, tracker: tracker}
 }
 
 // closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
 var closeConnection = []string{"close"}
 
-// lastAnswers ends connections with their next answer while the server drains, so that their clients send
+// closeOnDrain ends connections with their next answer while the server drains, so that their clients send
 // nothing on them that would be lost.
-type lastAnswers struct {
+type closeOnDrain struct {
 	http.Handler
 	draining *atomic.Bool
 }
 
-func (l lastAnswers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.draining.Load() {
 		w.Header()["Connection"] = closeConnection
 	}
 	l.Handler.ServeHTTP(w, r)
 }
 
-// secure makes the front speak TLS. A connection may then carry many requests at once,
-// which the watch can't tell apart, so net/http bounds each of them.
-func (s *Server) secure(f *front, section string, files TLS, request time.Duration) error {
+// secure makes the listener speak TLS. A connection may then carry many requests at once,
+// which the idle tracker can't tell apart, so net/http bounds each of them.
+func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
 	certificates, err := OpenCertificates(section, files, s.config.Logger, "h2", "http/1.1")
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
@@ -168,7 +168,7 @@ func (s *Server) secure(f *front, section string, files TLS, request time.Durati
 }
 
 // serve serves until the server is stopped or the listener fails.
-func (f *front) serve() error {
+func (f *httpListener) serve() error {
 	if f.server.TLSConfig != nil {
 		return f.server.ServeTLS(f.listener, "", "")
 	}
@@ -189,7 +189,7 @@ func listen(ctx context.Context, param, address string) (net.Listener, error) {
 }
 
 func (s *Server) httpServer(handler http.Handler) *http.Server {
-	return &http.Server{ //nolint:gosec // the watch bounds how long a head may take
+	return &http.Server{ //nolint:gosec // the idle tracker bounds how long a head may take
 		Handler:        handler,
 		MaxHeaderBytes: s.config.MaxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
@@ -220,7 +220,7 @@ func (l errorLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fitting is the bound on connections that the process's open files leave room for.
+// fitting is the bound on connections, lowered to the number of files that the process may open.
 func fitting(most int, logger *slog.Logger) int {
 	files, known := maxOpenFiles()
 	if !known || int64(most) <= files-spareFiles {

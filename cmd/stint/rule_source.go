@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -28,8 +29,8 @@ type ruleSource struct {
 	close   func()
 }
 
-// openRules opens the source of the rules. What is kept in a server is not asked for yet. A nil logger
-// is told nothing.
+// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil logger nothing
+// is logged.
 func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
@@ -54,7 +55,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 		if err != nil {
 			return nil, misconfigured(err)
 		}
-		source, err := managed(opened, bits, config.RedactURL(place), logger)
+		source, err := managed(opened, bits, document.RedactURL(place), logger)
 		if err == nil {
 			source.credentials = credentials
 		}
@@ -91,7 +92,7 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 	m, err := store.NewManager(opened, store.Options{
 		IPv6Prefix: bits,
 		Cut: func(err error) {
-			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", config.Redact(err.Error()))
+			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", document.Redact(err.Error()))
 		},
 		Restored: func(made store.Info, was store.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
@@ -133,8 +134,8 @@ func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
 type fixed struct{ set *rules.Set }
 
 // Follow hands them over.
-func (f fixed) Follow(ctx context.Context, take func(*rules.Set), _ func(error)) error {
-	take(f.set)
+func (f fixed) Follow(ctx context.Context, apply func(*rules.Set), _ func(error)) error {
+	apply(f.set)
 	<-ctx.Done()
 	return nil
 }

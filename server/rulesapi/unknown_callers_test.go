@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-// Who is not known can't fill the log; whom a token makes known is recorded each time.
+// Unknown callers can't fill the log; callers with a token are recorded each time.
 func TestStrangersCannotFillTheLog(t *testing.T) {
 	var log strings.Builder
 	m, err := newMetrics(prometheus.NewRegistry())
@@ -25,7 +25,7 @@ func TestStrangersCannotFillTheLog(t *testing.T) {
 	now := stint.Instant(1_790_000_050_500_000)
 	a := &API{
 		config: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, metrics: m,
-		strangers: logsampler.New(10, time.Second, func() stint.Instant { return now }),
+		unknownCallers: logsampler.New(10, time.Second, func() stint.Instant { return now }),
 	}
 	refuse := func(times int, name string, status int) (lines string) {
 		log.Reset()

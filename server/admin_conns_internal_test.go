@@ -50,7 +50,7 @@ func (c *crowd) answers(r *bufio.Reader, status int) {
 	}
 }
 
-// Who has no token has so many connections of an address, and loses the oldest of them when the
+// Without a token an address has so many connections, and loses the oldest of them when the
 // address connects again; who showed a token keeps all.
 func TestAdminRoomOfStrangers(t *testing.T) {
 	c := newAdminCrowd(t, func(c *Config) { c.MaxConnectionsPerPeer = 2 })
@@ -65,11 +65,11 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 	c.answers(first, http.StatusUnauthorized)
 	c.answers(c.asks(nothing), http.StatusUnauthorized)
 	c.refused(c.asks(nothing)) // the others get their time
-	c.watch.now.Add(2)
+	c.tracker.now.Add(2)
 	c.answers(c.asks(nothing+authorised), http.StatusNotFound)
 	c.refused(first)
-	if c.closed(refusedPeer) != 1 || c.closed(madeRoom) != 2 {
-		t.Errorf("%v refused and %v closed for room, want 1 and 2", c.closed(refusedPeer), c.closed(madeRoom))
+	if c.closed(refusedPeer) != 1 || c.closed(evicted) != 2 {
+		t.Errorf("%v refused and %v closed for room, want 1 and 2", c.closed(refusedPeer), c.closed(evicted))
 	}
 	for _, conn := range known {
 		if _, err := io.WriteString(conn, nothing+authorised+"\r\n"); err != nil {
@@ -85,15 +85,15 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWatch(time.Minute, time.Minute, 0, room{most: 4, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
-	add := func(state http.ConnState, known bool) *watchedConn {
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: 4, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	add := func(state http.ConnState, known bool) *trackedConn {
 		t.Helper()
-		conn := &watchedConn{Conn: silence{}}
+		conn := &trackedConn{Conn: silence{}}
 		if !w.admit(conn) {
 			t.Fatal("there is no room")
 		}
 		if known {
-			w.vouch(withConn(t.Context(), conn))
+			w.authorise(withConn(t.Context(), conn))
 		}
 		w.changed(conn, state)
 		return conn
@@ -104,14 +104,14 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 	w.changed(older, http.StateActive) // the next request of a pipeline
 	newer := add(http.StateNew, false)
 	add(http.StateActive, true)
-	for conn, want := range map[*watchedConn]bool{idle: true, busy: true, older: false, newer: true} {
+	for conn, want := range map[*trackedConn]bool{idle: true, busy: true, older: false, newer: true} {
 		if _, stays := w.conns[conn]; stays != want {
 			t.Errorf("a connection stays: %v, want %v", stays, want)
 		}
 	}
 }
 
-// Whoever does not read what the admin listener answers loses the connection, also with a token.
+// A client that does not read the admin listener's answers loses the connection, also with a token.
 func TestAdminAnswersThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	const short = 100 * time.Millisecond
@@ -209,22 +209,22 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fronts, err := s.open(t.Context())
+	listeners, err := s.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	near, far := net.Pipe()
-	l := pipes{fronts[1].listener, make(chan net.Conn, 1)}
+	l := pipes{listeners[1].listener, make(chan net.Conn, 1)}
 	given := givenUp{far, make(chan struct{}, 1)}
 	l.conns <- given
 	ended := make(chan error, 1)
-	go func() { ended <- fronts[1].server.ServeTLS(l, "", "") }()
+	go func() { ended <- listeners[1].server.ServeTLS(l, "", "") }()
 	t.Cleanup(func() {
 		close(l.conns)
 		if err := <-ended; !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
-		_, _, _ = near.Close(), fronts[0].listener.Close(), fronts[1].server.Close()
+		_, _, _ = near.Close(), listeners[0].listener.Close(), listeners[1].server.Close()
 	})
 	client := issuer.client("")
 	client.NextProtos, client.MaxVersion = []string{"h2"}, tls.VersionTLS12 // in which nothing follows the handshake

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// A watch bounds what connections may use: their number, and how long each may take
-// to send its first head, between requests, and over one request. For the times it
-// does what net/http's own timeouts do, which move a timer several times per request
-// and so cost a tenth of a check; the watch costs two stores. Its time is a count of
-// ticks, so it is late by up to two of them.
-type watch struct {
-	tick   time.Duration
-	limits [streaming + 1]int64 // of each state, in ticks; 0 is none
-	room   room
+// An idleTracker bounds how long connections may take to send their first head, between requests, and for one
+// request. It replaces net/http's own timeouts, which move a timer several times per request and
+// cost a tenth of a check; the tracker costs two atomic stores. Its time is a count of ticks: it is
+// late by up to two of them. It holds the connections that a connLimiter bounds.
+type idleTracker struct {
+	tick    time.Duration
+	limits  [streaming + 1]int64 // of each state, in ticks; 0 is none
+	limiter connLimiter
 
 	now   atomic.Int64
 	mu    sync.Mutex
-	conns map[*watchedConn]struct{}
+	conns map[*trackedConn]struct{}
 	peers map[string]int // how many connections each has; only when they are bounded
 	empty chan struct{}  // nil until somebody waits for it
 }
@@ -33,8 +32,8 @@ type watch struct {
 // number of a state that is never kept.
 const streaming = http.StateHijacked
 
-// A watchedConn knows its state and since when it has it: ticks x 4 + state.
-type watchedConn struct {
+// A trackedConn knows its state and since when it has it: ticks x 4 + state.
+type trackedConn struct {
 	net.Conn
 	since atomic.Int64
 	peer  string // under which its peer's connections are counted; "" is not at all
@@ -44,19 +43,19 @@ type watchedConn struct {
 
 // CloseWrite ends the sending half, if the connection has halves. net/http does so when it closes a
 // connection of which it has not read all, so that the client reads the answer and not a reset.
-func (c *watchedConn) CloseWrite() error {
+func (c *trackedConn) CloseWrite() error {
 	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()
 	}
 	return errors.ErrUnsupported
 }
 
-// newWatch makes a watch of the time until the first head has come, between
+// newIdleTracker makes a tracker with bounds of the time until the first head has come, between
 // requests, and for a request; 0 is no bound.
-func newWatch(first, idle, request time.Duration, room room) *watch {
+func newIdleTracker(first, idle, request time.Duration, limiter connLimiter) *idleTracker {
 	const slowest = time.Second
-	room.crowded = -1
-	w := &watch{tick: slowest, room: room, conns: map[*watchedConn]struct{}{}, peers: map[string]int{}}
+	limiter.crowded = -1
+	w := &idleTracker{tick: slowest, limiter: limiter, conns: map[*trackedConn]struct{}{}, peers: map[string]int{}}
 	bounds := map[http.ConnState]time.Duration{http.StateNew: first, http.StateIdle: idle, http.StateActive: request}
 	for _, limit := range bounds {
 		if limit > 0 {
@@ -70,7 +69,7 @@ func newWatch(first, idle, request time.Duration, room room) *watch {
 }
 
 // run counts the ticks until done is closed.
-func (w *watch) run(done <-chan struct{}) {
+func (w *idleTracker) run(done <-chan struct{}) {
 	ticker := time.NewTicker(w.tick)
 	defer ticker.Stop()
 	for {
@@ -89,7 +88,7 @@ var causes = [streaming]cause{http.StateNew: slowHead, http.StateActive: slowReq
 
 // sweep closes what has been in its state for too long. net/http notices by the
 // failing read or write.
-func (w *watch) sweep(now int64) {
+func (w *idleTracker) sweep(now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for conn := range w.conns {
@@ -101,7 +100,7 @@ func (w *watch) sweep(now int64) {
 }
 
 // emptied is closed once there are no connections. It is for when no more are accepted.
-func (w *watch) emptied() <-chan struct{} {
+func (w *idleTracker) emptied() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.empty == nil {
@@ -112,7 +111,7 @@ func (w *watch) emptied() <-chan struct{} {
 }
 
 // noteEmpty closes empty, once, if somebody waits and there are no connections; mu is held.
-func (w *watch) noteEmpty() {
+func (w *idleTracker) noteEmpty() {
 	if w.empty == nil || len(w.conns) > 0 {
 		return
 	}
@@ -124,15 +123,15 @@ func (w *watch) noteEmpty() {
 }
 
 // cut closes a connection that is known; mu is held.
-func (w *watch) cut(conn *watchedConn, why cause) {
+func (w *idleTracker) cut(conn *trackedConn, why cause) {
 	w.forget(conn)
-	w.room.metrics.closed(why)
+	w.limiter.metrics.closed(why)
 	_ = conn.Close() // it is given up
 }
 
 // changed is the server's ConnState hook.
-func (w *watch) changed(c net.Conn, state http.ConnState) {
-	conn, ok := watchedOf(c, &state)
+func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
+	conn, ok := trackedOf(c, &state)
 	if !ok {
 		return
 	}
@@ -147,35 +146,35 @@ func (w *watch) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// watchedOf finds the watched connection, perhaps below TLS, and turns the state of
+// trackedOf finds the tracked connection, perhaps below TLS, and turns the state of
 // one with overlapping requests into streaming.
-func watchedOf(c net.Conn, state *http.ConnState) (*watchedConn, bool) {
+func trackedOf(c net.Conn, state *http.ConnState) (*trackedConn, bool) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 		if *state == http.StateActive && secure.ConnectionState().NegotiatedProtocol == "h2" {
 			*state = streaming
 		}
 	}
-	conn, ok := c.(*watchedConn)
+	conn, ok := c.(*trackedConn)
 	return conn, ok
 }
 
-// connKey is where a request's context has its *watchedConn.
+// connKey is where a request's context has its *trackedConn.
 type connKey struct{}
 
-// withConn is the server's ConnContext hook where a handler vouches for connections.
+// withConn is the server's ConnContext hook where a handler authorises connections.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	state := http.StateNew
-	if conn, ok := watchedOf(c, &state); ok {
+	if conn, ok := trackedOf(c, &state); ok {
 		return context.WithValue(ctx, connKey{}, conn)
 	}
 	return ctx
 }
 
-// vouch notes that a request of the connection in ctx, if there is one, was authorised. In a private
+// authorise notes that a request of the connection in ctx, if there is one, was authorised. In a private
 // room it counts among its peer's no more, and goes only while it is idle.
-func (w *watch) vouch(ctx context.Context) {
-	conn, ok := ctx.Value(connKey{}).(*watchedConn)
+func (w *idleTracker) authorise(ctx context.Context) {
+	conn, ok := ctx.Value(connKey{}).(*trackedConn)
 	if !ok || conn.known.Swap(true) {
 		return
 	}
@@ -186,30 +185,30 @@ func (w *watch) vouch(ctx context.Context) {
 	}
 }
 
-// A watchedListener accepts connections for which there is room. It can be closed more than once: by us and
+// A limitedListener accepts the connections that a connLimiter admits. It can be closed more than once: by us and
 // by net/http.
-type watchedListener struct {
+type limitedListener struct {
 	net.Listener
-	watch *watch
-	close func() error
+	tracker *idleTracker
+	close   func() error
 }
 
-func (w *watch) listener(ln net.Listener) net.Listener {
-	return watchedListener{Listener: ln, watch: w, close: sync.OnceValue(ln.Close)}
+func (w *idleTracker) listener(ln net.Listener) net.Listener {
+	return limitedListener{Listener: ln, tracker: w, close: sync.OnceValue(ln.Close)}
 }
 
-func (l watchedListener) Close() error { return l.close() }
+func (l limitedListener) Close() error { return l.close() }
 
-func (l watchedListener) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		watched := &watchedConn{Conn: conn}
-		if l.watch.admit(watched) {
-			return watched, nil
+		tracked := &trackedConn{Conn: conn}
+		if l.tracker.admit(tracked) {
+			return tracked, nil
 		}
-		_ = conn.Close() // there is no room for it
+		_ = conn.Close() // it was not admitted
 	}
 }

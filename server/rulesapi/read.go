@@ -1,0 +1,206 @@
+package rulesapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/server/problem"
+)
+
+// maxPage bounds a page of rules.
+const maxPage = 10_000
+
+// A filter says which rules are shown.
+type filter struct {
+	enabled *bool
+	set     string      // "" is any
+	labels  [][2]string // all of which a rule has to have
+	prefix  string      // of the ID
+	after   string      // the ID
+	limit   int64       // 0 is none
+}
+
+// list shows rules, by ID.
+func (c *call) list() error {
+	f, err := c.query.filter()
+	if err != nil {
+		return err
+	}
+	now, err := c.current()
+	if err != nil {
+		return err
+	}
+	tag, err := listTag(now.ID, now.Rules)
+	if err != nil {
+		return err
+	}
+	return c.show(now.Number, tag, func() ([]byte, error) {
+		page := api.RuleList{Version: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
+		last := ""
+		for i := range now.Rules {
+			rule := &now.Rules[i]
+			if !f.has(rule) {
+				continue
+			}
+			if f.limit > 0 && int64(len(page.Rules)) == f.limit {
+				page.Next = last
+				break
+			}
+			text, err := notation.JSON(c.masked(*rule))
+			if err != nil {
+				return nil, err
+			}
+			page.Rules, last = append(page.Rules, text), rule.ID
+		}
+		return marshal(page)
+	})
+}
+
+// filter reads which rules are asked for.
+func (q query) filter() (filter, error) {
+	var f filter
+	for _, p := range q {
+		switch p.name {
+		case "enabled":
+			enabled := p.value == "true"
+			if !enabled && p.value != "false" {
+				return f, invalid("enabled", p.value, "true or false")
+			}
+			f.enabled = &enabled
+		case "set":
+			if p.value == "" {
+				return f, invalid("set", p.value, "the name of a set")
+			}
+			f.set = p.value
+		case "label":
+			name, value, found := strings.Cut(p.value, ":")
+			if !found {
+				return f, invalid("label", p.value, "NAME:VALUE")
+			}
+			f.labels = append(f.labels, [2]string{name, value})
+		case "prefix":
+			f.prefix = p.value
+		case "after":
+			f.after = p.value
+		}
+	}
+	var err error
+	f.limit, err = q.integer("limit", 0, 1, maxPage)
+	return f, err
+}
+
+// has reports whether a rule passes the filter, whatever its limit.
+func (f *filter) has(rule *rules.Rule) bool {
+	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
+		return false
+	}
+	for _, label := range f.labels {
+		if value, found := rule.Labels[label[0]]; !found || value != label[1] {
+			return false
+		}
+	}
+	return true
+}
+
+// String is which rules are selected, for people.
+func (f *filter) String() string {
+	var parts []string
+	if f.set != "" {
+		parts = append(parts, "set "+f.set)
+	}
+	for _, label := range f.labels {
+		parts = append(parts, "label "+label[0]+":"+label[1])
+	}
+	if f.prefix != "" {
+		parts = append(parts, "prefix "+f.prefix)
+	}
+	return cmp.Or(problem.Short(strings.Join(parts, ", ")), "all")
+}
+
+// explainTimeout bounds the asking of the store.
+const explainTimeout = 10 * time.Second
+
+// explain says what the rules in force make of a request, and takes nothing.
+func (c *call) explain() error {
+	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
+	if err != nil {
+		return err
+	}
+	request, err := c.api.config.ReadRequest(text)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
+	if err != nil {
+		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+	}
+	return c.answer(Explanation(x))
+}
+
+// explainClient says what a client, as overrides name it, has left by each rule that can count it.
+func (c *call) explainClient() error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	list, err := c.api.config.Limiter.ExplainClient(ctx, c.client)
+	if err != nil {
+		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+	}
+	shown := api.ClientExplanation{Client: c.client, Rules: []api.ExplainedRule{}}
+	for i := range list {
+		shown.Rules = append(shown.Rules, explained(&list[i]))
+	}
+	return c.answer(shown)
+}
+
+// Explanation is an explanation on the wire.
+func Explanation(x *enforce.Explanation) api.Explanation {
+	v := &x.Verdict
+	shown := api.Explanation{
+		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
+		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
+		Rules: []api.ExplainedRule{},
+	}
+	if v.Rule != nil {
+		shown.Rule = v.Rule.ID
+	}
+	for i := range x.Rules {
+		shown.Rules = append(shown.Rules, explained(&x.Rules[i]))
+	}
+	return shown
+}
+
+func explained(rule *enforce.Explained) api.ExplainedRule {
+	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Standing.String(), OnExceed: rule.Rule.OnExceed.String()}
+	if rule.Fault != nil {
+		shown.Allowed, shown.Error = true, rule.Fault.Error()
+		return shown
+	}
+	switch rule.Standing {
+	case rules.Limited:
+		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Claim.Key, rule.Claim.Permits
+	case rules.Skipped, rules.Unlimited:
+		shown.Allowed = true
+	case rules.Banned, rules.Lacking:
+	}
+	op := stint.Op{Claim: rule.Claim, And: rule.And}
+	for i, o := range rule.Each {
+		limit := op.LimitAt(i)
+		shown.Limits = append(shown.Limits, api.ExplainedLimit{
+			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
+			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
+		})
+	}
+	return shown
+}
