@@ -124,7 +124,7 @@ func (b *batch) recycle() {
 	b.entries, b.opLimits, b.states, b.limitCount, b.mixed = b.entries[:0], b.opLimits[:0], b.states[:0], 0, false
 	clear(b.stateIndex)
 	b.lastKey = stateKey{}
-	b.encoding.clear()
+	b.clearEncoding()
 	s := b.store
 	b.asked, b.store, b.batcher, b.layout, b.fullScript = nil, nil, nil, nil, false
 	s.batchPool.Put(b)
