@@ -25,7 +25,7 @@ type batch struct {
 	stateIndex map[stateKey]int32 // of states
 	lastKey    stateKey           // the last that was found
 	lastIndex  int32
-	keyCopies  keyCopies // of callers who may leave
+	keyCopies  keyCopies // of keys whose callers may leave
 	limitCount int       // of all entries
 	maxLimits  int       // that there may be of them
 	// mixed says that there is more than takes of states other than logs and calendars,

@@ -342,8 +342,8 @@ func (c *denialCache) forgetAll(which func(denial) bool) {
 	}
 }
 
-// subscribed starts keeping denials, of batches sent from now on. What was leased while there was no
-// subscription may be of policies that were reset then.
+// subscribed starts keeping denials, of batches sent from now on. Policies may have been reset while there was no
+// subscription, and then leases are of states that are gone.
 func (c *denialCache) subscribed() {
 	c.sequence.Add(1)
 	c.listening.Store(true)

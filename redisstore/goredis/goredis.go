@@ -33,9 +33,9 @@ var (
 // the connection ends what it has under way, and neither the client nor its pool.
 //
 // go-redis sends a command again when its connection breaks or its reply is late, by default up to
-// three times. What takes permits must not be sent twice, since the first may have been executed: the
-// connection's commands are exempt, whatever the client's MaxRetries is. Where one was not executed, as
-// MOVED, ASK and TRYAGAIN say, it is sent again.
+// three times. A take must not be sent twice, since the first may have been executed: the
+// connection's commands are not sent again, whatever the client's MaxRetries is, unless the reply says that one
+// was not executed (MOVED, ASK, TRYAGAIN).
 //
 // A call returns when its context ends, whatever the client's timeouts are, but without
 // ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout. The connection is

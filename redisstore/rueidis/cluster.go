@@ -19,7 +19,7 @@ import (
 
 const (
 	// refreshGap is how often the nodes of a cluster are asked who serves which slots. To
-	// each time rueidis adds up to a second by chance. A failure asks at once, but for that.
+	// each time rueidis adds up to a second by chance. A failure asks immediately, plus that time.
 	refreshGap = 250 * time.Millisecond
 	// maxRedirections bounds how often one command is sent on to another node.
 	maxRedirections = 8
@@ -212,15 +212,15 @@ func (c *clusterConn) await(ctx context.Context, client rueidis.Client, command 
 	}
 }
 
-// lasting is a context whose end interrupts nothing, but is found by who asks: a command is
-// not written any more.
+// lasting is a context whose end interrupts nothing, but which has an error then: a command that is not yet
+// written will not be.
 type lasting struct{ context.Context } //nolint:containedctx // it is a context
 
 func (lasting) Done() <-chan struct{}       { return nil }
 func (lasting) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Subscribe implements [redisstore.Conn]. What is published anywhere in a cluster is heard
-// by all of its nodes. One that has left hears nothing.
+// Subscribe implements [redisstore.Conn]. All nodes of a cluster receive what is published at
+// one of them. A node that has left receives nothing.
 func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	client, err := c.enter(ctx)
 	if err != nil {
@@ -228,7 +228,7 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 	}
 	defer c.calls.Done()
 	if c.cluster {
-		for _, client = range client.Nodes() { // any, but no seed that is none of them
+		for _, client = range client.Nodes() { // any node; a seed address may not be one
 			break
 		}
 	}

@@ -50,7 +50,7 @@ func newSentinelConn(d *dialConfig) (*sentinelConn, error) {
 	return c, nil
 }
 
-// dialPrimary connects to whom the sentinels name now.
+// dialPrimary connects to the server that the sentinels name now.
 func (c *sentinelConn) dialPrimary(ctx context.Context) (*socket, error) {
 	address, err := c.primaryAddress(ctx)
 	if err != nil {

@@ -77,7 +77,7 @@ type singleConn struct {
 	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
 }
 
-// dialling marks the context of the only one who may dial.
+// dialling marks the context of the loop, which alone may dial.
 type dialling struct{}
 
 // start makes the client, and connects in the background.
