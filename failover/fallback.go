@@ -7,11 +7,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// retryAway is when a cost above this process's share may be asked for again.
-const retryAway = time.Second
+// retryUnreachable is when a cost above this process's share may be asked for again.
+const retryUnreachable = time.Second
 
-// instead answers an operation that the store can't decide because of cause.
-func (s *Store) instead(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
+// fallback answers an operation that the store can't decide because of cause.
+func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
 	if err := op.Validate(); err != nil {
 		return stint.Decision{}, err
 	}
