@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // denialCache remembers denials, so that a client that keeps asking is answered without
@@ -402,10 +403,7 @@ func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
 			c.subscribed()
 		}, c.receive)
 		c.unsubscribed()
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = sleep.For(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
 }

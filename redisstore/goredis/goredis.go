@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -129,12 +129,8 @@ func (c *conn) send(ctx context.Context, command []any) (string, error) {
 		if !redis.HasErrorPrefix(err, "TRYAGAIN") {
 			return reply, err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.Jittered(ctx, pause) != nil {
 			return "", err
-		case <-c.life.Done():
-			return "", err
-		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // nobody gains by guessing it
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -99,12 +100,7 @@ func (c *clusterConn) make() {
 // rueidis does so 5 seconds later.
 func (c *clusterConn) dropDeparted(client rueidis.Client) {
 	members := client.Nodes()
-	for {
-		select {
-		case <-c.life.Done():
-			return
-		case <-time.After(jitter(memberGap)):
-		}
+	for sleep.Jittered(c.life, memberGap) == nil {
 		now := client.Nodes()
 		c.mu.Lock()
 		for conn := range c.conns {
@@ -181,12 +177,8 @@ func (c *clusterConn) send(ctx context.Context, build builder) rueidis.RedisResu
 			return result
 		}
 		// Some of the keys have moved, and the rest will have soon.
-		select {
-		case <-ctx.Done():
+		if sleep.Jittered(ctx, pause) != nil {
 			return result
-		case <-c.life.Done():
-			return result
-		case <-time.After(jitter(pause)):
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // watchGap is how often sentinels are asked who the primary is, at most. A primary that
@@ -61,12 +63,7 @@ func (c *sentinelConn) dialPrimary(ctx context.Context) (*socket, error) {
 
 // followPrimary gives up a connection to a primary that was replaced.
 func (c *sentinelConn) followPrimary(ctx context.Context, conn *socket) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(jitter(watchGap)):
-		}
+	for sleep.Jittered(ctx, watchGap) == nil {
 		if address, err := c.primaryAddress(ctx); err == nil && address != conn.address {
 			conn.giveUp(errReplaced)
 			return
