@@ -25,5 +25,5 @@ func For(ctx context.Context, d time.Duration) error {
 // Jittered is [For] with a time between half of d and d, by chance, so that processes do not keep step. d is at
 // least 2 nanoseconds.
 func Jittered(ctx context.Context, d time.Duration) error {
-	return For(ctx, d/2+rand.N(d/2)) //nolint:gosec // nobody gains by guessing it
+	return For(ctx, d/2+rand.N(d/2))
 }
