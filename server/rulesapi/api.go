@@ -87,6 +87,7 @@ type route struct {
 var routes = []route{
 	{"POST rules/validate", "validate", (*call).validate, false, nil},
 	{"POST rules/explain", "explain", (*call).explain, false, nil},
+	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
 	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},
@@ -271,7 +272,7 @@ func unavailable(cause error, detail string) error {
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unavailable(err, "where the rules are kept there is something that can't be read; nothing was changed, and the log says more")
+		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
 	case errors.Is(err, context.Canceled):
 		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // which nobody hears
 	case isUnreachable(err):
