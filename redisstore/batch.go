@@ -25,7 +25,7 @@ type batch struct {
 	stateIndex map[stateKey]int32 // of states
 	lastKey    stateKey           // the last that was found
 	lastIndex  int32
-	keyCopies  keyCopies // of callers who may leave
+	keyCopies  keyCopies // of keys whose callers may leave
 	limitCount int       // of all entries
 	maxLimits  int       // that there may be of them
 	// mixed says that there is more than takes of states other than logs and calendars,
@@ -124,7 +124,7 @@ func (b *batch) recycle() {
 	b.entries, b.opLimits, b.states, b.limitCount, b.mixed = b.entries[:0], b.opLimits[:0], b.states[:0], 0, false
 	clear(b.stateIndex)
 	b.lastKey = stateKey{}
-	b.encoding.clear()
+	b.clearEncoding()
 	s := b.store
 	b.asked, b.store, b.batcher, b.layout, b.fullScript = nil, nil, nil, nil, false
 	s.batchPool.Put(b)

@@ -5,7 +5,7 @@
 -- states as they were stored, of logs the outcomes.
 --
 -- The first part is operations of any kind on states by their number, or (policies.lua) takes and
--- tries alone. The second part is takes of one limit each, those on one state together. Their
+-- tries alone of neither logs nor calendars. The second part is takes of one limit each, those on one state together. Their
 -- states are distinct. Letters, verbs, tags and replies are in protocol.go; N is a number in text.
 --
 -- KEYS  settings; cur prev of each group of the first part; each log; each reset marker; cur prev
@@ -13,7 +13,7 @@
 -- ARGV  time ('' for the server's) and the channel for announcements; settings.lua's arguments;
 --       N, and that many limits: parameters ('' for a log), letter and limitNumbers
 --       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
---         have the same); but for policies.lua N logs: limit N, client; N markers: state N;
+--         have the same); and if it is mixed (operations.lua) N logs: limit N, client; N markers: state N;
 --         operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
 --         >i8 time taken; for each state >I2i8 its number (groups, then logs, from 1), permits
 --       second part, until the end, groups: limit N, N clients, 1 if each takes 1 permit once or 0,

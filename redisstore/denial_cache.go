@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // denialCache remembers denials, so that a client that keeps asking is answered without
@@ -342,8 +343,8 @@ func (c *denialCache) forgetAll(which func(denial) bool) {
 	}
 }
 
-// subscribed starts keeping denials, of batches sent from now on. What was leased while there was no
-// subscription may be of policies that were reset then.
+// subscribed starts keeping denials, of batches sent from now on. Policies may have been reset while there was no
+// subscription, and then leases are of states that are gone.
 func (c *denialCache) subscribed() {
 	c.sequence.Add(1)
 	c.listening.Store(true)
@@ -402,10 +403,7 @@ func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
 			c.subscribed()
 		}, c.receive)
 		c.unsubscribed()
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = sleep.For(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // What each message of the channel makes a process forget.
-func TestHear(t *testing.T) {
+func TestReceive(t *testing.T) {
 	const one, both = "\x00\x01k", "\x00\x01k\x00\x01l"
 	for name, row := range map[string]struct {
 		message  string

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// ear is a connection that tells what happens to the channel of announcements.
-type ear struct {
+// hearing is a connection that tells what happens to the channel of announcements.
+type hearing struct {
 	redisstore.Conn
 	listens chan struct{} // a subscription begins
 	ready   chan struct{} // it stands
@@ -25,13 +25,13 @@ type ear struct {
 	cut     context.CancelFunc // ends the subscription that stands
 }
 
-func newEar(t testing.TB) *ear {
-	return &ear{
+func newHearing(t testing.TB) *hearing {
+	return &hearing{
 		Conn: newConn(t), listens: make(chan struct{}, 10), ready: make(chan struct{}, 10), heard: make(chan struct{}, 1000),
 	}
 }
 
-func (e *ear) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+func (e *hearing) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
 	e.evals.Add(1)
 	reply, err := e.Conn.Eval(ctx, script, keys, args)
 	if e.replied != nil {
@@ -40,7 +40,7 @@ func (e *ear) Eval(ctx context.Context, script *redisstore.Script, keys, args []
 	return reply, err
 }
 
-func (e *ear) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+func (e *hearing) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	ctx, e.cut = context.WithCancel(ctx)
 	defer e.cut()
 	e.listens <- struct{}{}
@@ -58,9 +58,9 @@ func (e *ear) Subscribe(ctx context.Context, channel string, ready func(), messa
 
 // listening makes a store that remembers denials and hears announcements, and another
 // on the same keys that stands for another process.
-func listening(t *testing.T, options redisstore.Options) (own *ear, store, elsewhere *redisstore.Store) {
+func listening(t *testing.T, options redisstore.Options) (own *hearing, store, elsewhere *redisstore.Store) {
 	t.Helper()
-	own = newEar(t)
+	own = newHearing(t)
 	store, prefix := storeOn(t, own, options)
 	// The client that stands behind the ear is closed by its test.
 	t.Cleanup(store.Close)

@@ -47,8 +47,8 @@ type groupKey struct {
 	partition int32
 }
 
-// clear makes the encoding ready to be used again.
-func (c *encoding) clear() {
+// clearEncoding makes the encoding ready to be used again.
+func (c *encoding) clearEncoding() {
 	clear(c.keys)
 	clear(c.args)
 	clear(c.descriptions)
@@ -70,7 +70,7 @@ func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
 
 // encode puts together what is sent.
 func (b *batch) encode() {
-	b.encoding.clear()
+	b.clearEncoding()
 	if b.isSingle() && !b.fullScript {
 		b.encodeSingle()
 		return

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // How processes are counted. One that dies counts until it was silent for
@@ -53,13 +55,8 @@ func (s *Store) Instances() int {
 
 // run sends heartbeats for as long as the store lives.
 func (i *instances) run() {
-	for {
-		_ = i.beat(i.store.life, true) // the server is away: what was counted stands
-		select {
-		case <-i.store.life.Done():
-			return
-		case <-time.After(jitter(heartbeatGap)):
-		}
+	for again := true; again; again = sleep.Jittered(i.store.life, heartbeatGap) == nil {
+		_ = i.beat(i.store.life, true) // while the server is unreachable, the last count holds
 	}
 }
 

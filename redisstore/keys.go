@@ -158,7 +158,7 @@ func slot(tag string) int {
 	return int(crc) % clusterSlots
 }
 
-// keyCopies are the keys of callers who may leave before a batch has been answered, and may then use
+// keyCopies are copies of the keys of callers that may leave before a batch has been answered, and may then use
 // the memory of their keys for others. They are copied one behind another, so that an
 // allocation lasts for many batches. What is written stays as it is: a connection may have
 // a command to send yet whose batch was given up. The zero value is ready to use.

@@ -296,7 +296,7 @@ func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint
 	m.refund(s, now, n, leased)
 }
 
-// reset makes a state as new and tells so.
+// reset clears a state.
 func (m *machine) reset(s *state, out *stint.Outcome) {
 	*s = state{}
 	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: m.limit.Capacity}

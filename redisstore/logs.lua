@@ -132,8 +132,8 @@ function packed.save(key, log, limit, ttl)
   local merge = left > 0 and log.fresh and log.at == log.stored_at
   local body
   if count > 0 and (log.times < times or log.totals < totals) then
-    -- The limit has grown: write the live records again, wider. What was recorded
-    -- under an old limit may need a width that the new one does not.
+    -- The limit has grown: write the live records again, wider. Records
+    -- of an old limit may need a width that the new one does not.
     local parts = {}
     local old = log
     log = setmetatable({ times = max(log.times, times), totals = max(log.totals, totals) }, { __index = old })

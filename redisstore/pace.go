@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"time"
 )
 
@@ -86,10 +85,4 @@ func (p *pace) maxLimits() int {
 		return p.maxBatch
 	}
 	return max(p.maxBatch>>p.halvings, 1)
-}
-
-// jitter is a time between half of another and all of it, by chance, so that processes
-// do not keep step.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-func TestTrim(t *testing.T) {
+func TestStripUnused(t *testing.T) {
 	const used = `local a, b = {}, {}
 local few = 2
 local function low(n)
@@ -32,7 +32,7 @@ b.two = a.two
 end
 `
 	if got := stripUnused(used + unused + rest); got != used+rest {
-		t.Errorf("trimmed to\n%s\nwant\n%s", got, used+rest)
+		t.Errorf("stripped to\n%s\nwant\n%s", got, used+rest)
 	}
 }
 

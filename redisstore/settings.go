@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 var (
@@ -255,21 +256,13 @@ func (s *Store) start() {
 }
 
 func (s *Store) run() {
-	sleep := func(d time.Duration) bool {
-		select {
-		case <-time.After(jitter(d)):
-			return true
-		case <-s.life.Done():
-			return false
-		}
-	}
 	for attempt := s.agreement.Load(); ; s.agreement.Store(attempt) {
 		attempt.err = s.agree(s.life)
 		close(attempt.ended)
 		if attempt.err == nil {
 			break
 		}
-		if !sleep(startGap) {
+		if sleep.Jittered(s.life, startGap) != nil {
 			return
 		}
 		attempt = &agreement{ended: make(chan struct{})}
@@ -277,7 +270,7 @@ func (s *Store) run() {
 	s.agreement.Store(nil)
 	s.loadScripts(s.life)
 	close(s.loaded)
-	for s.conn.Cluster() && sleep(checkGap) {
+	for s.conn.Cluster() && sleep.Jittered(s.life, checkGap) == nil {
 		_ = s.agree(s.life) // an error shows again with the next decision
 	}
 }

@@ -143,7 +143,7 @@ func (sw *sweeper) observeTime(now stint.Instant, server int32) stint.Instant {
 
 // lost reports whether a reply shows that state is gone that still mattered. While a
 // generation that was seen is not dead, it is cur, or prev of a cur that says when that is:
-// nothing turns twice before. What is dead by the latest time may have been unlinked.
+// nothing turns twice before. A hash that is dead by the latest time may have been unlinked.
 func (h *lifetime) lost(now, latest stint.Instant, g *group) bool {
 	cur := &g.current
 	if h.start == 0 || now == h.asOf {

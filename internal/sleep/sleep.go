@@ -3,6 +3,7 @@ package sleep
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -19,4 +20,10 @@ func For(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Jittered is [For] with a time between half of d and d, by chance, so that processes do not keep step. d is at
+// least 2 nanoseconds.
+func Jittered(ctx context.Context, d time.Duration) error {
+	return For(ctx, d/2+rand.N(d/2))
 }

@@ -229,7 +229,7 @@ func (w *Watchdog) Age(c *Call) time.Duration {
 	w.follow(c)
 	now := w.now()
 	if c.read > c.began && now-c.read < maxCredit {
-		return now - c.read // what was read may be the answer, on its way to who waits for it
+		return now - c.read // what was read may be the answer, on its way to the caller
 	}
 	return now - max(c.began, c.behind)
 }

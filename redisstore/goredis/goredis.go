@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -33,9 +33,9 @@ var (
 // the connection ends what it has under way, and neither the client nor its pool.
 //
 // go-redis sends a command again when its connection breaks or its reply is late, by default up to
-// three times. What takes permits must not be sent twice, since the first may have been executed: the
-// connection's commands are exempt, whatever the client's MaxRetries is. Where one was not executed, as
-// MOVED, ASK and TRYAGAIN say, it is sent again.
+// three times. A take must not be sent twice, since the first may have been executed: the
+// connection's commands are not sent again, whatever the client's MaxRetries is, unless the reply says that one
+// was not executed (MOVED, ASK, TRYAGAIN).
 //
 // A call returns when its context ends, whatever the client's timeouts are, but without
 // ContextTimeoutEnabled its command holds a connection of the pool until ReadTimeout. The connection is
@@ -129,12 +129,8 @@ func (c *conn) send(ctx context.Context, command []any) (string, error) {
 		if !redis.HasErrorPrefix(err, "TRYAGAIN") {
 			return reply, err
 		}
-		select {
-		case <-ctx.Done():
+		if sleep.Jittered(ctx, pause) != nil {
 			return "", err
-		case <-c.life.Done():
-			return "", err
-		case <-time.After(pause/2 + rand.N(pause/2)): //nolint:gosec // nobody gains by guessing it
 		}
 	}
 }

@@ -13,13 +13,14 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
 
 const (
 	// refreshGap is how often the nodes of a cluster are asked who serves which slots. To
-	// each time rueidis adds up to a second by chance. A failure asks at once, but for that.
+	// each time rueidis adds up to a second by chance. A failure asks immediately, plus that time.
 	refreshGap = 250 * time.Millisecond
 	// maxRedirections bounds how often one command is sent on to another node.
 	maxRedirections = 8
@@ -99,12 +100,7 @@ func (c *clusterConn) make() {
 // rueidis does so 5 seconds later.
 func (c *clusterConn) dropDeparted(client rueidis.Client) {
 	members := client.Nodes()
-	for {
-		select {
-		case <-c.life.Done():
-			return
-		case <-time.After(jitter(memberGap)):
-		}
+	for sleep.Jittered(c.life, memberGap) == nil {
 		now := client.Nodes()
 		c.mu.Lock()
 		for conn := range c.conns {
@@ -181,12 +177,8 @@ func (c *clusterConn) send(ctx context.Context, build builder) rueidis.RedisResu
 			return result
 		}
 		// Some of the keys have moved, and the rest will have soon.
-		select {
-		case <-ctx.Done():
+		if sleep.Jittered(ctx, pause) != nil {
 			return result
-		case <-c.life.Done():
-			return result
-		case <-time.After(jitter(pause)):
 		}
 	}
 }
@@ -212,15 +204,15 @@ func (c *clusterConn) await(ctx context.Context, client rueidis.Client, command 
 	}
 }
 
-// lasting is a context whose end interrupts nothing, but is found by who asks: a command is
-// not written any more.
+// lasting is a context whose end interrupts nothing, but which has an error then: a command that is not yet
+// written will not be.
 type lasting struct{ context.Context } //nolint:containedctx // it is a context
 
 func (lasting) Done() <-chan struct{}       { return nil }
 func (lasting) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Subscribe implements [redisstore.Conn]. What is published anywhere in a cluster is heard
-// by all of its nodes. One that has left hears nothing.
+// Subscribe implements [redisstore.Conn]. All nodes of a cluster receive what is published at
+// one of them. A node that has left receives nothing.
 func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
 	client, err := c.enter(ctx)
 	if err != nil {
@@ -228,7 +220,7 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 	}
 	defer c.calls.Done()
 	if c.cluster {
-		for _, client = range client.Nodes() { // any, but no seed that is none of them
+		for _, client = range client.Nodes() { // any node; a seed address may not be one
 			break
 		}
 	}

@@ -34,8 +34,8 @@ type Connection struct {
 	Username string
 	// Password is the password, if the URL has none. Default: "", no password.
 	Password string
-	// PasswordFile is the name of a file that holds the password, but for a newline at
-	// its end. It is read for every connection that is made. Default: "", none.
+	// PasswordFile is the name of a file that holds the password; a newline at
+	// its end does not count. It is read for every connection that is made. Default: "", none.
 	PasswordFile string
 	// SentinelUsername, SentinelPassword and SentinelPasswordFile are the same for the
 	// sentinels themselves. Default: "", none.

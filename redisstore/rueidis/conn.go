@@ -1,7 +1,7 @@
 // Package rueidis connects a store of package redisstore to its servers by the client
 // rueidis: to one server, to the primary that sentinels name, or to a cluster.
 //
-// Connections are made in the background, again and again while servers are away, and
+// Connections are made in the background, again and again while servers are unreachable, and
 // never on a caller's context. A command that may have been executed is not sent again.
 package rueidis
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // watchGap is how often sentinels are asked who the primary is, at most. A primary that
@@ -50,7 +52,7 @@ func newSentinelConn(d *dialConfig) (*sentinelConn, error) {
 	return c, nil
 }
 
-// dialPrimary connects to whom the sentinels name now.
+// dialPrimary connects to the server that the sentinels name now.
 func (c *sentinelConn) dialPrimary(ctx context.Context) (*socket, error) {
 	address, err := c.primaryAddress(ctx)
 	if err != nil {
@@ -61,12 +63,7 @@ func (c *sentinelConn) dialPrimary(ctx context.Context) (*socket, error) {
 
 // followPrimary gives up a connection to a primary that was replaced.
 func (c *sentinelConn) followPrimary(ctx context.Context, conn *socket) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(jitter(watchGap)):
-		}
+	for sleep.Jittered(ctx, watchGap) == nil {
 		if address, err := c.primaryAddress(ctx); err == nil && address != conn.address {
 			conn.giveUp(errReplaced)
 			return

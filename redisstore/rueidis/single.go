@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"runtime"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -77,7 +77,7 @@ type singleConn struct {
 	handed  atomic.Int64           // when a command was last handed to the client, since the epoch of up
 }
 
-// dialling marks the context of the only one who may dial.
+// dialling marks the context of the loop, which alone may dial.
 type dialling struct{}
 
 // start makes the client, and connects in the background.
@@ -277,11 +277,8 @@ func (a *attempts) finish(fault error) {
 		a.rest = firstRest
 		return
 	}
-	select {
-	case <-a.life.Done():
-	case <-time.After(jitter(a.rest)):
-		a.rest = min(2*a.rest, lastRest)
-	}
+	_ = sleep.Jittered(a.life, a.rest)
+	a.rest = min(2*a.rest, lastRest)
 }
 
 // wait waits for an attempt, unless it has succeeded already, and returns why it failed.
@@ -302,10 +299,4 @@ func (a *attempts) wait(ctx context.Context, succeeded func() bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.fault
-}
-
-// jitter is a time between half of another and all of it, by chance, so that processes
-// do not keep step.
-func jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
 }

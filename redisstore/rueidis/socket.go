@@ -96,8 +96,8 @@ func (t *socket) Close() error {
 	return t.Conn.Close()
 }
 
-// giveUp closes a connection that leads to the wrong server. What is under way on it fails
-// and says why.
+// giveUp closes a connection that leads to the wrong server. Calls under way on it fail
+// with the reason.
 func (t *socket) giveUp(why error) {
 	why = fmt.Errorf("the connection was given up: %v", why) //nolint:errorlint // not the reply to what is under way
 	t.why.CompareAndSwap(nil, &why)

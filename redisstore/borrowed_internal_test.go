@@ -102,7 +102,7 @@ func (c *held) Close() {}
 
 // A batch sends the keys as they were, even if who asked has left it and uses their memory
 // for others.
-func TestFlightsOfBorrowedKeys(t *testing.T) {
+func TestBatchesOfBorrowedKeys(t *testing.T) {
 	for name, limits := range map[string][]stint.Limit{
 		"one limit":  {stint.FixedWindow(5, time.Hour)},
 		"two limits": {stint.FixedWindow(5, time.Hour), stint.TokenBucket(5, stint.PerSecond(1))},
@@ -167,27 +167,5 @@ func TestSharesOfBorrowedKeys(t *testing.T) {
 	}
 	if slices.Sort(keys); !slices.Equal(keys, []string{"mine", "ours"}) {
 		t.Errorf("the shares are of %q", keys)
-	}
-}
-
-// What is kept of names stays as it is, however many come, and costs an allocation now and
-// then.
-func TestNamesAreKept(t *testing.T) {
-	var n keyCopies
-	var kept []string
-	for i := range 2 * keyCopiesBytes {
-		kept = append(kept, n.keep(fmt.Sprint(i)))
-	}
-	for i := range kept {
-		if kept[i] != fmt.Sprint(i) {
-			t.Fatalf("name %d is %q", i, kept[i])
-		}
-	}
-	long := string(make([]byte, 2*keyCopiesBytes))
-	if n.keep(long) != long {
-		t.Error("a long name changed")
-	}
-	if allocs := testing.AllocsPerRun(10*keyCopiesBytes, func() { n.keep("user:1234") }); allocs != 0 {
-		t.Errorf("%v allocations for each name", allocs)
 	}
 }
