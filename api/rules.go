@@ -7,6 +7,7 @@ import (
 
 // The paths of the administration of rules, on the admin listener.
 const (
+	PathResetAll     = "/api/v1/reset"
 	PathRules        = "/api/v1/rules"
 	PathRuleVersions = "/api/v1/rule-versions"
 )
@@ -162,9 +163,10 @@ type ClientReset struct {
 // ResetDone is the state of a [RuleReset] that was carried out.
 const ResetDone = "done"
 
-// A RuleReset is the answer to the reset of all clients of a rule.
+// A RuleReset is the answer to the reset of all clients of a rule, or of everything.
 type RuleReset struct {
-	Rule string `json:"rule"`
+	// Rule is "" of everything.
+	Rule string `json:"rule,omitempty"`
 	By   string `json:"by,omitempty"`
 	// State is [ResetDone]. A reset that was not carried out is a problem instead.
 	State     string    `json:"state"`

@@ -88,7 +88,7 @@ func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
 }
 
 // release gives back n permits that were taken at an instant.
-func (m *machine) release(s *state, now stint.Instant, n int64, taken stint.Instant) {
+func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
 	switch {
 	case m.token != nil:
 		m.token.Release(&s.bucket, now, n, taken)
@@ -102,12 +102,12 @@ func (m *machine) release(s *state, now stint.Instant, n int64, taken stint.Inst
 }
 
 // lapse gives back n permits that were leased at an instant and not spent.
-func (m *machine) lapse(s *state, now stint.Instant, n int64, leased stint.Instant) {
+func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
 	if m.token != nil {
 		m.token.Lapse(&s.bucket, now, n, leased)
 		return
 	}
-	m.release(s, now, n, leased)
+	m.refund(s, now, n, leased)
 }
 
 // reset makes a state as new and tells so.

@@ -19,19 +19,19 @@ import (
 // each limit its own and nobody else's. So every limit is exact by itself, and a
 // reservation that is given back can only deny others for a moment. A share with a
 // limit that can't give back is asked when all others have admitted; there may be one.
-type share struct {
-	op     stint.Op // the claims, in the operation's order
-	places []int    // of its limits among the operation's
-	bound  keys     // whose limits can't give back what was taken
-	counts bool     // whether a limit of it counts denied requests
-	asked  bool
-	result stint.Result
+type partitionShare struct {
+	op          stint.Op // the claims, in the operation's order
+	indexes     []int    // of its limits among the operation's
+	irrevocable keys     // whose limits can't give back what was taken
+	counts      bool     // whether a limit of it counts denied requests
+	asked       bool
+	result      stint.Result
 }
 
 // apart reports whether an operation's claims are in several partitions of a cluster.
-func (s *Store) apart(op *stint.Op) bool {
+func (s *Store) spansPartitions(op *stint.Op) bool {
 	layout := s.layout.Load()
-	if len(layout.lanes) == 1 {
+	if len(layout.batchers) == 1 {
 		return false
 	}
 	for i := range op.And {
@@ -43,41 +43,41 @@ func (s *Store) apart(op *stint.Op) bool {
 }
 
 // decideApart carries out an operation over several partitions.
-func (s *Store) decideApart(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (stint.Decision, error) {
 	shares := s.split(op)
-	carryOut := s.ask
+	carryOut := s.askShares
 	if op.Verb == stint.Take || op.Verb == stint.Try {
 		if err := refuse(shares); err != nil {
 			return stint.Decision{}, err
 		}
 		carryOut = s.reserve
 	}
-	if d, denied := s.remembered(op); denied {
+	if d, denied := s.rememberedDenial(op); denied {
 		return d, nil
 	}
-	sent := s.denials.send()
+	sent := s.denials.mark()
 	if err := carryOut(ctx, shares); err != nil {
 		return stint.Decision{}, err
 	}
-	d, outs := join(op, shares)
-	if !d.Allowed && s.cacheable(op) {
-		s.keepDenial(sent, op, d, outs, true)
+	d, outcomes := join(op, shares)
+	if !d.Allowed && s.denialCacheable(op) {
+		s.keepDenial(sent, op, d, outcomes, true)
 	}
 	return d, nil
 }
 
 // split makes an operation's shares, of each partition one. They have keys of their own, since
 // they are let go of when their caller may have left.
-func (s *Store) split(op *stint.Op) []*share {
-	var shares []*share
-	of := map[int]*share{}
+func (s *Store) split(op *stint.Op) []*partitionShare {
+	var shares []*partitionShare
+	of := map[int]*partitionShare{}
 	place := 0
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
 		partition := s.layout.Load().partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
 		if h == nil {
-			h = &share{op: stint.Op{Verb: op.Verb, Claim: claim}}
+			h = &partitionShare{op: stint.Op{Verb: op.Verb, Claim: claim}}
 			of[partition] = h
 			shares = append(shares, h)
 		} else {
@@ -85,47 +85,47 @@ func (s *Store) split(op *stint.Op) []*share {
 		}
 		for i := range claim.Policy.Len() {
 			limit := claim.Policy.Limit(i)
-			h.places = append(h.places, place)
+			h.indexes = append(h.indexes, place)
 			h.counts = h.counts || limit.CountDenied
 			if a := limit.Algorithm; a == stint.AlgorithmLeakyBucket || a == stint.AlgorithmSlidingWindowLog {
-				h.bound.add(claim.Key)
+				h.irrevocable.add(claim.Key)
 			}
 			place++
 		}
 	}
 	for _, h := range shares {
-		h.op.Each = make([]stint.Outcome, len(h.places))
+		h.op.Each = make([]stint.Outcome, len(h.indexes))
 	}
 	return shares
 }
 
 // join puts the shares' outcomes back into the operation's order. The decision's time
 // is the latest of theirs.
-func join(op *stint.Op, shares []*share) (stint.Decision, []stint.Outcome) {
-	outs := make([]stint.Outcome, op.Limits())
+func join(op *stint.Op, shares []*partitionShare) (stint.Decision, []stint.Outcome) {
+	outcomes := make([]stint.Outcome, op.Limits())
 	at := shares[0].result.Decision.At
 	for _, h := range shares {
 		at = max(at, h.result.Decision.At)
-		for i, place := range h.places {
-			outs[place] = h.op.Each[i]
+		for i, place := range h.indexes {
+			outcomes[place] = h.op.Each[i]
 		}
 	}
-	copy(op.Each, outs)
-	return stint.Combine(outs, at), outs
+	copy(op.Each, outcomes)
+	return stint.Combine(outcomes, at), outcomes
 }
 
 // ask carries out shares side by side, and returns the first failure.
-func (s *Store) ask(ctx context.Context, shares []*share) error {
+func (s *Store) askShares(ctx context.Context, shares []*partitionShare) error {
 	var group sync.WaitGroup
 	for _, h := range shares {
 		h.asked = true
-		group.Go(func() { h.result.Decision, h.result.Err = s.lane(&h.op).decideOne(ctx, &h.op) })
+		group.Go(func() { h.result.Decision, h.result.Err = s.batcherOf(&h.op).decideOne(ctx, &h.op) })
 	}
 	group.Wait()
 	return fault(shares)
 }
 
-func fault(shares []*share) error {
+func fault(shares []*partitionShare) error {
 	for _, h := range shares {
 		if h.result.Err != nil {
 			return h.result.Err
@@ -135,22 +135,24 @@ func fault(shares []*share) error {
 }
 
 // held reports whether the share holds a reservation.
-func (h *share) held() bool { return h.asked && h.result.Err == nil && h.result.Decision.Allowed }
+func (h *partitionShare) held() bool {
+	return h.asked && h.result.Err == nil && h.result.Decision.Allowed
+}
 
 // reserve takes from all shares, or leaves them as they were.
-func (s *Store) reserve(ctx context.Context, shares []*share) error {
-	free, bound := divide(shares, func(h *share) bool { return h.bound == nil })
-	for _, turn := range [][]*share{free, bound} {
+func (s *Store) reserve(ctx context.Context, shares []*partitionShare) error {
+	free, bound := divide(shares, func(h *partitionShare) bool { return h.irrevocable == nil })
+	for _, turn := range [][]*partitionShare{free, bound} {
 		err := ctx.Err()
 		if err == nil {
-			err = s.ask(ctx, turn)
+			err = s.askShares(ctx, turn)
 		}
 		if err != nil {
-			held, _ := divide(shares, (*share).held)
+			held, _ := divide(shares, (*partitionShare).held)
 			s.withdraw(held)
 			return err
 		}
-		if _, denied := divide(turn, (*share).held); len(denied) > 0 {
+		if _, denied := divide(turn, (*partitionShare).held); len(denied) > 0 {
 			return s.deny(ctx, shares)
 		}
 	}
@@ -158,7 +160,7 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 }
 
 // divide tells shares apart.
-func divide(shares []*share, is func(*share) bool) (yes, no []*share) {
+func divide(shares []*partitionShare, is func(*partitionShare) bool) (yes, no []*partitionShare) {
 	for _, h := range shares {
 		if is(h) {
 			yes = append(yes, h)
@@ -171,7 +173,7 @@ func divide(shares []*share, is func(*share) bool) (yes, no []*share) {
 
 // deny makes all shares tell what they do with nothing taken. A caller that leaves
 // does not keep them from it.
-func (s *Store) deny(ctx context.Context, shares []*share) error {
+func (s *Store) deny(ctx context.Context, shares []*partitionShare) error {
 	select {
 	case <-s.withdraw(shares):
 		return fault(shares)
@@ -182,11 +184,11 @@ func (s *Store) deny(ctx context.Context, shares []*share) error {
 
 // withdraw lets go of shares, in the background, on time of its own: what is held is
 // given back.
-func (s *Store) withdraw(shares []*share) (done <-chan struct{}) {
-	landed := make(chan struct{})
-	s.withdrawals.Go(func() {
-		defer close(landed)
-		ctx, cancel := context.WithTimeout(s.life, maxFlightTime)
+func (s *Store) withdraw(shares []*partitionShare) <-chan struct{} {
+	done := make(chan struct{})
+	s.undoing.Go(func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
 		defer cancel()
 		var group sync.WaitGroup
 		for _, h := range shares {
@@ -196,32 +198,32 @@ func (s *Store) withdraw(shares []*share) (done <-chan struct{}) {
 		}
 		group.Wait()
 	})
-	return landed
+	return done
 }
 
 // letGo gives back what a share holds, if it does, and looks at what is there then. It
-// is one parcel, so nothing comes between unless a flight is full.
-func (s *Store) letGo(ctx context.Context, h *share) {
-	lane := s.lane(&h.op)
-	p := lane.newParcel(ctx)
+// is one call, so nothing comes between unless a batch is full.
+func (s *Store) letGo(ctx context.Context, h *partitionShare) {
+	br := s.batcherOf(&h.op)
+	c := br.newCall(ctx)
 	if h.held() {
 		back := h.op
-		back.Verb, back.Each = release, nil
-		p.ops, p.taken = append(p.ops, back), h.result.Decision.At
+		back.Verb, back.Each = refund, nil
+		c.ops, c.takenAt = append(c.ops, back), h.result.Decision.At
 	}
 	peek := h.op
 	peek.Verb = stint.Peek
-	p.ops = append(p.ops, peek)
-	p.results = make([]stint.Result, len(p.ops))
-	lane.send(p)
-	h.asked, h.result = true, p.results[len(p.ops)-1]
-	if err := p.results[0].Err; err != nil {
+	c.ops = append(c.ops, peek)
+	c.results = make([]stint.Result, len(c.ops))
+	br.do(c)
+	h.asked, h.result = true, c.results[len(c.ops)-1]
+	if err := c.results[0].Err; err != nil {
 		h.result.Err = err
 	}
 }
 
 // refuse reports shares whose takes could not be undone.
-func refuse(shares []*share) error {
+func refuse(shares []*partitionShare) error {
 	var all, bound keys
 	counts, binding := false, 0
 	for _, h := range shares {
@@ -230,8 +232,8 @@ func refuse(shares []*share) error {
 			all.add(h.op.And[i].Key)
 		}
 		counts = counts || h.counts
-		if h.bound != nil {
-			bound = append(bound, h.bound...)
+		if h.irrevocable != nil {
+			bound = append(bound, h.irrevocable...)
 			binding++
 		}
 	}

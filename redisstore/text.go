@@ -18,7 +18,7 @@ func text(n int64) string {
 }
 
 // takesText is how takes are sent.
-func takesText(list []takes) string {
+func runsText(list []run) string {
 	if len(list) == 0 {
 		return ""
 	}

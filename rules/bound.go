@@ -11,71 +11,47 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// weighSteps bounds the search for a request that meets too many limits: less than a second. It begins only where the limits of
-// rules on all ways through the trees, each way taken at its best, are too many.
-const weighSteps = 1 << 22
-
-// A weigher looks for a request whose path has one variant and whose rules have more limits together than one operation of
-// a store may have.
-//
-// A rule with several paths or hosts that one request meets counts for each of them in an upper bound, and once in what is
-// found. Paths that a rule excepts are known to what is found only.
-//
-// Hosts and methods are tried one by one. Header fields are all taken to be there, as a field may have any number of
-// lines. Of paths, a branch of the search is left once its upper bound is small enough: for a set of nodes N that a path
-// leads to, the sum of best(n) over N, where best is the weight of the best way from one node:
+// A weigher bounds from above how many limits the rules have together that one request meets:
 //
 //	best(n) = below(n) + max(here(n), best(any of n) + max over literals l of best(n behind l))
+//
+// A rule counts once for each of its paths and hosts that lead to a node, with the override that has the most limits, as if no path
+// were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless there are many.
 type weigher struct {
-	set    *Set
 	method string // a rule's; "" is whatever method each rule asks for
-	most   int
-	steps  int
-	known  map[*node]int // best, of this method
-
-	host   string
-	leaves []*leaf // on the way
-	text   []string
-	except bool // whether some rule excepts paths
+	known  map[*node]int
 }
+
+// triedMethods is how many methods are tried one by one at most.
+const triedMethods = 32
 
 // exceeds returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil. index
 // tells a rule's place in the list.
 func (s *Set) exceeds(index map[string]int) error {
-	w := &weigher{set: s, most: stint.MaxOpLimits, steps: weighSteps}
+	const most = stint.MaxOpLimits
 	all := 0
 	for _, c := range s.rules {
 		c.weight = c.mostLimits()
 		all += c.weight
-		w.except = w.except || len(c.except) > 0
 	}
-	if all <= w.most {
+	if all <= most {
 		return nil
 	}
-	always := w.best(s.always)
-	hosts := slices.Sorted(maps.Keys(s.hosts))
+	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
 	for _, name := range slices.Sorted(maps.Keys(s.below)) {
 		hosts = append(hosts, "*."+name)
 	}
-	hosts = slices.DeleteFunc(append(hosts, ""), func(host string) bool {
-		sum := always
-		for _, root := range s.roots(host)[1:] {
-			sum += w.best(root)
-		}
-		return sum <= w.most
-	})
+	anyMethod := weigher{} // which visits each node of a tree once
+	always := anyMethod.best(s.always)
+	hosts = slices.DeleteFunc(hosts, func(host string) bool { return always+anyMethod.sum(s.roots(host)[1:]) <= most })
 	if len(hosts) == 0 {
 		return nil
 	}
-	for _, w.method = range s.methods() {
-		w.known = map[*node]int{}
-		for _, w.host = range hosts {
-			if found := w.search(s.roots(w.host), 0); found != nil {
-				return w.fault(found, index)
-			}
-			if w.steps < 0 {
-				return stint.Invalid("rules", plain(fmt.Sprintf("%d with %d limits, too entangled to tell how many of them may hold for one request", len(s.rules), all)),
-					fmt.Sprintf("at most %d limits that hold for one request", w.most))
+	for _, method := range s.methods() {
+		w := weigher{method: method, known: map[*node]int{}}
+		for _, host := range hosts {
+			if limits := w.sum(s.roots(host)); limits > most {
+				return w.fault(host, s.roots(host), limits, index)
 			}
 		}
 	}
@@ -110,7 +86,7 @@ func (s *Set) roots(host string) []*node {
 	return roots
 }
 
-// methods are those that rules ask for; "" if none does. HEAD is in place of GET, as it has all of its rules.
+// methods are those that rules ask for; "" if there is none, or if they are many. HEAD is in place of GET, as it has all of its rules.
 func (s *Set) methods() []string {
 	seen := map[string]bool{}
 	for _, c := range s.rules {
@@ -121,21 +97,20 @@ func (s *Set) methods() []string {
 			seen[method] = true
 		}
 	}
-	if len(seen) == 0 {
+	if len(seen) == 0 || len(seen) > triedMethods {
 		return []string{""}
 	}
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// each calls a function with each rule of a leaf that the method meets.
+// each calls a function with each rule of a leaf, which may be nil, that the method meets and that has limits.
 func (w *weigher) each(l *leaf, do func(*compiled)) {
 	if l == nil {
 		return
 	}
 	visit := func(list []*compiled) {
 		for _, c := range list {
-			w.steps--
-			if w.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(w.method) {
+			if c.weight > 0 && (w.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(w.method)) {
 				do(c)
 			}
 		}
@@ -155,6 +130,14 @@ func (w *weigher) of(l *leaf) (limits int) {
 	return limits
 }
 
+// sum is the weight of the best ways from several nodes.
+func (w *weigher) sum(nodes []*node) (limits int) {
+	for _, n := range nodes {
+		limits += w.best(n)
+	}
+	return limits
+}
+
 // best is the weight of the best way from a node, which may be nil.
 func (w *weigher) best(n *node) int {
 	if n == nil {
@@ -163,7 +146,6 @@ func (w *weigher) best(n *node) int {
 	if known, ok := w.known[n]; ok {
 		return known
 	}
-	w.steps--
 	longest := w.best(n.only)
 	for _, child := range n.literals {
 		longest = max(longest, w.best(child))
@@ -175,175 +157,50 @@ func (w *weigher) best(n *node) int {
 	return most
 }
 
-// A step leads to nodes by a segment.
-type step struct {
-	text  string
-	nodes []*node
-	most  int
-}
-
-// search looks for a path that leads on from nodes, and returns the rules of its request; nil if there is none.
-func (w *weigher) search(nodes []*node, weight int) []*compiled {
-	known := len(w.leaves)
-	defer func() { w.leaves = w.leaves[:known] }()
-	for _, n := range nodes {
-		if n != nil && n.below != nil {
-			weight += w.of(n.below)
-			w.leaves = append(w.leaves, n.below)
-		}
-	}
-	below, end := len(w.leaves), weight
-	for _, n := range nodes {
-		if n != nil && n.here != nil {
-			end += w.of(n.here)
-			w.leaves = append(w.leaves, n.here)
-		}
-	}
-	if end > w.most {
-		if found := w.met(false); found != nil {
-			return found
-		}
-	}
-	w.leaves = w.leaves[:below]
-	if w.except && weight > w.most {
-		if found := w.met(true); found != nil { // some exceptions are of this path only
-			w.text = append(w.text, "*")
-			return found
-		}
-	}
-	if len(w.text) > 0 && w.text[len(w.text)-1] == "" {
-		return nil // nothing follows on a slash at the end
-	}
-	for _, s := range w.next(nodes, weight) {
-		w.text = append(w.text, s.text)
-		if found := w.search(s.nodes, weight); found != nil || w.steps < 0 {
-			return found
-		}
-		w.text = w.text[:len(w.text)-1]
-	}
-	return nil
-}
-
-// next are the segments that may lead from nodes to enough weight, the most promising ones first.
-func (w *weigher) next(nodes []*node, weight int) (steps []step) {
-	var wild []*node
-	literals := map[string][]*node{}
-	for _, n := range nodes {
-		if n == nil {
-			continue
-		}
-		if n.any != nil {
-			wild = append(wild, n.any)
-		}
-		if n.only != nil {
-			literals[n.literal] = append(literals[n.literal], n.only)
-		}
-		for text, child := range n.literals {
-			literals[text] = append(literals[text], child)
-		}
-	}
-	consider := func(text string, nodes []*node) {
-		most := weight
-		for _, n := range nodes {
-			w.steps--
-			most += w.best(n)
-		}
-		if most > w.most {
-			steps = append(steps, step{text, nodes, most})
-		}
-	}
-	for text, behind := range literals {
-		if text != "" { // a slash at the end is no segment
-			behind = append(behind, wild...)
-		}
-		consider(text, behind)
-	}
-	if len(wild) > 0 {
-		consider("*", wild)
-	}
-	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(b.most-a.most, strings.Compare(a.text, b.text)) })
-	return steps
-}
-
-// excepts reports whether the rule excepts the path, or if longer is set, all paths below it.
-func (w *weigher) excepts(c *compiled, longer bool) bool {
-	if len(c.except) == 0 {
-		return false
-	}
-	var path reading
-	for _, text := range w.text {
-		w.steps--
-		start := len(path.text)
-		path.text = append(path.text, text...)
-		path.segments = append(path.segments, span{start, len(path.text)})
-		path.slash = text == ""
-	}
-	return slices.ContainsFunc(c.except, func(p pattern) bool { return (p.rest || !longer) && p.matches(&path) })
-}
-
-// met are the rules of the leaves, in order, if some client meets too many limits by them; of a longer path if so. A client is one for all rules
-// that count alike, with one override of each; those that count different things are taken to be at their worst all at once.
-func (w *weigher) met(longer bool) []*compiled {
-	var found []*compiled
-	for _, l := range w.leaves {
-		w.each(l, func(c *compiled) {
-			if c.weight > 0 && !w.excepts(c, longer) {
-				found = append(found, c)
+// way is the best way from a node, which may be nil: its path, with * for a segment that no rule names, and the rules on it.
+func (w *weigher) way(n *node) (path string, list []*compiled) {
+	add := func(c *compiled) { list = append(list, c) }
+	for n != nil {
+		w.each(n.below, add)
+		text, child := n.literal, n.only
+		for other, behind := range n.literals {
+			if child == nil || w.best(behind) > w.best(child) || w.best(behind) == w.best(child) && other < text {
+				text, child = other, behind
 			}
-		})
-	}
-	slices.SortFunc(found, func(a, b *compiled) int { return a.rank - b.rank })
-	found = slices.Compact(found)
-	limits := 0
-	extra := map[string]map[string]int{} // by what is counted and the client, besides the rules' own limits
-	for _, c := range found {
-		own := countOf(c.groups)
-		if len(c.networks[0])+len(c.networks[1]) > 0 {
-			own = c.weight // whichever network the client is in
 		}
-		limits += own
-		counted := fmt.Sprint(c.scope)
-		for client, o := range c.overrides {
-			w.steps--
-			if extra[counted] == nil {
-				extra[counted] = map[string]int{}
-			}
-			extra[counted][c.hashedClient(client)] += countOf(o.groups) - own
+		literal, wild := w.best(child), w.best(n.any)
+		if w.of(n.here) >= literal+wild {
+			w.each(n.here, add)
+			return path, list
 		}
-	}
-	for _, clients := range extra {
-		most := 0
-		for _, more := range clients {
-			most = max(most, more)
+		if literal == 0 {
+			text = "*"
 		}
-		limits += most
+		if wild > literal {
+			child = n.any
+		}
+		n = child
+		path += "/" + text
 	}
-	if limits <= w.most {
-		return nil
-	}
-	return found
+	return path, list
 }
 
 // fault tells of rules that a request meets, at the one that is last in the list.
-func (w *weigher) fault(found []*compiled, index map[string]int) error {
+func (w *weigher) fault(host string, roots []*node, limits int, index map[string]int) error {
 	const named = 10
-	limits, last := 0, found[0]
+	path, found := "", []*compiled(nil)
+	for _, root := range roots {
+		if way, list := w.way(root); len(list) > len(found) {
+			path, found = way, list
+		}
+	}
+	last := slices.MaxFunc(found, func(a, b *compiled) int { return index[a.ID] - index[b.ID] })
 	var ids []string
-	for _, c := range found {
-		limits += c.weight
-		if index[c.ID] > index[last.ID] {
-			last = c
-		}
-		if len(ids) < named {
-			ids = append(ids, c.ID)
-		}
+	for _, c := range found[:min(len(found), named)] {
+		ids = append(ids, c.ID)
 	}
-	names := strings.Join(ids, ", ")
-	if more := len(found) - len(ids); more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	request := strings.TrimSpace(fmt.Sprintf("%s %s/%s", w.method, w.host, strings.Join(w.text, "/")))
+	request := strings.TrimSpace(fmt.Sprintf("%s %s%s", w.method, host, cmp.Or(path, "/")))
 	return &Fault{Index: index[last.ID], ID: last.ID, Param: "limits", Err: stint.Invalid("limits",
-		plain(fmt.Sprintf("up to %d together, of %d rules that hold for a request such as %s: %s", limits, len(found), request, names)),
-		fmt.Sprintf("at most %d limits that hold for one request", w.most))}
+		plain(fmt.Sprintf("up to %d together, for a request such as %s: of %s and others", limits, request, strings.Join(ids, ", "))),
+		fmt.Sprintf("at most %d limits that hold for one request", stint.MaxOpLimits))}
 }

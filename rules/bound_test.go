@@ -42,7 +42,8 @@ func several(path string, limits int, change func(*rules.Rule)) (list []rules.Ru
 	return list
 }
 
-// Rules of which one request would meet more limits than a store decides at once are refused when they are made.
+// Rules of which one request would meet more limits than a store decides at once are refused when they are made, and so are
+// some that only seem to: the bound takes no account of exceptions, of one rule's paths that meet, and of who the client is.
 func TestTooManyLimitsTogether(t *testing.T) {
 	const most = stint.MaxOpLimits
 	method := func(names ...string) func(*rules.Rule) {
@@ -70,13 +71,13 @@ func TestTooManyLimitsTogether(t *testing.T) {
 		want string // what the fault tells; "" is none
 	}{
 		"as many as may be":     {several("/**", most, nil), ""},
-		"one more":              {several("/**", most+1, nil), "limits is up to 1001 together, of 16 rules that hold for a request such as /: .anyany-0, .anyany-1,"},
+		"one more":              {several("/**", most+1, nil), "limits is up to 1001 together, for a request such as /: of .anyany-0, .anyany-1,"},
 		"other paths":           {slices.Concat(several("/a", most, nil), several("/b", most, nil)), ""},
 		"a path below":          {slices.Concat(several("/a/**", most, nil), several("/a/b", 1, nil)), "such as /a/b:"},
 		"beside a path below":   {slices.Concat(several("/a/b/**", most, nil), several("/a/c", 1, nil), several("/a", 1, nil)), ""},
-		"any segment":           {slices.Concat(several("/a/*", most, nil), several("/*/b", 1, nil)), "such as /a/b:"},
-		"any segments, others":  {slices.Concat(several("/a/*/c", most, nil), several("/*/b/d", 1, nil), several("/x/*", 1, nil)), ""},
-		"ways that don't meet":  {slices.Concat(several("/a/x/y", 600, nil), several("/*/z/y", 600, nil), several("/a/**", 300, nil)), ""},
+		"any segment":           {slices.Concat(several("/a/*", most, nil), several("/*/b", 1, nil)), "such as /a/*:"},
+		"any segments, others":  {slices.Concat(several("/a/*/c", most, nil), several("/*/b/d", 1, nil), several("/x/*", 1, nil)), "such as /a/*/c:"},
+		"ways that don't meet":  {slices.Concat(several("/a/x/y", 600, nil), several("/*/z/y", 600, nil), several("/a/**", 300, nil)), "such as /a/x/y:"},
 		"a slash at the end":    {slices.Concat(several("/a", most, nil), several("/a/", 1, nil)), "such as /a:"},
 		"other methods":         {slices.Concat(several("/", most, method("GET")), several("/", most, method("POST", "PUT"))), ""},
 		"HEAD is GET":           {slices.Concat(several("/", most, method("GET")), several("/", 1, method("HEAD"))), "such as HEAD /:"},
@@ -91,16 +92,16 @@ func TestTooManyLimitsTogether(t *testing.T) {
 		"one of several paths":  {slices.Concat(several("/x", most, func(r *rules.Rule) { r.Match.Paths = append(r.Match.Paths, "/a") }), several("/a", 1, nil)), "such as /a:"},
 		"several hosts, once":   {several("/", most, func(r *rules.Rule) { r.Match.Hosts = []string{"a.example", "*.example"} }), ""},
 		"one of several hosts":  {slices.Concat(several("/", most, func(r *rules.Rule) { r.Match.Hosts = []string{"a.example", "b.example"} }), several("/", 1, host("b.example"))), "such as b.example/:"},
-		"excepted":              {slices.Concat(several("/**", most, except("/a")), several("/a", 1, nil)), ""},
-		"excepted, but below":   {slices.Concat(several("/**", most, except("/a")), several("/a/**", 1, nil)), "such as /a/*:"},
-		"excepted with below":   {slices.Concat(several("/**", most, except("/a/**")), several("/a/**", 1, nil)), ""},
+		"excepted":              {slices.Concat(several("/**", most, except("/a")), several("/a", 1, nil)), "such as /a:"},
+		"excepted, but below":   {slices.Concat(several("/**", most, except("/a")), several("/a/**", 1, nil)), "such as /a:"},
+		"excepted with below":   {slices.Concat(several("/**", most, except("/a/**")), several("/a/**", 1, nil)), "such as /a:"},
 		"others excepted":       {slices.Concat(several("/**", most, except("/b/**")), several("/*", 1, nil)), "such as /*:"},
-		"all excepted":          {slices.Concat(several("/**", most, except("/*")), several("/*", 1, nil)), ""},
+		"all excepted":          {slices.Concat(several("/**", most, except("/*")), several("/*", 1, nil)), "such as /*:"},
 		"in shadow":             {slices.Concat(several("/", most, nil), several("/x/..", 100, shadow)), ""},
 		"disabled":              {slices.Concat(several("/", most, nil), several("/x/..", 100, off)), ""},
-		"one client":            {slices.Concat(several("/", 16*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits))), "limits is up to 1024 together, of 16 rules"},
+		"one client":            {slices.Concat(several("/", 16*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits))), "limits is up to 1024 together, "},
 		"different clients": {slices.Concat(several("/", 8*stint.MaxLimits, client("192.0.2.1", stint.MaxLimits)),
-			several("/", 8*stint.MaxLimits, client("192.0.2.2", stint.MaxLimits))), ""},
+			several("/", 8*stint.MaxLimits, client("192.0.2.2", stint.MaxLimits))), "limits is up to 1024 together, "},
 	} {
 		set, err := rules.Compile(test.list, rules.Options{})
 		if test.want == "" {
@@ -120,7 +121,7 @@ func TestTooManyLimitsTogether(t *testing.T) {
 	}
 }
 
-// Against trying all requests, for small sets and a smaller bound; what is refused is refused rightly, and nothing is missed.
+// Against trying all requests, for small sets: nothing is missed, and rules of one literal path each and any host are refused rightly.
 func TestTooManyLimitsAsOneByOne(t *testing.T) {
 	segments := []string{"a", "b", "x"} // which no rule names
 	var paths []string
@@ -135,37 +136,44 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 		paths = append(paths, level...)
 		level = next
 	}
+	readings := make([]naiveReading, len(paths))
+	for i, path := range paths {
+		readings[i].segments, _ = naiveSegments(path, naiveManners()[0])
+	}
 	refused, all := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		strict := rapid.Bool().Draw(t, "strict")
+		strict, exact := rapid.Bool().Draw(t, "strict"), rapid.Bool().Draw(t, "exact")
+		most, wild, excepts := 2, "*", 3
+		if exact {
+			most, wild, excepts = 1, "a", 0
+		}
 		var list []rules.Rule
 		for i := range rapid.IntRange(16, 150).Draw(t, "rules") {
 			r := heavy(fmt.Sprint(i), "", rapid.IntRange(40, stint.MaxLimits).Draw(t, "limits"))
 			patterns := rapid.Custom(func(t *rapid.T) (path string) {
 				for range rapid.IntRange(0, 3).Draw(t, "segments") {
-					path += "/" + some("a", "b", "*", "*").Draw(t, "segment")
+					path += "/" + some("a", "b", wild, wild).Draw(t, "segment")
 				}
 				return path + some("", "/", "/**").Draw(t, "end")
 			})
-			r.Match.Paths = drawEach(t, 2, patterns)
-			if rapid.IntRange(0, 3).Draw(t, "excepts") == 0 {
+			r.Match.Paths = drawEach(t, most, patterns)
+			if rapid.IntRange(0, 3).Draw(t, "excepts") < excepts/3 {
 				r.Match.Except = drawEach(t, 2, patterns)
 			}
 			r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"PUT"}, {"HEAD", "PUT"}}).Draw(t, "methods")
-			r.Match.Hosts = drawEach(t, 2, some("", "", "a.example", "*.example"))
+			r.Match.Hosts = drawEach(t, most-1, some("", "", "a.example", "*.example"))
 			list = append(list, r)
 		}
 		matches := make([][]int, len(list)) // which paths each rule's pattern does
 		for i, rule := range list {
-			for at, path := range paths {
-				segments, _ := naiveSegments(path, naiveManners()[0])
-				m, read := rule.Match, naiveReading{segments, ""}
+			for at := range paths {
+				m, read := rule.Match, readings[at]
 				if (len(m.Paths) == 0 || naivePatterns(m.Paths, read, strict)) && !naivePatterns(m.Except, read, strict) {
 					matches[i] = append(matches[i], at)
 				}
 			}
 		}
-		most := 0
+		met := 0
 		for _, method := range []string{"GET", "HEAD", "PUT", "POST"} {
 			for _, host := range []string{"", "a.example", "b.example"} {
 				limits := make([]int, len(paths))
@@ -178,12 +186,12 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 						limits[at] += len(rule.Limits)
 					}
 				}
-				most = max(most, slices.Max(limits))
+				met = max(met, slices.Max(limits))
 			}
 		}
 		_, err := rules.Compile(list, rules.Options{StrictSlash: strict})
-		if (err != nil) != (most > stint.MaxOpLimits) {
-			t.Fatalf("a request meets %d limits: %v", most, err)
+		if err == nil && met > stint.MaxOpLimits || exact && err != nil && met <= stint.MaxOpLimits {
+			t.Fatalf("a request meets %d limits: %v", met, err)
 		}
 		if all++; err != nil {
 			refused++
@@ -191,25 +199,5 @@ func TestTooManyLimitsAsOneByOne(t *testing.T) {
 	})
 	if refused < all/10 || refused > all-all/10 {
 		t.Errorf("%d of %d sets are refused; the draws hardly try", refused, all)
-	}
-}
-
-// What can't be told in a second is refused, since it may be wrong: a request that agrees with as many patterns as it can is as
-// hard to find as an assignment that satisfies as many clauses as it can.
-func TestEntangledRules(t *testing.T) {
-	var list []rules.Rule
-	for i := range 40 {
-		for j := range 40 {
-			path := strings.Repeat("/*", 40)
-			path = path[:2*i] + "/a" + path[2*i+2:]
-			path = path[:2*j] + "/b" + path[2*j+2:]
-			if i != j {
-				list = append(list, heavy(fmt.Sprintf("r%d-%d", i, j), path, 2))
-			}
-		}
-	}
-	_, err := rules.Compile(list, rules.Options{})
-	if want := "rules is 1560 with 3120 limits, too entangled to tell"; !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
 	}
 }

@@ -224,12 +224,8 @@ func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client 
 	}
 }
 
-// readText reads a request's body, beside which there is no query. What it returns is released when the
-// request is answered.
+// readText reads a request's body. What it returns is released when the request is answered.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
-	if err := noQuery(r.URL.RawQuery); err != nil {
-		return body{}, err
-	}
 	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
 		func() (func(), error) { return s.enterReading(r) })
 }

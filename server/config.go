@@ -30,7 +30,20 @@ type API struct {
 	Tokens []string
 	// Open allows it without tokens on any listener. Default: false.
 	Open bool
+	// UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. Default:
+	// RejectUnknown.
+	UnknownAlgorithm UnknownAlgorithm
 }
+
+// An UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. The zero value is
+// RejectUnknown.
+type UnknownAlgorithm uint8
+
+// The ways to treat the name of an algorithm that does not exist.
+const (
+	RejectUnknown     UnknownAlgorithm = iota // it is answered 400
+	FallBackOnUnknown                         // TOKEN_BUCKET decides, and the log says so once a minute at most
+)
 
 // An Identity names the header fields in which a trusted proxy says who is asking. It must set
 // or remove them in every request: what it merely passes on is the client's word.
@@ -73,6 +86,10 @@ type Config struct {
 	// StoreHealth reports whether the store can be reached; it is asked by the health
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
+	// HealthDetails are facts for operators about the store and the rules, by component and name, such as
+	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to those who may name keys and ask for them
+	// by ?details=true. Default: nil, none.
+	HealthDetails func() map[string]map[string]any
 	// StoreRequired makes the server not ready while the store can't be reached, as
 	// checks are not answered then. Default: false, health tells of the store, and the
 	// server stays ready.

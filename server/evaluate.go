@@ -19,6 +19,10 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
+		return err
+	}
 	text, err := s.readText(w, r)
 	if err != nil {
 		return err
@@ -41,6 +45,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	header["Cache-Control"] = noStore
 	s.describe(header, e)
 	e.answer()
+	if v := &e.verdict; details && v.Claim.Policy != nil {
+		e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
+	}
 	e.body = e.response.AppendJSON(e.body[:0])
 	e.work.leave()
 	if !e.verdict.Allowed {
@@ -79,7 +86,11 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		return nil
 	}
 	start := time.Now()
-	err := s.rules.Decide(ctx, &e.request, v)
+	decide := s.rules.Decide
+	if e.now {
+		decide = s.rules.DecideNow
+	}
+	err := decide(ctx, &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
 		if err = s.judge(ctx, stint.Take, err); err != nil {

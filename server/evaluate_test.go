@@ -188,6 +188,22 @@ func TestEvaluateTogether(t *testing.T) {
 	}
 }
 
+func TestEvaluateWithoutWaiting(t *testing.T) {
+	held := rules.Rule{ID: "held", Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}}
+	f := newFixture(t, func(c *server.Config) { c.Rules = compile(t, []rules.Rule{held}) })
+	f.post(evaluate, `{"wait":true}`).evaluated(200)
+	f.post(evaluate, `{"wait":false}`).evaluated(429)
+	for body, want := range map[string]string{
+		`{"wait":1}`:                  "wait is a number; allowed: true or false",
+		`{"wait":"no"}`:               "wait is a string; allowed: true or false",
+		`{"wait":false,"wait":false}`: "wait is repeated",
+		`{"wait":falsehood}`:          "a comma or the end of the object",
+	} {
+		f.post(evaluate, body).problem(400, want)
+	}
+	f.post("/api/v1/rate-limit/settle", `{"path":"/","permits":1,"wait":false}`).problem(400, "none in a settlement")
+}
+
 func TestEvaluateStandings(t *testing.T) {
 	f := newFixture(t, nil)
 	const denied = `{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"reason":`

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -170,8 +171,13 @@ func (f *front) serve() error {
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("server: %s: %w", param, err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("server: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
+	case err != nil:
+		return nil, fmt.Errorf("server: %s: can't listen on %s; choose an address of this machine with --%s: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
 	}
 	return ln, nil
 }

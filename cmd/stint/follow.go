@@ -52,6 +52,12 @@ func (f *follower) collectors() []prometheus.Collector {
 // known says how the rules in force are known.
 func (f *follower) known() server.RulesState { return server.RulesState(f.state.Load()) }
 
+// details are facts about the rules for operators.
+func (f *follower) details(place string) map[string]any {
+	state := map[server.RulesState]string{server.RulesUnknown: "unknown", server.RulesCached: "cached", server.RulesCurrent: "current"}[f.known()]
+	return map[string]any{"from": place, "state": state}
+}
+
 // firstRules bounds the wait for the first rules, which may be kept in a server that is unreachable.
 const firstRules = 2 * time.Second
 

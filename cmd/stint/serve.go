@@ -56,6 +56,9 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	defer source.close()
+	service.HealthDetails = func() map[string]map[string]any {
+		return map[string]map[string]any{"store": store.details(loaded), "rules": followed.details(source.place)}
+	}
 	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
 	service.Collectors = append(service.Collectors, followed.collectors()...)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -70,6 +73,7 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	if err != nil {
 		return misconfigured(err)
 	}
+	announceStore(loaded, logger)
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err
@@ -84,6 +88,32 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// announceStore logs where state lives and what decides while that can't be reached.
+func announceStore(c config.Config, logger *slog.Logger) {
+	if c.Store.Memory() {
+		logger.Info("store", "url", c.Store.URL, "shared", false, "note", "state lives in this process alone and ends with it; --store names a Redis that processes share")
+		return
+	}
+	logger.Info("store", "url", config.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
+}
+
+// details are facts about the store for operators.
+func (o *openedStore) details(c config.Config) map[string]any {
+	facts := map[string]any{"url": config.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
+	if c.Store.Memory() {
+		return facts
+	}
+	mode, _, _ := strings.Cut(c.Store.URL, "://")
+	facts["mode"], facts["key_prefix"] = map[string]string{"redis": "single", "unix": "single", "redis-sentinel": "sentinel", "redis-cluster": "cluster"}[strings.Replace(mode, "rediss", "redis", 1)], c.Store.KeyPrefix
+	if c.Instances == 0 {
+		facts["instances"] = o.instances()
+	}
+	if o.unreachable != nil {
+		facts["unreachable_parts"] = o.unreachable()
+	}
+	return facts
 }
 
 // outliveHangups says what a SIGHUP is good for, until the returned function is called: many
@@ -153,7 +183,9 @@ type openedStore struct {
 
 	advise    func(context.Context) []string
 	instances func() int // how many processes share the store
-	logger    atomic.Pointer[slog.Logger]
+	// unreachable is how many of the store's parts can't be reached; nil: they are not watched.
+	unreachable func() int
+	logger      atomic.Pointer[slog.Logger]
 }
 
 // openStore opens the store that the configuration names.
@@ -183,7 +215,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
-			Calls: s.Flights, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
@@ -229,8 +261,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
-	return exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, config.RedactURL(c.URL))
+	return exit{exitUnreachable, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -243,6 +275,9 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()
 	s.API = server.API{ExplicitKeys: c.API.ExplicitKeys, Tokens: c.API.Tokens, Open: c.API.Open}
+	if c.API.UnknownFallsBack {
+		s.API.UnknownAlgorithm = server.FallBackOnUnknown
+	}
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
 	s.DenyByDefault = c.DenyByDefault
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout

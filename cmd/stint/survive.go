@@ -51,6 +51,7 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		return nil
 	}
 	closeServer, ping := o.Close, o.Health
+	o.unreachable = func() int { return len(store.Down()) }
 	o.Store = store
 	o.Close = func() {
 		adviser.close()

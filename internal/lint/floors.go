@@ -87,6 +87,7 @@ var folders = []folder{
 	{path: "docs", floor: 5, testsOnly: true},
 
 	{path: "internal/clip", floor: 0},
+	{path: "internal/sleep", floor: -1},
 	{path: "internal/logsampler", floor: 2},
 
 	// Helpers of tests know nothing of the module.
@@ -94,6 +95,7 @@ var folders = []folder{
 	{path: "internal/attack", floor: 5, testsOnly: true},
 	{path: "internal/chaos", floor: 5, testsOnly: true},
 	{path: "internal/reload", floor: 5, testsOnly: true},
+	{path: "internal/release", floor: 0, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},
 	{path: "internal/testmongo", floor: 0, testsOnly: true},
 }

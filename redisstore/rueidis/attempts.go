@@ -34,7 +34,7 @@ func newAttempts() *attempts {
 }
 
 // over tells those who wait how an attempt ended. After one that failed it rests.
-func (a *attempts) over(fault error) {
+func (a *attempts) finish(fault error) {
 	a.mu.Lock()
 	close(a.done)
 	a.done, a.fault = make(chan struct{}), fault

@@ -52,11 +52,11 @@ type TLSFiles struct {
 // Open makes a store on a connection of [Dial]. It fails only for what is wrong with its
 // arguments or the files that they name, with an error that wraps stint.ErrInvalid.
 func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
-	r, err := c.reach()
+	d, err := c.dialConfig()
 	if err := errors.Join(options.Validate(), err); err != nil {
 		return nil, err
 	}
-	conn, err := r.connect()
+	conn, err := d.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -75,31 +75,31 @@ func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
 // Dial fails only for what is wrong with c or the files that it names, with an error that
 // wraps stint.ErrInvalid. No error shows a password.
 func Dial(c Connection) (redisstore.Conn, error) {
-	r, err := c.reach()
+	d, err := c.dialConfig()
 	if err != nil {
 		return nil, err
 	}
-	return r.connect()
+	return d.connect()
 }
 
 // reach reads what a Connection says, and reports all that is wrong with it.
-func (c Connection) reach() (*reach, error) {
+func (c Connection) dialConfig() (*dialConfig, error) {
 	at, err := parse(c.URL)
 	if err != nil {
 		return nil, err
 	}
-	r := &reach{location: at, files: c.TLS}
+	d := &dialConfig{location: at, files: c.TLS}
 	var faults []error
 	if at.user != "" && c.Username != "" {
 		faults = append(faults, stint.Invalid("username", c.Username, "none beside the user of the store URL"))
 	}
-	if at.secret && (c.Password != "" || c.PasswordFile != "") {
+	if at.hasPassword && (c.Password != "" || c.PasswordFile != "") {
 		faults = append(faults, secretFault("password", "none beside the password of the store URL"))
 	}
-	r.credentials = credentials{at.user + c.Username, at.password + c.Password, c.PasswordFile}
-	r.sentinel = credentials{c.SentinelUsername, c.SentinelPassword, c.SentinelPasswordFile}
-	faults = append(faults, r.credentials.faults("password"), r.sentinel.faults("sentinel_password"))
-	if r.sentinel != (credentials{}) && at.topology != topologySentinel {
+	d.credentials = credentials{at.user + c.Username, at.password + c.Password, c.PasswordFile}
+	d.sentinel = credentials{c.SentinelUsername, c.SentinelPassword, c.SentinelPasswordFile}
+	faults = append(faults, d.credentials.faults("password"), d.sentinel.faults("sentinel_password"))
+	if d.sentinel != (credentials{}) && at.topology != topologySentinel {
 		faults = append(faults, secretFault("sentinel_password", "only with Sentinel"))
 	}
 	if at.tls {
@@ -108,7 +108,7 @@ func (c Connection) reach() (*reach, error) {
 	} else if c.TLS != (TLSFiles{}) {
 		faults = append(faults, stint.Invalid("tls", c.TLS, "only with a store URL of TLS, such as rediss://"))
 	}
-	return r, errors.Join(faults...)
+	return d, errors.Join(faults...)
 }
 
 // faults reports what is wrong with credentials.

@@ -29,7 +29,7 @@ type location struct {
 	hosts          []string // host:port of each, or the path of a socket
 	tls            bool
 	user, password string
-	secret         bool // whether there is a password, which may be empty
+	hasPassword    bool // whether there is a password, which may be empty
 	database       int
 	primary        string // the name that sentinels know
 }
@@ -52,7 +52,7 @@ func parse(address string) (location, error) {
 		if err != nil {
 			return location{}, invalidURL("user or password has a bad percent-encoding")
 		}
-		l.secret, authority = secret, authority[at+1:]
+		l.hasPassword, authority = secret, authority[at+1:]
 	}
 	l.tls = strings.HasPrefix(scheme, "rediss")
 	port := "6379"

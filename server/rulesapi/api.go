@@ -101,6 +101,7 @@ var routes = []route{
 	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).removeOverride, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
+	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
 	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
 	{"GET rule-versions/{number}", "get_version", (*call).getVersion, false, []string{"since"}},
 	{"POST rule-versions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"flag"
 	"os"
 	"testing"
 
@@ -48,8 +49,16 @@ func raw(t testing.TB, url string) *driver.Database {
 	return client.Database(url[len(server.URL("")):])
 }
 
+// full asks for the larger conformance run. It takes some six minutes, nearly all of them in FerretDB, which reads whole
+// collections where MongoDB uses the index of _id.
+var full = flag.Bool("full", false, "run the conformance suite at its full size")
+
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Small, func(t testing.TB) storetest.Place {
+	size := storetest.Small
+	if *full {
+		size = storetest.Full
+	}
+	storetest.Run(t, size, func(t testing.TB) storetest.Place {
 		url := newURL()
 		return storetest.Place{
 			Open: func() store.Store { return open(t, url) },

@@ -121,24 +121,20 @@ func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (sto
 		return s.readByHand(ctx, db, raw)
 	}
 	revision := store.Revision{Info: infoOf(raw)}
-	cursor, err := s.chunks(db).Find(ctx, chunksOf(revision.Number, textOf(raw, "attempt")), options.Find().SetSort(byID(1)))
-	if err != nil {
-		return revision, err
-	}
-	defer func() { _ = cursor.Close(context.WithoutCancel(ctx)) }()
-	chunks := int64(0)
-	for ; cursor.Next(ctx); chunks++ {
-		list, err := readRules(s.place.collection+chunksSuffix+": "+textOf(cursor.Current, "_id"), cursor.Current)
+	for i := range int(intOf(raw, "chunks")) {
+		id := chunkID(revision.Number, textOf(raw, "attempt"), i)
+		chunk, err := s.chunks(db).FindOne(ctx, byID(id)).Raw()
+		if errors.Is(err, mongo.ErrNoDocuments) {
+			return revision, s.lacks(ctx, db, revision.ID)
+		}
+		if err != nil {
+			return revision, err
+		}
+		list, err := readRules(s.place.collection+chunksSuffix+": "+id, chunk)
 		if err != nil {
 			return revision, err
 		}
 		revision.Rules = append(revision.Rules, list...)
-	}
-	if err := cursor.Err(); err != nil {
-		return revision, err
-	}
-	if chunks < intOf(raw, "chunks") {
-		return revision, s.lacks(ctx, db, revision.ID)
 	}
 	if len(revision.Rules) != revision.Count {
 		return revision, s.unreadable(revision.Number, "has %d rules; allowed: %d, as count says", len(revision.Rules), revision.Count)
@@ -148,11 +144,11 @@ func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (sto
 
 // lacks is the error of chunks that are not there: the revision is not kept any more, or somebody removed them.
 func (s *Store) lacks(ctx context.Context, db *mongo.Database, id store.ID) error {
-	kept, err := s.kept(ctx, db)
+	heads, err := s.list(ctx, db, store.KeptRevisions)
 	switch {
 	case err != nil:
 		return err
-	case slices.ContainsFunc(kept, func(i store.Info) bool { return i.ID == id }):
+	case slices.ContainsFunc(kept(heads), func(i store.Info) bool { return i.ID == id }):
 		return s.unreadable(id.Number, "some of its chunks are missing in %s", s.place.collection+chunksSuffix)
 	default:
 		return store.ErrNotKept
@@ -223,70 +219,63 @@ func (s *Store) discard(ctx context.Context, db *mongo.Database, number int64, a
 	_, _ = s.chunks(db).DeleteMany(ctx, chunksOf(number, attempt))
 }
 
-// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they have 64 MiB together.
-// It depends on nothing but the heads, so that all processes agree on it, whatever was removed already.
-func (s *Store) kept(ctx context.Context, db *mongo.Database) ([]store.Info, error) {
+// list reads the heads without rules, the newest first: as many as are kept, or all with 0.
+func (s *Store) list(ctx context.Context, db *mongo.Database, most int64) (heads []bson.Raw, err error) {
 	cursor, err := s.heads(db).Find(ctx, anyHead,
-		options.Find().SetSort(byID(-1)).SetLimit(store.KeptRevisions).SetProjection(bson.D{{Key: rulesField, Value: 0}}))
+		options.Find().SetSort(byID(-1)).SetLimit(most).SetProjection(bson.D{{Key: rulesField, Value: 0}}))
 	if err != nil {
 		return nil, err
 	}
-	var heads []bson.Raw
-	if err := cursor.All(ctx, &heads); err != nil {
-		return nil, err
-	}
-	list, size := make([]store.Info, 0, len(heads)), int64(0)
-	for _, head := range heads {
+	return heads, cursor.All(ctx, &heads)
+}
+
+// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they have 64 MiB together.
+// It depends on nothing but the heads, so that all processes agree on it, whatever was removed already.
+func kept(heads []bson.Raw) (list []store.Info) {
+	size := int64(0)
+	for _, head := range heads[:min(len(heads), store.KeptRevisions)] {
 		info := infoOf(head)
 		if size += info.Bytes; size > store.KeptBytes && len(list) > 0 {
 			break
 		}
 		list = append(list, info)
 	}
-	return list, nil
+	return list
 }
 
-// clean removes what is not kept, and what attempts that failed left. Heads are removed by their number
+// clean removes what is not kept, and the chunks that failed attempts left. Heads are removed by their number
 // only, so that the slow insert of a number that others have long used still fails.
 func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
-	kept, err := s.kept(ctx, db)
-	if err != nil || len(kept) == 0 {
+	heads, err := s.list(ctx, db, 0)
+	if err != nil || len(heads) == 0 {
 		return err
 	}
-	newest, oldest := kept[0].Number, kept[len(kept)-1].Number
+	list := kept(heads)
+	newest, oldest := list[0].Number, list[len(list)-1].Number
+	named, byHand := map[string]bool{}, false // the attempts that are kept; whether others were made by hand
+	for i, head := range heads {
+		if i < len(list) {
+			named[textOf(head, "attempt")] = true
+		} else if _, err := head.LookupErr("chunks"); err != nil {
+			byHand = true
+		}
+	}
 	below := func(id any) bson.D { return byID(bson.D{{Key: "$lt", Value: id}}) }
-	if _, err := s.heads(db).DeleteMany(ctx, below(newest-store.KeptRevisions+1)); err != nil {
-		return err
+	if first := newest - store.KeptRevisions + 1; intOf(heads[len(heads)-1], "_id") < first {
+		if _, err := s.heads(db).DeleteMany(ctx, below(first)); err != nil {
+			return err
+		}
 	}
-	// What people made looks like any other whose chunks are gone.
-	inline := append(below(oldest), bson.E{Key: rulesField, Value: bson.D{{Key: "$exists", Value: true}}})
-	if _, err := s.heads(db).UpdateMany(ctx, inline, bson.D{
-		{Key: "$unset", Value: bson.D{{Key: rulesField, Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "chunks", Value: 1}}},
-	}); err != nil {
-		return err
+	if byHand { // their heads become those of revisions whose chunks are gone
+		inline := append(below(oldest), bson.E{Key: rulesField, Value: bson.D{{Key: "$exists", Value: true}}})
+		if _, err := s.heads(db).UpdateMany(ctx, inline, bson.D{
+			{Key: "$unset", Value: bson.D{{Key: rulesField, Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "chunks", Value: 1}}},
+		}); err != nil {
+			return err
+		}
 	}
-	if _, err := s.chunks(db).DeleteMany(ctx, below(chunkPrefix(oldest))); err != nil {
-		return err
-	}
-	return s.cleanAttempts(ctx, db, newest)
-}
-
-// cleanAttempts removes chunks up to a number that no head names. Attempts at later numbers may still succeed.
-func (s *Store) cleanAttempts(ctx context.Context, db *mongo.Database, newest int64) error {
-	cursor, err := s.heads(db).Find(ctx, anyHead, options.Find().SetProjection(bson.D{{Key: "attempt", Value: 1}}))
-	if err != nil {
-		return err
-	}
-	var heads []bson.Raw
-	if err := cursor.All(ctx, &heads); err != nil {
-		return err
-	}
-	named := make(map[string]bool, len(heads))
-	for _, head := range heads {
-		named[textOf(head, "attempt")] = true
-	}
-	// The index of _id has all that is asked for.
-	cursor, err = s.chunks(db).Find(ctx, byID(bson.D{{Key: "$lt", Value: chunkPrefix(newest + 1)}}), options.Find().SetProjection(byID(1)))
+	// Attempts at later numbers may still succeed. The index of _id has all that is asked for.
+	cursor, err := s.chunks(db).Find(ctx, below(chunkPrefix(newest+1)), options.Find().SetProjection(byID(1)))
 	if err != nil {
 		return err
 	}
@@ -311,7 +300,8 @@ func (s *Store) cleanAttempts(ctx context.Context, db *mongo.Database, newest in
 // History returns revisions without their rules, the newest first.
 func (s *Store) History(ctx context.Context, before int64, n int) (list []store.Info, err error) {
 	err = s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
-		list, err = s.kept(ctx, db)
+		heads, err := s.list(ctx, db, store.KeptRevisions)
+		list = kept(heads)
 		return err
 	})
 	if err != nil {

@@ -172,7 +172,9 @@ type API struct {
 	TokensFile   string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line, that callers who name keys must show one of"`
 	// Tokens are read from TokensFile.
 	Tokens []string
-	Open   bool `doc:"open" default:"false" help:"let callers name keys without a token on any address"`
+	// UnknownFallsBack has TOKEN_BUCKET decide for an algorithm that does not exist.
+	UnknownFallsBack bool `doc:"unknown_algorithm" is:"one-of reject fallback" default:"reject" value:"POLICY" help:"what becomes of a request with an unknown algorithm: reject (400) or fallback (TOKEN_BUCKET decides)"`
+	Open             bool `doc:"open" default:"false" help:"let callers name keys without a token on any address"`
 }
 
 // Admin says who may administer.
