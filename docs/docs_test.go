@@ -165,7 +165,7 @@ func TestMetrics(t *testing.T) {
 			return err
 		}
 		text, err := fs.ReadFile(tree, path)
-		for _, name := range regexp.MustCompile(`"(rate_limiter_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile(`(?:"|//\t)(rate_limiter_[a-z_]+[a-z])["{ ]`).FindAllStringSubmatch(string(text), -1) {
 			made[name[1]] = true
 		}
 		return err

@@ -127,3 +127,26 @@ func TestMemory(t *testing.T) {
 		t.Logf("%q: %d bytes need %d MB", c, len(text), used>>20)
 	}
 }
+
+// JSON takes memory by its bytes: at most 50 for each.
+func TestMemoryOfJSON(t *testing.T) {
+	const size = 4_000_000
+	for _, c := range [][3]string{
+		{"[", "0,      ", "0]"},
+		{"[", "[],             ", "0]"},
+		{"[", "{\"\":0},         ", "0]"},
+		{"{", "\"%d\":0,", "\"\":0}"},
+		{"[\"", "\\n", "\"]"},
+		{"[\"", "\\ud83d\\ude00", "\"]"},
+	} {
+		text := c[0] + strings.Repeat(c[1], size/len(c[1])) + c[2]
+		if strings.Contains(c[1], "%") {
+			text = c[0] + lines(size/(len(c[1])+4), c[1]) + c[2]
+		}
+		used, _, err := allocated("r.json", text)
+		if used > 50*uint64(len(text)) || err != nil {
+			t.Errorf("%q: %d bytes need %d MB: %.100v", c, len(text), used>>20, err)
+		}
+		t.Logf("%q: %d bytes need %d MB", c, len(text), used>>20)
+	}
+}

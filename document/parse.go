@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,13 +51,33 @@ func looksLikeJSON(data []byte) bool {
 	return len(data) > 0 && (data[0] == '[' || data[0] == '{')
 }
 
-// once notes the line of a mapping's name, or records that the name was there before.
-func once(lines map[string]int, name string, at Position, faults *Faults) bool {
-	line, twice := lines[name]
-	if twice {
-		faults.Add(at, "%q is given twice, first in line %d", clip.To(maxName, name), line)
-		return false
+// fields gathers those of a mapping.
+type fields struct {
+	list  []Field
+	lines map[string]int // of the names, once they are many
+}
+
+// add appends a field, or records that its name was there before.
+func (f *fields) add(field Field, faults *Faults) {
+	const few = 8
+	line, twice := f.lines[field.Name]
+	if len(f.list) < few {
+		at := slices.IndexFunc(f.list, func(known Field) bool { return known.Name == field.Name })
+		if twice = at >= 0; twice {
+			line = f.list[at].At.Line
+		}
 	}
-	lines[name] = at.Line
-	return true
+	if twice {
+		faults.Add(field.At, "%q is given twice, first in line %d", clip.To(maxName, field.Name), line)
+		return
+	}
+	f.list = append(f.list, field)
+	if f.lines != nil {
+		f.lines[field.Name] = field.At.Line
+	} else if len(f.list) == few {
+		f.lines = make(map[string]int, 2*few)
+		for _, known := range f.list {
+			f.lines[known.Name] = known.At.Line
+		}
+	}
 }

@@ -191,7 +191,7 @@ func (r yamlReader) value(n *yaml.Node, depth int) Value {
 			v.Items[i], n.Content[i] = r.value(item, depth+1), nil
 		}
 	case n.Kind == yaml.MappingNode:
-		v.Kind, v.Fields = KindMapping, r.fields(n.Content, depth+1)
+		v.Kind, v.Fields = KindMapping, r.mapping(n.Content, depth+1)
 	default:
 		v.Kind, v.Text = scalarKind(n.Tag), n.Value
 		if v.Kind == KindNull {
@@ -217,10 +217,9 @@ func scalarKind(tag string) Kind {
 	}
 }
 
-// fields takes a mapping's names and values over.
-func (r yamlReader) fields(nodes []*yaml.Node, depth int) []Field {
-	fields := make([]Field, 0, len(nodes)/2)
-	lines := make(map[string]int, len(nodes)/2)
+// mapping takes a mapping's names and values over.
+func (r yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
+	named := fields{list: make([]Field, 0, len(nodes)/2)}
 	for i := 0; i < len(nodes); i += 2 {
 		name, value := nodes[i], nodes[i+1]
 		at := r.start(name)
@@ -229,13 +228,11 @@ func (r yamlReader) fields(nodes []*yaml.Node, depth int) []Field {
 			r.faults.Add(at, "a name must be a plain text")
 			continue
 		}
-		if once(lines, name.Value, at, r.faults) {
-			v := r.value(value, depth)
-			if v.Kind == KindNull {
-				v.At = at // an empty value has no place of its own
-			}
-			fields = append(fields, Field{At: at, Name: name.Value, Value: v})
+		v := r.value(value, depth)
+		if v.Kind == KindNull {
+			v.At = at // an empty value has no place of its own
 		}
+		named.add(Field{At: at, Name: name.Value, Value: v}, r.faults)
 	}
-	return fields
+	return named.list
 }

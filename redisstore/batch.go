@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"unique"
 
 	"github.com/stint-go/stint"
@@ -12,7 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// batch is one script call: the operations it carries, the states they touch, and
+// batch is one script call: the operations it carries, the states they use, and
 // what is sent. Batches are used again.
 type batch struct {
 	store      *Store
@@ -22,7 +21,7 @@ type batch struct {
 	entries    []entry
 	opLimits   []opLimit
 	states     []stateRef
-	outcomes   []stint.Outcome    // by part
+	outcomes   []stint.Outcome    // by opLimit
 	stateIndex map[stateKey]int32 // of states
 	lastKey    stateKey           // the last that was found
 	lastIndex  int32
@@ -31,25 +30,12 @@ type batch struct {
 	maxLimits  int       // that there may be of them
 	// mixed says that there is more than takes of states other than logs and calendars,
 	// or states of one hash under limits with different parameters.
-	mixed bool
+	mixed      bool
+	fullScript bool                    // whether the script for one take has left it to the whole one
+	asked      map[int32]stint.Instant // calendars' times that the script asked for, by state
+	sentAt     sendMark
 
-	epochFields  []string         // of the policies whose states it uses
-	epochs       map[string]int64 // of those
-	described    int              // where the descriptions of limits begin among the arguments, two for each
-	mix          mix              // of the script
-	fullScript   bool             // whether the script for one take has left it to the whole one
-	keys, args   []string
-	operations   []byte         // as they are sent
-	descriptions map[*limit]int // numbers, from 1
-	firstGroups  []*group       // of the script's first part
-	logs         []int32        // states
-	secondGroups []*group
-	groups       map[groupKey]*group
-	freeGroups   []*group
-	asked        map[int32]stint.Instant // calendars' times that the script asked for
-	sentAt       sendMark
-	resetMarked  []int32 // states with a key that has the time of their last reset
-	numbered     []int32 // states of the first part in the script's order
+	encoding
 }
 
 // entry is one operation under way, copied, since its caller may leave.
@@ -58,31 +44,31 @@ type entry struct {
 	index      int // in the call
 	verb       stint.Verb
 	growth     bool
-	logs       bool // whether any part is a log's
+	logs       bool // whether any limit is a log's
 	firstLimit int32
 	limitCount int32
 	cached     bool          // whether a denial may be remembered
-	takenAt    stint.Instant // when what a release gives back was taken
-	bulk       int64         // permits to take on top of one, one after another
+	takenAt    stint.Instant // when what is returned was taken
+	bulk       int64         // permits to take after a take of one, one after another
 
-	bulkAdmitted int64 // of the extra permits
+	bulkAdmitted int64 // of the bulk
 
 	decision stint.Decision
 }
 
-// release is a verb that no caller has: it gives back permits taken at an instant,
+// refund is a verb that no caller has: it returns permits taken at an instant,
 // each limit's own and nobody else's, where that is still possible. It is for token
 // buckets, fixed windows and sliding window counters.
 const refund = stint.Settle + 1
 
-// lapse is release for permits that were leased and not spent: of a token bucket less
+// returnLease is refund for permits that were leased and not spent: of a token bucket less
 // what it has refilled since.
 const returnLease = refund + 1
 
-// onTop is how an entry's extra permits are sent in the script's first part.
+// bulkTake is how an entry's bulk is sent in the script's first part.
 const bulkTake = returnLease + 1
 
-// part is one limit's part in an operation.
+// opLimit is one limit of an operation.
 type opLimit struct {
 	policy  *stint.Policy
 	limit   *limit // of the operation; a reset's may differ from the state's
@@ -90,14 +76,14 @@ type opLimit struct {
 	permits int64
 }
 
-// touched is a state that operations of the batch touch.
+// stateRef is a state that operations of the batch use.
 type stateRef struct {
 	limit  *limit
 	client string
-	// alone says that nothing but takes, tries and peeks of this limit alone touch it,
+	// runsOnly says that nothing but takes, tries and peeks of this limit alone use it,
 	// so what is sent is how often how much is taken.
 	runsOnly bool
-	// last says that no further operation may touch it: it follows a calendar, whose
+	// sealed says that no further operation may use it: it follows a calendar, whose
 	// edges may be around a time that a reset has undone.
 	sealed      bool
 	resetMarked bool          // whether the key with the time of its last reset is named
@@ -108,7 +94,7 @@ type stateRef struct {
 	state       state
 }
 
-// takes is k takes of n permits each, one after another.
+// run is k takes of n permits each, one after another.
 type run struct{ n, k int64 }
 
 type stateKey struct {
@@ -116,39 +102,20 @@ type stateKey struct {
 	client   string
 }
 
-// group is a hash with the states in it.
-type group struct {
-	limit     *limit
-	keys      *generationKeys
-	partition int32
-	states    []int32
-
-	current, previous generation // as they were found
-	missing           bool       // whether a client was not in current
-}
-
-// groupKey tells groups apart: of the first part by the identity, since two groups of
-// one hash would each turn its generation; of the second by the limit.
-type groupKey struct {
-	identity  unique.Handle[string]
-	limit     *limit
-	partition int32
-}
-
-// newFlight makes a batch, most often of one that has been answered.
+// newBatch makes a batch, most often of one that has been answered.
 func newBatch(br *batcher) *batch {
 	s := br.store
 	b, used := s.batchPool.Get().(*batch)
 	if !used {
 		b = &batch{
-			stateIndex: map[stateKey]int32{}, descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{},
+			stateIndex: map[stateKey]int32{}, encoding: encoding{descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{}},
 		}
 	}
 	b.store, b.batcher, b.layout, b.maxLimits = s, br, br.layout.Load(), s.options.MaxBatch
 	return b
 }
 
-// release gives the batch back, without what it pointed to.
+// recycle keeps the batch for later, without what it pointed to.
 func (b *batch) recycle() {
 	clear(b.entries)
 	for i := range b.states {
@@ -157,41 +124,23 @@ func (b *batch) recycle() {
 	b.entries, b.opLimits, b.states, b.limitCount, b.mixed = b.entries[:0], b.opLimits[:0], b.states[:0], 0, false
 	clear(b.stateIndex)
 	b.lastKey = stateKey{}
-	b.clearEncoding()
+	b.encoding.clear()
 	s := b.store
 	b.asked, b.store, b.batcher, b.layout, b.fullScript = nil, nil, nil, nil, false
 	s.batchPool.Put(b)
 }
 
-// forget drops what was put together to be sent.
-func (b *batch) clearEncoding() {
-	clear(b.keys)
-	clear(b.args)
-	b.keys, b.args = b.keys[:0], b.args[:0]
-	b.mix = 0
-	clear(b.descriptions)
-	clear(b.epochFields)
-	clear(b.epochs)
-	b.epochFields = b.epochFields[:0]
-	for _, g := range b.groups {
-		*g = group{states: g.states[:0]}
-		b.freeGroups = append(b.freeGroups, g)
-	}
-	clear(b.groups)
-	b.firstGroups, b.secondGroups, b.logs, b.numbered, b.resetMarked = b.firstGroups[:0], b.secondGroups[:0], b.logs[:0], b.numbered[:0], b.resetMarked[:0]
-}
-
 // add adds an operation. It reports false when it has to be sent later: the batch is
-// full, or it touches under other parameters a state that the operation touches, or
-// has done with it.
-func (b *batch) add(c *call, place int, op *stint.Op) bool {
+// full, or it uses a state of the operation under other parameters, or for the last time.
+func (b *batch) add(c *call, index int, op *stint.Op) bool {
 	limits := op.Limits()
 	if len(b.entries) > 0 && b.limitCount+limits > b.maxLimits {
 		return false
 	}
 	e := entry{
-		call: c, index: place, verb: op.Verb, growth: op.Each != nil, takenAt: c.takenAt, bulk: c.bulk,
-		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits), cached: b.store.denialCacheable(op),
+		call: c, index: index, verb: op.Verb, growth: op.Each != nil, takenAt: c.takenAt, bulk: c.bulk,
+		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
+		cached: b.store.denials != nil && op.Verb <= stint.Try && (op.Each == nil || op.And == nil),
 	}
 	states := len(b.states)
 	claimed := b.addClaim(&e, &op.Claim)
@@ -203,7 +152,7 @@ func (b *batch) add(c *call, place int, op *stint.Op) bool {
 		return false
 	}
 	b.limitCount += limits
-	b.mixed = b.mixed || op.Verb >= stint.Reset || limits > math.MaxUint8
+	b.mixed = b.mixed || op.Verb >= stint.Reset
 	all := b.limitsOf(&e)
 	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
 		for i := range all {
@@ -230,7 +179,7 @@ func (b *batch) outcomesOf(e *entry) []stint.Outcome {
 	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
 }
 
-// take notes k takes of n permits of this state alone.
+// addRun notes k takes of n permits of this state alone.
 func (ref *stateRef) addRun(n, k int64) {
 	if last := len(ref.runs) - 1; last >= 0 && ref.runs[last].n == n {
 		ref.runs[last].k += k
@@ -242,7 +191,7 @@ func (ref *stateRef) addRun(n, k int64) {
 // same reports whether two limits of one identity have the same parameters.
 func (l *limit) same(o *limit) bool { return l == o || l.limit == o.limit }
 
-// find finds a state that the batch touches. Most often it is the one that was asked
+// find finds a state that the batch uses. Most often it is the one that was asked
 // for last, when one client is what most ask for.
 func (b *batch) find(l *limit, client string) (at int32, known bool) {
 	key := stateKey{l.identity, client}
@@ -256,7 +205,7 @@ func (b *batch) find(l *limit, client string) (at int32, known bool) {
 	return at, known
 }
 
-// touch adds a state. What stood in its place in an earlier batch left its list.
+// addState adds a state. What stood in its place in an earlier batch left its list.
 func (b *batch) addState(l *limit, client string) (at int32) {
 	n := len(b.states)
 	if n < cap(b.states) {
@@ -274,7 +223,7 @@ func (b *batch) addState(l *limit, client string) (at int32) {
 	return b.lastIndex
 }
 
-// claim adds the parts of a claim. It reports false when the batch may not touch one
+// addClaim adds the limits of a claim. It reports false when the batch may not use one
 // of its states.
 func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 	plan := b.layout.plan(claim.Policy)
@@ -296,13 +245,14 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 			return false
 		}
 		e.logs = e.logs || l.log
+		e.cached = e.cached && !l.limit.CountDenied
 		b.mixed = b.mixed || l.log || l.calendar()
 		b.opLimits = append(b.opLimits, opLimit{claim.Policy, l, at, permits})
 	}
 	return true
 }
 
-// disclaim takes back what was claimed for an operation that does not be sent: its parts,
+// removeClaims takes back what was added for an operation that has to be sent later: its limits,
 // and the states that were not there before.
 func (b *batch) removeClaims(e *entry, states int) {
 	b.opLimits = b.opLimits[:e.firstLimit]
@@ -314,8 +264,8 @@ func (b *batch) removeClaims(e *entry, states int) {
 	b.states, b.lastKey = b.states[:states], stateKey{}
 }
 
-// maxAsks bounds how often a batch is sent again with other edges of the calendar:
-// the first answer names every state that needs others.
+// maxAsks bounds how often a batch is sent again with other windows of calendars:
+// the first answer names every state that needs them.
 const maxAsks = 8
 
 // errAsks says that the calendars did not come to rest.
@@ -324,7 +274,7 @@ var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
 // errReply says that the script's reply can't be right.
 var errReply = errors.New("unexpected reply of the script")
 
-// be sent sends the batch and works out its answers.
+// execute sends the batch and works out its answers.
 func (b *batch) execute(ctx context.Context) error {
 	for range maxAsks {
 		b.encode()
@@ -350,7 +300,7 @@ func (b *batch) execute(ctx context.Context) error {
 	return unavailable(errAsks)
 }
 
-// remember keeps the denials that the batch brought, and forgets those that it made
+// updateDenials keeps the denials that the batch brought, and forgets those that it made
 // wrong.
 func (b *batch) updateDenials() {
 	for i := range b.entries {

@@ -14,12 +14,12 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// batcher gathers operations while batches are under way. The first to come is sent at
-// once; what comes meanwhile is sent together when a batch is back. So an idle caller
+// batcher gathers operations while batches are in flight. The first to come is sent
+// immediately; what comes meanwhile is sent together when a reply is there. So an idle caller
 // waits for one round trip, and batches grow with the load.
 //
-// Where a round trip takes long, since the server is far away, waiting for one to be
-// back would double the time. There a batch leaves every departureGap, too.
+// Where a round trip takes long, since the server is far away, waiting for a reply
+// would double the time. There a batch is sent every sendGap, too.
 type batcher struct {
 	store    *Store
 	layout   atomic.Pointer[layout]
@@ -30,15 +30,15 @@ type batcher struct {
 	mu          sync.Mutex
 	pending     queue
 	queued      int // operations that wait
-	inFlight    int // under way
+	inFlight    int // batches
 	idleSenders int // goroutines that wait for wake
 	closed      bool
 	pace        pace
-	lastMoved   time.Time     // when a batch last took from the queue, or the queue began
-	timerSet    bool          // whether a timer will start a batch
-	wake        chan struct{} // makes one of them be sent; closed with the batcher
+	lastMoved   time.Time     // when calls last left the queue, or the queue began
+	timerSet    bool          // whether a timer will start a sender
+	wake        chan struct{} // makes an idle sender send; closed with the batcher
 
-	sendCtx     context.Context // of batches; renewed when the server becomes unreachable
+	sendCtx     context.Context // of batches in flight; renewed when the server becomes unreachable
 	cancelSends context.CancelCauseFunc
 }
 
@@ -47,16 +47,12 @@ var (
 	errClosed    = unavailable(errors.New("the store is closed"))
 )
 
-// maxFlightTime bounds a batch where nothing else does, so that a
+// maxSendTime bounds a batch where nothing else does, so that a
 // server that hangs does not hold the batcher for ever.
 const maxSendTime = 10 * time.Second
 
-// departureGap is how often a batch leaves where a round trip takes longer than farAway. A
-// batch that is full takes the server a millisecond.
-const sendGap = 10 * time.Millisecond
-
 func (s *Store) newBatcher(index int) *batcher {
-	br := &batcher{store: s, index: index, wake: make(chan struct{}, maxInFlight)}
+	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
 	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
 	br.watchdog = watchdog.New(watchdog.Config{
 		Timeout: maxSendTime, Try: br.try,
@@ -85,7 +81,7 @@ func (br *batcher) try(ctx context.Context) {
 	})
 }
 
-// call makes a call of the batcher's server that is not a batch.
+// roundTrip makes a call of the batcher's server that is not a batch, watched like one.
 func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error) error {
 	var call watchdog.Call
 	br.watchdog.Begin(&call)
@@ -94,7 +90,7 @@ func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error
 	return err
 }
 
-// complete tells the watchdog how a call ended.
+// report tells the watchdog how a call of the server ended.
 func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 	reply, replied := Reply(err)
 	switch {
@@ -129,9 +125,9 @@ func (br *batcher) decideOne(ctx context.Context, op *stint.Op) (d stint.Decisio
 	return d, err
 }
 
-// send queues a call and waits until all of it has been answered or its context has ended.
-// It reports whether the batcher has let go of it.
-func (br *batcher) do(c *call) (free bool) {
+// do queues a call and waits until all of it has been answered or its context has ended.
+// It reports whether the call is the caller's again.
+func (br *batcher) do(c *call) (done bool) {
 	if err := br.enqueue(c); err != nil {
 		c.fail(err)
 		return true
@@ -140,7 +136,7 @@ func (br *batcher) do(c *call) (free bool) {
 }
 
 // await waits until all of a queued call has been answered or its context has ended.
-func (br *batcher) await(c *call) (free bool) {
+func (br *batcher) await(c *call) (done bool) {
 	end := c.ctx.Done()
 	if end == nil {
 		<-c.done // a select of one costs more
@@ -158,7 +154,7 @@ func (br *batcher) await(c *call) (free bool) {
 	}
 }
 
-// leave ends a caller's wait, when its context has ended. It reports false when all
+// abandon ends a caller's wait, when its context has ended. It reports false when all
 // has been answered.
 func (br *batcher) abandon(c *call) bool {
 	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) && br.watchdog.Unanswered() > 0 {
@@ -178,7 +174,7 @@ func (br *batcher) abandon(c *call) bool {
 	return true
 }
 
-// overdue is the error of a caller whose context has ended: that the store is
+// deadlineError is the error of a caller whose context has ended: that the store is
 // unavailable if it had the time to answer and did not, else that this process is
 // overloaded. The call is locked.
 func (br *batcher) deadlineError(c *call) error {
@@ -203,7 +199,7 @@ func (br *batcher) deadlineError(c *call) error {
 	return fmt.Errorf("%w: not sent within %s: %w", stint.ErrOverloaded, timeout, err)
 }
 
-// enqueue queues a call, and starts a batch if one more may be under way.
+// enqueue queues a call, and starts a sender if one more batch may be in flight.
 func (br *batcher) enqueue(c *call) error {
 	br.mu.Lock()
 	switch {
@@ -225,24 +221,29 @@ func (br *batcher) enqueue(c *call) error {
 	return nil
 }
 
-// start starts a batch if there is something to be sent and one more may, or sees to it
-// that one starts when it may. The batcher is locked.
+// startSender starts a sender if there is something to send and one more batch may be in flight, or sets a
+// timer for when one may. The batcher is locked.
 func (br *batcher) startSender() {
-	if br.pending.first == nil || br.inFlight >= br.maxInFlight() {
+	if br.pending.first == nil || br.inFlight >= br.pace.maxInFlight() {
 		return
 	}
-	if far := br.isFar(); far && br.inFlight >= br.store.options.InFlight {
+	if br.pace.far() && br.inFlight >= br.pace.inFlight {
 		if br.timerSet {
 			return
 		}
 		if wait := sendGap - time.Since(br.lastMoved); wait > 0 {
 			br.timerSet = true
-			time.AfterFunc(wait, br.startSenderLater)
+			time.AfterFunc(wait, func() {
+				br.mu.Lock()
+				defer br.mu.Unlock()
+				br.timerSet = false
+				br.startSender()
+			})
 			return
 		}
 	}
 	br.inFlight++
-	if br.isFar() {
+	if br.pace.far() {
 		br.lastMoved = time.Now()
 	}
 	if br.idleSenders > 0 {
@@ -253,26 +254,8 @@ func (br *batcher) startSender() {
 	go br.sender()
 }
 
-// far reports whether the server is far away. The batcher is locked.
-func (br *batcher) isFar() bool { return br.store.options.adapts && br.pace.far() }
-
-// most is how many batches may be under way. The batcher is locked.
-func (br *batcher) maxInFlight() int {
-	if !br.store.options.adapts {
-		return br.store.options.InFlight
-	}
-	return br.pace.maxInFlight(br.store.options.InFlight)
-}
-
-func (br *batcher) startSenderLater() {
-	br.mu.Lock()
-	defer br.mu.Unlock()
-	br.timerSet = false
-	br.startSender()
-}
-
-// be sent makes batches whenever something waits, until the store is closed or enough others
-// are idle. A goroutine of its own for each batch would have to grow its stack each time, which takes
+// sender sends batches whenever something waits, until the store is closed or enough other senders
+// are idle. A new goroutine for each batch would have to grow its stack each time, which takes
 // as long as the rest of what a batch of one take costs the process.
 func (br *batcher) sender() {
 	br.sendAll()
@@ -281,11 +264,11 @@ func (br *batcher) sender() {
 	}
 }
 
-// rest waits until there is something to be sent. It reports false when there will be nothing, or
-// others to do it.
+// park waits until there is something to send. It reports false when the store is closed, or
+// enough other senders wait.
 func (br *batcher) park() bool {
 	br.mu.Lock()
-	if br.closed || br.idleSenders >= br.store.options.InFlight {
+	if br.closed || br.idleSenders >= br.pace.inFlight {
 		br.mu.Unlock()
 		return false
 	}
@@ -295,26 +278,26 @@ func (br *batcher) park() bool {
 	return woken
 }
 
-// flyAll makes batches as long as something waits.
+// sendAll sends batches as long as something waits.
 func (br *batcher) sendAll() {
-	var batch []*call
+	var calls []*call
 	for {
 		fault := br.ready()
 		b := newBatch(br)
-		batch, b.maxLimits = br.dequeue(batch[:0])
-		if len(batch) == 0 {
+		calls, b.maxLimits = br.dequeue(calls[:0])
+		if len(calls) == 0 {
 			b.recycle()
 			return
 		}
 		appended := 0
-		for appended < len(batch) && br.appendCall(b, batch[appended]) {
+		for appended < len(calls) && br.appendCall(b, calls[appended]) {
 			appended++
 		}
-		// The last to board may have done so in part: it waits for what is sent.
-		if appended < len(batch) && batch[appended].batch != nil {
+		// The last call may have been appended in part: its rest waits for what is sent.
+		if appended < len(calls) && calls[appended].batch != nil {
 			appended++
 		}
-		br.requeue(batch[appended:])
+		br.requeue(calls[appended:])
 		if fault == nil {
 			fault = br.send(b)
 		}
@@ -323,15 +306,15 @@ func (br *batcher) sendAll() {
 		} else {
 			br.requeue(b.complete(fault))
 		}
-		// Those who were answered, and have more to ask, go before the next batch
-		// leaves: one that carries all of them costs less than two.
+		// Callers that were answered run before the next batch is sent, so that it has what they ask
+		// next: one batch costs less than two.
 		runtime.Gosched()
 		b.recycle()
-		clear(batch)
+		clear(calls)
 	}
 }
 
-// carry sends a batch and waits for its answer. How long its callers wait does not
+// send sends a batch and waits for its reply. How long its callers wait does not
 // matter: the watchdog bounds it.
 func (br *batcher) send(b *batch) error {
 	if len(b.entries) == 0 {
@@ -354,8 +337,8 @@ func (br *batcher) send(b *batch) error {
 	return err
 }
 
-// context is a batch's. While the server is unreachable it ends with the most patient of
-// the callers, who only try whether it is back.
+// sendContext is a batch's context. While the server is unreachable it ends with the latest deadline of
+// the callers, which only probe whether it is back.
 func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	br.mu.Lock()
 	ctx = br.sendCtx
@@ -383,39 +366,35 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	}
 }
 
-// take takes calls for one batch out of the queue, and tells how many limits it may decide; with
-// none left, or one batch too many, the batch ends.
-func (br *batcher) dequeue(batch []*call) (taken []*call, most int) {
+// dequeue appends calls for one batch to a list, and tells how many limits it may decide; there are none
+// when the queue is empty or one batch too many is in flight.
+func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 	br.mu.Lock()
 	defer br.mu.Unlock()
-	if br.inFlight > br.maxInFlight() {
+	if br.inFlight > br.pace.maxInFlight() {
 		br.inFlight--
-		return batch, 0
+		return list, 0
 	}
 	br.lastMoved = time.Now()
-	ops := 0
-	most = br.store.options.MaxBatch
-	if br.store.options.adapts {
-		most = br.pace.maxOperations(most)
-	}
-	for br.pending.first != nil && ops < most {
+	maxLimits = br.pace.maxLimits()
+	for ops := 0; br.pending.first != nil && ops < maxLimits; {
 		c := br.pending.first
 		br.pending.remove(c)
 		ops += len(c.ops) - c.appended
-		batch = append(batch, c)
+		list = append(list, c)
 	}
-	if len(batch) == 0 {
+	if len(list) == 0 {
 		br.inFlight--
 	}
-	return batch, most
+	return list, maxLimits
 }
 
-// giveBack puts calls back to the front of the queue, but for those whose callers have left.
-func (br *batcher) requeue(batch []*call) {
-	if len(batch) == 0 {
+// requeue puts calls back to the front of the queue, without those whose callers have left.
+func (br *batcher) requeue(calls []*call) {
+	if len(calls) == 0 {
 		return
 	}
-	for _, c := range slices.Backward(batch) {
+	for _, c := range slices.Backward(calls) {
 		c.mu.Lock()
 		if !c.abandoned {
 			br.mu.Lock()
@@ -429,8 +408,8 @@ func (br *batcher) requeue(batch []*call) {
 	br.mu.Unlock()
 }
 
-// board takes a call's operations into the batch. It reports whether all are: of what
-// is left, the first to be sent later is p.boarded.
+// appendCall appends a call's operations to the batch. It reports whether all are; the first that is
+// not is c.appended.
 func (br *batcher) appendCall(b *batch, c *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -461,8 +440,8 @@ func (br *batcher) close() {
 	br.watchdog.Close()
 }
 
-// ready waits for a connection, so that a batch takes into the batch only those who still wait
-// when it can leave.
+// ready waits for a connection, so that a batch has only calls whose callers still wait
+// when it can be sent.
 func (br *batcher) ready() error {
 	if br.store.conn.Ready(ended) == nil {
 		return nil
@@ -486,7 +465,7 @@ func (br *batcher) ready() error {
 	return err
 }
 
-// ended is a context for who waits for nothing.
+// ended is a context for not waiting.
 var ended = func() context.Context {
 	ctx, end := context.WithCancel(context.Background())
 	end()

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// call is what one caller sends: operations to be decided in order. Once its caller
+// call is one caller's operations, to be decided in order. Once its caller
 // has left, nothing of the caller's is touched.
 type call struct {
 	ctx     context.Context
@@ -34,7 +34,7 @@ type call struct {
 	result [1]stint.Result
 }
 
-// newParcel makes a call, most often of one that has been recycled.
+// newCall makes a call, most often of one that has been recycled.
 func (br *batcher) newCall(ctx context.Context) *call {
 	c, used := br.store.callPool.Get().(*call)
 	if !used {
@@ -58,7 +58,7 @@ func (br *batcher) recycle(c *call) {
 	br.store.callPool.Put(c)
 }
 
-// A bounded context knows for how long it lets a call wait.
+// A timeLimited context knows for how long it lets a call wait.
 type timeLimited interface{ Timeout() time.Duration }
 
 // timeout is for how long the caller waits in all, at most the time between two batches too long.
@@ -76,8 +76,8 @@ func (c *call) fail(err error) {
 	}
 }
 
-// land gives the answers, or the error, to those who wait. It returns the calls
-// with operations left to be sent.
+// complete gives the answers, or the error, to the callers that wait. It returns the calls
+// with operations left to send.
 func (b *batch) complete(err error) (further []*call) {
 	for i := 0; i < len(b.entries); {
 		c := b.entries[i].call
@@ -153,8 +153,8 @@ func (q *queue) remove(c *call) {
 	c.previous, c.next, c.queued = nil, nil, false
 }
 
-// unboard takes all operations off a batch. It returns the calls of those who wait for them.
-func (br *batcher) detach(b *batch) (batch []*call) {
+// detach takes all operations out of a batch. It returns the calls whose callers wait for them.
+func (br *batcher) detach(b *batch) (calls []*call) {
 	for i := 0; i < len(b.entries); {
 		c := b.entries[i].call
 		for ; i < len(b.entries) && b.entries[i].call == c; i++ {
@@ -166,9 +166,9 @@ func (br *batcher) detach(b *batch) (batch []*call) {
 			br.mu.Lock()
 			br.queued += n
 			br.mu.Unlock()
-			batch = append(batch, c)
+			calls = append(calls, c)
 		}
 		c.mu.Unlock()
 	}
-	return batch
+	return calls
 }

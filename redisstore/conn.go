@@ -9,22 +9,17 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A Conn is the store's connection to its servers. Packages rueidis and goredis make one.
-// Its methods are safe for concurrent use.
+// A Conn is a connection to the servers, safe for concurrent use. Packages rueidis and goredis make one.
 type Conn interface {
-	// Ready returns nil when a command can be sent immediately. Otherwise it waits for the
-	// attempt to connect that is under way, and returns why that failed, or the context's error.
+	// Ready waits for the attempt to connect that is under way, unless there is a connection.
 	Ready(ctx context.Context) error
-	// Eval runs a script and returns its reply, a string. It must not run it again when it may
-	// have run already, and must load it when the server does not know it. All keys hash
-	// to one slot if Cluster is true. It keeps neither keys nor args.
+	// Eval runs a script, never twice, and returns its reply, a string. It loads a script that the
+	// server does not know. All keys hash to one slot if Cluster is true. It keeps neither keys nor args.
 	Eval(ctx context.Context, script *Script, keys, args []string) (string, error)
-	// Do sends a command and returns its reply, a string, or "" for nil. If it has a key, that is
-	// the second argument.
+	// Do sends a command and returns its reply, a string, or "" for nil. A key is the second argument.
 	Do(ctx context.Context, args ...string) (string, error)
-	// Subscribe subscribes to a channel, calls ready once that is done, and message for each
-	// message, one after another. It returns when the context ends or the subscription is
-	// lost, and does not renew it.
+	// Subscribe calls ready once it has subscribed to a channel, and message for each message, one
+	// after another. It returns when the context ends or the subscription is lost.
 	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 	// Cluster reports whether the keys of one call must hash to one slot.
 	Cluster() bool
@@ -37,18 +32,15 @@ type Script struct {
 	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
 }
 
-// An Inspector is a [Conn] that can ask its servers one by one, as [Store.Advise] and the
-// noticing of evictions need. The connections of packages rueidis and goredis are Inspectors.
+// An Inspector is a [Conn] that can ask its servers one by one, for [Store.Advise] and to
+// notice evictions. Those of packages rueidis and goredis can.
 type Inspector interface {
 	// Servers are those that hold keys: the one server, or the primaries of a cluster.
 	Servers(ctx context.Context) ([]Server, error)
 }
 
-// A Server is one of the servers that hold a store's keys.
-type Server interface {
-	// Ask sends a command without a key and returns the strings of its reply, names before values.
-	Ask(ctx context.Context, args ...string) ([]string, error)
-}
+// A Server sends a command without a key to a server. Of a map it returns names before values.
+type Server func(ctx context.Context, args ...string) ([]string, error)
 
 // servers are those that can be asked, none if the connection does not tell.
 func (s *Store) servers(ctx context.Context) []Server {
@@ -63,9 +55,8 @@ func (s *Store) servers(ctx context.Context) []Server {
 	return servers
 }
 
-// Reply returns what a server replied in an error of a [Conn], without a leading "ERR ", such as
-// "OOM command not allowed when used memory > 'maxmemory'.". It is false where no reply
-// came: then nobody knows whether the command was executed.
+// Reply returns what a server replied in a [Conn]'s error. It is false where no reply came: then
+// the command may have been executed.
 func Reply(err error) (reply string, ok bool) {
 	// As rueidis has them.
 	if failure, replied := errors.AsType[interface {

@@ -44,16 +44,6 @@ func unsigned(text string) int64 {
 	return n
 }
 
-// Values and heads, as generations.lua describes them.
-const (
-	headBytes  = 32
-	inline     = 63
-	wide       = 128
-	valueOld   = 255
-	valueNone  = 254
-	wideNumber = 8
-)
-
 // generation is one of a hash's generations.
 type generation struct {
 	start        stint.Instant
@@ -82,14 +72,7 @@ var (
 	errDisagree = errors.New("it disagrees about what was allowed")
 )
 
-// How replies begin that decide nothing.
-const (
-	replyAsks  = 1 // other edges of calendars are needed
-	replyWhole = 2 // the script for one take can't decide this one
-	replyStale = 3 // the layout or an epoch is another
-)
-
-// read takes the reply apart and answers every operation. It reports whether the
+// decode takes the reply apart and answers every operation. It reports whether the
 // batch is to be sent again: with other edges of calendars, for the whole script, or under
 // other keys.
 func (b *batch) decode(reply string) (again bool, err error) {
@@ -150,12 +133,12 @@ func (b *batch) decodeAsks(r *reader) error {
 	return nil
 }
 
-// readGroups reads the states of groups.
+// decodeGroups reads the states of groups.
 func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
 		g.current, g.previous, g.missing = r.generation(), r.generation(), false
 		for _, at := range g.states {
-			g.missing = g.missing || r.text != "" && r.text[0] == valueNone
+			g.missing = g.missing || r.text != "" && r.text[0] == tagNone
 			if err := b.states[at].read(r, &g.current, &g.previous, now); err != nil {
 				return err
 			}
@@ -169,18 +152,18 @@ func (ref *stateRef) read(r *reader, current, before *generation, now stint.Inst
 	ref.state = state{}
 	g := current
 	tag := r.byte()
-	if tag == valueOld {
+	if tag == tagPrev {
 		g = before
 		tag = r.byte()
 	}
-	if tag == valueNone {
+	if tag == tagNone {
 		return nil
 	}
 	mine := ref.limit.parameters
 	length := len(mine)
-	inWide := tag >= wide
+	inWide := tag >= tagWide
 	var writer string
-	if index := int(tag &^ wide); index == inline {
+	if index := int(tag &^ tagWide); index == tagInline {
 		writer = r.bytes(length)
 	} else if from := index * length; from+length <= len(g.versions) {
 		writer = g.versions[from : from+length]
@@ -192,7 +175,7 @@ func (ref *stateRef) read(r *reader, current, before *generation, now stint.Inst
 	for i := range numbers {
 		bytes := int(writer[i])
 		if inWide {
-			bytes = wideNumber
+			bytes = 8
 		}
 		numbers[i] = unsigned(r.bytes(bytes))
 		if i == 0 {

@@ -12,12 +12,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// denials remembers denials, so that a client that keeps asking is answered without
+// denialCache remembers denials, so that a client that keeps asking is answered without
 // asking the server: a denial says until when the same cost of the same claims is
 // denied. Another cost waits for longer or less, and other claims may be denied by
 // another limit, so both are asked. What this process itself takes of a state ends the
-// denials of it, since then the wait is longer than they say; what others take is not
-// heard of.
+// denials of it, since then the wait is longer than they say. What others take is not noticed.
 //
 // A denial is kept until its RetryAfter, and never for longer than the longest that a
 // state of the limit matters: a longer wait is due to a state from a time that the
@@ -25,28 +24,35 @@ import (
 //
 // What could make a denial wrong (a reset, a refund, a limit with other parameters
 // that takes a state over) is announced by the script that does it, on a channel that
-// every process listens to. A denial is kept only if nothing of its client was announced
-// since its batch was sent, and nothing is kept while the channel is down. What
+// every process subscribes to. A denial is kept only if nothing of its client was announced
+// since its batch was sent, and nothing is kept while there is no subscription. What
 // remains: between a reset elsewhere and the arrival of its announcement, which takes
-// as long as it takes to notice where the channel leads nowhere any more, and when the
-// server's clock steps forth or its memory is wiped, a client may be denied that the
+// as long as it takes to notice a lost connection, and when the
+// server's clock steps forward or its memory is wiped, a client may be denied that the
 // server would admit, until its RetryAfter at the latest. It is never the other way
 // round.
 type denialCache struct {
-	seed          maphash.Seed
-	maxPerShard   int // entries in a shard
-	now           func() time.Duration
-	onPolicyReset func(policy string) // is told of policies that were forgotten elsewhere
-	onMissed      func()              // is told when that may have been missed
-	listening     atomic.Bool         // whether the channel is listened to
-	wasLost       atomic.Bool         // whether it was and then was not
-	sequence      atomic.Uint64       // of announcements, and of sessions on the channel
-	entries       atomic.Int64
-	hits          atomic.Uint64
-	shards        [denialShards]denialShard
+	seed        maphash.Seed
+	maxPerShard int
+	now         func() time.Duration
+
+	onPolicyReset func(policy string) // called when a policy was reset elsewhere
+	onMissed      func()              // called when that may have been missed
+
+	listening atomic.Bool   // whether there is a subscription
+	wasLost   atomic.Bool   // whether there was one before
+	sequence  atomic.Uint64 // of announcements, and of subscriptions
+	entries   atomic.Int64
+	hits      atomic.Uint64
+	shards    [denialShards]denialShard
 }
 
-const denialShards = 64
+const (
+	denialShards     = 64
+	maxClientDenials = 64
+	// clockRates is by how much of a wait two clocks may disagree: 1/clockRates of it.
+	clockRates = 1000
+)
 
 type denialShard struct {
 	mu        sync.Mutex
@@ -55,32 +61,25 @@ type denialShard struct {
 	count     int
 }
 
-// denial is an operation's denial, kept with the client of the claim with the longest
-// wait.
+// denial is an operation's denial, kept with the client of the claim with the longest wait.
 type denial struct {
 	policy     *stint.Policy // of that claim
 	permits    int64
-	claimsHash uint64        // a hash of all claims, 0 if there is but one
+	claimsHash uint64        // of all claims, 0 if there is but one
 	sent       time.Duration // by the local clock
 	until      time.Duration
 	decision   stint.Decision
-	outs       []stint.Outcome // of one claim, if they say when Remaining grows
+	outcomes   []stint.Outcome // of one claim, if they say when Remaining grows
 }
 
 // covers reports whether the denial is of a claim among claims with the hash.
-func (d *denial) covers(claim *stint.Claim, others uint64) bool {
-	return d.policy == claim.Policy && d.permits == claim.Permits && d.claimsHash == others
+func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
+	return d.policy == claim.Policy && d.permits == claim.Permits && d.claimsHash == claimsHash
 }
 
-// clientDenials is how many denials are kept of one client at most.
-const clientDenials = 64
-
-// clockRates is by how much of a wait two clocks may disagree: one part of so many.
-const clockRates = 1000
-
-func newDenialCache(most int, now func() time.Duration) *denialCache {
+func newDenialCache(size int, now func() time.Duration) *denialCache {
 	return &denialCache{
-		seed: maphash.MakeSeed(), maxPerShard: max(1, most/denialShards), now: now, onPolicyReset: func(string) {}, onMissed: func() {},
+		seed: maphash.MakeSeed(), maxPerShard: max(1, size/denialShards), now: now, onPolicyReset: func(string) {}, onMissed: func() {},
 	}
 }
 
@@ -88,18 +87,12 @@ func (c *denialCache) shard(client string) *denialShard {
 	return &c.shards[maphash.String(c.seed, client)%denialShards]
 }
 
-// cacheable reports whether an operation's denial may come from the cache or go
-// there.
+// denialCacheable reports whether an operation's denial may come from the cache or be kept.
 func (s *Store) denialCacheable(op *stint.Op) bool {
 	if s.denials == nil || op.Verb > stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
 		return false
 	}
-	for i := range op.And {
-		if s.countsDenied(op.And[i].Policy) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })
 }
 
 func (s *Store) countsDenied(policy *stint.Policy) bool {
@@ -112,75 +105,20 @@ func (s *Store) countsDenied(policy *stint.Policy) bool {
 	return false
 }
 
-// remembered answers an operation that is known to be denied.
+// rememberedDenial answers an operation that is known to be denied.
 func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
-	if s.denials == nil || s.denials.entries.Load() == 0 || !s.denialCacheable(op) {
+	c := s.denials
+	if c == nil || c.entries.Load() == 0 || !s.denialCacheable(op) {
 		return d, false
 	}
-	return s.denials.answer(op)
-}
-
-// keepDenial keeps the denial of an operation whose batch, or batches, were sent at f or
-// later, from the outcomes of its limits.
-func (s *Store) keepDenial(f sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grown bool) {
-	n := refusal{decision: d}
-	claim, first := &op.Claim, 0
-	for i := -1; i < len(op.And); i++ {
-		if i >= 0 {
-			claim = &op.And[i]
-		}
-		plan := s.plan(claim.Policy)
-		for j := range plan {
-			n.lasts = max(n.lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
-			if first+j == int(d.Index) {
-				n.claim = *claim
-			}
-		}
-		first += len(plan)
-	}
-	if op.And != nil {
-		n.claimsHash = s.denials.hash(op)
-	} else if grown {
-		n.outs = outcomes
-	}
-	s.denials.keep(f, &n)
-}
-
-// keep keeps a denial.
-func (b *batch) keepDenial(e *entry) {
-	limits := b.limitsOf(e)
-	var op stint.Op
-	for first := 0; first < len(limits); {
-		policy := limits[first].policy
-		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].permits}
-		if first == 0 {
-			op.Claim = claim
-		} else {
-			op.And = append(op.And, claim)
-		}
-		first += policy.Len()
-	}
-	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
-}
-
-// taken ends the denials of what an entry took.
-func (b *batch) forgetDenials(e *entry) {
-	limits := b.limitsOf(e)
-	for i := 0; i < len(limits); i += limits[i].policy.Len() {
-		b.store.denials.forgetTaken(b.states[limits[i].state].client, limits[i].policy)
-	}
-}
-
-// answer answers an operation that is known to be denied.
-func (c *denialCache) answer(op *stint.Op) (d stint.Decision, denied bool) {
 	now := c.now()
 	if op.And == nil {
 		return c.claim(&op.Claim, 0, now, op.Each)
 	}
-	others := c.hash(op)
-	d, denied = c.claim(&op.Claim, others, now, nil)
+	hash := c.hash(op)
+	d, denied = c.claim(&op.Claim, hash, now, nil)
 	for i := 0; i < len(op.And) && !denied; i++ {
-		d, denied = c.claim(&op.And[i], others, now, nil)
+		d, denied = c.claim(&op.And[i], hash, now, nil)
 	}
 	return d, denied
 }
@@ -197,17 +135,17 @@ func (c *denialCache) hash(op *stint.Op) uint64 {
 }
 
 // claim answers for one claim among claims with a hash.
-func (c *denialCache) claim(claim *stint.Claim, others uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
+func (c *denialCache) claim(claim *stint.Claim, claimsHash uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
 	s := c.shard(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.clients[claim.Key]
 	for i := range list {
 		known := &list[i]
-		if !known.covers(claim, others) {
+		if !known.covers(claim, claimsHash) {
 			continue
 		}
-		if now >= known.until || now < known.sent || len(known.outs) < len(each) {
+		if now >= known.until || now < known.sent || len(known.outcomes) < len(each) {
 			return d, false
 		}
 		elapsed := (now - known.sent).Truncate(time.Microsecond)
@@ -217,7 +155,7 @@ func (c *denialCache) claim(claim *stint.Claim, others uint64, now time.Duration
 		d.ResetAfter = later(d.ResetAfter, elapsed)
 		d.Source = stint.SourceDenialCache
 		for j := range each {
-			each[j] = known.outs[j]
+			each[j] = known.outcomes[j]
 			each[j].RetryAfter = later(each[j].RetryAfter, elapsed)
 			each[j].ResetAfter = later(each[j].ResetAfter, elapsed)
 			each[j].GrowsAfter = later(each[j].GrowsAfter, elapsed)
@@ -237,66 +175,101 @@ func later(wait, elapsed time.Duration) time.Duration {
 	return max(0, wait-elapsed)
 }
 
-// flying notes when a batch is sent.
+// sendMark notes when a batch is sent.
 type sendMark struct {
-	sequence uint64
+	sequence uint64 // 0: nothing may be kept
 	sent     time.Duration
 }
 
-func (c *denialCache) mark() (f sendMark) {
+func (c *denialCache) mark() (m sendMark) {
 	if c != nil && c.listening.Load() {
-		f = sendMark{c.sequence.Load(), c.now()}
+		m = sendMark{c.sequence.Load(), c.now()}
 	}
-	return f
+	return m
 }
 
-// refusal is a denial to be kept.
-type refusal struct {
-	claim      stint.Claim // the one with the longest wait
-	claimsHash uint64      // as in a denial
-	lasts      time.Duration
-	decision   stint.Decision
-	outs       []stint.Outcome // as in a denial
-}
-
-// keep keeps what was denied by a batch that was sent at f.
-func (c *denialCache) keep(f sendMark, n *refusal) {
-	if n.lasts == 0 || n.decision.RetryAfter == stint.Never || f.sequence == 0 {
+// keepDenial keeps the denial of an operation that was sent at a mark, from the outcomes of its
+// limits; grows says that they say when Remaining grows.
+func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grows bool) {
+	var longest stint.Claim
+	var lasts time.Duration
+	claim, first := &op.Claim, 0
+	for i := -1; i < len(op.And); i++ {
+		if i >= 0 {
+			claim = &op.And[i]
+		}
+		plan := s.plan(claim.Policy)
+		for j := range plan {
+			lasts = max(lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
+			if first+j == int(d.Index) {
+				longest = *claim
+			}
+		}
+		first += len(plan)
+	}
+	if d.RetryAfter == stint.Never {
 		return
 	}
-	client := n.claim.Key
+	kept := denial{policy: longest.Policy, permits: longest.Permits, decision: d}
+	if op.And != nil {
+		kept.claimsHash = s.denials.hash(op)
+	} else if grows {
+		kept.outcomes = outcomes
+	}
+	s.denials.keep(m, longest.Key, &kept, lasts)
+}
+
+// keepDenial keeps the denial of an entry.
+func (b *batch) keepDenial(e *entry) {
+	limits := b.limitsOf(e)
+	var op stint.Op
+	for first := 0; first < len(limits); {
+		policy := limits[first].policy
+		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].permits}
+		if first == 0 {
+			op.Claim = claim
+		} else {
+			op.And = append(op.And, claim)
+		}
+		first += policy.Len()
+	}
+	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
+}
+
+// keep keeps a denial of what was sent at a mark, for a time from then. The outcomes are copied.
+func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Duration) {
+	if lasts == 0 || m.sequence == 0 {
+		return
+	}
 	s := c.shard(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.announced > f.sequence || !c.listening.Load() {
+	if s.announced > m.sequence || !c.listening.Load() {
 		return
 	}
 	if s.clients == nil {
 		s.clients = map[string][]denial{}
 	}
-	kept := denial{
-		policy: n.claim.Policy, permits: n.claim.Permits, claimsHash: n.claimsHash, decision: n.decision,
-		sent: f.sent, until: f.sent + n.lasts - n.lasts/clockRates,
-	}
+	kept := *d
+	kept.sent, kept.until = m.sent, m.sent+lasts-lasts/clockRates
 	list := s.clients[client]
-	at := slices.IndexFunc(list, func(d denial) bool { return d.covers(&n.claim, n.claimsHash) })
-	if at < 0 && len(list) == clientDenials {
+	claim := stint.Claim{Policy: d.policy, Permits: d.permits}
+	at := slices.IndexFunc(list, func(known denial) bool { return known.covers(&claim, d.claimsHash) })
+	if at < 0 && len(list) == maxClientDenials {
 		at = 0
-		for i := range list {
-			if list[i].until < list[at].until {
-				at = i
-			}
-		}
 	}
 	if at >= 0 {
-		kept.outs = append(list[at].outs[:0], n.outs...)
+		kept.outcomes = append(list[at].outcomes[:0], d.outcomes...)
 		list[at] = kept
 		return
 	}
 	if s.count >= c.maxPerShard {
-		c.evict(s)
+		for other := range s.clients { // any
+			c.forget(s, other, func(denial) bool { return true })
+			break
+		}
 	}
-	kept.outs = append(kept.outs, n.outs...)
+	kept.outcomes = append([]stint.Outcome(nil), d.outcomes...)
 	// The key's memory is its caller's, who may use it again. An assignment to a key that is
 	// there replaces that one too.
 	s.clients[strings.Clone(client)] = append(s.clients[client], kept)
@@ -304,22 +277,26 @@ func (c *denialCache) keep(f sendMark, n *refusal) {
 	c.entries.Add(1)
 }
 
-// taken forgets the denials of a policy of a client: this process has taken more of the
+// forgetDenials ends the denials of what an entry took: this process has taken more of the
 // state, so their waits are too short.
-func (c *denialCache) forgetTaken(client string, policy *stint.Policy) {
+func (b *batch) forgetDenials(e *entry) {
+	c := b.store.denials
 	if c.entries.Load() == 0 {
 		return
 	}
-	s := c.shard(client)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if list := s.clients[client]; len(list) > 0 {
-		c.remove(s, client, list, func(d denial) bool { return d.policy.Name() == policy.Name() })
+	limits := b.limitsOf(e)
+	for i := 0; i < len(limits); i += limits[i].policy.Len() {
+		client, name := b.states[limits[i].state].client, limits[i].policy.Name()
+		s := c.shard(client)
+		s.mu.Lock()
+		c.forget(s, client, func(d denial) bool { return d.policy.Name() == name })
+		s.mu.Unlock()
 	}
 }
 
-// remove removes denials of a client. The shard is locked.
-func (c *denialCache) remove(s *denialShard, client string, list []denial, which func(denial) bool) {
+// forget removes denials of a client. The shard is locked.
+func (c *denialCache) forget(s *denialShard, client string, which func(denial) bool) {
+	list := s.clients[client]
 	left := slices.DeleteFunc(list, which)
 	gone := len(list) - len(left)
 	s.count -= gone
@@ -331,55 +308,42 @@ func (c *denialCache) remove(s *denialShard, client string, list []denial, which
 	}
 }
 
-// evict makes room: of a few clients, the one goes whose denial ends first.
-func (c *denialCache) evict(s *denialShard) {
-	const sample = 8
-	victim, seen := "", 0
-	var end time.Duration
-	for client, list := range s.clients {
-		if seen == 0 || list[0].until < end {
-			victim, end = client, list[0].until
-		}
-		if seen++; seen == sample {
-			break
-		}
-	}
-	c.drop(s, victim)
-}
-
-func (c *denialCache) drop(s *denialShard, client string) {
-	n := len(s.clients[client])
-	delete(s.clients, client)
-	s.count -= n
-	c.entries.Add(-int64(n))
-}
-
-// announce forgets a client, and lets no batch that is under way bring it back.
+// announce forgets a client, and lets no batch that is in flight bring it back.
 func (c *denialCache) announce(client string) {
 	s := c.shard(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.announced = c.sequence.Add(1)
-	c.drop(s, client)
+	c.forget(s, client, func(denial) bool { return true })
 }
 
-// announcePolicy forgets all denials of a policy, and lets no batch that is under way
+// announcePolicy forgets all denials of a policy, and lets no batch that is in flight
 // bring one back.
 func (c *denialCache) announcePolicy(name string) {
+	c.forgetAll(func(d denial) bool { return d.policy.Name() == name })
+}
+
+// wipe forgets everything, leases too.
+func (c *denialCache) wipe() {
+	c.forgetAll(func(denial) bool { return true })
+	c.onMissed()
+}
+
+func (c *denialCache) forgetAll(which func(denial) bool) {
 	at := c.sequence.Add(1)
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
 		s.announced = at
-		for client, list := range s.clients {
-			c.remove(s, client, list, func(d denial) bool { return d.policy.Name() == name })
+		for client := range s.clients {
+			c.forget(s, client, which)
 		}
 		s.mu.Unlock()
 	}
 }
 
-// begin starts keeping denials, of batches sent from now on. What was leased while the
-// channel was lost may be of policies that were forgotten then.
+// subscribed starts keeping denials, of batches sent from now on. What was leased while there was no
+// subscription may be of policies that were reset then.
 func (c *denialCache) subscribed() {
 	c.sequence.Add(1)
 	c.listening.Store(true)
@@ -388,9 +352,8 @@ func (c *denialCache) subscribed() {
 	}
 }
 
-// end forgets everything, since announcements may have been missed. While the channel was
-// not listened to there is nothing, and leases are not let go of again and again where it
-// can't be.
+// unsubscribed forgets everything, since announcements may be missed from now on. It does so once, so that leases
+// work while no subscription can be made.
 func (c *denialCache) unsubscribed() {
 	if c.listening.Swap(false) {
 		c.wasLost.Store(true)
@@ -398,67 +361,39 @@ func (c *denialCache) unsubscribed() {
 	}
 }
 
-// wipe forgets everything, leases too.
-func (c *denialCache) wipe() {
-	defer c.onMissed()
-	at := c.sequence.Add(1)
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		s.announced = at
-		c.entries.Add(-int64(s.count))
-		s.clients, s.count = nil, 0
-		s.mu.Unlock()
-	}
-}
-
-// hear takes a message of the channel apart: clients, each behind its length in 2
-// bytes. A length of 0, which no client has, says that a policy was forgotten, whose name
-// follows behind its length. Who does not know that takes it for two clients. After a
-// message that can't be read everything is forgotten.
+// receive reads a message of the channel: clients, each behind its length in 2
+// bytes. A length of 0, which no client has, says that a policy was reset, whose name
+// follows behind its length. After a message that can't be read everything is forgotten.
 func (c *denialCache) receive(message string) {
-	policy := false
-	for message != "" {
-		name, rest, ok := cutName(message)
-		switch {
-		case !ok:
-			c.wipe()
-			return
-		case policy:
-			c.announcePolicy(name)
-			c.onPolicyReset(name)
-			policy = false
-		case name == "":
-			policy = true
-		default:
-			c.announce(name)
+	r := reader{text: message}
+	for r.text != "" {
+		name := r.bytes(int(r.number(2)))
+		if r.short {
+			break
 		}
-		message = rest
+		if name != "" {
+			c.announce(name)
+			continue
+		}
+		policy := r.bytes(int(r.number(2)))
+		if r.short {
+			break
+		}
+		c.announcePolicy(policy)
+		c.onPolicyReset(policy)
 	}
-	if policy {
+	if r.short {
 		c.wipe()
 	}
 }
 
-// cutName cuts a name behind its length off a message.
-func cutName(message string) (name, rest string, ok bool) {
-	if len(message) < 2 {
-		return "", "", false
-	}
-	end := 2 + int(message[0])<<8 + int(message[1])
-	if len(message) < end {
-		return "", "", false
-	}
-	return message[2:end], message[end:], true
-}
-
-// How long to wait before listening again.
+// How long to wait before subscribing again.
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// listen listens to the channel until the context ends.
+// listen keeps a subscription to the channel until the context ends.
 func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
 	pause := firstPause
 	for ctx.Err() == nil {

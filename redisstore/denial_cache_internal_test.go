@@ -45,7 +45,7 @@ func TestHear(t *testing.T) {
 			before := c.mark()
 			keep := func() {
 				for _, claim := range claims {
-					c.keep(before, &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
+					c.keep(before, claim.Key, &denial{policy: claim.Policy, permits: 1, decision: stint.Decision{RetryAfter: time.Hour}}, time.Hour)
 				}
 			}
 			kept := func() (known []string) {

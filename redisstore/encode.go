@@ -3,16 +3,74 @@ package redisstore
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 	"time"
+	"unique"
 
 	"github.com/stint-go/stint"
 )
 
-func (b *batch) arg(args ...string) { b.args = append(b.args, args...) }
+// encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs of it.
+type encoding struct {
+	mix          mix // of the script
+	keys, args   []string
+	operations   []byte           // of the first part
+	epochFields  []string         // of the policies whose states are used
+	epochs       map[string]int64 // by those
+	described    int              // where the descriptions of limits begin among the arguments, two for each
+	descriptions map[*limit]int   // their numbers, from 1
+	firstGroups  []*group
+	secondGroups []*group
+	groups       map[groupKey]*group
+	freeGroups   []*group
+	logs         []int32 // states of the first part
+	resetMarked  []int32 // states with a key that has the time of their last reset
+	numbered     []int32 // states of the first part in the script's order
+}
 
-// compose puts together what is sent.
+// group is a hash with the states in it.
+type group struct {
+	limit     *limit
+	keys      *generationKeys
+	partition int32
+	states    []int32
+
+	current, previous generation // as they were found
+	missing           bool       // whether a client was not in current
+}
+
+// groupKey tells groups apart: of the first part by the identity, since two groups of
+// one hash would each turn its generation; of the second by the limit.
+type groupKey struct {
+	identity  unique.Handle[string]
+	limit     *limit
+	partition int32
+}
+
+// clear makes the encoding ready to be used again.
+func (c *encoding) clear() {
+	clear(c.keys)
+	clear(c.args)
+	clear(c.descriptions)
+	clear(c.epochFields)
+	clear(c.epochs)
+	for _, g := range c.groups {
+		*g = group{states: g.states[:0]}
+		c.freeGroups = append(c.freeGroups, g)
+	}
+	clear(c.groups)
+	c.mix, c.keys, c.args, c.epochFields = 0, c.keys[:0], c.args[:0], c.epochFields[:0]
+	c.firstGroups, c.secondGroups = c.firstGroups[:0], c.secondGroups[:0]
+	c.logs, c.resetMarked, c.numbered = c.logs[:0], c.resetMarked[:0], c.numbered[:0]
+}
+
+func (c *encoding) arg(args ...string) { c.args = append(c.args, args...) }
+
+func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
+
+// encode puts together what is sent.
 func (b *batch) encode() {
-	b.clearEncoding()
+	b.encoding.clear()
 	if b.isSingle() && !b.fullScript {
 		b.encodeSingle()
 		return
@@ -26,28 +84,27 @@ func (b *batch) encode() {
 	b.arg("")
 	b.described = len(b.args)
 	for i := range b.entries {
-		// Permits on top are an operation of their own there.
+		// A bulk is an operation of its own in the first part.
 		b.mixed = b.mixed || b.entries[i].bulk > 0 && b.sent(&b.entries[i])
 	}
 	for i := range b.states {
 		b.describe(int32(i), guess)
 	}
 	b.args[b.described-1] = text(int64(len(b.args)-b.described) / 2)
-	switch {
-	case b.mixed:
+	if b.mixed {
 		b.mix |= operations
-		b.encodeOperations()
-	case len(b.firstGroups) > 0:
+		b.encodeFirst()
+	} else if len(b.firstGroups) > 0 {
 		b.mix |= policies
-		b.encodePolicies()
+		b.encodeFirst()
 	}
 	for _, g := range b.secondGroups {
 		b.encodeRuns(g)
 	}
 }
 
-// composeSettings writes what the processes have to know alike. A return of what was
-// taken before its policy was reset gives nothing back: what it was taken of is gone.
+// encodeSettings writes what the processes have to know alike. A return of what was
+// taken before its policy was reset returns nothing: the state that it was taken of is gone.
 func (b *batch) encodeSettings() {
 	b.keys = append(b.keys, b.batcher.settingsKey())
 	for i := range b.states {
@@ -60,10 +117,9 @@ func (b *batch) encodeSettings() {
 			b.epochFields = append(b.epochFields, field)
 		}
 	}
-	b.arg(b.layout.text, text(int64(len(b.epochFields))))
-	for _, field := range b.epochFields {
-		b.arg(field)
-	}
+	b.arg(b.layout.text)
+	b.argNumber(len(b.epochFields))
+	b.arg(b.epochFields...)
 	for _, field := range b.epochFields {
 		b.arg(text(b.epochs[field]))
 	}
@@ -81,7 +137,7 @@ func (b *batch) encodeSettings() {
 	}
 }
 
-// isTake reports whether all that is sent is one take of one limit, neither a log's nor a calendar's.
+// isSingle reports whether all that is sent is one take of one limit, neither a log's nor a calendar's.
 func (b *batch) isSingle() bool {
 	if len(b.states) != 1 || b.mixed {
 		return false
@@ -90,7 +146,7 @@ func (b *batch) isSingle() bool {
 	return ref.runsOnly && len(ref.runs) == 1 && ref.runs[0].k == 1
 }
 
-// composeTake is compose for one take, as take.lua reads it.
+// encodeSingle is encode for one take, as take.lua reads it.
 func (b *batch) encodeSingle() {
 	ref := &b.states[0]
 	l := ref.limit
@@ -104,7 +160,8 @@ func (b *batch) encodeSingle() {
 	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0].n), ref.client)
 }
 
-// place describes a state's limit and puts it into its group.
+// describe describes a state's limit and puts the state into its group. Of a calendar it sends the
+// windows around a guess of the time, or around the time that the script asked for.
 func (b *batch) describe(at int32, guess stint.Instant) {
 	ref := &b.states[at]
 	ref.resetMarked = false
@@ -155,73 +212,93 @@ func (b *batch) group(ref *stateRef) *group {
 	return g
 }
 
-// name adds a group's keys.
+// addKeys adds a group's keys.
 func (b *batch) addKeys(g *group) {
 	g.keys = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField])
 	b.keys = append(b.keys, g.keys.cur, g.keys.prev)
 }
 
-// composeFirst writes the first part: states, then operations that name them.
-func (b *batch) encodeOperations() {
-	b.arg(text(int64(len(b.firstGroups))))
+// key is a key of a state's own.
+func (b *batch) key(ref *stateRef, kind string) string {
+	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
+	return b.layout.key(int(ref.partition), kind+identity, ref.client)
+}
+
+// encodeFirst writes the first part: states, then operations that name them.
+func (b *batch) encodeFirst() {
+	b.argNumber(len(b.firstGroups))
 	for _, g := range b.firstGroups {
 		b.addKeys(g)
-		b.arg(g.limit.letter, text(int64(len(g.states))))
-		only := true
+		b.argNumber(len(g.states))
+		same := true
 		for _, at := range g.states {
 			b.arg(b.states[at].client)
-			only = only && b.states[at].number == b.states[g.states[0]].number
+			same = same && b.states[at].number == b.states[g.states[0]].number
 		}
 		var numbers []byte
 		for i, at := range g.states {
-			if i == 0 || !only {
+			if i == 0 || !same {
 				numbers = binary.BigEndian.AppendUint16(numbers, uint16(b.states[at].number))
 			}
 			b.number(at)
 		}
 		b.arg(string(numbers))
 	}
-	b.arg(text(int64(len(b.logs))))
-	for _, at := range b.logs {
-		ref := &b.states[at]
-		identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
-		b.keys = append(b.keys, b.layout.key(int(ref.partition), identity, ref.client))
-		b.arg(text(int64(ref.number)), ref.client)
-		b.number(at)
+	if b.mixed {
+		b.argNumber(len(b.logs))
+		for _, at := range b.logs {
+			ref := &b.states[at]
+			b.keys = append(b.keys, b.key(ref, ""))
+			b.arg(text(int64(ref.number)), ref.client)
+			b.number(at)
+		}
+		b.encodeResetMarkers()
 	}
-	b.encodeResetMarkers()
-	operations := b.operations[:0]
+	list := b.operations[:0]
 	for i := range b.entries {
-		e := &b.entries[i]
-		if !b.sent(e) {
-			continue
-		}
-		growth := byte(0)
-		if e.growth {
-			growth = 1
-		}
-		operations = append(operations, byte(e.verb), growth)
-		operations = binary.BigEndian.AppendUint16(operations, uint16(e.limitCount))
-		if e.verb >= refund {
-			operations = binary.BigEndian.AppendUint64(operations, uint64(e.takenAt))
-		}
-		for _, p := range b.limitsOf(e) {
-			operations = binary.BigEndian.AppendUint16(operations, uint16(b.states[p.state].number))
-			operations = binary.BigEndian.AppendUint64(operations, uint64(p.permits))
-		}
-		if e.bulk > 0 {
-			operations = append(operations, byte(bulkTake), 0)
-			operations = binary.BigEndian.AppendUint16(operations, 1)
-			operations = binary.BigEndian.AppendUint16(operations, uint16(b.states[b.opLimits[e.firstLimit].state].number))
-			operations = binary.BigEndian.AppendUint64(operations, uint64(e.bulk))
+		if e := &b.entries[i]; b.sent(e) {
+			list = b.appendOperation(list, e)
 		}
 	}
-	b.arg(string(operations))
-	b.operations = operations
+	b.arg(string(list))
+	b.operations = list
 }
 
-// composeMarkers names the keys by which returns of leases know that the state was reset
-// since. They are needed by who resets or gives back.
+// number gives a state of the first part, whose description has been named, its number there.
+func (b *batch) number(at int32) {
+	b.numbered = append(b.numbered, at)
+	b.states[at].number = int32(len(b.numbered))
+}
+
+// appendOperation writes an operation of the first part.
+func (b *batch) appendOperation(list []byte, e *entry) []byte {
+	growth := byte(0)
+	if e.growth {
+		growth = 1
+	}
+	list = append(list, byte(e.verb), growth)
+	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
+	if e.verb >= refund {
+		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
+	}
+	for _, p := range b.limitsOf(e) {
+		list = binary.BigEndian.AppendUint16(list, uint16(b.states[p.state].number))
+		permits := p.permits
+		if !b.mixed {
+			permits = min(permits, math.MaxUint32) // more than any capacity does not fit, however far above
+		}
+		list = binary.BigEndian.AppendUint64(list, uint64(permits))
+	}
+	if e.bulk > 0 {
+		list = append(list, byte(bulkTake), 0, 0, 1)
+		list = binary.BigEndian.AppendUint16(list, uint16(b.states[b.opLimits[e.firstLimit].state].number))
+		list = binary.BigEndian.AppendUint64(list, uint64(e.bulk))
+	}
+	return list
+}
+
+// encodeResetMarkers names the keys by which returns of leases know that the state was reset
+// since. Resets write them and returns read them.
 func (b *batch) encodeResetMarkers() {
 	at := len(b.args)
 	b.arg("")
@@ -237,47 +314,11 @@ func (b *batch) encodeResetMarkers() {
 			}
 			ref.resetMarked = true
 			b.resetMarked = append(b.resetMarked, p.state)
-			identity := inEpoch(p.limit.identity.Value(), b.epochs[p.limit.epochField])
-			b.keys = append(b.keys, b.layout.key(int(ref.partition), "reset."+identity, ref.client))
+			b.keys = append(b.keys, b.key(ref, "reset."))
 			b.arg(text(int64(ref.number)))
 		}
 	}
 	b.args[at] = text(int64(len(b.args) - at - 1))
-}
-
-// composePolicies writes the first part when it is not mixed.
-func (b *batch) encodePolicies() {
-	b.arg(text(int64(len(b.firstGroups))))
-	for _, g := range b.firstGroups {
-		b.addKeys(g)
-		b.arg(text(int64(b.states[g.states[0]].number)), text(int64(len(g.states))))
-		for _, at := range g.states {
-			b.arg(b.states[at].client)
-			b.number(at)
-		}
-	}
-	operations := b.operations[:0]
-	for i := range b.entries {
-		e := &b.entries[i]
-		if !b.sent(e) {
-			continue
-		}
-		operations = append(operations, byte(e.limitCount))
-		for _, p := range b.limitsOf(e) {
-			operations = binary.BigEndian.AppendUint16(operations, uint16(b.states[p.state].number))
-			// What is above any capacity does not fit, however far.
-			operations = binary.BigEndian.AppendUint32(operations, uint32(min(p.permits, math.MaxUint32)))
-		}
-	}
-	b.arg(string(operations))
-	b.operations = operations
-}
-
-// enlist gives a state of the first part, whose description has been named, its
-// number there.
-func (b *batch) number(at int32) {
-	b.numbered = append(b.numbered, at)
-	b.states[at].number = int32(len(b.numbered))
 }
 
 // sent reports whether the script is to carry out the operation by itself: not when
@@ -289,13 +330,13 @@ func (b *batch) sent(e *entry) bool {
 	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
 }
 
-// composeTakes writes a group of the second part.
+// encodeRuns writes a group of the second part.
 func (b *batch) encodeRuns(g *group) {
 	b.addKeys(g)
 	plain := true
 	for _, at := range g.states {
-		takes := b.states[at].runs
-		plain = plain && len(takes) == 1 && takes[0].n == 1 && takes[0].k == 1
+		runs := b.states[at].runs
+		plain = plain && len(runs) == 1 && runs[0] == run{1, 1}
 	}
 	mode := "0"
 	if plain {
@@ -311,4 +352,39 @@ func (b *batch) encodeRuns(g *group) {
 	for _, at := range g.states {
 		b.arg(runsText(b.states[at].runs))
 	}
+}
+
+// small are numbers in text.
+var small = func() (texts [1024]string) {
+	for i := range texts {
+		texts[i] = strconv.Itoa(i)
+	}
+	return texts
+}()
+
+func text(n int64) string {
+	if n >= 0 && n < int64(len(small)) {
+		return small[n]
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// runsText is how runs are sent: n, or nxk for k times n, joined by commas.
+func runsText(runs []run) string {
+	if len(runs) == 1 && runs[0].k == 1 {
+		return text(runs[0].n)
+	}
+	var buffer [64]byte
+	line := buffer[:0]
+	for i, r := range runs {
+		if i > 0 {
+			line = append(line, ',')
+		}
+		line = strconv.AppendInt(line, r.n, 10)
+		if r.k > 1 {
+			line = append(line, 'x')
+			line = strconv.AppendInt(line, r.k, 10)
+		}
+	}
+	return string(line)
 }

@@ -57,7 +57,7 @@ func (y *layout) key(partition int, identity, last string) string {
 	return y.prefix + ":{" + y.tags[partition] + "}:" + identity + ":" + last
 }
 
-// generations are the keys of a partition's hash in an epoch of the policy.
+// generationKeys are the keys of a partition's hash in an epoch of the policy.
 type generationKeys struct {
 	epoch     int64
 	cur, prev string
@@ -89,7 +89,7 @@ func (y *layout) partition(client string) int {
 	return int(hashOf(client) % uint64(y.partitions))
 }
 
-// batcher is where operations on a client be sent.
+// batcherOf is where operations on a client are sent from.
 func (y *layout) batcherOf(client string) *batcher {
 	if len(y.batchers) == 1 {
 		return y.batchers[0]
@@ -158,13 +158,13 @@ func slot(tag string) int {
 	return int(crc) % clusterSlots
 }
 
-// names are the keys of callers who may leave before a batch has been answered, and may then use
+// keyCopies are the keys of callers who may leave before a batch has been answered, and may then use
 // the memory of their keys for others. They are copied one behind another, so that an
 // allocation lasts for many batches. What is written stays as it is: a connection may have
 // a command to send yet whose batch was given up. The zero value is ready to use.
 type keyCopies struct{ room strings.Builder }
 
-// namesBytes is how much room is made at once.
+// keyCopiesBytes is how much room is made at once.
 const keyCopiesBytes = 4096
 
 // keep returns a copy of a name.

@@ -24,7 +24,7 @@ type limit struct {
 	numbers    string                           // of the script's description, without a calendar's edges
 	life       int64                            // the longest that a state matters, microseconds
 	format     string                           // by which the script for one take writes a state
-	singleArgs string                           // what taking(1) returns
+	singleArgs string                           // singleArgsOf(1)
 	hashKeys   []atomic.Pointer[generationKeys] // by partition, as of the latest epoch; nil of a log
 }
 
@@ -58,12 +58,16 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 func (l *limit) describe(encoding LogEncoding) {
 	spec := l.limit
 	switch {
-	case l.token != nil:
-		permits, period := l.token.Rate()
-		l.bucket("t", l.token.Lasting(l.maxCount()), permits, period)
-	case l.leaky != nil:
-		permits, period := l.leaky.Rate()
-		l.bucket("l", l.leaky.Lasting(l.maxCount()), permits, period)
+	case l.bucket != nil:
+		// Its longest backlog is how long a state matters.
+		permits, period := l.bucket.Rate()
+		life := l.bucket.Lasting(l.maxCount())
+		l.letter = "t"
+		if l.token == nil {
+			l.letter = "l"
+		}
+		l.parameters = parameters(2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6})
+		l.number(life, permits, period)
 	case l.window != nil:
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1
@@ -73,9 +77,10 @@ func (l *limit) describe(encoding LogEncoding) {
 			lengthWidth = width(life)
 		}
 		l.parameters = parameters(2*life, lengthWidth, width(l.maxCount()), number{length, 6})
-		l.number(life)
-		if !l.calendar() {
-			l.number(length)
+		if l.calendar() {
+			l.number(life)
+		} else {
+			l.number(life, length)
 		}
 	case l.counter != nil:
 		window := spec.Window.Microseconds()
@@ -106,25 +111,12 @@ var calendarLife = map[stint.Calendar]int64{
 
 func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }
 
-// most is the greatest count of a state that the limit alone writes.
+// maxCount is the greatest count of a state that the limit alone writes.
 func (l *limit) maxCount() int64 { return l.limit.Capacity + l.limit.Debt() }
 
-// bucket describes a bucket whose longest backlog is span.
-func (l *limit) bucket(letter string, span, permits, period int64) {
-	l.letter = letter
-	l.parameters = parameters(2*span, width(span), width(permits),
-		number{l.limit.Capacity, 4}, number{permits, 4}, number{period, 6})
-	l.number(span, permits, period)
-}
-
-// number starts the description's numbers: capacity, debt and more, of which the first is
-// how long a state matters.
-func (l *limit) number(more ...int64) {
-	if l.numbers == "" {
-		l.numbers, l.life = l.letter, more[0]
-		more = append([]int64{l.limit.Capacity, l.limit.Debt()}, more...)
-	}
-	l.numbers += bigEndian(more...)
+// number writes the description's numbers: capacity, debt, how long a state matters, and more.
+func (l *limit) number(life int64, more ...int64) {
+	l.life, l.numbers = life, l.letter+bigEndian(append([]int64{l.limit.Capacity, l.limit.Debt(), life}, more...)...)
 }
 
 // describeAt is the limit's numbers with, for a calendar, the bounds of the window
@@ -139,7 +131,7 @@ func (l *limit) describeAt(t stint.Instant) string {
 	return l.numbers + bigEndian(int64(before), int64(start), int64(end), int64(after))
 }
 
-// taking is what the script for one take has to know of n permits of the limit.
+// singleArgsOf is what the script for one take has to know of n permits of the limit.
 func (l *limit) singleArgsOf(n int64) string {
 	if n == 1 {
 		return l.singleArgs
@@ -153,17 +145,13 @@ func (l *limit) encodeSingleArgs(n int64) string {
 		l.life + algorithm.Margin(l.life),
 		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
 	}
-	switch {
-	case l.token != nil:
-		return bigEndian(append(numbers, l.token.Needs(n)...)...)
-	case l.leaky != nil:
-		return bigEndian(append(numbers, l.leaky.Needs(n)...)...)
-	default: // windows
-		return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+	if l.bucket != nil {
+		return bigEndian(append(numbers, l.bucket.Needs(n)...)...)
 	}
+	return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
 }
 
-// words writes numbers of 8 bytes.
+// bigEndian writes numbers of 8 bytes.
 func bigEndian(numbers ...int64) string {
 	text := make([]byte, 0, 8*len(numbers))
 	for _, n := range numbers {
@@ -200,3 +188,164 @@ func width(n int64) int {
 	}
 	return bytes
 }
+
+// bucket is a token or a leaky bucket.
+type bucket interface {
+	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n int64, out *stint.Outcome)
+	Grows(state *algorithm.BucketState, now stint.Instant) time.Duration
+	Admit(state *algorithm.BucketState, now stint.Instant, n, k int64) int64
+	Release(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
+	Rate() (permits, period int64)
+	Lasting(n int64) int64
+	Needs(n int64) []int64
+}
+
+// machine is a limit with its algorithm: bucket, window or counter is set, none for a log,
+// whose outcomes the script answers.
+type machine struct {
+	limit   stint.Limit
+	bucket  bucket
+	token   *algorithm.TokenBucket // the bucket, if it is one
+	window  *algorithm.FixedWindow
+	counter *algorithm.SlidingWindowCounter
+	log     bool
+}
+
+// state is the state of a fixed-size algorithm; that of the others is not used.
+type state struct {
+	bucket  algorithm.BucketState
+	window  algorithm.WindowState
+	counter algorithm.CounterState
+}
+
+func newMachine(limit stint.Limit) machine {
+	m := machine{limit: limit}
+	switch limit.Algorithm {
+	case stint.AlgorithmTokenBucket:
+		m.token = algorithm.NewTokenBucket(limit)
+		m.bucket = m.token
+	case stint.AlgorithmLeakyBucket:
+		m.bucket = algorithm.NewLeakyBucket(limit)
+	case stint.AlgorithmFixedWindow:
+		m.window = algorithm.NewFixedWindow(limit)
+	case stint.AlgorithmSlidingWindowCounter:
+		m.counter = algorithm.NewSlidingWindowCounter(limit)
+	case stint.AlgorithmSlidingWindowLog:
+		m.log = true
+	}
+	return m
+}
+
+// apply carries out an action on a state, as the script did or would.
+func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n int64, out *stint.Outcome) {
+	switch {
+	case m.bucket != nil:
+		m.bucket.Apply(action, &s.bucket, now, n, out)
+	case m.window != nil:
+		m.window.Apply(action, &s.window, now, n, out)
+	case m.counter != nil:
+		m.counter.Apply(action, &s.counter, now, n, out)
+	}
+}
+
+// grows is how long until Remaining grows.
+func (m *machine) grows(s *state, now stint.Instant) time.Duration {
+	switch {
+	case m.bucket != nil:
+		return m.bucket.Grows(&s.bucket, now)
+	case m.window != nil:
+		return m.window.Grows(&s.window, now)
+	case m.counter != nil:
+		return m.counter.Grows(&s.counter, now)
+	}
+	return 0
+}
+
+// admit takes n permits k times, one after another, as often as they fit, and returns
+// how often.
+func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
+	switch {
+	case m.bucket != nil:
+		return m.bucket.Admit(&s.bucket, now, n, k)
+	case m.window != nil:
+		return m.window.Admit(&s.window, now, n, k)
+	case m.counter != nil:
+		return m.counter.Admit(&s.counter, now, n, k)
+	}
+	return 0
+}
+
+// refund returns n permits that were taken at an instant.
+func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
+	switch {
+	case m.bucket != nil:
+		m.bucket.Release(&s.bucket, now, n, taken)
+	case m.window != nil:
+		m.window.Release(&s.window, now, n, taken)
+	case m.counter != nil:
+		m.counter.Release(&s.counter, now, n, taken)
+	}
+}
+
+// returnLease returns n permits that were leased at an instant and not spent.
+func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
+	if m.token != nil {
+		m.token.Lapse(&s.bucket, now, n, leased)
+		return
+	}
+	m.refund(s, now, n, leased)
+}
+
+// reset makes a state as new and tells so.
+func (m *machine) reset(s *state, out *stint.Outcome) {
+	*s = state{}
+	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: m.limit.Capacity}
+}
+
+// load makes a state of its three stored numbers, which a limit with the given
+// parameters wrote, and adopts it.
+func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version string, mine bool) {
+	at := stint.Instant(numbers[0])
+	switch {
+	case m.bucket != nil:
+		s.bucket = algorithm.BucketState{Last: at, Due: at + stint.Instant(numbers[1]), Rest: numbers[2]}
+		if mine {
+			return
+		}
+		switch b := m.bucket.(type) {
+		case *algorithm.TokenBucket:
+			s.bucket = b.Adopt(s.bucket, algorithm.NewTokenBucket(bucketOf(version)), now)
+		case *algorithm.LeakyBucket:
+			s.bucket = b.Adopt(s.bucket, algorithm.NewLeakyBucket(bucketOf(version)), now)
+		}
+	case m.window != nil:
+		length := numbers[1]
+		if length == 0 {
+			length = windowOf(version)
+		}
+		s.window = algorithm.WindowState{Start: at, End: at + stint.Instant(length), Count: numbers[2]}
+	case m.counter != nil:
+		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
+		if !mine {
+			window := micros(windowOf(version))
+			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}), now)
+		}
+	}
+}
+
+// widthsBytes is how many bytes of parameters say the widths.
+const widthsBytes = 3
+
+// bucketOf is the bucket of a head's parameters, as far as they tell.
+func bucketOf(parameters string) stint.Limit {
+	text := parameters[widthsBytes:]
+	return stint.Limit{
+		Capacity: unsigned(text[:4]),
+		Rate:     stint.Rate{Permits: unsigned(text[4:8]), Period: micros(unsigned(text[8:14]))},
+	}
+}
+
+// windowOf is the window of a head's parameters in microseconds.
+func windowOf(parameters string) int64 { return unsigned(parameters[widthsBytes : widthsBytes+6]) }
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -48,7 +48,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	keep := func(i int) {
 		for _, claim := range claims {
 			claim.Key = memory.key(name(i))
-			c.keep(c.mark(), &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
+			c.keep(c.mark(), claim.Key, &denial{policy: claim.Policy, permits: 1, decision: stint.Decision{RetryAfter: time.Hour}}, time.Hour)
 			memory.key("????")
 		}
 	}

@@ -31,53 +31,45 @@ const (
 	maxLeaseTime             = 10 * time.Second
 )
 
-// A LogEncoding says how sliding window logs are kept. Each has keys of its own: a change starts logs anew.
+// A LogEncoding says how sliding window logs are kept.
 type LogEncoding string
 
-// The encodings of a sliding window log.
+// The encodings of a sliding window log. Each has its own keys.
 const (
-	LogPacked LogEncoding = "packed" // one string of records of 4 to 11 bytes: the smallest, and the default
-	LogZSet   LogEncoding = "zset"   // a sorted set
-	LogStream LogEncoding = "stream" // a stream
+	LogPacked LogEncoding = "packed" // one string of records of 4 to 11 bytes
+	LogZSet   LogEncoding = "zset"
+	LogStream LogEncoding = "stream"
 )
 
 // Options say how a [Store] works. The zero value is a good choice.
 type Options struct {
 	// KeyPrefix starts every key: 1 to 64 printable ASCII characters without braces. Default: DefaultKeyPrefix.
 	KeyPrefix string
-	// LogEncoding is how sliding window logs are kept, and Partitions in how many hashes the
-	// clients of each limit are kept, and over how many slots of a cluster they are spread: a
-	// power of two, 1 to 256. The servers remember both. Where the options name another value
-	// nothing is decided; to change one, stop all processes and delete the key that the
-	// error names; states start anew. Default: what the servers remember, or LogPacked and 1
-	// (on a cluster 16).
+	// Partitions is in how many hashes the clients of each limit are kept, and in how many
+	// slots of a cluster: a power of two, 1 to 256. The servers remember both, and nothing is
+	// decided by options that differ; to change them, stop all processes and delete the key that
+	// the error names. Default: what the servers remember, or LogPacked and 1, on a cluster 16.
 	LogEncoding LogEncoding
 	Partitions  int
-	// MaxBatch is how many limits one script call decides at most, 1 to 1,000; the server
-	// does nothing else for about 5 microseconds each. Default: 256.
+	// MaxBatch is how many limits one script call decides at most: 1 to 1,000. The server
+	// takes about 5 microseconds for each. Default: 256.
 	MaxBatch int
-	// InFlight is how many script calls are in flight at once, to a single server or to each
-	// partition of a cluster: 1 to 64. Default: 2, and up to 64 where they take more than 20 ms.
+	// InFlight is how many script calls are in flight at once, per server or partition of a
+	// cluster: 1 to 64. Default: 2, and up to 64 where they take more than 20 ms.
 	InFlight int
-	// MaxQueue is how many operations wait at most, in each such place. Further
-	// ones fail with an error that wraps stint.ErrOverloaded. Default: 65,536.
+	// MaxQueue is how many operations wait at most, per server or partition; the next fails
+	// with an error that wraps stint.ErrOverloaded. Default: 65,536.
 	MaxQueue int
-	// DenialCache is how many denials are remembered at most, to answer a client that keeps
-	// asking without asking the server; below 0 none. Default: 65,536, or none if Now is set.
+	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now none.
 	DenialCache int
-	// LeaseTime is how long permits of a limit with leases may be spent after they were
-	// requested: 1 ms to 10 s. Default: DefaultLeaseTime.
+	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
 	LeaseTime time.Duration
-	// CountInstances makes the store count the processes that share its key prefix, for
-	// [Store.Instances], by a heartbeat about every 2 seconds. Default: false.
+	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
 	CountInstances bool
-	// OnLoss is called by one goroutine, at most once a minute, when the store notices lost
-	// state, with what was lost since the last call. With Now nothing is noticed. Default: nil.
+	// OnLoss is called with what was lost since its last call, at most once a minute. Default: nil.
 	OnLoss func(Loss)
 	// Now is the time of every decision instead of the server's clock, for tests. Default: nil.
 	Now func() stint.Instant
-
-	adapts bool // whether more calls may be in flight than InFlight says
 }
 
 // Validate reports all that is wrong with the options, as [New] does.
@@ -87,11 +79,9 @@ func (o Options) Validate() error {
 }
 
 func (o *Options) ensureDefaults() {
-	o.adapts = o.adapts || o.InFlight == 0
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, DefaultKeyPrefix)
 	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.InFlight = cmp.Or(o.InFlight, defaultInFlight)
 	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
 }
 
@@ -109,7 +99,7 @@ func (o *Options) validate() error {
 	for _, number := range []struct {
 		name       string
 		value, max int
-	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", o.InFlight, maxInFlight}, {"max_queue", o.MaxQueue, math.MaxInt}} {
+	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight}, {"max_queue", o.MaxQueue, math.MaxInt}} {
 		switch {
 		case number.value >= 1 && number.value <= number.max:
 		case number.max == math.MaxInt:
@@ -126,7 +116,7 @@ func (o *Options) validate() error {
 
 func validPartitions(n int) bool { return n >= 1 && n <= maxPartitions && n&(n-1) == 0 }
 
-// CheckKeyPrefix reports why keys can't start with a prefix, nil if they can. An empty prefix is valid.
+// CheckKeyPrefix reports why keys can't start with a prefix.
 func CheckKeyPrefix(prefix string) error {
 	valid := len(prefix) <= 64
 	for _, c := range []byte(prefix) {

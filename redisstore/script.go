@@ -5,8 +5,10 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	_ "embed"     // the script's parts
 	"encoding/hex"
+	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -73,14 +75,14 @@ func (s *Store) loadScripts(ctx context.Context) {
 			}
 			for _, m := range mixes {
 				group.Go(func() {
-					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
+					_, _ = server(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
 				})
 			}
 		}
 	}
 }
 
-// newScript makes a script of a source, which it trims.
+// newScript makes a script of a source, of which it strips what is unused.
 func newScript(source string) *Script {
 	source = stripUnused(source)
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
@@ -98,10 +100,10 @@ func (m mix) source() string {
 		}
 	}
 	if m&single != 0 {
-		return algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
+		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
 	}
 	// Twins that are left out are nil.
-	limits := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
+	limits := []string{luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		limits = append(limits, logsLua)
 	}
@@ -116,82 +118,48 @@ func (m mix) source() string {
 	return strings.Join(limits, "")
 }
 
-// piece is a part of a script's source at its top level.
-type piece struct {
-	name string // what it defines, without the table that it is in; "" of what is always kept
-	text string
-	open bool // whether the function's end is to come
-	kept bool
-}
+// definition matches a line at a script's top level that defines a function, or names a value
+// without calling anything, as "local most = 2 ^ 53" and "twin.step = schedule.step" do.
+var definition = regexp.MustCompile(`^(?:(?:local )?function (?:\w+\.)?(\w+)\(|local (\w+) = [^(]*$|\w+\.(\w+) = \w+\.\w+\n$)`)
 
-// trim leaves out of a script what need not travel: comments, blank lines, and functions
-// and values at its top level whose names stand nowhere else.
+// stripUnused leaves out of a script what need not travel: comments, blank lines, and definitions
+// of names that nothing uses which is left.
 func stripUnused(source string) string {
-	pieces := piecesOf(source)
-	called := map[string]bool{"": true}
+	type piece struct{ name, text string } // of what is always kept, the name is ""
+	var pieces []piece
+	open := false // whether the last piece is a function whose end is to come
+	for line := range strings.Lines(source) {
+		if bare := strings.TrimSpace(line); bare == "" || strings.HasPrefix(bare, "--") {
+			continue
+		}
+		if open {
+			pieces[len(pieces)-1].text += line
+			open = line != "end\n"
+			continue
+		}
+		name := strings.Join(append(definition.FindStringSubmatch(line), "", "")[1:], "")
+		open = strings.HasSuffix(line, ")\n") && strings.Contains(line, "function ") && name != ""
+		pieces = append(pieces, piece{name, line})
+	}
+	used, kept := map[string]bool{"": true}, make([]bool, len(pieces))
 	for again := true; again; {
 		again = false
-		for i := range pieces {
-			if p := &pieces[i]; !p.kept && called[p.name] {
-				p.kept, again = true, true
+		for i, p := range pieces {
+			if !kept[i] && used[p.name] {
+				kept[i], again = true, true
 				for word := range strings.FieldsFuncSeq(p.text, outsideWord) {
-					called[word] = true
+					used[word] = true
 				}
 			}
 		}
 	}
-	var kept strings.Builder
-	for i := range pieces {
-		if pieces[i].kept {
-			kept.WriteString(pieces[i].text)
+	var stripped strings.Builder
+	for i, p := range pieces {
+		if kept[i] {
+			stripped.WriteString(p.text)
 		}
 	}
-	return kept.String()
+	return stripped.String()
 }
 
-// piecesOf takes a source apart, line by line.
-func piecesOf(source string) (pieces []piece) {
-	for from, end := 0, 0; from < len(source); from = end {
-		end = from + strings.IndexByte(source[from:], '\n') + 1
-		if end == from {
-			end = len(source)
-		}
-		line := source[from:end]
-		bare := strings.TrimLeft(line, " \t")
-		if bare == "\n" || strings.HasPrefix(bare, "--") {
-			continue
-		}
-		if last := len(pieces) - 1; last >= 0 && pieces[last].open {
-			pieces[last].text += line
-			pieces[last].open = line != "end\n"
-			continue
-		}
-		name, open := defines(line)
-		pieces = append(pieces, piece{name: name, text: line, open: open})
-	}
-	return pieces
-}
-
-// defines returns the last part of the name of the function that a line starts, or of what it
-// names without calling anything, as in "twin.step = schedule.step" and "local most = 2 ^ 53"; open
-// says that a function's body follows.
-func defines(line string) (name string, open bool) {
-	rest := strings.TrimPrefix(line, "local ")
-	if head, found := strings.CutPrefix(rest, "function "); found {
-		name, _, _ = strings.Cut(head, "(")
-		return name[strings.LastIndexByte(name, '.')+1:], true
-	}
-	left, right, found := strings.Cut(strings.TrimSuffix(line, "\n"), " = ")
-	if name, local := strings.CutPrefix(left, "local "); local && found && !strings.ContainsFunc(name, outsideWord) && !strings.Contains(right, "(") {
-		return name, false
-	}
-	_, name, field := strings.Cut(left, ".")
-	if _, of, another := strings.Cut(right, "."); !found || !field || !another || strings.ContainsFunc(name+of, outsideWord) {
-		return "", false
-	}
-	return name, false
-}
-
-func outsideWord(r rune) bool {
-	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-}
+func outsideWord(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }

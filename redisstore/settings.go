@@ -173,16 +173,14 @@ func (e *epochs) raise(field string, epoch int64) bool {
 var _ stint.Resetter = (*Store)(nil)
 
 // ResetPolicy implements [stint.Resetter]: it clears the states of all clients of all policies with the
-// name, for all processes at once; on a cluster, partition by partition. What was before is never read again.
-//
-// An error wraps stint.ErrUnavailable or is the context's. Then nothing was reset, or on a
-// cluster not all; repeating it completes it.
+// name, for all processes at once; on a cluster, partition by partition. An error wraps
+// stint.ErrUnavailable or is the context's; repeating the reset completes it.
 func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
 	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
 	return s.reset(ctx, epochField(policyName), announcement)
 }
 
-// ResetAll implements [stint.Resetter]: it is ResetPolicy for all policies of the store's key prefix.
+// ResetAll implements [stint.Resetter]: it resets all policies of the key prefix.
 func (s *Store) ResetAll(ctx context.Context) error {
 	return s.reset(ctx, allPolicies, "\x00\x00")
 }
@@ -300,10 +298,8 @@ func (s *Store) started(ctx context.Context) error {
 	}
 }
 
-// Ready waits until the store knows how the states are laid out and has loaded its scripts,
-// so that no caller waits for that. The store tries again and again; Ready returns why the attempt
-// under way has failed, with an error that wraps stint.ErrUnavailable, and stint.ErrInvalid
-// too where the options name another layout than the servers remember; or the context's.
+// Ready waits until the store knows the layout of the states and has loaded its scripts, or returns why
+// the attempt under way has failed; the error wraps stint.ErrInvalid where the options name another layout.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err
@@ -329,7 +325,7 @@ func (s *Store) agree(ctx context.Context) error {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		script := newScript("local max = math.max\n" + settingsLua + "return '\\0'\n")
+		script := newScript(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
 		_, err = s.conn.Eval(ctx, script, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
 		return err
 	})

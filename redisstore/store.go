@@ -1,10 +1,8 @@
 // Package redisstore keeps limiter state in Redis (6.2 or later) or Valkey, for
 // several processes to share.
 //
-// Every operation is decided inside the server, by the Lua twins of package
-// algorithm and by the server's clock. Operations that arrive while a script call is in
-// flight are decided by the next one, all of them together, each one after another.
-// docs/redis.md describes the keys, and what is guaranteed when servers fail.
+// Every operation is decided inside the server and by its clock. docs/redis.md describes how
+// operations are batched, what the keys are, and what is guaranteed when servers fail.
 package redisstore
 
 import (
@@ -52,8 +50,7 @@ type Store struct {
 	stint.Names // of limiters
 }
 
-// New makes a store on a connection. In the background it asks the servers for the layout of
-// states, loads its scripts and subscribes to what other processes announce.
+// New makes a store on a connection, and prepares for the first decision in the background: see [Store.Ready].
 func New(conn Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
@@ -102,11 +99,10 @@ func (s *Store) Ping(ctx context.Context) error {
 }
 
 // Watch makes the store report each part ([Store.Shards]) that becomes unreachable: when no
-// connection could be made for the timeout, when a call was unanswered for so long, or when
-// three calls in a row were refused (READONLY, LOADING, CLUSTERDOWN, OOM, NOAUTH, NOPERM, BUSY
-// and the like). Only time in which this process was awake counts. A part is reported again only
-// after it has answered. unreachable is called on any goroutine and must not
-// block. Watch is called once, before any operation.
+// connection could be made or a call was unanswered for the timeout, less time in which this process
+// was starved, or when three calls in a row were refused (READONLY, OOM, NOAUTH and the like). A
+// part is reported again only after it has answered. unreachable is called on any goroutine and
+// must not block. Call Watch once, before any operation.
 func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
@@ -118,17 +114,15 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 }
 
 // Shards is how many parts of the store can fail by themselves: 1, or on a cluster the
-// partitions that the options say, or 16. Where the servers remember more, several fail together.
+// partitions of the options, or 16.
 func (s *Store) Shards() int { return s.shards }
 
-// Shard is the part of the store that a client's states are in, from 0 to below
-// [Store.Shards]. Keys with the same hash tag are in the same part.
+// Shard is the part that a client's states are in, from 0. Keys with the same hash tag are in one part.
 func (s *Store) Shard(key string) int {
 	return int(hashOf(key) % uint64(s.shards))
 }
 
-// Close returns what is leased, if the server answers within a second, and ends the
-// store's connections. Operations under way fail.
+// Close returns leases, waiting for a second at most, and closes the connection.
 func (s *Store) Close() {
 	s.leases.close()
 	for _, br := range s.layout.Load().batchers {
@@ -144,8 +138,7 @@ func (s *Store) Close() {
 }
 
 // Decide implements [stint.Store]. On a cluster an operation over keys in several
-// partitions is atomic in each of them; docs/redis.md describes how it is decided. Keys with the
-// same hash tag are in the same partition.
+// partitions is atomic in each of them, as docs/redis.md describes.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
 	if err := s.check(ctx, &op); err != nil {
 		return d, err
@@ -193,8 +186,8 @@ func (p *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 	return marked(&op, d), err
 }
 
-// DecideAll implements [stint.Store]. An operation over several partitions of a cluster
-// waits for those before it, and those after it wait for it.
+// DecideAll implements [stint.Store]. An operation over several partitions of a cluster is
+// decided after those before it and before those after it.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	from := 0
 	for i := range ops {

@@ -46,15 +46,11 @@ type sweeper struct {
 	counts  map[string]uint64 // of evicted keys, by the run of a server; nil before the first answer
 }
 
-// A Loss is state that is gone although it still mattered, as far as a process notices.
-// Clients whose state is lost start anew, so they may use their limits again.
+// A Loss is state that was gone although it still mattered, by eviction, FLUSHALL, a restart or
+// a failover, as far as a process notices. Its clients may use their limits again.
 type Loss struct {
-	// Hashes is how many hashes, each with the clients of one partition of a limit, were
-	// gone or begun anew before their time: by eviction, FLUSHALL, a restart without a
-	// file or a failover that lost writes. Logs do not count.
-	Hashes uint64
-	// Evicted is how many keys the servers evicted, of this store or not.
-	Evicted uint64
+	Hashes  uint64 // with all clients of a partition of a limit each; logs do not count
+	Evicted uint64 // keys that the servers evicted, of this store or not
 }
 
 // lifetime is what is known of a partition's two hashes.
@@ -127,7 +123,7 @@ func (sw *sweeper) server(partition int32) int32 {
 	return 0
 }
 
-// pass notes the time of a server and returns the latest that was seen of it. When the clock
+// observeTime notes the time of a server and returns the latest that was seen of it. When the clock
 // was set back, hashes may be gone that will be dead only later, so what is known of
 // them is dropped; a reply that was overtaken is a little older, too.
 func (sw *sweeper) observeTime(now stint.Instant, server int32) stint.Instant {
@@ -238,7 +234,7 @@ func (sw *sweeper) askEvictions(ctx context.Context) {
 	defer sw.asking.Unlock()
 	counts := maps.Clone(sw.counts)
 	for _, server := range sw.store.servers(ctx) {
-		info, err := server.Ask(ctx, "INFO")
+		info, err := server(ctx, "INFO")
 		if err != nil {
 			continue
 		}

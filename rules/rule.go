@@ -14,11 +14,11 @@ import (
 type Rule struct {
 	// ID is the rule's name, 1 to MaxIDBytes letters, digits or any of - _ . : and not . or .. alone,
 	// unique in its set. The states of the rule's clients belong to it.
-	ID string `doc:"id" is:"id"`
+	ID string `doc:"id"`
 	// Name is what people call the rule, up to MaxTextBytes. Default: "", none.
-	Name string `doc:"name" is:"short"`
+	Name string `doc:"name"`
 	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "", none.
-	Set string `doc:"set" is:"short"`
+	Set string `doc:"set"`
 	// Disabled rules are checked like others, and hold for no request.
 	Disabled bool `doc:"enabled" is:"not"`
 	// Priority orders the rules that match: the highest first, and by ID where it is
@@ -35,7 +35,7 @@ type Rule struct {
 	Scope []string `doc:"scope" is:"scope"`
 	// Missing is what becomes of a request that lacks what Scope asks for. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
-	Missing Missing `doc:"missing" is:"missing"`
+	Missing Missing `doc:"missing"`
 	// Cost is what a request takes. Default: 1.
 	Cost Cost `doc:"cost" is:"cost"`
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
@@ -48,7 +48,7 @@ type Rule struct {
 	// Banned rules deny every request that they match, but for those with an override.
 	Banned bool `doc:"banned"`
 	// OnExceed is what becomes of a request that the limits deny. Default: Reject.
-	OnExceed OnExceed `doc:"on_exceed" is:"on_exceed"`
+	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow"`
 	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
 	// has no default.
 	MaxWait time.Duration `doc:"max_wait" is:"duration 1ms 5m"`
@@ -58,7 +58,7 @@ type Rule struct {
 	// OnStoreFailure is what decides while the store is away. Default: "", as for all. The service
 	// does what it says; a program's store does if it is one of package failover, whose
 	// Config.Rule asks [FailureOf].
-	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"on_store_failure"`
+	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
 	// Overrides are clients for whom something else holds. Default: none.
@@ -167,12 +167,12 @@ const (
 type Cost struct {
 	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
 	// request that has none. Default: 0, which is 1.
-	Permits int64 `doc:"default" is:"permits"`
+	Permits int64 `doc:"default" is:"integer 1 1000000000"`
 	// Header names a header field that holds the cost, an integer of at least 1. A request
 	// with anything else in it is invalid. Default: "", none.
-	Header string `doc:"header" is:"some the name of a header field"`
+	Header string `doc:"header"`
 	// Attribute names an attribute that holds it, in place of Header. Default: "", none.
-	Attribute string `doc:"attribute" is:"some the name of an attribute"`
+	Attribute string `doc:"attribute"`
 }
 
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
@@ -185,7 +185,7 @@ type Override struct {
 	// the longest of these before others. A composite one's parts are joined by | and one
 	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
 	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
-	Key string `doc:"key" is:"some a text that names a client"`
+	Key string `doc:"key"`
 	// Limits are what the client may do.
 	Limits []stint.Limit `doc:"limits" is:"limits"`
 	// Costs are as the rule's Costs, of these limits.
@@ -194,4 +194,32 @@ type Override struct {
 	Unlimited bool `doc:"unlimited"`
 	// Banned clients are denied.
 	Banned bool `doc:"banned"`
+}
+
+var (
+	missingNames  = []string{"", "skip", "deny", "ip"}
+	onExceedNames = []string{"reject", "wait", "shadow"}
+)
+
+// String is skip, deny or ip, and nothing for MissingUnset.
+func (m Missing) String() string { return nameOf(missingNames, uint8(m)) }
+
+// UnmarshalText reads skip, deny or ip.
+func (m *Missing) UnmarshalText(name []byte) error {
+	i := slices.Index(missingNames, string(name))
+	if i < 1 {
+		return stint.Invalid("missing", string(name), "skip, deny or ip")
+	}
+	*m = Missing(i)
+	return nil
+}
+
+// String is reject, wait or shadow.
+func (o OnExceed) String() string { return nameOf(onExceedNames, uint8(o)) }
+
+func nameOf(names []string, i uint8) string {
+	if int(i) >= len(names) {
+		return "unknown"
+	}
+	return names[i]
 }

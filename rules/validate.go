@@ -149,7 +149,7 @@ func (r *Rule) validateScope(f *faults) {
 	for i, scope := range r.Scope {
 		attribute, custom := strings.CutPrefix(scope, CustomPrefix)
 		switch {
-		case scope == Global && len(r.Scope) > 1, !isScope(scope), custom && len(attribute) > maxText:
+		case scope == Global && len(r.Scope) > 1, !IsScope(scope), custom && len(attribute) > maxText:
 			f.invalid("scope", scope, scopes)
 		case slices.Contains(r.Scope[:i], scope):
 			f.invalid("scope", scope, "each part once")
@@ -157,7 +157,7 @@ func (r *Rule) validateScope(f *faults) {
 		if r.hasParameter(scope) {
 			r.validateParameter(f, attribute)
 		}
-		mayLack = mayLack || scope != Global && scope != PerIP && !r.hasParameter(scope)
+		mayLack = mayLack || IsScope(scope) && scope != Global && scope != PerIP && !r.hasParameter(scope)
 	}
 	switch {
 	case r.Missing > MissingIP:
@@ -188,7 +188,8 @@ func (r *Rule) validateParameter(f *faults, name string) {
 	}
 }
 
-func isScope(scope string) bool {
+// IsScope reports whether a text is a scope by itself.
+func IsScope(scope string) bool {
 	switch scope {
 	case Global, PerIP, PerUser, PerAPIKey:
 		return true

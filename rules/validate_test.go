@@ -186,23 +186,16 @@ func TestFaultsShowNoAPIKey(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestMissingNames(t *testing.T) {
 	for _, m := range []rules.Missing{rules.MissingSkip, rules.MissingDeny, rules.MissingIP} {
-		if got, err := rules.ParseMissing(m.String()); err != nil || got != m {
+		var got rules.Missing
+		if err := got.UnmarshalText([]byte(m.String())); err != nil || got != m {
 			t.Errorf("%v is read as %v, %v", m, got, err)
 		}
 	}
-	for _, o := range []rules.OnExceed{rules.Reject, rules.Wait, rules.Shadow} {
-		if got, err := rules.ParseOnExceed(o.String()); err != nil || got != o {
-			t.Errorf("%v is read as %v, %v", o, got, err)
-		}
-	}
 	for _, bad := range []string{"", "Skip", "none"} {
-		if _, err := rules.ParseMissing(bad); !errors.Is(err, stint.ErrInvalid) {
+		if err := new(rules.Missing).UnmarshalText([]byte(bad)); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("missing %q: %v", bad, err)
-		}
-		if _, err := rules.ParseOnExceed(bad); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("on_exceed %q: %v", bad, err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/activity"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
 )
@@ -30,6 +31,7 @@ type admin struct {
 	writeTimeout time.Duration // for a request, a profile excepted
 	watch        *watch
 	rules        *rulesapi.API
+	activity     http.Handler // nil is none
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,6 +106,12 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
 		return unhurried(profiler(name)), RoleWrite // a profile shows memory
+	}
+	if a.activity != nil && activity.Serves(r.URL.Path) {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			a.activity.ServeHTTP(w, r)
+			return nil
+		}, RoleRead
 	}
 	return nil, RoleRead
 }

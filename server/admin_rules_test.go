@@ -215,7 +215,7 @@ func TestBadEdits(t *testing.T) {
 		{"PATCH", "/api/v1/rules/user", `{"limits":[]}`, nil, 400, "limits"},
 		{"PATCH", "/api/v1/rules/user", `{}`, []string{"Content-Type: application/yaml"}, 415, "merge-patch"},
 		{"PUT", "/api/v1/rules/user", `{"labels":{"a":"` + strings.Repeat("x", 1000) + `"}}`, nil, 413, "1000 bytes"},
-		{"PUT", "/api/v1/rules", `[] ` + strings.Repeat(" ", file.MaxBytes), nil, 413, "4194304 bytes"},
+		{"PUT", "/api/v1/rules", `[] ` + strings.Repeat(" ", file.MaxBytes), nil, 413, "33554432 bytes"},
 		{"PUT", "/api/v1/rules/user?colour=red", `{}`, nil, 400, "parameter"},
 		{"PUT", "/api/v1/rules/user", `{}`, []string{"If-Match: user"}, 400, "If-Match"},
 		{"DELETE", "/api/v1/rules/user?comment=%01", "", nil, 400, "comment"},
@@ -263,6 +263,7 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 
 // Whoever edits with a tag, in whichever process, loses nobody's edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
+	t.Parallel()
 	backend := rulestore.NewMemory()
 	desks := []*desk{newDesk(t, backend, nil), newDesk(t, backend, nil)}
 	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)

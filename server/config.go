@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/activity"
 )
 
 // An API says who may name keys, reset, settle and evaluate.
@@ -138,6 +139,8 @@ type Config struct {
 	// API says who may name keys, reset, settle and evaluate.
 	API API
 
+	// Activity is told of every decision, and shown on the admin listener. Who runs the server runs it. Default: nil, none.
+	Activity *activity.Recorder
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
 	// Logger receives a line per listener and per recovered panic. Default: nil,

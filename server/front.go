@@ -55,7 +55,7 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 			fronts = nil
 		}
 	}()
-	ln, err := listen(ctx, "listen", s.config.Listen)
+	ln, err := s.listen(ctx, "listen", s.config.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 	if s.config.AdminListen == "" {
 		return fronts, nil
 	}
-	if ln, err = listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
+	if ln, err = s.listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
 		return fronts, err
 	}
 	s.adminAddr = ln.Addr()
@@ -119,6 +119,9 @@ func (s *Server) adminFront(ln net.Listener) (*front, error) {
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, watch: watch,
 		rules: s.service.administration,
+	}
+	if c.Activity != nil {
+		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}
 	f := s.newFront(serviceAdmin, ln, handler, watch)
 	f.server.ConnContext = withConn
@@ -221,7 +224,7 @@ func fitting(most int, logger *slog.Logger) int {
 		return most
 	}
 	fits := max(int(files-spareFiles), 1)
-	logger.Warn("fewer connections than http.max_connections, as the process may not open more files",
+	logger.Warn("http.max_connections is lowered: the process may not open more files; raise its limit (ulimit -n)",
 		"connections", fits, "max_connections", most, "files", files)
 	return fits
 }

@@ -56,10 +56,10 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch s.rulesState() {
 	case RulesUnknown:
-		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "they were not read yet from where they are kept"}
+		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "the rules could not be read yet; the log says why"}
 		health.Status = api.StatusDown
 	case RulesCached:
-		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "they are from rules_cache and may be old"}
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules are from rules_cache and may be old"}
 	case RulesCurrent:
 	}
 	if s.draining.Load() {

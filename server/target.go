@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 // that can be known about it before a request comes.
 type target struct {
 	name     string // the policy's name; "" for an algorithm's default
+	rule     string // what activity has in the place of a rule
 	policy   *stint.Policy
 	headers  *httplimit.Headers
 	capacity int64             // the least of its limits': the highest cost that can ever be admitted
@@ -34,7 +36,7 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 	if err != nil {
 		return nil, err
 	}
-	t := &target{name: name, policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
+	t := &target{name: name, rule: cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()), policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
 	for i, limit := range limits {
 		if limit.Capacity < t.capacity {
 			t.capacity, t.least = limit.Capacity, int32(i)

@@ -91,7 +91,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return misconfigured(err)
 	case err != nil:
-		return failed(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
+		return unreachable(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
 	}
 	request, err := e.request(loaded)
 	if err != nil {

@@ -78,12 +78,13 @@ func serveCommand(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	load := settingFlags(p, command.Flags(), func(config.Setting) bool { return true })
+	demo := command.Flags().Bool("demo", false, demoHelp)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), p, loaded)
+		return serve(command.Context(), p, loaded, *demo)
 	}
 	return command
 }

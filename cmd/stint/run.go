@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetErr(p.Err)
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), versionCommand(p))
+	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

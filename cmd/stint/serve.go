@@ -30,17 +30,30 @@ import (
 )
 
 // serve runs the service until ctx is done.
-func serve(ctx context.Context, p process, loaded config.Config) error {
+func serve(ctx context.Context, p process, loaded config.Config, demo bool) error {
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
 	defer outliveHangups(logger)()
+	token := ""
+	if demo {
+		var err error
+		if token, err = demonstrable(&loaded); err != nil {
+			return err
+		}
+	}
 	store, err := openStore(loaded)
 	if err != nil {
 		return err
 	}
 	defer func() { store.Close() }() // which survive changes
+	if store.watched, err = newWatched(ctx, loaded); err != nil {
+		return err
+	}
+	if store.watched != nil {
+		defer store.watched.end()
+	}
 	if err := store.survive(loaded, logger); err != nil {
 		return err
 	}
@@ -66,8 +79,11 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
 	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
-		logger.Warn("no admin listener: its default address is taken", "addr", service.AdminListen)
+		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
+	}
+	if store.watched != nil {
+		service.Activity = store.watched.Recorder
 	}
 	s, err := server.New(service)
 	if err != nil {
@@ -79,6 +95,11 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	defer stop()
+	if demo {
+		if err := startDemo(ctx, loaded, token, source.manager, s, logger); err != nil {
+			return err
+		}
+	}
 	err = s.Run(ctx)
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
@@ -123,7 +144,7 @@ func outliveHangups(logger *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			logger.Warn("SIGHUP changes nothing: rules of rules_from, certificates and passwords of stores are followed by themselves, all else is read at the start")
+			logger.Warn("SIGHUP changes nothing: rules, certificates and passwords are reloaded without it; other settings are read at the start only")
 		}
 	}()
 	return func() {
@@ -173,6 +194,7 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 // An openedStore is a store with what the service wants to know of it.
 type openedStore struct {
 	stint.Store
+	watched    *watched // nil for nothing
 	Close      func()
 	Health     func(context.Context) error // nil: always well
 	ready      func(context.Context) error // nil: always ready
@@ -245,7 +267,7 @@ func (o *openedStore) await(ctx context.Context) error {
 // onLoss logs what a server lost, once survive has said where to.
 func (o *openedStore) onLoss(l redisstore.Loss) {
 	if logger := o.logger.Load(); logger != nil {
-		logger.Warn("the store lost state that still mattered: its clients start anew and may use their limits again; give stint a Redis of its own with maxmemory-policy noeviction",
+		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
 			"hashes", l.Hashes, "evicted_keys", l.Evicted)
 	}
 }

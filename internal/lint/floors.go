@@ -63,11 +63,13 @@ var folders = []folder{
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
 	}},
 	{path: "api", floor: 3, not: stores},
+	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/activity", floor: 4, not: stores, also: []string{"server/problem"}},
 	{path: "server/rls", floor: 4, not: stores, uses: []string{
 		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",
 		"github.com/fsnotify/fsnotify",
@@ -77,7 +79,7 @@ var folders = []folder{
 
 	// The program may import everything, its own internal folders among it.
 	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 	}},
 	{path: "cmd/stint/internal", floor: 5},
 	{path: "examples", floor: 5},

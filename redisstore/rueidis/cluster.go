@@ -39,7 +39,7 @@ var (
 	errNodeLeft  = errors.New("the node has left the cluster")
 )
 
-// whole sends commands by one rueidis client for all servers: by its cluster client, or by
+// clusterConn sends commands by one rueidis client for all servers: by its cluster client, or by
 // one of the program's own.
 type clusterConn struct {
 	*attempts
@@ -66,8 +66,8 @@ func New(client rueidis.Client, cluster bool) redisstore.Conn {
 	return conn{c}
 }
 
-// newCluster makes a connection to the cluster of some nodes.
-func newCluster(d *dialConfig) *clusterConn {
+// newClusterConn makes a connection to the cluster of some nodes.
+func newClusterConn(d *dialConfig) *clusterConn {
 	c := &clusterConn{attempts: newAttempts(), cluster: true, dialConfig: d, conns: map[*socket]struct{}{}}
 	c.loop.Go(c.make)
 	return c
@@ -94,7 +94,7 @@ func (c *clusterConn) make() {
 	}
 }
 
-// expel gives up the connections to nodes that have left the cluster, or have failed, until
+// dropDeparted gives up the connections to nodes that have left the cluster, or have failed, until
 // the end: a command would wait there in vain, and a subscription hear nothing.
 // rueidis does so 5 seconds later.
 func (c *clusterConn) dropDeparted(client rueidis.Client) {
@@ -238,7 +238,7 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 // Servers implements [redisstore.Inspector].
 func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if !c.cluster {
-		return []redisstore.Server{server{c.send}}, nil
+		return []redisstore.Server{serverBy(c.send)}, nil
 	}
 	client, err := c.enter(ctx)
 	if err != nil {
@@ -248,10 +248,8 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	var servers []redisstore.Server
 	var faults []error
 	for address, node := range client.Nodes() {
-		s := server{func(ctx context.Context, build builder) rueidis.RedisResult {
-			return node.Do(ctx, build(node.B()))
-		}}
-		info, err := s.Ask(ctx, "INFO", "replication")
+		s := serverBy(func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) })
+		info, err := s(ctx, "INFO", "replication")
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", address, err))
 		} else if strings.Contains(info[0], "role:master") {

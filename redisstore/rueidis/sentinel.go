@@ -20,7 +20,7 @@ var (
 	errReplaced = errors.New("the sentinels name another primary")
 )
 
-// watched is a link to the primary that sentinels name.
+// sentinelConn is a connection to the primary that sentinels name.
 type sentinelConn struct {
 	singleConn
 
@@ -29,8 +29,8 @@ type sentinelConn struct {
 	sentinels  []*singleConn
 }
 
-// newWatched makes a connection to the primary of a name.
-func newWatched(d *dialConfig) (*sentinelConn, error) {
+// newSentinelConn makes a connection to the primary of a name.
+func newSentinelConn(d *dialConfig) (*sentinelConn, error) {
 	c := &sentinelConn{name: d.primary, dialConfig: d}
 	for _, address := range d.hosts {
 		sentinel := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, address) }}
@@ -74,7 +74,7 @@ func (c *sentinelConn) followPrimary(ctx context.Context, conn *socket) {
 	}
 }
 
-// named is the address that more than half of the sentinels name. Who only says itself
+// primaryAddress is the address that more than half of the sentinels name. A server that only says itself
 // that it is the primary is not believed: it may be an old one that was started again.
 func (c *sentinelConn) primaryAddress(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)

@@ -55,7 +55,7 @@ func TestQuorum(t *testing.T) {
 		})
 		d.hosts = append(d.hosts, sentinel.address)
 	}
-	c, err := newWatched(d)
+	c, err := newSentinelConn(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := newWatched(at)
+	c, err := newSentinelConn(at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +61,7 @@ func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption
 	}
 }
 
-// link is one connection to one server at a time, by rueidis' single client. A loop keeps it
+// singleConn is one connection to one server at a time, by rueidis' single client. A loop keeps it
 // made; nobody else dials, so that no caller's context spoils an attempt.
 type singleConn struct {
 	*attempts
@@ -154,27 +156,16 @@ func (c *singleConn) connect() (*socket, error) {
 		return nil, err
 	}
 	if c.primary {
-		if err := primaryRole(c.client.Do(ctx, arbitrary("ROLE")(c.client.B()))); err != nil {
+		role, err := c.client.Do(ctx, arbitrary("ROLE")(c.client.B())).AsStrSlice()
+		if err == nil && (len(role) == 0 || role[0] != "master") {
+			err = errReplica
+		}
+		if err != nil {
 			conn.giveUp(err)
 			return nil, err
 		}
 	}
 	return conn, nil
-}
-
-// primaryRole reads the reply to ROLE, and returns nil for a primary's.
-func primaryRole(result rueidis.RedisResult) error {
-	role, err := result.ToArray()
-	if err != nil {
-		return err
-	}
-	if len(role) == 0 {
-		return errReplica
-	}
-	if name, err := role[0].ToString(); err != nil || name != "master" {
-		return errReplica
-	}
-	return nil
 }
 
 // isUp reports whether there is a connection.
@@ -224,7 +215,7 @@ func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func()
 
 // Servers implements [redisstore.Inspector].
 func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
-	return []redisstore.Server{server{c.send}}, nil
+	return []redisstore.Server{serverBy(c.send)}, nil
 }
 
 // Cluster implements [redisstore.Conn].
@@ -248,4 +239,73 @@ func (c *singleConn) Progress() (reads uint64, behind bool) {
 		return reads, false // there is nothing to read from
 	}
 	return reads, conn.wrote.Load() < c.handed.Load() || !conn.reading.Load() || conn.unread()
+}
+
+// After an attempt that failed, the next one waits, ever longer and somewhat by chance: many
+// processes don't wear down a server that comes back, and those who wait still hear why there is
+// no connection before a usual deadline is over.
+const (
+	firstRest = 10 * time.Millisecond
+	lastRest  = 50 * time.Millisecond
+)
+
+// attempts are made one after another by a loop, until its owner is closed. Others wait for them.
+type attempts struct {
+	life context.Context
+	end  context.CancelFunc
+	loop sync.WaitGroup
+
+	mu    sync.Mutex
+	rest  time.Duration // after the next one that fails
+	done  chan struct{} // closed when the attempt under way, or the next one, is over
+	fault error         // why the latest failed
+}
+
+func newAttempts() *attempts {
+	a := &attempts{rest: firstRest, done: make(chan struct{})}
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
+}
+
+// finish tells those who wait how an attempt ended. After one that failed it rests.
+func (a *attempts) finish(fault error) {
+	a.mu.Lock()
+	close(a.done)
+	a.done, a.fault = make(chan struct{}), fault
+	a.mu.Unlock()
+	if fault == nil {
+		a.rest = firstRest
+		return
+	}
+	select {
+	case <-a.life.Done():
+	case <-time.After(jitter(a.rest)):
+		a.rest = min(2*a.rest, lastRest)
+	}
+}
+
+// wait waits for an attempt, unless it has succeeded already, and returns why it failed.
+func (a *attempts) wait(ctx context.Context, succeeded func() bool) error {
+	a.mu.Lock()
+	done := a.done
+	a.mu.Unlock()
+	if succeeded() { // before the attempt of done began
+		return nil
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-a.life.Done():
+		return errClosed
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fault
+}
+
+// jitter is a time between half of another and all of it, by chance, so that processes
+// do not keep step.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) //nolint:gosec // nobody gains by guessing it
 }

@@ -1,7 +1,9 @@
 package rueidis
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -10,7 +12,40 @@ import (
 	"time"
 )
 
-// A traced connection knows how far this process has come with it, and why it was given up.
+// dial connects to an address.
+func (d *dialConfig) dial(ctx context.Context, address string) (*socket, error) {
+	near, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(near, d.network, address)
+	if err == nil && d.tls {
+		conn, err = d.secure(ctx, conn, address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newSocket(conn, address), nil
+}
+
+// secure speaks TLS over a connection to an address.
+func (d *dialConfig) secure(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	config, err := d.files.config(host)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	secured := tls.Client(conn, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return secured, nil
+}
+
+// A socket knows how far this process has come with it, and why it was given up.
 type socket struct {
 	net.Conn
 	address string // that it was made to

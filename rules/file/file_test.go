@@ -76,7 +76,7 @@ func TestParseFaults(t *testing.T) {
 		"- id: a\n  scope: \"\\x00\\xff\"\n  limits: 5\n- {id: b, ipv6: 1}": "r.yaml:2:10: rule \"a\": scope is \"\\x00ÿ\"; allowed: global, per_ip, per_user, per_api_key or custom:ATTRIBUTE\n" +
 			"r.yaml:3:11: rule \"a\": limits is 5; allowed: a list of 1 to 64 limits\n" +
 			"r.yaml:4:11: \"ipv6\" is not a name in rule \"b\"; allowed: id, name, set, enabled, priority, labels, match, scope, missing, cost, limits, unlimited, banned, on_exceed, max_wait, max_waiters, on_store_failure, timeout, overrides",
-		strings.Repeat(" ", file.MaxBytes+1): "r.yaml: the document has 4194305 bytes; allowed: at most 4194304",
+		strings.Repeat(" ", file.MaxBytes+1): "r.yaml: the document has 33554433 bytes; allowed: at most 33554432",
 	} {
 		got, positions, err := file.Parse("r.yaml", []byte(text))
 		if err == nil || err.Error() != want || !errors.Is(err, stint.ErrInvalid) || got != nil || positions != nil {
@@ -139,7 +139,7 @@ func TestReadFaults(t *testing.T) {
 	write(t, folder, map[string]string{"a.yaml": "- id: a\n- id: b\n- id: a\n", "b.yaml": "- id: b\n- id: 5\n"})
 	if got, want := read(), `F/a.yaml:3:3: rule "a" is given twice, first at F/a.yaml:1:3
 F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
-F/b.yaml:2:7: rules[1]: id is 5; allowed: 1 to 96 letters, digits or any of - _ . :`; got != want {
+F/b.yaml:2:7: rules[1]: id is 5; allowed: a text`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if err := os.Symlink("nowhere", filepath.Join(folder, "c.yaml")); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/stint-go/stint/rules/notation"
 )
 
-// MaxBytes bounds a file of rules.
-const MaxBytes = 4 << 20
+// MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer values.
+const MaxBytes = 32 << 20
 
 // Parse reads the rules of one document, and where each of them begins. A source whose name
 // ends in .json is JSON, every other one is YAML. The document is a list of rules or a mapping

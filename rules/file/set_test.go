@@ -84,7 +84,7 @@ func TestReadSetTellsAllFaults(t *testing.T) {
 	want := `F/a.yaml:1:3: rule "a": ` + missing + `
 F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
 F/b.yaml:1:3: rule "b": ` + missing + `
-F/b.yaml:2:8: rules[1]: id is 5; allowed: 1 to 96 letters, digits or any of - _ . :
+F/b.yaml:2:8: rules[1]: id is 5; allowed: a text
 F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited or banned in their place`
 	set, err := file.ReadSet(folder, rules.Options{})
 	if err == nil || set != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -18,15 +19,15 @@ func TestOverrideAlone(t *testing.T) {
 		if err != nil || string(text) != want {
 			t.Errorf("%s, %v; want %s", text, err, want)
 		}
-		var faults notation.Faults
-		read := notation.Override(notation.ParseJSON("test", text, &faults), "the override", &faults)
+		var faults document.Faults
+		read := notation.Override(document.JSON("test", text, &faults), "the override", &faults)
 		if faults.Err() != nil || !reflect.DeepEqual(read, override) {
 			t.Errorf("%s is read as %v, %v", text, read, faults.Err())
 		}
 	}
-	var faults notation.Faults
-	notation.Override(notation.ParseJSON("test", []byte(`{"banned": 5, "scope": "global"}`), &faults), "the override", &faults)
-	notation.Override(notation.ParseJSON("test", []byte(`[]`), &faults), "the override", &faults)
+	var faults document.Faults
+	notation.Override(document.JSON("test", []byte(`{"banned": 5, "scope": "global"}`), &faults), "the override", &faults)
+	notation.Override(document.JSON("test", []byte(`[]`), &faults), "the override", &faults)
 	if len(faults) != 3 {
 		t.Errorf("faults: %v", faults)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -18,8 +19,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testda
 
 // read reads a list of rules in JSON.
 func read(text string) ([]rules.Rule, error) {
-	var faults notation.Faults
-	v := notation.ParseJSON("r.json", []byte(text), &faults)
+	var faults document.Faults
+	v := document.JSON("r.json", []byte(text), &faults)
 	list := notation.Rules(v, "rules", &faults)
 	return list, faults.Err()
 }

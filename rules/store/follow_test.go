@@ -175,6 +175,30 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// Of 10,000 rules one that changes is in force within an interval too, by one poll and one load.
+func TestPollingManyRules(t *testing.T) {
+	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+		backend.set(func(f *faulty) { f.at = mute{f.at} })
+		edit(t, other, put(many(10_000)...))
+		f := follow(t, r)
+		f.since()
+		for n := int64(1); n <= 3; n++ {
+			edit(t, other, put(rule("rule-000001", 1_000_000+n)))
+			synctest.Wait()
+			loads, heads := backend.called("Load"), backend.called("Head")
+			interval(1)
+			taken, told := f.since()
+			if len(taken) != 1 || len(told) > 0 || !strings.Contains(taken[0], fmt.Sprintf(" rule-000001:%d ", 1_000_000+n)) || strings.Count(taken[0], ":") != 10_000 {
+				t.Errorf("edit %d: took %d sets, was told %q", n, len(taken), told)
+			}
+			if loads, heads = backend.called("Load")-loads, backend.called("Head")-heads; loads != 1 || heads != 1 {
+				t.Errorf("edit %d: %d loads after %d polls, want 1 and 1", n, loads, heads)
+			}
+		}
+		f.stop()
+	})
+}
+
 func cut(call string) error {
 	if call == "Watch" {
 		return errAway

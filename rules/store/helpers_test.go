@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -155,11 +156,11 @@ func edit(t testing.TB, r *store.Manager, change func(*store.Draft) error) store
 
 // capacities are rules in short: a:1 b:2.
 func capacities(list []rules.Rule) string {
-	text := ""
+	var text strings.Builder
 	for _, r := range list {
-		text += fmt.Sprintf(" %s:%d", r.ID, r.Limits[0].Capacity)
+		fmt.Fprintf(&text, " %s:%d", r.ID, r.Limits[0].Capacity)
 	}
-	return text
+	return text.String()
 }
 
 // now is a store's newest revision.

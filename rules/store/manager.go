@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -259,7 +260,7 @@ func CheckSize(rule *rules.Rule) ([]byte, error) {
 		return nil, fmt.Errorf("rule %q: %w", rule.ID, err)
 	}
 	if len(text) > MaxRuleBytes {
-		return nil, stint.Invalid(fmt.Sprintf("rule %q", rule.ID), notation.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
+		return nil, stint.Invalid(fmt.Sprintf("rule %q", rule.ID), document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
 			fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes))
 	}
 	return text, nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 )
@@ -30,7 +31,7 @@ func Encode(list []rules.Rule) ([]byte, error) {
 		text.WriteByte('\n')
 		text.Write(line)
 		if text.Len() > MaxBytes {
-			return nil, stint.Invalid("the rules", notation.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules")
+			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules")
 		}
 	}
 	text.WriteString("\n]\n")
@@ -38,10 +39,10 @@ func Encode(list []rules.Rule) ([]byte, error) {
 }
 
 // Decode reads what [Encode] wrote; source names it in errors. An error wraps ErrUnreadable and
-// [notation.Faults], and so stint.ErrInvalid.
+// [document.Faults], and so stint.ErrInvalid.
 func Decode(source string, text []byte) ([]rules.Rule, error) {
-	var faults notation.Faults
-	list := notation.Rules(notation.ParseJSON(source, text, &faults), "rules", &faults)
+	var faults document.Faults
+	list := notation.Rules(document.JSON(source, text, &faults), "rules", &faults)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}

@@ -271,7 +271,7 @@ func unavailable(cause error, detail string) error {
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unavailable(err, "where the rules are kept there is something that can't be read; nothing was changed, and the log says more")
+		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
 	case errors.Is(err, context.Canceled):
 		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // which nobody hears
 	case isUnreachable(err):

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -116,7 +116,7 @@ func (a *API) audit(ctx context.Context, r record) {
 // errorAttr is an error in the log, without the secrets of URLs. What is wrong with much is told in part.
 func errorAttr(err error) slog.Attr {
 	const most = 1024
-	return slog.String("err", clip.To(most, notation.Redact(err.Error())))
+	return slog.String("err", clip.To(most, document.Redact(err.Error())))
 }
 
 // note records what came of the call.
@@ -204,15 +204,15 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		edits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_rule_edits_total",
-			Help: "Requests that change rules or reset clients, by what came of them.",
+			Help: "Requests that change rules or reset clients, by outcome.",
 		}, []string{"action", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_admin_refused_total",
-			Help: "Requests to the admin listener of who showed no token that is known, or may not make them.",
+			Help: "Requests to the admin listener without a known token, or that their callers may not make.",
 		}, []string{"outcome"}),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_rule_resets_total",
-			Help: "Resets of all clients of a rule, by what came of them.",
+			Help: "Resets of all clients of a rule, or of everything, by outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.resets} {

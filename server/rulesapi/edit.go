@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
@@ -64,15 +65,15 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrUnreadable):
 		return unreachable(err)
 	case errors.Is(err, store.ErrConflict):
-		return problem.New(http.StatusConflict, "others edit the rules at the same time, again and again; try it later")
+		return problem.New(http.StatusConflict, "other edits of the rules came in between, several times; try again")
 	case errors.Is(err, store.ErrRefused):
-		return unavailable(err, "the edit was refused where the rules are kept, nothing was changed; the log says why")
+		return unavailable(err, "the server that keeps the rules refused the edit; nothing was changed. The log says why")
 	case !isUnreachable(err):
 		return err
 	case errors.Is(err, store.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; whether it was made the versions tell")
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-versions shows whether it was made")
 	}
 }
 
@@ -141,14 +142,14 @@ func (c *call) put() error {
 }
 
 // readPatch reads a JSON merge patch (RFC 7396).
-func (c *call) readPatch() (notation.Value, error) {
-	var faults notation.Faults
+func (c *call) readPatch() (document.Value, error) {
+	var faults document.Faults
 	change, err := c.value(patchBody, &faults)
 	if err == nil {
 		err = faults.Err()
 	}
-	if err == nil && change.Kind != notation.KindMapping {
-		err = stint.Invalid("the patch", notation.Verbatim(change.String()), "an object with what changes")
+	if err == nil && change.Kind != document.KindMapping {
+		err = stint.Invalid("the patch", document.Verbatim(change.String()), "an object with what changes")
 	}
 	return change, err
 }
@@ -175,13 +176,13 @@ func (c *call) patch() error {
 }
 
 // patched is a rule with a patch applied.
-func patched(rule rules.Rule, patch notation.Value) (rules.Rule, error) {
+func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 	text, err := notation.JSON(rule)
 	if err != nil {
 		return rule, err
 	}
-	var faults notation.Faults
-	written := merge(notation.ParseJSON("rule", text, &faults), patch)
+	var faults document.Faults
+	written := merge(document.JSON("rule", text, &faults), patch)
 	changed := notation.Rule(written, "the rule", &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
@@ -250,7 +251,7 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 		return err
 	}
 	if f.set == "" && len(f.labels) == 0 && f.prefix == "" {
-		return stint.Invalid("the query", notation.Verbatim("without set, label and prefix"), "set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules")
+		return stint.Invalid("the query", document.Verbatim("without set, label and prefix"), "set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules")
 	}
 	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
 		for _, rule := range d.Rules() {
@@ -282,10 +283,10 @@ func (c *call) editMany(what string, change func(*store.Draft) error) error {
 // validate says whether a document's rules could be enforced.
 func (c *call) validate() error {
 	set, list, err := c.document()
-	var faults notation.Faults
+	var faults document.Faults
 	if errors.As(err, &faults) {
 		validation := api.Validation{Rules: len(list)}
-		for _, fault := range faults[:min(len(faults), notation.MaxFaults)] {
+		for _, fault := range faults[:min(len(faults), document.MaxFaults)] {
 			validation.Faults = append(validation.Faults, api.RuleFault{
 				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
 			})
@@ -307,7 +308,7 @@ func (c *call) validate() error {
 
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
 func (c *call) readRule() (rule rules.Rule, err error) {
-	err = c.readOne(func(written notation.Value, faults *notation.Faults) {
+	err = c.readOne(func(written document.Value, faults *document.Faults) {
 		rule = notation.Rule(written, "the rule", faults)
 	})
 	if err != nil {
@@ -323,8 +324,8 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 }
 
 // readOne hands a body of one thing to read.
-func (c *call) readOne(read func(notation.Value, *notation.Faults)) error {
-	var faults notation.Faults
+func (c *call) readOne(read func(document.Value, *document.Faults)) error {
+	var faults document.Faults
 	written, err := c.value(ruleBody, &faults)
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ import (
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -60,7 +59,7 @@ func (c *call) parse(most int64, types []string, do func(source string, text []b
 }
 
 // value reads a body of one value, JSON or YAML.
-func (c *call) value(types []string, faults *notation.Faults) (value notation.Value, err error) {
+func (c *call) value(types []string, faults *document.Faults) (value document.Value, err error) {
 	err = c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
 		value = document.Parse(source, text, len(text), faults)
 		return nil
@@ -95,7 +94,7 @@ func (s parseSemaphore) enter(ctx context.Context, size int) (leave func(), err 
 	case s <- struct{}{}:
 		return func() { <-s }, nil
 	case <-ctx.Done():
-		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being read for as long as this request was waited for")
+		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being parsed until this request ended; try again")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
@@ -141,7 +142,7 @@ func (c *call) editRule(what string, change func(*rules.Rule) error) error {
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
 func (c *call) readOverride() (override rules.Override, err error) {
-	err = c.readOne(func(written notation.Value, faults *notation.Faults) {
+	err = c.readOne(func(written document.Value, faults *document.Faults) {
 		override = notation.Override(written, "the override", faults)
 	})
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *call) readOverride() (override rules.Override, err error) {
 		override.Key = c.client
 	}
 	if override.Key != c.client {
-		return override, problem.New(http.StatusBadRequest, "key is another one than in the path; allowed: the same, or none")
+		return override, problem.New(http.StatusBadRequest, "key differs from the client in the path; allowed: the same, or no key")
 	}
 	return override, nil
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -72,7 +72,7 @@ func TestLargeBodiesWait(t *testing.T) {
 	cancel()
 	for name, read := range map[string]func(*call) error{
 		"document": func(c *call) error { _, _, err := c.document(); return err },
-		"value":    func(c *call) error { _, err := c.value(ruleBody, new(notation.Faults)); return err },
+		"value":    func(c *call) error { _, err := c.value(ruleBody, new(document.Faults)); return err },
 	} {
 		for range 2 { // the first leaves when it has been read
 			if err := read(request(t.Context())); err != nil {

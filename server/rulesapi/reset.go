@@ -8,8 +8,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -38,23 +38,23 @@ func (c *call) reset() error {
 // readReset reads which client is to be reset; "" is all, which has to be asked for in so many words:
 // who leaves a client out by mistake resets nobody.
 func (c *call) readReset() (client string, err error) {
-	var faults notation.Faults
+	var faults document.Faults
 	body, err := c.value(jsonBody, &faults)
 	if err != nil {
 		return "", err
 	}
-	if body.Kind != notation.KindMapping && faults.Err() == nil {
-		return "", stint.Invalid("the body", notation.Verbatim(body.String()), resetBody)
+	if body.Kind != document.KindMapping && faults.Err() == nil {
+		return "", stint.Invalid("the body", document.Verbatim(body.String()), resetBody)
 	}
 	all, named, allNamed := false, false, false
-	faults.Mapping("the body", body, func(f notation.Field) bool {
+	faults.Mapping("the body", body, func(f document.Field) bool {
 		switch f.Name {
 		case "key":
 			named = true
-			notation.Text(&client)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("key", v, allowed) })
+			document.Text(&client)(f.Value, func(v document.Value, allowed string) { faults.Invalid("key", v, allowed) })
 		case "all":
 			allNamed = true
-			notation.Boolean(&all)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("all", v, allowed) })
+			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
 		default:
 			return false
 		}
@@ -65,9 +65,9 @@ func (c *call) readReset() (client string, err error) {
 	}
 	switch {
 	case named && allNamed:
-		return "", stint.Invalid("the body", notation.Verbatim("one with both key and all"), "one of them")
+		return "", stint.Invalid("the body", document.Verbatim("one with both key and all"), "one of them")
 	case !named && !allNamed:
-		return "", stint.Invalid("the body", notation.Verbatim("without key and all"), resetBody)
+		return "", stint.Invalid("the body", document.Verbatim("without key and all"), resetBody)
 	case allNamed && !all:
 		return "", stint.Invalid("all", false, "true, for all clients of the rule")
 	case named && client == "":
@@ -117,15 +117,15 @@ func (c *call) resetAll() error {
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
 // keep state under the store's prefix.
 func (c *call) resetEverything() error {
-	var faults notation.Faults
+	var faults document.Faults
 	body, err := c.value(jsonBody, &faults)
 	if err != nil {
 		return err
 	}
 	all := false
-	faults.Mapping("the body", body, func(f notation.Field) bool {
+	faults.Mapping("the body", body, func(f document.Field) bool {
 		if f.Name == "all" {
-			notation.Boolean(&all)(f.Value, func(v notation.Value, allowed string) { faults.Invalid("all", v, allowed) })
+			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
 		}
 		return f.Name == "all"
 	}, []string{"all"})
@@ -133,7 +133,7 @@ func (c *call) resetEverything() error {
 		return err
 	}
 	if !all {
-		return stint.Invalid("the body", notation.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
+		return stint.Invalid("the body", document.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
 	}
 	done, err := c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
 	if err != nil {

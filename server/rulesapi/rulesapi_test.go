@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/server/problem"
 )
 
-func parse(t *testing.T, text string) notation.Value {
+func parse(t *testing.T, text string) document.Value {
 	t.Helper()
-	var faults notation.Faults
-	v := notation.ParseJSON("test", []byte(text), &faults)
+	var faults document.Faults
+	v := document.JSON("test", []byte(text), &faults)
 	if err := faults.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -26,22 +26,22 @@ func parse(t *testing.T, text string) notation.Value {
 }
 
 // write is a value as JSON.
-func write(v notation.Value) string {
+func write(v document.Value) string {
 	var parts []string
 	switch v.Kind {
-	case notation.KindMapping:
+	case document.KindMapping:
 		for _, f := range v.Fields {
 			parts = append(parts, `"`+f.Name+`":`+write(f.Value))
 		}
 		return "{" + strings.Join(parts, ",") + "}"
-	case notation.KindList:
+	case document.KindList:
 		for _, item := range v.Items {
 			parts = append(parts, write(item))
 		}
 		return "[" + strings.Join(parts, ",") + "]"
-	case notation.KindNull:
+	case document.KindNull:
 		return "null"
-	case notation.KindText:
+	case document.KindText:
 		return `"` + v.Text + `"`
 	default:
 		return v.Text
@@ -81,12 +81,12 @@ func TestMerge(t *testing.T) {
 // minutes.
 func TestMergeOfManyMembers(t *testing.T) {
 	const members = 200_000
-	var target, patch, want notation.Value
-	for _, v := range []*notation.Value{&target, &patch, &want} {
-		v.Kind = notation.KindMapping
+	var target, patch, want document.Value
+	for _, v := range []*document.Value{&target, &patch, &want} {
+		v.Kind = document.KindMapping
 	}
-	text := func(name int, text string) notation.Field {
-		return notation.Field{Name: fmt.Sprintf("label-%06d", name), Value: notation.Value{Kind: notation.KindText, Text: text}}
+	text := func(name int, text string) document.Field {
+		return document.Field{Name: fmt.Sprintf("label-%06d", name), Value: document.Value{Kind: document.KindText, Text: text}}
 	}
 	for i := range members {
 		target.Fields = append(target.Fields, text(i, "was"))
@@ -97,10 +97,10 @@ func TestMergeOfManyMembers(t *testing.T) {
 			patch.Fields = append(patch.Fields, text(i, "is"))
 			want.Fields = append(want.Fields, text(i, "is"))
 		case 2: // goes
-			patch.Fields = append(patch.Fields, notation.Field{Name: text(i, "").Name})
+			patch.Fields = append(patch.Fields, document.Field{Name: text(i, "").Name})
 		}
 	}
-	patch.Fields = append(patch.Fields, text(members, "came"), notation.Field{Name: "never there"})
+	patch.Fields = append(patch.Fields, text(members, "came"), document.Field{Name: "never there"})
 	want.Fields = append(want.Fields, text(members, "came"))
 	if got := merge(target, patch); !reflect.DeepEqual(got, want) {
 		t.Errorf("%d members, want %d", len(got.Fields), len(want.Fields))

@@ -15,6 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
@@ -107,7 +108,7 @@ func encode(next *store.Revision, attempt string) ([]any, error) {
 		}
 		chunk := newChunk(chunkID(next.Number, attempt, len(chunks)), lines[:n])
 		if len(chunk) > maxDocument {
-			return nil, stint.Invalid("a rule", notation.Verbatim(fmt.Sprintf("%d bytes", len(chunk))), "what MongoDB takes as one document, 16 MiB")
+			return nil, stint.Invalid("a rule", document.Verbatim(fmt.Sprintf("%d bytes", len(chunk))), "what MongoDB takes as one document, 16 MiB")
 		}
 		chunks = append(chunks, chunk)
 		lines = lines[n:]
@@ -230,7 +231,7 @@ func unescape(name string) string { return unescaper.Replace(name) }
 
 // unreadable is the error of a revision that stint did not write like this.
 func (s *Store) unreadable(number int64, format string, args ...any) error {
-	var faults notation.Faults
+	var faults document.Faults
 	faults.Add(s.at(number), format, args...)
 	return unreadable(faults)
 }
@@ -238,14 +239,14 @@ func (s *Store) unreadable(number int64, format string, args ...any) error {
 func unreadable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnreadable, err) }
 
 // at is where a head is, for people.
-func (s *Store) at(number int64) notation.Position {
-	return notation.Position{Source: fmt.Sprintf("%s: _id %d", s.place.collection, number)}
+func (s *Store) at(number int64) document.Position {
+	return document.Position{Source: fmt.Sprintf("%s: _id %d", s.place.collection, number)}
 }
 
 // readRules reads the rules of a chunk.
 func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
-	var faults notation.Faults
-	list := notation.Rules(toValue(notation.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
+	var faults document.Faults
+	list := notation.Rules(toValue(document.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, unreadable(err)
 	}
@@ -260,13 +261,13 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 	if err != nil {
 		return revision, s.unreadable(revision.Number, "no BSON: %v", err)
 	}
-	var faults notation.Faults
+	var faults document.Faults
 	given := false
 	for _, e := range elements {
 		name, isDate := e.Key(), e.Value().Type == bson.TypeDateTime
 		switch name {
 		case "_id", "at", "count", "bytes":
-			if v := e.Value(); (name != "at" || !isDate) && toValue(at, &path{name: name}, v, &faults).Kind != notation.KindInteger {
+			if v := e.Value(); (name != "at" || !isDate) && toValue(at, &path{name: name}, v, &faults).Kind != document.KindInteger {
 				faults.Add(at, "%s is %s; allowed: a whole number", name, v)
 			}
 		case "by", "action", "comment":
@@ -277,7 +278,7 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 			given = true
 			revision.Rules = notation.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
 		default:
-			faults.Unknown("a revision", notation.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
+			faults.Unknown("a revision", document.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
 		}
 	}
 	if !given {
@@ -300,7 +301,7 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 
 // check sorts rules that somebody wrote by their IDs, and records what makes no sense. By how many bits IPv6
 // clients are counted is not known here.
-func check(list []rules.Rule, at notation.Position, faults *notation.Faults) {
+func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	if len(*faults) > 0 {
 		return // which say enough, and could come twice
 	}
@@ -352,23 +353,23 @@ func (p *path) String() string {
 }
 
 // toValue is a value of a document as the notation has it.
-func toValue(at notation.Position, name *path, raw bson.RawValue, faults *notation.Faults) notation.Value {
-	v := notation.Value{At: at}
+func toValue(at document.Position, name *path, raw bson.RawValue, faults *document.Faults) document.Value {
+	v := document.Value{At: at}
 	switch raw.Type {
 	case 0, bson.TypeNull, bson.TypeUndefined:
 	case bson.TypeString:
-		v.Kind, v.Text = notation.KindText, raw.StringValue()
+		v.Kind, v.Text = document.KindText, raw.StringValue()
 	case bson.TypeBoolean:
-		v.Kind, v.Text = notation.KindBoolean, strconv.FormatBool(raw.Boolean())
+		v.Kind, v.Text = document.KindBoolean, strconv.FormatBool(raw.Boolean())
 	case bson.TypeInt32, bson.TypeInt64:
-		v.Kind, v.Text = notation.KindInteger, strconv.FormatInt(raw.AsInt64(), 10)
+		v.Kind, v.Text = document.KindInteger, strconv.FormatInt(raw.AsInt64(), 10)
 	case bson.TypeDouble: // as mongosh writes 20
 		f := raw.Double()
-		if v.Kind, v.Text = notation.KindFloat, strconv.FormatFloat(f, 'g', -1, 64); f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
-			v.Kind, v.Text = notation.KindInteger, strconv.FormatInt(int64(f), 10)
+		if v.Kind, v.Text = document.KindFloat, strconv.FormatFloat(f, 'g', -1, 64); f == math.Trunc(f) && math.Abs(f) <= 1<<53 {
+			v.Kind, v.Text = document.KindInteger, strconv.FormatInt(int64(f), 10)
 		}
 	case bson.TypeArray:
-		v.Kind = notation.KindList
+		v.Kind = document.KindList
 		items, err := raw.Array().Values()
 		if err != nil {
 			faults.Add(at, "%s: no BSON: %v", name, err)
@@ -377,17 +378,17 @@ func toValue(at notation.Position, name *path, raw bson.RawValue, faults *notati
 			v.Items = append(v.Items, toValue(at, &path{parent: name, index: i}, item, faults))
 		}
 	case bson.TypeEmbeddedDocument:
-		v.Kind = notation.KindMapping
+		v.Kind = document.KindMapping
 		elements, err := raw.Document().Elements()
 		if err != nil {
 			faults.Add(at, "%s: no BSON: %v", name, err)
 		}
 		for _, e := range elements {
 			inner := unescape(e.Key())
-			v.Fields = append(v.Fields, notation.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
+			v.Fields = append(v.Fields, document.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
 		}
 	default:
-		v.Kind, v.Text = notation.KindUntyped, raw.String()
+		v.Kind, v.Text = document.KindUntyped, raw.String()
 		faults.Add(at, "%s is of type %s; allowed: texts, numbers, true, false, lists and mappings", name, raw.Type)
 	}
 	return v

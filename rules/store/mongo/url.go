@@ -7,7 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/document"
 )
 
 const (
@@ -82,7 +82,7 @@ func cutCollection(query, collection string) (name, rest string) {
 
 // invalidURL is the error of a URL. It does not repeat the URL, which may hold a password.
 func invalidURL(fault string) error {
-	return stint.Invalid("the URL", notation.Verbatim(fault), urlForms)
+	return stint.Invalid("the URL", document.Verbatim(fault), urlForms)
 }
 
 // hide returns another message where one repeats what may be secret in a URL: the user, the password, and

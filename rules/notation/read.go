@@ -1,0 +1,140 @@
+package notation
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/rules"
+)
+
+// Rules reads the list of rules at path, such as rules. It returns one rule for each item,
+// in order, also for those with faults. A fault names the rule by its ID, or by its place
+// in the list. What depends on several parameters is left to [rules.Compile].
+func Rules(v document.Value, path string, faults *document.Faults) []rules.Rule {
+	if v.Kind != document.KindList && v.Kind != document.KindNull {
+		faults.Invalid(path, v, "a list of rules")
+		return nil
+	}
+	if len(v.Items) > rules.MaxRules {
+		faults.Invalid(path, v, fmt.Sprintf("at most %d rules", rules.MaxRules))
+		return nil
+	}
+	list := make([]rules.Rule, 0, len(v.Items))
+	for i, item := range v.Items {
+		sound := len(*faults)
+		list = append(list, Rule(item, fmt.Sprintf("%s[%d]", path, i), faults))
+		faults.Blame(list[i].ID, sound)
+	}
+	return list
+}
+
+// Rule reads one rule, called by its ID in messages, or path if it has none.
+func Rule(v document.Value, path string, faults *document.Faults) (rule rules.Rule) {
+	if v.Kind != document.KindMapping {
+		faults.Invalid(path, v, "a mapping with the parameters of a rule")
+		return rule
+	}
+	if id, _ := v.Find("id"); id.Kind == document.KindText && id.Text != "" {
+		path = "rule " + id.String()
+	}
+	whole := document.Root(path, path+": ")
+	kinds.Read(whole, v, &rule, faults)
+	rule.Costs = costs(whole, v, faults)
+	overrides, _ := v.Find("overrides")
+	for i := range min(len(overrides.Items), len(rule.Overrides)) {
+		rule.Overrides[i].Costs = costs(whole.Field("overrides").Item(i), overrides.Items[i], faults)
+	}
+	return rule
+}
+
+// Override reads what holds for a single client. path is what it is called in messages.
+func Override(v document.Value, path string, faults *document.Faults) (override rules.Override) {
+	whole := document.Root(path, path+".")
+	kinds.Read(whole, v, &override, faults)
+	override.Costs = costs(whole, v, faults)
+	return override
+}
+
+// costs reads the costs of a rule's or an override's limits, nil if none has its own. Limits are
+// read without them.
+func costs(path document.Path, of document.Value, faults *document.Faults) (list []rules.Cost) {
+	limits, _ := of.Find("limits")
+	for i, item := range limits.Items {
+		if v, given := item.Find("cost"); given {
+			if list == nil {
+				list = make([]rules.Cost, len(limits.Items))
+			}
+			cost(&list[i]).ReadDocument(path.Field("limits").Item(i).Field("cost"), v, faults)
+		}
+	}
+	return list
+}
+
+// kinds are the kinds that the tags of package rules name.
+var kinds = document.Kinds{
+	"texts": func(field any, allowed []string) document.Reader {
+		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
+	},
+	"not":   func(field any, _ []string) document.Reader { return not(field.(*bool)) },
+	"scope": func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
+	"cost":  func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"limits": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
+		})
+	},
+}
+
+// not reads the opposite of a field.
+func not(field *bool) document.Setter {
+	var is bool
+	read := document.Boolean(&is)
+	return func(v document.Value, fault func(document.Value, string)) {
+		read(v, fault)
+		*field = !is
+	}
+}
+
+// texts reads a list of texts that are allowed and not empty. Of an empty list it makes none.
+func texts(field *[]string, allowed string, is func(text string) bool) document.Setter {
+	read := document.List(field, allowed, func(text string) (string, bool) { return text, text != "" && utf8.ValidString(text) && is(text) })
+	return func(v document.Value, fault func(document.Value, string)) {
+		read(v, fault)
+		if len(*field) == 0 {
+			*field = nil
+		}
+	}
+}
+
+// scope reads one scope, or a list of those that make a composite key.
+func scope(field *[]string) document.Setter {
+	const allowed = "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE"
+	list := texts(field, allowed, rules.IsScope)
+	return func(v document.Value, fault func(document.Value, string)) {
+		switch {
+		case v.Kind == document.KindText:
+			list(document.Value{At: v.At, Kind: document.KindList, Items: []document.Value{v}}, fault)
+		case v.Kind == document.KindList && len(v.Items) > 0:
+			list(v, fault)
+		default:
+			fault(v, allowed+", or a list of them")
+		}
+	}
+}
+
+// cost reads what a request takes: a number, or where to find it.
+func cost(field *rules.Cost) document.ReaderFunc {
+	return func(path document.Path, v document.Value, faults *document.Faults) {
+		if v.Kind != document.KindMapping {
+			document.Integer(&field.Permits, 1, stint.MaxPermits).ReadDocument(path, v, faults)
+			return
+		}
+		document.Kinds(nil).Read(path, v, field, faults)
+		if field.Header == "" && field.Attribute == "" {
+			faults.Add(v.At, "%s has no source; allowed: a number, or a mapping with header or attribute", path)
+		}
+	}
+}
