@@ -84,6 +84,13 @@ type Explanation struct {
 	Rules             []ExplainedRule `json:"rules"`
 }
 
+// A ClientExplanation says what a client has left by each rule that can count it.
+type ClientExplanation struct {
+	// Client is as an override names it.
+	Client string          `json:"client"`
+	Rules  []ExplainedRule `json:"rules"`
+}
+
 // An ExplainedRule is a rule that matches, and what it makes of the request by itself.
 type ExplainedRule struct {
 	Rule string `json:"rule"`

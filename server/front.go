@@ -120,6 +120,9 @@ func (s *Server) adminFront(ln net.Listener) (*front, error) {
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, watch: watch,
 		rules: s.service.administration,
 	}
+	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
+		return nil, err
+	}
 	if c.Activity != nil {
 		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}

@@ -278,7 +278,7 @@ func TestAdmin(t *testing.T) {
 	send(addr, "http://evil.example", "/debug/pprof/").problem(403, "Origin", "evil.example")
 	send(addr, "null", "/debug/pprof/").problem(403, "Origin")
 	send(addr, "http://localhost:3000", "/debug/pprof/").problem(403, "Origin")
-	send(addr, "", "/").problem(404)
+	send(addr, "", "/nothing").problem(404)
 	send(addr, "", check).problem(404)
 	r.get("/debug/pprof/").problem(404)
 }

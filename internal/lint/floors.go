@@ -39,7 +39,7 @@ var folders = []folder{
 	{path: "document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
 	{path: "rules/notation", floor: 1, also: []string{"document"}},
 	{path: "rules/file", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"github.com/fsnotify/fsnotify"}},
-	{path: "rules/store", floor: 1, also: []string{"rules/notation"}},
+	{path: "rules/store", floor: 1, also: []string{"document", "rules/notation"}},
 	{path: "rules/store/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/store/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
 	{path: "rules/store/mongo", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
@@ -66,9 +66,10 @@ var folders = []folder{
 	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/session", floor: 4, not: stores},
 	{path: "server/activity", floor: 4, not: stores, also: []string{"server/problem"}},
 	{path: "server/rls", floor: 4, not: stores, uses: []string{
 		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",

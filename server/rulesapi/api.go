@@ -87,6 +87,7 @@ type route struct {
 var routes = []route{
 	{"POST rules/validate", "validate", (*call).validate, false, nil},
 	{"POST rules/explain", "explain", (*call).explain, false, nil},
+	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
 	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},

@@ -33,6 +33,21 @@ func (c *call) explain() error {
 	return c.answer(Explanation(x))
 }
 
+// explainClient says what a client, as overrides name it, has left by each rule that can count it.
+func (c *call) explainClient() error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	list, err := c.api.config.Limiter.ExplainClient(ctx, c.client)
+	if err != nil {
+		return stateAway(err, "the store could not answer; nothing was consumed")
+	}
+	shown := api.ClientExplanation{Client: c.client, Rules: []api.ExplainedRule{}}
+	for i := range list {
+		shown.Rules = append(shown.Rules, explained(&list[i]))
+	}
+	return c.answer(shown)
+}
+
 // Explanation is an explanation on the wire.
 func Explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
