@@ -96,9 +96,6 @@ func TestRulesShown(t *testing.T) {
 			}
 		}
 	}
-	if _, err := file.ReadSet("rules.example.yaml", rules.Options{}); err != nil {
-		t.Error(err)
-	}
 	if shown < 3 {
 		t.Errorf("only %d documents of rules were found", shown)
 	}
@@ -168,7 +165,7 @@ func TestMetrics(t *testing.T) {
 			return err
 		}
 		text, err := fs.ReadFile(tree, path)
-		for _, name := range regexp.MustCompile(`"(rate_limiter_[a-z_]+)"`).FindAllStringSubmatch(string(text), -1) {
+		for _, name := range regexp.MustCompile(`(?:"|//\t)(rate_limiter_[a-z_]+[a-z])["{ ]`).FindAllStringSubmatch(string(text), -1) {
 			made[name[1]] = true
 		}
 		return err

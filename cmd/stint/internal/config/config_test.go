@@ -19,7 +19,6 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server"
 )
 
@@ -258,12 +257,8 @@ func TestExampleFile(t *testing.T) {
 		Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, time.Minute).CountingDenied()},
 		Overrides: []rules.Override{{Key: "192.0.2.7", Unlimited: true}},
 	}
-	list, _, err := file.Read("../../../../docs/rules.example.yaml")
-	if err != nil || len(list) != 2 || !reflect.DeepEqual(list[0], login) || list[1].ID != "api" {
-		t.Errorf("rules: %+v, %v", list, err)
-	}
-	if len(got.Rules) != 0 || len(got.ClientIP.TrustedProxies) != 0 || got.Identity != want.Identity {
-		t.Errorf("the example puts rules, proxies or identities in force: %+v, %+v, %+v", got.Rules, got.ClientIP, got.Identity)
+	if len(got.Rules) != 2 || !reflect.DeepEqual(got.Rules[0], login) || got.Rules[1].ID != "api" {
+		t.Errorf("rules: %+v", got.Rules)
 	}
 }
 
