@@ -10,15 +10,17 @@
 // same call of the store, each by itself; what they say changes nothing for the
 // request, and a request that was banned is not shown to them.
 //
-// A rule that waits holds a denied request while all that deny it are rules that wait, and as
-// long as the wait can end in time, before the context's deadline too. It stands in a line of this
-// process for each of the rules that deny it and the client that they count, until that rule would
-// admit it. Who comes later and asks a rule in whose line somebody stands, stands behind; who asks only
-// rules without a line is neither held nor denied by those who wait for others. All lines are in the
-// order of arrival, also for who comes from one into another: nobody waits in a circle. Who waits for several
-// rules may be passed meanwhile by those who ask only such as would admit it. Who finds a line full, or gives
-// up in it, is not admitted before those ahead. The attempts are not recorded by limits that count denied
-// requests; giving up is.
+// A rule that waits holds a denied request while all rules that deny it are rules that wait, and as
+// long as the wait can end in time, before the context's deadline too. The request is in a wait queue of this
+// process for each rule that denies it and the client that the rule counts, until the rule would
+// admit it:
+//   - A later request that has a rule with a queue is behind the requests in it.
+//   - A request whose rules have no queue is neither held nor denied because others wait.
+//   - All queues are in the order of arrival, so that requests never wait in a circle.
+//   - A request that waits for several rules may be passed by requests whose rules all admit them.
+//   - A request that finds a queue full, or gives up in it, is not admitted before those ahead of it.
+//
+// Limits that count denied requests record a request that gives up, and not its attempts.
 package enforce
 
 import (
@@ -57,7 +59,7 @@ type Limiter struct {
 	plain   bool // whether ambiguous paths are refused
 	denies  bool // whether requests without a rule are denied
 	set     atomic.Pointer[rules.Set]
-	lines   lines
+	queues  waitQueues
 }
 
 // New makes a limiter, or reports what is wrong with the configuration.

@@ -18,19 +18,19 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	if end, bounded := ctx.Deadline(); bounded && end.Before(deadline) {
 		deadline = end
 	}
-	line := l.lines.of(v.claims)
-	defer line.leave()
+	waiter := l.queues.waiter(v.claims)
+	defer waiter.leave()
 	for {
-		if line.behind() != nil {
+		if waiter.behind() != nil {
 			begin := time.Now()
 			v.onHold()
-			in, err := line.await(ctx, deadline)
+			in, err := waiter.await(ctx, deadline)
 			v.Held += time.Since(begin)
 			if err != nil {
 				return err
 			}
 			if !in {
-				return l.giveUp(ctx, v, line, deadline)
+				return l.giveUp(ctx, v, waiter, deadline)
 			}
 		}
 		if late, err := l.isLate(ctx, v, deadline); err != nil || late {
@@ -40,28 +40,28 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			return err
 		}
 		if v.Allowed {
-			line.leave()
+			waiter.leave()
 			l.shadow(ctx, v)
 			return v.hold(ctx, deadline)
 		}
 		retry := v.Decision.RetryAfter
 		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
-			return l.giveUp(ctx, v, line, deadline)
+			return l.giveUp(ctx, v, waiter, deadline)
 		}
-		if !line.join(v) {
-			return l.giveUp(ctx, v, line, deadline)
+		if !waiter.join(v) {
+			return l.giveUp(ctx, v, waiter, deadline)
 		}
-		if err := v.standIn(ctx, line); err != nil {
+		if err := v.holdDenied(ctx, waiter); err != nil {
 			return err
 		}
 	}
 }
 
-// denied notes until when each rule that waits denies, for who holds the lines.
-func (v *Verdict) denied(line *place) {
+// denied notes until when each rule that waits denies, with the queues locked.
+func (v *Verdict) denied(waiter *waiter) {
 	now := time.Now()
-	for i := range line.spots {
-		s := &line.spots[i]
+	for i := range waiter.positions {
+		s := &waiter.positions[i]
 		retry := time.Duration(0)
 		for _, outcome := range v.each[s.limit : s.limit+s.limits] {
 			if !outcome.Allowed {
@@ -78,11 +78,11 @@ func (v *Verdict) denied(line *place) {
 	}
 }
 
-// standIn holds a denied request until all of its rules that wait would admit it, in the lines of
+// holdDenied holds a denied request until all of its rules that wait would admit it, in the queues of
 // those that don't yet.
-func (v *Verdict) standIn(ctx context.Context, line *place) error {
-	for now := time.Now(); now.Before(line.until); now = time.Now() {
-		if err := v.pause(ctx, line.next(now).Sub(now)); err != nil {
+func (v *Verdict) holdDenied(ctx context.Context, waiter *waiter) error {
+	for now := time.Now(); now.Before(waiter.until); now = time.Now() {
+		if err := v.pause(ctx, waiter.next(now).Sub(now)); err != nil {
 			return err
 		}
 	}
@@ -214,11 +214,11 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	}
 }
 
-// giveUp decides a last time without waiting, which limits that count denied requests record. Who
-// is behind others is not admitted before them, but denied by the rule for which those wait, for as
-// long as that lets them.
-func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline time.Time) error {
-	if behind := line.behind(); behind != nil {
+// giveUp decides a last time without waiting, which limits that count denied requests record. A request that
+// is behind others is not admitted before them. It is denied by the rule that those wait for, for as
+// long as that may hold them.
+func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadline time.Time) error {
+	if behind := waiter.behind(); behind != nil {
 		seen, err := l.look(ctx, v)
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline 
 	if err := l.decide(ctx, v, stint.Take, true); err != nil || !v.Allowed {
 		return err
 	}
-	line.leave()
+	waiter.leave()
 	return v.hold(ctx, deadline)
 }
 
