@@ -43,7 +43,7 @@ func TestWhomARuleCounts(t *testing.T) {
 		{"parameter with a slash", "custom:id", 0, rules.Request{Path: "/u/a%2Fb/posts"}, rules.Limited, "a/b"},
 		{"parameter with both slashes", "custom:id", 0, rules.Request{Path: `/u/a\b%2Fc/posts`}, rules.Limited, `a\\b/c`},
 		{"parameter of dots", "custom:id", 0, rules.Request{Path: "/u/%2e%2e/posts/"}, rules.Limited, ".."},
-		{"parameter of the canonical reading", "custom:id", 0, rules.Request{Path: "/x/../u/8/../7/posts"}, rules.Limited, "7"},
+		{"parameter of the canonical variant", "custom:id", 0, rules.Request{Path: "/x/../u/8/../7/posts"}, rules.Limited, "7"},
 		{"escaped", "custom:odd", rules.MissingSkip, full, rules.Limited, `a\|b\\`},
 		{"bytes", "custom:bytes", rules.MissingSkip, full, rules.Limited, sha("a\x00b")},
 		{"composite", "per_ip custom:id per_user", rules.MissingSkip, full, rules.Limited, "192.0.2.1|7|ann"},

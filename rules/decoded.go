@@ -7,22 +7,22 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A path of which there are several readings is bounded, as each of them costs what there is to cut. A path
-// of one reading may be of any length.
+// A path of which there are several variants is bounded, as each of them costs what there is to cut. A path
+// of one variant may be of any length.
 const (
 	// MaxOddPathBytes is how long such a path may be, without its query.
 	MaxOddPathBytes = 8 << 10
 	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes, percent-encoded
-	// ones as well, and #. A path that may begin with an authority has twice the readings, and may have half as many.
+	// ones as well, and #. A path that may begin with an authority has twice the variants, and may have half as many.
 	MaxOddPathCuts = 512
 )
 
-// A decoded path is what all of its readings have in common: its text, and where it may be cut.
+// A decoded path is what all of its variants have in common: its text, and where it may be cut.
 type decoded struct {
-	text     []byte  // percent-encoded bytes are decoded, once; no query
-	pieces   []piece // between two of them there is one byte of the text
-	rooted   bool    // whether it began with a slash, which the text lacks
-	features manner  // for which of its bits a manner makes a difference
+	text     []byte        // percent-encoded bytes are decoded, once; no query
+	pieces   []piece       // between two of them there is one byte of the text
+	rooted   bool          // whether it began with a slash, which the text lacks
+	features normalisation // for which of its bits a normalisation makes a difference
 }
 
 // A piece lies between what may separate segments. A segment is one, or several with the bytes
@@ -45,8 +45,8 @@ const (
 	atEnd // of the path: its query, or nothing
 )
 
-// plain takes a path of which there is one reading, as of most, and reports whether it is such a path.
-func (p *decoded) plain(path string, r *reading) bool {
+// plain takes a path of which there is one variant, as of most, and reports whether it is such a path.
+func (p *decoded) plain(path string, r *variant) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}
@@ -71,7 +71,7 @@ func (p *decoded) plain(path string, r *reading) bool {
 	return true
 }
 
-// decode takes any path. The error says that there are several readings of one that is too long for them,
+// decode takes any path. The error says that there are several variants of one that is too long for them,
 // if it is to be bounded.
 func (p *decoded) decode(path string, bounded bool) error {
 	p.text, p.pieces, p.features = p.text[:0], p.pieces[:0], canonical
@@ -101,7 +101,7 @@ func (p *decoded) decode(path string, bounded bool) error {
 	return nil
 }
 
-// exceeds reports whether the path so far has several readings and is too long for them.
+// exceeds reports whether the path so far has several variants and is too long for them.
 func (p *decoded) exceeds(path string) bool {
 	cuts := MaxOddPathCuts
 	if p.features&anyAuthority != 0 {

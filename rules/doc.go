@@ -5,7 +5,7 @@
 //	...
 //	set.Match(&rules.Request{Method: "GET", Path: "/api/users"}, &matches)
 //	for i := range matches.Len() {
-//		held, err := matches.Held(i)
+//		matched, err := matches.At(i)
 //		...
 //	}
 //
@@ -26,12 +26,11 @@
 // # Which requests a rule matches
 //
 // A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
-// of that form. Programs differ in what they make of dots, encoded slashes, backslashes,
-// runs of slashes, which may begin an authority, and #, so a path with any of these has other readings as well, and a rule holds if its
-// pattern matches any of them: whichever way a program takes the path, no rule of the route that it
-// finds is missing. A parameter's value comes from the first reading that matches, canonical
-// first; there are 252 at most, and one of an ordinary path. [MaxOddPathBytes] and [MaxOddPathCuts] bound
-// a path with several.
+// of that form. Programs differ in what they do with dots, encoded slashes, backslashes,
+// runs of slashes (which may begin an authority) and #. So a path with any of these has several variants, 252 at most, and a rule holds if its
+// pattern matches any of them: whichever variant a program uses, all rules of the route that it
+// finds hold. A parameter's value comes from the first variant that matches, the canonical one
+// first. [MaxOddPathBytes] and [MaxOddPathCuts] bound a path with several variants.
 //
 // The patterns are kept in a tree of the segments of hosts and paths: matching costs as much as the
 // path is long, however many rules there are.

@@ -13,7 +13,7 @@ import (
 // runs of it.
 func AppendPath(to []byte, path string) []byte {
 	var p decoded
-	var r reading
+	var r variant
 	_ = p.decode(path, false) // as long as it may be
 	r.read(&p, canonical)
 	return r.appendTo(to)

@@ -85,8 +85,8 @@ func parsePatterns(texts []string, strict bool) (patterns []pattern) {
 	return patterns
 }
 
-// matches reports whether the pattern matches a reading of a path.
-func (p *pattern) matches(path *reading) bool {
+// matches reports whether the pattern matches a variant of a path.
+func (p *pattern) matches(path *variant) bool {
 	if len(path.segments) < len(p.segments) || len(path.segments) > len(p.segments) && !p.rest {
 		return false
 	}

@@ -2,13 +2,12 @@ package rules
 
 import "bytes"
 
-// A manner is a way to take a path apart, in which programs differ: its bits say what is not done.
-// The zero value does all of it, and makes the canonical reading. Two bits that stand
-// together exclude each other, so that they make three ways.
-type manner uint16
+// A normalisation is one way in which programs split a path into segments. Its bits say what is not done.
+// The zero value does all of it, and makes the canonical variant. Two bits in one group exclude each other.
+type normalisation uint16
 
 const (
-	keepHash manner = 1 << iota // # is a character like others; else the path ends there
+	keepHash normalisation = 1 << iota // # is a character like others; else the path ends there
 
 	keepSlashes // %2F belongs to its segment
 	lateSlashes // it separates once dots are resolved
@@ -25,7 +24,7 @@ const (
 	leaveAuthority // two slashes at the start begin an authority, which is left out (RFC 3986, section 4.2)
 	leaveLead      // any number of them does (the URL Standard)
 
-	canonical manner = 0
+	canonical normalisation = 0
 
 	anySlashes     = keepSlashes | lateSlashes
 	anyBackslashes = keepCodedBackslashes | keepBackslashes
@@ -35,9 +34,9 @@ const (
 	anyLate        = lateSlashes | lateRuns
 )
 
-// after is the manner that follows among those in which a path with these features may be read, each
-// once; canonical follows on the last. There are 252 at most.
-func (as manner) after(features manner) manner {
+// after is the next of the normalisations that give a path with these features different variants, each
+// once; canonical follows the last. There are 252 at most.
+func (as normalisation) after(features normalisation) normalisation {
 	for {
 		as = (as - features) & features // the next of the subsets
 		if as == canonical || as.apart(features) {
@@ -46,11 +45,11 @@ func (as manner) after(features manner) manner {
 	}
 }
 
-// apart reports whether no other manner is the same: of each pair there is one, and none is late where no
+// apart reports whether no other normalisation gives the same variant: it has one bit of each group, and none is late if no
 // dots are resolved. Parsers that know an authority all end a path at #, and those that skip any number of slashes
 // before it take \ for a slash.
-func (as manner) apart(features manner) bool {
-	for _, pair := range [...]manner{anySlashes, anyBackslashes, anyDots, anyRuns, anyAuthority, leaveLead | keepBackslashes} {
+func (as normalisation) apart(features normalisation) bool {
+	for _, pair := range [...]normalisation{anySlashes, anyBackslashes, anyDots, anyRuns, anyAuthority, leaveLead | keepBackslashes} {
 		if as&pair == pair {
 			return false
 		}
@@ -65,7 +64,7 @@ func (as manner) apart(features manner) bool {
 }
 
 // separators are the marks that end a segment.
-func (as manner) separators() mark {
+func (as normalisation) separators() mark {
 	these := atSlash | atEnd
 	if as&keepHash == 0 {
 		these |= atHash
@@ -82,13 +81,13 @@ func (as manner) separators() mark {
 	return these
 }
 
-// A reading is a path taken apart in one manner.
-type reading struct {
-	as        manner
+// A variant is a path's segments by one normalisation.
+type variant struct {
+	as        normalisation
 	text      []byte // the path's
 	segments  []span // of the text
 	resolved  []span // the segments before what is late is done
-	slash     bool   // whether the path ends in a slash, behind which the last segment is empty
+	slash     bool   // whether the path ends in a slash; then the last segment is empty
 	authority span   // what was left out
 }
 
@@ -96,7 +95,7 @@ type reading struct {
 type span struct{ start, end int }
 
 // read takes a decoded path apart.
-func (r *reading) read(p *decoded, as manner) {
+func (r *variant) read(p *decoded, as normalisation) {
 	r.as, r.text, r.segments, r.slash, r.authority = as, p.text, r.segments[:0], false, span{}
 	separators, start := as.separators(), 0
 	lead := -1 // slashes before what may be an authority; -1 where none is left out, or it is behind
@@ -138,7 +137,7 @@ func (r *reading) read(p *decoded, as manner) {
 }
 
 // resolve leaves segments if the one that follows them is made of dots, and reports whether it did.
-func (r *reading) resolve(s span, codedDot bool) bool {
+func (r *variant) resolve(s span, codedDot bool) bool {
 	n := s.end - s.start
 	if n == 0 || n > 2 || r.text[s.start] != '.' || r.text[s.end-1] != '.' ||
 		r.as&keepDots != 0 || codedDot && r.as&keepCodedDots != 0 {
@@ -152,7 +151,7 @@ func (r *reading) resolve(s span, codedDot bool) bool {
 
 // doLate does what is done once dots are resolved: coded slashes separate, or empty segments are left
 // out.
-func (r *reading) doLate() {
+func (r *variant) doLate() {
 	r.segments, r.resolved = r.resolved[:0], r.segments
 	for i, s := range r.resolved {
 		for r.as&lateSlashes != 0 {
@@ -172,27 +171,27 @@ func (r *reading) doLate() {
 }
 
 // keep adds a segment, but for an empty one if none stay.
-func (r *reading) keep(s span) {
+func (r *variant) keep(s span) {
 	if s.start < s.end || r.as&keepRuns != 0 {
 		r.segments = append(r.segments, s)
 	}
 }
 
 // trim removes a slash at the end.
-func (r *reading) trim() {
+func (r *variant) trim() {
 	if r.slash {
 		r.segments, r.slash = r.segments[:len(r.segments)-1], false
 	}
 }
 
 // segment is one of the path's, from 0.
-func (r *reading) segment(i int) []byte {
+func (r *variant) segment(i int) []byte {
 	s := r.segments[i]
 	return r.text[s.start:s.end]
 }
 
 // appendTo appends the segments, a slash before each, or a slash if there are none.
-func (r *reading) appendTo(to []byte) []byte {
+func (r *variant) appendTo(to []byte) []byte {
 	if len(r.segments) == 0 {
 		return append(to, '/')
 	}
