@@ -116,8 +116,8 @@ type Verdict struct {
 	// admission the one with the fewest permits left. It is nil when no limit was asked, and of a request that is
 	// denied since no rule holds for it. It must not be changed.
 	Rule *rules.Rule
-	// Standing is Banned or Lacking when the rule denied without its limits, Limited otherwise.
-	Standing rules.Standing
+	// Outcome is Banned or Lacking when the rule denied without its limits, Limited otherwise.
+	Outcome rules.Outcome
 	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit
 	// was asked.
 	Claim stint.Claim
@@ -155,7 +155,7 @@ type Verdict struct {
 
 func (v *Verdict) reset() {
 	v.byDefault = false
-	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
+	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
@@ -231,31 +231,31 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	var fault error
 	v.byDefault = l.denies
 	for i := range v.matches.Len() {
-		held, err := v.matches.Held(i)
-		if err == nil && held.Standing == rules.Skipped {
+		matched, err := v.matches.At(i)
+		if err == nil && matched.Outcome == rules.Skipped {
 			continue
 		}
-		v.Matched = append(v.Matched, held.Rule.ID)
-		inShadow := held.Rule.OnExceed == rules.Shadow
+		v.Matched = append(v.Matched, matched.Rule.ID)
+		inShadow := matched.Rule.OnExceed == rules.Shadow
 		v.byDefault = v.byDefault && inShadow
 		if err != nil {
 			if !inShadow && fault == nil {
-				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
+				fault = fmt.Errorf("rule %q: %w", matched.Rule.ID, err)
 			}
 			continue
 		}
-		switch held.Standing {
+		switch matched.Outcome {
 		case rules.Limited:
 			if inShadow {
-				v.shadows = append(v.shadows, shadow{held.Rule, stint.Op{Claim: held.Claim, And: held.And}, held.Named})
+				v.shadows = append(v.shadows, shadow{matched.Rule, stint.Op{Claim: matched.Claim, And: matched.And}, matched.Named})
 				break
 			}
-			v.claim(&held)
+			v.claim(&matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
-				v.Shadowed = append(v.Shadowed, held.Rule.ID)
+				v.Shadowed = append(v.Shadowed, matched.Rule.ID)
 			} else if v.Rule == nil {
-				v.Rule, v.Standing, v.Allowed = held.Rule, held.Standing, false
+				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
 				v.Decision = stint.Decision{RetryAfter: stint.Never}
 			}
 		case rules.Skipped, rules.Unlimited:
@@ -271,10 +271,10 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 }
 
 // claim takes over the claims of a rule.
-func (v *Verdict) claim(held *rules.Held) {
-	v.claims = append(v.claims, Claimed{held.Rule, held.Claim, held.Named > 0})
-	for i, claim := range held.And {
-		v.claims = append(v.claims, Claimed{held.Rule, claim, i+1 < held.Named})
+func (v *Verdict) claim(matched *rules.Matched) {
+	v.claims = append(v.claims, Claimed{matched.Rule, matched.Claim, matched.Named > 0})
+	for i, claim := range matched.And {
+		v.claims = append(v.claims, Claimed{matched.Rule, claim, i+1 < matched.Named})
 	}
 }
 

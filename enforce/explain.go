@@ -22,7 +22,7 @@ type Explanation struct {
 
 // An Explained rule is one that matches.
 type Explained struct {
-	rules.Held
+	rules.Matched
 	// Decision is what the limits of its claim would say if they were asked alone. It is empty
 	// without a claim.
 	Decision stint.Decision
@@ -48,10 +48,10 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	x.Path = v.matches.Path()
 	var ops []stint.Op
 	for i := range v.matches.Len() {
-		held, err := v.matches.Held(i)
-		x.Rules = append(x.Rules, Explained{Held: held, Lacks: v.matches.Lacks(i), Fault: err})
-		if held.Claim.Policy != nil {
-			op := stint.Op{Verb: stint.Peek, Claim: held.Claim, And: held.And}
+		matched, err := v.matches.At(i)
+		x.Rules = append(x.Rules, Explained{Matched: matched, Lacks: v.matches.Lacks(i), Fault: err})
+		if matched.Claim.Policy != nil {
+			op := stint.Op{Verb: stint.Peek, Claim: matched.Claim, And: matched.And}
 			op.Each = make([]stint.Outcome, op.Limits())
 			ops = append(ops, op)
 		}
@@ -103,9 +103,9 @@ func (v *Verdict) lacking() string {
 // why the deciding rule decides so.
 func (v *Verdict) why() string {
 	switch d := &v.Decision; {
-	case v.Standing == rules.Lacking:
+	case v.Outcome == rules.Lacking:
 		return v.lacking()
-	case v.Standing == rules.Banned:
+	case v.Outcome == rules.Banned:
 		return "it bans the client"
 	case d.Degraded && d.Allowed:
 		return "the store is away, and a failure policy admits"

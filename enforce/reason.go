@@ -38,9 +38,9 @@ func (v *Verdict) Reason() Reason {
 	switch {
 	case v.byDefault:
 		return ReasonDefault
-	case v.Standing == rules.Banned:
+	case v.Outcome == rules.Banned:
 		return ReasonBanned
-	case v.Standing == rules.Lacking:
+	case v.Outcome == rules.Lacking:
 		return ReasonMissing
 	case v.Allowed || v.Claim.Policy == nil:
 		return ""
@@ -62,7 +62,7 @@ func (v *Verdict) Limit() stint.Limit {
 // Missing are the parts of the deciding rule's scope that the request lacks; nil but with ReasonMissing.
 func (v *Verdict) Missing() []string {
 	for i := range v.matches.Len() {
-		if v.Standing == rules.Lacking && v.matches.Rule(i) == v.Rule {
+		if v.Outcome == rules.Lacking && v.matches.Rule(i) == v.Rule {
 			return v.matches.Lacks(i)
 		}
 	}

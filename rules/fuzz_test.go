@@ -129,15 +129,15 @@ func FuzzCompile(f *testing.F) {
 		}
 		store := memstore.New(memstore.Config{})
 		for i := range m.Len() {
-			held, err := m.Held(i)
+			matched, err := m.At(i)
 			if err != nil && !errors.Is(err, stint.ErrInvalid) {
 				t.Fatal(err)
 			}
-			if err != nil || held.Standing != rules.Limited {
+			if err != nil || matched.Outcome != rules.Limited {
 				continue
 			}
-			if _, err := store.Decide(context.Background(), stint.Op{Claim: held.Claim}); err != nil {
-				t.Fatalf("%+v can't be decided: %v", held.Claim, err)
+			if _, err := store.Decide(context.Background(), stint.Op{Claim: matched.Claim}); err != nil {
+				t.Fatalf("%+v can't be decided: %v", matched.Claim, err)
 			}
 		}
 	})

@@ -13,7 +13,7 @@ import (
 const fallbackPrefix = `\ip:`
 
 // ClientKey is the key under which the state of a client is kept whom an [Override] would name so,
-// as [Matches.Held] has it. Behind \ip: it is an address of those who are counted by address as
+// as [Matches.At] has it. Behind \ip: it is an address of those who are counted by address as
 // Missing says. It holds no API key, so it may be shown. The error wraps stint.ErrInvalid:
 // the rule can have no such client. An IPv6 network may have any number of bits here; by which
 // clients are counted a [Set] knows.
@@ -77,22 +77,22 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 	return claims, nil
 }
 
-// ClientHeld is what a rule makes of a client, as [Matches.Held] has it; its claims have a cost of 1. Errors are those of ClientClaims.
-func (s *Set) ClientHeld(id, client string) (Held, error) {
+// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those of ClientClaims.
+func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	c, key, o, err := s.client(id, client)
 	if err != nil {
-		return Held{}, err
+		return Matched{}, err
 	}
 	groups, unlimited := c.groups, c.Unlimited
 	if o != &none {
 		groups, unlimited = o.groups, o.unlimited
 	}
-	h := Held{Rule: &c.Rule}
+	h := Matched{Rule: &c.Rule}
 	switch {
 	case unlimited:
-		h.Standing = Unlimited
+		h.Outcome = Unlimited
 	case len(groups) == 0:
-		h.Standing = Banned
+		h.Outcome = Banned
 	}
 	return h, h.claim(key, groups, func(*Cost) (int64, error) { return 1, nil })
 }

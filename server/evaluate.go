@@ -92,7 +92,7 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
 	}
 	if v.Rule != nil {
-		s.ruleMetrics.Decided(v.Rule.ID, outcomeOf(v.Allowed, v.Standing))
+		s.ruleMetrics.Decided(v.Rule.ID, outcomeOf(v.Allowed, v.Outcome))
 	}
 	for _, id := range v.Shadowed {
 		s.ruleMetrics.Decided(id, promlimit.RuleShadowDenied)
@@ -124,11 +124,11 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: !errors.Is(err, stint.ErrOverloaded)}, 0)
 }
 
-func outcomeOf(allowed bool, standing rules.Standing) promlimit.RuleOutcome {
+func outcomeOf(allowed bool, outcome rules.Outcome) promlimit.RuleOutcome {
 	switch {
-	case standing == rules.Banned:
+	case outcome == rules.Banned:
 		return promlimit.RuleBanned
-	case standing == rules.Lacking:
+	case outcome == rules.Lacking:
 		return promlimit.RuleLacking
 	case allowed:
 		return promlimit.RuleAllowed

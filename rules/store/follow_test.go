@@ -483,7 +483,7 @@ func TestFollowKeepsPolicies(t *testing.T) {
 				t.Error(err)
 			}
 			for i := range m.Len() {
-				held, err := m.Held(i)
+				held, err := m.At(i)
 				if err != nil {
 					t.Fatal(err)
 				}
