@@ -44,7 +44,7 @@ type Info struct {
 	Author
 	// Count is how many rules it has.
 	Count int
-	// Bytes is the size of its rules as JSON.
+	// Bytes is the size of its rules as the store writes them, before they are compressed.
 	Bytes int64
 }
 

@@ -65,7 +65,7 @@ func (p *place) put(next store.Revision) {
 	if err := p.stores[next.Number%2].Put(p.ctx, p.head().ID, &next); err != nil {
 		p.t.Fatalf("revision %d is not made: %v", next.Number, err)
 	}
-	if next.Count != len(next.Rules) || next.Bytes < 1 {
+	if next.Count != len(next.Rules) || next.Bytes < int64(len(next.Rules)) {
 		p.t.Errorf("revision %d with %d rules has count %d, %d bytes", next.Number, len(next.Rules), next.Count, next.Bytes)
 	}
 	p.revisions = append(p.revisions, next)
