@@ -414,7 +414,7 @@ func FailureOf(policy *stint.Policy) Failure {
 	return failure
 }
 
-// A Source is where rules come from, and where they change: files, or a registry that processes
+// A Source is where rules come from, and where they change: files, or a store that processes
 // share.
 type Source interface {
 	// Follow makes a set of the rules that are there and hands it to take, and again whenever
