@@ -66,7 +66,7 @@ const (
 	maxName    = 128
 )
 
-// Add records a fault in free words, of which it keeps the first 1,024 bytes. What may be secret in a URL is hidden.
+// Add records a fault in free words, of which it keeps the first 1,024 bytes. It hides the user and password of a URL.
 func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, format, args...) }
 
 // AddOf is Add for a fault of the rule with an ID.

@@ -31,7 +31,7 @@ var tooDeep = fmt.Sprintf("nested too deep; allowed: %d lists and mappings in ea
 var byteOrderMark = []byte("\ufeff")
 
 // Parse reads one document of at most so many bytes. A source whose name ends in .json is JSON, read by
-// [JSON]; every other one is YAML, of which JSON is a part. What is neither is one fault, and nothing; so is
+// [JSON]; every other one is YAML, of which JSON is a part. A text that is neither is one fault, without a value; so is
 // YAML that is nested deeper than 64, has more than 524,288 names and values, or of these more than 131,072
 // in one pair of brackets.
 func Parse(source string, data []byte, most int, faults *Faults) Value {

@@ -311,7 +311,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 	return v.note(results[0].Decision, results[0].Err)
 }
 
-// noteShadow notes what the store said to a rule in shadow. Its failure is nobody's.
+// noteShadow notes what the store said to a rule in shadow. An error of the store is ignored.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	id := v.shadows[i].rule.ID
 	switch {
@@ -323,7 +323,7 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	}
 }
 
-// contextOf lets a failure of rules in shadow pass, but for the caller's own end.
+// contextOf returns an error of rules in shadow only if it is the context's.
 func contextOf(ctx context.Context, err error) error {
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return err

@@ -108,9 +108,9 @@ func (v *Verdict) why() string {
 	case v.Outcome == rules.Banned:
 		return "it bans the client"
 	case d.Degraded && d.Allowed:
-		return "the store is away, and a failure policy admits"
+		return "the store is unreachable, and a failure policy admits"
 	case d.Degraded:
-		return "the store is away, and a failure policy denies"
+		return "the store is unreachable, and a failure policy denies"
 	case d.Allowed:
 		return fmt.Sprintf("it has the fewest permits left, %d of %d", d.Remaining, d.Limit)
 	case d.RetryAfter == stint.Never:

@@ -102,7 +102,7 @@ func (v *Verdict) patience() time.Duration {
 
 // isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
 // taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
-// store was to say so. While the store is away nobody can look, and what answers for it decides.
+// store was to say so. While the store is unreachable there is no look, and the failure policy decides.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
 	if !v.queues() {
 		return false, nil
@@ -129,7 +129,7 @@ func (v *Verdict) lateness(deadline time.Time) time.Duration {
 }
 
 // takeNow decides at once by rules of which none waits. A turn that comes after the context's deadline is
-// not taken, but that of one before whom others queue between the look and the taking: it stays taken.
+// not taken, unless others take turns between the look and the taking: then it stays taken.
 // How long the caller waits is not known, so that it is to come back when the turn would have come.
 func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()

@@ -119,7 +119,7 @@ type Matched struct {
 //
 // The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
 // key of another client: an API key, and what is no printable text or longer than a key may be, appears as
-// its SHA-256, behind \sha256: ; who is counted by address as Missing says appears behind \ip: .
+// its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
 func (m *Matches) At(i int) (Matched, error) {
 	c := &m.rules[i]
 	h := Matched{Rule: &c.Rule}

@@ -10,11 +10,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// fallbackPrefix begins the keys of those who are counted by address as [MissingIP] says.
+// fallbackPrefix begins the keys of clients that are counted by address, as [MissingIP] says.
 const fallbackPrefix = `\ip:`
 
 // ClientKey is the key under which the state of a client is kept whom an [Override] would name so,
-// as [Matches.At] has it. Behind \ip: it is an address of those who are counted by address as
+// as [Matches.At] has it. Behind \ip: it is an address of clients that are counted by address, as
 // Missing says. It holds no API key, so it may be shown. The error wraps stint.ErrInvalid:
 // the rule can have no such client. An IPv6 network may have any number of bits here; by which
 // clients are counted a [Set] knows.

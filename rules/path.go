@@ -367,7 +367,7 @@ func (r *variant) doLate() {
 	}
 }
 
-// keep adds a segment, but for an empty one if none stay.
+// keep adds a segment, unless it is empty and empty ones are left out.
 func (r *variant) keep(s span) {
 	if s.start < s.end || r.as&keepRuns != 0 {
 		r.segments = append(r.segments, s)

@@ -30,11 +30,11 @@ type Rule struct {
 	Labels map[string]string `doc:"labels"`
 	// Match says which requests the rule holds for. Default: all.
 	Match Match `doc:"match"`
-	// Scope says who is counted as one: [Global], [PerIP], [PerUser], [PerAPIKey] or
+	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or
 	// [Custom] with an attribute's name; several are one composite key, and global stands
 	// alone. It has no default.
 	Scope []string `doc:"scope" is:"scope"`
-	// Missing is what becomes of a request that lacks what Scope asks for. It has no default
+	// Missing is how requests that lack a part of Scope are treated. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
 	// Cost is what a request takes. Default: 1.
@@ -46,9 +46,9 @@ type Rule struct {
 	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
 	Unlimited bool `doc:"unlimited"`
-	// Banned rules deny every request that they match, but for those with an override.
+	// Banned rules deny every request that they match, except of clients with an override.
 	Banned bool `doc:"banned"`
-	// OnExceed is what becomes of a request that the limits deny. Default: Reject.
+	// OnExceed is how a request that the limits deny is treated. Default: Reject.
 	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow"`
 	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
 	// has no default.
@@ -56,13 +56,13 @@ type Rule struct {
 	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
 	// one is denied. With Wait only. Default: 0, which is 100.
 	MaxWaiters int `doc:"max_waiters" is:"integer 1 10000"`
-	// OnStoreFailure is what decides while the store is away. Default: "", as for all. The service
+	// OnStoreFailure is the failure policy while the store is unreachable. Default: "", that of the service. The service
 	// does what it says; a program's store does if it is one of package failover, whose
 	// Config.Rule asks [FailureOf].
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
-	// Overrides are clients for whom something else holds. Default: none.
+	// Overrides are clients with limits of their own. Default: none.
 	Overrides []Override `doc:"overrides" of:"overrides"`
 }
 
@@ -121,7 +121,7 @@ const (
 // Custom is the scope that counts each value of an attribute.
 func Custom(attribute string) string { return CustomPrefix + attribute }
 
-// Missing says what becomes of a request that lacks what a rule's scope asks for. The zero
+// Missing says how a request that lacks a part of a rule's scope is treated. The zero
 // value is not a choice.
 type Missing uint8
 
@@ -138,7 +138,7 @@ const (
 	MissingIP
 )
 
-// OnExceed says what becomes of a request that a rule's limits deny. The zero value is
+// OnExceed says how a request that a rule's limits deny is treated. The zero value is
 // Reject.
 type OnExceed uint8
 

@@ -119,7 +119,7 @@ func countOf(groups []group) (limits int) {
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
-// joined; each is a [*Fault], but for what is wrong with all of them. Rules of which one request may meet more than
+// joined; each is a [*Fault], except faults of all rules together. Rules of which one request may meet more than
 // stint.MaxOpLimits limits are a fault as well.
 func Compile(list []Rule, options Options) (*Set, error) {
 	if len(list) > MaxRules {
@@ -396,7 +396,7 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 	return changes
 }
 
-// A Failure is what a rule says of the time when the store is away.
+// A Failure is what a rule says for the time while the store is unreachable.
 type Failure struct {
 	// Policy decides then. "" is as for all.
 	Policy OnStoreFailure
@@ -407,7 +407,7 @@ type Failure struct {
 // failureOwner owns the failures that policies carry.
 type failureOwner struct{}
 
-// FailureOf is what the rule of a policy says of the time when the store is away; the zero
+// FailureOf is what the rule of a policy says for the time while the store is unreachable; the zero
 // Failure for a policy that is no rule's.
 func FailureOf(policy *stint.Policy) Failure {
 	failure, _ := policy.Prepared(failureOwner{}, func() any { return Failure{} }).(Failure)

@@ -98,7 +98,7 @@ func (n *node) find(path *variant, at int, m *Matches) {
 // field's value.
 type leaf struct {
 	free    []*compiled // of whatever request
-	checked []*compiled // of some methods, or but for some paths
+	checked []*compiled // of some methods, or except some paths
 	fields  []fieldIndex
 }
 

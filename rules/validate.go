@@ -389,7 +389,7 @@ func splitKey(key, shown string) ([]keyPart, error) {
 	return parts, nil
 }
 
-// cutPart takes the first part off a key. What is left begins with | or is "".
+// cutPart takes the first part off a key. The rest begins with | or is "".
 func cutPart(key string) (part keyPart, after string, ok bool) {
 	if hash, after := cutHash(key); hash != "" {
 		return keyPart{hash, true}, after, true

@@ -39,7 +39,7 @@ var folders = []folder{
 	{path: "document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
 	{path: "rules/notation", floor: 1, also: []string{"document"}},
 	{path: "rules/file", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"github.com/fsnotify/fsnotify"}},
-	{path: "rules/store", floor: 1, also: []string{"rules/notation"}},
+	{path: "rules/store", floor: 1, also: []string{"document", "rules/notation"}},
 	{path: "rules/store/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 	{path: "rules/store/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
 	{path: "rules/store/mongo", floor: 1, also: []string{"document", "rules/notation"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},

@@ -29,8 +29,8 @@ type Source struct {
 	Logger *slog.Logger
 }
 
-// Follow makes a set of the rules whenever the files change. What is wrong with them, as [ReadSet] tells
-// it, is at first returned.
+// Follow makes a set of the rules whenever the files change. The first time it returns their
+// faults, as [ReadSet] does.
 func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	var set *rules.Set // in force
 	w, err := newWatch(s.Path, Options{Refused: refused, Logger: s.Logger}, func(sources []source) (int, error) {

@@ -28,9 +28,9 @@ type ID struct {
 // Time is when the revision was made.
 func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
 
-// An Author says who makes a revision, and what for.
+// An Author says who makes a revision, and why.
 type Author struct {
-	// By is who makes it, such as a token's name. Default: "", unknown.
+	// By is the author's name, such as a token's. Default: "", unknown.
 	By string
 	// Action says in a few words what it does, such as "replace login". Default: "".
 	Action string

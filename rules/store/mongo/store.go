@@ -326,7 +326,7 @@ func (s *Store) History(ctx context.Context, before int64, n int) (list []store.
 	return list[:max(0, min(n, len(list)))], nil
 }
 
-// Watch notifies of new heads by a change stream. A server that is no member of a replica set has none:
+// Watch notifies of new heads by a change stream. Only members of a replica set have one. For another server
 // the error is errors.ErrUnsupported then.
 func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	var stream *mongo.ChangeStream
