@@ -4,7 +4,7 @@
 //
 // A document is a list of rules, or a mapping with such a list under the name rules.
 // Reading is strict, and everything that is wrong is reported at once with line and
-// column; see package notation. [Watch] follows a path, and keeps the rules that it has while
+// column; see package notation. A [Source] follows a path, and keeps the rules that it has while
 // what is there can't be used.
 package file
 
