@@ -200,10 +200,11 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 		}
 		sent, _, _ := strings.Cut(r.Path, "?")
 		odd := strings.ContainsAny(naiveDecode(sent), ";%")
+		paths, except := naiveWants(m.Paths, strict), naiveWants(m.Except, strict)
 		return !slices.ContainsFunc(variants, func(variant naiveVariant) bool {
 			named := variant.authority[strings.LastIndex(variant.authority, "@")+1:]
 			return (naiveHosts(m.Hosts, r.Host) || named != "" && naiveHosts(m.Hosts, named)) &&
-				(len(m.Paths) == 0 || naivePatterns(m.Paths, variant, strict)) && (odd || !naivePatterns(m.Except, variant, strict))
+				(len(paths) == 0 || paths.match(variant, strict)) && (odd || !except.match(variant, strict))
 		})
 	})
 	slices.SortFunc(list, func(a, b rules.Rule) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.ID, b.ID)) })
@@ -227,18 +228,33 @@ func naiveHosts(patterns []string, host string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return naiveHost(p, host) })
 }
 
-func naivePatterns(patterns []string, variant naiveVariant, strict bool) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return naivePattern(p, []naiveVariant{variant}, strict) })
+// naivePaths are patterns taken apart.
+type naivePaths []struct {
+	segments []string
+	rest     bool
 }
 
-// naivePattern reports whether the pattern matches any variant of a path.
-func naivePattern(pattern string, variants []naiveVariant, strict bool) bool {
-	pattern, rest := strings.CutSuffix(pattern, "/**")
-	want, _ := naiveSegments(pattern, naiveNormalisations()[0])
-	if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
-		want = want[:n-1]
+func naiveWants(patterns []string, strict bool) naivePaths {
+	wants := make(naivePaths, len(patterns))
+	for i, pattern := range patterns {
+		pattern, rest := strings.CutSuffix(pattern, "/**")
+		want, _ := naiveSegments(pattern, naiveNormalisations()[0])
+		if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
+			want = want[:n-1]
+		}
+		wants[i].segments, wants[i].rest = want, rest
 	}
-	return slices.ContainsFunc(variants, func(r naiveVariant) bool { return naiveCompare(want, rest, r.segments, strict) })
+	return wants
+}
+
+// match reports whether any pattern matches a variant of a path.
+func (p naivePaths) match(variant naiveVariant, strict bool) bool {
+	for _, want := range p {
+		if naiveCompare(want.segments, want.rest, variant.segments, strict) {
+			return true
+		}
+	}
+	return false
 }
 
 // naiveCompare compares the segments of a pattern with those of a path.
