@@ -16,16 +16,16 @@ OPERATIONS ?= 100000
 # that tests of MongoDB run against, which has no tests and is not built once more under
 # the race detector.
 TESTED := . bench httplimit/ginlimit httplimit/fiberlimit httplimit/routers
-MODULES := $(TESTED) internal/testmongo/server
-test fuzz bench-smoke: MODULES := $(TESTED)
+# All but the last are built together (go.work); the last is built by itself.
+MONGO := internal/testmongo/server
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL
 curl -i 'http://127.0.0.1:8080/api/v1/rate-limit/check?key=user:123&algorithm=TOKEN_BUCKET'
 endef
 
-# each runs a command in every module.
-each = for module in $(MODULES); do (cd "$$module" && $(1)); done
+# each runs a command in every module, with a second argument in that one too.
+each = for module in $(TESTED); do (cd "$$module" && $(1)); done$(if $(2),; (cd $(MONGO) && export GOWORK=off && $(1)))
 
 .PHONY: help
 help: ## list the targets
@@ -47,12 +47,12 @@ test: ## run all tests, against real servers and applications, installing what i
 
 .PHONY: lint
 lint: $(LINTER)-$(GOLANGCI_VERSION) ## check the formatting and run the linters
-	@$(call each,"$(LINTER)" fmt --diff)
-	@$(call each,"$(LINTER)" run)
+	@$(call each,"$(LINTER)" fmt --diff,too)
+	@$(call each,"$(LINTER)" run,too)
 
 .PHONY: fmt
 fmt: $(LINTER)-$(GOLANGCI_VERSION) ## format the code
-	@$(call each,"$(LINTER)" fmt)
+	@$(call each,"$(LINTER)" fmt,too)
 
 # The file's name carries the version, so that a new one is installed when the pin moves.
 $(LINTER)-$(GOLANGCI_VERSION):
@@ -62,11 +62,12 @@ $(LINTER)-$(GOLANGCI_VERSION):
 
 .PHONY: vet
 vet: ## run go vet
-	@$(call each,go vet ./...)
+	@$(call each,go vet ./...,too)
 
 .PHONY: tidy-check
-tidy-check: ## check that go.mod and go.sum are tidy
-	@$(call each,go mod tidy -diff)
+tidy-check: ## check that go.mod and go.sum are tidy; internal/release tests those of the adapters
+	@go mod tidy -diff
+	@cd $(MONGO) && GOWORK=off go mod tidy -diff
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (5s)

@@ -10,9 +10,9 @@
 //	decision, err := limiter.Allow(ctx, "user:42")
 //
 // Five algorithms are built in: token bucket, leaky bucket, fixed window,
-// sliding window log and sliding window counter, which is the one to choose
-// when in doubt. All of them count in integers: no fraction of a permit is lost
-// or invented. Time is the store's, in whole microseconds.
+// sliding window log and sliding window counter. If in doubt, choose the token
+// bucket. All of them count in integers: no fraction of a permit is lost or
+// invented. Time is the store's, in whole microseconds.
 //
 // State lives in the process (package memstore) or in Redis or Valkey (package
 // redisstore). Both give the same decision for the same sequence of times, keys

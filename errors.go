@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -78,6 +79,14 @@ func shown(text string, most int) string {
 		end--
 	}
 	return fmt.Sprintf("%s… (%d bytes)", text[:end], len(text))
+}
+
+// inPackage begins an error about an input with the package's name, as what leaves a package does.
+func inPackage(err error) error {
+	if errors.Is(err, ErrInvalid) && !strings.HasPrefix(err.Error(), "stint: ") {
+		return fmt.Errorf("stint: %w", err)
+	}
+	return err
 }
 
 // Is reports whether target is [ErrInvalid].

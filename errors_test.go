@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
 )
 
 // A fault tells what came, and of what is long the beginning and how long it is: it ends in logs and in
@@ -47,5 +48,33 @@ func TestErrDeadlineIsDeadlineExceeded(t *testing.T) {
 	}
 	if errors.Is(context.DeadlineExceeded, stint.ErrDeadline) || errors.Is(err, context.Canceled) {
 		t.Error("errors.Is finds too much")
+	}
+}
+
+// What is wrong with an input is told with the package's name at its beginning.
+func TestErrorsNameThePackage(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	limiter, err := stint.New(store, "named", stint.TokenBucket(1, stint.PerSecond(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(_ any, err error) error { return err }
+	for name, err := range map[string]error{
+		"the name":        ask(stint.New(store, "", stint.TokenBucket(1, stint.PerSecond(1)))),
+		"the store":       ask(stint.New(nil, "other", stint.TokenBucket(1, stint.PerSecond(1)))),
+		"a limit":         ask(stint.New(store, "other", stint.TokenBucket(0, stint.PerSecond(1)))),
+		"a name in use":   ask(stint.New(store, "named", stint.TokenBucket(2, stint.PerSecond(1)))),
+		"a policy":        ask(stint.NewPolicy("other")),
+		"With":            ask(limiter.With(stint.TokenBucket(0, stint.PerSecond(1)))),
+		"Allow":           ask(limiter.Allow(t.Context(), "")),
+		"AllowN":          ask(limiter.AllowN(t.Context(), "key", 0)),
+		"Peek":            ask(limiter.Peek(t.Context(), "")),
+		"Wait":            ask(limiter.Wait(t.Context(), "")),
+		"the zero limit":  ask(stint.New(store, "zero", stint.Limit{})),
+		"none of a limit": ask(stint.New(store, "none")),
+	} {
+		if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), "stint: ") || strings.Count(err.Error(), "stint: ") != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -140,7 +140,7 @@ func SlidingWindowLog(limit int64, window time.Duration) Limit {
 }
 
 // SlidingWindowCounter estimates a sliding window from the counts of the current
-// window and the previous one. It is the recommended default.
+// window and the previous one. It needs little memory, whatever the limit is.
 func SlidingWindowCounter(limit int64, window time.Duration) Limit {
 	return Limit{Algorithm: AlgorithmSlidingWindowCounter, Capacity: limit, Window: window}
 }

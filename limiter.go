@@ -42,7 +42,7 @@ type Limiter struct {
 // is an error; [Limiter.With] is for limits that change.
 func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	if name == "" || strings.Contains(name, "/") {
-		return nil, Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
+		return nil, inPackage(Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes)))
 	}
 	policy, err := NewPolicy(name, limits...)
 	if err != nil {
@@ -50,7 +50,7 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	}
 	if store, ok := store.(Registrar); ok {
 		if err := store.Register(policy); err != nil {
-			return nil, err
+			return nil, inPackage(err)
 		}
 	}
 	return NewLimiter(Config{Store: store, Policy: policy})
@@ -61,7 +61,7 @@ const maxOthers = 1024
 
 // With returns a limiter with the same name, store and hooks, and other limits: for limits that depend on the request, as
 // those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
-// docs/semantics.md says of limits that change. It is quick for one limit that was asked for before.
+// docs/internals/semantics.md says of limits that change. It is quick for one limit that was asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if len(limits) != 1 {
 		return l.with(limits)
@@ -93,10 +93,10 @@ func (l *Limiter) with(limits []Limit) (*Limiter, error) {
 // NewLimiter makes a limiter.
 func NewLimiter(config Config) (*Limiter, error) {
 	if config.Store == nil {
-		return nil, Invalid("store", "nil", "a store such as memstore.New makes")
+		return nil, inPackage(Invalid("store", "nil", "a store such as memstore.New makes"))
 	}
 	if config.Policy == nil {
-		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
+		return nil, inPackage(Invalid("policy", "nil", "a policy made by NewPolicy"))
 	}
 	l := &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}
 	l.taker = (*takeByOp)(l)
@@ -112,12 +112,16 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // Allow decides whether one request of the key may proceed, and takes a permit if
 // so. The error is not about the request: see [Store].
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	return l.taker.Take(ctx, key, 1)
+	return l.AllowN(ctx, key, 1)
 }
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.taker.Take(ctx, key, n)
+	d, err := l.taker.Take(ctx, key, n)
+	if err != nil {
+		err = inPackage(err)
+	}
+	return d, err
 }
 
 // AllowEach is AllowN, and tells what each limit said: each receives the outcomes in
@@ -213,11 +217,16 @@ func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (D
 
 // carry has the store carry out an operation and tells the hooks.
 func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
-	if l.hooks.Decided == nil {
-		return l.store.Decide(ctx, op)
+	var start time.Time
+	if l.hooks.Decided != nil {
+		start = time.Now()
 	}
-	start := time.Now()
 	d, err := l.store.Decide(ctx, op)
-	l.hooks.Decided(ctx, Event{Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
+	if err != nil {
+		err = inPackage(err)
+	}
+	if l.hooks.Decided != nil {
+		l.hooks.Decided(ctx, Event{Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
+	}
 	return d, err
 }

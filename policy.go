@@ -58,7 +58,7 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
-		return nil, err
+		return nil, inPackage(err)
 	}
 	return p, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // Wait blocks until the key gets a permit, and with a leaky bucket until its turn.
@@ -32,7 +34,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	}
 	op := Op{Verb: Try, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
 	if err := op.Validate(); err != nil {
-		return Decision{}, err
+		return Decision{}, inPackage(err)
 	}
 	if !l.policy.canFit(n) {
 		d, err := l.carry(ctx, op)
@@ -50,7 +52,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	if err != nil {
 		return d, err
 	}
-	return d, sleep(ctx, d.Delay)
+	return d, sleep.For(ctx, d.Delay)
 }
 
 // canFit reports whether an untouched client could take n permits.
@@ -83,23 +85,9 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 			return d, ErrDeadline
 		}
 		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
-		if err := sleep(ctx, d.RetryAfter); err != nil {
+		if err := sleep.For(ctx, d.RetryAfter); err != nil {
 			return d, err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

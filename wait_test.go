@@ -250,7 +250,7 @@ func TestWaitBehindOthers(t *testing.T) {
 		w.wait(t.Context(), "invalid", "k", 0)
 		w.wait(t.Context(), "c", "k", 1)
 		w.expect(t, "a 0s",
-			"short 0s "+stint.ErrDeadline.Error(), "never 0s "+stint.ErrNever.Error(), `invalid 0s permits is 0; allowed: 1 or more`,
+			"short 0s "+stint.ErrDeadline.Error(), "never 0s "+stint.ErrNever.Error(), `invalid 0s stint: permits is 0; allowed: 1 or more`,
 			"b 4s", "longer 4s "+stint.ErrDeadline.Error(), "c 5s")
 	})
 }

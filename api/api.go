@@ -3,7 +3,20 @@
 // up, and in microseconds; instants in microseconds since the Unix epoch.
 package api
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// Micros is a wait in microseconds; -1 for [stint.Never].
+func Micros(wait time.Duration) int64 {
+	if wait == stint.Never {
+		return -1
+	}
+	return wait.Microseconds()
+}
 
 // The paths of the API.
 const (
@@ -82,6 +95,31 @@ type CheckResponse struct {
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`
+	// Details are what each limit says by itself, in order. Default: nil; the query ?details=true asks for them.
+	Details []LimitDetails `json:"details,omitempty"`
+}
+
+// LimitDetails are one limit's part of a decision.
+type LimitDetails struct {
+	Name      string `json:"name,omitempty"`
+	Algorithm string `json:"algorithm"`
+	// Allowed says whether this limit alone admits.
+	Allowed   bool  `json:"allowed"`
+	Limit     int64 `json:"limit"`
+	Remaining int64 `json:"remaining"`
+	// Used is Limit less Remaining: the permits that count against the limit now, rounded up.
+	Used int64 `json:"used"`
+	// QueueSize is the permits that a leaky bucket holds. Only of a leaky bucket.
+	QueueSize *int64 `json:"queueSize,omitempty"`
+	// WindowStart is where the window of a window algorithm begins, in Unix microseconds: of a sliding window counter
+	// the current one of its two, of a sliding window log a window before the decision. 0 of a bucket.
+	WindowStart int64 `json:"windowStart,omitempty"`
+	// ResetAfterMicros and RetryAfterMicros are as in [CheckResponse]. GrowsAfterMicros is how long until Remaining
+	// grows if nobody takes any; 0 when nothing is used.
+	ResetAfterMicros int64 `json:"resetAfterMicros"`
+	RetryAfterMicros int64 `json:"retryAfterMicros"`
+	GrowsAfterMicros int64 `json:"growsAfterMicros"`
+	DelayMicros      int64 `json:"delayMicros"`
 }
 
 // An EvaluateRequest is the body of an evaluation: a request as rules see it. What is left
@@ -103,6 +141,9 @@ type EvaluateRequest struct {
 	// others are for rules that name them. The service takes integers for their decimal text.
 	// Default: none.
 	Attributes map[string]string `json:"attributes,omitempty"`
+	// Wait says whether rules that wait hold the request; without it they deny it at once when it would
+	// have to wait. Default: nil, true.
+	Wait *bool `json:"wait,omitempty"`
 }
 
 // The attributes that say who is asking.
@@ -153,6 +194,8 @@ type RemainingResponse struct {
 	RetryAfterMicros  int64  `json:"retryAfterMicros"`
 	DelayMicros       int64  `json:"delayMicros"`
 	Source            string `json:"source"`
+	// Details are as in [CheckResponse].
+	Details []LimitDetails `json:"details,omitempty"`
 }
 
 // A SettleResponse says what a settlement changed and what is left after it.
@@ -193,6 +236,8 @@ type Component struct {
 	Status string `json:"status"`
 	// Detail says more than the status. Default: "", nothing.
 	Detail string `json:"detail,omitempty"`
+	// Details are facts for operators, by name. Default: nil; the query ?details=true asks for them, with a token.
+	Details map[string]any `json:"details,omitempty"`
 }
 
 // Health is the answer of the health endpoints.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"strconv"
 	"unicode/utf8"
 )
@@ -42,6 +43,11 @@ func (c *CheckResponse) appendReason(text []byte) []byte {
 	}
 	if c.LimitName != "" {
 		text = appendString(append(text, `,"limitName":`...), c.LimitName)
+	}
+	if len(c.Details) > 0 {
+		if details, err := json.Marshal(c.Details); err == nil { // it has no type that can fail
+			text = append(append(text, `,"details":`...), details...)
+		}
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 
 // The paths of the administration of rules, on the admin listener.
 const (
+	PathResetAll     = "/api/v1/reset"
 	PathRules        = "/api/v1/rules"
 	PathRuleVersions = "/api/v1/rule-versions"
 )
@@ -81,6 +82,13 @@ type Explanation struct {
 	RetryAfterSeconds int64           `json:"retryAfterSeconds"`
 	RetryAfterMicros  int64           `json:"retryAfterMicros"`
 	Rules             []ExplainedRule `json:"rules"`
+}
+
+// A ClientExplanation says what a client has left by each rule that can count it.
+type ClientExplanation struct {
+	// Client is as an override names it.
+	Client string          `json:"client"`
+	Rules  []ExplainedRule `json:"rules"`
 }
 
 // An ExplainedRule is a rule that matches, and what it makes of the request by itself.
@@ -162,9 +170,10 @@ type ClientReset struct {
 // ResetDone is the state of a [RuleReset] that was carried out.
 const ResetDone = "done"
 
-// A RuleReset is the answer to the reset of all clients of a rule.
+// A RuleReset is the answer to the reset of all clients of a rule, or of everything.
 type RuleReset struct {
-	Rule string `json:"rule"`
+	// Rule is "" of everything.
+	Rule string `json:"rule,omitempty"`
 	By   string `json:"by,omitempty"`
 	// State is [ResetDone]. A reset that was not carried out is a problem instead.
 	State     string    `json:"state"`

@@ -52,9 +52,10 @@ func newTransport(o *Options) *http.Transport {
 // A question is one request of the API.
 type question struct {
 	method, path string
-	query        url.Values // nil: none
-	body         any        // nil: none
-	denial       bool       // whether 429 is an answer
+	query        url.Values   // nil: none
+	body         any          // nil: none
+	denial       bool         // whether 429 is an answer
+	header       *http.Header // is given the answer's; nil: not wanted
 }
 
 // ask sends the question once and decodes the answer. It returns the answer's
@@ -79,6 +80,9 @@ func (c *Client) ask(ctx context.Context, q question, answer any) (int, error) {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if err != nil {
 		return 0, c.lost(ctx, bounded, err)
+	}
+	if q.header != nil {
+		*q.header = response.Header
 	}
 	return response.StatusCode, c.understand(response, text, q.denial, answer)
 }

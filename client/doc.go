@@ -20,7 +20,9 @@
 //
 // So the limits that a program makes up, and rules, whose policies the service does not have,
 // can't be decided through a client: package enforce gets an error that wraps [stint.ErrInvalid].
-// The service decides rules itself, by evaluate.
+//
+// The service's own rules are another way: [Client.Rules] has it decide a request by all rules that
+// match, for middleware of packages httplimit and grpclimit, and [Client.Evaluate] is the plain verb.
 //
 // # What the service can be asked
 //

@@ -104,9 +104,9 @@ func restOf(policy *stint.Policy, a *api.Rest) stint.Decision {
 	return d
 }
 
-// indexOf finds the limit that an answer is about in the program's own policy.
+// indexOf finds the limit that an answer is about in the program's own policy; 0 where it has none.
 func indexOf(policy *stint.Policy, name string, capacity int64) int32 {
-	if policy.Len() == 1 {
+	if policy == nil || policy.Len() == 1 {
 		return 0
 	}
 	first := -1

@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,15 @@ type Config struct {
 	RejectAmbiguousPaths bool
 	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count. Default: false, they are admitted.
 	DenyByDefault bool
+}
+
+// A Decider decides requests by rules: a [Limiter] by those of this process, or client.Rules by
+// those of a service. It must be safe for concurrent use.
+type Decider interface {
+	// Decide decides a request and takes what it costs, as [Limiter.Decide] says.
+	Decide(ctx context.Context, r *rules.Request, v *Verdict) error
+	// DecideNow is Decide without waiting: a request that rules would hold is denied.
+	DecideNow(ctx context.Context, r *rules.Request, v *Verdict) error
 }
 
 // A Limiter decides requests by rules. It is safe for concurrent use; make it with [New].
@@ -98,6 +108,14 @@ type Claimed struct {
 	named bool // whether a request may name the cost
 }
 
+// A Remote is what a service says of a request that it decided by its own rules.
+type Remote struct {
+	Reason  Reason      // why it was denied; "" if it was not
+	Limit   stint.Limit // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
+	Missing []string    // what the request lacks, with [ReasonMissing]
+	Header  http.Header // of the answer, with the rate limit fields
+}
+
 // A shadow is a rule in shadow, which is decided by itself.
 type shadow struct {
 	rule  *rules.Rule
@@ -142,6 +160,10 @@ type Verdict struct {
 	// too late. It is 0 of all other verdicts.
 	Turn time.Duration
 
+	// Remote is what a service said, if it decided in the place of a [Limiter]: its Rule has only an ID,
+	// Claim no policy, and Each is empty. Default: nil, decided here.
+	Remote *Remote
+
 	byDefault bool // whether it is denied since no rule holds for it
 
 	matches rules.Matches
@@ -154,7 +176,7 @@ type Verdict struct {
 }
 
 func (v *Verdict) reset() {
-	v.byDefault = false
+	v.byDefault, v.Remote = false, nil
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]

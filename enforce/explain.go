@@ -46,34 +46,61 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 		return nil, err
 	}
 	x.Path = v.matches.Path()
-	var ops []stint.Op
 	for i := range v.matches.Len() {
 		matched, err := v.matches.At(i)
 		x.Rules = append(x.Rules, Explained{Matched: matched, Lacks: v.matches.Lacks(i), Fault: err})
-		if matched.Claim.Policy != nil {
-			op := stint.Op{Verb: stint.Peek, Claim: matched.Claim, And: matched.And}
+	}
+	if err := l.peek(ctx, x.Rules); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// ExplainClient tells what every rule that can count a client, as overrides name it, has for it, by ID. It takes nothing. Errors are
+// the store's.
+func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained, error) {
+	set := l.set.Load()
+	var list []Explained
+	for _, rule := range set.Rules() {
+		if matched, err := set.ClientMatch(rule.ID, client); err == nil {
+			list = append(list, Explained{Matched: matched})
+		}
+	}
+	if err := l.peek(ctx, list); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// peek asks the store what the claims of rules would be told, each rule's by themselves.
+func (l *Limiter) peek(ctx context.Context, list []Explained) error {
+	var ops []stint.Op
+	for i := range list {
+		if claim := list[i].Claim; claim.Policy != nil {
+			op := stint.Op{Verb: stint.Peek, Claim: claim, And: list[i].And}
 			op.Each = make([]stint.Outcome, op.Limits())
 			ops = append(ops, op)
 		}
 	}
 	if len(ops) == 0 {
-		return x, nil
+		return nil
 	}
 	results := make([]stint.Result, len(ops))
 	l.store.DecideAll(ctx, ops, results)
-	for i, next := 0, 0; i < len(x.Rules); i++ {
-		if x.Rules[i].Claim.Policy == nil {
+	next := 0
+	for i := range list {
+		if list[i].Claim.Policy == nil {
 			continue
 		}
 		if err := results[next].Err; err != nil {
-			return nil, err
+			return err
 		}
-		if x.Rules[i].Decision = results[next].Decision; !x.Rules[i].Decision.Degraded {
-			x.Rules[i].Each = ops[next].Each
+		if list[i].Decision = results[next].Decision; !list[i].Decision.Degraded {
+			list[i].Each = ops[next].Each
 		}
 		next++
 	}
-	return x, nil
+	return nil
 }
 
 // Why says in words what decided.

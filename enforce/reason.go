@@ -36,6 +36,8 @@ func ReasonOf(limit stint.Limit, d *stint.Decision, permits int64) Reason {
 // Reason is why the request is denied; "" of one that is not, or could not be decided.
 func (v *Verdict) Reason() Reason {
 	switch {
+	case v.Remote != nil:
+		return v.Remote.Reason
 	case v.byDefault:
 		return ReasonDefault
 	case v.Outcome == rules.Banned:
@@ -53,7 +55,10 @@ func (v *Verdict) Reason() Reason {
 
 // Limit is the one that decided; the zero Limit when no limit was asked.
 func (v *Verdict) Limit() stint.Limit {
-	if v.Claim.Policy == nil {
+	switch {
+	case v.Remote != nil:
+		return v.Remote.Limit
+	case v.Claim.Policy == nil:
 		return stint.Limit{}
 	}
 	return v.Claim.Policy.Limit(int(v.Decision.Index))
@@ -61,6 +66,9 @@ func (v *Verdict) Limit() stint.Limit {
 
 // Missing are the parts of the deciding rule's scope that the request lacks; nil but with ReasonMissing.
 func (v *Verdict) Missing() []string {
+	if v.Remote != nil {
+		return v.Remote.Missing
+	}
 	for i := range v.matches.Len() {
 		if v.Outcome == rules.Lacking && v.matches.Rule(i) == v.Rule {
 			return v.matches.Lacks(i)

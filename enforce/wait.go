@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -284,12 +285,5 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 	v.onHold()
 	begin := time.Now()
 	defer func() { v.Held += time.Since(begin) }()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, d)
 }

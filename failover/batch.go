@@ -8,7 +8,7 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// DecideAll implements [stint.Store]. Operations whose shard is away are answered at
+// DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at
 // once, the others go to the store in order, in one call with the least of their
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
@@ -26,7 +26,7 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 			continue
 		}
 		if down := s.downFor(&ops[i]); down != nil {
-			d, err := s.instead(ctx, ops[i], down.err)
+			d, err := s.fallback(ctx, ops[i], down.err)
 			results[i] = stint.Result{Decision: d, Err: err}
 			continue
 		}
@@ -59,8 +59,8 @@ func (s *Store) downFor(op *stint.Op) *outage {
 }
 
 // send carries out operations in one call of the store. What the store failed to decide
-// is answered by the modes, if instead says so.
-func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result, instead bool) {
+// is answered by the modes, if fallback says so.
+func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result, fallback bool) {
 	if len(ops) == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 		}
 		v := verdicts[0]
 		verdicts = verdicts[1:]
-		if !instead {
+		if !fallback {
 			continue
 		}
 		d, err := s.answer(ctx, v, ops[i], results[i].Err)

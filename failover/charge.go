@@ -30,7 +30,7 @@ func (l *locals) comeBack() {
 	}
 }
 
-// charge charges until nothing is left that can be charged: shards that are away, or
+// charge charges until nothing is left that can be charged: shards that are unreachable, or
 // failed the last call, have to answer first.
 func (l *locals) charge() {
 	for l.store.pause(chargePause) {

@@ -22,7 +22,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	}
 	sh := s.shard(op.Key)
 	if down := sh.down.Load(); down != nil {
-		return s.instead(ctx, op, down.err)
+		return s.fallback(ctx, op, down.err)
 	}
 	bounded, own := s.bound(ctx, timeout)
 	call := sh.begin()
@@ -67,19 +67,19 @@ func (s *Store) answer(ctx context.Context, v verdict, op stint.Op, err error) (
 		return stint.Decision{}, err
 	case busy:
 		if down := s.downFor(&op); down != nil {
-			return s.instead(ctx, op, down.err)
+			return s.fallback(ctx, op, down.err)
 		}
 		s.counts.overloaded.Add(1)
 		if s.config.OnOverload == Admit && (op.Verb == stint.Take || op.Verb == stint.Try) {
 			// A caller that is turned away before its call comes with a context that has ended.
-			return s.instead(context.WithoutCancel(ctx), op, err)
+			return s.fallback(context.WithoutCancel(ctx), op, err)
 		}
 		clear(op.Each)
 		return stint.Decision{}, err
 	case failing:
 	}
 	s.counts.failure(err)
-	return s.instead(ctx, op, err)
+	return s.fallback(ctx, op, err)
 }
 
 // bound bounds a call in time. The deadline is nil when the caller's own comes first.
@@ -161,7 +161,7 @@ func overloaded(err error) error {
 // decideAcross decides an operation over several keys of a store with several shards.
 func (s *Store) decideAcross(ctx context.Context, timeout time.Duration, op stint.Op) (stint.Decision, error) {
 	if down := s.downFor(&op); down != nil {
-		return s.instead(ctx, op, down.err)
+		return s.fallback(ctx, op, down.err)
 	}
 	shards := s.involved(&op)
 	bounded, own := s.bound(ctx, timeout)
@@ -227,7 +227,7 @@ func (t *taker) Take(ctx context.Context, key string, n int64) (stint.Decision, 
 	s := t.store
 	sh := s.shard(key)
 	if down := sh.down.Load(); down != nil {
-		return s.instead(ctx, t.op(key, n), down.err)
+		return s.fallback(ctx, t.op(key, n), down.err)
 	}
 	bounded, own := s.bound(ctx, t.timeout)
 	call := sh.begin()

@@ -104,6 +104,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -309,14 +310,7 @@ func (s *Store) start(work func()) bool {
 
 // pause waits for so long and reports false when the store is closed.
 func (s *Store) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-s.life.Done():
-		return false
-	}
+	return sleep.For(s.life, d) == nil
 }
 
 // shard is the part of the store that decides about a key.

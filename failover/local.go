@@ -111,7 +111,7 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 			locally = locally[n:]
 			for j := range n {
 				if o := &next[j]; o.RetryAfter == stint.Never && claim.Permits <= claim.Policy.Limit(j).Capacity {
-					o.RetryAfter = retryAway
+					o.RetryAfter = retryUnreachable
 				}
 			}
 		} else {

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -82,4 +83,72 @@ type Rule struct {
 	Mode Mode
 	// Timeout bounds each call of the store. Default: 0, which is Config.Timeout.
 	Timeout time.Duration
+}
+
+// A plan is what holds for a policy while the store is unreachable. It is kept with the
+// policy.
+type plan struct {
+	policy   *stint.Policy
+	mode     Mode
+	timeout  time.Duration
+	fault    error                 // what is wrong with the rule, if anything
+	capacity int64                 // the least of the limits'
+	least    int32                 // the limit that has it
+	counts   bool                  // whether a limit counts denied requests
+	life     time.Duration         // the longest for which a permit counts
+	share    atomic.Pointer[share] // the one last used
+}
+
+// plan returns the policy's plan.
+func (s *Store) plan(policy *stint.Policy) *plan {
+	return policy.Prepared(s, func() any { return s.newPlan(policy) }).(*plan)
+}
+
+func (s *Store) newPlan(policy *stint.Policy) *plan {
+	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: stint.MaxPermits + 1}
+	for i := range policy.Len() {
+		limit := policy.Limit(i)
+		if limit.Capacity < p.capacity {
+			p.capacity, p.least = limit.Capacity, int32(i)
+		}
+		p.counts = p.counts || limit.CountDenied
+		p.life = max(p.life, longestLife(limit))
+	}
+	if s.config.Rule == nil {
+		return p
+	}
+	rule, ok := s.config.Rule(policy)
+	if !ok {
+		return p
+	}
+	p.mode = rule.Mode
+	if rule.Timeout != 0 {
+		p.timeout = rule.Timeout
+	}
+	switch {
+	case rule.Mode > Local:
+		p.fault = stint.Invalid("rule: on_store_failure", uint8(rule.Mode), "open, closed or local")
+	case rule.Mode == Local && s.config.Local == nil:
+		p.fault = stint.Invalid("rule: on_store_failure", rule.Mode, "open or closed, as there is no local store")
+	case rule.Timeout < 0:
+		p.fault = stint.Invalid("rule: timeout", rule.Timeout, "0 or more")
+	}
+	return p
+}
+
+// timeout is the least of those of the operation's policies. The error is a rule's
+// fault.
+func (s *Store) timeout(op *stint.Op) (time.Duration, error) {
+	if s.config.Rule == nil || op.Policy == nil {
+		return s.config.Timeout, nil
+	}
+	p := s.plan(op.Policy)
+	timeout, fault := p.timeout, p.fault
+	for i := range op.And {
+		if policy := op.And[i].Policy; policy != nil && fault == nil {
+			p = s.plan(policy)
+			timeout, fault = min(timeout, p.timeout), p.fault
+		}
+	}
+	return timeout, fault
 }

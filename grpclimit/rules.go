@@ -3,6 +3,11 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/metadata"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
@@ -20,9 +25,9 @@ type DescribeFunc func(ctx context.Context, fullMethod string, r *rules.Request)
 // POST to the host of its :authority, whose path is the full method, /package.Service/Method,
 // and whose header is the incoming metadata.
 type RulesConfig struct {
-	// Limiter decides by all rules that match a call. It must not be nil. Its rules may be
-	// swapped while calls come.
-	Limiter *enforce.Limiter
+	// Limiter decides by all rules that match a call: an enforce.Limiter, whose rules may be
+	// swapped while calls come, or client.Rules, which are those of a service. It must not be nil.
+	Limiter enforce.Decider
 	// Describe completes what rules know of a call. Default: nil, calls have no user, API key and
 	// attributes.
 	Describe DescribeFunc
@@ -45,7 +50,7 @@ type RulesConfig struct {
 // fault is a [stint.InvalidError].
 func (c RulesConfig) Validate() error {
 	if c.Limiter == nil {
-		return stint.Invalid("limiter", "nil", "a limiter made by enforce.New")
+		return stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules")
 	}
 	return nil
 }
@@ -100,6 +105,9 @@ func (g *ruled) charge(ctx context.Context, c *call, _ any, mayHold bool) error 
 		g.config.Decided(ctx, c.method, &e.verdict)
 	}
 	c.decided, c.decision, c.policy = true, e.verdict.Decision, e.verdict.Claim.Policy
+	if remote := e.verdict.Remote; remote != nil {
+		c.header = remote.Header
+	}
 	return e.denial(ctx)
 }
 
@@ -124,7 +132,7 @@ func (c *Client) follow(ctx, waiting context.Context, out outgoing) error {
 	if err := e.denial(ctx); err != nil || v.Decision.Delay <= 0 {
 		return err
 	}
-	if err := sleep(waiting, v.Decision.Delay); err != nil {
+	if err := sleepWithin(waiting, v.Decision.Delay); err != nil {
 		if ctx.Err() != nil {
 			return failed(ctx, err)
 		}
@@ -132,4 +140,86 @@ func (c *Client) follow(ctx, waiting context.Context, out outgoing) error {
 		return e.denial(ctx)
 	}
 	return nil
+}
+
+// targetAttribute is the attribute of an outgoing call that tells the connection's target.
+const targetAttribute = "target"
+
+// An evaluation is what deciding one call by rules needs for a moment. The zero value is ready to
+// use, and one that is used again saves its allocations.
+type evaluation struct {
+	request rules.Request
+	verdict enforce.Verdict
+	header  http.Header
+}
+
+// receive describes an incoming call, but for who makes it.
+func (e *evaluation) receive(ctx context.Context, method string) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	e.request = rules.Request{Method: http.MethodPost, Path: method, Header: e.headerOf(md)}
+	if authority := md[":authority"]; len(authority) == 1 {
+		e.request.Host = authority[0]
+	}
+}
+
+// send describes an outgoing call, but for who makes it.
+func (e *evaluation) send(ctx context.Context, out outgoing) {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	e.request = rules.Request{
+		Method: http.MethodPost, Path: out.method, Header: e.headerOf(md),
+		Host:       out.target[strings.LastIndexByte(out.target, '/')+1:],
+		Attributes: map[string]string{targetAttribute: out.target},
+	}
+}
+
+// headerOf is metadata with the names that HTTP has for them. What begins with a colon is no field.
+func (e *evaluation) headerOf(md metadata.MD) http.Header {
+	if e.header == nil {
+		e.header = make(http.Header, len(md))
+	}
+	for name, values := range md {
+		if !strings.HasPrefix(name, ":") {
+			e.header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	return e.header
+}
+
+// denial is the status of a denied call, nil for an admitted one.
+func (e *evaluation) denial(ctx context.Context) error {
+	v := &e.verdict
+	switch {
+	case v.Allowed:
+		return nil
+	case v.Claim.Policy == nil:
+		return deniedBy(v)
+	}
+	denials, err := denialsOf(v.Claim.Policy)
+	if err != nil {
+		return failed(ctx, err)
+	}
+	return denials.of(v.Decision)
+}
+
+// few is how many rules and fields an evaluation may have met whose room is kept.
+const few = 256
+
+// evaluations keeps them to be used again. The zero value is ready.
+type evaluations struct{ pool sync.Pool }
+
+func (p *evaluations) get() *evaluation {
+	if e, ok := p.pool.Get().(*evaluation); ok {
+		return e
+	}
+	return new(evaluation)
+}
+
+// put forgets the call.
+func (p *evaluations) put(e *evaluation) {
+	keep := len(e.header)+len(e.verdict.Matched) <= few
+	e.request = rules.Request{}
+	clear(e.header)
+	if keep {
+		p.pool.Put(e)
+	}
 }

@@ -3,10 +3,12 @@ package httplimit
 import (
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -14,9 +16,9 @@ import (
 // functions and handlers must be safe for concurrent use, and must not keep the verdicts and
 // descriptions that they are given.
 type RulesConfig struct {
-	// Limiter decides by all rules that match a request. It must not be nil. Its rules may be
-	// swapped while requests come.
-	Limiter *enforce.Limiter
+	// Limiter decides by all rules that match a request: an enforce.Limiter, whose rules may be
+	// swapped while requests come, or client.Rules, which are those of a service. It must not be nil.
+	Limiter enforce.Decider
 
 	// Describe completes what rules know of a request: its user and API key, as far as they are
 	// known for certain, and its attributes, for which it makes a map. Method, host, path, header and address are
@@ -60,7 +62,7 @@ type RulesConfig struct {
 func (c RulesConfig) Validate() error {
 	var faults []error
 	if c.Limiter == nil {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New"))
+		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules"))
 	}
 	return errors.Join(append(faults, c.Fields.validate())...)
 }
@@ -136,12 +138,54 @@ func (g *ruled) decide(header http.Header, r *http.Request, e *evaluation) error
 		g.config.Decided(r, v)
 	}
 	if v.Decision.Delay > 0 {
-		if err := pause(ctx, v.Decision.Delay); err != nil {
+		if err := sleep.For(ctx, v.Decision.Delay); err != nil {
 			return err
 		}
 	}
-	if v.Claim.Policy != nil {
+	switch {
+	case v.Remote != nil:
+		g.config.Fields.copy(header, v.Remote.Header)
+	case v.Claim.Policy != nil:
 		HeadersOf(v.Claim.Policy, g.config.Fields).Write(header, v.Decision, v.Each)
 	}
 	return nil
+}
+
+// An evaluation is what deciding one request by rules needs for a moment. The zero value is
+// ready to use, and one that is used again saves its allocations.
+type evaluation struct {
+	request     rules.Request
+	verdict     enforce.Verdict
+	undescribed bool // whether the program could not describe the request
+}
+
+// describe has the program complete the description, if it wants to.
+func (e *evaluation) describe(complete func(*http.Request, *rules.Request) error, r *http.Request) error {
+	if complete == nil {
+		return nil
+	}
+	err := complete(r, &e.request)
+	e.undescribed = err != nil
+	return err
+}
+
+// fewRules is how many rules an evaluation may have met whose room is kept.
+const fewRules = 256
+
+// evaluations keeps them to be used again. The zero value is ready.
+type evaluations struct{ pool sync.Pool }
+
+func (p *evaluations) get() *evaluation {
+	if e, ok := p.pool.Get().(*evaluation); ok {
+		return e
+	}
+	return new(evaluation)
+}
+
+// put forgets the request.
+func (p *evaluations) put(e *evaluation) {
+	e.request, e.undescribed = rules.Request{}, false
+	if len(e.verdict.Matched) <= fewRules {
+		p.pool.Put(e)
+	}
 }

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"encoding/base64"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -247,3 +248,13 @@ func isDigit(c byte) bool     { return '0' <= c && c <= '9' }
 func isLower(c byte) bool     { return 'a' <= c && c <= 'z' }
 func isAlpha(c byte) bool     { return isLower(c | 0x20) }
 func isPrintable(c byte) bool { return ' ' <= c && c <= '~' }
+
+// mulDivCeil is a x b / c rounded up, for positive numbers whose quotient fits.
+func mulDivCeil(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	quotient, rest := bits.Div64(hi, lo, uint64(c))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -36,7 +37,7 @@ type TransportConfig struct {
 	// One that a leaky bucket admits is held until its turn, whatever the rule says.
 	// A call has the attribute "host", which is what Key is by default, and no client
 	// address: a rule that counts addresses denies it. Default: nil.
-	Rules *enforce.Limiter
+	Rules enforce.Decider
 	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
 	// map of attributes, with "host", to which it may add; in one that it puts in its place "host" is added
 	// where it is missing, to a copy. It must be nil without Rules, and safe for concurrent use. Default: nil.
@@ -228,7 +229,7 @@ func (t *Transport) heed(ctx context.Context, host string) error {
 			refused.cause = stint.ErrDeadline
 			return refused
 		}
-		if err := pause(ctx, left); err != nil {
+		if err := sleep.For(ctx, left); err != nil {
 			return err
 		}
 	}
@@ -259,7 +260,7 @@ func (t *Transport) permit(r *http.Request, host string) error {
 	case !d.Allowed:
 		return &RefusedError{Host: host, RetryAfter: d.RetryAfter}
 	case d.Delay > 0:
-		return pause(ctx, d.Delay)
+		return sleep.For(ctx, d.Delay)
 	}
 	return nil
 }
@@ -296,7 +297,7 @@ func (t *Transport) follow(r *http.Request, host string) error {
 		}
 		return refused
 	case v.Decision.Delay > 0:
-		return pause(r.Context(), v.Decision.Delay)
+		return sleep.For(r.Context(), v.Decision.Delay)
 	}
 	return nil
 }

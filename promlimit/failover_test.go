@@ -16,7 +16,7 @@ func TestFailoverCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = promlimit.FailoverStats{ // read at each scrape
-		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Shards: 16, Unreachable: 2,
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Overloaded: 9, Uncharged: 10, Shards: 16, Unreachable: 2,
 	}
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.
@@ -34,9 +34,15 @@ rate_limiter_failover_dropped_charges_total 8
 # TYPE rate_limiter_failover_failures_total counter
 rate_limiter_failover_failures_total{kind="error"} 5
 rate_limiter_failover_failures_total{kind="timeout"} 4
+# HELP rate_limiter_failover_overloaded_total Operations that this process was too busy to have decided in time.
+# TYPE rate_limiter_failover_overloaded_total counter
+rate_limiter_failover_overloaded_total 9
 # HELP rate_limiter_failover_probes_total Probes of a store that was unreachable.
 # TYPE rate_limiter_failover_probes_total counter
 rate_limiter_failover_probes_total 6
+# HELP rate_limiter_failover_uncharged_clients Clients whose local spending waits to be charged to the store.
+# TYPE rate_limiter_failover_uncharged_clients gauge
+rate_limiter_failover_uncharged_clients 10
 # HELP rate_limiter_store_shards Parts of the store that fail apart, by their state.
 # TYPE rate_limiter_store_shards gauge
 rate_limiter_store_shards{state="unreachable"} 2

@@ -6,8 +6,10 @@
 //	rate_limiter_check_seconds{algorithm,allowed}   how long the store took to decide them
 //	rate_limiter_degraded_total{allowed}            checks that a failure policy answered
 //	rate_limiter_store_errors_total                 operations that the store could not decide
+//	rate_limiter_overloaded_total                   requests that this process was too busy to have decided in time
 //
-// The algorithm is the deciding limit's; allowed is true or false.
+// The algorithm is the deciding limit's; allowed is true or false. Histograms have native buckets beside the classic
+// ones. docs/reference/metrics.md lists the metrics of all types of this package.
 package promlimit
 
 import (
@@ -44,13 +46,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		Name: "rate_limiter_requests_total",
 		Help: "Checks answered, by the deciding limit's algorithm and by whether they were admitted.",
 	}, labels)
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "rate_limiter_check_seconds",
-		Help: "Time that the store took to decide checks.",
-		Buckets: []float64{
-			1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1,
-		},
-	}, labels)
+	seconds := prometheus.NewHistogramVec(histogram("rate_limiter_check_seconds", "Time that the store took to decide checks.",
+		1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1), labels)
 	degraded := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_degraded_total",
 		Help: "Checks that a failure policy answered instead of the store.",

@@ -164,6 +164,8 @@ rate_limiter_store_errors_total 2
 	}
 }
 
+func decision(allowed bool) stint.Decision { return stint.Decision{Allowed: allowed} }
+
 func TestCheckedDoesNotAllocate(t *testing.T) {
 	m, _ := metrics(t)
 	if n := testing.AllocsPerRun(100, func() {
@@ -171,4 +173,21 @@ func TestCheckedDoesNotAllocate(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("Checked allocates %v times", n)
 	}
+}
+
+func BenchmarkChecked(b *testing.B) {
+	m, err := promlimit.New(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		elapsed := time.Microsecond
+		for pb.Next() {
+			m.Checked(stint.AlgorithmTokenBucket, decision(true), elapsed)
+			if elapsed += time.Microsecond; elapsed > 100*time.Microsecond {
+				elapsed = time.Microsecond
+			}
+		}
+	})
 }

@@ -4,100 +4,168 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
 )
 
-// A RuleOutcome says how a rule decided a request. The zero value is RuleAllowed.
-type RuleOutcome uint8
-
-// The outcomes of rules.
+// What a rule can say of a request.
 const (
-	// RuleAllowed: of the rules that admitted, it was the one with the fewest permits left.
-	RuleAllowed RuleOutcome = iota
-	// RuleDenied: its limits denied, and of those that did its wait was the longest.
-	RuleDenied
-	// RuleBanned: it denies the client, or all.
-	RuleBanned
-	// RuleLacking: the request lacked what the rule's scope asks for.
-	RuleLacking
-	// RuleShadowDenied: it is in shadow, and would have denied.
-	RuleShadowDenied
-	// RuleShadowAllowed: it is in shadow, its limits were asked, and they would have admitted.
-	RuleShadowAllowed
-	// RuleUnavailable: it was to decide, by itself or together with others, and the store could not:
-	// the request was answered 503. All of these rules are counted.
-	RuleUnavailable
+	ruleAllowed       = iota // of the rules that admitted, it was the one with the fewest permits left
+	ruleDenied               // its limits denied, and of those that did its wait was the longest
+	ruleBanned               // it denies the client, or all
+	ruleMissing              // the request lacked what the rule's scope asks for
+	ruleShadowDenied         // it is in shadow, and would have denied
+	ruleShadowAllowed        // it is in shadow, its limits were asked, and they would have admitted
+	ruleUnavailable          // it was to decide, by itself or with others, and the store could not: each is counted
 
 	ruleOutcomes
 )
 
-var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "lacking", "shadow_denied", "shadow_allowed", "unavailable"}
+var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "unavailable"}
+
+// nearLimit is the part of a limit, one in so many, that is left when a client is near it.
+const nearLimit = 5
 
 // Rules counts what rules decide:
 //
-//	rate_limiter_rule_decisions_total{rule,outcome}  requests by the rule that decided them; those shown to a rule in shadow;
-//	                                                 those that it could not decide
-//	rate_limiter_rules                               rules that there are, disabled ones included
+//	rate_limiter_rule_decisions_total{rule,set,outcome}  requests by the rule that decided them: allowed, denied, banned,
+//	                                                     missing; those shown to a rule in shadow: shadow_denied,
+//	                                                     shadow_allowed; those that it could not decide: unavailable
+//	rate_limiter_rule_near_limit_total{rule,set}         requests that the rule admitted and that left a client a fifth
+//	                                                     of the limit, or less
+//	rate_limiter_default_denials_total                   requests denied since no rule holds for them
+//	rate_limiter_rules                                   rules that there are, disabled ones included
 //
 // There are series of the rules that [Rules.Set] named last, and of what has come about;
 // a rule that goes takes its series with it. It is safe for concurrent use; make it with
 // [NewRules].
 type Rules struct {
-	tallies          atomic.Pointer[map[string]*tally]
-	decisions, rules *prometheus.Desc
+	tallies                    atomic.Pointer[tallies]
+	byDefault                  atomic.Uint64
+	decisions, near, none, all *prometheus.Desc
 }
 
 // tally is what came of one rule's requests.
-type tally [ruleOutcomes]atomic.Uint64
+type tally struct {
+	set      string
+	outcomes [ruleOutcomes]atomic.Uint64
+	near     atomic.Uint64
+}
 
 // NewRules makes the metrics, without a rule, and registers them.
 func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 	r := &Rules{
 		decisions: prometheus.NewDesc("rate_limiter_rule_decisions_total",
-			"Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.", []string{"rule", "outcome"}, nil),
-		rules: prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
+			"Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.", []string{"rule", "set", "outcome"}, nil),
+		near: prometheus.NewDesc("rate_limiter_rule_near_limit_total",
+			"Requests that the rule admitted and that left a client a fifth of the limit, or less.", []string{"rule", "set"}, nil),
+		none: prometheus.NewDesc("rate_limiter_default_denials_total", "Requests that were denied since no rule holds for them.", nil, nil),
+		all:  prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
-	r.Set(nil)
+	r.Set()
 	return r, registerer.Register(r)
 }
 
-// Set says which rules there are now, by ID. Those that stay keep their counts. It must
-// not be called by two at once.
-func (r *Rules) Set(ids []string) {
-	var old map[string]*tally
+// Set says which rules there are now: those of all these sets, of which nil has none. A rule that stays keeps its
+// counts while its set has the same name. It must not be called by two at once.
+func (r *Rules) Set(sets ...*rules.Set) {
+	var old tallies
 	if known := r.tallies.Load(); known != nil {
 		old = *known
 	}
-	tallies := make(map[string]*tally, len(ids))
-	for _, id := range ids {
-		if tallies[id] = old[id]; tallies[id] == nil {
-			tallies[id] = new(tally)
+	now := tallies{}
+	for _, set := range sets {
+		if set == nil {
+			continue
+		}
+		for _, rule := range set.Rules() {
+			t := old[rule.ID]
+			if t == nil || t.set != rule.Set {
+				t = &tally{set: rule.Set}
+			}
+			now[rule.ID] = t
 		}
 	}
-	r.tallies.Store(&tallies)
+	r.tallies.Store(&now)
 }
 
-// Decided counts an outcome of a rule, unless the rule has gone meanwhile.
-func (r *Rules) Decided(id string, outcome RuleOutcome) {
-	if t := (*r.tallies.Load())[id]; t != nil && outcome < ruleOutcomes {
-		t[outcome].Add(1)
+// Decided counts what was decided of a request, unless the rule has gone meanwhile.
+func (r *Rules) Decided(v *enforce.Verdict) {
+	tallies := *r.tallies.Load()
+	if v.Rule != nil {
+		if t := tallies[v.Rule.ID]; t != nil {
+			t.outcomes[outcomeOf(v)].Add(1)
+			if d := &v.Decision; d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit {
+				t.near.Add(1)
+			}
+		}
+	} else if !v.Allowed {
+		r.byDefault.Add(1)
+	}
+	for _, id := range v.Shadowed {
+		tallies.count(id, ruleShadowDenied)
+	}
+	for _, id := range v.Passed {
+		tallies.count(id, ruleShadowAllowed)
+	}
+}
+
+// Undecided counts a request that the store could not decide, for each rule that was to: the claims are those of
+// [enforce.Verdict.Undecided].
+func (r *Rules) Undecided(claims []enforce.Claimed) {
+	for i := range claims {
+		if i == 0 || claims[i-1].Rule != claims[i].Rule {
+			r.tallies.Load().count(claims[i].Rule.ID, ruleUnavailable)
+		}
+	}
+}
+
+// tallies are those of the rules that there are, by ID.
+type tallies map[string]*tally
+
+func (t tallies) count(id string, outcome int) {
+	if tally := t[id]; tally != nil {
+		tally.outcomes[outcome].Add(1)
+	}
+}
+
+func outcomeOf(v *enforce.Verdict) int {
+	switch {
+	case v.Outcome == rules.Banned:
+		return ruleBanned
+	case v.Outcome == rules.Lacking:
+		return ruleMissing
+	case v.Allowed:
+		return ruleAllowed
+	default:
+		return ruleDenied
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (r *Rules) Describe(descs chan<- *prometheus.Desc) {
-	descs <- r.decisions
-	descs <- r.rules
+	for _, desc := range []*prometheus.Desc{r.decisions, r.near, r.none, r.all} {
+		descs <- desc
+	}
 }
 
 // Collect implements [prometheus.Collector].
 func (r *Rules) Collect(metrics chan<- prometheus.Metric) {
 	tallies := *r.tallies.Load()
-	metrics <- prometheus.MustNewConstMetric(r.rules, prometheus.GaugeValue, float64(len(tallies)))
+	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
+		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)
+	}
+	metrics <- prometheus.MustNewConstMetric(r.all, prometheus.GaugeValue, float64(len(tallies)))
+	count(r.none, r.byDefault.Load())
 	for id, t := range tallies {
-		for outcome := range t {
-			if n := t[outcome].Load(); n > 0 {
-				metrics <- prometheus.MustNewConstMetric(r.decisions, prometheus.CounterValue, float64(n), id, ruleOutcomeNames[outcome])
+		for outcome := range t.outcomes {
+			if n := t.outcomes[outcome].Load(); n > 0 {
+				count(r.decisions, n, id, t.set, ruleOutcomeNames[outcome])
 			}
+		}
+		if n := t.near.Load(); n > 0 {
+			count(r.near, n, id, t.set)
 		}
 	}
 }

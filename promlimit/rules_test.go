@@ -3,11 +3,56 @@ package promlimit_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+)
+
+// rule makes one for a path, which counts users.
+func rule(path string, change func(*rules.Rule)) rules.Rule {
+	r := rules.Rule{
+		ID: path, Match: rules.Match{Paths: []string{"/" + path}}, Scope: []string{rules.PerUser}, Missing: rules.MissingDeny,
+		Limits: []stint.Limit{stint.FixedWindow(10, time.Hour)},
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+func compile(t *testing.T, list ...rules.Rule) *rules.Set {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+const (
+	rulesHelp = `
+# HELP rate_limiter_rules Rules that there are, disabled ones included.
+# TYPE rate_limiter_rules gauge
+`
+	decisionsHelp = `
+# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.
+# TYPE rate_limiter_rule_decisions_total counter
+`
+	nearHelp = `
+# HELP rate_limiter_rule_near_limit_total Requests that the rule admitted and that left a client a fifth of the limit, or less.
+# TYPE rate_limiter_rule_near_limit_total counter
+`
+	defaultHelp = `
+# HELP rate_limiter_default_denials_total Requests that were denied since no rule holds for them.
+# TYPE rate_limiter_default_denials_total counter
+`
 )
 
 func TestRules(t *testing.T) {
@@ -22,43 +67,82 @@ func TestRules(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	const rules = `
-# HELP rate_limiter_rules Rules that there are, disabled ones included.
-# TYPE rate_limiter_rules gauge
-`
-	const decisions = `
-# HELP rate_limiter_rule_decisions_total Requests by the rule that decided them, by what each rule in shadow would have decided, and by each rule that could not decide.
-# TYPE rate_limiter_rule_decisions_total counter
-`
-	r.Decided("nobody", promlimit.RuleAllowed)
-	expect(rules + "rate_limiter_rules 0\n")
+	expect(defaultHelp + "rate_limiter_default_denials_total 0\n" + rulesHelp + "rate_limiter_rules 0\n")
 
-	r.Set([]string{"a", "b"})
-	for _, outcome := range []promlimit.RuleOutcome{
-		promlimit.RuleAllowed, promlimit.RuleAllowed, promlimit.RuleDenied, promlimit.RuleBanned, promlimit.RuleLacking, promlimit.RuleUnavailable, 99,
-	} {
-		r.Decided("a", outcome)
+	set := compile(t,
+		rule("shop", func(r *rules.Rule) { r.Set = "web" }),
+		rule("tried", func(r *rules.Rule) { r.OnExceed = rules.Shadow; r.Limits[0].Capacity = 2 }),
+		rule("free", func(r *rules.Rule) { r.Match.Paths = []string{"/tried"}; r.Unlimited, r.Limits = true, nil }),
+		rule("closed", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }),
+	)
+	r.Set(set)
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set, DenyByDefault: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	r.Decided("b", promlimit.RuleShadowDenied)
-	r.Decided("b", promlimit.RuleShadowAllowed)
-	stays := decisions + `rate_limiter_rule_decisions_total{outcome="allowed",rule="a"} 2
-rate_limiter_rule_decisions_total{outcome="banned",rule="a"} 1
-rate_limiter_rule_decisions_total{outcome="denied",rule="a"} 1
-rate_limiter_rule_decisions_total{outcome="lacking",rule="a"} 1
-rate_limiter_rule_decisions_total{outcome="unavailable",rule="a"} 1
+	var v enforce.Verdict
+	ask := func(path, user string) {
+		t.Helper()
+		if err := limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v); err != nil {
+			t.Fatal(err)
+		}
+		r.Decided(&v)
+	}
+	for range 12 { // of which 10 are admitted, and 3 leave 2 or less
+		ask("shop", "ann")
+	}
+	ask("shop", "")
+	ask("closed", "ann")
+	ask("elsewhere", "ann")
+	for range 3 {
+		ask("tried", "ann")
+	}
+	near := nearHelp + "rate_limiter_rule_near_limit_total{rule=\"shop\",set=\"web\"} 3\n"
+	shop := `rate_limiter_rule_decisions_total{outcome="allowed",rule="shop",set="web"} 10
+rate_limiter_rule_decisions_total{outcome="denied",rule="shop",set="web"} 2
+rate_limiter_rule_decisions_total{outcome="missing",rule="shop",set="web"} 1
 `
-	expect(stays + `rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="b"} 1
-rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="b"} 1
-` + rules + "rate_limiter_rules 2\n")
+	others := `rate_limiter_rule_decisions_total{outcome="banned",rule="closed",set=""} 1
+rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="tried",set=""} 2
+rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
+`
+	byDefault := defaultHelp + "rate_limiter_default_denials_total 1\n"
+	expect(byDefault + decisionsHelp + shop + others + near + rulesHelp + "rate_limiter_rules 4\n")
 
-	r.Set([]string{"c", "a", "d"})
-	r.Decided("b", promlimit.RuleAllowed) // by a request that began before
-	expect(stays + rules + "rate_limiter_rules 3\n")
+	gone := enforce.Verdict{Allowed: true, Rule: &rules.Rule{ID: "gone"}, Shadowed: []string{"gone"}, Passed: []string{"gone"}}
+	if n := testing.AllocsPerRun(100, func() { r.Decided(&gone) }); n != 0 {
+		t.Errorf("Decided allocates %v times", n)
+	}
+
+	// A rule that goes takes its series along, and so does one whose set is called otherwise.
+	r.Set(nil, compile(t, rule("shop", func(r *rules.Rule) { r.Set = "web" }), rule("new", nil)))
+	ask("closed", "ann") // by a request that began before
+	expect(byDefault + decisionsHelp + shop + near + rulesHelp + "rate_limiter_rules 2\n")
+	r.Set(compile(t, rule("shop", nil)))
+	expect(byDefault + rulesHelp + "rate_limiter_rules 1\n")
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
-	if n := testing.AllocsPerRun(100, func() { r.Decided("a", promlimit.RuleDenied) }); n != 0 {
-		t.Errorf("Decided allocates %v times", n)
+}
+
+// TestRulesUndecided: each rule that was to decide counts once, however many claims it has.
+func TestRulesUndecided(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	r, err := promlimit.NewRules(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := compile(t, rule("a", nil), rule("b", nil))
+	r.Set(set)
+	a, _ := set.Rule("a")
+	b, _ := set.Rule("b")
+	r.Undecided([]enforce.Claimed{{Rule: &a}, {Rule: &a}, {Rule: &b}})
+	r.Undecided([]enforce.Claimed{{Rule: &b}})
+	err = testutil.GatherAndCompare(registry, strings.NewReader(decisionsHelp+`rate_limiter_rule_decisions_total{outcome="unavailable",rule="a",set=""} 1
+rate_limiter_rule_decisions_total{outcome="unavailable",rule="b",set=""} 2
+`), "rate_limiter_rule_decisions_total")
+	if err != nil {
+		t.Error(err)
 	}
 }
 

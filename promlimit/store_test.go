@@ -15,7 +15,7 @@ func TestStoreCollector(t *testing.T) {
 	collector := promlimit.NewStoreCollector(func() promlimit.StoreStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.StoreStats{States: 3, Bytes: 4096, Evictions: 5} // read at each scrape
+	stats = promlimit.StoreStats{States: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_store_bytes Memory that the store's states take.
 # TYPE rate_limiter_store_bytes gauge
@@ -23,6 +23,12 @@ rate_limiter_store_bytes 4096
 # HELP rate_limiter_store_evictions_total States evicted although they still mattered.
 # TYPE rate_limiter_store_evictions_total counter
 rate_limiter_store_evictions_total 5
+# HELP rate_limiter_store_max_bytes The most memory that the store's states may take.
+# TYPE rate_limiter_store_max_bytes gauge
+rate_limiter_store_max_bytes 8192
+# HELP rate_limiter_store_reclaimed_total States reclaimed because they mattered no more.
+# TYPE rate_limiter_store_reclaimed_total counter
+rate_limiter_store_reclaimed_total 6
 # HELP rate_limiter_store_states States that the store holds.
 # TYPE rate_limiter_store_states gauge
 rate_limiter_store_states 3
@@ -40,7 +46,7 @@ func TestSharedCollector(t *testing.T) {
 	collector := promlimit.NewSharedCollector(func() promlimit.SharedStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, LostHashes: 4, EvictedKeys: 6} // read at each scrape
+	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, LostHashes: 4, EvictedKeys: 6} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
@@ -48,18 +54,30 @@ rate_limiter_denial_cache_entries 2
 # HELP rate_limiter_denial_cache_hits_total Denials answered without a call of the store.
 # TYPE rate_limiter_denial_cache_hits_total counter
 rate_limiter_denial_cache_hits_total 5
+# HELP rate_limiter_store_announcing Whether announcements of other processes are received, without which no denial is remembered.
+# TYPE rate_limiter_store_announcing gauge
+rate_limiter_store_announcing 1
+# HELP rate_limiter_store_calls_in_flight Calls of the store that are under way.
+# TYPE rate_limiter_store_calls_in_flight gauge
+rate_limiter_store_calls_in_flight 9
 # HELP rate_limiter_store_calls_total Calls of the store that decided something.
 # TYPE rate_limiter_store_calls_total counter
 rate_limiter_store_calls_total 3
 # HELP rate_limiter_store_evicted_keys_total Keys that the store's servers evicted.
 # TYPE rate_limiter_store_evicted_keys_total counter
 rate_limiter_store_evicted_keys_total 6
+# HELP rate_limiter_store_leases Clients with leased permits in this process.
+# TYPE rate_limiter_store_leases gauge
+rate_limiter_store_leases 7
 # HELP rate_limiter_store_lost_hashes_total Hashes of states that were gone although they still mattered.
 # TYPE rate_limiter_store_lost_hashes_total counter
 rate_limiter_store_lost_hashes_total 4
 # HELP rate_limiter_store_operations_total Operations that calls of the store decided.
 # TYPE rate_limiter_store_operations_total counter
 rate_limiter_store_operations_total 700
+# HELP rate_limiter_store_queued_operations Operations that wait to be sent to the store.
+# TYPE rate_limiter_store_queued_operations gauge
+rate_limiter_store_queued_operations 8
 `))
 	if err != nil {
 		t.Error(err)

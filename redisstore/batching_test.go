@@ -18,13 +18,13 @@ func TestBatchingConforms(t *testing.T) {
 	const sequences, operations = 2, 250 // for each algorithm
 	next := uint64(100_000)
 	for _, batch := range []int{1, 2, 50, redisstore.MaxMaxBatch} {
-		for _, flights := range []int{1, 4} {
+		for _, inFlight := range []int{1, 4} {
 			seed := next
 			next += uint64(sequences * len(stint.Algorithms()))
-			t.Run(fmt.Sprintf("batch=%d/flights=%d", batch, flights), func(t *testing.T) {
+			t.Run(fmt.Sprintf("batch=%d/inFlight=%d", batch, inFlight), func(t *testing.T) {
 				t.Parallel()
 				clock := storetest.NewClock(dawn)
-				store := newStore(t, redisstore.Options{MaxBatch: batch, Flights: flights, Partitions: 1 << (batch % 3), Now: clock.Now})
+				store := newStore(t, redisstore.Options{MaxBatch: batch, InFlight: inFlight, Partitions: 1 << (batch % 3), Now: clock.Now})
 				for _, algorithm := range stint.Algorithms() {
 					for range sequences {
 						sequence := storetest.Generate(seed, algorithm, operations)
@@ -113,7 +113,7 @@ func TestDeploymentsAgree(t *testing.T) {
 	own := testredis.Start(t)
 	scripts := cold{newStoreAt(t, own, redisstore.Options{Partitions: redisstore.MaxPartitions, Now: clock.Now}), t, own}
 	stores := []contender{{"memory", memstore.New(memstore.Config{Now: clock.Now})}, {"cold", scripts}}
-	for _, options := range []redisstore.Options{{KeyPrefix: "one"}, {KeyPrefix: "other", MaxBatch: 3, Flights: 4, Partitions: 8}} {
+	for _, options := range []redisstore.Options{{KeyPrefix: "one"}, {KeyPrefix: "other", MaxBatch: 3, InFlight: 4, Partitions: 8}} {
 		options.Now = clock.Now
 		stores = append(stores, contender{fmt.Sprintf("cluster with batches of %d", options.MaxBatch), open(t, cluster.URL(), options)})
 	}

@@ -8,88 +8,97 @@ import (
 )
 
 // Sweep ends leases whose time is over, and waits until what is left is given back.
-func (s *Store) Sweep() { s.leases.sweep() }
+func (s *Store) Sweep() { s.leases.tidy() }
 
 // SweepHashes unlinks hashes that are dead, of all that are known.
-func (s *Store) SweepHashes(ctx context.Context) { s.lifetimes.sweep(ctx, true) }
+func (s *Store) SweepHashes(ctx context.Context) { s.sweeper.sweep(ctx, true) }
 
 // Losses is what is known to be lost.
-func (s *Store) Losses() Loss { return s.lifetimes.loss() }
+func (s *Store) Losses() Loss { return s.sweeper.loss() }
 
 // AskEvictions asks the servers how many keys they evicted.
-func (s *Store) AskEvictions(ctx context.Context) { s.lifetimes.askEvictions(ctx) }
+func (s *Store) AskEvictions(ctx context.Context) { s.sweeper.askEvictions(ctx) }
 
-// MaxLeases bounds the leases at hand.
-const MaxLeases = maxLeases
+// Defaults and bounds.
+const (
+	MaxLeases                = maxLeases
+	DefaultPartitions        = defaultPartitions
+	DefaultClusterPartitions = defaultClusterPartitions
+	MaxPartitions            = maxPartitions
+	DefaultMaxBatch          = defaultMaxBatch
+	MaxMaxBatch              = maxMaxBatch
+	DefaultInFlight          = defaultInFlight
+	MaxLeaseTime             = maxLeaseTime
+)
 
 // Lapse gives back permits that were leased.
-const Lapse = lapse
+const ReturnLease = returnLease
 
 // Sending is an operation as only the store itself makes it.
-type Sending struct {
-	Op    stint.Op
-	Extra int64         // permits on top of the operation
-	Taken stint.Instant // of a lapse
+type InternalOp struct {
+	Op      stint.Op
+	Bulk    int64         // permits on top of the operation
+	TakenAt stint.Instant // of a lapse
 }
 
 // Landed is the answer to a Sending.
-type Landed struct {
-	Decision stint.Decision
-	More     int64 // permits admitted on top
+type InternalResult struct {
+	Decision     stint.Decision
+	BulkAdmitted int64 // permits admitted on top
 }
 
 // FlyTogether carries out operations in one script call.
-func (s *Store) FlyTogether(t testing.TB, sendings ...Sending) []Landed {
+func (s *Store) DecideInOneBatch(t testing.TB, sendings ...InternalOp) []InternalResult {
 	t.Helper()
-	l := s.layout.Load().lanes[0]
-	f := newFlight(l)
-	defer f.release()
-	parcels := make([]*parcel, len(sendings))
+	br := s.layout.Load().batchers[0]
+	b := newBatch(br)
+	defer b.recycle()
+	calls := make([]*call, len(sendings))
 	for i, sending := range sendings {
-		p := l.newParcel(context.Background())
-		p.op[0], p.extra, p.taken = sending.Op, sending.Extra, sending.Taken
-		p.ops, p.results = p.op[:], p.result[:]
-		if !f.add(p, 0, &p.op[0]) {
+		c := br.newCall(context.Background())
+		c.op[0], c.bulk, c.takenAt = sending.Op, sending.Bulk, sending.TakenAt
+		c.ops, c.results = c.op[:], c.result[:]
+		if !b.add(c, 0, &c.op[0]) {
 			t.Fatalf("operation %d does not fit", i)
 		}
-		parcels[i] = p
+		calls[i] = c
 	}
-	f.land(f.fly(context.Background()))
-	landed := make([]Landed, len(parcels))
-	for i, p := range parcels {
-		<-p.done
-		if p.result[0].Err != nil {
-			t.Fatalf("operation %d: %v", i, p.result[0].Err)
+	b.complete(b.execute(context.Background()))
+	done := make([]InternalResult, len(calls))
+	for i, c := range calls {
+		<-c.done
+		if c.result[0].Err != nil {
+			t.Fatalf("operation %d: %v", i, c.result[0].Err)
 		}
-		landed[i] = Landed{p.result[0].Decision, p.more}
+		done[i] = InternalResult{c.result[0].Decision, c.bulkAdmitted}
 	}
-	return landed
+	return done
 }
 
 // Waiting is how many operations wait to be sent.
-func (s *Store) Waiting() int { return s.sum(func(l *lane) int { return l.queued }) }
+func (s *Store) Waiting() int { return s.sum(func(br *batcher) int { return br.queued }) }
 
 // UnderWay is how many script calls are under way.
-func (s *Store) UnderWay() int { return s.sum(func(l *lane) int { return l.flights }) }
+func (s *Store) InFlight() int { return s.sum(func(br *batcher) int { return br.inFlight }) }
 
 // Withdrawn waits until no reservation is being given back.
-func (s *Store) Withdrawn() { s.withdrawals.Wait() }
+func (s *Store) Withdrawn() { s.undoing.Wait() }
 
 // Partition is where a client's states are.
 func (s *Store) Partition(client string) int { return s.layout.Load().partition(client) }
 
-func (s *Store) sum(of func(*lane) int) int {
+func (s *Store) sum(of func(*batcher) int) int {
 	total := 0
-	for _, l := range s.layout.Load().lanes {
-		l.mu.Lock()
-		total += of(l)
-		l.mu.Unlock()
+	for _, br := range s.layout.Load().batchers {
+		br.mu.Lock()
+		total += of(br)
+		br.mu.Unlock()
 	}
 	return total
 }
 
-// DepartureGap is how often a flight leaves for a server far away.
-const DepartureGap = departureGap
+// DepartureGap is how often a batch leaves for a server far away.
+const SendGap = sendGap
 
 // Tags are what stands in braces in the keys of each partition.
 func (s *Store) Tags() []string { return s.layout.Load().tags }
@@ -102,8 +111,8 @@ func (s *Store) Beat(ctx context.Context) error { return s.instances.beat(ctx, t
 
 // Queued is how many calls are in the queue.
 func (s *Store) Queued() int {
-	return s.sum(func(l *lane) (n int) {
-		for p := l.pending.first; p != nil; p = p.next {
+	return s.sum(func(br *batcher) (n int) {
+		for c := br.pending.first; c != nil; c = c.next {
 			n++
 		}
 		return n

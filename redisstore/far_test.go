@@ -57,20 +57,20 @@ func TestFlightsLeaveForAServerFarAway(t *testing.T) {
 	second := call()
 	ask()
 	until(t, "the third waits", func() bool { return store.Waiting() == 1 })
-	<-time.After(3 * redisstore.DepartureGap)
+	<-time.After(3 * redisstore.SendGap)
 	if len(conn.sent) > 0 || store.Waiting() != 1 {
 		t.Error("a third call left")
 	}
 	close(first)
 	third := call()
-	until(t, "the first is back", func() bool { return store.UnderWay() == 2 })
+	until(t, "the first is back", func() bool { return store.InFlight() == 2 })
 
 	// That took long.
 	ask()
 	fourth := call()
 	ask()
 	fifth := call()
-	if n := store.UnderWay(); n != 4 {
+	if n := store.InFlight(); n != 4 {
 		t.Errorf("%d calls are under way, want 4", n)
 	}
 	for _, free := range []chan struct{}{second, third, fourth, fifth} {

@@ -29,11 +29,10 @@
 local byte, sub = string.byte, string.sub
 local pack, unpack_struct = struct.pack, struct.unpack
 
-local HEAD, HEAD_BYTES = '>i8i8i8i8', 32
-local INLINE, WIDE = 63, 128
+local HEAD = '>i8i8i8i8'
 local WIDE_TAGGED, WIDE_BODY = '>Bi8i8i8', '>i8i8i8'
 
--- Each kind of limit has its twin; the format of its description behind the letter;
+-- Each kind of limit has its twin;
 -- describe, which makes a limit of the description's numbers; and, unless it is a
 -- log: the format of its parameters behind the widths, and their length with the
 -- widths; whether a state moves with time and is adopted whoever wrote it, others
@@ -44,7 +43,7 @@ local kinds = {}
 if schedule then
   local function bucket(twin)
     return {
-      twin = twin, numbers = '>i8i8i8i8i8', format = '>BBBI4I4I6', bytes = 17, moves = false,
+      twin = twin, format = '>BBBI4I4I6', bytes = 17, moves = false,
       describe = function(limit, a, b)
         limit.permits, limit.period = a, b
         twin.prepare(limit)
@@ -65,9 +64,9 @@ if schedule then
 end
 
 if fixed_window then
-  local function window(numbers, describe)
+  local function window(describe)
     return {
-      twin = fixed_window, numbers = numbers, format = '>BBBI6', bytes = 9, moves = true, describe = describe,
+      twin = fixed_window, format = '>BBBI6', bytes = 9, moves = true, describe = describe,
       blank = function(state) state.start = nil end,
       read = function(state, set, a, b, c)
         state.start, state.stop, state.count = a, a + (b > 0 and b or set[1]), c
@@ -80,13 +79,13 @@ if fixed_window then
       end,
     }
   end
-  kinds.f = window('>i8i8i8i8', function(limit, a) limit.length = a end)
-  kinds.c = window('>i8i8i8i8i8i8i8', function(limit, a, b, c, d) limit.length, limit.edges = 0, { a, b, c, d } end)
+  kinds.f = window(function(limit, a) limit.length = a end)
+  kinds.c = window(function(limit, a, b, c, d) limit.length, limit.edges = 0, { a, b, c, d } end)
 end
 
 if sliding_window_counter then
   kinds.s = {
-    twin = sliding_window_counter, numbers = '>i8i8i8i8', format = '>BBBI6', bytes = 9, moves = true,
+    twin = sliding_window_counter, format = '>BBBI6', bytes = 9, moves = true,
     describe = function(limit, a) limit.window = a end,
     blank = function(state) state.start, state.window = nil, nil end,
     read = function(state, set, a, b, c)

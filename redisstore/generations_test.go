@@ -370,7 +370,7 @@ func (h *history) compare(p *hashes, cur, prev *generation, before, after float6
 		h.Fatalf("%s: at %d started %+v", p.key, now, cur.hash)
 	}
 	if cur.hash != nil && p.cur.hash != nil && !turned {
-		kept := cur.turn == p.cur.turn && cur.life >= p.cur.life && len(cur.writers) >= len(p.cur.writers)
+		kept := cur.turn == p.cur.turn && cur.life >= p.cur.life && len(cur.versions) >= len(p.cur.versions)
 		if !kept {
 			h.Fatalf("%s: the head was %+v and is %+v", p.key, p.cur.hash, cur.hash)
 		}

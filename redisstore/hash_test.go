@@ -12,7 +12,7 @@ import (
 // shares nothing with the store's.
 type hash struct {
 	start, life, turn, dead stint.Instant
-	writers                 []string // parameters
+	versions                []string // parameters
 	states                  map[string]stored
 }
 
@@ -73,7 +73,7 @@ func hashOf(t failer, key string, fields []any) *hash {
 		*number = stint.Instant(binary.BigEndian.Uint64([]byte(head[8*i:])))
 	}
 	for rest := head[headBytes:]; rest != ""; rest = rest[length:] {
-		h.writers = append(h.writers, rest[:length])
+		h.versions = append(h.versions, rest[:length])
 	}
 	delete(values, "")
 	for client, value := range values {
@@ -89,10 +89,10 @@ func (h *hash) state(t failer, key, value string) stored {
 	switch {
 	case s.tag == inlineTag:
 		s.writer, rest = rest[:parameterBytes(key)], rest[parameterBytes(key):]
-	case int(s.tag) < len(h.writers):
-		s.writer = h.writers[s.tag]
+	case int(s.tag) < len(h.versions):
+		s.writer = h.versions[s.tag]
 	default:
-		t.Fatalf("%s has a state of writer %d, and %d writers", key, s.tag, len(h.writers))
+		t.Fatalf("%s has a state of writer %d, and %d writers", key, s.tag, len(h.versions))
 	}
 	for i := range s.numbers {
 		width := int(s.writer[i])

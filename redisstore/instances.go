@@ -41,11 +41,9 @@ func newInstances(s *Store) *instances {
 	return i
 }
 
-// Instances is how many processes share the store's key prefix, this one included: at
-// least 1, and 1 unless Options.CountInstances is set. While the server is away it is
-// what was counted last. A process that dies counts for 10 seconds more. What it may have
-// admitted counts longer, so package failover holds a number that falls for as long as the
-// limits need.
+// Instances is how many processes share the store's key prefix, this one included; 1 unless
+// Options.CountInstances is set. While the server is unreachable it is what was counted
+// last. A process that dies counts for 10 seconds more.
 func (s *Store) Instances() int {
 	if s.instances == nil {
 		return 1

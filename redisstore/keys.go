@@ -8,6 +8,17 @@ import (
 	"github.com/stint-go/stint"
 )
 
+// layout is how states are laid out in the servers. All processes that share them have one
+// layout, which the servers remember.
+type layout struct {
+	prefix     string // of keys
+	partitions int
+	encoding   LogEncoding
+	text       string     // as the servers remember it
+	tags       []string   // of partitions, in keys
+	batchers   []*batcher // one, or on a cluster one for each partition
+}
+
 // algorithmKeys are the algorithms' names in keys.
 var algorithmKeys = map[stint.Algorithm]string{
 	stint.AlgorithmTokenBucket:          "token_bucket",
@@ -46,6 +57,26 @@ func (y *layout) key(partition int, identity, last string) string {
 	return y.prefix + ":{" + y.tags[partition] + "}:" + identity + ":" + last
 }
 
+// generationKeys are the keys of a partition's hash in an epoch of the policy.
+type generationKeys struct {
+	epoch     int64
+	cur, prev string
+}
+
+// hash is a partition's hash of the limit in an epoch of its policy.
+func (y *layout) hash(l *limit, partition int32, epoch int64) *generationKeys {
+	at := &l.hashKeys[partition]
+	if known := at.Load(); known != nil && known.epoch == epoch {
+		return known
+	}
+	identity := inEpoch(l.identity.Value(), epoch)
+	g := &generationKeys{
+		epoch: epoch, cur: y.key(int(partition), identity, generationNow), prev: y.key(int(partition), identity, generationBefore),
+	}
+	at.Store(g)
+	return g
+}
+
 // The generations of a partition's hash.
 const (
 	generationNow    = "cur"
@@ -58,12 +89,12 @@ func (y *layout) partition(client string) int {
 	return int(hashOf(client) % uint64(y.partitions))
 }
 
-// lane is where operations on a client fly.
-func (y *layout) lane(client string) *lane {
-	if len(y.lanes) == 1 {
-		return y.lanes[0]
+// batcherOf is where operations on a client are sent from.
+func (y *layout) batcherOf(client string) *batcher {
+	if len(y.batchers) == 1 {
+		return y.batchers[0]
 	}
-	return y.lanes[y.partition(client)]
+	return y.batchers[y.partition(client)]
 }
 
 // hashOf tells in which partition a client is.
@@ -125,4 +156,24 @@ func slot(tag string) int {
 		}
 	}
 	return int(crc) % clusterSlots
+}
+
+// keyCopies are the keys of callers who may leave before a batch has been answered, and may then use
+// the memory of their keys for others. They are copied one behind another, so that an
+// allocation lasts for many batches. What is written stays as it is: a connection may have
+// a command to send yet whose batch was given up. The zero value is ready to use.
+type keyCopies struct{ room strings.Builder }
+
+// keyCopiesBytes is how much room is made at once.
+const keyCopiesBytes = 4096
+
+// keep returns a copy of a name.
+func (n *keyCopies) keep(name string) string {
+	if n.room.Cap()-n.room.Len() < len(name) {
+		n.room.Reset()
+		n.room.Grow(max(keyCopiesBytes, len(name)))
+	}
+	from := n.room.Len()
+	n.room.WriteString(name)
+	return n.room.String()[from:]
 }

@@ -25,7 +25,7 @@ const testPartitions = 16
 
 var testTags = partitionTags(testPartitions)
 
-// place is the place of the identity in a generation, as flights put it together.
+// place is the place of the identity in a generation, as batches put it together.
 func (id identity) place(generation string) place {
 	y := &layout{prefix: id.prefix, partitions: testPartitions, tags: testTags}
 	l := stint.Limit{Name: id.name, Algorithm: id.algorithm}
@@ -150,7 +150,7 @@ func TestPartitionTags(t *testing.T) {
 		t.Errorf("slot %d, want %d", got, 0x31c3%clusterSlots)
 	}
 	seen := map[string]int{}
-	for _, n := range []int{1, 2, 8, DefaultClusterPartitions, MaxPartitions} {
+	for _, n := range []int{1, 2, 8, defaultClusterPartitions, maxPartitions} {
 		for i, tag := range partitionTags(n) {
 			if other, taken := seen[tag]; taken {
 				t.Errorf("the tag %q is of %d partitions and of %d", tag, other, n)
@@ -174,7 +174,7 @@ func TestPartitionsOfClients(t *testing.T) {
 		}
 	}
 	const clients = 20_000
-	for _, n := range []int{2, DefaultClusterPartitions, MaxPartitions} {
+	for _, n := range []int{2, defaultClusterPartitions, maxPartitions} {
 		y := &layout{partitions: n}
 		for _, name := range []string{"%d", "user:%d", "10.0.0.%d", "%d@example.org", "%016x"} {
 			counts := make([]int, n)

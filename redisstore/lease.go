@@ -9,94 +9,188 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// lease is what one client of one limit has in this process. Permits are spent from
-// the current grant without a lock; the next grant is asked for when half of it is
-// gone, and takes its place when it is used up or has ended.
+// leaseChunk is a number of a client's permits that the server has charged, to be spent in this
+// process. Only left changes.
+type leaseChunk struct {
+	left    atomic.Int64 // permits; closedChunk once nothing may be spent any more
+	size    int64
+	renewAt int64         // with so many left the next chunk is requested
+	sent    time.Duration // when it was requested, by the local clock
+	span    time.Duration // for how long after that it may be spent
+	at      stint.Instant // the server's time of the decision
+	charged stint.Outcome // of the state with the whole chunk charged
+}
+
+// closedChunk is what is left of a closed chunk: less than anybody takes.
+const closedChunk = -1
+
+// newLeaseChunk makes a chunk of a reply. It may be spent for at most lifetime, and a window's until the
+// window ends by the pessimistic reading of the local clock: it was sent before the server
+// decided, and the rates of the clocks differ by 1/clockRates at most.
+func newLeaseChunk(l *limit, q *chunkRequest, lifetime time.Duration) *leaseChunk {
+	c := &leaseChunk{size: q.granted, renewAt: q.granted / 2, sent: q.sent, span: lifetime, at: q.decision.At, charged: q.outcomes[0]}
+	c.left.Store(q.granted)
+	c.charged.Remaining = max(0, c.charged.Remaining-q.bulkAdmitted)
+	c.charged.ResetAfter += l.refillTime(q.bulkAdmitted)
+	if wait := c.charged.ResetAfter; l.window != nil {
+		c.span = min(lifetime, wait-wait/clockRates)
+	}
+	return c
+}
+
+// fresh reports whether the chunk may be spent at a local time.
+func (c *leaseChunk) fresh(now time.Duration) bool {
+	return c != nil && uint64(now-c.sent) < uint64(c.span)
+}
+
+// spend takes n permits, all or none, and returns how many are left.
+func (c *leaseChunk) spend(n int64, now time.Duration) (left int64, ok bool) {
+	if !c.fresh(now) {
+		return 0, false
+	}
+	for {
+		left = c.left.Load()
+		if left < n {
+			return left, false
+		}
+		if c.left.CompareAndSwap(left, left-n) {
+			return left - n, true
+		}
+	}
+}
+
+// decision is that of a take with which so many permits are left.
+func (c *leaseChunk) decision(now time.Duration, left int64) stint.Decision {
+	elapsed := now - c.sent
+	return stint.Decision{
+		Allowed: true, Source: stint.SourceLease, Limit: c.charged.Limit, Remaining: c.charged.Remaining + left,
+		ResetAfter: max(0, c.charged.ResetAfter-elapsed), At: c.at.Add(elapsed),
+	}
+}
+
+// refillTime is how long a token bucket takes to refill n permits, rounded up; 0 for a window.
+func (l *limit) refillTime(n int64) time.Duration {
+	if l.token == nil {
+		return 0
+	}
+	return micros(l.token.Lasting(n))
+}
+
+// chunkRequest is a request for a chunk. It is sent as a take of one permit, its caller's own or
+// the first of the chunk, with a bulk of more behind it. If the take is denied, so is the bulk.
+type chunkRequest struct {
+	done      chan struct{} // closed when all below is set
+	forCaller bool          // whether the take is its caller's
+	void      bool          // whether the state that was charged is gone
+	size      int64         // permits to spend
+	sent      time.Duration
+
+	decision     stint.Decision // of the take
+	outcomes     [1]stint.Outcome
+	bulkAdmitted int64
+	granted      int64 // permits to spend
+	err          error
+}
+
+// rateEstimate is the recent rate of one client in this process.
+type rateEstimate struct {
+	perSecond float64       // permits
+	counted   int64         // permits up to observedAt
+	observed  time.Duration // by the local clock
+}
+
+// observe brings the estimate up to date: taken permits have been asked for in all. With the span
+// since the last observation d, the new rate weighs d / (d + half), so that the estimate follows
+// within a few times half.
+func (r *rateEstimate) observe(now time.Duration, taken int64, half time.Duration) {
+	span := now - r.observed
+	if span <= 0 {
+		return
+	}
+	weight := float64(span) / float64(span+half)
+	r.perSecond += weight * (float64(taken-r.counted)/span.Seconds() - r.perSecond)
+	r.counted, r.observed = taken, now
+}
+
+// maxShare is the part of a limit's capacity that a chunk sized by the rate has at most, 1/maxShare,
+// so that a process with two chunks leaves room for others.
+const maxShare = 16
+
+// lease is what one client of one limit has leased in this process. Permits are spent from the
+// current chunk without a lock. The next chunk is requested when half of it is spent, and takes
+// its place when it is used up or its time is over.
 type lease struct {
 	leases  *leases
 	limit   *limit
 	claim   stint.Claim // of one permit
-	current atomic.Pointer[grant]
-	direct  atomic.Int64 // permits asked of the server, not taken from grants
-	used    atomic.Int64 // when it was last seen in use, by the local clock
+	current atomic.Pointer[leaseChunk]
+	direct  atomic.Int64 // permits asked of the server, not taken from chunks
+	used    atomic.Int64 // when it was last used, by the local clock
 
 	mu      sync.Mutex
-	next    *grant
-	request *request // under way
-	gone    bool     // whether the process has let go of the lease
-	spent   int64    // permits, of grants that have ended
-	demand  demand
+	next    *leaseChunk
+	request *chunkRequest // in flight
+	closed  bool          // whether no chunk is accepted any more
+	spent   int64         // permits, of chunks that have ended
+	resetAt stint.Instant // the client's last reset by this process
+	rate    rateEstimate
 }
 
-// request is a request for a share. It is sent as a take of one permit, its caller's own
-// or the first of the share, with more on top. If that one is denied, so are the others.
-type request struct {
-	done chan struct{} // closed when all below is set
-	own  bool          // whether the take is its caller's
-	void bool          // whether its share was charged to a state that is gone
-	size int64         // permits to spend
-	sent time.Duration
-
-	decision stint.Decision // of the take
-	outs     [1]stint.Outcome
-	more     int64 // permits charged on top of the take
-	granted  int64 // permits to spend
-	err      error
-}
-
-// spend takes n permits of what is at hand.
-func (l *lease) spend(n int64, now time.Duration) (g *grant, d stint.Decision, ok bool) {
-	if g = l.current.Load(); !g.fresh(now) {
-		return g, d, false
-	}
-	left, ok := g.spend(n)
-	if !ok {
-		return g, d, false
-	}
-	if left <= g.half && left+n > g.half {
-		l.renew(n, now)
-	}
-	return g, g.tell(now, left), true
-}
-
-// serve serves an operation from what is at hand, the next grant included.
-func (l *lease) serve(op *stint.Op) (d stint.Decision, ok bool) {
+// spend serves an operation from the current chunk, or else from the next one.
+func (l *lease) spend(op *stint.Op) (d stint.Decision, ok bool) {
 	now := l.leases.clock()
-	g, d, ok := l.spend(op.Permits, now)
+	chunk := l.current.Load()
+	left, ok := chunk.spend(op.Permits, now)
 	if !ok {
 		l.used.Store(int64(now))
-		l.promote(op.Permits, now)
-		g, d, ok = l.spend(op.Permits, now)
+		chunk = l.useNext(op.Permits, now)
+		if left, ok = chunk.spend(op.Permits, now); !ok {
+			return d, false
+		}
 	}
-	if ok && op.Each != nil {
-		op.Each[0] = g.outcome(l.limit, &d)
+	if left <= chunk.renewAt && left+op.Permits > chunk.renewAt {
+		l.renew(op.Permits, now)
 	}
-	return d, ok
+	d = chunk.decision(now, left)
+	if op.Each != nil {
+		grows := d.ResetAfter
+		if l.limit.token != nil {
+			grows = min(l.limit.refillTime(1), grows)
+		}
+		op.Each[0] = stint.Outcome{Allowed: true, Limit: d.Limit, Remaining: d.Remaining, ResetAfter: d.ResetAfter, GrowsAfter: grows}
+	}
+	return d, true
 }
 
-// promote puts the next grant in the place of one that has ended or has less than n
-// permits.
-func (l *lease) promote(n int64, now time.Duration) {
+// useNext puts the next chunk in the place of one that has ended or has less than n permits, and
+// returns the current one.
+func (l *lease) useNext(n int64, now time.Duration) *leaseChunk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	current := l.current.Load()
 	if l.next == nil || current.fresh(now) && current.left.Load() >= n {
-		return
+		return current
 	}
-	l.retire(current, now)
-	l.current.Store(l.next)
-	l.next = nil
+	l.replace(l.next, now)
+	return l.current.Load()
 }
 
-// decide decides a take or a try for which there is too little at hand. One request for
-// a share is under way at a time, and others wait for it. Whom it does not serve goes to
-// the server like everybody else.
+// replace ends the current chunk and puts another one, which may be nil, in its place. The lease is locked.
+func (l *lease) replace(chunk *leaseChunk, now time.Duration) {
+	l.retire(l.current.Load())
+	l.current.Store(chunk)
+	l.next = nil
+	l.used.Store(int64(now))
+}
+
+// decide decides a take or a try. One request for a chunk is in flight at a time, and others wait
+// for it. Those that it does not serve go to the server like all other operations.
 func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error) {
 	store := l.leases.store
-	if d, ok := l.serve(op); ok {
+	if d, ok := l.spend(op); ok {
 		return d, nil
 	}
-	if d, denied := store.remembered(op); denied {
+	if d, denied := store.rememberedDenial(op); denied {
 		return d, nil
 	}
 	if q, mine := l.join(op); q != nil {
@@ -106,194 +200,189 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 			return stint.Decision{}, ctx.Err()
 		}
 		if mine {
-			copy(op.Each, q.outs[:])
+			copy(op.Each, q.outcomes[:])
 			return q.decision, q.err
 		}
-		if d, ok := l.serve(op); ok {
+		if d, ok := l.spend(op); ok {
 			return d, nil
 		}
 	}
 	l.direct.Add(op.Permits)
-	d, err := store.lane(op).decideOne(ctx, op)
+	d, err := store.batcherOf(op).decideOne(ctx, op)
 	if err == nil && d.Allowed && op.Permits > 1 {
 		l.renew(op.Permits, l.leases.clock())
 	}
 	return d, err
 }
 
-// join returns the request under way, or makes one with the operation in it, if that
-// takes one permit and a share is due; otherwise nil.
-func (l *lease) join(op *stint.Op) (q *request, mine bool) {
+// join returns the request in flight, or makes one with the operation in it, if that
+// takes one permit and a chunk is due; otherwise nil.
+func (l *lease) join(op *stint.Op) (q *chunkRequest, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.request != nil || op.Permits > 1 {
 		return l.request, false
 	}
-	if size := l.size(l.leases.clock()); size > 0 && l.ask(size, true) {
+	if size := l.chunkSize(l.leases.clock()); size > 0 && l.ask(size, true) {
 		l.direct.Add(1)
 		return l.request, true
 	}
 	return nil, false
 }
 
-// renew asks for the next share, unless that is under way or there, or one would not
-// cover n permits.
+// renew requests the next chunk, unless that is in flight or there, or one would not cover n permits.
 func (l *lease) renew(n int64, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.request != nil || l.next != nil {
 		return
 	}
-	if size := l.size(now); size >= n {
+	if size := l.chunkSize(now); size >= n {
 		l.ask(size, false)
 	}
 }
 
-// ask sends a request for a share. It does not depend on any caller's context, since
-// the share is not one caller's. The lease is locked.
-func (l *lease) ask(size int64, own bool) bool {
-	if l.gone || !l.leases.begin() {
+// chunkSize is how many permits to ask for; 0 when the client is so slow that a chunk would
+// only be returned. Sized by the rate, a chunk lasts for half of a lease's time: the
+// next is requested when half of it is spent, so it is used up after three quarters.
+// The lease is locked.
+func (l *lease) chunkSize(now time.Duration) int64 {
+	limit := &l.limit.limit
+	if limit.Lease > 0 {
+		return limit.Lease
+	}
+	half := l.leases.time / 2
+	taken := l.spent + l.direct.Load()
+	if c := l.current.Load(); c != nil {
+		taken += c.size - max(0, c.left.Load())
+	}
+	l.rate.observe(now, taken, half)
+	return min(int64(l.rate.perSecond*half.Seconds()), max(1, limit.Capacity/maxShare))
+}
+
+// ask sends a request for a chunk. It does not depend on any caller's context, since
+// the chunk is for all callers. The lease is locked.
+func (l *lease) ask(size int64, forCaller bool) bool {
+	if l.closed || !l.leases.begin() {
 		return false
 	}
-	q := &request{done: make(chan struct{}), own: own, size: size}
+	q := &chunkRequest{done: make(chan struct{}), forCaller: forCaller, size: size}
 	l.request = q
 	go func() {
-		defer l.leases.under.Done()
-		q.fly(l)
-		l.land(q)
+		defer l.leases.work.Done()
+		q.send(l)
+		l.complete(q)
 	}()
 	return true
 }
 
-// fly makes the request. Who waits for the server also pays for the wait: a share's
-// time runs from here.
-func (q *request) fly(l *lease) {
+// send makes the request. The chunk's time runs from here, so that it includes the wait for the server.
+func (q *chunkRequest) send(l *lease) {
 	q.sent = l.leases.clock()
-	lane := l.leases.store.lane(&stint.Op{Claim: l.claim})
-	p := lane.newParcel(l.leases.life)
-	p.op[0] = stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outs[:]}
-	p.extra = q.size
-	if !q.own {
-		p.extra--
+	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
+	c := br.newSingleCall(l.leases.life, &stint.Op{Verb: stint.Take, Claim: l.claim, Each: q.outcomes[:]})
+	c.bulk = q.size
+	if !q.forCaller {
+		c.bulk--
 	}
-	p.ops, p.results = p.op[:], p.result[:]
-	free := lane.send(p)
-	q.decision, q.err = p.result[0].Decision, p.result[0].Err
-	if !free {
+	done := br.do(c)
+	q.decision, q.err = c.result[0].Decision, c.result[0].Err
+	if !done {
 		return
 	}
-	q.more = p.more
-	if q.granted = p.more; !q.own && q.decision.Allowed {
+	q.bulkAdmitted = c.bulkAdmitted
+	if q.granted = c.bulkAdmitted; !q.forCaller && q.decision.Allowed {
 		q.granted++
 	}
-	lane.recycle(p)
+	br.recycle(c)
 }
 
-// land puts a share at hand, and wakes who waits for it.
-func (l *lease) land(q *request) {
+// complete accepts the chunk of a request, and wakes those who wait for it.
+func (l *lease) complete(q *chunkRequest) {
 	now := l.leases.clock()
 	l.mu.Lock()
 	l.request = nil
 	if q.err == nil && q.granted > 0 && !q.void && !l.outdated(q.decision.At) {
-		l.take(newGrant(l.limit, q, now, l.leases.time), now)
+		chunk := newLeaseChunk(l.limit, q, l.leases.time)
+		current := l.current.Load()
+		switch {
+		case l.closed:
+			l.retire(chunk)
+		case current.fresh(now) && current.left.Load() > 0:
+			l.retire(l.next)
+			l.next = chunk
+		default:
+			l.replace(chunk, now)
+		}
 	}
 	l.mu.Unlock()
 	close(q.done)
 }
 
-// take takes a grant in. The lease is locked.
-func (l *lease) take(g *grant, now time.Duration) {
-	current := l.current.Load()
-	switch {
-	case l.gone:
-		l.retire(g, now)
-	case current.fresh(now) && current.left.Load() > 0:
-		l.retire(l.next, now)
-		l.next = g
-	default:
-		l.retire(current, now)
-		l.current.Store(g)
+// end ends a chunk, and reports how many of its permits were not spent. The lease is locked.
+func (l *lease) end(c *leaseChunk) (rest int64) {
+	if c == nil {
+		return 0
+	}
+	rest = max(0, c.left.Swap(closedChunk))
+	l.spent += c.size - rest
+	return rest
+}
+
+// retire ends a chunk and returns what is left of it. The lease is locked.
+func (l *lease) retire(c *leaseChunk) {
+	if rest := l.end(c); rest > 0 {
+		l.leases.queueReturn(leaseReturn{l, rest, c.at})
 	}
 }
 
-// retire ends a grant; what is left of it goes back. The lease is locked.
-func (l *lease) retire(g *grant, now time.Duration) {
-	if g == nil {
-		return
-	}
-	rest := g.close()
-	l.spent += g.granted - rest
-	if g.returnable(l.limit, rest, now) {
-		l.leases.owe(debt{l, rest, g.at})
-	}
-}
-
-// tidy ends grants whose time is over. It reports whether the lease is of use: it holds
-// a grant, or was used a while ago.
+// tidy ends chunks whose time is over. It reports whether the lease is of use: it has
+// a chunk, or was used a while ago.
 func (l *lease) tidy(now time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.next != nil && !l.next.fresh(now) {
-		l.retire(l.next, now)
+		l.retire(l.next)
 		l.next = nil
 	}
 	if current := l.current.Load(); current != nil && !current.fresh(now) {
-		l.retire(current, now)
-		l.current.Store(l.next)
-		l.next = nil
-		l.used.Store(int64(now))
+		l.replace(l.next, now)
 	}
-	if l.current.Load() != nil || l.request != nil || now-time.Duration(l.used.Load()) < idle*l.leases.time {
-		return true
-	}
-	l.gone = true
-	return false
+	l.closed = l.current.Load() == nil && l.request == nil && now-time.Duration(l.used.Load()) >= idleLeaseTimes*l.leases.time
+	return !l.closed
 }
 
-// drop lets go of the lease. If what is left goes back is up to the caller: after a
-// reset there is nothing to give it back to.
-func (l *lease) drop(now time.Duration, giveBack bool) {
+// close ends the lease and returns what is left.
+func (l *lease) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dropLocked(now, giveBack)
-}
-
-// dropLocked is drop of a lease that is locked.
-func (l *lease) dropLocked(now time.Duration, giveBack bool) {
-	for _, g := range []*grant{l.current.Swap(nil), l.next} {
-		if g == nil {
-			continue
-		}
-		if giveBack {
-			l.retire(g, now)
-		} else {
-			l.spent += g.granted - g.close()
-		}
-	}
+	l.closed = true
+	l.retire(l.next)
+	l.retire(l.current.Swap(nil))
 	l.next = nil
-	l.gone = l.gone || giveBack
 }
 
-// void drops what is at hand, and what a request under way brings.
-func (l *lease) void(now time.Duration) {
+// discard ends the chunks that were charged to a state which is gone, and returns nothing: all of
+// them and the one in flight, or those that are outdated.
+func (l *lease) discard(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.request != nil {
+	if all && l.request != nil {
 		l.request.void = true
 	}
-	l.dropLocked(now, false)
-}
-
-// outdated reports whether the policy was reset after an instant, as far as is known.
-func (l *lease) outdated(at stint.Instant) bool {
-	return int64(at) < l.leases.store.lane(&stint.Op{Claim: l.claim}).epochs.get(l.claim.Policy.Name())
-}
-
-// refresh drops what is at hand of before a reset.
-func (l *lease) refresh(now time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if g := l.current.Load(); g == nil || l.outdated(g.at) {
-		l.dropLocked(now, false)
+	if l.next != nil && (all || l.outdated(l.next.at)) {
+		l.end(l.next)
+		l.next = nil
 	}
+	if c := l.current.Load(); c != nil && (all || l.outdated(c.at)) {
+		l.end(c)
+		l.current.Store(l.next)
+		l.next = nil
+	}
+}
+
+// outdated reports whether the state was reset after an instant, as far as this process knows. The lease is locked.
+func (l *lease) outdated(at stint.Instant) bool {
+	br := l.leases.store.batcherOf(&stint.Op{Claim: l.claim})
+	return at <= l.resetAt || int64(at) < br.epochs.get(l.limit.epochField)
 }

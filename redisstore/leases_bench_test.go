@@ -37,7 +37,7 @@ func BenchmarkLease(b *testing.B) {
 						}
 					}
 				})
-				calls := store.Stats().Flights - before.Flights
+				calls := store.Stats().Batches - before.Batches
 				b.ReportMetric(float64(b.N)/float64(max(1, calls)), "decisions/call")
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
 			})

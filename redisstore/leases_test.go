@@ -459,7 +459,7 @@ func TestLeaseRenews(t *testing.T) {
 		t.Errorf("%d calls before half is spent", n)
 	}
 	allow(stint.SourceLease)
-	until(t, "the next share is there", func() bool { return store.Stats().Flights == 2 })
+	until(t, "the next share is there", func() bool { return store.Stats().Batches == 2 })
 	for range 5 + 4 {
 		allow(stint.SourceLease)
 	}

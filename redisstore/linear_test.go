@@ -224,11 +224,11 @@ var model = porcupine.Model{
 			key := o.Input.(*asked).op.Key
 			keys[key] = append(keys[key], o)
 		}
-		var parts [][]porcupine.Operation
+		var limits [][]porcupine.Operation
 		for _, part := range keys {
-			parts = append(parts, part)
+			limits = append(limits, part)
 		}
-		return parts
+		return limits
 	},
 	Init: func() any { return sequential{} },
 	Step: func(before, input, output any) (bool, any) {

@@ -345,7 +345,7 @@ end
 
 for letter, encoding in pairs({ p = packed, z = zset, x = stream }) do
   kinds[letter] = {
-    twin = sliding_window_log, log = encoding, numbers = '>i8i8i8i8i8i8',
+    twin = sliding_window_log, log = encoding,
     describe = function(limit, window, interval, counts)
       limit.window, limit.interval, limit.count_denied = window, interval, counts == 1
     end,

@@ -24,8 +24,8 @@ func (b borrowed) key(key string) string {
 // The denials remembered are those of the keys as they were, whatever becomes of their
 // memory.
 func TestDenialsOfBorrowedKeys(t *testing.T) {
-	c := newDenials(2*denialShards, func() time.Duration { return 0 })
-	c.begin()
+	c := newDenialCache(2*denialShards, func() time.Duration { return 0 })
+	c.subscribed()
 	var claims []stint.Claim
 	for _, name := range []string{"a", "b"} {
 		policy, err := stint.NewPolicy(name, stint.FixedWindow(1, time.Hour))
@@ -48,7 +48,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	keep := func(i int) {
 		for _, claim := range claims {
 			claim.Key = memory.key(name(i))
-			c.keep(c.send(), &refusal{claim: claim, lasts: time.Hour, decision: stint.Decision{RetryAfter: time.Hour}})
+			c.keep(c.mark(), claim.Key, &denial{policy: claim.Policy, permits: 1, decision: stint.Decision{RetryAfter: time.Hour}}, time.Hour)
 			memory.key("????")
 		}
 	}
@@ -66,7 +66,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 			count += len(list)
 		}
 	}
-	if most := int64(c.most * denialShards); c.entries.Load() > most || int64(count) != c.entries.Load() {
+	if most := int64(c.maxPerShard * denialShards); c.entries.Load() > most || int64(count) != c.entries.Load() {
 		t.Errorf("%d denials are kept and counted as %d, want at most %d", count, c.entries.Load(), most)
 	}
 }
@@ -86,7 +86,7 @@ func (c *held) Eval(_ context.Context, _ *Script, _, args []string) (string, err
 }
 
 func (c *held) Do(context.Context, ...string) (string, error) {
-	return fmt.Sprintf("%d packed", DefaultClusterPartitions), nil // the layout that all agree on
+	return fmt.Sprintf("%d packed", defaultClusterPartitions), nil // the layout that all agree on
 }
 
 func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)) error {
@@ -100,7 +100,7 @@ func (c *held) Cluster() bool { return c.cluster }
 
 func (c *held) Close() {}
 
-// A flight sends the keys as they were, even if who asked has left it and uses their memory
+// A batch sends the keys as they were, even if who asked has left it and uses their memory
 // for others.
 func TestFlightsOfBorrowedKeys(t *testing.T) {
 	for name, limits := range map[string][]stint.Limit{
@@ -173,9 +173,9 @@ func TestSharesOfBorrowedKeys(t *testing.T) {
 // What is kept of names stays as it is, however many come, and costs an allocation now and
 // then.
 func TestNamesAreKept(t *testing.T) {
-	var n names
+	var n keyCopies
 	var kept []string
-	for i := range 2 * namesBytes {
+	for i := range 2 * keyCopiesBytes {
 		kept = append(kept, n.keep(fmt.Sprint(i)))
 	}
 	for i := range kept {
@@ -183,11 +183,11 @@ func TestNamesAreKept(t *testing.T) {
 			t.Fatalf("name %d is %q", i, kept[i])
 		}
 	}
-	long := string(make([]byte, 2*namesBytes))
+	long := string(make([]byte, 2*keyCopiesBytes))
 	if n.keep(long) != long {
 		t.Error("a long name changed")
 	}
-	if allocs := testing.AllocsPerRun(10*namesBytes, func() { n.keep("user:1234") }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(10*keyCopiesBytes, func() { n.keep("user:1234") }); allocs != 0 {
 		t.Errorf("%v allocations for each name", allocs)
 	}
 }

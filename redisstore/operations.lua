@@ -4,14 +4,12 @@
 -- log's is its own, in log, with its key.
 local states, hashes = {}, {}
 for i = 1, tonumber(argument()) do
-  local kind, count = kinds[argument()], tonumber(argument())
-  local hash = load(kind, count)
-  local numbers = argument()
-  local limit, only = nil, #numbers == 2
+  local hash, numbers = load_group()
+  local kind, limit, same = hash.kind, nil, #numbers == 2
   hash.states = {}
   hashes[i] = hash
-  for j = 1, count do
-    if j == 1 or not only then
+  for j = 1, hash.size do
+    if j == 1 or not same then
       limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
     end
     local state = { client = ARGV[hash.first + j - 1], limit = limit, twin = kind.twin, changed = false }
@@ -42,7 +40,7 @@ end
 local asks
 for i, state in ipairs(states) do
   if not state.log and state.twin.adopt(state, state.limit, now) == false then
-    asks = (asks or '\1') .. pack('>I4i8', i, max(now, state.start or 0))
+    asks = (asks or ASKS) .. pack('>I4i8', i, max(now, state.start or 0))
   end
 end
 if asks then
@@ -154,12 +152,12 @@ local function apply(verb, count, growth)
   return allowed and (verb == 'take' or verb == 'try')
 end
 
--- release gives back what was taken at an instant, a lapse what was leased then, unless the
+-- refund returns what was taken at an instant, return_lease what was leased then, unless the
 -- state was reset since.
-local function release(verb, count, taken)
+local function refund(verb, count, taken)
   for i = 1, count do
     local state = parts[i]
-    local give_back = verb == 'lapse' and state.twin.lapse or state.twin.release
+    local give_back = verb == 'return_lease' and state.twin.lapse or state.twin.release
     local outdated = state.marker and taken <= state.reset_at
     if not outdated and give_back(state, state.limit, now, permits[i], taken) then
       state.changed = true
@@ -168,15 +166,14 @@ local function release(verb, count, taken)
   end
 end
 
--- share takes permits of a state one after another, as many as fit.
-local function share()
+-- bulk takes permits of a state one after another, as many as fit.
+local function bulk()
   local state = parts[1]
   local admitted = state.twin.admit(state, state.limit, now, 1, permits[1])
   state.changed = state.changed or admitted > 0
   return admitted
 end
 
-local verbs = { [0] = 'take', 'try', 'peek', 'reset', 'settle', 'release', 'lapse', 'share' }
 local list, from = argument(), 1
 while from <= #list do
   local verb, growth, count, number
@@ -195,9 +192,9 @@ while from <= #list do
   if verb == 'reset' then
     reset(count)
   elseif taken then
-    release(verb, count, taken)
-  elseif verb == 'share' then
-    allowed_takes = allowed_takes + share()
+    refund(verb, count, taken)
+  elseif verb == 'bulk' then
+    allowed_takes = allowed_takes + bulk()
   elseif fixed and admit(count) or not fixed and apply(verb, count, growth == 1) then
     allowed_takes = allowed_takes + 1
   end

@@ -22,9 +22,9 @@ func TestBadOptions(t *testing.T) {
 		{Options{LogEncoding: "PACKED"}, []string{"log_encoding"}},
 		{Options{KeyPrefix: "\n", LogEncoding: "list"}, []string{"key_prefix", "log_encoding"}},
 		{Options{Partitions: -1}, []string{"partitions"}},
-		{Options{Partitions: MaxPartitions + 1}, []string{"partitions"}},
-		{Options{MaxBatch: -1, Flights: -1, MaxQueue: -1}, []string{"max_batch", "flights", "max_queue"}},
-		{Options{MaxBatch: MaxMaxBatch + 1, Flights: MaxFlights + 1}, []string{"max_batch", "flights"}},
+		{Options{Partitions: maxPartitions + 1}, []string{"partitions"}},
+		{Options{MaxBatch: -1, InFlight: -1, MaxQueue: -1}, []string{"max_batch", "in_flight", "max_queue"}},
+		{Options{MaxBatch: maxMaxBatch + 1, InFlight: maxInFlight + 1}, []string{"max_batch", "in_flight"}},
 	} {
 		err := c.options.Validate()
 		if !errors.Is(err, stint.ErrInvalid) {

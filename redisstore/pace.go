@@ -1,33 +1,43 @@
 package redisstore
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 )
 
 const (
-	// farAway is the round trip from which a server is far away.
-	farAway = 2 * departureGap
+	// sendGap is how often a batch is sent where a round trip takes longer than farRoundTrip. A
+	// batch that is full takes the server a millisecond.
+	sendGap = 10 * time.Millisecond
+	// farRoundTrip is the round trip from which a server is far away.
+	farRoundTrip = 2 * sendGap
 	// paceWindow is for how long the shortest round trip is remembered, at least; at most twice as long.
 	paceWindow = 5 * time.Second
+	// maxHalvings bounds how small batches become: a quarter of MaxBatch.
+	maxHalvings = 2
 )
 
-// pace says how much may be under way, by how long flights take. The shortest
-// round trip of late is how far away the server is. What flights take on top is spent waiting,
-// for the server or for a processor, which more work would only prolong. So when flights take longer,
-// fewer and smaller ones leave, and what does not get its turn in time is refused as overload
+// pace says how much may be in flight, by how long batches take. The shortest
+// round trip of late is how far away the server is. The time that batches take beyond it is spent waiting,
+// for the server or for a processor, which more work would only prolong. So when batches take longer,
+// fewer and smaller ones are sent, and what does not get its turn in time is refused as overload
 // rather than found unanswered.
 type pace struct {
+	fixed              bool // whether inFlight and maxBatch always hold
+	inFlight, maxBatch int  // while the server is near and batches are quick
+
 	latest   time.Duration
 	shortest [2]time.Duration // of this window and the one before; 0 for none
 	until    time.Time        // the end of this window
-	less     int              // how often batches are halved
+	halvings int              // how often batches are halved
 }
 
-// maxHalvings bounds how small batches become: a quarter of MaxBatch.
-const maxHalvings = 2
+func newPace(o *Options) pace {
+	return pace{fixed: o.InFlight != 0, inFlight: cmp.Or(o.InFlight, defaultInFlight), maxBatch: o.MaxBatch}
+}
 
-// note notes how long a flight took that is back now.
+// note notes how long a batch took whose reply has come now.
 func (p *pace) note(took time.Duration, now time.Time) {
 	if now.After(p.until) {
 		p.shortest = [2]time.Duration{took, p.shortest[0]}
@@ -36,14 +46,14 @@ func (p *pace) note(took time.Duration, now time.Time) {
 	p.shortest[0] = min(p.shortest[0], took)
 	p.latest = took
 	if p.slow() {
-		p.less = min(p.less+1, maxHalvings)
+		p.halvings = min(p.halvings+1, maxHalvings)
 	} else {
-		p.less = max(p.less-1, 0)
+		p.halvings = max(p.halvings-1, 0)
 	}
 }
 
-// slow reports whether the latest flight took much longer than the distance explains.
-func (p *pace) slow() bool { return p.latest > 2*p.distance()+departureGap }
+// slow reports whether the latest batch took much longer than the distance explains.
+func (p *pace) slow() bool { return p.latest > 2*p.distance()+sendGap }
 
 // distance is the shortest round trip of late, 0 if there was none.
 func (p *pace) distance() time.Duration {
@@ -53,25 +63,30 @@ func (p *pace) distance() time.Duration {
 	return min(p.shortest[0], p.shortest[1])
 }
 
-// far reports whether the server is far away.
-func (p *pace) far() bool { return p.distance() > farAway }
+// far reports whether batches are sent every sendGap, since the server is far away.
+func (p *pace) far() bool { return !p.fixed && p.distance() > farRoundTrip }
 
-// flights is how many may be under way, where standard is the number for a server that is
-// near.
-func (p *pace) flights(standard int) int {
+// maxInFlight is how many batches may be in flight.
+func (p *pace) maxInFlight() int {
 	switch {
+	case p.fixed:
+		return p.inFlight
 	case p.slow():
 		return 1
 	case p.far():
-		return min(standard+int(p.distance()/departureGap), max(standard, MaxFlights))
+		return min(p.inFlight+int(p.distance()/sendGap), max(p.inFlight, maxInFlight))
 	default:
-		return standard
+		return p.inFlight
 	}
 }
 
-// batch is how many operations may be in one flight, where most is the number while flights are
-// quick.
-func (p *pace) batch(most int) int { return max(most>>p.less, 1) }
+// maxLimits is how many limits there may be in one batch.
+func (p *pace) maxLimits() int {
+	if p.fixed {
+		return p.maxBatch
+	}
+	return max(p.maxBatch>>p.halvings, 1)
+}
 
 // jitter is a time between half of another and all of it, by chance, so that processes
 // do not keep step.

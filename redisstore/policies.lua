@@ -3,9 +3,9 @@
 local as, bs, cs, of, taken = {}, {}, {}, {}, {}
 local groups, places = {}, 0
 for i = 1, tonumber(argument()) do
-  local limit, count = limits[tonumber(argument())], tonumber(argument())
+  local hash, numbers = load_group()
+  local limit, count = limits[unpack_struct('>I2', numbers)], hash.size
   local kind, own = limit.kind, limit.set
-  local hash = load(kind, count)
   local values, aged, loaded = hash.values, hash.aged, hash.loaded
   local mine = loaded and not kind.moves and tag_of(loaded, own)
   local state = {}
@@ -32,13 +32,13 @@ end
 local list, from = argument(), 1
 local next_as, next_bs, next_cs, number, permits = {}, {}, {}, {}, nil
 while from <= #list do
-  local count = byte(list, from)
-  local last = from + 1 + 6 * count
-  from = from + 1
+  local count = unpack_struct('>I2', list, from + 2)
+  local last = from + 4 + 10 * count
+  from = from + 4
   local admits = true
   for i = 1, count do
     local place
-    place, permits, from = unpack_struct('>I2I4', list, from)
+    place, permits, from = unpack_struct('>I2i8', list, from)
     local limit = of[place]
     local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits)
     if not a then

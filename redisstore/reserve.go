@@ -15,23 +15,22 @@ import (
 // carried out in shares.
 //
 // Peeks, resets and settlements of all shares go side by side. A take reserves: each
-// share takes for itself, and when one denies, the others give back what they took,
+// share takes for itself, and when one denies, the others return what they took,
 // each limit its own and nobody else's. So every limit is exact by itself, and a
-// reservation that is given back can only deny others for a moment. A share with a
-// limit that can't give back is asked when all others have admitted; there may be one.
+// reservation that is undone can only deny others for a moment. A share with a
+// limit that can't refund is asked when all others have admitted; there may be one.
 type share struct {
-	op     stint.Op // the claims, in the operation's order
-	places []int    // of its limits among the operation's
-	bound  keys     // whose limits can't give back what was taken
-	counts bool     // whether a limit of it counts denied requests
-	asked  bool
-	result stint.Result
+	op      stint.Op // the claims, in the operation's order
+	indexes []int    // of its limits among the operation's
+	final   []string // keys whose limits can't refund what was taken
+	asked   bool
+	result  stint.Result
 }
 
-// apart reports whether an operation's claims are in several partitions of a cluster.
-func (s *Store) apart(op *stint.Op) bool {
+// spansPartitions reports whether an operation's claims are in several partitions of a cluster.
+func (s *Store) spansPartitions(op *stint.Op) bool {
 	layout := s.layout.Load()
-	if len(layout.lanes) == 1 {
+	if len(layout.batchers) == 1 {
 		return false
 	}
 	for i := range op.And {
@@ -42,36 +41,50 @@ func (s *Store) apart(op *stint.Op) bool {
 	return false
 }
 
-// decideApart carries out an operation over several partitions.
-func (s *Store) decideApart(ctx context.Context, op *stint.Op) (stint.Decision, error) {
+// decideReserving carries out an operation over several partitions.
+func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
+	takes := op.Verb == stint.Take || op.Verb == stint.Try
 	shares := s.split(op)
-	carryOut := s.ask
-	if op.Verb == stint.Take || op.Verb == stint.Try {
-		if err := refuse(shares); err != nil {
-			return stint.Decision{}, err
+	if takes {
+		if err := checkUndoable(op, shares); err != nil {
+			return d, err
 		}
-		carryOut = s.reserve
 	}
-	if d, denied := s.remembered(op); denied {
+	if d, denied := s.rememberedDenial(op); denied {
 		return d, nil
 	}
-	sent := s.denials.send()
-	if err := carryOut(ctx, shares); err != nil {
-		return stint.Decision{}, err
+	sent := s.denials.mark()
+	if takes {
+		err = s.reserve(ctx, shares)
+	} else {
+		err = s.askShares(ctx, shares)
 	}
-	d, outs := join(op, shares)
-	if !d.Allowed && s.cacheable(op) {
-		s.keepDenial(sent, op, d, outs, true)
+	if err != nil {
+		return d, err
+	}
+	// The outcomes go back into the operation's order; the decision's time is the latest.
+	outcomes := make([]stint.Outcome, op.Limits())
+	at := shares[0].result.Decision.At
+	for _, h := range shares {
+		at = max(at, h.result.Decision.At)
+		for i, index := range h.indexes {
+			outcomes[index] = h.op.Each[i]
+		}
+	}
+	copy(op.Each, outcomes)
+	d = stint.Combine(outcomes, at)
+	if !d.Allowed && s.denialCacheable(op) {
+		s.keepDenial(sent, op, d, outcomes, true)
 	}
 	return d, nil
 }
 
-// split makes an operation's shares, of each partition one. They have keys of their own, since
-// they are let go of when their caller may have left.
+// split makes an operation's shares, one for each partition. They have copies of the keys, since
+// they are undone when their caller may have left.
 func (s *Store) split(op *stint.Op) []*share {
 	var shares []*share
 	of := map[int]*share{}
-	place := 0
+	index := 0
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
 		partition := s.layout.Load().partition(claim.Key)
 		claim.Key = strings.Clone(claim.Key)
@@ -84,48 +97,73 @@ func (s *Store) split(op *stint.Op) []*share {
 			h.op.And = append(h.op.And, claim)
 		}
 		for i := range claim.Policy.Len() {
-			limit := claim.Policy.Limit(i)
-			h.places = append(h.places, place)
-			h.counts = h.counts || limit.CountDenied
-			if a := limit.Algorithm; a == stint.AlgorithmLeakyBucket || a == stint.AlgorithmSlidingWindowLog {
-				h.bound.add(claim.Key)
+			h.indexes = append(h.indexes, index)
+			if a := claim.Policy.Limit(i).Algorithm; a == stint.AlgorithmLeakyBucket || a == stint.AlgorithmSlidingWindowLog {
+				h.final = append(h.final, claim.Key)
 			}
-			place++
+			index++
 		}
 	}
 	for _, h := range shares {
-		h.op.Each = make([]stint.Outcome, len(h.places))
+		h.op.Each = make([]stint.Outcome, len(h.indexes))
 	}
 	return shares
 }
 
-// join puts the shares' outcomes back into the operation's order. The decision's time
-// is the latest of theirs.
-func join(op *stint.Op, shares []*share) (stint.Decision, []stint.Outcome) {
-	outs := make([]stint.Outcome, op.Limits())
-	at := shares[0].result.Decision.At
+// checkUndoable reports an operation whose takes could not be undone.
+func checkUndoable(op *stint.Op, shares []*share) error {
+	const common = "on a cluster, keys with a hash tag in common, like {tag}:1 and {tag}:2, since "
+	all, counts := []string{op.Key}, false
+	for i := range op.And {
+		all = append(all, op.And[i].Key)
+	}
+	for i := range op.Limits() {
+		counts = counts || op.LimitAt(i).CountDenied
+	}
+	if counts {
+		return stint.Invalid("claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others")
+	}
+	var final []string
+	several := 0
 	for _, h := range shares {
-		at = max(at, h.result.Decision.At)
-		for i, place := range h.places {
-			outs[place] = h.op.Each[i]
+		if h.final != nil {
+			final = append(final, h.final...)
+			several++
 		}
 	}
-	copy(op.Each, outs)
-	return stint.Combine(outs, at), outs
+	if several > 1 {
+		return stint.Invalid("claims", quoteKeys(final), common+"leaky buckets and sliding window logs can't give back what was taken")
+	}
+	return nil
 }
 
-// ask carries out shares side by side, and returns the first failure.
-func (s *Store) ask(ctx context.Context, shares []*share) error {
+// quoteKeys lists distinct keys for a message.
+func quoteKeys(keys []string) (list quoted) {
+	for _, key := range keys {
+		if q := strconv.Quote(key); !slices.Contains(list, q) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// quoted are quoted keys, which a message shows as they are.
+type quoted []string
+
+func (q quoted) String() string { return strings.Join(q, ", ") }
+
+// askShares carries out shares side by side, and returns the first failure.
+func (s *Store) askShares(ctx context.Context, shares []*share) error {
 	var group sync.WaitGroup
 	for _, h := range shares {
 		h.asked = true
-		group.Go(func() { h.result.Decision, h.result.Err = s.lane(&h.op).decideOne(ctx, &h.op) })
+		group.Go(func() { h.result.Decision, h.result.Err = s.batcherOf(&h.op).decideOne(ctx, &h.op) })
 	}
 	group.Wait()
-	return fault(shares)
+	return failure(shares)
 }
 
-func fault(shares []*share) error {
+func failure(shares []*share) error {
 	for _, h := range shares {
 		if h.result.Err != nil {
 			return h.result.Err
@@ -137,127 +175,71 @@ func fault(shares []*share) error {
 // held reports whether the share holds a reservation.
 func (h *share) held() bool { return h.asked && h.result.Err == nil && h.result.Decision.Allowed }
 
-// reserve takes from all shares, or leaves them as they were.
+// reserve takes from all shares, or leaves them as they were: first from those that can be undone.
 func (s *Store) reserve(ctx context.Context, shares []*share) error {
-	free, bound := divide(shares, func(h *share) bool { return h.bound == nil })
-	for _, turn := range [][]*share{free, bound} {
+	slices.SortStableFunc(shares, func(a, b *share) int { return len(a.final) - len(b.final) })
+	last := shares[len(shares)-1:]
+	if last[0].final == nil {
+		last = nil
+	}
+	for _, turn := range [][]*share{shares[:len(shares)-len(last)], last} {
 		err := ctx.Err()
 		if err == nil {
-			err = s.ask(ctx, turn)
+			err = s.askShares(ctx, turn)
 		}
 		if err != nil {
-			held, _ := divide(shares, (*share).held)
-			s.withdraw(held)
+			s.undo(slices.DeleteFunc(slices.Clone(shares), func(h *share) bool { return !h.held() }))
 			return err
 		}
-		if _, denied := divide(turn, (*share).held); len(denied) > 0 {
-			return s.deny(ctx, shares)
+		if slices.ContainsFunc(turn, func(h *share) bool { return !h.held() }) {
+			// All shares tell what they do with nothing taken. A caller that leaves does not keep them from it.
+			select {
+			case <-s.undo(shares):
+				return failure(shares)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
 	}
 	return nil
 }
 
-// divide tells shares apart.
-func divide(shares []*share, is func(*share) bool) (yes, no []*share) {
-	for _, h := range shares {
-		if is(h) {
-			yes = append(yes, h)
-		} else {
-			no = append(no, h)
-		}
-	}
-	return yes, no
-}
-
-// deny makes all shares tell what they do with nothing taken. A caller that leaves
-// does not keep them from it.
-func (s *Store) deny(ctx context.Context, shares []*share) error {
-	select {
-	case <-s.withdraw(shares):
-		return fault(shares)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// withdraw lets go of shares, in the background, on time of its own: what is held is
-// given back.
-func (s *Store) withdraw(shares []*share) (done <-chan struct{}) {
-	landed := make(chan struct{})
-	s.withdrawals.Go(func() {
-		defer close(landed)
-		ctx, cancel := context.WithTimeout(s.life, maxFlightTime)
+// undo returns what shares hold, and peeks at those and the ones that were not asked, in the background
+// and without the caller's deadline.
+func (s *Store) undo(shares []*share) <-chan struct{} {
+	done := make(chan struct{})
+	s.undoing.Go(func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
 		defer cancel()
 		var group sync.WaitGroup
 		for _, h := range shares {
 			if h.held() || !h.asked {
-				group.Go(func() { s.letGo(ctx, h) })
+				group.Go(func() { s.undoShare(ctx, h) })
 			}
 		}
 		group.Wait()
 	})
-	return landed
+	return done
 }
 
-// letGo gives back what a share holds, if it does, and looks at what is there then. It
-// is one parcel, so nothing comes between unless a flight is full.
-func (s *Store) letGo(ctx context.Context, h *share) {
-	lane := s.lane(&h.op)
-	p := lane.newParcel(ctx)
+// undoShare returns what a share holds, if it does, and looks at what is there then. It
+// is one call, so nothing comes between unless a batch is full.
+func (s *Store) undoShare(ctx context.Context, h *share) {
+	br := s.batcherOf(&h.op)
+	c := br.newCall(ctx)
 	if h.held() {
 		back := h.op
-		back.Verb, back.Each = release, nil
-		p.ops, p.taken = append(p.ops, back), h.result.Decision.At
+		back.Verb, back.Each = refund, nil
+		c.ops, c.takenAt = append(c.ops, back), h.result.Decision.At
 	}
 	peek := h.op
 	peek.Verb = stint.Peek
-	p.ops = append(p.ops, peek)
-	p.results = make([]stint.Result, len(p.ops))
-	lane.send(p)
-	h.asked, h.result = true, p.results[len(p.ops)-1]
-	if err := p.results[0].Err; err != nil {
+	c.ops = append(c.ops, peek)
+	c.results = make([]stint.Result, len(c.ops))
+	br.do(c)
+	h.asked, h.result = true, c.results[len(c.ops)-1]
+	if err := c.results[0].Err; err != nil {
 		h.result.Err = err
 	}
-}
-
-// refuse reports shares whose takes could not be undone.
-func refuse(shares []*share) error {
-	var all, bound keys
-	counts, binding := false, 0
-	for _, h := range shares {
-		all.add(h.op.Key)
-		for i := range h.op.And {
-			all.add(h.op.And[i].Key)
-		}
-		counts = counts || h.counts
-		if h.bound != nil {
-			bound = append(bound, h.bound...)
-			binding++
-		}
-	}
-	const common = "on a cluster, keys with a hash tag in common, like {tag}:1 and {tag}:2, since "
-	switch {
-	case counts:
-		return stint.Invalid("claims", all, common+"a limit that counts denied requests must be decided with all others")
-	case binding > 1:
-		return stint.Invalid("claims", bound, common+"leaky buckets and sliding window logs can't give back what was taken")
-	}
-	return nil
-}
-
-// keys are distinct keys, as a message names them.
-type keys []string
-
-func (k *keys) add(key string) {
-	if !slices.Contains(*k, key) {
-		*k = append(*k, key)
-	}
-}
-
-func (k keys) String() string {
-	quoted := make([]string, len(k))
-	for i, key := range k {
-		quoted[i] = strconv.Quote(key)
-	}
-	return strings.Join(quoted, ", ")
 }

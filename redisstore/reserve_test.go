@@ -478,7 +478,7 @@ func (c *leaving) Err() error {
 // A queue that is full turns no permits away that are given back.
 func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 	conn := watch(t, cluster)
-	store, _ := storeOn(t, conn, redisstore.Options{MaxQueue: 1, Flights: 1})
+	store, _ := storeOn(t, conn, redisstore.Options{MaxQueue: 1, InFlight: 1})
 	keys := keysApart(store, "queue")
 	free, full := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", aLimit(stint.AlgorithmLeakyBucket, 1))
 	other := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))

@@ -58,8 +58,8 @@ func TestResetOvertakesDenial(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 10))
 	take(t, store, "k", policy, 10)
-	own.landed = func() {
-		own.landed = nil
+	own.replied = func() {
+		own.replied = nil
 		resetPolicy(t, elsewhere, "rule/a")
 		<-own.heard
 	}
@@ -122,8 +122,8 @@ func TestResetOwnLeases(t *testing.T) {
 func TestResetOvertakesLease(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
-	own.landed = func() {
-		own.landed = nil
+	own.replied = func() {
+		own.replied = nil
 		resetPolicy(t, elsewhere, "rule/a")
 		<-own.heard
 	}
@@ -296,7 +296,7 @@ func TestResetDropsReturns(t *testing.T) {
 	taken := take(t, store, "k", policy, 50)
 	resetPolicy(t, store, "p")
 	take(t, store, "k", policy, 60)
-	store.FlyTogether(t, redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, 50), Taken: taken.At})
+	store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(redisstore.ReturnLease, "k", policy, 50), TakenAt: taken.At})
 	if n := left(t, store, "k", policy); n != 40 {
 		t.Errorf("%d remain, want 40", n)
 	}
@@ -387,31 +387,31 @@ func TestResetClientDropsLeases(t *testing.T) {
 			clock := storetest.NewClock(dawn)
 			store, prefix := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
 			policy := policyOf(t, "p", limit.WithLease(10))
-			lapse := func(n int64, taken stint.Instant) redisstore.Sending {
-				return redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, n), Taken: taken}
+			lapse := func(n int64, taken stint.Instant) redisstore.InternalOp {
+				return redisstore.InternalOp{Op: op(redisstore.ReturnLease, "k", policy, n), TakenAt: taken}
 			}
-			first := store.FlyTogether(t, redisstore.Sending{Op: op(stint.Take, "k", policy, 50)})[0].Decision.At
+			first := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.Take, "k", policy, 50)})[0].Decision.At
 			clock.Advance(time.Microsecond)
-			calls := [][]redisstore.Sending{{
+			calls := [][]redisstore.InternalOp{{
 				{Op: op(stint.Reset, "k", policy, 0)}, {Op: op(stint.Take, "k", policy, 60)}, lapse(20, first), {Op: op(stint.Peek, "k", policy, 1)},
 			}}
 			if limit.Calendar != stint.CalendarNone { // whose reset has a call of its own
-				calls = [][]redisstore.Sending{calls[0][:1], calls[0][1:]}
+				calls = [][]redisstore.InternalOp{calls[0][:1], calls[0][1:]}
 			}
-			var landed []redisstore.Landed
+			var done []redisstore.InternalResult
 			for _, call := range calls {
-				landed = store.FlyTogether(t, call...)
+				done = store.DecideInOneBatch(t, call...)
 			}
-			if n := landed[len(landed)-1].Decision.Remaining; n != 40 {
+			if n := done[len(done)-1].Decision.Remaining; n != 40 {
 				t.Errorf("%d remain with the reset, want 40", n)
 			}
-			store.FlyTogether(t, lapse(30, first))
+			store.DecideInOneBatch(t, lapse(30, first))
 			if n := left(t, store, "k", policy); n != 40 {
 				t.Errorf("%d remain, want 40", n)
 			}
 			clock.Advance(time.Microsecond)
-			second := store.FlyTogether(t, redisstore.Sending{Op: op(stint.Take, "k", policy, 10)})[0].Decision.At
-			store.FlyTogether(t, lapse(10, second))
+			second := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.Take, "k", policy, 10)})[0].Decision.At
+			store.DecideInOneBatch(t, lapse(10, second))
 			if n := left(t, store, "k", policy); n != 40 {
 				t.Errorf("%d remain after a return of what was taken since, want 40", n)
 			}

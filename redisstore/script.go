@@ -5,8 +5,10 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
 	_ "embed"     // the script's parts
 	"encoding/hex"
+	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -33,16 +35,9 @@ var (
 	doneLua string
 )
 
-// A Script is a script for a [Conn] to run, such as one that decides batches. A server defines
-// all of a script's functions each time that it runs it, so there is one script for
-// every mix of algorithms, with no more in it than the mix needs: see trim.
-type Script struct {
-	Source string
-	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
-}
-
 // mix is what a batch needs of a script: the algorithms, by bits, whether it has a
-// first part, and whether it is one take.
+// first part, and whether it is one take. A server defines all of a script's functions each time
+// that it runs it, so there is one script for every mix, with no more in it than the mix needs.
 type mix uint8
 
 // A first part is one of policies or of operations of any kind. The bits between are
@@ -55,7 +50,7 @@ const (
 
 func mixOf(a stint.Algorithm) mix { return 1 << a }
 
-// script is the script for a mix. Two flights may put one together at once; one of
+// script is the script for a mix. Two batches may put one together at once; one of
 // the two is kept.
 func (s *Store) script(m mix) *Script {
 	if known := s.scripts[m].Load(); known != nil {
@@ -66,14 +61,9 @@ func (s *Store) script(m mix) *Script {
 	return script
 }
 
-// newSettingsScript makes a script that looks at the settings and does nothing else.
-func newSettingsScript() *Script {
-	return newScript("local max = math.max\n" + settingsLua + "return '\\0'\n")
-}
-
 // loadScripts loads what most decisions need, so that the first ones need not.
 func (s *Store) loadScripts(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
 	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -85,16 +75,16 @@ func (s *Store) loadScripts(ctx context.Context) {
 			}
 			for _, m := range mixes {
 				group.Go(func() {
-					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
+					_, _ = server(ctx, "SCRIPT", "LOAD", s.script(m).Source) // else whoever needs it loads it
 				})
 			}
 		}
 	}
 }
 
-// newScript makes a script of a source, which it trims.
+// newScript makes a script of a source, of which it strips what is unused.
 func newScript(source string) *Script {
-	source = trim(source)
+	source = stripUnused(source)
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
 	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
 }
@@ -110,20 +100,66 @@ func (m mix) source() string {
 		}
 	}
 	if m&single != 0 {
-		return algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
+		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
 	}
 	// Twins that are left out are nil.
-	parts := []string{"local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
+	limits := []string{luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
 	if needed(stint.AlgorithmSlidingWindowLog) {
-		parts = append(parts, logsLua)
+		limits = append(limits, logsLua)
 	}
-	parts = append(parts, batchLua)
+	limits = append(limits, batchLua)
 	if m&policies != 0 {
-		parts = append(parts, policiesLua)
+		limits = append(limits, policiesLua)
 	}
 	if m&operations != 0 {
-		parts = append(parts, operationsLua)
+		limits = append(limits, operationsLua)
 	}
-	parts = append(parts, takesLua, doneLua)
-	return strings.Join(parts, "")
+	limits = append(limits, takesLua, doneLua)
+	return strings.Join(limits, "")
 }
+
+// definition matches a line at a script's top level that defines a function, or names a value
+// without calling anything, as "local most = 2 ^ 53" and "twin.step = schedule.step" do.
+var definition = regexp.MustCompile(`^(?:(?:local )?function (?:\w+\.)?(\w+)\(|local (\w+) = [^(]*$|\w+\.(\w+) = \w+\.\w+\n$)`)
+
+// stripUnused leaves out of a script what need not travel: comments, blank lines, and definitions
+// of names that nothing uses which is left.
+func stripUnused(source string) string {
+	type piece struct{ name, text string } // of what is always kept, the name is ""
+	var pieces []piece
+	open := false // whether the last piece is a function whose end is to come
+	for line := range strings.Lines(source) {
+		if bare := strings.TrimSpace(line); bare == "" || strings.HasPrefix(bare, "--") {
+			continue
+		}
+		if open {
+			pieces[len(pieces)-1].text += line
+			open = line != "end\n"
+			continue
+		}
+		name := strings.Join(append(definition.FindStringSubmatch(line), "", "")[1:], "")
+		open = strings.HasSuffix(line, ")\n") && strings.Contains(line, "function ") && name != ""
+		pieces = append(pieces, piece{name, line})
+	}
+	used, kept := map[string]bool{"": true}, make([]bool, len(pieces))
+	for again := true; again; {
+		again = false
+		for i, p := range pieces {
+			if !kept[i] && used[p.name] {
+				kept[i], again = true, true
+				for word := range strings.FieldsFuncSeq(p.text, outsideWord) {
+					used[word] = true
+				}
+			}
+		}
+	}
+	var stripped strings.Builder
+	for i, p := range pieces {
+		if kept[i] {
+			stripped.WriteString(p.text)
+		}
+	}
+	return stripped.String()
+}
+
+func outsideWord(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }

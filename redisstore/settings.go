@@ -2,67 +2,60 @@ package redisstore
 
 import (
 	"context"
-	_ "embed" // the script
+	_ "embed" // the scripts
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
 )
 
-//go:embed settings.lua
-var settingsLua string
+var (
+	//go:embed settings.lua
+	settingsLua string
+	//go:embed reset.lua
+	resetLua string
+)
 
-// layout is how states are laid out in the servers. All processes that share them have one
-// layout, which the servers remember.
-type layout struct {
-	prefix     string // of keys
-	partitions int
-	encoding   LogEncoding
-	text       string   // as the servers remember it
-	tags       []string // of partitions, in keys
-	lanes      []*lane  // one, or on a cluster one for each partition
-}
-
-// lay takes a layout, with the lanes of the one before where their number is the same.
-func (s *Store) lay(partitions int, encoding LogEncoding) {
-	l := &layout{
+// setLayout takes a layout, with the batchers of the one before where their number is the same.
+func (s *Store) setLayout(partitions int, encoding LogEncoding) {
+	y := &layout{
 		prefix: s.options.KeyPrefix, partitions: partitions, encoding: encoding, text: fmt.Sprintf("%d %s", partitions, encoding),
 		tags: partitionTags(partitions),
 	}
-	lanes := 1
+	count := 1
 	if s.conn.Cluster() {
-		lanes = partitions
+		count = partitions
 	}
-	old := s.layout.Load()
-	if old != nil && len(old.lanes) == lanes {
-		l.lanes = old.lanes
+	var unused []*batcher
+	if old := s.layout.Load(); old != nil && len(old.batchers) == count {
+		y.batchers = old.batchers
 	} else {
-		for i := range lanes {
-			l.lanes = append(l.lanes, s.newLane(i))
-			l.lanes[i].watchdog.SetTimeout(s.timeout)
+		if old != nil {
+			unused = old.batchers
+		}
+		for i := range count {
+			y.batchers = append(y.batchers, s.newBatcher(i))
+			y.batchers[i].watchdog.SetTimeout(s.timeout)
 		}
 	}
-	for _, lane := range l.lanes {
-		lane.layout.Store(l)
+	for _, br := range y.batchers {
+		br.layout.Store(y)
 	}
-	s.layout.Store(l)
-	if old == nil || len(old.lanes) == lanes {
-		return
-	}
-	for _, lane := range old.lanes {
-		go lane.close() // which waits for whoever has found this out
+	s.layout.Store(y)
+	for _, br := range unused {
+		go br.close() // which waits for the call that has found out about the layout
 	}
 }
 
 var errLayout = errors.New("the layout of states has changed")
 
-// adopt takes over the layout that the servers remember, unless the options say another one. The
-// error says why nothing can be decided by the layout at hand.
+// adopt takes over the layout that the servers remember, unless the options name another one. It returns
+// errLayout, or why nothing can be decided by the layout at hand.
 func (s *Store) adopt(text string) error {
 	number, encoding, _ := strings.Cut(text, " ")
 	partitions, err := strconv.Atoi(number)
@@ -85,7 +78,7 @@ func (s *Store) adopt(text string) error {
 	if s.layout.Load().text == text {
 		return errLayout
 	}
-	s.lay(partitions, LogEncoding(encoding))
+	s.setLayout(partitions, LogEncoding(encoding))
 	s.leases.forgetAll()
 	if s.denials != nil {
 		s.denials.wipe()
@@ -96,64 +89,57 @@ func (s *Store) adopt(text string) error {
 // settingsKey is where the servers remember the layout.
 func (s *Store) settingsKey() string { return s.options.KeyPrefix + ":settings" }
 
-// settingsKey is where the servers remember the layout and the epochs: on a cluster each
-// partition by itself.
-func (l *lane) settingsKey() string {
-	if l.store.conn.Cluster() {
-		return l.store.options.KeyPrefix + ":{" + l.layout.Load().tags[l.index] + "}:settings"
+// settingsKey is where the servers remember the layout and the epochs; on a cluster each
+// partition has its own.
+func (br *batcher) settingsKey() string {
+	if br.store.conn.Cluster() {
+		return br.store.options.KeyPrefix + ":{" + br.layout.Load().tags[br.index] + "}:settings"
 	}
-	return l.store.settingsKey()
+	return br.store.settingsKey()
 }
 
-// learn reads the settings that the script found other than this process knows them, and takes them
-// over. The error says why the lane can't decide any more.
-func (l *lane) learn(r *reader, own string, policies []string) error {
-	field := func() string { return r.bytes(int(r.number(2))) }
-	number := func() int64 {
-		n, _ := strconv.ParseInt(field(), 10, 64) // "" is 0
-		return n
+// adoptSettings reads the settings that the script found to differ from what this process knows, and takes them
+// over: the layout, the epoch of all policies, and those of the fields. The error says why the
+// batcher can't decide any more.
+func (br *batcher) adoptSettings(r *reader, own string, fields []string) error {
+	next := func() string { return r.bytes(int(r.number(2))) }
+	layout := next()
+	for _, field := range append([]string{allPolicies}, fields...) {
+		epoch, _ := strconv.ParseInt(next(), 10, 64) // "" is 0
+		br.raise(field, epoch)
 	}
-	layout, all := field(), number()
-	for _, name := range policies {
-		l.raise(name, number())
-	}
-	l.raiseAll(all)
 	if r.short {
 		return errShort
 	}
 	if layout != "" && layout != own {
-		return l.store.adopt(layout)
+		return br.store.adopt(layout)
 	}
 	return nil
 }
 
-// raise takes over a policy's epoch, and drops what this process has at hand of before.
-func (l *lane) raise(policy string, epoch int64) {
-	if l.epochs.raise(policy, epoch) {
-		if l.store.denials != nil {
-			l.store.denials.announcePolicy(policy)
-		}
-		l.refresh()
+// allPolicies is the field of the settings with the epoch of all policies.
+const allPolicies = "all"
+
+// epochField is the field of the settings with the epoch of a policy.
+func epochField(policy string) string { return ":" + policy }
+
+// raise takes over the epoch in a field, and drops what this process has of earlier epochs.
+func (br *batcher) raise(field string, epoch int64) {
+	if !br.epochs.raise(field, epoch) {
+		return
 	}
-}
-
-// raiseAll takes over the epoch of all policies.
-func (l *lane) raiseAll(epoch int64) {
-	if l.epochs.raiseAll(epoch) {
-		if l.store.denials != nil {
-			l.store.denials.wipe()
+	if d := br.store.denials; d != nil {
+		if field == allPolicies {
+			d.wipe()
+		} else {
+			d.announcePolicy(field[1:])
 		}
-		l.refresh()
 	}
+	br.store.leases.discardOutdated()
+	br.store.sweeper.retire(br)
 }
 
-// refresh drops leases and hashes of before a reset.
-func (l *lane) refresh() {
-	l.store.leases.refresh()
-	l.retire()
-}
-
-// epochs are those of policies as a lane knows them.
+// epochs are those of policies as a batcher knows them, by the fields of the settings.
 type epochs struct {
 	mu  sync.RWMutex
 	all int64
@@ -161,67 +147,107 @@ type epochs struct {
 }
 
 // get returns a policy's epoch.
-func (e *epochs) get(policy string) int64 {
+func (e *epochs) get(field string) int64 {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return max(e.all, e.of[policy])
+	return max(e.all, e.of[field])
 }
 
-// raise notes a policy's epoch. It reports whether that is news.
-func (e *epochs) raise(policy string, epoch int64) bool {
+// raise notes an epoch. It reports whether that is news.
+func (e *epochs) raise(field string, epoch int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if epoch <= max(e.all, e.of[policy]) {
+	switch {
+	case epoch <= max(e.all, e.of[field]):
 		return false
+	case field == allPolicies:
+		e.all, e.of = epoch, nil
+	case e.of == nil:
+		e.of = map[string]int64{field: epoch}
+	default:
+		e.of[field] = epoch
 	}
-	if e.of == nil {
-		e.of = map[string]int64{}
-	}
-	e.of[policy] = epoch
 	return true
 }
 
-// raiseAll notes the epoch of all policies. It reports whether that is news.
-func (e *epochs) raiseAll(epoch int64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if epoch <= e.all {
-		return false
+var _ stint.Resetter = (*Store)(nil)
+
+// ResetPolicy implements [stint.Resetter]: it clears the states of all clients of all policies with the
+// name, for all processes at once; on a cluster, partition by partition. An error wraps
+// stint.ErrUnavailable or is the context's; repeating the reset completes it.
+func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
+	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
+	return s.reset(ctx, epochField(policyName), announcement)
+}
+
+// ResetAll implements [stint.Resetter]: it resets all policies of the key prefix.
+func (s *Store) ResetAll(ctx context.Context) error {
+	return s.reset(ctx, allPolicies, "\x00\x00")
+}
+
+// reset raises the epoch in a field of the settings, everywhere.
+func (s *Store) reset(ctx context.Context, field, announcement string) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	e.all, e.of = epoch, nil
-	return true
+	if err := s.started(ctx); err != nil {
+		return err
+	}
+	script := newScript(resetLua)
+	batchers := s.layout.Load().batchers
+	faults := make([]error, len(batchers))
+	var group sync.WaitGroup
+	for i, br := range batchers {
+		group.Go(func() {
+			faults[i] = br.roundTrip(ctx, func(ctx context.Context) error {
+				reply, err := s.conn.Eval(ctx, script, []string{br.settingsKey()}, []string{s.now(), s.channel, announcement, field})
+				if err != nil {
+					return err
+				}
+				epoch, err := strconv.ParseInt(reply, 10, 64)
+				if err != nil {
+					return fmt.Errorf("%w: the epoch is %q", errReply, reply)
+				}
+				br.raise(field, epoch)
+				return nil
+			})
+		})
+	}
+	group.Wait()
+	if err := errors.Join(faults...); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return unavailable(err)
+	}
+	return nil
 }
 
-// epochField is the field of the settings with the epoch of a policy.
-func epochField(policy string) string { return ":" + policy }
-
-// start is how far a store has come with what it needs to know before its first decision.
-type start struct {
-	done atomic.Bool
-
-	loaded chan struct{} // closed when the scripts are loaded, too
-
-	mu      sync.Mutex
-	attempt *attempt // the latest
+// now is the time for scripts: "", which is the server's, unless Options say another.
+func (s *Store) now() string {
+	if s.options.Now == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(s.options.Now()), 10)
 }
 
-// attempt is one to ask the servers for their layout.
-type attempt struct {
+// agreement is one attempt to agree with the servers on the layout.
+type agreement struct {
 	ended chan struct{} // closed when err is set
 	err   error
 }
 
-// How often the layout is asked for until there is an answer, and looked at afterwards where the
-// script of a batch can't: on a cluster, whose partitions say nothing of their number.
+// How often the layout is asked for until there is an answer, and checked later where the
+// script of a batch can't: on a cluster, whose partitions do not know their number.
 const (
 	startGap = 50 * time.Millisecond
 	checkGap = 2 * time.Second
 )
 
-// begin starts what a store does in the background, outside any caller's deadline: it asks
-// for the layout, loads the scripts and listens for announcements.
-func (s *Store) begin() {
-	s.start.attempt, s.start.loaded = &attempt{ended: make(chan struct{})}, make(chan struct{})
+// start starts what a store does in the background, outside any caller's deadline.
+func (s *Store) start() {
+	s.loaded = make(chan struct{})
+	s.agreement.Store(&agreement{ended: make(chan struct{})})
 	s.work.Go(s.run)
 	if s.denials != nil {
 		s.work.Go(func() { s.denials.listen(s.life, s.conn, s.channel) })
@@ -229,51 +255,42 @@ func (s *Store) begin() {
 }
 
 func (s *Store) run() {
-	for {
-		err := s.agree(s.life)
-		s.start.mu.Lock()
-		s.start.attempt.err = err
-		close(s.start.attempt.ended)
-		s.start.mu.Unlock()
-		if err == nil {
+	sleep := func(d time.Duration) bool {
+		select {
+		case <-time.After(jitter(d)):
+			return true
+		case <-s.life.Done():
+			return false
+		}
+	}
+	for attempt := s.agreement.Load(); ; s.agreement.Store(attempt) {
+		attempt.err = s.agree(s.life)
+		close(attempt.ended)
+		if attempt.err == nil {
 			break
 		}
-		if !s.sleep(jitter(startGap)) {
+		if !sleep(startGap) {
 			return
 		}
-		s.start.mu.Lock()
-		s.start.attempt = &attempt{ended: make(chan struct{})}
-		s.start.mu.Unlock()
+		attempt = &agreement{ended: make(chan struct{})}
 	}
-	s.start.done.Store(true)
+	s.agreement.Store(nil)
 	s.loadScripts(s.life)
-	close(s.start.loaded)
-	for s.conn.Cluster() && s.sleep(jitter(checkGap)) {
-		_ = s.agree(s.life) // the servers are away, or another layout is said by the next decision
-	}
-}
-
-// sleep waits, and reports false when the store was closed meanwhile.
-func (s *Store) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-s.life.Done():
-		return false
+	close(s.loaded)
+	for s.conn.Cluster() && sleep(checkGap) {
+		_ = s.agree(s.life) // an error shows again with the next decision
 	}
 }
 
 // started waits until the layout is known, or returns why it is not.
 func (s *Store) started(ctx context.Context) error {
-	if s.start.done.Load() {
+	attempt := s.agreement.Load()
+	if attempt == nil {
 		return nil
 	}
-	s.start.mu.Lock()
-	a := s.start.attempt
-	s.start.mu.Unlock()
 	select {
-	case <-a.ended:
-		return a.err
+	case <-attempt.ended:
+		return attempt.err
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.life.Done():
@@ -281,17 +298,14 @@ func (s *Store) started(ctx context.Context) error {
 	}
 }
 
-// Ready waits until the store knows how the states are laid out and has loaded its scripts.
-// It does so in the background from when it is made, so that the first decisions need not.
-// While the servers can't be asked it tries again and again: Ready returns why the attempt
-// under way has failed, with an error that wraps stint.ErrUnavailable, and stint.ErrInvalid
-// too where the options say another layout than the servers remember; or the context's.
+// Ready waits until the store knows the layout of the states and has loaded its scripts, or returns why
+// the attempt under way has failed; the error wraps stint.ErrInvalid where the options name another layout.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err
 	}
 	select {
-	case <-s.start.loaded:
+	case <-s.loaded:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -300,19 +314,19 @@ func (s *Store) Ready(ctx context.Context) error {
 	}
 }
 
-// agree asks the servers for the layout and takes it over. On a cluster it also says which
-// one this process has, if there is none: on a single server the first batch does.
+// agree asks the servers for the layout and takes it over. On a cluster it also writes the layout
+// of this process, if there is none: on a single server the first batch does.
 func (s *Store) agree(ctx context.Context) error {
 	own := s.layout.Load()
-	l := own.lanes[0]
-	ctx, cancel := context.WithTimeout(ctx, maxFlightTime)
+	ctx, cancel := context.WithTimeout(ctx, maxSendTime)
 	defer cancel()
 	var text string
-	err := l.call(ctx, func(ctx context.Context) (err error) {
+	err := own.batchers[0].roundTrip(ctx, func(ctx context.Context) (err error) {
 		if text, err = s.conn.Do(ctx, "HGET", s.settingsKey(), "layout"); err != nil || text != "" || !s.conn.Cluster() {
 			return err
 		}
-		_, err = s.conn.Eval(ctx, s.settings, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
+		script := newScript(luaProtocol() + "local max = math.max\n" + settingsLua + "return '\\0'\n")
+		_, err = s.conn.Eval(ctx, script, []string{s.settingsKey()}, []string{"", s.channel, own.text, "0"})
 		return err
 	})
 	if err != nil {

@@ -9,7 +9,7 @@
 -- ARGV[4]  the number of policies, then the field of each, then the epoch of each, as the
 --          process knows it
 --
--- Replies '\3' and carries nothing out if the layout or an epoch is another: then the
+-- Replies STALE and carries nothing out if the layout or an epoch is another: then the
 -- fields layout, all and those of the policies follow, each behind its length (2). What
 -- the server has lost is written again.
 
@@ -30,7 +30,7 @@ do
     end
   end
   if stale then
-    local reply = '\3'
+    local reply = STALE
     for i = 1, count + 2 do
       local value = settings[i] or ''
       reply = reply .. struct.pack('>I2', #value) .. value

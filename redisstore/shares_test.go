@@ -26,12 +26,12 @@ func newShareModel(limit stint.Limit) *shareModel {
 	return &shareModel{window: algorithm.NewFixedWindow(limit)}
 }
 
-func (m *shareModel) carryOut(s redisstore.Sending, now stint.Instant) (out stint.Outcome, more int64) {
-	if s.Op.Verb == redisstore.Lapse {
+func (m *shareModel) carryOut(s redisstore.InternalOp, now stint.Instant) (out stint.Outcome, more int64) {
+	if s.Op.Verb == redisstore.ReturnLease {
 		if m.bucket != nil {
-			m.bucket.Lapse(&m.b, now, s.Op.Permits, s.Taken)
+			m.bucket.Lapse(&m.b, now, s.Op.Permits, s.TakenAt)
 		} else {
-			m.window.Release(&m.w, now, s.Op.Permits, s.Taken)
+			m.window.Release(&m.w, now, s.Op.Permits, s.TakenAt)
 		}
 		return stint.Outcome{Allowed: true}, 0
 	}
@@ -40,16 +40,16 @@ func (m *shareModel) carryOut(s redisstore.Sending, now stint.Instant) (out stin
 	}[s.Op.Verb]
 	if m.bucket != nil {
 		m.bucket.Apply(action, &m.b, now, s.Op.Permits, &out)
-		return out, m.bucket.Admit(&m.b, now, 1, s.Extra)
+		return out, m.bucket.Admit(&m.b, now, 1, s.Bulk)
 	}
 	m.window.Apply(action, &m.w, now, s.Op.Permits, &out)
-	return out, m.window.Admit(&m.w, now, 1, s.Extra)
+	return out, m.window.Admit(&m.w, now, 1, s.Bulk)
 }
 
 // Shares are taken and lapse in the server as the algorithms in Go say, whichever part
 // of the script carries them out.
 func TestSharesAgree(t *testing.T) {
-	const flights = 400
+	const batches = 400
 	for name, limit := range map[string]stint.Limit{
 		"bucket":        stint.TokenBucket(50, stint.Per(7, 300*time.Millisecond)),
 		"fast bucket":   stint.TokenBucket(1_000_000, stint.Per(stint.MaxPermits, time.Second)),
@@ -66,17 +66,17 @@ func TestSharesAgree(t *testing.T) {
 			policy := policyOf(t, "", limit)
 			model := newShareModel(limit)
 			unit := max(1, limit.Capacity/50)
-			var out []redisstore.Sending // lapses of what is leased
+			var out []redisstore.InternalOp // lapses of what is leased
 			gaveBack := 0
-			for range flights {
+			for range batches {
 				clock.Advance(time.Duration(rng.Int64N(60_000_000) >> rng.IntN(26)).Truncate(time.Microsecond))
 				now := clock.Now()
-				var sendings []redisstore.Sending
+				var sendings []redisstore.InternalOp
 				for range 1 + rng.IntN(4) {
-					s := redisstore.Sending{Op: op(stint.Take, "k", policy, 1)}
+					s := redisstore.InternalOp{Op: op(stint.Take, "k", policy, 1)}
 					switch pick := rng.IntN(10); {
 					case pick < 4:
-						s.Extra = unit * (1 + rng.Int64N(20))
+						s.Bulk = unit * (1 + rng.Int64N(20))
 					case pick < 7 && len(out) > 0:
 						i := rng.IntN(len(out))
 						s, out[i] = out[i], out[len(out)-1]
@@ -88,27 +88,27 @@ func TestSharesAgree(t *testing.T) {
 					}
 					sendings = append(sendings, s)
 				}
-				sendings = append(sendings, redisstore.Sending{Op: op(stint.Peek, "k", policy, 1)})
-				for i, got := range store.FlyTogether(t, sendings...) {
+				sendings = append(sendings, redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)})
+				for i, got := range store.DecideInOneBatch(t, sendings...) {
 					s := sendings[i]
 					before := model.b
 					want, more := model.carryOut(s, now)
-					if s.Op.Verb == redisstore.Lapse {
+					if s.Op.Verb == redisstore.ReturnLease {
 						if model.b != before || model.window != nil {
 							gaveBack++
 						}
 						continue
 					}
-					if d := got.Decision; d.Allowed != want.Allowed || d.Remaining != want.Remaining || d.RetryAfter != want.RetryAfter || got.More != more {
-						t.Fatalf("%s %d and %d more at %d: %+v, want %+v and %d", s.Op.Verb, s.Op.Permits, s.Extra, now, got, want, more)
+					if d := got.Decision; d.Allowed != want.Allowed || d.Remaining != want.Remaining || d.RetryAfter != want.RetryAfter || got.BulkAdmitted != more {
+						t.Fatalf("%s %d and %d more at %d: %+v, want %+v and %d", s.Op.Verb, s.Op.Permits, s.Bulk, now, got, want, more)
 					}
 					if more > 0 {
-						out = append(out, redisstore.Sending{Op: op(redisstore.Lapse, "k", policy, more), Taken: now})
+						out = append(out, redisstore.InternalOp{Op: op(redisstore.ReturnLease, "k", policy, more), TakenAt: now})
 					}
 				}
 			}
 			// What the server has stored is what the model has.
-			want, _ := model.carryOut(redisstore.Sending{Op: op(stint.Peek, "k", policy, 1)}, clock.Now())
+			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.Peek, "k", policy, 1)}, clock.Now())
 			if n := left(t, store, "k", policy); n != want.Remaining {
 				t.Errorf("%d are left, want %d", n, want.Remaining)
 			}

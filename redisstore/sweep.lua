@@ -2,9 +2,10 @@
 -- lets a large one expire does nothing else meanwhile, and UNLINK frees it in the
 -- background.
 --
--- KEYS     hashes, which generations.lua describes
+-- KEYS     pairs of hashes, cur and prev, which generations.lua describes
 -- ARGV[1]  the time in microseconds since the epoch, or '' for the server's own;
 --          it is given in tests only
+-- ARGV[2]  for each pair 1 if it is of an earlier epoch, which nobody reads any more, else 0
 --
 -- Replies a string of numbers of 8 bytes: the time, and for each hash that is left the
 -- time when none of its states matters any more, or 0 where none is left.
@@ -19,8 +20,9 @@ for i = 1, #KEYS do
   local head, dead = redis.call('HGET', KEYS[i], ''), 0
   if head then
     local _, life, turn = struct.unpack('>i8i8i8', head)
+    local pair = math.floor((i + 1) / 2)
     dead = turn + life
-    if now >= dead then
+    if now >= dead or string.sub(ARGV[2], pair, pair) == '1' then
       redis.call('UNLINK', KEYS[i])
       dead = 0
     end

@@ -13,7 +13,7 @@
 --           numbers of a state have to be below, and what the twin is given behind the state
 -- ARGV[8]   the client's key
 --
--- Replies what batch.lua replies to that take in its second part; or '\2', and has taken nothing,
+-- Replies what batch.lua replies to that take in its second part; or WHOLE, and has taken nothing,
 -- unless the settings are what the process knows or nothing, the limit is the first in the heads of the
 -- generations at hand, as it is until its parameters change, and its state needs no more room than they say.
 
@@ -29,7 +29,7 @@ if all and tonumber(all) > tonumber(epoch) then
   epoch = all
 end
 if epoch ~= ARGV[4] or (layout and layout ~= ARGV[2]) then
-  return '\2'
+  return WHOLE
 elseif not layout then
   call('HSET', KEYS[1], 'layout', ARGV[2])
 end
@@ -49,26 +49,26 @@ local start, lives, turn, dead = 0, life, 0, 0
 if head then
   start, lives, turn, dead = read('>i8i8i8i8', head)
   if lives < life or part(head, 33, 32 + #own) ~= own then
-    return '\2'
+    return WHOLE
   end
 end
-local since, told = start, value or '\254'
+local since, told = start, value or NONE
 if not value and not (head and now >= dead) then
   found = call('HMGET', KEYS[3], '', client)
   older = found[1]
   if older and part(older, 33, 32 + #own) ~= own then
-    return '\2'
+    return WHOLE
   end
   value = older and found[2]
   if value then
-    since, told = read('>i8', older), '\255' .. value
+    since, told = read('>i8', older), PREV .. value
   end
 end
 
 local a, b, c, _ = 0, 0, 0, nil
 if value then
   if string.byte(value) > 0 then
-    return '\2'
+    return WHOLE
   end
   _, a, b, c = read(form, value)
   a = a + since
@@ -78,7 +78,7 @@ if a then
   local opens = now >= turn -- a generation, as open in generations.lua does
   since = a - (opens and now or start)
   if since >= most_a or since < -most_a or b >= most_b or c >= most_c then
-    return '\2'
+    return WHOLE
   end
   local text = write(form, 0, since, b, c)
   if not opens then

@@ -115,9 +115,9 @@ func TestManyWriters(t *testing.T) {
 					inline++
 				}
 			}
-			if len(h.writers) != told || len(h.states) != 3*writers || inline != 3*(writers-told) {
+			if len(h.versions) != told || len(h.states) != 3*writers || inline != 3*(writers-told) {
 				t.Errorf("%d writers in the head, %d states, %d of them with their writer, want %d, %d and %d",
-					len(h.writers), len(h.states), inline, told, 3*writers, 3*(writers-told))
+					len(h.versions), len(h.states), inline, told, 3*writers, 3*(writers-told))
 			}
 			// They are read by the limit that wrote them, and by others, and written again.
 			for _, shift := range []int{0, 1, 40, writers - 40} {
@@ -128,8 +128,8 @@ func TestManyWriters(t *testing.T) {
 				}
 				p.batch(each(stint.Take, "taken", 20, shift)...) // denied
 			}
-			if h := p.hash(); len(h.writers) != told || len(h.states) != 3*writers {
-				t.Errorf("%d writers in the head, %d states", len(h.writers), len(h.states))
+			if h := p.hash(); len(h.versions) != told || len(h.states) != 3*writers {
+				t.Errorf("%d writers in the head, %d states", len(h.versions), len(h.states))
 			}
 			p.batch(each(stint.Reset, "settled", 0, 7)...)
 			if h := p.hash(); len(h.states) != 2*writers {

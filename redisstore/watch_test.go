@@ -102,7 +102,7 @@ func (w *reporting) take(t *testing.T, key string, policy *stint.Policy, timeout
 func TestSilentServerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &muteConn{}
-		w := newReporting(t, conn, redisstore.Options{Flights: 2, MaxBatch: 4})
+		w := newReporting(t, conn, redisstore.Options{InFlight: 2, MaxBatch: 4})
 		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		var callers sync.WaitGroup
 		for i := range 50 {
@@ -141,7 +141,7 @@ func TestBusyProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &muteConn{}
 		conn.behind.Store(true)
-		w := newReporting(t, conn, redisstore.Options{Flights: 1})
+		w := newReporting(t, conn, redisstore.Options{InFlight: 1})
 		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		var callers sync.WaitGroup
 		for i := range 20 {
@@ -215,9 +215,9 @@ func TestSilentServerHoldsLittle(t *testing.T) {
 			}
 			callers.Wait()
 		}
-		if waiting, kept, sent := store.Waiting(), store.Queued(), conn.evals.Load(); waiting != 0 || kept != 0 || sent > redisstore.DefaultFlights {
+		if waiting, kept, sent := store.Waiting(), store.Queued(), conn.evals.Load(); waiting != 0 || kept != 0 || sent > redisstore.DefaultInFlight {
 			t.Errorf("of 4,000 callers who left %d operations wait, %d calls are kept and %d script calls were sent; want none, none and %d at most",
-				waiting, kept, sent, redisstore.DefaultFlights)
+				waiting, kept, sent, redisstore.DefaultInFlight)
 		}
 	})
 }

@@ -21,7 +21,7 @@
 // request that lacks what the scope asks for is not counted with others that lack it, but
 // is treated as the rule's [Missing] says. State belongs to the rule's ID and to the
 // client: it survives every change of the rule but that of its ID, by the rules for a changed
-// limit in docs/semantics.md.
+// limit in docs/internals/semantics.md.
 //
 // # Which requests a rule matches
 //

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server/activity"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
 )
@@ -30,6 +31,8 @@ type admin struct {
 	writeTimeout time.Duration // for a request, a profile excepted
 	watch        *watch
 	rules        *rulesapi.API
+	activity     http.Handler // nil is none
+	signIn       *signIn
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,10 +46,25 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers, unless it returns an error. A request of a caller who may not make it is recorded.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
+	if a.signIn != nil && a.signIn.pages.Serves(r.URL.Path) {
+		// A page holds no secret, and may be linked to from anywhere.
+		if a.guarded && !isLocalHost(r.Host) {
+			return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", clip(r.Host)))
+		}
+		a.signIn.pages.ServeHTTP(w, r)
+		return nil
+	}
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
 	if err == nil {
 		a.watch.vouch(r.Context())
+	}
+	if a.signIn != nil && r.URL.Path == pathSession {
+		err := a.serveSession(w, r)
+		if err != nil && r.Method == http.MethodPost {
+			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
+		}
+		return err
 	}
 	serve, needs := a.find(r)
 	if serve == nil {
@@ -68,6 +86,9 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 		if err := checkOrigin(r); err != nil {
 			return "", 0, err
 		}
+	}
+	if place := a.signIn.find(r); place >= 0 {
+		return a.tokens.tokens[place].Name, a.tokens.tokens[place].Role, nil
 	}
 	if len(a.tokens.hashes) > 0 {
 		return a.tokens.find(r.Header["Authorization"])
@@ -104,6 +125,12 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
 		return unhurried(profiler(name)), RoleWrite // a profile shows memory
+	}
+	if a.activity != nil && activity.Serves(r.URL.Path) {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			a.activity.ServeHTTP(w, r)
+			return nil
+		}, RoleRead
 	}
 	return nil, RoleRead
 }

@@ -62,7 +62,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		logged  string
 	}{
 		{fmt.Errorf("%w: %w", rulestore.ErrUnreadable, garbled), 503, "can't be read", "failed", "DEL a b"},
-		{errors.New("the cable is loose"), 500, "its log says more", "failed", "the cable is loose"},
+		{errors.New("the cable is loose"), 500, "log says more", "failed", "the cable is loose"},
 		{fmt.Errorf("dialling 192.0.2.9: %w", stint.ErrUnavailable), 503, "the rules could not be read", "failed", "192.0.2.9"},
 		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
@@ -112,15 +112,15 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 	}{
 		{
 			fmt.Errorf("%w: %w: OOM command not allowed", rulestore.ErrRefused, stint.ErrUnavailable),
-			"the edit was refused where the rules are kept, nothing was changed; the log says why", "failed", "OOM command not allowed",
+			"the server that keeps the rules refused the edit; nothing was changed. The log says why", "failed", "OOM command not allowed",
 		},
 		{
 			fmt.Errorf("%s: %w", url, stint.ErrUnavailable),
-			`"the edit was not confirmed; whether it was made the versions tell"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			`"the edit was not confirmed; GET /api/v1/rule-versions shows whether it was made"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 		{
 			fmt.Errorf("%s: %w", url, context.DeadlineExceeded),
-			"the edit was not confirmed in time; whether it was made the versions tell", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			"the edit was not confirmed in time; GET /api/v1/rule-versions shows whether it was made", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 	} {
 		backend := &wrong{Store: rulestore.NewMemory()}
@@ -164,6 +164,7 @@ func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 
 // However much is wrong with a body, the answer to it is short, and says how much there is.
 func TestDetailsAreClipped(t *testing.T) {
+	t.Parallel()
 	d := newDesk(t, rulestore.NewMemory(), nil)
 	const faults = document.MaxFaults + 1 // and that there are more
 	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 60_000)+"0]")

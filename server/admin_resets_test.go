@@ -2,8 +2,8 @@ package server_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +22,9 @@ type resetter struct {
 
 func (r *resetter) ResetPolicy(ctx context.Context, policy string) error { return r.reset(ctx, policy) }
 
-func (r *resetter) ResetAll(context.Context) error { return errors.New("not asked for") }
+func (r *resetter) ResetAll(context.Context) error {
+	return fmt.Errorf("the cable is loose: %w", stint.ErrUnavailable)
+}
 
 // newResetDesk runs a server on a store whose resets the test carries out.
 func newResetDesk(t *testing.T, reset func(ctx context.Context, policy string) error) *desk {
@@ -166,4 +168,38 @@ func TestResetNeedsAResetter(t *testing.T) {
 	d := newDesk(t, rulestore.NewMemory(), func(c *server.Config) { c.Store = struct{ stint.Store }{c.Store} }).fill()
 	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).problem(501, "one by one")
 	d.ask("POST", "/api/v1/rules/user/reset", `{"key":"ann"}`).is(200)
+}
+
+// A reset of everything has to be asked for in so many words, and clears rules, policies and defaults.
+func TestResetEverything(t *testing.T) {
+	d := newDesk(t, rulestore.NewMemory(), nil).fill()
+	spend := func() []int64 {
+		t.Helper()
+		return []int64{
+			d.postPublic(evaluate, `{"path":"/user","attributes":{"userId":"ann"}}`).evaluated(200).Remaining,
+			d.postPublic(check, `{"key":"k"}`).check().Remaining,
+			d.postPublic(check, `{"key":"k","policy":"pair"}`).check().Remaining,
+		}
+	}
+	full := spend()
+	if next := spend(); slices.Equal(next, full) {
+		t.Fatalf("%v, then %v", full, next)
+	}
+	for body, want := range map[string]string{
+		`{}`: `without all; allowed: {"all": true}`, `{"all":false}`: "without all", `{"all":1}`: "all", `{"key":"k"}`: "key", `[]`: "the body", `{`: "not JSON",
+	} {
+		d.ask("POST", api.PathResetAll, body).problem(400, want)
+	}
+	var got api.RuleReset
+	d.ask("POST", api.PathResetAll, `{"all":true}`).is(200).into(&got)
+	if got.State != api.ResetDone || got.Rule != "" || got.By != "loopback 127.0.0.1" {
+		t.Errorf("%+v", got)
+	}
+	if next := spend(); !slices.Equal(next, full) {
+		t.Errorf("after the reset %v, want %v", next, full)
+	}
+	if log := strings.Join(d.auditLines(), "\n"); strings.Count(log, "action=reset_all outcome=done") != 1 {
+		t.Errorf("the audit:\n%s", log)
+	}
+	newResetDesk(t, func(context.Context, string) error { return nil }).ask("POST", api.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
 }

@@ -113,6 +113,7 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 
 // Whoever does not read what the admin listener answers loses the connection, also with a token.
 func TestAdminAnswersThatAreNotRead(t *testing.T) {
+	t.Parallel()
 	const short = 100 * time.Millisecond
 	const large = "GET /openapi.yaml HTTP/1.1\r\nHost: localhost\r\n" + authorised + "\r\n"
 	issuer := newIssuer(t, "root")
@@ -160,6 +161,7 @@ func TestAdminAnswersThatAreNotRead(t *testing.T) {
 
 // A profile takes the time that an authorised caller gave it.
 func TestProfileTakesItsTime(t *testing.T) {
+	t.Parallel()
 	c := newAdminCrowd(t, func(c *Config) { c.WriteTimeout = 50 * time.Millisecond })
 	const trace = "GET /debug/pprof/trace?seconds=0.3 HTTP/1.1\r\nHost: localhost\r\n"
 	c.answers(c.asks(trace), http.StatusUnauthorized)

@@ -263,6 +263,7 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 
 // Whoever edits with a tag, in whichever process, loses nobody's edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
+	t.Parallel()
 	backend := rulestore.NewMemory()
 	desks := []*desk{newDesk(t, backend, nil), newDesk(t, backend, nil)}
 	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)

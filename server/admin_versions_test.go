@@ -139,7 +139,7 @@ func TestVersionsThatAreNotKept(t *testing.T) {
 		t.Errorf("%d versions, then %d", len(list.Versions), list.Next)
 	}
 	backend.first.Store(3)
-	d.ask("GET", "/api/v1/rule-versions/2", "").problem(410, "version 2 is not kept")
+	d.ask("GET", "/api/v1/rule-versions/2", "").problem(410, "version 2, or the version that it is compared with, is no longer kept")
 	d.ask("GET", "/api/v1/rule-versions/0", "").problem(404, "no version 0")
 	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(410)
 	d.ask("GET", "/api/v1/rule-versions/3", "").problem(410, "that it is compared with")

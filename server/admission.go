@@ -158,7 +158,7 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, err
 	if !s.config.OverloadAdmits {
 		return r, ticket{}, err
 	}
-	s.overloaded(r, err)
+	s.noteOverload(r, err)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(err)
 	return r.WithContext(ctx), ticket{}, nil
@@ -175,14 +175,6 @@ func errOverload(why string) error {
 	overloaded := problem.ReducedCapacity("the service is overloaded, and " + why + "; nothing was consumed")
 	overloaded.Cause = stint.ErrOverloaded
 	return overloaded
-}
-
-// overloaded counts a request for which there was no time, and logs it, once a minute at most.
-func (s *service) overloaded(r *http.Request, err error) {
-	s.metrics.Overloaded()
-	if skipped, ok := s.overloads.Admit(); ok {
-		s.logger.Warn("requests are refused or decided by on_store_failure: this process is overloaded", "err", err, "path", r.URL.Path, "skipped", skipped)
-	}
 }
 
 // remember keeps a client's finish tag. Those that the virtual time has passed say nothing; they are looked

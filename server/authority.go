@@ -22,7 +22,7 @@ func newAuthority(api API) *authority {
 // mayNameKeys reports why the request may not name a key, nil when it may.
 func (a *authority) mayNameKeys(r *http.Request) error {
 	if !a.explicit {
-		return forbidden("key is given; allowed: none, as api.explicit_keys is false")
+		return forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
 	}
 	return a.mayManage(r)
 }
@@ -38,8 +38,8 @@ func (a *authority) mayManage(r *http.Request) error {
 	case a.loopback.Load():
 		return mayAsNeighbour(r)
 	default:
-		return forbidden("key, reset, settle and evaluate need bearer tokens on a listener that others can reach; " +
-			"allowed: requests about the caller's own address, until api.tokens_file or api.open is configured")
+		return forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
+			"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
 	}
 }
 
@@ -47,7 +47,7 @@ func (a *authority) mayManage(r *http.Request) error {
 // browser of it makes requests, too, and has no right to.
 func mayAsNeighbour(r *http.Request) error {
 	if err := checkOrigin(r); err != nil {
-		return forbidden(problem.Of(err).Detail + "; others may with api.tokens_file or api.open")
+		return forbidden(problem.Of(err).Detail + "; set api.tokens_file or api.open to allow others")
 	}
 	return nil
 }

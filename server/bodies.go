@@ -68,7 +68,7 @@ func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *sl
 func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, admin *bodyBudget, err error) {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_bodies_refused_total",
-		Help: "Requests answered 503, as the bodies of all requests together, or of their client, used the memory that they may.",
+		Help: "Requests answered 503 because request bodies, of all clients or of one, used all the memory that they may.",
 	}, []string{"service"})
 	public = newBodyBudget(config.MaxBodyMemory, true, refused.WithLabelValues(serviceHTTP), config.Logger)
 	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(serviceAdmin), config.Logger)
@@ -175,7 +175,7 @@ func (b *bodyBudget) refuse(read *body) error {
 	read.release()
 	b.refused.Inc()
 	if skipped, ok := b.lines.Admit(); ok {
-		b.logger.Warn("requests are refused for want of memory for their bodies", "bound", b.most, "skipped", skipped)
+		b.logger.Warn("requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most, "skipped", skipped)
 	}
 	return errBodyMemory
 }
@@ -216,20 +216,16 @@ func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client 
 	case err == nil:
 		return text, nil
 	case errors.Is(err, errBodyMemory):
-		return body{}, problem.ReducedCapacity("the bodies of all requests, or of this client's, use the memory that they may; nothing was done")
+		return body{}, problem.ReducedCapacity("request bodies, of all clients or of this one, use all the memory that they may; nothing was done")
 	case errors.As(err, new(*http.MaxBytesError)):
 		return body{}, problem.TooLarge(most)
 	default:
-		return body{}, badRequest("the body ended early or came too slowly")
+		return body{}, badRequest("the body ended early, or took longer than http.body_timeout")
 	}
 }
 
-// readText reads a request's body, beside which there is no query. What it returns is released when the
-// request is answered.
+// readText reads a request's body. What it returns is released when the request is answered.
 func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
-	if err := noQuery(r.URL.RawQuery); err != nil {
-		return body{}, err
-	}
 	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
 		func() (func(), error) { return s.enterReading(r) })
 }

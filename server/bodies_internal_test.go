@@ -61,7 +61,7 @@ func from(addr string, i *issuer, protocols *http.Protocols) *http.Transport {
 // One client that sends bodies on many streams of HTTP/2 and ends none of them uses no more memory than
 // it may, is told so, and keeps no other from sending one.
 func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
-	const streams, size, patience = 240, 1<<20 - 1, 5 * time.Minute
+	const streams, size, patience = 80, 1<<20 - 1, 5 * time.Minute
 	const bound, room = 64 << 20, 16 << 20 // the sender's own buffers are here, too
 	i := newIssuer(t, "root")
 	var log strings.Builder

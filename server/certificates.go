@@ -125,11 +125,11 @@ func (c *Certificates) look() {
 		config, err = c.parse(text)
 	}
 	if err != nil {
-		c.logger.Warn("the certificate stays as it was", "section", c.section, "err", err)
+		c.logger.Warn("the new certificate can't be used; the old one stays in use", "section", c.section, "err", err)
 		return
 	}
 	c.current.Store(config)
-	c.logger.Info("the certificate was read again", "section", c.section, "expires", config.Certificates[0].Leaf.NotAfter)
+	c.logger.Info("the certificate was reloaded", "section", c.section, "expires", config.Certificates[0].Leaf.NotAfter)
 }
 
 // pemFiles are the contents of the files of a TLS.

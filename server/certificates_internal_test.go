@@ -195,7 +195,7 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	put(t, files.KeyFile, key)
 	s.now = s.now.Add(recheck)
 	s.expect("two", 5)
-	for _, want := range []string{"stays as it was", "tls.cert_file", "tls.key_file", "valid from", "was read again"} {
+	for _, want := range []string{"the old one stays in use", "tls.cert_file", "tls.key_file", "valid from", "was reloaded"} {
 		if !strings.Contains(s.log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, &s.log)
 		}
@@ -225,6 +225,7 @@ func TestCertificatesFollowSymbolicLinks(t *testing.T) {
 }
 
 func TestCertificatesThatCanNotBeUsed(t *testing.T) {
+	t.Parallel()
 	i := newIssuer(t, "root")
 	good, other := i.files("one"), i.files("other")
 	dir := t.TempDir()
@@ -289,6 +290,7 @@ func ask(t *testing.T, config *tls.Config, protocols *http.Protocols, addr net.A
 // Both listeners speak TLS, HTTP/2 and HTTP/1.1, and nothing older than 1.2; with
 // authorities only with those whom they vouch for.
 func TestListenersSpeakTLS(t *testing.T) {
+	t.Parallel()
 	i, stranger := newIssuer(t, "root"), newIssuer(t, "stranger")
 	plain := i.files("server")
 	mutual := i.files("server")

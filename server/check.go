@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
@@ -19,7 +20,7 @@ func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer work.leave()
-	q, err := parseQuery(r.URL.RawQuery, costMembers)
+	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
 	if err != nil {
 		return err
 	}
@@ -27,6 +28,10 @@ func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
+		return err
+	}
 	text, err := s.readText(w, r)
 	if err != nil {
 		return err
@@ -41,6 +46,9 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	for i := range requests {
+		requests[i].details = details
+	}
 	if batch {
 		return s.checkAll(w, r, &work, requests)
 	}
@@ -49,9 +57,12 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 
 // claim is what the request asks for, if it may.
 func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
-	t, err := s.targets.find(q)
+	t, fallback, err := s.targets.find(q)
 	if err != nil {
 		return nil, stint.Claim{}, err
+	}
+	if fallback {
+		s.noteUnknownAlgorithm(r, q.algorithm)
 	}
 	key, err := s.keyOf(r, q)
 	return t, stint.Claim{Key: key, Policy: t.policy, Permits: 1}, err
@@ -80,7 +91,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	}
 	x, _ := s.scratches.Get().(*scratch)
 	op := stint.Op{Verb: stint.Take, Claim: claim}
-	if t.headers.NeedsEach() {
+	if t.headers.NeedsEach() || q.details {
 		op.Each = x.each[:t.policy.Len()]
 	}
 	start := time.Now()
@@ -90,12 +101,16 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 		return s.refused(t, err)
 	}
 	s.metrics.Checked(t.algorithm(&d), d, elapsed)
+	s.observeCheck(r, t, &claim, &d, start, elapsed)
 
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	header["Cache-Control"] = noStore
 	t.headers.Write(header, d, op.Each)
 	t.fill(&x.CheckResponse, &claim, &d)
+	if q.details {
+		x.Details = limitDetails(t.policy, op.Each, d.At)
+	}
 	x.body = x.AppendJSON(x.body[:0])
 	work.leave()
 	if !d.Allowed {
@@ -120,6 +135,9 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 			return inElement(i, err)
 		}
 		found[i], ops[i] = t, stint.Op{Verb: stint.Take, Claim: claim}
+		if requests[i].details {
+			ops[i].Each = make([]stint.Outcome, t.policy.Len())
+		}
 	}
 	results := make([]stint.Result, len(ops))
 	start := time.Now()
@@ -134,10 +152,12 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 			return inElement(i, s.refused(t, err))
 		}
 		s.metrics.Checked(t.algorithm(&d), d, elapsed)
+		s.observeCheck(r, t, &ops[i].Claim, &d, start, elapsed)
 		if i > 0 {
 			body = append(body, ',')
 		}
 		t.fill(&response, &ops[i].Claim, &d)
+		response.Details = limitDetails(t.policy, ops[i].Each, d.At)
 		body = response.AppendJSON(body)
 	}
 	body = append(body, ']')
@@ -182,7 +202,7 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enfo
 		RetryAfterSeconds: httplimit.Seconds(d.RetryAfter),
 		Message:           api.MessageAllowed,
 		ResetAfterMicros:  d.ResetAfter.Microseconds(),
-		RetryAfterMicros:  -1,
+		RetryAfterMicros:  api.Micros(d.RetryAfter),
 		DelayMicros:       d.Delay.Microseconds(),
 		At:                int64(d.At),
 		Source:            d.Source.String(),
@@ -190,8 +210,35 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enfo
 	if !d.Allowed {
 		c.Message, c.Reason, c.LimitName = api.MessageDenied, string(reason), limit.Name
 	}
-	if d.RetryAfter != stint.Never {
-		c.RetryAfterMicros = d.RetryAfter.Microseconds()
-	}
 	return c
+}
+
+// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes it is nil.
+func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
+	if len(each) == 0 {
+		return nil
+	}
+	details := make([]api.LimitDetails, policy.Len())
+	for i := range details {
+		limit, o := policy.Limit(i), &each[i]
+		d := &details[i]
+		*d = api.LimitDetails{
+			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			Used: o.Limit - o.Remaining, ResetAfterMicros: o.ResetAfter.Microseconds(), RetryAfterMicros: api.Micros(o.RetryAfter),
+			GrowsAfterMicros: o.GrowsAfter.Microseconds(), DelayMicros: o.Delay.Microseconds(),
+		}
+		switch limit.Algorithm {
+		case stint.AlgorithmLeakyBucket:
+			d.QueueSize = &d.Used
+		case stint.AlgorithmFixedWindow:
+			start, _ := algorithm.NewFixedWindow(limit).Window(at)
+			d.WindowStart = int64(start)
+		case stint.AlgorithmSlidingWindowCounter:
+			d.WindowStart = int64(at) - int64(at)%limit.Window.Microseconds()
+		case stint.AlgorithmSlidingWindowLog:
+			d.WindowStart = int64(at) - limit.Window.Microseconds()
+		case stint.AlgorithmTokenBucket:
+		}
+	}
+	return details
 }

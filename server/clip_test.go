@@ -18,7 +18,7 @@ import (
 
 const (
 	// longName is how long the names are that the tests send.
-	longName = 60_000
+	longName = 8_000
 	// longestAnswer bounds an answer that refuses one name, and each field of its head, longestOfMany one that
 	// refuses a thousand, and longestLine a line of the log.
 	longestAnswer = 4 << 10

@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
+	"github.com/stint-go/stint/server/activity"
 )
 
 // An API says who may name keys, reset, settle and evaluate.
@@ -30,7 +31,20 @@ type API struct {
 	Tokens []string
 	// Open allows it without tokens on any listener. Default: false.
 	Open bool
+	// UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. Default:
+	// RejectUnknown.
+	UnknownAlgorithm UnknownAlgorithm
 }
+
+// An UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. The zero value is
+// RejectUnknown.
+type UnknownAlgorithm uint8
+
+// The ways to treat the name of an algorithm that does not exist.
+const (
+	RejectUnknown     UnknownAlgorithm = iota // it is answered 400
+	FallBackOnUnknown                         // TOKEN_BUCKET decides, and the log says so once a minute at most
+)
 
 // An Identity names the header fields in which a trusted proxy says who is asking. It must set
 // or remove them in every request: what it merely passes on is the client's word.
@@ -73,6 +87,10 @@ type Config struct {
 	// StoreHealth reports whether the store can be reached; it is asked by the health
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
+	// HealthDetails are facts for operators about the store and the rules, by component and name, such as
+	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to those who may name keys and ask for them
+	// by ?details=true. Default: nil, none.
+	HealthDetails func() map[string]map[string]any
 	// StoreRequired makes the server not ready while the store can't be reached, as
 	// checks are not answered then. Default: false, health tells of the store, and the
 	// server stays ready.
@@ -121,6 +139,8 @@ type Config struct {
 	// API says who may name keys, reset, settle and evaluate.
 	API API
 
+	// Activity is told of every decision, and shown on the admin listener. Who runs the server runs it. Default: nil, none.
+	Activity *activity.Recorder
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
 	// Logger receives a line per listener and per recovered panic. Default: nil,

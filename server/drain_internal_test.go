@@ -58,6 +58,7 @@ func (d *drained) refuses(addr net.Addr) {
 // Connections of both listeners that are kept alive have their next request answered, over HTTP/1.1 and
 // HTTP/2, and end then.
 func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
+	t.Parallel()
 	const each = 10
 	i := newIssuer(t, "root")
 	files := i.files("server")
@@ -125,6 +126,7 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 
 // Connections on which no request comes are closed in the end, and the drain's timeout bounds all of it.
 func TestIdleConnectionsAreClosedLast(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*Config){
 		"after their time":   func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = time.Millisecond, time.Hour },
 		"at once":            func(c *Config) { c.DrainKeepAlive, c.DrainTimeout = 0, time.Hour },

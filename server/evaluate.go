@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -10,13 +9,16 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 )
 
 // evaluate decides a request that the body describes by the rules that match it.
 func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
 		return err
 	}
 	text, err := s.readText(w, r)
@@ -33,7 +35,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := e.read(text.text, s.clients); err != nil {
 		return err
 	}
-	if err := s.enforce(r.Context(), e); err != nil {
+	if err := s.enforce(r, e); err != nil {
 		return err
 	}
 	header := w.Header()
@@ -41,6 +43,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	header["Cache-Control"] = noStore
 	s.describe(header, e)
 	e.answer()
+	if v := &e.verdict; details && v.Claim.Policy != nil {
+		e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
+	}
 	e.body = e.response.AppendJSON(e.body[:0])
 	e.work.leave()
 	if !e.verdict.Allowed {
@@ -68,7 +73,7 @@ func (s *service) keep(e *evaluation) {
 }
 
 // enforce decides and counts.
-func (s *service) enforce(ctx context.Context, e *evaluation) error {
+func (s *service) enforce(r *http.Request, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
 		if s.config.RulesRequired {
@@ -79,10 +84,14 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		return nil
 	}
 	start := time.Now()
-	err := s.rules.Decide(ctx, &e.request, v)
+	decide := s.rules.Decide
+	if e.now {
+		decide = s.rules.DecideNow
+	}
+	err := decide(r.Context(), &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.judge(ctx, stint.Take, err); err != nil {
+		if err = s.judge(r.Context(), stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
@@ -91,15 +100,8 @@ func (s *service) enforce(ctx context.Context, e *evaluation) error {
 		limit := v.Claim.Policy.Limit(int(v.Decision.Index))
 		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
 	}
-	if v.Rule != nil {
-		s.ruleMetrics.Decided(v.Rule.ID, outcomeOf(v.Allowed, v.Outcome))
-	}
-	for _, id := range v.Shadowed {
-		s.ruleMetrics.Decided(id, promlimit.RuleShadowDenied)
-	}
-	for _, id := range v.Passed {
-		s.ruleMetrics.Decided(id, promlimit.RuleShadowAllowed)
-	}
+	s.ruleMetrics.Decided(v)
+	s.observeVerdict(r, &e.request, v, start, elapsed)
 	return nil
 }
 
@@ -110,11 +112,9 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 	if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) || len(claims) == 0 {
 		return
 	}
+	s.ruleMetrics.Undecided(claims)
 	least := claims[0].Claim.Policy.Limit(0)
 	for i := range claims {
-		if i == 0 || claims[i-1].Rule != claims[i].Rule {
-			s.ruleMetrics.Decided(claims[i].Rule.ID, promlimit.RuleUnavailable)
-		}
 		for _, limit := range claims[i].Claim.Policy.Limits() {
 			if limit.Capacity < least.Capacity {
 				least = limit
@@ -122,19 +122,6 @@ func (s *service) undecided(claims []enforce.Claimed, err error) {
 		}
 	}
 	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: !errors.Is(err, stint.ErrOverloaded)}, 0)
-}
-
-func outcomeOf(allowed bool, outcome rules.Outcome) promlimit.RuleOutcome {
-	switch {
-	case outcome == rules.Banned:
-		return promlimit.RuleBanned
-	case outcome == rules.Lacking:
-		return promlimit.RuleLacking
-	case allowed:
-		return promlimit.RuleAllowed
-	default:
-		return promlimit.RuleDenied
-	}
 }
 
 // describe writes the rate limit fields of the deciding rule, if its limits were asked.
@@ -175,11 +162,13 @@ func (s *service) swapRules(set *rules.Set) rules.Changes {
 	s.swapping.Lock()
 	defer s.swapping.Unlock()
 	// The metrics know a rule before it decides, and forget one after.
-	s.ruleMetrics.Set(append(idsOf(set), idsOf(s.rules.Set())...))
+	s.ruleMetrics.Set(set, s.rules.Set())
 	old := s.rules.Swap(set)
-	s.ruleMetrics.Set(idsOf(set))
+	s.ruleMetrics.Set(set)
 	s.warnOfWaits(set, old)
-	return set.ChangesFrom(old)
+	changes := set.ChangesFrom(old)
+	s.observeRules(set, changes)
+	return changes
 }
 
 // warnOfWaits says which rules that have come into force hold no request as long as they may, as
@@ -201,11 +190,3 @@ func (s *service) warnOfWaits(set, old *rules.Set) {
 
 // waits reports whether the rule may hold requests.
 func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == rules.Wait }
-
-func idsOf(set *rules.Set) []string {
-	ids := make([]string, 0, set.Len())
-	for _, rule := range set.Rules() {
-		ids = append(ids, rule.ID)
-	}
-	return ids
-}

@@ -188,6 +188,22 @@ func TestEvaluateTogether(t *testing.T) {
 	}
 }
 
+func TestEvaluateWithoutWaiting(t *testing.T) {
+	held := rules.Rule{ID: "held", Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}}
+	f := newFixture(t, func(c *server.Config) { c.Rules = compile(t, []rules.Rule{held}) })
+	f.post(evaluate, `{"wait":true}`).evaluated(200)
+	f.post(evaluate, `{"wait":false}`).evaluated(429)
+	for body, want := range map[string]string{
+		`{"wait":1}`:                  "wait is a number; allowed: true or false",
+		`{"wait":"no"}`:               "wait is a string; allowed: true or false",
+		`{"wait":false,"wait":false}`: "wait is repeated",
+		`{"wait":falsehood}`:          "a comma or the end of the object",
+	} {
+		f.post(evaluate, body).problem(400, want)
+	}
+	f.post("/api/v1/rate-limit/settle", `{"path":"/","permits":1,"wait":false}`).problem(400, "none in a settlement")
+}
+
 func TestEvaluateStandings(t *testing.T) {
 	f := newFixture(t, nil)
 	const denied = `{"allowed":false,"retryAfterSeconds":-1,"message":"Rate limit exceeded","retryAfterMicros":-1,"reason":`
@@ -369,9 +385,9 @@ func TestUndecidedIsCounted(t *testing.T) {
 	f.post(evaluate, `{"path":"/tokens","attributes":{"tokens":"x"}}`).problem(400)
 	text := f.get(api.PathMetrics).body
 	for _, line := range []string{
-		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="login"} 2`,
-		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="site"} 2`,
-		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="user"} 1`,
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="login",set=""} 2`,
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="site",set=""} 2`,
+		`rate_limiter_rule_decisions_total{outcome="unavailable",rule="user",set=""} 1`,
 		`rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 2`,
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 1`,
 		`rate_limiter_degraded_total{allowed="false"} 3`,
@@ -431,8 +447,8 @@ func TestSwapRules(t *testing.T) {
 	text := f.get(api.PathMetrics).body
 	for line, want := range map[string]bool{
 		`rate_limiter_rules 3`: true,
-		`rate_limiter_rule_decisions_total{outcome="allowed",rule="tokens"} 2`: true,
-		`rate_limiter_rule_decisions_total{outcome="banned",rule="new"} 1`:     true,
+		`rate_limiter_rule_decisions_total{outcome="allowed",rule="tokens",set=""} 2`: true,
+		`rate_limiter_rule_decisions_total{outcome="banned",rule="new",set=""} 1`:     true,
 		`rule="cost"`: false,
 	} {
 		if strings.Contains(text, line) != want {
@@ -458,12 +474,12 @@ func TestRuleMetrics(t *testing.T) {
 	text := f.get(api.PathMetrics).body
 	for _, line := range []string{
 		`rate_limiter_rules 11`,
-		`rate_limiter_rule_decisions_total{outcome="allowed",rule="user"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="banned",rule="user"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="lacking",rule="user"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="denied",rule="tokens"} 1`,
+		`rate_limiter_rule_decisions_total{outcome="allowed",rule="user",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="banned",rule="user",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="missing",rule="user",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="denied",rule="tokens",set=""} 1`,
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 1`,
 		`rate_limiter_requests_total{algorithm="FIXED_WINDOW",allowed="false"} 1`,
 		`rate_limiter_check_seconds_count{algorithm="FIXED_WINDOW",allowed="false"} 1`,

@@ -22,6 +22,7 @@ type evaluation struct {
 	header     http.Header
 	lines      []string // of the header
 	attributes map[string]string
+	now        bool // whether the request is denied rather than held
 	response   api.EvaluateResponse
 	body       []byte
 	work       ticket
@@ -40,7 +41,7 @@ const fewRules = 256
 // clear forgets the request. It reports whether the evaluation is worth keeping.
 func (e *evaluation) clear() bool {
 	few := len(e.header)+len(e.attributes)+len(e.verdict.Matched) <= fewRules
-	e.request, e.response = rules.Request{}, api.EvaluateResponse{}
+	e.request, e.response, e.now = rules.Request{}, api.EvaluateResponse{}, false
 	clear(e.header)
 	clear(e.attributes)
 	clear(e.lines)
@@ -48,7 +49,7 @@ func (e *evaluation) clear() bool {
 	return few
 }
 
-const evaluationMembers = "method, path, host, ip, headers, attributes"
+const evaluationMembers = "method, path, host, ip, headers, attributes, wait"
 
 // A reader reads an evaluation's body.
 type reader struct {
@@ -73,7 +74,10 @@ func (e *evaluation) read(text string, clients *clientip.Resolver) error {
 // errKeyed says that a settlement names a key, or what it decides by.
 var errKeyed = errors.New("a settlement of a key")
 
-const permitsBit = 1 << 6
+const (
+	permitsBit = 1 << 6
+	waitBit    = 1 << 7
+)
 
 // readSettlement reads the body of a settlement, and reports whether it describes a request.
 func (e *evaluation) readSettlement(text string, clients *clientip.Resolver) (permits string, described bool, err error) {
@@ -124,6 +128,10 @@ func (r *reader) member(name string) (err error) {
 		if err = r.once(name, 1<<5); err == nil {
 			err = r.object(name, r.attribute)
 		}
+	case "wait":
+		if err = r.once(name, waitBit); err == nil {
+			err = r.wait()
+		}
 	case "permits":
 		if err = r.once(name, permitsBit); err == nil && r.settles {
 			r.next()
@@ -139,6 +147,23 @@ func (r *reader) member(name string) (err error) {
 		err = stint.Invalid("parameter", clip(name), evaluationMembers)
 	}
 	return err
+}
+
+// wait reads whether rules that wait may hold the request.
+func (r *reader) wait() error {
+	r.next()
+	switch rest := r.text[r.at:]; {
+	case r.settles:
+		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")
+	case strings.HasPrefix(rest, "true"):
+		r.at += len("true")
+	case strings.HasPrefix(rest, "false"):
+		r.at += len("false")
+		r.now = true
+	default:
+		return r.mistyped("wait", "true or false")
+	}
+	return nil
 }
 
 // once notes that a member is there, which must not have been.

@@ -29,7 +29,7 @@ var noCredentials = []string{"Stint-RateLimit"}
 // rules that match it: 200, or the status of a denial, without a body.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
-		return forbidden("the peer is no trusted proxy; allowed: those of trusted_proxies, who are believed what they were asked")
+		return forbidden("peer " + clip(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there")
 	}
 	denied, err := denyStatus(r.URL.RawQuery)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readForwarded(&e.request, r); err != nil {
 		return err
 	}
-	if err := s.enforce(r.Context(), e); err != nil {
+	if err := s.enforce(r, e); err != nil {
 		return err
 	}
 	header := w.Header()

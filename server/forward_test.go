@@ -280,9 +280,9 @@ func TestForwardAuthOverHTTP(t *testing.T) {
 	}
 	text := r.get(api.PathMetrics).body
 	for _, line := range []string{
-		`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait"} 2`,
-		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow"} 1`,
-		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow"} 1`,
+		`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait",set=""} 2`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow",set=""} 1`,
 		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
 	} {
 		if !strings.Contains(text, line+"\n") {

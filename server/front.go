@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -54,7 +55,7 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 			fronts = nil
 		}
 	}()
-	ln, err := listen(ctx, "listen", s.config.Listen)
+	ln, err := s.listen(ctx, "listen", s.config.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (s *Server) open(ctx context.Context) (fronts []*front, err error) {
 	if s.config.AdminListen == "" {
 		return fronts, nil
 	}
-	if ln, err = listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
+	if ln, err = s.listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
 		return fronts, err
 	}
 	s.adminAddr = ln.Addr()
@@ -118,6 +119,12 @@ func (s *Server) adminFront(ln net.Listener) (*front, error) {
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, watch: watch,
 		rules: s.service.administration,
+	}
+	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
+		return nil, err
+	}
+	if c.Activity != nil {
+		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}
 	f := s.newFront(serviceAdmin, ln, handler, watch)
 	f.server.ConnContext = withConn
@@ -170,8 +177,13 @@ func (f *front) serve() error {
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("server: %s: %w", param, err)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("server: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
+	case err != nil:
+		return nil, fmt.Errorf("server: %s: can't listen on %s; choose an address of this machine with --%s: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
 	}
 	return ln, nil
 }
@@ -215,7 +227,7 @@ func fitting(most int, logger *slog.Logger) int {
 		return most
 	}
 	fits := max(int(files-spareFiles), 1)
-	logger.Warn("fewer connections than http.max_connections, as the process may not open more files",
+	logger.Warn("http.max_connections is lowered: the process may not open more files; raise its limit (ulimit -n)",
 		"connections", fits, "max_connections", most, "files", files)
 	return fits
 }

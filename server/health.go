@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"runtime"
 	"time"
@@ -19,13 +20,32 @@ func liveness(w http.ResponseWriter, _ *http.Request) error {
 // healthTimeout bounds the asking for the store's health.
 const healthTimeout = time.Second
 
+// mayAskDetails reports whether a request of a health endpoint asks for details, and why it may not.
+func (s *service) mayAskDetails(r *http.Request) (bool, error) {
+	switch text := r.URL.Query().Get("details"); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, s.authority.mayManage(r)
+	default:
+		return false, stint.Invalid("details", clip(text), "true or false")
+	}
+}
+
 // readiness is up while requests are answered: not when draining or before rules were read, and with the store
 // unreachable only when requests are decided nevertheless.
 func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
+	details, err := s.mayAskDetails(r)
+	if err != nil {
+		return err
+	}
 	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
 		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
 	}}
-	if !s.storeIsUp(r.Context()) {
+	asked := time.Now()
+	up := s.storeIsUp(r.Context())
+	latency := time.Since(asked)
+	if !up {
 		health.Components["store"] = api.Component{Status: api.StatusDown}
 		if s.config.StoreRequired {
 			health.Status = api.StatusDown
@@ -36,15 +56,18 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch s.rulesState() {
 	case RulesUnknown:
-		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "they were not read yet from where they are kept"}
+		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "the rules could not be read yet; the log says why"}
 		health.Status = api.StatusDown
 	case RulesCached:
-		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "they are from rules_cache and may be old"}
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules are from rules_cache and may be old"}
 	case RulesCurrent:
 	}
 	if s.draining.Load() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}
 		health.Status = api.StatusDown
+	}
+	if details {
+		s.addDetails(health.Components, up, latency)
 	}
 	status := http.StatusOK
 	if health.Status == api.StatusDown {
@@ -52,6 +75,28 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeJSON(w, status, health)
 	return nil
+}
+
+// addDetails adds to components what only operators are told.
+func (s *service) addDetails(components map[string]api.Component, up bool, latency time.Duration) {
+	facts := map[string]map[string]any{}
+	if s.config.HealthDetails != nil {
+		maps.Copy(facts, s.config.HealthDetails())
+	}
+	if up && s.config.StoreHealth != nil {
+		if facts["store"] == nil {
+			facts["store"] = map[string]any{}
+		}
+		facts["store"]["latencyMicros"] = latency.Microseconds()
+	}
+	for name, facts := range facts {
+		component, known := components[name]
+		if !known {
+			component.Status = api.StatusUp
+		}
+		component.Details = facts
+		components[name] = component
+	}
 }
 
 func (s *service) storeIsUp(ctx context.Context) bool {

@@ -66,7 +66,7 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 		component, body string
 	}{
 		{"current", true, server.RulesCurrent, 200, 200, `"rules":{"status":"UP"}`, `"allowed":true`},
-		{"cached", true, server.RulesCached, 200, 200, `"rules":{"status":"UP","detail":"they are from rules_cache`, `"allowed":true`},
+		{"cached", true, server.RulesCached, 200, 200, `"rules":{"status":"UP","detail":"the rules are from rules_cache`, `"allowed":true`},
 		{"not known", false, server.RulesUnknown, 503, 200, `"rules":{"status":"DOWN","detail":`, `"degraded":true`},
 		{"not known, required", true, server.RulesUnknown, 503, 503, `"rules":{"status":"DOWN","detail":`, "could not be read yet"},
 	} {
@@ -146,9 +146,10 @@ func TestMetrics(t *testing.T) {
 		names = append(names, match[1])
 	}
 	want := []string{
-		"rate_limiter_api_refused_total", "rate_limiter_bodies_refused_total", "rate_limiter_body_bytes", "rate_limiter_check_seconds", "rate_limiter_connections", "rate_limiter_connections_closed_total", "rate_limiter_degraded_total", "rate_limiter_overloaded_total", "rate_limiter_requests_total",
+		"rate_limiter_api_refused_total", "rate_limiter_bodies_refused_total", "rate_limiter_body_bytes", "rate_limiter_check_seconds", "rate_limiter_connections", "rate_limiter_connections_closed_total", "rate_limiter_default_denials_total", "rate_limiter_degraded_total", "rate_limiter_overloaded_total", "rate_limiter_requests_total",
 		"rate_limiter_rule_decisions_total", "rate_limiter_rules", "rate_limiter_store_bytes",
-		"rate_limiter_store_errors_total", "rate_limiter_store_evictions_total", "rate_limiter_store_states",
+		"rate_limiter_store_errors_total", "rate_limiter_store_evictions_total", "rate_limiter_store_max_bytes", "rate_limiter_store_reclaimed_total", "rate_limiter_store_states",
+		"rate_limiter_untrusted_forwarded_total",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("metrics %v, want %v", names, want)

@@ -9,7 +9,7 @@ import (
 
 // remaining tells what a check would be told, without taking.
 func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
-	q, err := parseQuery(r.URL.RawQuery, costMembers)
+	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,11 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if claim.Permits, err = t.cost(&q); err != nil {
 		return err
 	}
-	d, err := s.decide(r.Context(), stint.Op{Verb: stint.Peek, Claim: claim})
+	op := stint.Op{Verb: stint.Peek, Claim: claim}
+	if q.details {
+		op.Each = make([]stint.Outcome, t.policy.Len())
+	}
+	d, err := s.decide(r.Context(), op)
 	if err != nil {
 		return err
 	}
@@ -34,7 +38,7 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	writeJSON(w, http.StatusOK, api.RemainingResponse{
 		Rest: restOf(&c), Allowed: c.Allowed,
 		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
-		DelayMicros: c.DelayMicros, Source: c.Source,
+		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(t.policy, op.Each, d.At),
 	})
 	return nil
 }
@@ -86,6 +90,9 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 // settle charges or refunds after the fact.
 func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	if _, err := detailsOf(r.URL.RawQuery, 0); err != nil {
 		return err
 	}
 	text, err := s.readText(w, r)

@@ -3,6 +3,7 @@ package server_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestRemaining(t *testing.T) {
 		query := "key=k&algorithm=" + algorithm.String()
 		f.get(check + "?permits=30&" + query)
 		first, second := f.remaining(query), f.remaining(query)
-		if first != second {
+		if !reflect.DeepEqual(first, second) {
 			t.Errorf("looking changes what is left: %+v, then %+v", first, second)
 		}
 		if first.Key != "k" || first.Algorithm != algorithm.String() || first.Limit != 100 || first.Remaining != 70 || first.ResetAfterSeconds < 1 {

@@ -38,7 +38,7 @@ func errStoreAway(verb stint.Verb) error {
 
 // errRulesUnknown answers what can't be decided without rules.
 func errRulesUnknown() error {
-	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet from where they are kept; nothing was consumed")
+	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet; nothing was consumed. The service's log says why")
 }
 
 // writeJSON answers with a document.

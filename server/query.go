@@ -76,10 +76,18 @@ func hexDigit(c byte) int {
 	}
 }
 
-// noQuery refuses a query where none is read.
-func noQuery(query string) error {
+// detailsOf reads the query of a request whose other parameters are members of the body. A settlement has no details.
+func detailsOf(query string, allowed member) (details bool, err error) {
 	if query == "" {
-		return nil
+		return false, nil
 	}
-	return badRequest(fmt.Sprintf("the query is %q; allowed: none, as the parameters are members of the body", clip(query)))
+	q, err := parseQuery(query, allowed)
+	if err != nil {
+		only := "none"
+		if allowed != 0 {
+			only = "details=true"
+		}
+		return false, badRequest(fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", clip(query), only))
+	}
+	return q.details, nil
 }

@@ -21,6 +21,7 @@ const (
 	algorithmMember
 	policyMember
 	permitsMember
+	detailsMember // of a query only
 
 	claimMembers = keyMember | algorithmMember | policyMember
 	costMembers  = claimMembers | permitsMember
@@ -37,6 +38,8 @@ func memberNamed(name string) member {
 		return policyMember
 	case "permits":
 		return permitsMember
+	case "details":
+		return detailsMember
 	default:
 		return 0
 	}
@@ -45,7 +48,7 @@ func memberNamed(name string) member {
 // String lists the members' names.
 func (m member) String() string {
 	var names []string
-	for i, name := range []string{"key", "algorithm", "policy", "permits"} {
+	for i, name := range []string{"key", "algorithm", "policy", "permits", "details"} {
 		if m&(1<<i) != 0 {
 			names = append(names, name)
 		}
@@ -58,6 +61,7 @@ func (m member) String() string {
 type request struct {
 	present                         member
 	key, algorithm, policy, permits string
+	details                         bool
 }
 
 // has reports whether the request says any of the members.
@@ -82,6 +86,10 @@ func (q *request) set(name, value string, allowed member) error {
 		q.policy = value
 	case permitsMember:
 		q.permits = value
+	case detailsMember:
+		if q.details = value == "true"; !q.details && value != "false" {
+			return stint.Invalid(name, clip(value), "true or false")
+		}
 	case claimMembers, costMembers: // sets of members, not one
 	}
 	return nil

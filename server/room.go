@@ -108,7 +108,7 @@ func (w *watch) admit(conn *watchedConn) bool {
 	}
 	w.mu.Unlock()
 	if affected > 0 {
-		w.room.logger.Warn("connections are closed or refused for want of room", "cause", why.String(),
+		w.room.logger.Warn("connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)", "cause", why.String(),
 			"connections", w.room.most, "affected", affected)
 	}
 	return ok

@@ -202,7 +202,7 @@ func TestRoomIsFull(t *testing.T) {
 	c.watch.now.Add(1) // within a tick it does not look again
 	_, next := c.dial("a")
 	c.answered(next)
-	const line = "msg=\"connections are closed or refused for want of room\" cause="
+	const line = "msg=\"connections are closed or refused: the listener has as many as it may (http.max_connections, http.max_connections_per_peer)\" cause="
 	if got := c.logged(); strings.Count(got, line) != 1 || !strings.Contains(got, line+"refused_full connections=2 affected=1\n") {
 		t.Errorf("the log:\n%s", got)
 	}

@@ -246,14 +246,14 @@ func TestListenersAndTheLog(t *testing.T) {
 		status int
 		log    string // the warning; "" is none
 	}{
-		"loopback":               {"127.0.0.1:0", nil, 200, "whoever is on this machine may name keys"},
+		"loopback":               {"127.0.0.1:0", nil, 200, "anyone on this machine may name keys"},
 		"all addresses":          {"0.0.0.0:0", nil, 403, "explicit keys, reset, settle and evaluate are refused"},
-		"all addresses, open":    {"0.0.0.0:0", func(c *server.Config) { c.API.Open = true }, 200, "whoever can reach the service may name keys"},
-		"all addresses, tokens":  {"0.0.0.0:0", tokens, 401, "tokens travel readable"},
+		"all addresses, open":    {"0.0.0.0:0", func(c *server.Config) { c.API.Open = true }, 200, "anyone who can reach the service may name keys"},
+		"all addresses, tokens":  {"0.0.0.0:0", tokens, 401, "tokens are sent unencrypted"},
 		"loopback, tokens":       {"127.0.0.1:0", tokens, 401, ""},
 		"an address of no host":  {":0", nil, 403, "are refused"},
-		"loopback by its name":   {"localhost:0", nil, 200, "whoever is on this machine"},
-		"loopback, closed by us": {"127.0.0.1:0", func(c *server.Config) { c.API.ExplicitKeys = false }, 403, "whoever is on this machine"},
+		"loopback by its name":   {"localhost:0", nil, 200, "anyone on this machine"},
+		"loopback, closed by us": {"127.0.0.1:0", func(c *server.Config) { c.API.ExplicitKeys = false }, 403, "anyone on this machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, func(c *server.Config) {
@@ -310,7 +310,7 @@ func TestAdminTokens(t *testing.T) {
 			if want := map[string]int{"loopback": 403, "all addresses": 200}[name]; got.status != want {
 				t.Errorf("with a Host of elsewhere: %d, want %d", got.status, want)
 			}
-			if warned := strings.Contains(r.log.String(), "tokens travel readable"); warned != (name != "loopback") {
+			if warned := strings.Contains(r.log.String(), "tokens are sent unencrypted"); warned != (name != "loopback") {
 				t.Errorf("the log:\n%s", r.log)
 			}
 		})

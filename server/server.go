@@ -29,6 +29,7 @@ const collectorFloor = 32 << 20
 type Server struct {
 	config    Config
 	service   *service
+	listen    func(ctx context.Context, param, address string) (net.Listener, error) // replaced by tests
 	started   atomic.Bool
 	listening chan struct{}
 	addr      net.Addr // set before listening is closed
@@ -43,7 +44,7 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	config.Logger = clipLog(config.Logger)
-	s := &Server{config: config, listening: make(chan struct{})}
+	s := &Server{config: config, listen: listen, listening: make(chan struct{})}
 	service, err := newService(&s.config)
 	if err != nil {
 		return nil, err
@@ -156,15 +157,15 @@ func (s *Server) announce() {
 		}
 		log.Info("listening", attributes...)
 		if l.tokens > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
-			log.Warn("tokens travel readable: the listener is not on loopback and has no TLS", "addr", l.addr.String())
+			log.Warn("tokens are sent unencrypted: the listener is not on loopback and has no TLS; set its cert_file", "addr", l.addr.String())
 		}
 	}
 	switch {
 	case len(s.config.API.Tokens) > 0:
 	case s.config.API.Open:
-		log.Warn("whoever can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured")
+		log.Warn("anyone who can reach the service may name keys, reset, settle and evaluate: api.open is set and no tokens are configured")
 	case isLoopback(s.addr):
-		log.Warn("whoever is on this machine may name keys, reset, settle and evaluate: no tokens are configured")
+		log.Warn("anyone on this machine may name keys, reset, settle and evaluate: no tokens are configured")
 	default:
 		log.Warn("explicit keys, reset, settle and evaluate are refused: no tokens are configured and the listener is not on loopback")
 	}

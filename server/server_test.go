@@ -32,6 +32,12 @@ type running struct {
 
 func run(t *testing.T, change func(*server.Config)) *running {
 	t.Helper()
+	return runOn(t, nil, change)
+}
+
+// runOn is run with connections of ln, unless it is nil.
+func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running {
+	t.Helper()
 	config, store, log := testConfig()
 	config.Listen = "127.0.0.1:0"
 	config.API.Open = false
@@ -49,6 +55,10 @@ func run(t *testing.T, change func(*server.Config)) *running {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	transport := &http.Transport{}
+	if ln != nil {
+		s.SetListener(ln)
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return ln.dial() }
+	}
 	r := &running{
 		t: t, server: s, store: store, log: log, stop: stop, ended: make(chan error, 1),
 		client: &http.Client{Transport: transport},
@@ -268,7 +278,7 @@ func TestAdmin(t *testing.T) {
 	send(addr, "http://evil.example", "/debug/pprof/").problem(403, "Origin", "evil.example")
 	send(addr, "null", "/debug/pprof/").problem(403, "Origin")
 	send(addr, "http://localhost:3000", "/debug/pprof/").problem(403, "Origin")
-	send(addr, "", "/").problem(404)
+	send(addr, "", "/nothing").problem(404)
 	send(addr, "", check).problem(404)
 	r.get("/debug/pprof/").problem(404)
 }

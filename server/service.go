@@ -19,7 +19,6 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/server/problem"
@@ -42,7 +41,6 @@ type service struct {
 	targets   *targets
 	authority *authority
 	admission *admission
-	overloads *logsampler.Sampler
 	clients   *clientip.Resolver
 	rules     *enforce.Limiter
 	swapping  sync.Mutex // held while rules are swapped
@@ -57,7 +55,7 @@ type service struct {
 
 	connections, adminConnections *connMetrics
 	bodies                        *bodyBudget // of the REST API
-	refusals                      *refusals
+	events                        *events
 	administration                *rulesapi.API
 }
 
@@ -116,7 +114,7 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	refusals, err := newRefusals(registry)
+	events, err := newEvents(registry, config.ClientIP.Headers)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +127,6 @@ func newService(config *Config) (*service, error) {
 		targets:   ts,
 		authority: newAuthority(config.API),
 		admission: newAdmission(config.MaxOperations),
-		overloads: logsampler.New(1, time.Minute, nil),
 		clients:   clients,
 		rules:     limiter,
 		metrics:   metrics,
@@ -141,7 +138,7 @@ func newService(config *Config) (*service, error) {
 		ruleMetrics: ruleMetrics,
 
 		connections: public, adminConnections: private,
-		bodies: bodies, refusals: refusals,
+		bodies: bodies, events: events,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
@@ -158,9 +155,10 @@ func newService(config *Config) (*service, error) {
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
 	boundBody(w, r, s.config.BodyTimeout)
+	s.noteForwarded(r)
 	if err := s.route(w, r); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
-			s.overloaded(r, err)
+			s.noteOverload(r, err)
 		}
 		s.noteRefusal(r, problem.Of(err))
 		problem.Write(w, err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 // that can be known about it before a request comes.
 type target struct {
 	name     string // the policy's name; "" for an algorithm's default
+	rule     string // what activity has in the place of a rule
 	policy   *stint.Policy
 	headers  *httplimit.Headers
 	capacity int64             // the least of its limits': the highest cost that can ever be admitted
@@ -34,7 +36,7 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 	if err != nil {
 		return nil, err
 	}
-	t := &target{name: name, policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
+	t := &target{name: name, rule: cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()), policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
 	for i, limit := range limits {
 		if limit.Capacity < t.capacity {
 			t.capacity, t.least = limit.Capacity, int32(i)
@@ -53,10 +55,12 @@ type targets struct {
 	policies map[string]*target
 	all      []*target // the defaults and the policies, in a fixed order
 	names    string    // of the policies, for error messages
+
+	unknown UnknownAlgorithm
 }
 
 func newTargets(config *Config) (*targets, error) {
-	ts := &targets{policies: map[string]*target{}, names: "none is configured"}
+	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
 	for _, algorithm := range stint.Algorithms() {
 		t, err := newTarget("", config.Headers, config.Defaults[algorithm])
 		if err != nil {
@@ -84,26 +88,31 @@ func newTargets(config *Config) (*targets, error) {
 	return ts, nil
 }
 
-// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET.
-func (ts *targets) find(q *request) (*target, error) {
+// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET stands for
+// an algorithm that does not exist.
+func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	switch {
 	case q.has(policyMember) && q.has(algorithmMember):
-		return nil, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
+		return nil, false, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
 			clip(q.policy), clip(q.algorithm)))
 	case q.has(policyMember):
 		t, ok := ts.policies[q.policy]
 		if !ok {
-			return nil, stint.Invalid("policy", clip(q.policy), ts.names)
+			return nil, false, stint.Invalid("policy", clip(q.policy), ts.names)
 		}
-		return t, nil
+		return t, false, nil
 	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
-		return ts.defaults[stint.AlgorithmTokenBucket], nil
+		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
 	default:
 		algorithm, err := stint.ParseAlgorithm(clip(q.algorithm))
-		if err != nil {
-			return nil, err
+		switch {
+		case err == nil:
+			return ts.defaults[algorithm], false, nil
+		case ts.unknown == FallBackOnUnknown:
+			return ts.defaults[stint.AlgorithmTokenBucket], true, nil
+		default:
+			return nil, false, err
 		}
-		return ts.defaults[algorithm], nil
 	}
 }
 

@@ -46,22 +46,23 @@ func New[K comparable](k int) *Sketch[K] {
 	return &Sketch[K]{most: k, slots: make(map[K]int32, k), counters: make([]counter[K], 0, k), heap: make([]int32, 0, k)}
 }
 
-// Add counts a key with a weight. A weight below 1 is ignored. It does not allocate once all counters
-// are in use.
-func (s *Sketch[K]) Add(key K, weight int64) {
+// Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a caller can keep
+// something beside each counter, and whether the key has just got it, from another key or none. A weight below 1 is ignored: the
+// index is -1. It does not allocate once all counters are in use.
+func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 	if weight < 1 {
-		return
+		return -1, false
 	}
 	s.total += weight
 	if slot, known := s.slots[key]; known {
 		c := &s.counters[slot]
 		c.Count += weight
 		s.sink(int(c.place))
-		return
+		return int(slot), false
 	}
 	if len(s.counters) < s.most {
 		s.insert(Item[K]{Key: key, Count: weight})
-		return
+		return len(s.counters) - 1, true
 	}
 	slot := s.heap[0]
 	c := &s.counters[slot]
@@ -69,6 +70,7 @@ func (s *Sketch[K]) Add(key K, weight int64) {
 	s.slots[key] = slot
 	c.Item = Item[K]{Key: key, Count: c.Count + weight, Error: c.Count}
 	s.sink(0)
+	return int(slot), true
 }
 
 // insert puts a key into a counter that is not in use.

@@ -85,7 +85,7 @@ func (a *administrator) do(c call, answer any) (body []byte, tag string, err err
 	}
 	client := noRedirects()
 	defer client.CloseIdleConnections()
-	response, body, err := exchange(client, request, base, maxAdminBytes)
+	response, body, err := exchange(client, request, base, "--admin", maxAdminBytes)
 	if err != nil {
 		return nil, "", err
 	}
@@ -295,6 +295,30 @@ func rollbackCommand(p process) *cobra.Command {
 			return err
 		}
 		return a.edited(body, &answer)
+	}
+	return command
+}
+
+func resetAllCommand(p process) *cobra.Command {
+	command, a := administerCommand(p, "reset-all", "Clear the state of all clients of a service, or of a rule",
+		"Clear the state of all clients of everything that the service's store keeps under its key prefix, or with --rule of one\n"+
+			"rule. Rules stay. It needs --yes.")
+	rule := command.Flags().String("rule", "", "only the clients of the rule `ID`")
+	yes := command.Flags().Bool("yes", false, "say that this is meant")
+	command.RunE = func(*cobra.Command, []string) error {
+		if !*yes {
+			return misused("--yes is missing; allowed: with --yes, as all clients may use their limits anew")
+		}
+		path, what := "reset", "everything"
+		if *rule != "" {
+			path, what = "rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
+		}
+		var answer api.RuleReset
+		body, _, err := a.do(call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)}, &answer)
+		if err != nil {
+			return err
+		}
+		return a.show(body, [][]string{{"reset of " + what + ": " + answer.State}})
 	}
 	return command
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -55,25 +57,85 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *question) 
 }
 
 func checkCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "check", "Check a key, taking permits",
-		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.")
-	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
-	command.RunE = func(_ *cobra.Command, args []string) error {
-		var answer api.CheckResponse
-		permits := url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
-		body, err := q.ask(p, http.MethodGet, api.PathCheck, args[0], permits, &answer)
-		if err != nil {
-			return err
+	command, q := askCommand(p, "check", "Check a key, taking permits; run a command if it is allowed",
+		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+guardHelp)
+	command.Use = "check KEY [-- COMMAND [ARGUMENT...]]"
+	command.Args = func(command *cobra.Command, args []string) error {
+		keys := len(args)
+		if dash := command.ArgsLenAtDash(); dash >= 0 {
+			if keys = dash; len(args) == dash {
+				return errors.New("there is no command after --; allowed: a command with its arguments")
+			}
 		}
-		if err := q.show(p.Out, body, checkRows(&answer)); err != nil {
-			return err
-		}
-		if !answer.Allowed {
-			return exit{code: exitDenied}
+		if keys != 1 {
+			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --", keys)
 		}
 		return nil
 	}
+	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
+	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
+	command.Flags().Lookup("wait").NoOptDefVal = "forever"
+	command.RunE = func(command *cobra.Command, args []string) error {
+		most, err := waitOfFlag(*wait)
+		if err != nil {
+			return err
+		}
+		return q.check(p, args[0], command.Flags().Changed("wait"), most, args[1:])
+	}
 	return command
+}
+
+// waitOfFlag reads --wait; 0 is no bound.
+func waitOfFlag(text string) (time.Duration, error) {
+	if text == "" || text == "forever" {
+		return 0, nil
+	}
+	most, err := time.ParseDuration(text)
+	if err != nil || most <= 0 {
+		return 0, misused("--wait is %q; allowed: nothing, or =DURATION above 0 such as --wait=90s", text)
+	}
+	return most, nil
+}
+
+// check checks the key, waits if it is asked to, and runs the command, if there is one.
+func (q *question) check(p process, key string, wait bool, most time.Duration, words []string) error {
+	s, err := q.connect(p)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var body []byte
+	once := func() (answer api.CheckResponse, err error) {
+		permits := url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
+		body, err = q.askAt(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		return answer, err
+	}
+	ctx := q.command.Context()
+	answer, err := once()
+	if err == nil && wait && !answer.Allowed {
+		answer, err = await(ctx, most, answer, once)
+	}
+	switch {
+	case ctx.Err() != nil && !answer.Allowed:
+		return errStopped
+	case err != nil:
+		return err
+	}
+	switch {
+	case len(words) == 0 || !answer.Allowed && q.json:
+		if err := q.show(p.Out, body, checkRows(&answer)); err != nil {
+			return err
+		}
+	case !answer.Allowed:
+		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
+	}
+	if !answer.Allowed || len(words) == 0 {
+		return deniedExit(answer.Allowed)
+	}
+	if err := pause(ctx, time.Duration(answer.DelayMicros)*time.Microsecond); err != nil {
+		return err
+	}
+	return runCommand(ctx, p, words)
 }
 
 func peekCommand(p process) *cobra.Command {

@@ -138,7 +138,7 @@ func TestNotAService(t *testing.T) {
 	}
 	other.Close()
 	code, _, stderr := do(t, nil, "check", "secret-key", "--server", strings.Replace(other.URL, "http://", "http://user:hunter2@", 1))
-	if code != exitFailed || !strings.HasPrefix(stderr, "stint: asking http://user:xxxxx@") || strings.Contains(stderr, "hunter2") {
+	if code != exitUnreachable || !strings.HasPrefix(stderr, "stint: http://user:xxxxx@") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("nobody there: exit code %d, %s", code, stderr)
 	}
 }

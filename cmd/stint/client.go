@@ -23,16 +23,28 @@ import (
 // maxAnswerBytes bounds what is read of an answer.
 const maxAnswerBytes = 1 << 20
 
-// ask sends one request and returns the body of the answer, decoded into answer as
-// well. An answer that is not one of the API's is an error.
+// ask connects, sends one request and returns the body of the answer, decoded into answer as well.
 func (q *question) ask(p process, method, path, key string, query url.Values, answer any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
-	defer cancel()
-	base, client, done, err := q.connect(ctx, p)
+	s, err := q.connect(p)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer s.close()
+	return q.askAt(s, method, path, key, query, answer)
+}
+
+// An endpoint is where a question is put.
+type endpoint struct {
+	base   *url.URL
+	client *http.Client
+	token  string
+	close  func()
+}
+
+// askAt sends one request to a service. An answer that is not one of the API's is an error.
+func (q *question) askAt(s *endpoint, method, path, key string, query url.Values, answer any) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
+	defer cancel()
 	if query == nil {
 		query = url.Values{}
 	}
@@ -42,36 +54,36 @@ func (q *question) ask(p process, method, path, key string, query url.Values, an
 			query.Set(name, text)
 		}
 	}
-	target := base.JoinPath(path)
+	target := s.base.JoinPath(path)
 	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
 	if err != nil {
 		return nil, failed(err)
 	}
 	request.Header.Set("Accept", "application/json")
-	if token := cmp.Or(q.token, p.env("STINT_TOKEN")); token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
 	}
-	response, body, err := exchange(client, request, base, maxAnswerBytes)
+	response, body, err := exchange(s.client, request, s.base, "--server", maxAnswerBytes)
 	if err != nil {
 		return nil, err
 	}
-	return body, understand(base, response, body, answer)
+	return body, understand(s.base, response, body, answer)
 }
 
-// exchange sends a request and reads the answer, of which it keeps so many bytes at most.
-func exchange(client *http.Client, request *http.Request, base *url.URL, most int64) (*http.Response, []byte, error) {
+// exchange sends a request and reads the answer, of which it keeps so many bytes at most. flag names the service.
+func exchange(client *http.Client, request *http.Request, base *url.URL, flag string, most int64) (*http.Response, []byte, error) {
 	response, err := client.Do(request)
 	if err != nil {
 		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
 			err = known.Err
 		}
-		return nil, nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+		return nil, nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with %s", base.Redacted(), err, flag))
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	if err != nil {
-		return nil, nil, failed(fmt.Errorf("asking %s: %w", base.Redacted(), err))
+		return nil, nil, unreachable(fmt.Errorf("the answer of %s broke off: %w", base.Redacted(), err))
 	}
 	return response, body, nil
 }
@@ -100,6 +112,9 @@ func understand(base *url.URL, response *http.Response, body []byte, answer any)
 	if media == api.ProblemType {
 		var problem api.Problem
 		if err := json.Unmarshal(body, &problem); err == nil {
+			if response.StatusCode == http.StatusServiceUnavailable {
+				return unreachable(&problem)
+			}
 			return failed(&problem)
 		}
 	}
@@ -110,52 +125,54 @@ func understand(base *url.URL, response *http.Response, body []byte, answer any)
 	return nil
 }
 
-// connect returns whom to ask, how, and what to call when done.
-func (q *question) connect(ctx context.Context, p process) (*url.URL, *http.Client, func(), error) {
+// connect returns whom to ask. It has to be closed.
+func (q *question) connect(p process) (*endpoint, error) {
 	flags := q.command.Flags()
 	if flags.Changed("store") {
 		if flags.Changed("server") {
-			return nil, nil, nil, misused("--server and --store are given; allowed: one of them")
+			return nil, misused("--server and --store are given; allowed: one of them")
 		}
-		return q.connectStore(ctx)
+		return q.connectStore()
 	}
 	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
 		if flags.Changed(name) {
-			return nil, nil, nil, misused("--%s is given; allowed: only with --store", name)
+			return nil, misused("--%s is given; allowed: only with --store", name)
 		}
 	}
 	base, err := serviceURL(p, flags, "server", "STINT_SERVER", defaultServer)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	client := noRedirects()
-	return base, client, client.CloseIdleConnections, nil
+	return &endpoint{base, client, cmp.Or(q.token, p.env("STINT_TOKEN")), client.CloseIdleConnections}, nil
 }
 
 // connectStore makes a service without a listener in this process, so that a store
 // is asked exactly as a service would ask it. It fails rather than guess when the
-// store is away, and lets the caller name keys.
-func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, func(), error) {
+// store is unreachable, and lets the caller name keys.
+func (q *question) connectStore() (*endpoint, error) {
+	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
+	defer cancel()
 	loaded, err := q.loadStore()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if loaded.Store.Memory() {
-		return nil, nil, nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
+		return nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
 	}
 	store, err := openStore(loaded)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if err := store.Health(ctx); err != nil {
 		store.Close()
-		return nil, nil, nil, storeFault(loaded.Store, err)
+		return nil, storeFault(loaded.Store, err)
 	}
 	loaded.OnStoreFailure = failover.Closed
 	logger := slog.New(slog.DiscardHandler)
 	if err := store.survive(loaded, logger); err != nil {
 		store.Close()
-		return nil, nil, nil, err
+		return nil, err
 	}
 	loaded.API = config.API{ExplicitKeys: true, Open: true}
 	service := serverConfig(loaded, store)
@@ -163,8 +180,8 @@ func (q *question) connectStore(ctx context.Context) (*url.URL, *http.Client, fu
 	s, err := server.New(service)
 	if err != nil {
 		store.Close()
-		return nil, nil, nil, misconfigured(err)
+		return nil, misconfigured(err)
 	}
 	base := &url.URL{Scheme: "http", Host: "store"}
-	return base, &http.Client{Transport: inProcess{s.Handler()}}, store.Close, nil
+	return &endpoint{base: base, client: &http.Client{Transport: inProcess{s.Handler()}}, close: store.Close}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/rulesapi"
 )
 
 // An example is a request that rules are explained with.
@@ -25,6 +26,7 @@ type example struct {
 	method, path, host    string
 	address, user, apiKey string
 	headers, attributes   []string
+	json                  bool
 	loadStore             func() (config.Config, error)
 }
 
@@ -53,6 +55,7 @@ func explainCommand(p process) *cobra.Command {
 	flags.StringVar(&e.apiKey, "api-key", "", "the API `KEY`")
 	flags.StringArrayVar(&e.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
 	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
+	flags.BoolVar(&e.json, "json", false, "print the answer as JSON, as the admin API has it")
 	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
 		switch s.Name {
 		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths", "rules_default":
@@ -88,7 +91,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 	case errors.Is(err, stint.ErrInvalid):
 		return misconfigured(err)
 	case err != nil:
-		return failed(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
+		return unreachable(fmt.Errorf("the rules of %s: %s", source.place, config.Redact(err.Error())))
 	}
 	request, err := e.request(loaded)
 	if err != nil {
@@ -106,7 +109,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 		}
 		store = opened.Store
 	}
-	return explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault}, request)
+	return e.explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault}, request)
 }
 
 // request is the request as the rules see it.
@@ -144,7 +147,7 @@ func (e *example) request(loaded config.Config) (*rules.Request, error) {
 }
 
 // explainWith prints a line for each rule that matches, and the verdict of all.
-func explainWith(ctx context.Context, p process, config enforce.Config, r *rules.Request) error {
+func (e *example) explainWith(ctx context.Context, p process, config enforce.Config, r *rules.Request) error {
 	limiter, err := enforce.New(config)
 	if err != nil {
 		return failed(err)
@@ -155,6 +158,12 @@ func explainWith(ctx context.Context, p process, config enforce.Config, r *rules
 	}
 	if err != nil {
 		return failed(err)
+	}
+	if e.json {
+		if err := sayJSON(p.Out, rulesapi.Explanation(x)); err != nil {
+			return err
+		}
+		return deniedExit(x.Verdict.Allowed)
 	}
 	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
 	for i := range x.Rules {
@@ -176,10 +185,15 @@ func explainWith(ctx context.Context, p process, config enforce.Config, r *rules
 	if err := say(p.Out, "path %s: allowed %s, %s\n", x.Path, yesOrNo(x.Verdict.Allowed), x.Why()); err != nil {
 		return err
 	}
-	if !x.Verdict.Allowed {
-		return exit{code: exitDenied}
+	return deniedExit(x.Verdict.Allowed)
+}
+
+// deniedExit is how a command ends that was told whether a request is allowed.
+func deniedExit(allowed bool) error {
+	if allowed {
+		return nil
 	}
-	return nil
+	return exit{code: exitDenied}
 }
 
 // outcome says what the rule makes of the request, and what it does when it denies, unless it

@@ -41,6 +41,7 @@ func settingFlags(p process, flags *pflag.FlagSet, choose func(config.Setting) b
 		}
 		texts[s.Flag()] = new(string)
 		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Help(), s.Env()))
+		flags.Lookup(s.Flag()).Hidden = s.Hidden()
 		if s.Value() == "" {
 			flags.Lookup(s.Flag()).NoOptDefVal = "true"
 		}
@@ -77,12 +78,13 @@ func serveCommand(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	load := settingFlags(p, command.Flags(), func(config.Setting) bool { return true })
+	demo := command.Flags().Bool("demo", false, demoHelp)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), p, loaded)
+		return serve(command.Context(), p, loaded, *demo)
 	}
 	return command
 }

@@ -35,11 +35,11 @@ func newFollower(logger *slog.Logger, cache rulesCache) *follower {
 		logger: logger, cache: cache,
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rate_limiter_rules_refused_total",
-			Help: "Times that rules were not taken over: something was wrong with them, or they could not be read.",
+			Help: "Times that rules were refused: they had faults, or could not be read.",
 		}),
 		current: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "rate_limiter_rules_current",
-			Help: "1 while the rules in force are those that their source has, as far as is known; 0 while newer ones were refused or could not be read, and before any are known.",
+			Help: "1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
 		}),
 	}
 }
@@ -51,6 +51,12 @@ func (f *follower) collectors() []prometheus.Collector {
 
 // known says how the rules in force are known.
 func (f *follower) known() server.RulesState { return server.RulesState(f.state.Load()) }
+
+// details are facts about the rules for operators.
+func (f *follower) details(place string) map[string]any {
+	state := map[server.RulesState]string{server.RulesUnknown: "unknown", server.RulesCached: "cached", server.RulesCurrent: "current"}[f.known()]
+	return map[string]any{"from": place, "state": state}
+}
 
 // firstRules bounds the wait for the first rules, which may be kept in a server that is unreachable.
 const firstRules = 2 * time.Second
@@ -85,7 +91,7 @@ func (f *follower) start(ctx context.Context, source *ruleSource, s *server.Serv
 	case <-first:
 	case <-wait.Done():
 		if ctx.Err() == nil && f.known() != server.RulesCurrent {
-			f.logger.Warn("the rules are not known yet", "from", f.place)
+			f.logger.Warn("the rules could not be read yet", "from", f.place)
 			fall()
 		}
 	case err := <-ended:
@@ -112,7 +118,7 @@ func (f *follower) take(s *server.Server, set *rules.Set) (first bool) {
 		f.logger.Info("rules changed", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
 	}
 	if over && !first {
-		f.logger.Info("rules are taken over again", "from", f.place)
+		f.logger.Info("new rules are accepted again", "from", f.place)
 	}
 	if err := f.cache.write(set); err != nil {
 		f.logger.Warn("rules_cache can't be written", "err", err)
@@ -144,9 +150,9 @@ func (f *follower) refuse(err error) {
 	f.behind = true
 	f.current.Set(0)
 	f.refused.Inc()
-	text := "rules are not taken over; those from before stay"
+	text := "the new rules are refused; the previous rules stay in force"
 	if f.known() == server.RulesUnknown {
-		text = "rules are not taken over; none are in force yet"
+		text = "the rules are refused; no rules are in force yet"
 	}
 	attributes := []any{"from", f.place, "err", config.Redact(err.Error())}
 	if errors.Is(err, store.ErrCredentials) {

@@ -92,12 +92,12 @@ func TestServeFollowsRules(t *testing.T) {
 		return strings.Contains(metrics, "rate_limiter_rules_refused_total 1")
 	})
 	current(t, url, "0")
-	if !strings.Contains(log.String(), "those from before stay") || strings.Contains(log.String(), "again") {
+	if !strings.Contains(log.String(), "the previous rules stay in force") || strings.Contains(log.String(), "again") {
 		t.Errorf("the log:\n%s", log)
 	}
 	put(ruleFile("login", "2"))
 	current(t, url, "1")
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "rules are taken over again") })
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
 	if strings.Contains(log.String(), "rules changed") {
 		t.Errorf("the log:\n%s", log)
 	}

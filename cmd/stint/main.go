@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	os.Exit(run(untilStopped(), os.Args[1:], process{Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
+	os.Exit(run(untilStopped(), os.Args[1:], process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
 }
 
 // untilStopped returns a context that ends with the first SIGTERM or SIGINT. The

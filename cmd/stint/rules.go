@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -41,23 +43,32 @@ func validateCommand(p process) *cobra.Command {
 			"every fault with file, line and column.",
 		Args: cobra.MinimumNArgs(1),
 	}
+	asJSON := jsonFlag(command)
 	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		loaded, err := load()
 		if err != nil {
 			return err
 		}
-		return validateRules(p.Out, args, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+		return validateRules(p.Out, args, *asJSON, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
 	}
 	return command
 }
 
+// A validation is what `stint rules validate --json` prints of a file or folder: as the admin API's, without what would change.
+type validation struct {
+	Path string `json:"path"`
+	api.Validation
+}
+
 // validateRules says of each file or folder how many rules it has, or what is wrong with them.
-func validateRules(out io.Writer, paths []string, options rules.Options) error {
+func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Options) error {
 	var faults []string
+	all := []validation{}
 	for _, path := range paths {
 		set, err := file.ReadSet(path, options)
 		if err != nil {
+			all = append(all, validation{path, api.Validation{Faults: ruleFaults(err)}})
 			faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
 			continue
 		}
@@ -67,14 +78,38 @@ func validateRules(out io.Writer, paths []string, options rules.Options) error {
 				enabled++
 			}
 		}
+		all = append(all, validation{path, api.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
+		if asJSON {
+			continue
+		}
 		if err := say(out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
 			return err
 		}
+	}
+	if asJSON {
+		if err := sayJSON(out, all); err != nil {
+			return err
+		}
+	}
+	if len(faults) > 0 && asJSON {
+		return exit{code: exitUsage}
 	}
 	if len(faults) > 0 {
 		return exit{exitUsage, strings.Join(faults, "\n")}
 	}
 	return nil
+}
+
+// ruleFaults are everything that is wrong with rules.
+func ruleFaults(err error) (list []api.RuleFault) {
+	var faults document.Faults
+	if !errors.As(err, &faults) {
+		return []api.RuleFault{{Detail: err.Error()}}
+	}
+	for _, fault := range faults {
+		list = append(list, api.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
+	}
+	return list
 }
 
 // ruleTable shows what each rule makes of a request.

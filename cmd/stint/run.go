@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,14 +13,19 @@ import (
 
 // The exit codes.
 const (
-	exitOK     = 0
-	exitFailed = 1 // it did not work
-	exitUsage  = 2 // it was asked or configured wrongly
-	exitDenied = 3 // the check was denied
+	exitOK          = 0
+	exitFailed      = 1 // it did not work
+	exitUsage       = 2 // it was asked or configured wrongly
+	exitDenied      = 3 // the check was denied
+	exitUnreachable = 4 // the service or its store did not answer
 )
+
+const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ), 2 wrong usage or configuration,\n" +
+	"3 denied, 4 the service or its store is unreachable. " + "`stint check KEY -- COMMAND` passes on the command's."
 
 // A process is what the program knows of the world around it.
 type process struct {
+	In       io.Reader
 	Out, Err io.Writer
 	// Env looks up an environment variable.
 	Env func(name string) (text string, found bool)
@@ -54,7 +60,12 @@ type exit struct {
 
 func (e exit) Error() string { return e.text }
 
-func failed(err error) error { return exit{exitFailed, "stint: " + err.Error()} }
+func failed(err error) error {
+	return exit{exitFailed, "stint: " + strings.TrimPrefix(err.Error(), "stint: ")}
+}
+
+// unreachable is the failure to reach the service or a store.
+func unreachable(err error) error { return exit{exitUnreachable, "stint: " + err.Error()} }
 
 // misused is a fault of the command line.
 func misused(format string, args ...any) error {
@@ -68,7 +79,7 @@ func run(ctx context.Context, args []string, p process) int {
 		Use:   "stint",
 		Short: "A distributed rate limiter",
 		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks and explains rules.\n\n" +
-			"Exit codes: 0 done (check: allowed), 1 failed, 2 wrong usage or configuration, 3 check denied.",
+			exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -77,10 +88,13 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetErr(p.Err)
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), rulesCommand(p), versionCommand(p))
+	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
+	}
+	if passed, ok := errors.AsType[status](err); ok {
+		return int(passed)
 	}
 	var known exit
 	if !errors.As(err, &known) { // from reading the command line
@@ -88,6 +102,9 @@ func run(ctx context.Context, args []string, p process) int {
 	}
 	if known.text != "" {
 		_, _ = fmt.Fprintln(p.Err, known.text) // nobody is left to tell
+	}
+	if command.Name() == "check" && slices.Contains(args, "--") {
+		return guardCode(known.code)
 	}
 	return known.code
 }

@@ -111,7 +111,7 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 			eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 			tells(t, "the log", log.String())
 			code, stdout, stderr := do(t, nil, "peek", "k", "--store", url)
-			if code != exitFailed || stdout != "" || !strings.Contains(stderr, "stint: store ") {
+			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, "stint: store ") {
 				t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 			}
 			tells(t, "the command", stderr)

@@ -30,17 +30,30 @@ import (
 )
 
 // serve runs the service until ctx is done.
-func serve(ctx context.Context, p process, loaded config.Config) error {
+func serve(ctx context.Context, p process, loaded config.Config, demo bool) error {
 	signal.Ignore(syscall.SIGPIPE) // who reads the log may go; its lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
 	logger := newLogger(queue, loaded.Log)
 	defer outliveHangups(logger)()
+	token := ""
+	if demo {
+		var err error
+		if token, err = demonstrable(&loaded); err != nil {
+			return err
+		}
+	}
 	store, err := openStore(loaded)
 	if err != nil {
 		return err
 	}
 	defer func() { store.Close() }() // which survive changes
+	if store.watched, err = newWatched(ctx, loaded); err != nil {
+		return err
+	}
+	if store.watched != nil {
+		defer store.watched.end()
+	}
 	if err := store.survive(loaded, logger); err != nil {
 		return err
 	}
@@ -56,6 +69,9 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		return err
 	}
 	defer source.close()
+	service.HealthDetails = func() map[string]map[string]any {
+		return map[string]map[string]any{"store": store.details(loaded), "rules": followed.details(source.place)}
+	}
 	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
 	service.Collectors = append(service.Collectors, followed.collectors()...)
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -63,18 +79,27 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
 	if !loaded.AdminAsked && taken(ctx, service.AdminListen) {
-		logger.Warn("no admin listener: its default address is taken", "addr", service.AdminListen)
+		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
+	}
+	if store.watched != nil {
+		service.Activity = store.watched.Recorder
 	}
 	s, err := server.New(service)
 	if err != nil {
 		return misconfigured(err)
 	}
+	announceStore(loaded, logger)
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	if demo {
+		if err := startDemo(ctx, loaded, token, source.manager, s, logger); err != nil {
+			return err
+		}
+	}
 	err = s.Run(ctx)
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
@@ -86,6 +111,32 @@ func serve(ctx context.Context, p process, loaded config.Config) error {
 	return nil
 }
 
+// announceStore logs where state lives and what decides while that can't be reached.
+func announceStore(c config.Config, logger *slog.Logger) {
+	if c.Store.Memory() {
+		logger.Info("store", "url", c.Store.URL, "shared", false, "note", "state lives in this process alone and ends with it; --store names a Redis that processes share")
+		return
+	}
+	logger.Info("store", "url", config.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
+}
+
+// details are facts about the store for operators.
+func (o *openedStore) details(c config.Config) map[string]any {
+	facts := map[string]any{"url": config.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
+	if c.Store.Memory() {
+		return facts
+	}
+	mode, _, _ := strings.Cut(c.Store.URL, "://")
+	facts["mode"], facts["key_prefix"] = map[string]string{"redis": "single", "unix": "single", "redis-sentinel": "sentinel", "redis-cluster": "cluster"}[strings.Replace(mode, "rediss", "redis", 1)], c.Store.KeyPrefix
+	if c.Instances == 0 {
+		facts["instances"] = o.instances()
+	}
+	if o.unreachable != nil {
+		facts["unreachable_parts"] = o.unreachable()
+	}
+	return facts
+}
+
 // outliveHangups says what a SIGHUP is good for, until the returned function is called: many
 // services read their files again, and who sends it does not mean to end this one.
 func outliveHangups(logger *slog.Logger) (stop func()) {
@@ -93,7 +144,7 @@ func outliveHangups(logger *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			logger.Warn("SIGHUP changes nothing: rules of rules_from, certificates and passwords of stores are followed by themselves, all else is read at the start")
+			logger.Warn("SIGHUP changes nothing: rules, certificates and passwords are reloaded without it; other settings are read at the start only")
 		}
 	}()
 	return func() {
@@ -143,6 +194,7 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 // An openedStore is a store with what the service wants to know of it.
 type openedStore struct {
 	stint.Store
+	watched    *watched // nil for nothing
 	Close      func()
 	Health     func(context.Context) error // nil: always well
 	ready      func(context.Context) error // nil: always ready
@@ -153,7 +205,9 @@ type openedStore struct {
 
 	advise    func(context.Context) []string
 	instances func() int // how many processes share the store
-	logger    atomic.Pointer[slog.Logger]
+	// unreachable is how many of the store's parts can't be reached; nil: they are not watched.
+	unreachable func() int
+	logger      atomic.Pointer[slog.Logger]
 }
 
 // openStore opens the store that the configuration names.
@@ -183,7 +237,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
-			Calls: s.Flights, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
@@ -213,7 +267,7 @@ func (o *openedStore) await(ctx context.Context) error {
 // onLoss logs what a server lost, once survive has said where to.
 func (o *openedStore) onLoss(l redisstore.Loss) {
 	if logger := o.logger.Load(); logger != nil {
-		logger.Warn("the store lost state that still mattered: its clients start anew and may use their limits again; give stint a Redis of its own with maxmemory-policy noeviction",
+		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
 			"hashes", l.Hashes, "evicted_keys", l.Evicted)
 	}
 }
@@ -229,8 +283,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(err.Error(), c.URL, config.RedactURL(c.URL))
-	return exit{exitFailed, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
+	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, config.RedactURL(c.URL))
+	return exit{exitUnreachable, "stint: store " + config.RedactURL(c.URL) + ": " + config.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -243,6 +297,9 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.Defaults, s.Policies = c.Defaults, c.Policies
 	s.ClientIP, s.Headers = clientip.Config(c.ClientIP), c.Headers.Fields()
 	s.API = server.API{ExplicitKeys: c.API.ExplicitKeys, Tokens: c.API.Tokens, Open: c.API.Open}
+	if c.API.UnknownFallsBack {
+		s.API.UnknownAlgorithm = server.FallBackOnUnknown
+	}
 	s.Identity, s.RejectAmbiguousPaths = server.Identity(c.Identity), c.RejectAmbiguousPaths
 	s.DenyByDefault = c.DenyByDefault
 	s.ReadHeaderTimeout, s.BodyTimeout, s.WriteTimeout, s.IdleTimeout = c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout, c.HTTP.IdleTimeout

@@ -150,12 +150,12 @@ func TestServeWithoutItsRules(t *testing.T) {
 			t.Errorf("readiness: %d %s", status, body)
 		}
 	}
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "none are in force yet") })
-	if text := log.String(); !strings.Contains(text, "the rules are not known yet") || strings.Contains(text, "those from before stay") {
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no rules are in force yet") })
+	if text := log.String(); !strings.Contains(text, "the rules could not be read yet") || strings.Contains(text, "the previous rules stay in force") {
 		t.Errorf("the log:\n%s", text)
 	}
 	current(t, open, "0")
-	if code, _, stderr := do(t, nil, "rules", "explain", "--store", server.URL()); code != exitFailed || !strings.Contains(stderr, "the rules of redis://") {
+	if code, _, stderr := do(t, nil, "rules", "explain", "--store", server.URL()); code != exitUnreachable || !strings.Contains(stderr, "the rules of redis://") {
 		t.Errorf("explained: exit code %d, %s", code, stderr)
 	}
 	server.Restart(t)
@@ -250,7 +250,7 @@ func TestServeRestoresRules(t *testing.T) {
 	})
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
 	current(t, url, "1")
-	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "rules are taken over again") })
+	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
 	if text := log.String(); !strings.Contains(text, " restored=2 version=1 rules=1\n") {
 		t.Errorf("the log:\n%s", text)
 	}

@@ -36,6 +36,7 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 	adviser := newAdviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
 	settings.Hooks.StateChanged = func(change failover.Change) {
+		o.watched.storeChanged(change)
 		if changes.note(change) {
 			adviser.wake()
 		}
@@ -51,6 +52,7 @@ func (o *openedStore) survive(c config.Config, logger *slog.Logger) error {
 		return nil
 	}
 	closeServer, ping := o.Close, o.Health
+	o.unreachable = func() int { return len(store.Down()) }
 	o.Store = store
 	o.Close = func() {
 		adviser.close()

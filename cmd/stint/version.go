@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/server"
 )
 
@@ -32,20 +36,44 @@ func build() server.Build {
 }
 
 func versionCommand(p process) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "version",
 		Short: "Say what this is: version, commit, Go version",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return say(p.Out, "%s", versionText())
-		},
 	}
+	asJSON := jsonFlag(command)
+	command.RunE = func(*cobra.Command, []string) error {
+		if *asJSON {
+			b := build()
+			return sayJSON(p.Out, api.Info{
+				Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version(), TimeZones: api.TimeZones(stint.TimeZones()),
+			})
+		}
+		return say(p.Out, "%s", versionText())
+	}
+	return command
 }
 
 // versionText says what this is, in lines.
 func versionText() string {
 	b := build()
 	return fmt.Sprintf("stint %s\ncommit %s\n%s %s/%s\n", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// jsonFlag gives a command the flag --json.
+func jsonFlag(command *cobra.Command) *bool {
+	return command.Flags().Bool("json", false, "print the answer as JSON")
+}
+
+// sayJSON writes what was asked for as JSON.
+func sayJSON(out io.Writer, v any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return failed(err)
+	}
+	return say(out, "%s", text.Bytes())
 }
 
 // say writes what was asked for; that nobody could be told is a failure.

@@ -5,7 +5,5 @@ go 1.26.0
 require (
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/labstack/echo/v5 v5.3.1
-	github.com/stint-go/stint v0.0.0
+	github.com/stint-go/stint v0.1.0
 )
-
-replace github.com/stint-go/stint => ../../

@@ -63,11 +63,14 @@ var folders = []folder{
 		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
 	}},
 	{path: "api", floor: 3, not: stores},
+	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/session", floor: 4, not: stores},
+	{path: "server/activity", floor: 4, not: stores, also: []string{"server/problem"}},
 	{path: "server/rls", floor: 4, not: stores, uses: []string{
 		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",
 		"github.com/fsnotify/fsnotify",
@@ -77,15 +80,17 @@ var folders = []folder{
 
 	// The program may import everything, its own internal folders among it.
 	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 	}},
 	{path: "cmd/stint/internal", floor: 5},
 	{path: "examples", floor: 5},
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
+	{path: "docs", floor: 5, testsOnly: true},
 
 	{path: "internal/clip", floor: 0},
+	{path: "internal/sleep", floor: -1},
 	{path: "internal/logsampler", floor: 2},
 
 	// Helpers of tests know nothing of the module.
@@ -93,6 +98,7 @@ var folders = []folder{
 	{path: "internal/attack", floor: 5, testsOnly: true},
 	{path: "internal/chaos", floor: 5, testsOnly: true},
 	{path: "internal/reload", floor: 5, testsOnly: true},
+	{path: "internal/release", floor: 0, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},
 	{path: "internal/testmongo", floor: 0, testsOnly: true},
 }

@@ -1,4 +1,4 @@
-// Package reload holds rules to what docs/rules.md promises of a reload: while many callers have
+// Package reload holds rules to what docs/keeping-rules.md promises of a reload: while many callers have
 // requests decided, set after set is put in force, and every decision is compared with what
 // the exact model of storetest says of the very set that decided it. `make reload` does so with
 // 1,000 rules and 100,000 clients for as long as told. There is nothing in it but tests.
@@ -13,5 +13,5 @@
 // The first and the last rule of every set carry its number and hold for every request, so an
 // answer tells which set decided. From then on it is known which rules hold, for whom, at which cost, and what
 // each limit says, for rules that stay as they are as well as for those that have just changed: the state must
-// have moved as docs/semantics.md says, or not at all if any of them denies.
+// have moved as docs/internals/semantics.md says, or not at all if any of them denies.
 package reload

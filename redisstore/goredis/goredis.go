@@ -226,7 +226,7 @@ var _ redisstore.Inspector = (*conn)(nil)
 // Servers implements [redisstore.Inspector].
 func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if c.cluster == nil {
-		return []redisstore.Server{server{c, c.client}}, nil
+		return []redisstore.Server{c.server(c.client)}, nil
 	}
 	var mu sync.Mutex
 	var servers []redisstore.Server
@@ -234,7 +234,7 @@ func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 		return c.cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			servers = append(servers, server{c, client})
+			servers = append(servers, c.server(client))
 			return nil
 		})
 	})
@@ -244,20 +244,20 @@ func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	return servers, nil
 }
 
-// server is one server that a client leads to.
-type server struct {
-	conn   *conn
-	client redis.UniversalClient
+// server asks one server that a client leads to.
+func (c *conn) server(client redis.UniversalClient) redisstore.Server {
+	return func(ctx context.Context, args ...string) ([]string, error) {
+		return c.ask(ctx, client, args)
+	}
 }
 
-// Ask implements [redisstore.Server].
-func (s server) Ask(ctx context.Context, args ...string) ([]string, error) {
+func (c *conn) ask(ctx context.Context, client redis.UniversalClient, args []string) ([]string, error) {
 	command := make([]any, len(args))
 	for i, arg := range args {
 		command[i] = arg
 	}
 	cmd := redis.NewCmd(ctx, command...)
-	if err := s.conn.await(ctx, func() error { return s.client.Process(ctx, cmd) }); err != nil {
+	if err := c.await(ctx, func() error { return client.Process(ctx, cmd) }); err != nil {
 		return nil, err
 	}
 	switch reply := cmd.Val().(type) {

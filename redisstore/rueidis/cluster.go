@@ -36,22 +36,22 @@ const (
 
 var (
 	errNoCluster = errors.New("the server is not one of a cluster")
-	errLeft      = errors.New("the node has left the cluster")
+	errNodeLeft  = errors.New("the node has left the cluster")
 )
 
-// whole sends commands by one rueidis client for all servers: by its cluster client, or by
+// clusterConn sends commands by one rueidis client for all servers: by its cluster client, or by
 // one of the program's own.
-type whole struct {
+type clusterConn struct {
 	*attempts
 
-	cluster bool
-	reach   *reach                         // nil for a client of the program's
-	client  atomic.Pointer[rueidis.Client] // nil until it could be made
+	cluster    bool
+	dialConfig *dialConfig                    // nil for a client of the program's
+	client     atomic.Pointer[rueidis.Client] // nil until it could be made
 
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup // under way
-	conns  map[*traced]struct{}
+	conns  map[*socket]struct{}
 }
 
 // New makes a connection of a rueidis client, which should have been made with
@@ -61,85 +61,85 @@ type whole struct {
 // lasts until that is over. The connection is always [redisstore.Conn] Ready, as
 // the client connects by itself.
 func New(client rueidis.Client, cluster bool) redisstore.Conn {
-	w := &whole{attempts: newAttempts(), cluster: cluster}
-	w.client.Store(&client)
-	return conn{w}
+	c := &clusterConn{attempts: newAttempts(), cluster: cluster}
+	c.client.Store(&client)
+	return conn{c}
 }
 
-// newCluster makes a connection to the cluster of some nodes.
-func newCluster(r *reach) *whole {
-	w := &whole{attempts: newAttempts(), cluster: true, reach: r, conns: map[*traced]struct{}{}}
-	w.loop.Go(w.make)
-	return w
+// newClusterConn makes a connection to the cluster of some nodes.
+func newClusterConn(d *dialConfig) *clusterConn {
+	c := &clusterConn{attempts: newAttempts(), cluster: true, dialConfig: d, conns: map[*socket]struct{}{}}
+	c.loop.Go(c.make)
+	return c
 }
 
 // make makes the client, which needs a node that answers.
-func (w *whole) make() {
-	for w.life.Err() == nil {
-		ctx, end := context.WithCancel(w.life)
-		client, err := rueidis.NewClient(w.options(ctx))
+func (c *clusterConn) make() {
+	for c.life.Err() == nil {
+		ctx, end := context.WithCancel(c.life)
+		client, err := rueidis.NewClient(c.options(ctx))
 		if err == nil && client.Mode() != rueidis.ClientModeCluster {
 			client.Close()
 			err = errNoCluster
 		}
 		if err == nil {
-			w.client.Store(&client)
-			w.over(nil)
-			w.expel(client)
+			c.client.Store(&client)
+			c.finish(nil)
+			c.dropDeparted(client)
 		}
 		end() // what the attempt has left behind
 		if err != nil {
-			w.over(err)
+			c.finish(err)
 		}
 	}
 }
 
-// expel gives up the connections to nodes that have left the cluster, or have failed, until
+// dropDeparted gives up the connections to nodes that have left the cluster, or have failed, until
 // the end: a command would wait there in vain, and a subscription hear nothing.
 // rueidis does so 5 seconds later.
-func (w *whole) expel(client rueidis.Client) {
+func (c *clusterConn) dropDeparted(client rueidis.Client) {
 	members := client.Nodes()
 	for {
 		select {
-		case <-w.life.Done():
+		case <-c.life.Done():
 			return
 		case <-time.After(jitter(memberGap)):
 		}
 		now := client.Nodes()
-		w.mu.Lock()
-		for conn := range w.conns {
+		c.mu.Lock()
+		for conn := range c.conns {
 			if members[conn.address] != nil && now[conn.address] == nil {
-				go conn.giveUp(errLeft)
+				go conn.giveUp(errNodeLeft)
 			}
 		}
-		w.mu.Unlock()
+		c.mu.Unlock()
 		members = now
 	}
 }
 
 // options are a client's, whose connections end with a context.
-func (w *whole) options(ctx context.Context) rueidis.ClientOption {
-	options := w.reach.clientOptions(w.reach.credentials)
-	options.InitAddress = w.reach.hosts
+func (c *clusterConn) options(ctx context.Context) rueidis.ClientOption {
+	options := c.dialConfig.clientOptions(c.dialConfig.credentials)
+	options.InitAddress = c.dialConfig.hosts
 	options.ClusterOption = rueidis.ClusterOption{ShardsRefreshInterval: refreshGap, MaxMovedRedirections: maxRedirections}
-	if w.reach.tls {
+	if c.dialConfig.tls {
 		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12} // it asks for the ports of TLS; dialling is ours
 	}
 	options.DialCtxFn = func(_ context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-		conn, err := w.reach.dial(ctx, address) // on no caller's context
+		conn, err := c.dialConfig.dial(ctx, address) // on no caller's context
 		if err != nil {
 			return nil, err
 		}
-		w.mu.Lock()
-		w.conns[conn] = struct{}{}
-		w.mu.Unlock()
+		c.mu.Lock()
+		c.conns[conn] = struct{}{}
+		c.mu.Unlock()
 		forget := context.AfterFunc(ctx, func() { conn.giveUp(errClosed) })
 		go func() {
 			<-conn.gone
 			forget()
-			w.mu.Lock()
-			delete(w.conns, conn)
-			w.mu.Unlock()
+			c.mu.Lock()
+			delete(c.conns, conn)
+			c.mu.Unlock()
 		}()
 		return conn, nil
 	}
@@ -147,36 +147,36 @@ func (w *whole) options(ctx context.Context) rueidis.ClientOption {
 }
 
 // Ready implements [redisstore.Conn].
-func (w *whole) Ready(ctx context.Context) error {
-	made := func() bool { return w.client.Load() != nil }
+func (c *clusterConn) Ready(ctx context.Context) error {
+	made := func() bool { return c.client.Load() != nil }
 	if made() {
 		return nil
 	}
-	return w.wait(ctx, made)
+	return c.wait(ctx, made)
 }
 
 // enter begins a call, which calls.Done ends, unless the connection is closed.
-func (w *whole) enter(ctx context.Context) (rueidis.Client, error) {
-	if err := w.Ready(ctx); err != nil {
+func (c *clusterConn) enter(ctx context.Context) (rueidis.Client, error) {
+	if err := c.Ready(ctx); err != nil {
 		return nil, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
 		return nil, rueidis.ErrClosing
 	}
-	w.calls.Add(1)
-	return *w.client.Load(), nil
+	c.calls.Add(1)
+	return *c.client.Load(), nil
 }
 
 // send implements sender. rueidis follows MOVED and ASK.
-func (w *whole) send(ctx context.Context, build builder) rueidis.RedisResult {
+func (c *clusterConn) send(ctx context.Context, build builder) rueidis.RedisResult {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		client, err := w.enter(ctx)
+		client, err := c.enter(ctx)
 		if err != nil {
 			return rueidis.NewErrorResult(err)
 		}
-		result := w.await(ctx, client, build(client.B()))
+		result := c.await(ctx, client, build(client.B()))
 		if reply, replied := rueidis.IsRedisErr(result.Error()); !replied || !reply.IsTryAgain() {
 			return result
 		}
@@ -184,7 +184,7 @@ func (w *whole) send(ctx context.Context, build builder) rueidis.RedisResult {
 		select {
 		case <-ctx.Done():
 			return result
-		case <-w.life.Done():
+		case <-c.life.Done():
 			return result
 		case <-time.After(jitter(pause)):
 		}
@@ -193,15 +193,15 @@ func (w *whole) send(ctx context.Context, build builder) rueidis.RedisResult {
 
 // await waits for a call until the context ends. A call by the own client goes on: it may be
 // dialling for others.
-func (w *whole) await(ctx context.Context, client rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
-	if w.reach == nil || ctx.Done() == nil {
-		defer w.calls.Done()
+func (c *clusterConn) await(ctx context.Context, client rueidis.Client, command rueidis.Completed) rueidis.RedisResult {
+	if c.dialConfig == nil || ctx.Done() == nil {
+		defer c.calls.Done()
 		return client.Do(ctx, command)
 	}
-	watchdog.Use(ctx, w)
+	watchdog.Use(ctx, c)
 	done := make(chan rueidis.RedisResult, 1)
 	go func() {
-		defer w.calls.Done()
+		defer c.calls.Done()
 		done <- client.Do(lasting{ctx}, command)
 	}()
 	select {
@@ -221,13 +221,13 @@ func (lasting) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Subscribe implements [redisstore.Conn]. What is published anywhere in a cluster is heard
 // by all of its nodes. One that has left hears nothing.
-func (w *whole) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
-	client, err := w.enter(ctx)
+func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	client, err := c.enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer w.calls.Done()
-	if w.cluster {
+	defer c.calls.Done()
+	if c.cluster {
 		for _, client = range client.Nodes() { // any, but no seed that is none of them
 			break
 		}
@@ -236,22 +236,20 @@ func (w *whole) Subscribe(ctx context.Context, channel string, ready func(), mes
 }
 
 // Servers implements [redisstore.Inspector].
-func (w *whole) Servers(ctx context.Context) ([]redisstore.Server, error) {
-	if !w.cluster {
-		return []redisstore.Server{server{w.send}}, nil
+func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
+	if !c.cluster {
+		return []redisstore.Server{serverBy(c.send)}, nil
 	}
-	client, err := w.enter(ctx)
+	client, err := c.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer w.calls.Done()
+	defer c.calls.Done()
 	var servers []redisstore.Server
 	var faults []error
 	for address, node := range client.Nodes() {
-		s := server{func(ctx context.Context, build builder) rueidis.RedisResult {
-			return node.Do(ctx, build(node.B()))
-		}}
-		info, err := s.Ask(ctx, "INFO", "replication")
+		s := serverBy(func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) })
+		info, err := s(ctx, "INFO", "replication")
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", address, err))
 		} else if strings.Contains(info[0], "role:master") {
@@ -265,29 +263,29 @@ func (w *whole) Servers(ctx context.Context) ([]redisstore.Server, error) {
 }
 
 // Cluster implements [redisstore.Conn].
-func (w *whole) Cluster() bool { return w.cluster }
+func (c *clusterConn) Cluster() bool { return c.cluster }
 
 // Close implements [redisstore.Conn]. It closes the client twice: a call under way that
 // dials meanwhile leaves its connection with the client after it was closed, open.
-func (w *whole) Close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.end()
-	w.loop.Wait()
-	if client := w.client.Load(); client != nil {
+func (c *clusterConn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	c.loop.Wait()
+	if client := c.client.Load(); client != nil {
 		(*client).Close()
-		w.calls.Wait()
+		c.calls.Wait()
 		(*client).Close()
 	}
 }
 
 // Progress implements [watchdog.Connection]. Which node a command goes to is not known, so
 // that only a reader that is stalled, at any node, tells that this process is behind.
-func (w *whole) Progress() (reads uint64, behind bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for conn := range w.conns {
+func (c *clusterConn) Progress() (reads uint64, behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
 		if time.Since(conn.epoch)-time.Duration(conn.read.Load()) > stalled && (!conn.reading.Load() || conn.unread()) {
 			return 0, true
 		}

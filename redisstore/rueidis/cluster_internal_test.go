@@ -18,7 +18,7 @@ func slots(address string) string {
 
 func newFakeCluster(t *testing.T, seeds ...string) conn {
 	t.Helper()
-	c := conn{newCluster(&reach{location: location{network: "tcp", hosts: seeds}})}
+	c := conn{newClusterConn(&dialConfig{location: location{network: "tcp", hosts: seeds}})}
 	t.Cleanup(c.Close)
 	return c
 }
@@ -140,7 +140,7 @@ func TestTakeArrivesOnce(t *testing.T) {
 				}
 			})
 			mu.Unlock()
-			c, err := (&reach{location: location{topology: kind, network: "tcp", hosts: []string{node.address}, primary: "name"}}).connect()
+			c, err := (&dialConfig{location: location{topology: kind, network: "tcp", hosts: []string{node.address}, primary: "name"}}).connect()
 			if err != nil {
 				t.Fatal(err)
 			}

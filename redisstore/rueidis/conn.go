@@ -69,29 +69,26 @@ func arbitrary(args ...string) builder {
 	return func(b rueidis.Builder) rueidis.Completed { return b.Arbitrary(args[0]).Args(args[1:]...).Build() }
 }
 
-// A server is one that can be asked by itself.
-type server struct {
-	send func(ctx context.Context, build builder) rueidis.RedisResult
-}
-
-// Ask implements [redisstore.Server].
-func (s server) Ask(ctx context.Context, args ...string) ([]string, error) {
-	reply, err := s.send(ctx, arbitrary(args...)).ToMessage()
-	if err != nil {
-		return nil, err
+// serverBy asks one server by what sends to it.
+func serverBy(send func(ctx context.Context, build builder) rueidis.RedisResult) redisstore.Server {
+	return func(ctx context.Context, args ...string) ([]string, error) {
+		reply, err := send(ctx, arbitrary(args...)).ToMessage()
+		if err != nil {
+			return nil, err
+		}
+		if text, err := reply.ToString(); err == nil {
+			return []string{text}, nil
+		}
+		if !reply.IsMap() {
+			return reply.AsStrSlice()
+		}
+		fields, err := reply.AsStrMap()
+		var list []string
+		for name, value := range fields {
+			list = append(list, name, value)
+		}
+		return list, err
 	}
-	if text, err := reply.ToString(); err == nil {
-		return []string{text}, nil
-	}
-	if !reply.IsMap() {
-		return reply.AsStrSlice()
-	}
-	fields, err := reply.AsStrMap()
-	var list []string
-	for name, value := range fields {
-		list = append(list, name, value)
-	}
-	return list, err
 }
 
 // errUnsubscribed says that a subscription ended without a fault.
@@ -117,4 +114,20 @@ func receive(ctx context.Context, client rueidis.Client, channel string, ready f
 func readOnly(err error) bool {
 	_, replied := rueidis.IsRedisErr(err)
 	return replied && strings.Contains(err.Error(), "READONLY ")
+}
+
+// connect makes a connection, in the background.
+func (d *dialConfig) connect() (redisstore.Conn, error) {
+	switch d.topology {
+	case topologySentinel:
+		c, err := newSentinelConn(d)
+		return conn{c}, err
+	case topologyCluster:
+		return conn{newClusterConn(d)}, nil
+	default:
+		c := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, d.hosts[0]) }}
+		options := d.clientOptions(d.credentials)
+		options.SelectDB = d.database
+		return conn{c}, c.start(options)
+	}
 }

@@ -20,84 +20,84 @@ var (
 	errReplaced = errors.New("the sentinels name another primary")
 )
 
-// watched is a link to the primary that sentinels name.
-type watched struct {
-	link
+// sentinelConn is a connection to the primary that sentinels name.
+type sentinelConn struct {
+	singleConn
 
-	name      string
-	reach     *reach
-	sentinels []*link
+	name       string
+	dialConfig *dialConfig
+	sentinels  []*singleConn
 }
 
-// newWatched makes a connection to the primary of a name.
-func newWatched(r *reach) (*watched, error) {
-	w := &watched{name: r.primary, reach: r}
-	for _, address := range r.hosts {
-		l := &link{dial: func(ctx context.Context) (*traced, error) { return r.dial(ctx, address) }}
-		if err := l.start(r.clientOptions(r.sentinel)); err != nil {
-			w.closeSentinels()
+// newSentinelConn makes a connection to the primary of a name.
+func newSentinelConn(d *dialConfig) (*sentinelConn, error) {
+	c := &sentinelConn{name: d.primary, dialConfig: d}
+	for _, address := range d.hosts {
+		sentinel := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, address) }}
+		if err := sentinel.start(d.clientOptions(d.sentinel)); err != nil {
+			c.closeSentinels()
 			return nil, err
 		}
-		w.sentinels = append(w.sentinels, l)
+		c.sentinels = append(c.sentinels, sentinel)
 	}
-	w.dial, w.follow, w.primary = w.dialPrimary, w.followPrimary, true
-	options := r.clientOptions(r.credentials)
-	options.SelectDB = r.database
-	if err := w.start(options); err != nil {
-		w.closeSentinels()
+	c.dial, c.follow, c.primary = c.dialPrimary, c.followPrimary, true
+	options := d.clientOptions(d.credentials)
+	options.SelectDB = d.database
+	if err := c.start(options); err != nil {
+		c.closeSentinels()
 		return nil, err
 	}
-	return w, nil
+	return c, nil
 }
 
 // dialPrimary connects to whom the sentinels name now.
-func (w *watched) dialPrimary(ctx context.Context) (*traced, error) {
-	address, err := w.named(ctx)
+func (c *sentinelConn) dialPrimary(ctx context.Context) (*socket, error) {
+	address, err := c.primaryAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return w.reach.dial(ctx, address)
+	return c.dialConfig.dial(ctx, address)
 }
 
 // followPrimary gives up a connection to a primary that was replaced.
-func (w *watched) followPrimary(ctx context.Context, conn *traced) {
+func (c *sentinelConn) followPrimary(ctx context.Context, conn *socket) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(jitter(watchGap)):
 		}
-		if address, err := w.named(ctx); err == nil && address != conn.address {
+		if address, err := c.primaryAddress(ctx); err == nil && address != conn.address {
 			conn.giveUp(errReplaced)
 			return
 		}
 	}
 }
 
-// named is the address that more than half of the sentinels name. Who only says itself
+// primaryAddress is the address that more than half of the sentinels name. A server that only says itself
 // that it is the primary is not believed: it may be an old one that was started again.
-func (w *watched) named(ctx context.Context) (string, error) {
+func (c *sentinelConn) primaryAddress(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	type answer struct {
 		address string
 		err     error
 	}
-	answers := make(chan answer, len(w.sentinels))
-	for _, l := range w.sentinels {
+	answers := make(chan answer, len(c.sentinels))
+	for _, sentinel := range c.sentinels {
 		go func() {
-			address, err := w.ask(ctx, l)
+			address, err := c.ask(ctx, sentinel)
 			answers <- answer{address, err}
 		}()
 	}
 	votes, fault := map[string]int{}, error(nil)
-	for range w.sentinels {
+	for range c.sentinels {
 		a := <-answers
 		if a.err != nil {
 			fault = a.err
 			continue
 		}
-		if votes[a.address]++; 2*votes[a.address] > len(w.sentinels) {
+		if votes[a.address]++; 2*votes[a.address] > len(c.sentinels) {
 			return a.address, nil
 		}
 	}
@@ -108,10 +108,10 @@ func (w *watched) named(ctx context.Context) (string, error) {
 }
 
 // ask asks one sentinel.
-func (w *watched) ask(ctx context.Context, l *link) (string, error) {
-	address, err := l.send(ctx, arbitrary("SENTINEL", "GET-MASTER-ADDR-BY-NAME", w.name)).AsStrSlice()
+func (c *sentinelConn) ask(ctx context.Context, sentinel *singleConn) (string, error) {
+	address, err := sentinel.send(ctx, arbitrary("SENTINEL", "GET-MASTER-ADDR-BY-NAME", c.name)).AsStrSlice()
 	if rueidis.IsRedisNil(err) || err == nil && len(address) != 2 {
-		return "", fmt.Errorf("the sentinel knows no primary of the name %q", w.name)
+		return "", fmt.Errorf("the sentinel knows no primary of the name %q", c.name)
 	}
 	if err != nil {
 		return "", err
@@ -120,15 +120,15 @@ func (w *watched) ask(ctx context.Context, l *link) (string, error) {
 }
 
 // Close implements [redisstore.Conn].
-func (w *watched) Close() {
-	w.link.Close()
-	w.closeSentinels()
+func (c *sentinelConn) Close() {
+	c.singleConn.Close()
+	c.closeSentinels()
 }
 
-func (w *watched) closeSentinels() {
+func (c *sentinelConn) closeSentinels() {
 	var group sync.WaitGroup
-	for _, l := range w.sentinels {
-		group.Go(l.Close)
+	for _, sentinel := range c.sentinels {
+		group.Go(sentinel.Close)
 	}
 	group.Wait()
 }

@@ -42,7 +42,7 @@ func TestQuorum(t *testing.T) {
 		defer mu.Unlock()
 		names = all
 	}
-	r := &reach{location: location{network: "tcp", primary: "name"}}
+	d := &dialConfig{location: location{network: "tcp", primary: "name"}}
 	for i := range names {
 		sentinel := newFake(t, func(command []string) string {
 			mu.Lock()
@@ -53,14 +53,14 @@ func TestQuorum(t *testing.T) {
 			host, port, _ := net.SplitHostPort(names[i].address)
 			return array(host, port)
 		})
-		r.hosts = append(r.hosts, sentinel.address)
+		d.hosts = append(d.hosts, sentinel.address)
 	}
-	w, err := newWatched(r)
+	c, err := newSentinelConn(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.Close)
-	if err := w.Ready(t.Context()); !errors.Is(err, errNoQuorum) {
+	t.Cleanup(c.Close)
+	if err := c.Ready(t.Context()); !errors.Is(err, errNoQuorum) {
 		t.Errorf("one names another than the others: got %v, want %v", err, errNoQuorum)
 	}
 	if n := asked[0].Load() + asked[1].Load(); n != 0 {
@@ -70,7 +70,7 @@ func TestQuorum(t *testing.T) {
 		return func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			got, err := conn{w}.Do(ctx, "WHO")
+			got, err := conn{c}.Do(ctx, "WHO")
 			return err == nil && got == want.address
 		}
 	}
@@ -87,12 +87,12 @@ func TestQuorum(t *testing.T) {
 
 // takes spends permits of a window of 10 from now on until told to stop, and returns how many
 // it got.
-func takes(ctx context.Context, w *watched) (admitted int) {
+func takes(ctx context.Context, c *sentinelConn) (admitted int) {
 	const source = `if tonumber(redis.call('GET', KEYS[1]) or 0) >= 10 then return '0' end redis.call('INCR', KEYS[1]) return '1'`
 	for ctx.Err() == nil {
 		// A call of its own context: one that is under way when the time is over counts.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Millisecond)
-		reply := w.send(call, arbitrary("EVAL", source, "1", "k"))
+		reply := c.send(call, arbitrary("EVAL", source, "1", "k"))
 		cancel()
 		if text, err := reply.ToString(); err == nil && text == "1" {
 			admitted++
@@ -106,18 +106,18 @@ func takes(ctx context.Context, w *watched) (admitted int) {
 func TestOldPrimaryIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := testredis.StartSentinel(t)
-	at, err := (Connection{URL: s.URL()}).reach()
+	at, err := (Connection{URL: s.URL()}).dialConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWatched(at)
+	c, err := newSentinelConn(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.Close)
+	t.Cleanup(c.Close)
 	ctx, stop := context.WithCancel(t.Context())
 	total := make(chan int, 1)
-	go func() { total <- takes(ctx, w) }()
+	go func() { total <- takes(ctx, c) }()
 	spent := func(server *testredis.Server) func() bool {
 		return func() bool {
 			n, err := server.Do("GET", "k")
@@ -132,12 +132,12 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Follow(t)
-	eventually(t, "the new one decides", func() bool { return w.isUp() && w.up.Load().address == s.Primary.Addr() })
+	eventually(t, "the new one decides", func() bool { return c.isUp() && c.up.Load().address == s.Primary.Addr() })
 	// Cut off for the client, and too short for the sentinels to name another.
 	if err := s.Primary.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	w.up.Load().giveUp(errors.New("cut off by the test"))
+	c.up.Load().giveUp(errors.New("cut off by the test"))
 	old.Restart(t)
 	began := time.Now()
 	eventually(t, "the time is over", func() bool { return time.Since(began) > 1500*time.Millisecond })
@@ -147,7 +147,7 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 	eventually(t, "it decides again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		return ping(ctx, &w.link) == nil
+		return ping(ctx, &c.singleConn) == nil
 	})
 	stop()
 	if n := <-total; n != 10 {

@@ -29,77 +29,81 @@ type location struct {
 	hosts          []string // host:port of each, or the path of a socket
 	tls            bool
 	user, password string
-	secret         bool // whether there is a password, which may be empty
+	hasPassword    bool // whether there is a password, which may be empty
 	database       int
 	primary        string // the name that sentinels know
 }
 
-// parse reads a URL. Several hosts in one are not what net/url reads, so the parts
-// are cut here.
-func parse(address string) (location, error) {
+// schemes are those of store URLs.
+var schemes = map[string]struct {
+	topology topology
+	network  string
+	port     string // by default
+	tls      bool
+}{
+	"redis":           {topologySingle, "tcp", "6379", false},
+	"rediss":          {topologySingle, "tcp", "6379", true},
+	"redis-sentinel":  {topologySentinel, "tcp", "26379", false},
+	"rediss-sentinel": {topologySentinel, "tcp", "26379", true},
+	"redis-cluster":   {topologyCluster, "tcp", "6379", false},
+	"rediss-cluster":  {topologyCluster, "tcp", "6379", true},
+	"unix":            {topologySingle, "unix", "", false},
+}
+
+// parse reads a URL. net/url does not read several hosts, so the parts are cut here.
+func parse(address string) (l location, err error) {
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found {
-		return location{}, invalidURL("no scheme")
+		return l, invalidURL("no scheme")
 	}
-	l := location{network: "tcp"}
+	kind, known := schemes[scheme]
+	if !known {
+		return l, invalidURL("unknown scheme")
+	}
+	l.topology, l.network, l.tls = kind.topology, kind.network, kind.tls
 	authority, path, _ := strings.Cut(rest, "/")
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		user, password, secret := strings.Cut(authority[:at], ":")
-		var err error
+		user, password, hasPassword := strings.Cut(authority[:at], ":")
 		if l.user, err = url.PathUnescape(user); err == nil {
 			l.password, err = url.PathUnescape(password)
 		}
 		if err != nil {
-			return location{}, invalidURL("user or password has a bad percent-encoding")
+			return l, invalidURL("user or password has a bad percent-encoding")
 		}
-		l.secret, authority = secret, authority[at+1:]
+		l.hasPassword, authority = hasPassword, authority[at+1:]
 	}
-	l.tls = strings.HasPrefix(scheme, "rediss")
-	port := "6379"
-	var err error
-	switch scheme {
-	case "unix":
-		l.network = "unix"
+	switch {
+	case l.network == "unix":
 		if authority != "" || path == "" {
-			return location{}, invalidURL("a unix URL needs an absolute path")
+			return l, invalidURL("a unix URL needs an absolute path")
 		}
 		path, query, asked := strings.Cut(path, "?")
+		l.hosts = []string{"/" + path}
 		if asked {
 			number, isDB := strings.CutPrefix(query, "db=")
 			if !isDB || number == "" {
-				return location{}, invalidURL("a unix URL has no parameter but db")
+				return l, invalidURL("a unix URL has no parameter but db")
 			}
-			if l.database, err = database(number); err != nil {
-				return location{}, err
-			}
+			l.database, err = database(number)
 		}
-		l.hosts = []string{"/" + path}
-		return l, nil
-	case "redis", "rediss":
+		return l, err
+	case l.topology == topologySentinel && path == "":
+		return l, invalidURL("the name of the primary is missing")
+	case l.topology == topologySentinel:
+		l.primary = path
+	case l.topology == topologyCluster && path != "":
+		return l, invalidURL("a cluster has no database")
+	case l.topology == topologySingle:
 		if l.database, err = database(path); err != nil {
-			return location{}, err
+			return l, err
 		}
 		if strings.Contains(authority, ",") {
-			return location{}, invalidURL("one host:port is allowed with " + scheme)
+			return l, invalidURL("one host:port is allowed with " + scheme)
 		}
-	case "redis-sentinel", "rediss-sentinel":
-		if path == "" {
-			return location{}, invalidURL("the name of the primary is missing")
-		}
-		port = "26379"
-		l.topology, l.primary = topologySentinel, path
-	case "redis-cluster", "rediss-cluster":
-		if path != "" {
-			return location{}, invalidURL("a cluster has no database")
-		}
-		l.topology = topologyCluster
-	default:
-		return location{}, invalidURL("unknown scheme")
 	}
 	for _, host := range strings.Split(authority, ",") {
-		host, err := withPort(host, port)
-		if err != nil {
-			return location{}, err
+		if host, err = withPort(host, kind.port); err != nil {
+			return l, err
 		}
 		l.hosts = append(l.hosts, host)
 	}

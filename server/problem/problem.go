@@ -84,7 +84,7 @@ func Of(err error) *Error {
 	case errors.Is(err, stint.ErrUnavailable):
 		return &Error{Status: http.StatusServiceUnavailable, Detail: Unknown}
 	default:
-		return &Error{Status: http.StatusInternalServerError, Detail: "the server made a mistake; its log says more"}
+		return &Error{Status: http.StatusInternalServerError, Detail: "an internal error; the service's log says more"}
 	}
 }
 

@@ -87,6 +87,7 @@ type route struct {
 var routes = []route{
 	{"POST rules/validate", "validate", (*call).validate, false, nil},
 	{"POST rules/explain", "explain", (*call).explain, false, nil},
+	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
 	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},
@@ -101,6 +102,7 @@ var routes = []route{
 	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).removeOverride, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
+	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
 	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
 	{"GET rule-versions/{number}", "get_version", (*call).getVersion, false, []string{"since"}},
 	{"POST rule-versions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
@@ -270,7 +272,7 @@ func unavailable(cause error, detail string) error {
 func unreachable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
-		return unavailable(err, "where the rules are kept there is something that can't be read; nothing was changed, and the log says more")
+		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
 	case errors.Is(err, context.Canceled):
 		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // which nobody hears
 	case isUnreachable(err):

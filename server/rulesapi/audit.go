@@ -204,15 +204,15 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		edits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_rule_edits_total",
-			Help: "Requests that change rules or reset clients, by what came of them.",
+			Help: "Requests that change rules or reset clients, by outcome.",
 		}, []string{"action", "outcome"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_admin_refused_total",
-			Help: "Requests to the admin listener of who showed no token that is known, or may not make them.",
+			Help: "Requests to the admin listener without a known token, or that their callers may not make.",
 		}, []string{"outcome"}),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rate_limiter_rule_resets_total",
-			Help: "Resets of all clients of a rule, by what came of them.",
+			Help: "Resets of all clients of a rule, or of everything, by outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, collector := range []prometheus.Collector{m.edits, m.refusals, m.resets} {

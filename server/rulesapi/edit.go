@@ -65,15 +65,15 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrUnreadable):
 		return unreachable(err)
 	case errors.Is(err, store.ErrConflict):
-		return problem.New(http.StatusConflict, "others edit the rules at the same time, again and again; try it later")
+		return problem.New(http.StatusConflict, "other edits of the rules came in between, several times; try again")
 	case errors.Is(err, store.ErrRefused):
-		return unavailable(err, "the edit was refused where the rules are kept, nothing was changed; the log says why")
+		return unavailable(err, "the server that keeps the rules refused the edit; nothing was changed. The log says why")
 	case !isUnreachable(err):
 		return err
 	case errors.Is(err, store.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; whether it was made the versions tell")
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-versions shows whether it was made")
 	}
 }
 

@@ -30,14 +30,30 @@ func (c *call) explain() error {
 	if err != nil {
 		return stateAway(err, "the store could not answer; nothing was consumed")
 	}
-	return c.answer(explanation(x))
+	return c.answer(Explanation(x))
 }
 
-func explanation(x *enforce.Explanation) api.Explanation {
+// explainClient says what a client, as overrides name it, has left by each rule that can count it.
+func (c *call) explainClient() error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	list, err := c.api.config.Limiter.ExplainClient(ctx, c.client)
+	if err != nil {
+		return stateAway(err, "the store could not answer; nothing was consumed")
+	}
+	shown := api.ClientExplanation{Client: c.client, Rules: []api.ExplainedRule{}}
+	for i := range list {
+		shown.Rules = append(shown.Rules, explained(&list[i]))
+	}
+	return c.answer(shown)
+}
+
+// Explanation is an explanation on the wire.
+func Explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
 	shown := api.Explanation{
 		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
-		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: micros(v.Decision.RetryAfter),
+		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
 		Rules: []api.ExplainedRule{},
 	}
 	if v.Rule != nil {
@@ -68,16 +84,8 @@ func explained(rule *enforce.Explained) api.ExplainedRule {
 		shown.Limits = append(shown.Limits, api.ExplainedLimit{
 			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
-			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: micros(o.RetryAfter),
+			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
 		})
 	}
 	return shown
-}
-
-// micros is a wait on the wire, -1 when none will do.
-func micros(wait time.Duration) int64 {
-	if wait == stint.Never {
-		return -1
-	}
-	return wait.Microseconds()
 }

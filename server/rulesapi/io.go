@@ -94,7 +94,7 @@ func (s parseSemaphore) enter(ctx context.Context, size int) (leave func(), err 
 	case s <- struct{}{}:
 		return func() { <-s }, nil
 	case <-ctx.Done():
-		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being read for as long as this request was waited for")
+		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being parsed until this request ended; try again")
 	}
 }
 

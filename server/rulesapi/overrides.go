@@ -152,7 +152,7 @@ func (c *call) readOverride() (override rules.Override, err error) {
 		override.Key = c.client
 	}
 	if override.Key != c.client {
-		return override, problem.New(http.StatusBadRequest, "key is another one than in the path; allowed: the same, or none")
+		return override, problem.New(http.StatusBadRequest, "key differs from the client in the path; allowed: the same, or no key")
 	}
 	return override, nil
 }

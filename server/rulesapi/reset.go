@@ -102,34 +102,66 @@ func (c *call) resetClient(rule *rules.Rule, client string) error {
 	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
-// resetAll makes all clients as new.
+// resetAll clears the state of all clients of the rule.
 func (c *call) resetAll() error {
 	c.action = "reset_rule"
+	done, err := c.resetMany("a whole rule; reset its clients one by one", func(ctx context.Context, r stint.Resetter) error {
+		return r.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
+	})
+	if err != nil {
+		return err
+	}
+	return c.answer(done)
+}
+
+// resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
+// keep state under the store's prefix.
+func (c *call) resetEverything() error {
+	var faults document.Faults
+	body, err := c.value(jsonBody, &faults)
+	if err != nil {
+		return err
+	}
+	all := false
+	faults.Mapping("the body", body, func(f document.Field) bool {
+		if f.Name == "all" {
+			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
+		}
+		return f.Name == "all"
+	}, []string{"all"})
+	if err := faults.Err(); err != nil {
+		return err
+	}
+	if !all {
+		return stint.Invalid("the body", document.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
+	}
+	done, err := c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
+	if err != nil {
+		return err
+	}
+	return c.answer(done)
+}
+
+// resetMany has the store carry out a reset of many clients, and counts what came of it.
+func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) (done api.RuleReset, err error) {
 	start := time.Now()
-	err := c.resetPolicy()
+	err = c.resetStore("the store can't reset "+what, do)
 	outcome := outcomeDone
 	if err != nil {
 		outcome = outcomeOf(err)
 	}
 	c.api.metrics.resets.WithLabelValues(outcome).Inc()
-	if err != nil {
-		return err
-	}
-	return c.answer(api.RuleReset{
-		Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC(),
-	})
+	return api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()}, err
 }
 
-// resetPolicy resets the rule's policy in the store.
-func (c *call) resetPolicy() error {
-	const cannot = "the store can't reset a whole rule; reset its clients one by one"
+func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter) error) error {
 	resetter, ok := c.api.config.Store.(stint.Resetter)
 	if !ok {
-		return problem.New(http.StatusNotImplemented, cannot)
+		return problem.New(http.StatusNotImplemented, "%s", cannot)
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	err := resetter.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
+	err := do(ctx, resetter)
 	if errors.Is(err, stint.ErrInvalid) {
 		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}

@@ -181,5 +181,5 @@ func (c *call) notKept(ctx context.Context, err error, first int64) error {
 	if c.number > now.Number || c.number < first {
 		return problem.New(http.StatusNotFound, "there is no version %d; the newest is %d", c.number, now.Number)
 	}
-	return problem.New(http.StatusGone, "version %d is not kept any more, or the one that it is compared with is not", c.number)
+	return problem.New(http.StatusGone, "version %d, or the version that it is compared with, is no longer kept", c.number)
 }

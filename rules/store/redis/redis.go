@@ -5,7 +5,7 @@
 //	s, err := redis.New(conn, redis.Options{})
 //
 // All revisions are fields of one hash, so that they are lost together or not at all. One script
-// compares the newest one, writes the next and publishes that it did. docs/redis.md describes the fields.
+// compares the newest one, writes the next and publishes that it did. docs/internals/layout.md describes the fields.
 package redis
 
 import (

@@ -31,16 +31,16 @@ type Config struct {
 	Store    Store    `doc:"store"`
 
 	OnStoreFailure failover.Mode     `doc:"on_store_failure" is:"one-of open closed local" default:"open" value:"POLICY" help:"what decides checks while the store is unreachable: open (admit), closed (503) or local (this process's share)"`
-	OnOverload     failover.Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY" help:"what a check gets that this process is too busy to have decided in time: reject (503) or admit (as on_store_failure says)"`
+	OnOverload     failover.Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY" help:"what a check gets if this process is too busy to decide it in time: reject (503) or admit (as on_store_failure says)"`
 	// Instances is 0 for auto.
 	Instances int `doc:"instances" is:"integer 1 1000000" zero:"auto" default:"1" value:"N" help:"how many processes share the limits, or auto to count those that share the store; for on_store_failure local"`
 	// RulesFrom is a file or a folder, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
 	// RulesFromStore.
-	RulesFrom string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept that change: a file or a folder of them, redis://… as for the store, mongodb://…, or the word store, which is the store itself and the default without rules in the configuration"`
+	RulesFrom string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept: a file or a folder, redis://… as for the store, mongodb://HOST/DATABASE?collection=NAME, or the word store, which is the store itself and the default if the configuration has no rules"`
 	// RulesCache is "" for none.
-	RulesCache           string `doc:"rules_cache" value:"PATH" help:"file that keeps the last rules read from rules_from, to begin with when that is unreachable; without it the service is not ready until rules were read"`
-	RejectAmbiguousPaths bool   `doc:"ambiguous_paths" is:"one-of match reject" default:"match" value:"POLICY" help:"what becomes of a path that programs take apart in different ways: match (the rules of all its variants hold) or reject (400)"`
-	DenyByDefault        bool   `doc:"rules_default" is:"one-of allow deny" default:"allow" value:"DECISION" help:"what becomes of a request that no rule matches: allow, or deny (429)"`
+	RulesCache           string `doc:"rules_cache" value:"PATH" help:"file that keeps the last rules read from rules_from, to start with if that is unreachable; without it the service is not ready until rules were read"`
+	RejectAmbiguousPaths bool   `doc:"ambiguous_paths" is:"one-of match reject" default:"match" value:"POLICY" help:"what happens to a path that applications may read in several ways: match (the rules of all variants hold) or reject (400)"`
+	DenyByDefault        bool   `doc:"rules_default" is:"one-of allow deny" default:"allow" value:"DECISION" help:"what happens to a request that no rule matches: allow, or deny (429)"`
 
 	ClientIP ClientIP `doc:",inline"`
 	Identity Identity `doc:"identity"`
@@ -69,66 +69,66 @@ const RulesFromStore = "store"
 
 // TLS is what the REST API speaks TLS with.
 type TLS struct {
-	CertFile     string `doc:"cert_file" value:"PATH" help:"certificate in PEM with which the listeners speak TLS, its issuers behind it; followed when it changes"`
+	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the listeners, followed by its issuers; reloaded when it changes"`
 	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of tls.cert_file"`
-	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"authorities that have to vouch for clients' certificates; without it clients need none"`
+	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed clients' certificates; without it clients need none"`
 }
 
 // AdminTLS is what the admin listener does: TLS, unless something else was said.
 type AdminTLS struct {
-	CertFile     string `doc:"cert_file" value:"PATH" help:"certificate of the admin listener, or off for plain HTTP; without it, all of tls holds"`
+	CertFile     string `doc:"cert_file" value:"PATH" help:"PEM file with the certificate of the admin listener, or off for plain HTTP; without it, all of tls holds"`
 	KeyFile      string `doc:"key_file" value:"PATH" help:"private key of admin_tls.cert_file"`
-	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"authorities that have to vouch for admins' certificates"`
+	ClientCAFile string `doc:"client_ca_file" value:"PATH" help:"PEM file of the authorities that must have signed administrators' certificates"`
 }
 
 // HTTP bounds what clients of the REST API and of the admin listener may use.
 type HTTP struct {
-	ReadHeaderTimeout time.Duration `doc:"read_header_timeout" is:"duration 10ms 10m" default:"5s" value:"DURATION" help:"longest until a connection's first head has come, 10ms to 10m"`
-	BodyTimeout       time.Duration `doc:"body_timeout" is:"duration 10ms 10m" default:"10s" value:"DURATION" help:"longest that a request's body may take to come, 10ms to 10m"`
-	WriteTimeout      time.Duration `doc:"write_timeout" is:"duration 10ms 10m" default:"30s" value:"DURATION" help:"longest from a request's head to the end of its response, 10ms to 10m"`
+	ReadHeaderTimeout time.Duration `doc:"read_header_timeout" is:"duration 10ms 10m" default:"5s" value:"DURATION" help:"longest time until the head of a connection's first request has arrived, 10ms to 10m"`
+	BodyTimeout       time.Duration `doc:"body_timeout" is:"duration 10ms 10m" default:"10s" value:"DURATION" help:"longest time for a request's body to arrive, 10ms to 10m"`
+	WriteTimeout      time.Duration `doc:"write_timeout" is:"duration 10ms 10m" default:"30s" value:"DURATION" help:"longest time from a request's head to the end of its response, 10ms to 10m"`
 	IdleTimeout       time.Duration `doc:"idle_timeout" is:"duration 10ms 1h" default:"2m" value:"DURATION" help:"how long a connection is kept between requests, 10ms to 1h"`
-	MaxHeaderBytes    int64         `doc:"max_header_size" is:"size 1KiB 16MiB" default:"64KiB" value:"SIZE" help:"most that a request's head may have, 1KiB to 16MiB; longer ones are answered 431"`
-	MaxBodyBytes      int64         `doc:"max_body_size" is:"size 1KiB 64MiB" default:"1MiB" value:"SIZE" help:"most that a request's body may have, 1KiB to 64MiB; longer ones are answered 413"`
-	MaxBodyMemory     int64         `doc:"max_body_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE" help:"most memory that all bodies under way may use, at least 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together; further ones are answered 503; default is 64MiB, or the least if that is more"`
-	MaxStreams        int           `doc:"max_streams" is:"integer 1 10000" default:"100" value:"N" help:"how many requests one connection of HTTP/2 has at once"`
-	MaxConnections    int           `doc:"max_connections" is:"integer 1 10000000" default:"16384" value:"N" help:"how many connections the REST API has at once; the longest idle ones make room"`
-	MaxOperations     int           `doc:"max_operations" is:"integer 0 10000000" default:"0" value:"N" help:"how many operations are decided at once; more wait for their turn, fairly between clients; 0 for 1024 for each processor"`
+	MaxHeaderBytes    int64         `doc:"max_header_size" is:"size 1KiB 16MiB" default:"64KiB" value:"SIZE" help:"largest head of a request, 1KiB to 16MiB; a larger one is answered 431"`
+	MaxBodyBytes      int64         `doc:"max_body_size" is:"size 1KiB 64MiB" default:"1MiB" value:"SIZE" help:"largest body of a request, 1KiB to 64MiB; a larger one is answered 413"`
+	MaxBodyMemory     int64         `doc:"max_body_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE" help:"most memory for the bodies of all requests in progress, at least 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together; further requests are answered 503; default is 64MiB, or the least if that is more"`
+	MaxStreams        int           `doc:"max_streams" is:"integer 1 10000" default:"100" value:"N" help:"most requests at once on one HTTP/2 connection"`
+	MaxConnections    int           `doc:"max_connections" is:"integer 1 10000000" default:"16384" value:"N" help:"most connections of the REST API at once; a new one closes the one that has been idle longest"`
+	MaxOperations     int           `doc:"max_operations" is:"integer 0 10000000" default:"0" value:"N" help:"most operations decided at once; further ones wait for their turn, fairly between clients; 0 for 1024 per processor"`
 	// MaxConnectionsPerPeer is 0 for no bound.
-	MaxConnectionsPerPeer int `doc:"max_connections_per_peer" is:"integer 0 10000000" default:"0" value:"N" help:"how many of them one address may have that is no trusted proxy; 0 for no bound"`
+	MaxConnectionsPerPeer int `doc:"max_connections_per_peer" is:"integer 0 10000000" default:"0" value:"N" help:"most connections of one address that is not in trusted_proxies; 0 for no limit"`
 }
 
 // Drain says how the service ends.
 type Drain struct {
-	Delay     time.Duration `doc:"delay" is:"duration 0s 10m" default:"0s" value:"DURATION" help:"how long a service that is stopped reports itself not ready before it closes its listeners, up to 10m"`
-	KeepAlive time.Duration `doc:"keep_alive" is:"duration 0s 10m" default:"2s" value:"DURATION" help:"how long it then keeps connections for their next request, whose answer ends them, up to 10m"`
-	Timeout   time.Duration `doc:"timeout" is:"duration 1ms 1h" default:"30s" value:"DURATION" help:"longest that requests in flight are waited for, drain.keep_alive included, 1ms to 1h"`
+	Delay     time.Duration `doc:"delay" is:"duration 0s 10m" default:"0s" value:"DURATION" help:"how long a stopping service reports itself not ready before it closes its listeners, up to 10m"`
+	KeepAlive time.Duration `doc:"keep_alive" is:"duration 0s 10m" default:"2s" value:"DURATION" help:"how long it then keeps idle connections open for one more request, up to 10m"`
+	Timeout   time.Duration `doc:"timeout" is:"duration 1ms 1h" default:"30s" value:"DURATION" help:"longest wait for requests in progress, drain.keep_alive included, 1ms to 1h"`
 }
 
 // Store says where state lives.
 type Store struct {
 	// URL may hold a password: show it with [RedactURL] only.
 	URL                  string        `doc:"url" flag:"store" is:"store-url" secret:"url" default:"memory://" value:"URL" help:"where state lives: memory://, redis://, redis-sentinel://, redis-cluster:// (rediss… with TLS) or unix://"`
-	Username             string        `doc:"username" for:"redis" value:"NAME" help:"user that Redis knows the service as, if the URL names none"`
-	Password             string        `doc:"password" for:"redis" secret:"all" value:"PASSWORD" help:"the user's password, if the URL has none"`
-	PasswordFile         string        `doc:"password_file" for:"redis" value:"PATH" help:"file of the user's password, read for every connection; or give the password in STINT_STORE_PASSWORD"`
-	SentinelUsername     string        `doc:"sentinel_username" for:"redis" value:"NAME" help:"user that the sentinels themselves know the service as"`
-	SentinelPassword     string        `doc:"sentinel_password" for:"redis" secret:"all" value:"PASSWORD" help:"that user's password"`
-	SentinelPasswordFile string        `doc:"sentinel_password_file" for:"redis" value:"PATH" help:"file of that user's password; or give it in STINT_STORE_SENTINEL_PASSWORD"`
+	Username             string        `doc:"username" for:"redis" value:"NAME" help:"user name for Redis, if the URL has none"`
+	Password             string        `doc:"password" for:"redis" secret:"all" value:"PASSWORD" help:"password for Redis, if the URL has none"`
+	PasswordFile         string        `doc:"password_file" for:"redis" value:"PATH" help:"file with the password for Redis, read for each connection; or set STINT_STORE_PASSWORD"`
+	SentinelUsername     string        `doc:"sentinel_username" for:"redis" value:"NAME" help:"user name for the sentinels themselves"`
+	SentinelPassword     string        `doc:"sentinel_password" for:"redis" secret:"all" value:"PASSWORD" help:"password for the sentinels"`
+	SentinelPasswordFile string        `doc:"sentinel_password_file" for:"redis" value:"PATH" help:"file with the password for the sentinels; or set STINT_STORE_SENTINEL_PASSWORD"`
 	TLS                  StoreTLS      `doc:"tls"`
-	Timeout              time.Duration `doc:"timeout" is:"duration 1ms 1m" default:"100ms" value:"DURATION" help:"longest that one call of the store may take, 1ms to 1m"`
+	Timeout              time.Duration `doc:"timeout" is:"duration 1ms 1m" default:"100ms" value:"DURATION" help:"longest time for one call of the store, 1ms to 1m"`
 	KeyPrefix            string        `doc:"key_prefix" is:"key-prefix" default:"rate_limiter" value:"NAME" help:"start of every key's name in Redis"`
 	LogEncoding          string        `doc:"log_encoding" is:"one-of packed zset stream" zero:"default" default:"default" value:"NAME" help:"how Redis keeps a sliding window log: packed, zset, stream or default"`
-	Partitions           int           `doc:"partitions" is:"partitions" zero:"default" default:"default" value:"N" help:"in how many parts Redis keeps each limit's clients: a power of two from 1 to 256, or default, which is what the other processes have"`
+	Partitions           int           `doc:"partitions" is:"partitions" zero:"default" default:"default" value:"N" help:"into how many parts Redis splits each limit's clients: a power of two from 1 to 256, or default, which is what the other processes use"`
 	DenialCache          int           `doc:"denial_cache" is:"integer 0 10000000" default:"65536" value:"N" help:"how many denials are remembered, to answer them without Redis; 0 for none"`
-	MaxMemory            int64         `doc:"max_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE" help:"most memory that states in the process may use, such as 1GiB, or default"`
+	MaxMemory            int64         `doc:"max_memory" is:"size 1MiB" zero:"default" default:"default" value:"SIZE" help:"most memory for state in the process, such as 1GiB, or default, which is 1GiB"`
 }
 
 // StoreTLS names the files that TLS is spoken with to the store, all in PEM, and "" where there is none.
 type StoreTLS struct {
-	CAFile     string `doc:"ca_file" for:"redis" value:"PATH" help:"certificates of the authorities that Redis is believed by; the system's by default"`
-	CertFile   string `doc:"cert_file" for:"redis" value:"PATH" help:"the service's own certificate for Redis"`
-	KeyFile    string `doc:"key_file" for:"redis" value:"PATH" help:"the key of that certificate"`
-	ServerName string `doc:"server_name" for:"redis" value:"NAME" help:"name that Redis's certificate has to have; by default the host of its address"`
+	CAFile     string `doc:"ca_file" for:"redis" value:"PATH" help:"PEM file of the authorities that must have signed Redis's certificate; the system's by default"`
+	CertFile   string `doc:"cert_file" for:"redis" value:"PATH" help:"PEM file with the service's own certificate for Redis"`
+	KeyFile    string `doc:"key_file" for:"redis" value:"PATH" help:"private key of store.tls.cert_file"`
+	ServerName string `doc:"server_name" for:"redis" value:"NAME" help:"name that Redis's certificate must have; by default the host of its address"`
 }
 
 // Memory reports whether state lives in this process.
@@ -169,15 +169,17 @@ func (h Headers) Fields() (fields httplimit.Fields) {
 // API says who may name keys.
 type API struct {
 	ExplicitKeys bool   `doc:"explicit_keys" default:"true" help:"let callers name keys"`
-	TokensFile   string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line, that callers who name keys must show one of"`
+	TokensFile   string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line; callers who name keys need one of them"`
 	// Tokens are read from TokensFile.
 	Tokens []string
-	Open   bool `doc:"open" default:"false" help:"let callers name keys without a token on any address"`
+	// UnknownFallsBack has TOKEN_BUCKET decide for an algorithm that does not exist.
+	UnknownFallsBack bool `doc:"unknown_algorithm" is:"one-of reject fallback" default:"reject" value:"POLICY" help:"what happens to a request with an unknown algorithm: reject (400) or fallback (TOKEN_BUCKET decides)"`
+	Open             bool `doc:"open" default:"false" help:"let callers name keys without a token on any address"`
 }
 
 // Admin says who may administer.
 type Admin struct {
-	TokensFile string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line, each with its role and name, that callers of the admin listener must show one of; needed when it is not on loopback"`
+	TokensFile string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line with role and name; callers of the admin listener need one of them; required if it is not on loopback"`
 	// Tokens are read from TokensFile.
 	Tokens []server.AdminToken
 }

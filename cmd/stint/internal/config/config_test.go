@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server"
 )
 
@@ -214,40 +216,54 @@ func TestLease(t *testing.T) {
 }
 
 func TestExampleFile(t *testing.T) {
-	got, err := config.Load(config.Sources{File: "../../../../docs/stint.example.yaml"})
+	const name = "../../../../docs/stint.example.yaml"
+	got, err := config.Load(config.Sources{File: name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := config.Default()
-	if !reflect.DeepEqual(got.Defaults, want.Defaults) || got.Store != want.Store || got.Listen != want.Listen ||
-		got.AdminListen != want.AdminListen || got.HTTP != want.HTTP || got.Drain != want.Drain || got.Headers != want.Headers || got.Log != want.Log {
-		t.Errorf("the example claims other built-in values: %+v, %+v", got, want)
+	want.AdminAsked = true // as the file names the address
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the example is not the built-in configuration: %+v, %+v", got, want)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range config.Settings() {
+		for part := range strings.SplitSeq(s.Name, ".") {
+			if !s.Hidden() && !strings.Contains(string(text), part+":") {
+				t.Errorf("the example does not mention %s", s.Name)
+			}
+		}
+	}
+
+	// What is commented out is sound as well.
+	used := filepath.Join(t.TempDir(), "stint.yaml")
+	if err := os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err = config.Load(config.Sources{File: used}); err != nil {
+		t.Fatal(err)
 	}
 	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
 	if lease := got.Policies["events-of-all"][0].Lease; lease != stint.LeaseAuto {
 		t.Errorf("lease: %d", lease)
 	}
-	if len(got.Policies) != 5 || got.Policies["monthly-quota"][0] != quota {
-		t.Errorf("policies: %+v", got.Policies)
+	if len(got.Policies) != 5 || got.Policies["monthly-quota"][0] != quota || len(got.ClientIP.TrustedProxies) != 2 {
+		t.Errorf("policies: %+v, proxies %v", got.Policies, got.ClientIP.TrustedProxies)
 	}
 	login := rules.Rule{
 		ID: "login", Labels: map[string]string{"team": "accounts"}, Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/login"}},
 		Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, time.Minute).CountingDenied()},
 		Overrides: []rules.Override{{Key: "192.0.2.7", Unlimited: true}},
 	}
-	if len(got.Rules) != 2 || !reflect.DeepEqual(got.Rules[0], login) || got.Rules[1].ID != "api" {
-		t.Errorf("rules: %+v", got.Rules)
+	list, _, err := file.Read("../../../../docs/rules.example.yaml")
+	if err != nil || len(list) != 2 || !reflect.DeepEqual(list[0], login) || list[1].ID != "api" {
+		t.Errorf("rules: %+v, %v", list, err)
 	}
-	text, err := os.ReadFile("../../../../docs/stint.example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range config.Settings() {
-		for name := range strings.SplitSeq(s.Name, ".") {
-			if !strings.Contains(string(text), name+":") {
-				t.Errorf("the example does not mention %s", s.Name)
-			}
-		}
+	if len(got.Rules) != 0 || len(got.ClientIP.TrustedProxies) != 0 || got.Identity != want.Identity {
+		t.Errorf("the example puts rules, proxies or identities in force: %+v, %+v, %+v", got.Rules, got.ClientIP, got.Identity)
 	}
 }
 

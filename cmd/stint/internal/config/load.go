@@ -40,6 +40,9 @@ func (s Setting) Help() string { return s.Tag.Get("help") }
 // machine's other users see the flags of a process.
 func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
 
+// Hidden reports whether the setting is of a part that this version does not have. It is accepted, and help does not show it.
+func (s Setting) Hidden() bool { return strings.HasPrefix(s.Tag.Get("is"), "not-yet") }
+
 // Settings lists what flags and the environment can set, in the order in which
 // help shows it.
 func Settings() []Setting { return settings(new(Config)) }

@@ -1,0 +1,142 @@
+package client
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+)
+
+var _ enforce.Decider = (*Rules)(nil)
+
+// Rules are the rules of a service, for middleware: [Client.Rules] makes them. It is safe for
+// concurrent use.
+//
+// The service holds a request for rules that wait, no longer than [Options.Timeout]. A service that
+// decides by its failure policy answers with a degraded decision; a service that can't be reached is an
+// error that wraps [stint.ErrUnavailable].
+type Rules struct {
+	client  *Client
+	headers []string
+}
+
+// Rules returns the service's rules. The service is told a request's method, host, path, address, user, API
+// key and attributes, and those of its header fields that headers names, in any case: name the fields
+// that rules match or take a cost from. Of a field that stands several times it is told one value, with commas between.
+func (c *Client) Rules(headers ...string) *Rules {
+	r := &Rules{client: c}
+	for _, name := range headers {
+		r.headers = append(r.headers, http.CanonicalHeaderKey(name))
+	}
+	return r
+}
+
+// Decide implements [enforce.Decider]. The verdict has its Remote. A turn of a leaky bucket that comes
+// after the context's deadline is denied, and stays taken at the service.
+func (r *Rules) Decide(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
+	return r.decide(ctx, request, v, true)
+}
+
+// DecideNow implements [enforce.Decider].
+func (r *Rules) DecideNow(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
+	return r.decide(ctx, request, v, false)
+}
+
+func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.Verdict, wait bool) error {
+	*v = enforce.Verdict{OnHold: v.OnHold}
+	var header http.Header
+	described := r.describe(request)
+	if !wait {
+		described.Wait = &wait
+	}
+	answer, err := r.client.evaluate(ctx, described, &header)
+	if err != nil {
+		return err
+	}
+	v.Allowed, v.Matched, v.Shadowed = answer.Allowed, answer.Matched, answer.Shadowed
+	v.Remote = &enforce.Remote{Reason: enforce.Reason(answer.Reason), Missing: answer.Missing, Header: header}
+	if answer.Rule != "" {
+		v.Rule = &rules.Rule{ID: answer.Rule}
+	}
+	if answer.Algorithm == "" {
+		v.Decision = stint.Decision{Allowed: answer.Allowed, Degraded: answer.Degraded}
+		if answer.Degraded {
+			v.Decision.Source = stint.SourceFailurePolicy
+		}
+		if !answer.Allowed {
+			v.Decision.RetryAfter = stint.Never
+		}
+		return nil
+	}
+	v.Claim.Key = answer.Key
+	v.Decision = decisionOf(nil, &answer.CheckResponse)
+	algorithm, _ := stint.ParseAlgorithm(answer.Algorithm) // which is known, as the answer is plausible
+	v.Remote.Limit = stint.Limit{Name: answer.LimitName, Algorithm: algorithm, Capacity: answer.Limit}
+	if deadline, bounded := ctx.Deadline(); bounded && v.Allowed && v.Decision.Delay > time.Until(deadline) {
+		v.Turn, v.Remote.Reason = v.Decision.Delay, enforce.ReasonLimit
+		v.Allowed, v.Decision.Allowed, v.Decision.RetryAfter = false, false, v.Decision.Delay
+	}
+	return nil
+}
+
+// describe is the request as the service is told it.
+func (r *Rules) describe(q *rules.Request) api.EvaluateRequest {
+	described := api.EvaluateRequest{Method: q.Method, Path: q.Path, Host: q.Host, IP: addressOf(q.Address), Attributes: q.Attributes}
+	for _, name := range r.headers {
+		values := q.Header[name]
+		if len(values) == 0 {
+			continue
+		}
+		if described.Headers == nil {
+			described.Headers = make(map[string]string, len(r.headers))
+		}
+		described.Headers[name] = strings.Join(values, ", ")
+	}
+	if q.User == "" && q.APIKey == "" {
+		return described
+	}
+	described.Attributes = make(map[string]string, len(q.Attributes)+2)
+	maps.Copy(described.Attributes, q.Attributes)
+	if q.User != "" {
+		described.Attributes[api.AttributeUserID] = q.User
+	}
+	if q.APIKey != "" {
+		described.Attributes[api.AttributeAPIKey] = q.APIKey
+	}
+	return described
+}
+
+// addressOf is a client's address of the key that clientip makes of it: of a network its first.
+func addressOf(key string) string {
+	if network, err := netip.ParsePrefix(key); err == nil {
+		return network.Addr().String()
+	}
+	return key
+}
+
+// Evaluate has the service decide a request by all of its rules that match it.
+func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, error) {
+	return c.evaluate(ctx, request, nil)
+}
+
+func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest, header *http.Header) (api.EvaluateResponse, error) {
+	var answer api.EvaluateResponse
+	status, err := c.ask(ctx, question{
+		method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true, header: header,
+	}, &answer)
+	if err != nil {
+		return api.EvaluateResponse{}, err
+	}
+	limited := answer.Algorithm != ""
+	if answer.Allowed != (status == http.StatusOK) || limited && !plausible(&answer.CheckResponse) || limited && answer.Rule == "" {
+		return api.EvaluateResponse{}, c.strange("an evaluation")
+	}
+	return answer, nil
+}

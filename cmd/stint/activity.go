@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"encoding/hex"
+	"sync"
+
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/server/activity"
+)
+
+// watched is what the service remembers of its traffic, nil where nobody could see it: without an admin listener and
+// other processes.
+type watched struct {
+	*activity.Recorder
+
+	end func()
+}
+
+// newWatched begins to remember. Its end is to be called when no requests come any more.
+func newWatched(ctx context.Context, c config.Config) (*watched, error) {
+	if c.AdminListen == "" && c.Store.Memory() {
+		return nil, nil //nolint:nilnil // as its type says
+	}
+	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix}
+	hangUp := func() {}
+	if !c.Store.Memory() {
+		conn, err := rueidis.Dial(connection(c.Store))
+		if err != nil {
+			return nil, storeFault(c.Store, err)
+		}
+		settings.Eval, hangUp = evalOn(conn), conn.Close
+	}
+	w := &watched{Recorder: activity.New(settings)}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	w.end = func() {
+		cancel()
+		running.Wait()
+		hangUp()
+	}
+	return w, nil
+}
+
+func evalOn(conn redisstore.Conn) activity.Eval {
+	return func(ctx context.Context, source, key string, args []string) (string, error) {
+		digest := sha1.Sum([]byte(source)) //nolint:gosec // as above
+		if err := conn.Ready(ctx); err != nil {
+			return "", err
+		}
+		return conn.Eval(ctx, &redisstore.Script{Source: source, Digest: hex.EncodeToString(digest[:])}, []string{key}, args)
+	}
+}
+
+// storeChanged notes a change of the store's state.
+func (w *watched) storeChanged(change failover.Change) {
+	if w == nil {
+		return
+	}
+	cause := ""
+	if change.To != failover.Up {
+		cause = config.Redact(change.Cause.Error())
+	}
+	w.StoreChanged(change.Shard, cause)
+}

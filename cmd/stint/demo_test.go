@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What --demo makes up is seen by stint top, by lines and as JSON, with names for the token that it made.
+func TestDemoAndTop(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	log, writer := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"serve", "--demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, process{Out: io.Discard, Err: writer, Env: environment(nil)})
+		_ = writer.Close()
+	}()
+	_, lines := readAddr(t, log)
+	token := awaitMatch(t, lines, `admin_token=(\S+)`)
+	admin := "http://" + awaitMatch(t, lines, `service=admin addr=(\S+)`)
+	code, out, stderr := do(t, nil, "top", "--admin", admin, "--token", token, "--count", "3")
+	if got := strings.Count(out, "\n"); code != exitOK || got != 3 || !regexp.MustCompile(`admitted=[1-9]`).MatchString(out) || !strings.Contains(out, "store=up") {
+		t.Errorf("exit code %d, %s%s", code, out, stderr)
+	}
+	code, out, stderr = do(t, nil, "top", "--admin", admin, "--token", token, "--json", "--count", "3")
+	decoder := json.NewDecoder(strings.NewReader(out))
+	for n := range 3 {
+		var event map[string]json.RawMessage
+		if err := decoder.Decode(&event); code != exitOK || err != nil || len(event) != 1 || n == 0 && event["snapshot"] == nil {
+			t.Errorf("exit code %d, event %d: %v, %s%s", code, n, err, out, stderr)
+		}
+	}
+	if !strings.Contains(out, "demo-user-") || !strings.Contains(out, "demo-login") {
+		t.Errorf("nothing of the demo is seen: %s", out)
+	}
+	if code, _, stderr = do(t, nil, "top", "--admin", admin); code == exitOK || !strings.Contains(stderr, "Authorization") {
+		t.Errorf("without a token: exit code %d, %s", code, stderr)
+	}
+	stop()
+	if code := <-ended; code != exitOK {
+		t.Errorf("serve: exit code %d\n%s", code, lines)
+	}
+	rules := writeFile(t, someRules)
+	for _, args := range [][]string{{"--config", rules}, {"--store", "redis://127.0.0.1:1"}} {
+		if code, _, stderr := do(t, nil, append([]string{"serve", "--demo"}, args...)...); code != exitUsage || !strings.Contains(stderr, "--demo is given; allowed: only") {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
+		}
+	}
+	if code, _, _ := do(t, nil, "top", "--admin", "http://"+freeAddress(t)); code == exitOK {
+		t.Error("top of nothing succeeds")
+	}
+}
+
+// awaitMatch waits for a line of the log, and returns what its parentheses hold.
+func awaitMatch(t *testing.T, log *lines, pattern string) (found string) {
+	t.Helper()
+	eventually(t, "a line with "+pattern, func() bool {
+		match := regexp.MustCompile(pattern).FindStringSubmatch(log.String())
+		if match != nil {
+			found = match[1]
+		}
+		return match != nil
+	})
+	return found
+}
+
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}

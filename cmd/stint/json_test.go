@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/api"
+)
+
+// jsonOf runs a command with --json and decodes what it prints, of which every member must be known.
+func jsonOf(t *testing.T, variables map[string]string, wantCode int, v any, args ...string) {
+	t.Helper()
+	code, stdout, stderr := do(t, variables, append(args, "--json")...)
+	decoder := json.NewDecoder(strings.NewReader(stdout))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil || code != wantCode || stderr != "" {
+		t.Errorf("%q: exit code %d, %q, %q: %v", args, code, stdout, stderr, err)
+	}
+}
+
+// Each command that answers does so as JSON if asked.
+func TestEveryCommandAnswersAsJSON(t *testing.T) {
+	base, admin := startAdmin(t)
+	variables := map[string]string{"STINT_SERVER": base, "STINT_ADMIN": admin}
+	good := writeFile(t, `[{id: none, match: {path: /none}, scope: global, banned: true}, {id: off, enabled: false, scope: global, unlimited: true}]`)
+	bad := writeFile(t, "- {id: moon, scope: per_moon, banned: true}\n")
+
+	var info api.Info
+	jsonOf(t, nil, exitOK, &info, "version")
+	if info.GoVersion == "" || info.Version == "" || info.TimeZones.Source == "" {
+		t.Errorf("%+v", info)
+	}
+	var valid []validation
+	jsonOf(t, nil, exitOK, &valid, "rules", "validate", good)
+	if len(valid) != 1 || valid[0].Path != good || !valid[0].Valid || valid[0].Rules != 2 || valid[0].Enabled != 1 {
+		t.Errorf("%+v", valid)
+	}
+	jsonOf(t, nil, exitUsage, &valid, "rules", "validate", good, bad)
+	if len(valid) != 2 || valid[1].Valid || len(valid[1].Faults) != 1 || valid[1].Faults[0].Line != 1 || !strings.Contains(valid[1].Faults[0].Detail, "per_moon") {
+		t.Errorf("%+v", valid)
+	}
+	var explained api.Explanation
+	jsonOf(t, nil, exitDenied, &explained, "rules", "explain", "--rules", good, "--path", "/none")
+	if explained.Allowed || explained.Rule != "none" || explained.Reason != "banned" {
+		t.Errorf("%+v", explained)
+	}
+	var changes api.RuleChanges
+	jsonOf(t, variables, exitFailed, &changes, "rules", "diff", good)
+	var edited api.Edited
+	jsonOf(t, variables, exitOK, &edited, "rules", "apply", good)
+	var list api.RuleList
+	jsonOf(t, variables, exitOK, &list, "rules", "list")
+	var versions api.RuleVersionList
+	jsonOf(t, variables, exitOK, &versions, "rules", "revisions")
+	jsonOf(t, variables, exitOK, &edited, "rules", "rollback", "0")
+	if len(changes.Added) != 2 || len(list.Rules) != 2 || len(versions.Versions) != 1 || len(edited.Removed) != 2 {
+		t.Errorf("%+v, %+v, %+v, %+v", changes, list, versions, edited)
+	}
+	var checked api.CheckResponse
+	jsonOf(t, variables, exitOK, &checked, "check", "k", "--permits", "7")
+	var left api.RemainingResponse
+	jsonOf(t, variables, exitOK, &left, "peek", "k")
+	if checked.Remaining != 93 || left.Remaining < 93 || left.Remaining > 99 {
+		t.Errorf("%+v, %+v", checked, left)
+	}
+	var reset api.ResetResponse
+	jsonOf(t, variables, exitOK, &reset, "reset", "k")
+
+	jsonOf(t, variables, exitOK, &checked, "check", "k", "--permits", "50", "--algorithm", "FIXED_WINDOW")
+	if code, stdout, stderr := do(t, variables, "reset-all"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "--yes is missing") {
+		t.Errorf("a reset of all by mistake: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	var done api.RuleReset
+	jsonOf(t, variables, exitOK, &done, "reset-all", "--yes")
+	jsonOf(t, variables, exitOK, &left, "peek", "k", "--algorithm", "FIXED_WINDOW")
+	if done.State != api.ResetDone || left.Remaining != 100 {
+		t.Errorf("%+v, %+v", done, left)
+	}
+}
+
+// At its start the service says where state lives, without the password.
+func TestStoreIsNamedAtStart(t *testing.T) {
+	_, log := start(t)
+	if want := `level=INFO msg=store url=memory:// shared=false note="state lives in this process alone`; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %s:\n%s", want, log)
+	}
+	_, log = start(t, "--store", "redis://user:hunter2@127.0.0.1:1/3", "--on-store-failure", "local", "--store-key-prefix", "mine")
+	if want := `level=INFO msg=store url=redis://redacted@127.0.0.1:1/3 shared=true key_prefix=mine on_store_failure=local`; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %s:\n%s", want, log)
+	}
+}
+
+// Whoever may name keys is told facts about the store and the rules.
+func TestHealthDetails(t *testing.T) {
+	url, _ := start(t, "--store", "redis-sentinel://user:hunter2@127.0.0.1:1/main", "--on-store-failure", "closed", "--instances", "auto")
+	body := asked(t, http.DefaultClient, url+api.PathHealth+"?details=true")
+	var health api.Health
+	if err := json.Unmarshal([]byte(body), &health); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	for name, want := range map[string]any{
+		"mode": "sentinel", "on_store_failure": "closed", "on_overload": "reject", "key_prefix": "rate_limiter", "instances": 1.0,
+		"url": "redis-sentinel://redacted@127.0.0.1:1/main",
+	} {
+		if got := health.Components["store"].Details[name]; got != want {
+			t.Errorf("store: %s is %v, want %v", name, got, want)
+		}
+	}
+	if rules := health.Components["rules"].Details; rules["state"] != "unknown" || rules["from"] == "" {
+		t.Errorf("rules: %v", rules)
+	}
+}
+
+// Help shows no part that this version does not have, and the exit codes.
+func TestHelpShowsWhatThereIs(t *testing.T) {
+	_, help, _ := do(t, nil, "serve", "--help")
+	for _, flag := range []string{"grpc-listen", "resp-listen"} {
+		if strings.Contains(help, flag) {
+			t.Errorf("help of serve shows --%s", flag)
+		}
+		if code, _, stderr := do(t, nil, "serve", "--"+flag, "127.0.0.1:0"); code != exitUsage || !strings.Contains(stderr, "this version does not offer") {
+			t.Errorf("--%s: exit code %d, %s", flag, code, stderr)
+		}
+	}
+	for command, codes := range map[string][]string{"": {"0 done", "1 failed", "2 wrong usage", "3 denied", "4 the service"}, "check": {"122", "123", "124", "125", "126", "127", "128"}} {
+		_, help, _ := do(t, nil, strings.Fields(command+" --help")...)
+		for _, want := range codes {
+			if !strings.Contains(help, want) {
+				t.Errorf("help of %q lacks %q:\n%s", command, want, help)
+			}
+		}
+	}
+}

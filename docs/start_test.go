@@ -1,0 +1,304 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9" //nolint:depguard // docs/start.md shows a program that has a go-redis client
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/goredis"
+	"github.com/stint-go/stint/redisstore/rueidis"
+)
+
+// get asks a handler as a user, and prints the status and the fields of the answer.
+func get(handler http.Handler, user string) {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/hello", nil)
+	if user != "" {
+		r.SetBasicAuth(user, "secret")
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Values("X-RateLimit-Remaining"), w.Header().Values("Retry-After"), strings.TrimSpace(w.Body.String()))
+}
+
+func Example_handler() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(2, stint.PerMinute(2)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hello := func(w http.ResponseWriter, r *http.Request) {
+		user, _, ok := r.BasicAuth()
+		if !ok {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		decision, err := limiter.Allow(r.Context(), user)
+		if err != nil { // the store could not decide; a denial is not an error
+			http.Error(w, "try again later", http.StatusServiceUnavailable)
+			return
+		}
+		httplimit.WriteHeaders(w.Header(), limiter.Policy(), decision)
+		if !decision.Allowed {
+			http.Error(w, "too many requests", http.StatusTooManyRequests)
+			return
+		}
+		//nolint:gosec // as text/plain it is no script
+		_, _ = fmt.Fprintln(w, "hello", user)
+	}
+	for _, user := range []string{"ann", "ann", "ann", "bob", ""} {
+		get(http.HandlerFunc(hello), user)
+	}
+	// Output:
+	// 200 [1] [] hello ann
+	// 200 [0] [] hello ann
+	// 429 [0] [30] too many requests
+	// 200 [1] [] hello bob
+	// 401 [] [] who are you?
+}
+
+func Example_middleware() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	handler := limit.Wrap(mux)
+	get(handler, "")
+	// Output: 200 [99] [] hello
+}
+
+func Example_redis() {
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := limiter.Allow(context.Background(), "user:42")
+	fmt.Println(decision, err)
+	// Output: allowed, 99 of 100 left <nil>
+}
+
+func Example_goredis() {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	store, err := goredis.Open(client, redisstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	fmt.Println(store.Ping(context.Background()))
+	// Output: <nil>
+}
+
+func Example_failover() {
+	redis, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer redis.Close()
+	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Closed})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	limiter, err := stint.New(store, "login", stint.TokenBucket(5, stint.PerDay(5)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := limiter.Allow(context.Background(), "192.0.2.1")
+	fmt.Println(decision, err)
+	// Output: allowed, 4 of 5 left <nil>
+}
+
+func Example_plan() {
+	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plan := stint.TokenBucket(5000, stint.PerSecond(500))
+	gold, err := limiter.With(plan)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := gold.Allow(context.Background(), "user:42")
+	fmt.Println(decision, err)
+	// Output: allowed, 4999 of 5000 left <nil>
+}
+
+func TestOnePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []bool{true, false} {
+			if decision, err := limiter.Allow(t.Context(), "ann"); err != nil || decision.Allowed != want {
+				t.Fatal(decision, err)
+			}
+		}
+		//nolint:forbidigo // in a synctest bubble
+		time.Sleep(time.Minute) // passes at once
+		if decision, err := limiter.Allow(t.Context(), "ann"); err != nil || !decision.Allowed {
+			t.Fatal(decision, err)
+		}
+	})
+}
+
+func TestByAClock(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	store := memstore.New(memstore.Config{
+		Now: func() stint.Instant { return stint.Instant(now.UnixMicro()) },
+	})
+	limiter, err := stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hours := range []int{0, 23, 0} { // one o'clock in Berlin, midnight, midnight
+		now = now.Add(time.Duration(hours) * time.Hour)
+		decision, err := limiter.Allow(t.Context(), "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(now, decision)
+	}
+	if decision, err := limiter.Peek(t.Context(), "ann"); err != nil || decision.Allowed || decision.RetryAfter != 24*time.Hour {
+		t.Errorf("%v, %v; want a wait of a day", decision, err)
+	}
+}
+
+// A counter of 2 a minute tells a client that used both at second 15 to wait for 75 seconds; a log, 60.
+func Example_logOrCounter() {
+	at := time.Date(2026, 1, 1, 0, 0, 15, 0, time.UTC)
+	store := memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(at.UnixMicro()) }})
+	for _, limit := range []stint.Limit{
+		stint.SlidingWindowCounter(2, time.Minute),
+		stint.SlidingWindowLog(2, time.Minute),
+	} {
+		limiter, err := stint.New(store, limit.Algorithm.String(), limit)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		var decision stint.Decision
+		for range 3 {
+			decision, err = limiter.Allow(context.Background(), "ann")
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+		fmt.Println(limit.Algorithm, "retry after", decision.RetryAfter)
+	}
+	// Output:
+	// SLIDING_WINDOW_COUNTER retry after 1m15s
+	// SLIDING_WINDOW_LOG retry after 1m0s
+}
+
+func TestWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		jobs := make(chan string, 100)
+		for range cap(jobs) {
+			jobs <- "a mail"
+		}
+		close(jobs)
+		var mu sync.Mutex
+		var sent []time.Time
+		send := func(string) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent = append(sent, time.Now())
+		}
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "mail", stint.LeakyBucket(8, stint.PerSecond(50)))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var workers sync.WaitGroup
+		for range 8 {
+			workers.Go(func() {
+				for job := range jobs {
+					if _, err := limiter.Wait(ctx, "smtp.example.com"); err != nil {
+						return // ctx has ended
+					}
+					send(job)
+				}
+			})
+		}
+		workers.Wait()
+		if len(sent) != 100 {
+			t.Fatalf("%d jobs were done; want 100", len(sent))
+		}
+		for i := range sent[1:] {
+			if gap := sent[i+1].Sub(sent[i]); gap != 20*time.Millisecond {
+				t.Errorf("job %d came %s after the one before; want 20ms", i+1, gap)
+			}
+		}
+	})
+}
+
+// An anonymous request has an empty key, which no limit takes.
+func TestEmptyKey(t *testing.T) {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Allow(t.Context(), ""); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("an empty key: %v; want ErrInvalid", err)
+	}
+}
+
+// The README's first program.
+func readme(ctx context.Context) error {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
+	if err != nil {
+		return err
+	}
+	decision, err := limiter.Allow(ctx, "user:42")
+	if err != nil {
+		return err // the store could not decide; a denial is not an error
+	}
+	if !decision.Allowed {
+		fmt.Println("try again in", decision.RetryAfter)
+	}
+	return nil
+}
+
+func Example_readme() {
+	fmt.Println(readme(context.Background()))
+	// Output: <nil>
+}

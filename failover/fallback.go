@@ -1,0 +1,96 @@
+package failover
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// retryUnreachable is when a cost above this process's share may be asked for again.
+const retryUnreachable = time.Second
+
+// fallback answers an operation that the store can't decide because of cause.
+func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
+	if err := op.Validate(); err != nil {
+		return stint.Decision{}, err
+	}
+	_, fault := s.timeout(&op)
+	if err := firstError(fault, ctx.Err()); err != nil {
+		clear(op.Each)
+		return stint.Decision{}, err
+	}
+	if op.Verb != stint.Take && op.Verb != stint.Try {
+		clear(op.Each)
+		return stint.Decision{}, unavailable(cause)
+	}
+	p := s.plan(op.Policy)
+	modes := modesOf(p.mode)
+	for i := range op.And {
+		modes |= modesOf(s.plan(op.And[i].Policy).mode)
+	}
+	switch {
+	case modes&modesOf(Closed) != 0:
+		s.counts.closed.Add(1)
+		clear(op.Each)
+		return stint.Decision{}, unavailable(cause)
+	case modes&modesOf(Local) != 0:
+		d, err := s.decideLocally(ctx, &op, modes)
+		if err != nil {
+			clear(op.Each)
+			return stint.Decision{}, err
+		}
+		s.counts.local.Add(1)
+		return d, nil
+	}
+	s.counts.open.Add(1)
+	at := stint.Instant(s.config.now().UnixMicro())
+	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
+		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
+	}
+	outs := outcomes(&op)
+	untouched(outs, &op.Claim)
+	next := outs[op.Policy.Len():]
+	for i := range op.And {
+		untouched(next, &op.And[i])
+		next = next[op.And[i].Policy.Len():]
+	}
+	return degraded(stint.Combine(outs, at)), nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modesOf is a set of one mode.
+func modesOf(m Mode) uint8 { return 1 << m }
+
+// degraded marks a decision.
+func degraded(d stint.Decision) stint.Decision {
+	d.Degraded, d.Source = true, stint.SourceFailurePolicy
+	return d
+}
+
+// outcomes is room for an operation's outcomes: the caller's, if it wants them.
+func outcomes(op *stint.Op) []stint.Outcome {
+	if op.Each != nil {
+		return op.Each[:op.Limits()]
+	}
+	return make([]stint.Outcome, op.Limits())
+}
+
+// untouched tells of limits that admit whatever they can ever admit.
+func untouched(outs []stint.Outcome, claim *stint.Claim) {
+	for i := range claim.Policy.Len() {
+		limit := claim.Policy.Limit(i).Capacity
+		outs[i] = stint.Outcome{Allowed: claim.Permits <= limit, Limit: limit, Remaining: limit}
+		if !outs[i].Allowed {
+			outs[i].RetryAfter = stint.Never
+		}
+	}
+}

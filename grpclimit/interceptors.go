@@ -1,0 +1,144 @@
+package grpclimit
+
+import (
+	"context"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/tap"
+)
+
+// UnaryServerInterceptor limits unary calls. A call that a leaky bucket admits is
+// held until its turn; one whose deadline is nearer is denied, and takes no turn.
+func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		c, tapped := tappedCall(ctx, s, info.FullMethod)
+		if !tapped {
+			c = &call{method: info.FullMethod}
+			if err := s.charge(ctx, c, request, true); err != nil {
+				if md := s.rate.of(c); md != nil {
+					_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
+				}
+				return nil, err
+			}
+		}
+		if md := s.rate.of(c); md != nil {
+			_ = grpc.SetHeader(ctx, md) // as above: an interceptor before this one has sent the header
+		}
+		if err := hold(ctx, c); err != nil {
+			return nil, err
+		}
+		return handler(ctx, request)
+	}
+}
+
+// StreamServerInterceptor limits streams: each at its start, and with
+// [Config.Messages] each message of the client as well. A stream ends with the
+// first message that is refused, whatever the handler makes of the error that its
+// RecvMsg returns. A stream or message that a leaky bucket admits is held until its
+// turn, or denied when the stream's deadline is nearer.
+func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		ctx := stream.Context()
+		c, tapped := tappedCall(ctx, s, info.FullMethod)
+		if !tapped {
+			c = &call{method: info.FullMethod}
+			if err := s.charge(ctx, c, nil, true); err != nil {
+				s.tellRefusal(stream, c)
+				return err
+			}
+		}
+		if md := s.rate.of(c); md != nil {
+			_ = stream.SetHeader(md) // fails where an interceptor before this one has sent the header
+		}
+		if err := hold(ctx, c); err != nil {
+			return err
+		}
+		if !s.messages {
+			return handler(server, stream)
+		}
+		limited := &limitedStream{ServerStream: stream, server: s, call: c}
+		err := handler(server, limited)
+		if refusal := limited.refusal.Load(); refusal != nil {
+			return refusal.err
+		}
+		return err
+	}
+}
+
+func (s *Server) tellRefusal(stream grpc.ServerStream, c *call) {
+	if md := s.rate.of(c); md != nil {
+		stream.SetTrailer(md)
+	}
+}
+
+// A limitedStream charges the messages that it receives.
+type limitedStream struct {
+	grpc.ServerStream
+	server  *Server
+	call    *call // used by RecvMsg alone, of which one runs at a time
+	refusal atomic.Pointer[refusal]
+}
+
+// A refusal is the error that a stream ends with.
+type refusal struct{ err error }
+
+// RecvMsg receives a message and charges it. Once a message was refused no other
+// is received.
+func (l *limitedStream) RecvMsg(message any) error {
+	if refusal := l.refusal.Load(); refusal != nil {
+		return refusal.err
+	}
+	if err := l.ServerStream.RecvMsg(message); err != nil {
+		return err
+	}
+	err := l.server.charge(l.Context(), l.call, message, true)
+	if err == nil {
+		err = hold(l.Context(), l.call)
+	} else {
+		l.server.tellRefusal(l.ServerStream, l.call)
+	}
+	if err != nil {
+		l.refusal.Store(&refusal{err: err})
+	}
+	return err
+}
+
+// TapHandle limits calls before grpc-go sets up their streams: a refused call costs
+// no goroutine and its request is never read. Pass it to grpc.InTapHandle. It calls
+// [Config.Cost] without a request, and also for methods that the server does not
+// have.
+//
+// grpc-go runs it in the goroutine that reads the connection, under the
+// connection's lock. While it waits for the store nothing else happens on that
+// connection, so it suits stores in the process; for one that is far away, set
+// [Config.Timeout] or use the interceptors. It can't hold a call until the turn that
+// a leaky bucket gave: the interceptors of the same Server do that, and write the
+// metadata, when they are installed besides. A call whose deadline is nearer than the turn is
+// refused at once, and takes none. A call that rules would hold (rules.Wait) is refused at once,
+// with RetryInfo; where such rules are to hold calls, use the interceptors alone. A refused call carries its details in
+// the status and no metadata. Package tap is experimental, and a server that serves
+// by grpc.Server.ServeHTTP does not call the handle.
+//
+// In grpc-go 1.85 a refused call that has a deadline leaves its timer in memory until
+// then. Prefer the interceptors where clients can't be trusted to set near deadlines.
+func (s *Server) TapHandle() tap.ServerInHandle {
+	return func(ctx context.Context, info *tap.Info) (context.Context, error) {
+		c := &call{method: info.FullMethodName}
+		if err := s.charge(ctx, c, nil, false); err != nil {
+			return ctx, err
+		}
+		return context.WithValue(ctx, tappedBy{s}, c), nil
+	}
+}
+
+// tappedBy is under which key a context carries the call that a Server's tap handle
+// has admitted.
+type tappedBy struct{ server *Server }
+
+// tappedCall is the call that the tap handle has decided, if it did: one that was free
+// without its request is not decided yet.
+func tappedCall(ctx context.Context, s *Server, method string) (*call, bool) {
+	c, ok := ctx.Value(tappedBy{s}).(*call)
+	return c, ok && c.decided && c.method == method
+}

@@ -1,0 +1,142 @@
+// Package release tests what a user gets who asks for a released version: the module and the adapters of
+// frameworks, which are modules of their own, as a module proxy would serve them.
+package release
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	modzip "golang.org/x/mod/zip"
+)
+
+const root = "../.."
+
+// stint is the path of the module that the adapters require.
+const stint = "github.com/stint-go/stint"
+
+// adapters are the folders of the modules that users get beside it.
+var adapters = []string{"httplimit/ginlimit", "httplimit/fiberlimit"}
+
+// read reads a module's file.
+func read(t *testing.T, folder string) *modfile.File {
+	t.Helper()
+	name := filepath.Join(root, folder, "go.mod")
+	text, err := os.ReadFile(name) //nolint:gosec // a file of the repository
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := modfile.Parse(name, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// publish puts a module into a folder that serves as a proxy, as the version.
+func publish(t *testing.T, proxy, folder, version string) {
+	t.Helper()
+	file := read(t, folder)
+	versions := filepath.Join(proxy, filepath.FromSlash(file.Module.Mod.Path), "@v")
+	if err := os.MkdirAll(versions, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	of := module.Version{Path: file.Module.Mod.Path, Version: version}
+	if err := modzip.CreateFromDir(&archive, of, filepath.Join(root, folder)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := json.Marshal(map[string]string{"Version": version, "Time": "2026-01-01T00:00:00Z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for suffix, text := range map[string][]byte{".zip": archive.Bytes(), ".info": info, ".mod": modfile.Format(file.Syntax)} {
+		if err := os.WriteFile(filepath.Join(versions, version+suffix), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(versions, "list"), []byte(version+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// published publishes all modules and returns the version and an environment in which the go command
+// gets them from there, and all else from its cache or the registry.
+func published(t *testing.T) (version string, environment []string) {
+	t.Helper()
+	for _, required := range read(t, adapters[0]).Require {
+		if required.Mod.Path == stint {
+			version = required.Mod.Version
+		}
+	}
+	proxy := t.TempDir()
+	for _, folder := range append([]string{"."}, adapters...) {
+		publish(t, proxy, folder, version)
+	}
+	setting := func(name string) string {
+		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(value))
+	}
+	cache := "file://" + filepath.Join(setting("GOMODCACHE"), "cache", "download")
+	return version, append(os.Environ(),
+		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+t.TempDir(), "GONOSUMDB="+stint+","+stint+"/*",
+		"GOPROXY=file://"+proxy+","+cache+","+setting("GOPROXY"))
+}
+
+// run runs the go command in a folder.
+func run(t *testing.T, environment []string, folder string, args ...string) (output string, err error) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", args...)
+	command.Dir, command.Env = folder, environment
+	text, err := command.CombinedOutput()
+	return string(text), err
+}
+
+// A program gets an adapter by its version, and every package that it needs.
+func TestAdaptersResolve(t *testing.T) {
+	version, environment := published(t)
+	for _, folder := range adapters {
+		if file := read(t, folder); len(file.Replace) > 0 {
+			t.Errorf("%s replaces %s", folder, file.Replace[0].Old)
+		}
+		adapter := stint + "/" + folder
+		program := t.TempDir()
+		source := "package main\n\nimport (\n\t_ \"" + stint + "/memstore\"\n\t_ \"" + adapter + "\"\n)\n\nfunc main() {}\n"
+		if err := os.WriteFile(filepath.Join(program, "main.go"), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"mod", "init", "example.com/program"}, {"get", adapter + "@" + version, stint + "@" + version}, {"list", "-deps", "."}} {
+			if output, err := run(t, environment, program, args...); err != nil {
+				t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
+			}
+		}
+	}
+}
+
+// The modules that require a released version are tidy, but for the checksums of that version, which are
+// known once it is released.
+func TestModulesAreTidy(t *testing.T) {
+	_, environment := published(t)
+	for _, folder := range append([]string{"bench", "httplimit/routers"}, adapters...) {
+		output, _ := run(t, environment, filepath.Join(root, folder), "mod", "tidy", "-diff")
+		for line := range strings.Lines(output) {
+			changed := strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-")
+			heading := strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---")
+			if changed && !heading && !strings.HasPrefix(line, "+"+stint+" ") {
+				t.Errorf("%s: go mod tidy would change %s", folder, line)
+			}
+		}
+		if strings.Contains(output, "go: ") && !strings.Contains(output, "diff ") {
+			t.Errorf("%s: %s", folder, output)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unique"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/watchdog"
+)
+
+// batch is one script call: the operations it carries, the states they use, and
+// what is sent. Batches are used again.
+type batch struct {
+	store      *Store
+	batcher    *batcher
+	layout     *layout
+	watched    watchdog.Call
+	entries    []entry
+	opLimits   []opLimit
+	states     []stateRef
+	outcomes   []stint.Outcome    // by opLimit
+	stateIndex map[stateKey]int32 // of states
+	lastKey    stateKey           // the last that was found
+	lastIndex  int32
+	keyCopies  keyCopies // of callers who may leave
+	limitCount int       // of all entries
+	maxLimits  int       // that there may be of them
+	// mixed says that there is more than takes of states other than logs and calendars,
+	// or states of one hash under limits with different parameters.
+	mixed      bool
+	fullScript bool                    // whether the script for one take has left it to the whole one
+	asked      map[int32]stint.Instant // calendars' times that the script asked for, by state
+	sentAt     sendMark
+
+	encoding
+}
+
+// entry is one operation under way, copied, since its caller may leave.
+type entry struct {
+	call       *call
+	index      int // in the call
+	verb       stint.Verb
+	growth     bool
+	logs       bool // whether any limit is a log's
+	firstLimit int32
+	limitCount int32
+	cached     bool          // whether a denial may be remembered
+	takenAt    stint.Instant // when what is returned was taken
+	bulk       int64         // permits to take after a take of one, one after another
+
+	bulkAdmitted int64 // of the bulk
+
+	decision stint.Decision
+}
+
+// refund is a verb that no caller has: it returns permits taken at an instant,
+// each limit's own and nobody else's, where that is still possible. It is for token
+// buckets, fixed windows and sliding window counters.
+const refund = stint.Settle + 1
+
+// returnLease is refund for permits that were leased and not spent: of a token bucket less
+// what it has refilled since.
+const returnLease = refund + 1
+
+// bulkTake is how an entry's bulk is sent in the script's first part.
+const bulkTake = returnLease + 1
+
+// opLimit is one limit of an operation.
+type opLimit struct {
+	policy  *stint.Policy
+	limit   *limit // of the operation; a reset's may differ from the state's
+	state   int32
+	permits int64
+}
+
+// stateRef is a state that operations of the batch use.
+type stateRef struct {
+	limit  *limit
+	client string
+	// runsOnly says that nothing but takes, tries and peeks of this limit alone use it,
+	// so what is sent is how often how much is taken.
+	runsOnly bool
+	// sealed says that no further operation may use it: it follows a calendar, whose
+	// edges may be around a time that a reset has undone.
+	sealed      bool
+	resetMarked bool          // whether the key with the time of its last reset is named
+	resetAt     stint.Instant // that time, if so
+	partition   int32
+	number      int32 // of its description, then in the script's first part
+	runs        []run
+	state       state
+}
+
+// run is k takes of n permits each, one after another.
+type run struct{ n, k int64 }
+
+type stateKey struct {
+	identity unique.Handle[string]
+	client   string
+}
+
+// newBatch makes a batch, most often of one that has been answered.
+func newBatch(br *batcher) *batch {
+	s := br.store
+	b, used := s.batchPool.Get().(*batch)
+	if !used {
+		b = &batch{
+			stateIndex: map[stateKey]int32{}, encoding: encoding{descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{}},
+		}
+	}
+	b.store, b.batcher, b.layout, b.maxLimits = s, br, br.layout.Load(), s.options.MaxBatch
+	return b
+}
+
+// recycle keeps the batch for later, without what it pointed to.
+func (b *batch) recycle() {
+	clear(b.entries)
+	for i := range b.states {
+		b.states[i] = stateRef{runs: b.states[i].runs[:0]}
+	}
+	b.entries, b.opLimits, b.states, b.limitCount, b.mixed = b.entries[:0], b.opLimits[:0], b.states[:0], 0, false
+	clear(b.stateIndex)
+	b.lastKey = stateKey{}
+	b.encoding.clear()
+	s := b.store
+	b.asked, b.store, b.batcher, b.layout, b.fullScript = nil, nil, nil, nil, false
+	s.batchPool.Put(b)
+}
+
+// add adds an operation. It reports false when it has to be sent later: the batch is
+// full, or it uses a state of the operation under other parameters, or for the last time.
+func (b *batch) add(c *call, index int, op *stint.Op) bool {
+	limits := op.Limits()
+	if len(b.entries) > 0 && b.limitCount+limits > b.maxLimits {
+		return false
+	}
+	e := entry{
+		call: c, index: index, verb: op.Verb, growth: op.Each != nil, takenAt: c.takenAt, bulk: c.bulk,
+		firstLimit: int32(len(b.opLimits)), limitCount: int32(limits),
+		cached: b.store.denials != nil && op.Verb <= stint.Try && (op.Each == nil || op.And == nil),
+	}
+	states := len(b.states)
+	claimed := b.addClaim(&e, &op.Claim)
+	for i := range op.And {
+		claimed = claimed && b.addClaim(&e, &op.And[i])
+	}
+	if !claimed {
+		b.removeClaims(&e, states)
+		return false
+	}
+	b.limitCount += limits
+	b.mixed = b.mixed || op.Verb >= stint.Reset
+	all := b.limitsOf(&e)
+	if e.logs || op.Verb >= stint.Reset || limits > 1 && op.Verb != stint.Peek {
+		for i := range all {
+			ref := &b.states[all[i].state]
+			ref.runsOnly = false
+			ref.sealed = op.Verb == stint.Reset && ref.limit.calendar()
+		}
+	} else if op.Verb != stint.Peek {
+		ref := &b.states[all[0].state]
+		ref.addRun(all[0].permits, 1)
+		if e.bulk > 0 {
+			ref.addRun(1, e.bulk)
+		}
+	}
+	b.entries = append(b.entries, e)
+	return true
+}
+
+func (b *batch) limitsOf(e *entry) []opLimit {
+	return b.opLimits[e.firstLimit : e.firstLimit+e.limitCount]
+}
+
+func (b *batch) outcomesOf(e *entry) []stint.Outcome {
+	return b.outcomes[e.firstLimit : e.firstLimit+e.limitCount]
+}
+
+// addRun notes k takes of n permits of this state alone.
+func (ref *stateRef) addRun(n, k int64) {
+	if last := len(ref.runs) - 1; last >= 0 && ref.runs[last].n == n {
+		ref.runs[last].k += k
+		return
+	}
+	ref.runs = append(ref.runs, run{n, k})
+}
+
+// same reports whether two limits of one identity have the same parameters.
+func (l *limit) same(o *limit) bool { return l == o || l.limit == o.limit }
+
+// find finds a state that the batch uses. Most often it is the one that was asked
+// for last, when one client is what most ask for.
+func (b *batch) find(l *limit, client string) (at int32, known bool) {
+	key := stateKey{l.identity, client}
+	if key == b.lastKey {
+		return b.lastIndex, true
+	}
+	if at, known = b.stateIndex[key]; known {
+		key.client = b.states[at].client // whose memory lasts
+		b.lastKey, b.lastIndex = key, at
+	}
+	return at, known
+}
+
+// addState adds a state. What stood in its place in an earlier batch left its list.
+func (b *batch) addState(l *limit, client string) (at int32) {
+	n := len(b.states)
+	if n < cap(b.states) {
+		b.states = b.states[:n+1]
+	} else {
+		b.states = append(b.states, stateRef{})
+	}
+	ref := &b.states[n]
+	*ref = stateRef{
+		limit: l, client: client, partition: int32(b.layout.partition(client)),
+		runsOnly: !l.log && !l.calendar(), runs: ref.runs[:0],
+	}
+	b.lastKey, b.lastIndex = stateKey{l.identity, client}, int32(n)
+	b.stateIndex[b.lastKey] = b.lastIndex
+	return b.lastIndex
+}
+
+// addClaim adds the limits of a claim. It reports false when the batch may not use one
+// of its states.
+func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
+	plan := b.layout.plan(claim.Policy)
+	permits := claim.Permits
+	if e.verb == stint.Settle {
+		permits = algorithm.Amount(permits)
+	}
+	client, lasts := claim.Key, e.call.ctx.Done() == nil
+	for i := range plan {
+		l := &plan[i]
+		at, known := b.find(l, client)
+		switch {
+		case !known:
+			if !lasts {
+				client, lasts = b.keyCopies.keep(client), true
+			}
+			at = b.addState(l, client)
+		case len(b.entries) > 0 && (b.states[at].sealed || !l.same(b.states[at].limit)):
+			return false
+		}
+		e.logs = e.logs || l.log
+		e.cached = e.cached && !l.limit.CountDenied
+		b.mixed = b.mixed || l.log || l.calendar()
+		b.opLimits = append(b.opLimits, opLimit{claim.Policy, l, at, permits})
+	}
+	return true
+}
+
+// removeClaims takes back what was added for an operation that has to be sent later: its limits,
+// and the states that were not there before.
+func (b *batch) removeClaims(e *entry, states int) {
+	b.opLimits = b.opLimits[:e.firstLimit]
+	for i := range b.states[states:] {
+		ref := &b.states[states+i]
+		delete(b.stateIndex, stateKey{ref.limit.identity, ref.client})
+		*ref = stateRef{runs: ref.runs[:0]}
+	}
+	b.states, b.lastKey = b.states[:states], stateKey{}
+}
+
+// maxAsks bounds how often a batch is sent again with other windows of calendars:
+// the first answer names every state that needs them.
+const maxAsks = 8
+
+// errAsks says that the calendars did not come to rest.
+var errAsks = fmt.Errorf("%w: the calendar was asked for too often", errReply)
+
+// errReply says that the script's reply can't be right.
+var errReply = errors.New("unexpected reply of the script")
+
+// execute sends the batch and works out its answers.
+func (b *batch) execute(ctx context.Context) error {
+	for range maxAsks {
+		b.encode()
+		b.sentAt = b.store.denials.mark()
+		reply, err := b.store.conn.Eval(ctx, b.store.script(b.mix), b.keys, b.args)
+		if err != nil {
+			return unavailable(err)
+		}
+		again, err := b.decode(reply)
+		switch {
+		case errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
+			return unavailable(err)
+		case err != nil:
+			return unavailable(fmt.Errorf("%w: %w", errReply, err))
+		}
+		if !again {
+			b.store.batches.Add(1)
+			b.store.operations.Add(uint64(len(b.entries)))
+			b.updateDenials()
+			return nil
+		}
+	}
+	return unavailable(errAsks)
+}
+
+// updateDenials keeps the denials that the batch brought, and forgets those that it made
+// wrong.
+func (b *batch) updateDenials() {
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.verb == stint.Reset {
+			b.store.leases.forgetClients(b, e)
+		}
+		switch {
+		case e.verb == stint.Reset || e.verb >= refund || e.verb == stint.Settle && e.decision.Applied < 0:
+			if b.store.denials != nil {
+				for _, p := range b.limitsOf(e) {
+					b.store.denials.announce(b.states[p.state].client)
+				}
+			}
+		case b.store.denials == nil || e.verb == stint.Peek:
+		case e.decision.Allowed || e.bulkAdmitted > 0:
+			b.forgetDenials(e)
+		case e.cached:
+			b.keepDenial(e)
+		}
+	}
+}

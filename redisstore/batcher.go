@@ -1,0 +1,473 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
+)
+
+// batcher gathers operations while batches are in flight. The first to come is sent
+// immediately; what comes meanwhile is sent together when a reply is there. So an idle caller
+// waits for one round trip, and batches grow with the load.
+//
+// Where a round trip takes long, since the server is far away, waiting for a reply
+// would double the time. There a batch is sent every sendGap, too.
+type batcher struct {
+	store    *Store
+	layout   atomic.Pointer[layout]
+	index    int
+	epochs   epochs
+	watchdog *watchdog.Watchdog
+
+	mu          sync.Mutex
+	pending     queue
+	queued      int // operations that wait
+	inFlight    int // batches
+	idleSenders int // goroutines that wait for wake
+	closed      bool
+	pace        pace
+	lastMoved   time.Time     // when calls last left the queue, or the queue began
+	timerSet    bool          // whether a timer will start a sender
+	wake        chan struct{} // makes an idle sender send; closed with the batcher
+
+	sendCtx     context.Context // of batches in flight; renewed when the server becomes unreachable
+	cancelSends context.CancelCauseFunc
+}
+
+var (
+	errQueueFull = fmt.Errorf("%w: too many operations wait for the server", stint.ErrOverloaded)
+	errClosed    = unavailable(errors.New("the store is closed"))
+)
+
+// maxSendTime bounds a batch where nothing else does, so that a
+// server that hangs does not hold the batcher for ever.
+const maxSendTime = 10 * time.Second
+
+func (s *Store) newBatcher(index int) *batcher {
+	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
+	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
+	br.watchdog = watchdog.New(watchdog.Config{
+		Timeout: maxSendTime, Try: br.try,
+		Unreachable: func(cause error) {
+			br.mu.Lock()
+			br.cancelSends(cause)
+			br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
+			br.mu.Unlock()
+			if report := s.unreachable.Load(); report != nil {
+				for shard := range s.shards {
+					if n := min(s.shards, br.layout.Load().partitions); shard%n == index%n {
+						(*report)(shard, cause)
+					}
+				}
+			}
+		},
+	})
+	return br
+}
+
+// try makes a call that changes nothing, for the watchdog.
+func (br *batcher) try(ctx context.Context) {
+	_ = br.roundTrip(ctx, func(ctx context.Context) error {
+		_, err := br.store.conn.Do(ctx, "HGET", br.settingsKey(), "layout")
+		return err
+	})
+}
+
+// roundTrip makes a call of the batcher's server that is not a batch, watched like one.
+func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error) error {
+	var call watchdog.Call
+	br.watchdog.Begin(&call)
+	err := do(watchdog.With(ctx, &call))
+	br.report(ctx, &call, err)
+	return err
+}
+
+// report tells the watchdog how a call of the server ended.
+func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
+	reply, replied := Reply(err)
+	switch {
+	case err == nil, errors.Is(err, errReply), errors.Is(err, errLayout), errors.Is(err, stint.ErrInvalid):
+		br.watchdog.Answered(call)
+	case replied && isRefusal(reply):
+		br.watchdog.Refused(call, cause(err))
+	case replied:
+		br.watchdog.Answered(call)
+	case ctx.Err() != nil:
+		br.watchdog.Abandoned(call)
+	default:
+		br.watchdog.Lost(call, cause(err))
+	}
+}
+
+// decide sends operations through the batcher and waits for their answers.
+func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	c := br.newCall(ctx)
+	c.ops, c.results = ops, results
+	br.do(c)
+}
+
+// decideOne is decide for one operation, without slices of the caller's.
+func (br *batcher) decideOne(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
+	c := br.newSingleCall(ctx, op)
+	done := br.do(c)
+	d, err = c.result[0].Decision, c.result[0].Err
+	if done {
+		br.recycle(c)
+	}
+	return d, err
+}
+
+// do queues a call and waits until all of it has been answered or its context has ended.
+// It reports whether the call is the caller's again.
+func (br *batcher) do(c *call) (done bool) {
+	if err := br.enqueue(c); err != nil {
+		c.fail(err)
+		return true
+	}
+	return br.await(c)
+}
+
+// await waits until all of a queued call has been answered or its context has ended.
+func (br *batcher) await(c *call) (done bool) {
+	end := c.ctx.Done()
+	if end == nil {
+		<-c.done // a select of one costs more
+		return true
+	}
+	select {
+	case <-c.done:
+		return true
+	case <-end:
+		if !br.abandon(c) {
+			<-c.done
+			return true
+		}
+		return false
+	}
+}
+
+// abandon ends a caller's wait, when its context has ended. It reports false when all
+// has been answered.
+func (br *batcher) abandon(c *call) bool {
+	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) && br.watchdog.Unanswered() > 0 {
+		br.watchdog.Check()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.completed == len(c.ops) {
+		return false
+	}
+	c.abandoned = true
+	c.fail(br.deadlineError(c))
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	br.pending.remove(c)
+	br.queued -= len(c.ops) - c.appended
+	return true
+}
+
+// deadlineError is the error of a caller whose context has ended: that the store is
+// unavailable if it had the time to answer and did not, else that this process is
+// overloaded. The call is locked.
+func (br *batcher) deadlineError(c *call) error {
+	err := c.ctx.Err()
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	timeout := c.timeout()
+	if br.watchdog.Down() {
+		return unavailable(fmt.Errorf("%w: %w", watchdog.ErrSilent, err))
+	}
+	if c.batch != nil {
+		if age := br.watchdog.Age(&c.batch.watched); 2*age >= timeout {
+			return unavailable(fmt.Errorf("no answer within %s: %w", timeout, err))
+		}
+		return fmt.Errorf("%w: sent too late to be answered within %s: %w", stint.ErrOverloaded, timeout, err)
+	}
+	// It was not sent because the calls before it are not answered.
+	if 10*br.watchdog.Unanswered() >= 9*timeout {
+		return unavailable(fmt.Errorf("earlier calls were not answered within %s: %w", timeout, err))
+	}
+	return fmt.Errorf("%w: not sent within %s: %w", stint.ErrOverloaded, timeout, err)
+}
+
+// enqueue queues a call, and starts a sender if one more batch may be in flight.
+func (br *batcher) enqueue(c *call) error {
+	br.mu.Lock()
+	switch {
+	case br.closed:
+		br.mu.Unlock()
+		return errClosed
+	case br.queued+len(c.ops) > br.store.options.MaxQueue && br.queued > 0 && c.ops[0].Verb != refund:
+		br.mu.Unlock()
+		return errQueueFull
+	}
+	if br.inFlight == 0 {
+		br.lastMoved = time.Now()
+	}
+	c.queuedSince = br.lastMoved
+	br.pending.push(c)
+	br.queued += len(c.ops)
+	br.startSender()
+	br.mu.Unlock()
+	return nil
+}
+
+// startSender starts a sender if there is something to send and one more batch may be in flight, or sets a
+// timer for when one may. The batcher is locked.
+func (br *batcher) startSender() {
+	if br.pending.first == nil || br.inFlight >= br.pace.maxInFlight() {
+		return
+	}
+	if br.pace.far() && br.inFlight >= br.pace.inFlight {
+		if br.timerSet {
+			return
+		}
+		if wait := sendGap - time.Since(br.lastMoved); wait > 0 {
+			br.timerSet = true
+			time.AfterFunc(wait, func() {
+				br.mu.Lock()
+				defer br.mu.Unlock()
+				br.timerSet = false
+				br.startSender()
+			})
+			return
+		}
+	}
+	br.inFlight++
+	if br.pace.far() {
+		br.lastMoved = time.Now()
+	}
+	if br.idleSenders > 0 {
+		br.idleSenders--
+		br.wake <- struct{}{}
+		return
+	}
+	go br.sender()
+}
+
+// sender sends batches whenever something waits, until the store is closed or enough other senders
+// are idle. A new goroutine for each batch would have to grow its stack each time, which takes
+// as long as the rest of what a batch of one take costs the process.
+func (br *batcher) sender() {
+	br.sendAll()
+	for br.park() {
+		br.sendAll()
+	}
+}
+
+// park waits until there is something to send. It reports false when the store is closed, or
+// enough other senders wait.
+func (br *batcher) park() bool {
+	br.mu.Lock()
+	if br.closed || br.idleSenders >= br.pace.inFlight {
+		br.mu.Unlock()
+		return false
+	}
+	br.idleSenders++
+	br.mu.Unlock()
+	_, woken := <-br.wake
+	return woken
+}
+
+// sendAll sends batches as long as something waits.
+func (br *batcher) sendAll() {
+	var calls []*call
+	for {
+		fault := br.ready()
+		b := newBatch(br)
+		calls, b.maxLimits = br.dequeue(calls[:0])
+		if len(calls) == 0 {
+			b.recycle()
+			return
+		}
+		appended := 0
+		for appended < len(calls) && br.appendCall(b, calls[appended]) {
+			appended++
+		}
+		// The last call may have been appended in part: its rest waits for what is sent.
+		if appended < len(calls) && calls[appended].batch != nil {
+			appended++
+		}
+		br.requeue(calls[appended:])
+		if fault == nil {
+			fault = br.send(b)
+		}
+		if errors.Is(fault, errLayout) && br.layout.Load() != b.layout {
+			br.requeue(br.detach(b)) // nothing was carried out, and it may be in the layout of now
+		} else {
+			br.requeue(b.complete(fault))
+		}
+		// Callers that were answered run before the next batch is sent, so that it has what they ask
+		// next: one batch costs less than two.
+		runtime.Gosched()
+		b.recycle()
+		clear(calls)
+	}
+}
+
+// send sends a batch and waits for its reply. How long its callers wait does not
+// matter: the watchdog bounds it.
+func (br *batcher) send(b *batch) error {
+	if len(b.entries) == 0 {
+		return nil
+	}
+	ctx, end := br.sendContext(b)
+	defer end()
+	began := time.Now()
+	br.watchdog.Begin(&b.watched)
+	err := b.execute(watchdog.With(ctx, &b.watched))
+	br.report(ctx, &b.watched, err)
+	if err == nil {
+		br.mu.Lock()
+		br.pace.note(time.Since(began), time.Now())
+		br.mu.Unlock()
+	}
+	if err != nil && ctx.Err() != nil {
+		return unavailable(context.Cause(ctx))
+	}
+	return err
+}
+
+// sendContext is a batch's context. While the server is unreachable it ends with the latest deadline of
+// the callers, which only probe whether it is back.
+func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
+	br.mu.Lock()
+	ctx = br.sendCtx
+	br.mu.Unlock()
+	if !br.watchdog.Down() {
+		return ctx, func() {}
+	}
+	latest := time.Now()
+	for i := range b.entries {
+		deadline, limited := b.entries[i].call.ctx.Deadline()
+		if !limited {
+			deadline = time.Now().Add(maxSendTime)
+		}
+		if deadline.After(latest) {
+			latest = deadline
+		}
+	}
+	// A context with a deadline would make rueidis read in the foreground, where it
+	// closes the connection at the deadline. So the deadline comes as a cancellation.
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(time.Until(latest), func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// dequeue appends calls for one batch to a list, and tells how many limits it may decide; there are none
+// when the queue is empty or one batch too many is in flight.
+func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
+	br.mu.Lock()
+	defer br.mu.Unlock()
+	if br.inFlight > br.pace.maxInFlight() {
+		br.inFlight--
+		return list, 0
+	}
+	br.lastMoved = time.Now()
+	maxLimits = br.pace.maxLimits()
+	for ops := 0; br.pending.first != nil && ops < maxLimits; {
+		c := br.pending.first
+		br.pending.remove(c)
+		ops += len(c.ops) - c.appended
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		br.inFlight--
+	}
+	return list, maxLimits
+}
+
+// requeue puts calls back to the front of the queue, without those whose callers have left.
+func (br *batcher) requeue(calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	for _, c := range slices.Backward(calls) {
+		c.mu.Lock()
+		if !c.abandoned {
+			br.mu.Lock()
+			br.pending.pushFirst(c)
+			br.mu.Unlock()
+		}
+		c.mu.Unlock()
+	}
+	br.mu.Lock()
+	br.startSender()
+	br.mu.Unlock()
+}
+
+// appendCall appends a call's operations to the batch. It reports whether all are; the first that is
+// not is c.appended.
+func (br *batcher) appendCall(b *batch, c *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.abandoned {
+		return true
+	}
+	from := c.appended
+	for c.appended < len(c.ops) && b.add(c, c.appended, &c.ops[c.appended]) {
+		c.appended++
+	}
+	if c.appended > from {
+		c.batch = b
+		br.mu.Lock()
+		br.queued -= c.appended - from
+		br.mu.Unlock()
+	}
+	return c.appended == len(c.ops)
+}
+
+// close makes further operations fail.
+func (br *batcher) close() {
+	br.mu.Lock()
+	if !br.closed {
+		br.closed, br.idleSenders = true, 0
+		close(br.wake)
+	}
+	br.mu.Unlock()
+	br.watchdog.Close()
+}
+
+// ready waits for a connection, so that a batch has only calls whose callers still wait
+// when it can be sent.
+func (br *batcher) ready() error {
+	if br.store.conn.Ready(ended) == nil {
+		return nil
+	}
+	br.mu.Lock()
+	ctx := br.sendCtx
+	br.mu.Unlock()
+	var call watchdog.Call
+	br.watchdog.Begin(&call)
+	err := br.store.conn.Ready(ctx)
+	switch {
+	case err == nil:
+		br.watchdog.Forget(&call)
+	case ctx.Err() != nil:
+		err = unavailable(context.Cause(ctx))
+		br.watchdog.Forget(&call)
+	default:
+		br.watchdog.Lost(&call, err)
+		err = unavailable(err)
+	}
+	return err
+}
+
+// ended is a context for not waiting.
+var ended = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()

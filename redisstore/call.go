@@ -1,0 +1,174 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// call is one caller's operations, to be decided in order. Once its caller
+// has left, nothing of the caller's is touched.
+type call struct {
+	ctx     context.Context
+	ops     []stint.Op
+	results []stint.Result
+	done    chan struct{}
+
+	mu          sync.Mutex
+	appended    int       // operations that have been sent
+	completed   int       // operations that have been answered
+	batch       *batch    // with the operations that are under way; nil for none
+	abandoned   bool      // whether the caller has left
+	queuedSince time.Time // when the queue last moved before it came
+
+	previous, next *call // in the queue, guarded by the batcher
+	queued         bool  // whether it is there
+
+	takenAt      stint.Instant // of a release or a lapse, when what it gives back was taken
+	bulk         int64         // permits to take on top of a take of one, one after another
+	bulkAdmitted int64         // how many of those were admitted
+
+	op     [1]stint.Op
+	result [1]stint.Result
+}
+
+// newCall makes a call, most often of one that has been recycled.
+func (br *batcher) newCall(ctx context.Context) *call {
+	c, used := br.store.callPool.Get().(*call)
+	if !used {
+		c = &call{done: make(chan struct{}, 1)}
+	}
+	c.ctx = ctx
+	return c
+}
+
+// newSingleCall makes a call of one operation, which it keeps a copy of.
+func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
+	c := br.newCall(ctx)
+	c.op[0] = *op
+	c.ops, c.results = c.op[:], c.result[:]
+	return c
+}
+
+// recycle takes a call that nobody else holds.
+func (br *batcher) recycle(c *call) {
+	*c = call{done: c.done}
+	br.store.callPool.Put(c)
+}
+
+// A timeLimited context knows for how long it lets a call wait.
+type timeLimited interface{ Timeout() time.Duration }
+
+// timeout is for how long the caller waits in all, at most the time between two batches too long.
+func (c *call) timeout() time.Duration {
+	if ctx, known := c.ctx.(timeLimited); known {
+		return ctx.Timeout()
+	}
+	return time.Since(c.queuedSince)
+}
+
+// fail answers what has not been answered with an error.
+func (c *call) fail(err error) {
+	for i := c.completed; i < len(c.results); i++ {
+		c.results[i] = stint.Result{Err: err}
+	}
+}
+
+// complete gives the answers, or the error, to the callers that wait. It returns the calls
+// with operations left to send.
+func (b *batch) complete(err error) (further []*call) {
+	for i := 0; i < len(b.entries); {
+		c := b.entries[i].call
+		c.mu.Lock()
+		for ; i < len(b.entries) && b.entries[i].call == c; i++ {
+			if c.abandoned {
+				continue
+			}
+			e := &b.entries[i]
+			if err != nil {
+				c.results[e.index] = stint.Result{Err: err}
+			} else {
+				c.results[e.index] = stint.Result{Decision: e.decision}
+				c.bulkAdmitted = e.bulkAdmitted
+				copy(c.ops[e.index].Each, b.outcomesOf(e))
+			}
+			c.completed++
+		}
+		c.batch = nil
+		left, done := c.abandoned, c.completed == len(c.ops)
+		c.mu.Unlock()
+		switch {
+		case left:
+		case done:
+			c.done <- struct{}{} // from here on it is the caller's
+		default:
+			further = append(further, c)
+		}
+	}
+	return further
+}
+
+// queue is a list of calls.
+type queue struct{ first, last *call }
+
+// push appends a call.
+func (q *queue) push(c *call) {
+	c.previous, c.next, c.queued = q.last, nil, true
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.next = c
+	}
+	q.last = c
+}
+
+// pushFirst puts a call before all others.
+func (q *queue) pushFirst(c *call) {
+	c.previous, c.next, c.queued = nil, q.first, true
+	if q.first == nil {
+		q.last = c
+	} else {
+		q.first.previous = c
+	}
+	q.first = c
+}
+
+// remove takes a call out, if it is there.
+func (q *queue) remove(c *call) {
+	if !c.queued {
+		return
+	}
+	if c.previous == nil {
+		q.first = c.next
+	} else {
+		c.previous.next = c.next
+	}
+	if c.next == nil {
+		q.last = c.previous
+	} else {
+		c.next.previous = c.previous
+	}
+	c.previous, c.next, c.queued = nil, nil, false
+}
+
+// detach takes all operations out of a batch. It returns the calls whose callers wait for them.
+func (br *batcher) detach(b *batch) (calls []*call) {
+	for i := 0; i < len(b.entries); {
+		c := b.entries[i].call
+		for ; i < len(b.entries) && b.entries[i].call == c; i++ {
+		}
+		c.mu.Lock()
+		n := c.appended - c.completed
+		c.appended, c.batch = c.completed, nil
+		if !c.abandoned {
+			br.mu.Lock()
+			br.queued += n
+			br.mu.Unlock()
+			calls = append(calls, c)
+		}
+		c.mu.Unlock()
+	}
+	return calls
+}

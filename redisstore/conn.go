@@ -1,0 +1,98 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// A Conn is a connection to the servers, safe for concurrent use. Packages rueidis and goredis make one.
+type Conn interface {
+	// Ready waits for the attempt to connect that is under way, unless there is a connection.
+	Ready(ctx context.Context) error
+	// Eval runs a script, never twice, and returns its reply, a string. It loads a script that the
+	// server does not know. All keys hash to one slot if Cluster is true. It keeps neither keys nor args.
+	Eval(ctx context.Context, script *Script, keys, args []string) (string, error)
+	// Do sends a command and returns its reply, a string, or "" for nil. A key is the second argument.
+	Do(ctx context.Context, args ...string) (string, error)
+	// Subscribe calls ready once it has subscribed to a channel, and message for each message, one
+	// after another. It returns when the context ends or the subscription is lost.
+	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
+	// Cluster reports whether the keys of one call must hash to one slot.
+	Cluster() bool
+	Close()
+}
+
+// A Script is a Lua script for a [Conn] to run.
+type Script struct {
+	Source string
+	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
+}
+
+// An Inspector is a [Conn] that can ask its servers one by one, for [Store.Advise] and to
+// notice evictions. Those of packages rueidis and goredis can.
+type Inspector interface {
+	// Servers are those that hold keys: the one server, or the primaries of a cluster.
+	Servers(ctx context.Context) ([]Server, error)
+}
+
+// A Server sends a command without a key to a server. Of a map it returns names before values.
+type Server func(ctx context.Context, args ...string) ([]string, error)
+
+// servers are those that can be asked, none if the connection does not tell.
+func (s *Store) servers(ctx context.Context) []Server {
+	inspector, ok := s.conn.(Inspector)
+	if !ok {
+		return nil
+	}
+	servers, err := inspector.Servers(ctx)
+	if err != nil {
+		return nil
+	}
+	return servers
+}
+
+// Reply returns what a server replied in a [Conn]'s error. It is false where no reply came: then
+// the command may have been executed.
+func Reply(err error) (reply string, ok bool) {
+	// As rueidis has them.
+	if failure, replied := errors.AsType[interface {
+		error
+		IsNil() bool
+	}](err); replied {
+		return failure.Error(), !failure.IsNil()
+	}
+	// As go-redis marks them, in whatever wraps them.
+	if failure, replied := errors.AsType[interface {
+		error
+		RedisError()
+	}](err); replied {
+		return strings.TrimPrefix(failure.Error(), "ERR "), true
+	}
+	return "", false
+}
+
+// refusals are how replies begin that tell of a server that decides nothing at present.
+var refusals = []string{
+	"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "OOM", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "NOPERM", "WRONGPASS",
+}
+
+// isRefusal reports whether a reply is a refusal of the server's, not of one command. Redis 6 wraps
+// the errors of a script: "Error running script (call to f_…): @user_script:1: -OOM command not allowed …".
+func isRefusal(reply string) bool {
+	return slices.ContainsFunc(refusals, func(word string) bool {
+		return strings.HasPrefix(reply, word+" ") || strings.Contains(reply, ": -"+word+" ")
+	})
+}
+
+// cause is what made the store unavailable.
+func cause(err error) error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && errors.Is(err, stint.ErrUnavailable) {
+		all := joined.Unwrap()
+		return all[len(all)-1]
+	}
+	return err
+}

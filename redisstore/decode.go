@@ -1,0 +1,320 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// reader takes the script's reply apart. Once it has run out, it reads zeros.
+type reader struct {
+	text  string
+	short bool
+}
+
+func (r *reader) bytes(n int) string {
+	if n < 0 || n > len(r.text) {
+		r.short = true
+		r.text = ""
+		return ""
+	}
+	text := r.text[:n]
+	r.text = r.text[n:]
+	return text
+}
+
+func (r *reader) byte() byte {
+	if text := r.bytes(1); text != "" {
+		return text[0]
+	}
+	return 0
+}
+
+func (r *reader) number(n int) int64 { return unsigned(r.bytes(n)) }
+
+// unsigned reads a big-endian number; one of 8 bytes may be signed.
+func unsigned(text string) int64 {
+	n := int64(0)
+	for i := range len(text) {
+		n = n<<8 | int64(text[i])
+	}
+	return n
+}
+
+// generation is one of a hash's generations.
+type generation struct {
+	start        stint.Instant
+	life         stint.Instant
+	turn         stint.Instant
+	previousDead stint.Instant // when the states of the generation before are worthless
+	versions     string        // their parameters, one after another
+}
+
+// dead is when its states are worthless, 0 of none.
+func (g *generation) dead() stint.Instant { return g.turn + g.life }
+
+func (r *reader) generation() (g generation) {
+	head := r.bytes(int(r.number(2)))
+	if len(head) < headBytes {
+		return g
+	}
+	number := func(i int) stint.Instant { return stint.Instant(unsigned(head[8*i : 8*i+8])) }
+	return generation{start: number(0), life: number(1), turn: number(2), previousDead: number(3), versions: head[headBytes:]}
+}
+
+var (
+	errShort    = errors.New("it is too short")
+	errLong     = errors.New("it is too long")
+	errVersion  = errors.New("a state's writer is not known")
+	errDisagree = errors.New("it disagrees about what was allowed")
+)
+
+// decode takes the reply apart and answers every operation. It reports whether the
+// batch is to be sent again: with other edges of calendars, for the whole script, or under
+// other keys.
+func (b *batch) decode(reply string) (again bool, err error) {
+	r := &reader{text: reply}
+	switch r.byte() {
+	case replyAsks:
+		return true, b.decodeAsks(r)
+	case replyWhole:
+		b.fullScript = true
+		return true, nil
+	case replyStale:
+		return true, b.batcher.adoptSettings(r, b.layout.text, b.epochFields)
+	}
+	now := stint.Instant(r.number(8))
+	if err := b.decodeGroups(r, b.firstGroups, now); err != nil {
+		return false, err
+	}
+	for _, at := range b.resetMarked {
+		b.states[at].resetAt = stint.Instant(r.number(8))
+	}
+	// The logs' outcomes come before the second part, operations on which may come
+	// before those on logs: the second part is read first.
+	logged := r.text
+	r.bytes(b.loggedBytes())
+	if err := b.decodeGroups(r, b.secondGroups, now); err != nil {
+		return false, err
+	}
+	allowed := r.number(6)
+	if r.short {
+		return false, errShort
+	}
+	if r.text != "" {
+		return false, errLong
+	}
+	b.store.sweeper.note(now, b.firstGroups, b.secondGroups)
+	decider := decider{batch: b, now: now, logged: reader{text: logged}}
+	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
+	for i := range b.entries {
+		decider.decide(&b.entries[i])
+	}
+	if decider.allowed != allowed {
+		return false, fmt.Errorf("%w: %d operations, not %d", errDisagree, allowed, decider.allowed)
+	}
+	return false, nil
+}
+
+func (b *batch) decodeAsks(r *reader) error {
+	if b.asked == nil {
+		b.asked = map[int32]stint.Instant{}
+	}
+	for r.text != "" {
+		number, around := r.number(4), stint.Instant(r.number(8))
+		if r.short || number < 1 || number > int64(len(b.numbered)) {
+			return errShort
+		}
+		b.asked[b.numbered[number-1]] = around
+	}
+	return nil
+}
+
+// decodeGroups reads the states of groups.
+func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
+	for _, g := range groups {
+		g.current, g.previous, g.missing = r.generation(), r.generation(), false
+		for _, at := range g.states {
+			g.missing = g.missing || r.text != "" && r.text[0] == tagNone
+			if err := b.states[at].read(r, &g.current, &g.previous, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// read reads the state's value.
+func (ref *stateRef) read(r *reader, current, before *generation, now stint.Instant) error {
+	ref.state = state{}
+	g := current
+	tag := r.byte()
+	if tag == tagPrev {
+		g = before
+		tag = r.byte()
+	}
+	if tag == tagNone {
+		return nil
+	}
+	mine := ref.limit.parameters
+	length := len(mine)
+	inWide := tag >= tagWide
+	var writer string
+	if index := int(tag &^ tagWide); index == tagInline {
+		writer = r.bytes(length)
+	} else if from := index * length; from+length <= len(g.versions) {
+		writer = g.versions[from : from+length]
+	}
+	if len(writer) != length {
+		return errVersion
+	}
+	var numbers [3]int64
+	for i := range numbers {
+		bytes := int(writer[i])
+		if inWide {
+			bytes = 8
+		}
+		numbers[i] = unsigned(r.bytes(bytes))
+		if i == 0 {
+			unused := 64 - 8*bytes
+			numbers[i] = numbers[i]<<unused>>unused + int64(g.start)
+		}
+	}
+	if r.short {
+		return errShort
+	}
+	ref.limit.load(&ref.state, now, numbers, writer, writer == mine)
+	return nil
+}
+
+// A log's outcome in the reply, and what stands before an operation's.
+const (
+	outcomeBytes = 1 + 5*8
+	jointBytes   = 1
+)
+
+// loggedBytes is how long the outcomes of the logs are.
+func (b *batch) loggedBytes() int {
+	n := 0
+	for i := range b.entries {
+		e := &b.entries[i]
+		if !e.logs || e.verb == stint.Reset {
+			continue
+		}
+		n += jointBytes
+		for _, p := range b.limitsOf(e) {
+			if b.states[p.state].limit.log {
+				n += outcomeBytes
+			}
+		}
+	}
+	return n
+}
+
+// outcome reads what a log answered.
+func (r *reader) outcome(capacity int64) stint.Outcome {
+	o := stint.Outcome{Allowed: r.byte() == 1, Limit: capacity, Remaining: r.number(8), RetryAfter: stint.Never}
+	if retry := r.number(8); retry >= 0 {
+		o.RetryAfter = micros(retry)
+	}
+	o.ResetAfter, o.Applied = micros(r.number(8)), r.number(8)
+	o.GrowsAfter = micros(r.number(8))
+	return o
+}
+
+// decider works out the answers of a batch's operations, in order, by doing to the
+// states what the script did.
+type decider struct {
+	batch   *batch
+	now     stint.Instant
+	logged  reader
+	allowed int64
+}
+
+func (d *decider) decide(e *entry) {
+	limits := d.batch.limitsOf(e)
+	outcomes := d.batch.outcomesOf(e)
+	switch {
+	case e.verb == stint.Reset:
+		for i := range limits {
+			ref := &d.batch.states[limits[i].state]
+			limits[i].limit.reset(&ref.state, &outcomes[i])
+			ref.resetAt = d.now
+		}
+	case e.verb >= refund:
+		for i := range limits {
+			ref := &d.batch.states[limits[i].state]
+			giveBack := ref.limit.refund
+			if e.verb == returnLease {
+				giveBack = ref.limit.returnLease
+			}
+			if !ref.resetMarked || e.takenAt > ref.resetAt {
+				giveBack(&ref.state, d.now, limits[i].permits, e.takenAt)
+			}
+			outcomes[i] = stint.Outcome{Allowed: true}
+		}
+	case len(limits) == 1 && !e.logs:
+		d.decideOne(e, &limits[0], &outcomes[0])
+	default:
+		d.decideMany(e, limits, outcomes)
+	}
+	e.decision = stint.Combine(outcomes, d.now)
+	if e.decision.Allowed && (e.verb == stint.Take || e.verb == stint.Try) {
+		d.allowed++
+	}
+}
+
+// decideOne carries out an operation on one limit.
+func (d *decider) decideOne(e *entry, p *opLimit, out *stint.Outcome) {
+	ref := &d.batch.states[p.state]
+	*out = stint.Outcome{}
+	ref.limit.apply(algorithm.ActionOf(e.verb), &ref.state, d.now, p.permits, out)
+	if e.bulk > 0 {
+		e.bulkAdmitted = ref.limit.admit(&ref.state, d.now, 1, e.bulk)
+		d.allowed += e.bulkAdmitted
+	}
+	if e.growth {
+		out.GrowsAfter = ref.limit.grows(&ref.state, d.now)
+	}
+}
+
+// decideMany decides first what all limits say, then carries it out on all. Logs'
+// answers are the script's.
+func (d *decider) decideMany(e *entry, limits []opLimit, outcomes []stint.Outcome) {
+	action := algorithm.ActionOf(e.verb)
+	look := action
+	if action == algorithm.Take {
+		look = algorithm.Peek
+	}
+	allowed := true
+	if e.logs {
+		allowed = d.logged.byte() == 1
+	}
+	for i := range limits {
+		ref := &d.batch.states[limits[i].state]
+		if ref.limit.log {
+			outcomes[i] = d.logged.outcome(ref.limit.limit.Capacity)
+			continue
+		}
+		outcomes[i] = stint.Outcome{}
+		ref.limit.apply(look, &ref.state, d.now, limits[i].permits, &outcomes[i])
+		if !e.logs {
+			allowed = allowed && outcomes[i].Allowed
+		}
+	}
+	for i := range limits {
+		ref := &d.batch.states[limits[i].state]
+		if ref.limit.log {
+			continue
+		}
+		if allowed && action == algorithm.Take {
+			ref.limit.apply(algorithm.Take, &ref.state, d.now, limits[i].permits, &outcomes[i])
+		}
+		if e.growth {
+			outcomes[i].GrowsAfter = ref.limit.grows(&ref.state, d.now)
+		}
+	}
+}

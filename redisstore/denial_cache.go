@@ -1,0 +1,411 @@
+package redisstore
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// denialCache remembers denials, so that a client that keeps asking is answered without
+// asking the server: a denial says until when the same cost of the same claims is
+// denied. Another cost waits for longer or less, and other claims may be denied by
+// another limit, so both are asked. What this process itself takes of a state ends the
+// denials of it, since then the wait is longer than they say. What others take is not noticed.
+//
+// A denial is kept until its RetryAfter, and never for longer than the longest that a
+// state of the limit matters: a longer wait is due to a state from a time that the
+// server's clock does not have any more, and the clock may be put right before.
+//
+// What could make a denial wrong (a reset, a refund, a limit with other parameters
+// that takes a state over) is announced by the script that does it, on a channel that
+// every process subscribes to. A denial is kept only if nothing of its client was announced
+// since its batch was sent, and nothing is kept while there is no subscription. What
+// remains: between a reset elsewhere and the arrival of its announcement, which takes
+// as long as it takes to notice a lost connection, and when the
+// server's clock steps forward or its memory is wiped, a client may be denied that the
+// server would admit, until its RetryAfter at the latest. It is never the other way
+// round.
+type denialCache struct {
+	seed        maphash.Seed
+	maxPerShard int
+	now         func() time.Duration
+
+	onPolicyReset func(policy string) // called when a policy was reset elsewhere
+	onMissed      func()              // called when that may have been missed
+
+	listening atomic.Bool   // whether there is a subscription
+	wasLost   atomic.Bool   // whether there was one before
+	sequence  atomic.Uint64 // of announcements, and of subscriptions
+	entries   atomic.Int64
+	hits      atomic.Uint64
+	shards    [denialShards]denialShard
+}
+
+const (
+	denialShards     = 64
+	maxClientDenials = 64
+	// clockRates is by how much of a wait two clocks may disagree: 1/clockRates of it.
+	clockRates = 1000
+)
+
+type denialShard struct {
+	mu        sync.Mutex
+	announced uint64 // the sequence of the last announcement of a client here
+	clients   map[string][]denial
+	count     int
+}
+
+// denial is an operation's denial, kept with the client of the claim with the longest wait.
+type denial struct {
+	policy     *stint.Policy // of that claim
+	permits    int64
+	claimsHash uint64        // of all claims, 0 if there is but one
+	sent       time.Duration // by the local clock
+	until      time.Duration
+	decision   stint.Decision
+	outcomes   []stint.Outcome // of one claim, if they say when Remaining grows
+}
+
+// covers reports whether the denial is of a claim among claims with the hash.
+func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
+	return d.policy == claim.Policy && d.permits == claim.Permits && d.claimsHash == claimsHash
+}
+
+func newDenialCache(size int, now func() time.Duration) *denialCache {
+	return &denialCache{
+		seed: maphash.MakeSeed(), maxPerShard: max(1, size/denialShards), now: now, onPolicyReset: func(string) {}, onMissed: func() {},
+	}
+}
+
+func (c *denialCache) shard(client string) *denialShard {
+	return &c.shards[maphash.String(c.seed, client)%denialShards]
+}
+
+// denialCacheable reports whether an operation's denial may come from the cache or be kept.
+func (s *Store) denialCacheable(op *stint.Op) bool {
+	if s.denials == nil || op.Verb > stint.Try || op.Each != nil && op.And != nil || s.countsDenied(op.Policy) {
+		return false
+	}
+	return !slices.ContainsFunc(op.And, func(claim stint.Claim) bool { return s.countsDenied(claim.Policy) })
+}
+
+func (s *Store) countsDenied(policy *stint.Policy) bool {
+	plan := s.plan(policy)
+	for i := range plan {
+		if plan[i].limit.CountDenied {
+			return true
+		}
+	}
+	return false
+}
+
+// rememberedDenial answers an operation that is known to be denied.
+func (s *Store) rememberedDenial(op *stint.Op) (d stint.Decision, denied bool) {
+	c := s.denials
+	if c == nil || c.entries.Load() == 0 || !s.denialCacheable(op) {
+		return d, false
+	}
+	now := c.now()
+	if op.And == nil {
+		return c.claim(&op.Claim, 0, now, op.Each)
+	}
+	hash := c.hash(op)
+	d, denied = c.claim(&op.Claim, hash, now, nil)
+	for i := 0; i < len(op.And) && !denied; i++ {
+		d, denied = c.claim(&op.And[i], hash, now, nil)
+	}
+	return d, denied
+}
+
+// hash hashes the claims of an operation of several.
+func (c *denialCache) hash(op *stint.Op) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	maphash.WriteComparable(&h, op.Claim)
+	for i := range op.And {
+		maphash.WriteComparable(&h, op.And[i])
+	}
+	return max(1, h.Sum64())
+}
+
+// claim answers for one claim among claims with a hash.
+func (c *denialCache) claim(claim *stint.Claim, claimsHash uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
+	s := c.shard(claim.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.clients[claim.Key]
+	for i := range list {
+		known := &list[i]
+		if !known.covers(claim, claimsHash) {
+			continue
+		}
+		if now >= known.until || now < known.sent || len(known.outcomes) < len(each) {
+			return d, false
+		}
+		elapsed := (now - known.sent).Truncate(time.Microsecond)
+		d = known.decision
+		d.At = d.At.Add(elapsed)
+		d.RetryAfter = later(d.RetryAfter, elapsed)
+		d.ResetAfter = later(d.ResetAfter, elapsed)
+		d.Source = stint.SourceDenialCache
+		for j := range each {
+			each[j] = known.outcomes[j]
+			each[j].RetryAfter = later(each[j].RetryAfter, elapsed)
+			each[j].ResetAfter = later(each[j].ResetAfter, elapsed)
+			each[j].GrowsAfter = later(each[j].GrowsAfter, elapsed)
+			each[j].Allowed = each[j].RetryAfter == 0
+		}
+		c.hits.Add(1)
+		return d, true
+	}
+	return d, false
+}
+
+// later is what is left of a wait.
+func later(wait, elapsed time.Duration) time.Duration {
+	if wait == stint.Never {
+		return wait
+	}
+	return max(0, wait-elapsed)
+}
+
+// sendMark notes when a batch is sent.
+type sendMark struct {
+	sequence uint64 // 0: nothing may be kept
+	sent     time.Duration
+}
+
+func (c *denialCache) mark() (m sendMark) {
+	if c != nil && c.listening.Load() {
+		m = sendMark{c.sequence.Load(), c.now()}
+	}
+	return m
+}
+
+// keepDenial keeps the denial of an operation that was sent at a mark, from the outcomes of its
+// limits; grows says that they say when Remaining grows.
+func (s *Store) keepDenial(m sendMark, op *stint.Op, d stint.Decision, outcomes []stint.Outcome, grows bool) {
+	var longest stint.Claim
+	var lasts time.Duration
+	claim, first := &op.Claim, 0
+	for i := -1; i < len(op.And); i++ {
+		if i >= 0 {
+			claim = &op.And[i]
+		}
+		plan := s.plan(claim.Policy)
+		for j := range plan {
+			lasts = max(lasts, min(outcomes[first+j].RetryAfter, micros(plan[j].life)))
+			if first+j == int(d.Index) {
+				longest = *claim
+			}
+		}
+		first += len(plan)
+	}
+	if d.RetryAfter == stint.Never {
+		return
+	}
+	kept := denial{policy: longest.Policy, permits: longest.Permits, decision: d}
+	if op.And != nil {
+		kept.claimsHash = s.denials.hash(op)
+	} else if grows {
+		kept.outcomes = outcomes
+	}
+	s.denials.keep(m, longest.Key, &kept, lasts)
+}
+
+// keepDenial keeps the denial of an entry.
+func (b *batch) keepDenial(e *entry) {
+	limits := b.limitsOf(e)
+	var op stint.Op
+	for first := 0; first < len(limits); {
+		policy := limits[first].policy
+		claim := stint.Claim{Key: b.states[limits[first].state].client, Policy: policy, Permits: limits[first].permits}
+		if first == 0 {
+			op.Claim = claim
+		} else {
+			op.And = append(op.And, claim)
+		}
+		first += policy.Len()
+	}
+	b.store.keepDenial(b.sentAt, &op, e.decision, b.outcomesOf(e), e.growth)
+}
+
+// keep keeps a denial of what was sent at a mark, for a time from then. The outcomes are copied.
+func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Duration) {
+	if lasts == 0 || m.sequence == 0 {
+		return
+	}
+	s := c.shard(client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.announced > m.sequence || !c.listening.Load() {
+		return
+	}
+	if s.clients == nil {
+		s.clients = map[string][]denial{}
+	}
+	kept := *d
+	kept.sent, kept.until = m.sent, m.sent+lasts-lasts/clockRates
+	list := s.clients[client]
+	claim := stint.Claim{Policy: d.policy, Permits: d.permits}
+	at := slices.IndexFunc(list, func(known denial) bool { return known.covers(&claim, d.claimsHash) })
+	if at < 0 && len(list) == maxClientDenials {
+		at = 0
+	}
+	if at >= 0 {
+		kept.outcomes = append(list[at].outcomes[:0], d.outcomes...)
+		list[at] = kept
+		return
+	}
+	if s.count >= c.maxPerShard {
+		for other := range s.clients { // any
+			c.forget(s, other, func(denial) bool { return true })
+			break
+		}
+	}
+	kept.outcomes = append([]stint.Outcome(nil), d.outcomes...)
+	// The key's memory is its caller's, who may use it again. An assignment to a key that is
+	// there replaces that one too.
+	s.clients[strings.Clone(client)] = append(s.clients[client], kept)
+	s.count++
+	c.entries.Add(1)
+}
+
+// forgetDenials ends the denials of what an entry took: this process has taken more of the
+// state, so their waits are too short.
+func (b *batch) forgetDenials(e *entry) {
+	c := b.store.denials
+	if c.entries.Load() == 0 {
+		return
+	}
+	limits := b.limitsOf(e)
+	for i := 0; i < len(limits); i += limits[i].policy.Len() {
+		client, name := b.states[limits[i].state].client, limits[i].policy.Name()
+		s := c.shard(client)
+		s.mu.Lock()
+		c.forget(s, client, func(d denial) bool { return d.policy.Name() == name })
+		s.mu.Unlock()
+	}
+}
+
+// forget removes denials of a client. The shard is locked.
+func (c *denialCache) forget(s *denialShard, client string, which func(denial) bool) {
+	list := s.clients[client]
+	left := slices.DeleteFunc(list, which)
+	gone := len(list) - len(left)
+	s.count -= gone
+	c.entries.Add(-int64(gone))
+	if len(left) == 0 {
+		delete(s.clients, client)
+	} else if gone > 0 {
+		s.clients[client] = left
+	}
+}
+
+// announce forgets a client, and lets no batch that is in flight bring it back.
+func (c *denialCache) announce(client string) {
+	s := c.shard(client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.announced = c.sequence.Add(1)
+	c.forget(s, client, func(denial) bool { return true })
+}
+
+// announcePolicy forgets all denials of a policy, and lets no batch that is in flight
+// bring one back.
+func (c *denialCache) announcePolicy(name string) {
+	c.forgetAll(func(d denial) bool { return d.policy.Name() == name })
+}
+
+// wipe forgets everything, leases too.
+func (c *denialCache) wipe() {
+	c.forgetAll(func(denial) bool { return true })
+	c.onMissed()
+}
+
+func (c *denialCache) forgetAll(which func(denial) bool) {
+	at := c.sequence.Add(1)
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		s.announced = at
+		for client := range s.clients {
+			c.forget(s, client, which)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// subscribed starts keeping denials, of batches sent from now on. What was leased while there was no
+// subscription may be of policies that were reset then.
+func (c *denialCache) subscribed() {
+	c.sequence.Add(1)
+	c.listening.Store(true)
+	if c.wasLost.Load() {
+		c.onMissed()
+	}
+}
+
+// unsubscribed forgets everything, since announcements may be missed from now on. It does so once, so that leases
+// work while no subscription can be made.
+func (c *denialCache) unsubscribed() {
+	if c.listening.Swap(false) {
+		c.wasLost.Store(true)
+		c.wipe()
+	}
+}
+
+// receive reads a message of the channel: clients, each behind its length in 2
+// bytes. A length of 0, which no client has, says that a policy was reset, whose name
+// follows behind its length. After a message that can't be read everything is forgotten.
+func (c *denialCache) receive(message string) {
+	r := reader{text: message}
+	for r.text != "" {
+		name := r.bytes(int(r.number(2)))
+		if r.short {
+			break
+		}
+		if name != "" {
+			c.announce(name)
+			continue
+		}
+		policy := r.bytes(int(r.number(2)))
+		if r.short {
+			break
+		}
+		c.announcePolicy(policy)
+		c.onPolicyReset(policy)
+	}
+	if r.short {
+		c.wipe()
+	}
+}
+
+// How long to wait before subscribing again.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+// listen keeps a subscription to the channel until the context ends.
+func (c *denialCache) listen(ctx context.Context, conn Conn, channel string) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		_ = conn.Subscribe(ctx, channel, func() {
+			pause = firstPause
+			c.subscribed()
+		}, c.receive)
+		c.unsubscribed()
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+}

@@ -1,0 +1,410 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/storetest"
+)
+
+// ear is a connection that tells what happens to the channel of announcements.
+type ear struct {
+	redisstore.Conn
+	listens chan struct{} // a subscription begins
+	ready   chan struct{} // it stands
+	heard   chan struct{} // a message has been taken in
+	evals   atomic.Int64
+	replied func()             // called before a reply is handed on; nil for nothing
+	hold    chan struct{}      // what a subscription waits for; nil for nothing
+	cut     context.CancelFunc // ends the subscription that stands
+}
+
+func newEar(t testing.TB) *ear {
+	return &ear{
+		Conn: newConn(t), listens: make(chan struct{}, 10), ready: make(chan struct{}, 10), heard: make(chan struct{}, 1000),
+	}
+}
+
+func (e *ear) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	e.evals.Add(1)
+	reply, err := e.Conn.Eval(ctx, script, keys, args)
+	if e.replied != nil {
+		e.replied()
+	}
+	return reply, err
+}
+
+func (e *ear) Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error {
+	ctx, e.cut = context.WithCancel(ctx)
+	defer e.cut()
+	e.listens <- struct{}{}
+	if e.hold != nil {
+		<-e.hold
+	}
+	return e.Conn.Subscribe(ctx, channel, func() {
+		ready()
+		e.ready <- struct{}{}
+	}, func(text string) {
+		message(text)
+		e.heard <- struct{}{}
+	})
+}
+
+// listening makes a store that remembers denials and hears announcements, and another
+// on the same keys that stands for another process.
+func listening(t *testing.T, options redisstore.Options) (own *ear, store, elsewhere *redisstore.Store) {
+	t.Helper()
+	own = newEar(t)
+	store, prefix := storeOn(t, own, options)
+	// The client that stands behind the ear is closed by its test.
+	t.Cleanup(store.Close)
+	options.KeyPrefix = prefix
+	elsewhere, err := redisstore.New(newConn(t), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first call starts the listening; its denial may come too early to be remembered.
+	policy := policyOf(t, "warm-up", aLimit(stint.AlgorithmFixedWindow, 1))
+	take(t, store, "k", policy, 1)
+	if d := take(t, store, "k", policy, 1); d.Allowed || d.Source != stint.SourceStore {
+		t.Fatalf("%+v, want a denial by the store", d)
+	}
+	<-own.ready
+	return own, store, elsewhere
+}
+
+// deny takes all and is denied once, which is remembered.
+func deny(t *testing.T, store stint.Store, key string, policy *stint.Policy) stint.Decision {
+	t.Helper()
+	take(t, store, key, policy, policy.Limit(0).Capacity)
+	d := take(t, store, key, policy, 1)
+	if d.Allowed || d.Source != stint.SourceStore {
+		t.Fatalf("%+v, want a denial by the store", d)
+	}
+	return d
+}
+
+// from fails the test when a take is not denied by the source.
+func denied(t *testing.T, store stint.Store, key string, policy *stint.Policy, permits int64, by stint.Source) stint.Decision {
+	t.Helper()
+	d := take(t, store, key, policy, permits)
+	if d.Allowed || d.Source != by {
+		t.Errorf("%d of %q: %+v, want a denial by the %s", permits, key, d, by)
+	}
+	return d
+}
+
+// A denial covers the same claims at the same cost; RetryAfter counts down; Remaining is
+// the last known. The server is not asked.
+func TestDenialRemembered(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			own, store, _ := listening(t, redisstore.Options{})
+			policy := policyOf(t, "", aLimit(algorithm, 10))
+			take(t, store, "k", policy, 8)
+			first := denied(t, store, "k", policy, 5, stint.SourceStore)
+			before := own.evals.Load()
+			again := denied(t, store, "k", policy, 5, stint.SourceDenialCache)
+			if again.RetryAfter > first.RetryAfter || again.At < first.At || again.At.Add(again.RetryAfter) > first.At.Add(first.RetryAfter) {
+				t.Errorf("%+v after %+v: it does not count down", again, first)
+			}
+			if again.Remaining != 2 || again.Limit != 10 || again.ResetAfter > first.ResetAfter {
+				t.Errorf("%+v after %+v", again, first)
+			}
+			if got := own.evals.Load() - before; got != 0 {
+				t.Errorf("the server was asked %d times", got)
+			}
+			denied(t, store, "k", policy, 6, stint.SourceStore)
+			denied(t, store, "k", policy, 6, stint.SourceDenialCache)
+			if d := take(t, store, "k", policy, 2); !d.Allowed {
+				t.Errorf("a lower cost: %+v, want it admitted", d)
+			}
+			// It is known to be gone, and with it what was left when others were denied.
+			if d := denied(t, store, "k", policy, 5, stint.SourceStore); d.Remaining != 0 {
+				t.Errorf("%+v, want nothing left", d)
+			}
+			if d := decide(t, store, op(stint.Peek, "k", policy, 5)); d.Source != stint.SourceStore {
+				t.Errorf("a peek: %+v, want it from the store", d)
+			}
+			denied(t, store, "k", policyOf(t, "", aLimit(algorithm, 10)), 5, stint.SourceStore)
+			if stats := store.Stats(); stats.DenialHits != 2 || stats.DenialsKept < 1 || !stats.Announcing {
+				t.Errorf("%+v, want 2 hits", stats)
+			}
+		})
+	}
+}
+
+// With the time pinned a remembered denial counts down exactly, and ends.
+func TestDenialCountsDown(t *testing.T) {
+	clock := storetest.NewClock(dawn)
+	_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 100})
+	policy := policyOf(t, "", stint.TokenBucket(10, stint.Per(1, time.Minute)))
+	first := deny(t, store, "k", policy)
+	if first.RetryAfter != time.Minute {
+		t.Fatalf("%+v, want a minute", first)
+	}
+	clock.Advance(20 * time.Second)
+	if d := denied(t, store, "k", policy, 1, stint.SourceDenialCache); d.RetryAfter != 40*time.Second || d.At != clock.Now() {
+		t.Errorf("%+v, want 40s at %s", d, clock.Now().Time())
+	}
+	each := make([]stint.Outcome, 1)
+	o := op(stint.Take, "k", policy, 1)
+	o.Each = each
+	if d := decide(t, store, o); d.Source != stint.SourceStore || each[0].GrowsAfter != 40*time.Second {
+		t.Errorf("%+v %+v, want the store to say when it grows", d, each)
+	}
+	clock.Advance(10 * time.Second)
+	if d := decide(t, store, o); d.Source != stint.SourceDenialCache || each[0].GrowsAfter != 30*time.Second || each[0].Allowed {
+		t.Errorf("%+v %+v, want 30s from memory", d, each)
+	}
+	clock.Set(dawn.Add(-time.Second)) // before it was sent
+	denied(t, store, "k", policy, 1, stint.SourceStore)
+	clock.Set(dawn.Add(time.Minute - 50*time.Millisecond)) // the last thousandth is asked
+	denied(t, store, "k", policy, 1, stint.SourceStore)
+	clock.Set(dawn.Add(time.Minute))
+	if d := take(t, store, "k", policy, 1); !d.Allowed {
+		t.Errorf("%+v, want it admitted", d)
+	}
+}
+
+// Costs of all sizes on few clients, by policies whose deciding limit changes with the
+// cost and alone or together: whoever answers, the wait and the deciding limit are the
+// oracle's.
+func TestDenialWaits(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			t.Parallel()
+			clock := storetest.NewClock(dawn)
+			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 1000})
+			oracle := storetest.NewOracle()
+			limit := stint.Limit{Algorithm: algorithm, Capacity: 10}
+			long := stint.Limit{Algorithm: algorithm, Capacity: 12, Name: "long"}
+			if limit.IsBucket() {
+				limit.Rate, long.Rate = stint.PerSecond(1), stint.Per(1, time.Minute)
+			} else {
+				limit.Window, long.Window = 10*time.Second, time.Minute
+			}
+			policies := []*stint.Policy{policyOf(t, "one", limit), policyOf(t, "two", limit, long)}
+			rng := rand.New(rand.NewPCG(1, uint64(algorithm)))
+			hits := 0
+			for i := range 1500 {
+				if rng.IntN(3) == 0 {
+					clock.Advance(time.Duration(rng.Int64N(700)) * time.Millisecond)
+				}
+				o := op(stint.Take, [...]string{"a", "b"}[rng.IntN(2)], policies[rng.IntN(2)], [...]int64{1, 3, 10, 11}[rng.IntN(4)])
+				if rng.IntN(4) == 0 {
+					// A client of each, denied by either.
+					o = op(stint.Take, "c", policies[0], o.Permits)
+					o.And = []stint.Claim{{Key: "d", Policy: policies[1], Permits: [...]int64{1, 10}[rng.IntN(2)]}}
+				}
+				d := decide(t, store, o)
+				want, _ := oracle.Decide(o, clock.Now())
+				if d.Source == stint.SourceDenialCache {
+					hits++
+				}
+				if d.Allowed != want.Allowed || d.RetryAfter != want.RetryAfter || d.Index != want.Index {
+					t.Fatalf("%d: %+v of %q by %q and %v: %+v, want %+v", i, o.Permits, o.Key, o.Policy.Name(), o.And, d, want)
+				}
+			}
+			if hits < 150 {
+				t.Errorf("%d of 1500 were answered from memory, want 150 or more", hits)
+			}
+		})
+	}
+}
+
+// A state from a time that the server's clock does not have any more denies until then.
+// What is remembered of it ends when the limit's longest life does, so a clock that was
+// put right is heeded.
+func TestDenialEndsWithTheLimit(t *testing.T) {
+	for _, algorithm := range stint.Algorithms() {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			_, store, _ := listening(t, redisstore.Options{Now: clock.Now, DenialCache: 100})
+			limit := stint.Limit{Algorithm: algorithm, Capacity: 5, MaxDebt: stint.NoDebt}
+			if limit.IsBucket() {
+				limit.Rate = stint.PerSecond(1)
+			} else {
+				limit.Window = 5 * time.Second
+			}
+			policy := policyOf(t, "", limit)
+			take(t, store, "k", policy, 5)
+			clock.Advance(-time.Hour) // a glitch
+			if d := denied(t, store, "k", policy, 5, stint.SourceStore); d.RetryAfter < time.Hour {
+				t.Fatalf("%+v, want an hour", d)
+			}
+			clock.Advance(4 * time.Second)
+			denied(t, store, "k", policy, 5, stint.SourceDenialCache)
+			// The clock of the process does not step, and this one is of both: the denial is
+			// sent again an hour from where the clock is put right.
+			clock.Advance(6 * time.Second)
+			denied(t, store, "k", policy, 5, stint.SourceStore)
+			clock.Advance(time.Hour)
+			if d := take(t, store, "k", policy, 5); !d.Allowed {
+				t.Errorf("%+v, want it admitted", d)
+			}
+		})
+	}
+}
+
+// What makes a denial wrong is announced to every process.
+func TestDenialForgotten(t *testing.T) {
+	raised := func(limit stint.Limit) stint.Limit {
+		limit.Capacity *= 2
+		return limit
+	}
+	for _, algorithm := range stint.Algorithms() {
+		limit := aLimit(algorithm, 10)
+		for name, undo := range map[string]func(elsewhere stint.Store, policy *stint.Policy){
+			"reset": func(s stint.Store, p *stint.Policy) { decide(t, s, op(stint.Reset, "k", p, 0)) },
+			"refund": func(s stint.Store, p *stint.Policy) {
+				if d := decide(t, s, op(stint.Settle, "k", p, -5)); d.Applied != -5 {
+					t.Errorf("%+v", d)
+				}
+			},
+			"raise": func(s stint.Store, _ *stint.Policy) {
+				if algorithm == stint.AlgorithmSlidingWindowLog {
+					// Of a log only a window of another length makes waits shorter.
+					limit := limit
+					limit.Window /= 2
+					decide(t, s, op(stint.Settle, "k", policyOf(t, "", limit), 5))
+					return
+				}
+				decide(t, s, op(stint.Settle, "k", policyOf(t, "", raised(limit)), 5))
+			},
+		} {
+			if name == "refund" && algorithm == stint.AlgorithmLeakyBucket {
+				continue
+			}
+			if name == "raise" && (algorithm == stint.AlgorithmFixedWindow || algorithm == stint.AlgorithmSlidingWindowCounter) {
+				continue // a larger window's count is the same state, and no denial of the smaller ends by it
+			}
+			t.Run(algorithm.String()+"/"+name, func(t *testing.T) {
+				own, store, elsewhere := listening(t, redisstore.Options{})
+				policy := policyOf(t, "", limit)
+				deny(t, store, "k", policy)
+				denied(t, store, "k", policy, 1, stint.SourceDenialCache)
+				undo(elsewhere, policy)
+				<-own.heard
+				if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore {
+					t.Errorf("%+v, want the store to decide", d)
+				}
+			})
+			t.Run(algorithm.String()+"/own "+name, func(t *testing.T) {
+				if name == "raise" {
+					return // that the script alone knows, and it announces to all
+				}
+				_, store, _ := listening(t, redisstore.Options{})
+				policy := policyOf(t, "", limit)
+				deny(t, store, "k", policy)
+				undo(store, policy)
+				if d := take(t, store, "k", policy, 1); !d.Allowed {
+					t.Errorf("%+v, want it admitted", d)
+				}
+			})
+		}
+	}
+}
+
+// A reset while the denial is on its way: it is not remembered.
+func TestDenialOvertaken(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
+	take(t, store, "k", policy, 10)
+	own.replied = func() {
+		own.replied = nil
+		decide(t, elsewhere, op(stint.Reset, "k", policy, 0))
+		<-own.heard
+	}
+	denied(t, store, "k", policy, 1, stint.SourceStore)
+	if d := take(t, store, "k", policy, 1); !d.Allowed {
+		t.Errorf("%+v, want it admitted", d)
+	}
+}
+
+// Without the channel nothing is remembered.
+func TestDenialsWithoutChannel(t *testing.T) {
+	own, store, _ := listening(t, redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
+	deny(t, store, "k", policy)
+	denied(t, store, "k", policy, 1, stint.SourceDenialCache)
+	<-own.listens
+	redis(t, "CLIENT", "KILL", "TYPE", "pubsub")
+	<-own.listens // it is lost, what was remembered is forgotten, and it begins anew
+	<-own.ready
+	denied(t, store, "k", policy, 1, stint.SourceStore)
+	denied(t, store, "k", policy, 1, stint.SourceDenialCache)
+}
+
+// A policy with a limit that counts denied requests is always asked.
+func TestDenialsCounted(t *testing.T) {
+	_, store, _ := listening(t, redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1), aLimit(stint.AlgorithmSlidingWindowLog, 5).CountingDenied())
+	take(t, store, "k", policy, 1)
+	for range 6 {
+		denied(t, store, "k", policy, 1, stint.SourceStore)
+	}
+}
+
+// Of an operation over several clients the denial is of all of them together.
+func TestDenialOfOneClaim(t *testing.T) {
+	own, store, elsewhere := listening(t, redisstore.Options{})
+	global := policyOf(t, "global", aLimit(stint.AlgorithmTokenBucket, 1000))
+	user := policyOf(t, "user", aLimit(stint.AlgorithmTokenBucket, 10), aLimit(stint.AlgorithmFixedWindow, 1000).Named("day"))
+	both := func(key string) stint.Op {
+		o := op(stint.Take, "all", global, 1)
+		o.And = []stint.Claim{{Key: key, Policy: user, Permits: 1}}
+		return o
+	}
+	take(t, store, "a", user, 10)
+	denied(t, store, "a", user, 1, stint.SourceStore)
+	denied(t, store, "a", user, 1, stint.SourceDenialCache)
+	first := decide(t, store, both("a"))
+	if first.Source != stint.SourceStore {
+		t.Errorf("%+v, want other claims to be decided by the store", first)
+	}
+	again := decide(t, store, both("a"))
+	if first.Allowed || again.Allowed || again.Source != stint.SourceDenialCache || again.Index != first.Index || first.Index != 1 {
+		t.Errorf("%+v and then %+v, want the second from memory", first, again)
+	}
+	if d := decide(t, store, both("b")); !d.Allowed {
+		t.Errorf("another client: %+v", d)
+	}
+	decide(t, elsewhere, op(stint.Reset, "a", user, 0))
+	<-own.heard
+	if d := decide(t, store, both("a")); !d.Allowed {
+		t.Errorf("after a reset: %+v", d)
+	}
+}
+
+// However many clients are denied, no more than so many are remembered.
+func TestDenialsBounded(t *testing.T) {
+	const most = 128
+	_, store, _ := listening(t, redisstore.Options{DenialCache: most})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1))
+	ops := make([]stint.Op, 4000)
+	results := make([]stint.Result, len(ops))
+	for i := range ops {
+		ops[i] = op(stint.Take, fmt.Sprint("k", i/2), policy, 1)
+	}
+	store.DecideAll(t.Context(), ops, results)
+	if kept := store.Stats().DenialsKept; kept > most || kept < most/2 {
+		t.Errorf("%d are remembered, want at most %d and about as many", kept, most)
+	}
+}
+
+// Without a cache, and with a pinned time unless it is asked for, all are asked.
+func TestDenialsOff(t *testing.T) {
+	for _, options := range []redisstore.Options{{DenialCache: -1}, {Now: storetest.NewClock(dawn).Now}} {
+		store := newStore(t, options)
+		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
+		deny(t, store, "k", policy)
+		denied(t, store, "k", policy, 1, stint.SourceStore)
+	}
+}

@@ -1,0 +1,390 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+	"time"
+	"unique"
+
+	"github.com/stint-go/stint"
+)
+
+// encoding is a batch as it is sent, which protocol.go describes, and what reading the reply needs of it.
+type encoding struct {
+	mix          mix // of the script
+	keys, args   []string
+	operations   []byte           // of the first part
+	epochFields  []string         // of the policies whose states are used
+	epochs       map[string]int64 // by those
+	described    int              // where the descriptions of limits begin among the arguments, two for each
+	descriptions map[*limit]int   // their numbers, from 1
+	firstGroups  []*group
+	secondGroups []*group
+	groups       map[groupKey]*group
+	freeGroups   []*group
+	logs         []int32 // states of the first part
+	resetMarked  []int32 // states with a key that has the time of their last reset
+	numbered     []int32 // states of the first part in the script's order
+}
+
+// group is a hash with the states in it.
+type group struct {
+	limit     *limit
+	keys      *generationKeys
+	partition int32
+	states    []int32
+
+	current, previous generation // as they were found
+	missing           bool       // whether a client was not in current
+}
+
+// groupKey tells groups apart: of the first part by the identity, since two groups of
+// one hash would each turn its generation; of the second by the limit.
+type groupKey struct {
+	identity  unique.Handle[string]
+	limit     *limit
+	partition int32
+}
+
+// clear makes the encoding ready to be used again.
+func (c *encoding) clear() {
+	clear(c.keys)
+	clear(c.args)
+	clear(c.descriptions)
+	clear(c.epochFields)
+	clear(c.epochs)
+	for _, g := range c.groups {
+		*g = group{states: g.states[:0]}
+		c.freeGroups = append(c.freeGroups, g)
+	}
+	clear(c.groups)
+	c.mix, c.keys, c.args, c.epochFields = 0, c.keys[:0], c.args[:0], c.epochFields[:0]
+	c.firstGroups, c.secondGroups = c.firstGroups[:0], c.secondGroups[:0]
+	c.logs, c.resetMarked, c.numbered = c.logs[:0], c.resetMarked[:0], c.numbered[:0]
+}
+
+func (c *encoding) arg(args ...string) { c.args = append(c.args, args...) }
+
+func (c *encoding) argNumber(n int) { c.args = append(c.args, text(int64(n))) }
+
+// encode puts together what is sent.
+func (b *batch) encode() {
+	b.encoding.clear()
+	if b.isSingle() && !b.fullScript {
+		b.encodeSingle()
+		return
+	}
+	guess := stint.Instant(time.Now().UnixMicro())
+	if pin := b.store.options.Now; pin != nil {
+		guess = pin()
+	}
+	b.arg(b.store.now(), b.store.channel)
+	b.encodeSettings()
+	b.arg("")
+	b.described = len(b.args)
+	for i := range b.entries {
+		// A bulk is an operation of its own in the first part.
+		b.mixed = b.mixed || b.entries[i].bulk > 0 && b.sent(&b.entries[i])
+	}
+	for i := range b.states {
+		b.describe(int32(i), guess)
+	}
+	b.args[b.described-1] = text(int64(len(b.args)-b.described) / 2)
+	if b.mixed {
+		b.mix |= operations
+		b.encodeFirst()
+	} else if len(b.firstGroups) > 0 {
+		b.mix |= policies
+		b.encodeFirst()
+	}
+	for _, g := range b.secondGroups {
+		b.encodeRuns(g)
+	}
+}
+
+// encodeSettings writes what the processes have to know alike. A return of what was
+// taken before its policy was reset returns nothing: the state that it was taken of is gone.
+func (b *batch) encodeSettings() {
+	b.keys = append(b.keys, b.batcher.settingsKey())
+	for i := range b.states {
+		field := b.states[i].limit.epochField
+		if n := len(b.epochFields); n > 0 && b.epochFields[n-1] == field {
+			continue
+		}
+		if _, known := b.epochs[field]; !known {
+			b.epochs[field] = b.batcher.epochs.get(field)
+			b.epochFields = append(b.epochFields, field)
+		}
+	}
+	b.arg(b.layout.text)
+	b.argNumber(len(b.epochFields))
+	b.arg(b.epochFields...)
+	for _, field := range b.epochFields {
+		b.arg(text(b.epochs[field]))
+	}
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.verb < refund {
+			continue
+		}
+		limits := b.limitsOf(e)
+		for j := range limits {
+			if int64(e.takenAt) < b.epochs[limits[j].limit.epochField] {
+				limits[j].permits = 0
+			}
+		}
+	}
+}
+
+// isSingle reports whether all that is sent is one take of one limit, neither a log's nor a calendar's.
+func (b *batch) isSingle() bool {
+	if len(b.states) != 1 || b.mixed {
+		return false
+	}
+	ref := &b.states[0]
+	return ref.runsOnly && len(ref.runs) == 1 && ref.runs[0].k == 1
+}
+
+// encodeSingle is encode for one take, as take.lua reads it.
+func (b *batch) encodeSingle() {
+	ref := &b.states[0]
+	l := ref.limit
+	b.mix = single | mixOf(l.limit.Algorithm)
+	epoch := b.batcher.epochs.get(l.epochField)
+	b.epochs[l.epochField] = epoch
+	b.keys = append(b.keys, b.batcher.settingsKey())
+	g := b.group(ref)
+	g.states = append(g.states, 0)
+	b.addKeys(g)
+	b.arg(b.store.now(), b.layout.text, l.epochField, text(epoch), l.parameters, l.format, l.singleArgsOf(ref.runs[0].n), ref.client)
+}
+
+// describe describes a state's limit and puts the state into its group. Of a calendar it sends the
+// windows around a guess of the time, or around the time that the script asked for.
+func (b *batch) describe(at int32, guess stint.Instant) {
+	ref := &b.states[at]
+	ref.resetMarked = false
+	l := ref.limit
+	b.mix |= mixOf(l.limit.Algorithm)
+	asked, again := b.asked[at]
+	number, known := b.descriptions[l]
+	if !known || again {
+		number = (len(b.args)-b.described)/2 + 1
+		if !again {
+			asked = guess
+			b.descriptions[l] = number
+		}
+		b.arg(l.parameters, l.describeAt(asked))
+	}
+	ref.number = int32(number)
+	if l.log {
+		b.logs = append(b.logs, at)
+		return
+	}
+	g := b.group(ref)
+	b.mixed = b.mixed || !ref.runsOnly && !g.limit.same(l)
+	g.states = append(g.states, at)
+}
+
+// group is the group of a state.
+func (b *batch) group(ref *stateRef) *group {
+	key := groupKey{limit: ref.limit, partition: ref.partition}
+	if !ref.runsOnly {
+		key = groupKey{identity: ref.limit.identity, partition: ref.partition}
+	}
+	g, known := b.groups[key]
+	if known {
+		return g
+	}
+	if last := len(b.freeGroups) - 1; last >= 0 {
+		g, b.freeGroups = b.freeGroups[last], b.freeGroups[:last]
+	} else {
+		g = &group{}
+	}
+	g.limit, g.partition = ref.limit, ref.partition
+	b.groups[key] = g
+	if ref.runsOnly {
+		b.secondGroups = append(b.secondGroups, g)
+	} else {
+		b.firstGroups = append(b.firstGroups, g)
+	}
+	return g
+}
+
+// addKeys adds a group's keys.
+func (b *batch) addKeys(g *group) {
+	g.keys = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField])
+	b.keys = append(b.keys, g.keys.cur, g.keys.prev)
+}
+
+// key is a key of a state's own.
+func (b *batch) key(ref *stateRef, kind string) string {
+	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
+	return b.layout.key(int(ref.partition), kind+identity, ref.client)
+}
+
+// encodeFirst writes the first part: states, then operations that name them.
+func (b *batch) encodeFirst() {
+	b.argNumber(len(b.firstGroups))
+	for _, g := range b.firstGroups {
+		b.addKeys(g)
+		b.argNumber(len(g.states))
+		same := true
+		for _, at := range g.states {
+			b.arg(b.states[at].client)
+			same = same && b.states[at].number == b.states[g.states[0]].number
+		}
+		var numbers []byte
+		for i, at := range g.states {
+			if i == 0 || !same {
+				numbers = binary.BigEndian.AppendUint16(numbers, uint16(b.states[at].number))
+			}
+			b.number(at)
+		}
+		b.arg(string(numbers))
+	}
+	if b.mixed {
+		b.argNumber(len(b.logs))
+		for _, at := range b.logs {
+			ref := &b.states[at]
+			b.keys = append(b.keys, b.key(ref, ""))
+			b.arg(text(int64(ref.number)), ref.client)
+			b.number(at)
+		}
+		b.encodeResetMarkers()
+	}
+	list := b.operations[:0]
+	for i := range b.entries {
+		if e := &b.entries[i]; b.sent(e) {
+			list = b.appendOperation(list, e)
+		}
+	}
+	b.arg(string(list))
+	b.operations = list
+}
+
+// number gives a state of the first part, whose description has been named, its number there.
+func (b *batch) number(at int32) {
+	b.numbered = append(b.numbered, at)
+	b.states[at].number = int32(len(b.numbered))
+}
+
+// appendOperation writes an operation of the first part.
+func (b *batch) appendOperation(list []byte, e *entry) []byte {
+	growth := byte(0)
+	if e.growth {
+		growth = 1
+	}
+	list = append(list, byte(e.verb), growth)
+	list = binary.BigEndian.AppendUint16(list, uint16(e.limitCount))
+	if e.verb >= refund {
+		list = binary.BigEndian.AppendUint64(list, uint64(e.takenAt))
+	}
+	for _, p := range b.limitsOf(e) {
+		list = binary.BigEndian.AppendUint16(list, uint16(b.states[p.state].number))
+		permits := p.permits
+		if !b.mixed {
+			permits = min(permits, math.MaxUint32) // more than any capacity does not fit, however far above
+		}
+		list = binary.BigEndian.AppendUint64(list, uint64(permits))
+	}
+	if e.bulk > 0 {
+		list = append(list, byte(bulkTake), 0, 0, 1)
+		list = binary.BigEndian.AppendUint16(list, uint16(b.states[b.opLimits[e.firstLimit].state].number))
+		list = binary.BigEndian.AppendUint64(list, uint64(e.bulk))
+	}
+	return list
+}
+
+// encodeResetMarkers names the keys by which returns of leases know that the state was reset
+// since. Resets write them and returns read them.
+func (b *batch) encodeResetMarkers() {
+	at := len(b.args)
+	b.arg("")
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.verb < stint.Reset || e.verb == stint.Settle {
+			continue
+		}
+		for _, p := range b.limitsOf(e) {
+			ref := &b.states[p.state]
+			if p.limit.limit.Lease == 0 || ref.resetMarked {
+				continue
+			}
+			ref.resetMarked = true
+			b.resetMarked = append(b.resetMarked, p.state)
+			b.keys = append(b.keys, b.key(ref, "reset."))
+			b.arg(text(int64(ref.number)))
+		}
+	}
+	b.args[at] = text(int64(len(b.args) - at - 1))
+}
+
+// sent reports whether the script is to carry out the operation by itself: not when
+// its state is sent with what is taken, nor when the states tell all that is asked.
+func (b *batch) sent(e *entry) bool {
+	if e.verb == stint.Peek {
+		return e.logs
+	}
+	return !b.states[b.opLimits[e.firstLimit].state].runsOnly
+}
+
+// encodeRuns writes a group of the second part.
+func (b *batch) encodeRuns(g *group) {
+	b.addKeys(g)
+	plain := true
+	for _, at := range g.states {
+		runs := b.states[at].runs
+		plain = plain && len(runs) == 1 && runs[0] == run{1, 1}
+	}
+	mode := "0"
+	if plain {
+		mode = "1"
+	}
+	b.arg(text(int64(b.states[g.states[0]].number)), text(int64(len(g.states))), mode)
+	for _, at := range g.states {
+		b.arg(b.states[at].client)
+	}
+	if plain {
+		return
+	}
+	for _, at := range g.states {
+		b.arg(runsText(b.states[at].runs))
+	}
+}
+
+// small are numbers in text.
+var small = func() (texts [1024]string) {
+	for i := range texts {
+		texts[i] = strconv.Itoa(i)
+	}
+	return texts
+}()
+
+func text(n int64) string {
+	if n >= 0 && n < int64(len(small)) {
+		return small[n]
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// runsText is how runs are sent: n, or nxk for k times n, joined by commas.
+func runsText(runs []run) string {
+	if len(runs) == 1 && runs[0].k == 1 {
+		return text(runs[0].n)
+	}
+	var buffer [64]byte
+	line := buffer[:0]
+	for i, r := range runs {
+		if i > 0 {
+			line = append(line, ',')
+		}
+		line = strconv.AppendInt(line, r.n, 10)
+		if r.k > 1 {
+			line = append(line, 'x')
+			line = strconv.AppendInt(line, r.k, 10)
+		}
+	}
+	return string(line)
+}

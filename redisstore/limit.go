@@ -1,0 +1,351 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unique"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// plan is a policy as this store sends it; it is kept with the policy.
+type plan []limit
+
+// limit is one limit, ready to be sent and to decide.
+type limit struct {
+	machine
+	identity   unique.Handle[string]
+	epochField string                           // of the settings, with the epoch of its policy
+	letter     string                           // of the script, for the algorithm and a log's encoding
+	parameters string                           // as a generation's head has them; "" of a log
+	numbers    string                           // of the script's description, without a calendar's edges
+	life       int64                            // the longest that a state matters, microseconds
+	format     string                           // by which the script for one take writes a state
+	singleArgs string                           // singleArgsOf(1)
+	hashKeys   []atomic.Pointer[generationKeys] // by partition, as of the latest epoch; nil of a log
+}
+
+// logLetters are the script's letters for the log's encodings.
+var logLetters = map[LogEncoding]string{LogPacked: "p", LogZSet: "z", LogStream: "x"}
+
+func (s *Store) plan(policy *stint.Policy) plan { return s.layout.Load().plan(policy) }
+
+func (y *layout) plan(policy *stint.Policy) plan {
+	return policy.Prepared(y, func() any { return y.prepare(policy) }).(plan)
+}
+
+func (y *layout) prepare(policy *stint.Policy) plan {
+	p := make(plan, policy.Len())
+	for i := range p {
+		l := &p[i]
+		l.machine = newMachine(policy.Limit(i))
+		l.epochField = epochField(policy.Name())
+		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
+		l.describe(y.encoding)
+		if !l.log {
+			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
+			l.singleArgs = l.encodeSingleArgs(1)
+			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
+		}
+	}
+	return p
+}
+
+// describe writes the limit as the script reads it.
+func (l *limit) describe(encoding LogEncoding) {
+	spec := l.limit
+	switch {
+	case l.bucket != nil:
+		// Its longest backlog is how long a state matters.
+		permits, period := l.bucket.Rate()
+		life := l.bucket.Lasting(l.maxCount())
+		l.letter = "t"
+		if l.token == nil {
+			l.letter = "l"
+		}
+		l.parameters = parameters(2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6})
+		l.number(life, permits, period)
+	case l.window != nil:
+		length := spec.Window.Microseconds()
+		life, lengthWidth := length, 1
+		l.letter = "f"
+		if l.calendar() {
+			life, l.letter = calendarLife[spec.Calendar], "c"
+			lengthWidth = width(life)
+		}
+		l.parameters = parameters(2*life, lengthWidth, width(l.maxCount()), number{length, 6})
+		if l.calendar() {
+			l.number(life)
+		} else {
+			l.number(life, length)
+		}
+	case l.counter != nil:
+		window := spec.Window.Microseconds()
+		l.letter = "s"
+		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
+		l.number(2*window, window)
+	default:
+		counts := int64(0)
+		if spec.CountDenied {
+			counts = 1
+		}
+		window, interval := spec.Window.Microseconds(), spec.MinInterval.Microseconds()
+		l.letter = logLetters[encoding]
+		l.number(max(window, interval), window, interval, counts)
+	}
+}
+
+// calendarLife is the longest that a calendar's window lasts, an hour that the clocks
+// are set back included, in microseconds.
+var calendarLife = map[stint.Calendar]int64{
+	stint.CalendarMinute: int64(time.Minute / time.Microsecond),
+	stint.CalendarHour:   int64(25 * time.Hour / time.Microsecond),
+	stint.CalendarDay:    int64(49 * time.Hour / time.Microsecond),
+	stint.CalendarWeek:   int64(9 * 24 * time.Hour / time.Microsecond),
+	stint.CalendarMonth:  int64(33 * 24 * time.Hour / time.Microsecond),
+	stint.CalendarYear:   int64(368 * 24 * time.Hour / time.Microsecond),
+}
+
+func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }
+
+// maxCount is the greatest count of a state that the limit alone writes.
+func (l *limit) maxCount() int64 { return l.limit.Capacity + l.limit.Debt() }
+
+// number writes the description's numbers: capacity, debt, how long a state matters, and more.
+func (l *limit) number(life int64, more ...int64) {
+	l.life, l.numbers = life, l.letter+bigEndian(append([]int64{l.limit.Capacity, l.limit.Debt(), life}, more...)...)
+}
+
+// describeAt is the limit's numbers with, for a calendar, the bounds of the window
+// that holds t and of its neighbours.
+func (l *limit) describeAt(t stint.Instant) string {
+	if !l.calendar() {
+		return l.numbers
+	}
+	start, end := l.window.Window(t)
+	before, _ := l.window.Window(start - 1)
+	_, after := l.window.Window(end)
+	return l.numbers + bigEndian(int64(before), int64(start), int64(end), int64(after))
+}
+
+// singleArgsOf is what the script for one take has to know of n permits of the limit.
+func (l *limit) singleArgsOf(n int64) string {
+	if n == 1 {
+		return l.singleArgs
+	}
+	return l.encodeSingleArgs(n)
+}
+
+func (l *limit) encodeSingleArgs(n int64) string {
+	below := func(bits int) int64 { return 1 << min(bits, 62) }
+	numbers := []int64{
+		l.life + algorithm.Margin(l.life),
+		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
+	}
+	if l.bucket != nil {
+		return bigEndian(append(numbers, l.bucket.Needs(n)...)...)
+	}
+	return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
+}
+
+// bigEndian writes numbers of 8 bytes.
+func bigEndian(numbers ...int64) string {
+	text := make([]byte, 0, 8*len(numbers))
+	for _, n := range numbers {
+		text = binary.BigEndian.AppendUint64(text, uint64(n))
+	}
+	return string(text)
+}
+
+// number is a number of so many bytes.
+type number struct {
+	value int64
+	bytes int
+}
+
+// parameters writes a limit's parameters for a generation's head: how many bytes a
+// state's time, second and third number take, and what reading it takes. times is
+// how far a time may be from a generation's start, with some room.
+func parameters(times int64, second, third int, reading ...number) string {
+	margin := algorithm.Margin(times)
+	text := []byte{byte(width(2 * (times + 2*margin))), byte(second), byte(third)}
+	for _, n := range reading {
+		for shift := 8 * (n.bytes - 1); shift >= 0; shift -= 8 {
+			text = append(text, byte(n.value>>shift))
+		}
+	}
+	return string(text)
+}
+
+// width is how many bytes a number takes.
+func width(n int64) int {
+	bytes := 1
+	for n >>= 8; n > 0; n >>= 8 {
+		bytes++
+	}
+	return bytes
+}
+
+// bucket is a token or a leaky bucket.
+type bucket interface {
+	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n int64, out *stint.Outcome)
+	Grows(state *algorithm.BucketState, now stint.Instant) time.Duration
+	Admit(state *algorithm.BucketState, now stint.Instant, n, k int64) int64
+	Release(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
+	Rate() (permits, period int64)
+	Lasting(n int64) int64
+	Needs(n int64) []int64
+}
+
+// machine is a limit with its algorithm: bucket, window or counter is set, none for a log,
+// whose outcomes the script answers.
+type machine struct {
+	limit   stint.Limit
+	bucket  bucket
+	token   *algorithm.TokenBucket // the bucket, if it is one
+	window  *algorithm.FixedWindow
+	counter *algorithm.SlidingWindowCounter
+	log     bool
+}
+
+// state is the state of a fixed-size algorithm; that of the others is not used.
+type state struct {
+	bucket  algorithm.BucketState
+	window  algorithm.WindowState
+	counter algorithm.CounterState
+}
+
+func newMachine(limit stint.Limit) machine {
+	m := machine{limit: limit}
+	switch limit.Algorithm {
+	case stint.AlgorithmTokenBucket:
+		m.token = algorithm.NewTokenBucket(limit)
+		m.bucket = m.token
+	case stint.AlgorithmLeakyBucket:
+		m.bucket = algorithm.NewLeakyBucket(limit)
+	case stint.AlgorithmFixedWindow:
+		m.window = algorithm.NewFixedWindow(limit)
+	case stint.AlgorithmSlidingWindowCounter:
+		m.counter = algorithm.NewSlidingWindowCounter(limit)
+	case stint.AlgorithmSlidingWindowLog:
+		m.log = true
+	}
+	return m
+}
+
+// apply carries out an action on a state, as the script did or would.
+func (m *machine) apply(action algorithm.Action, s *state, now stint.Instant, n int64, out *stint.Outcome) {
+	switch {
+	case m.bucket != nil:
+		m.bucket.Apply(action, &s.bucket, now, n, out)
+	case m.window != nil:
+		m.window.Apply(action, &s.window, now, n, out)
+	case m.counter != nil:
+		m.counter.Apply(action, &s.counter, now, n, out)
+	}
+}
+
+// grows is how long until Remaining grows.
+func (m *machine) grows(s *state, now stint.Instant) time.Duration {
+	switch {
+	case m.bucket != nil:
+		return m.bucket.Grows(&s.bucket, now)
+	case m.window != nil:
+		return m.window.Grows(&s.window, now)
+	case m.counter != nil:
+		return m.counter.Grows(&s.counter, now)
+	}
+	return 0
+}
+
+// admit takes n permits k times, one after another, as often as they fit, and returns
+// how often.
+func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
+	switch {
+	case m.bucket != nil:
+		return m.bucket.Admit(&s.bucket, now, n, k)
+	case m.window != nil:
+		return m.window.Admit(&s.window, now, n, k)
+	case m.counter != nil:
+		return m.counter.Admit(&s.counter, now, n, k)
+	}
+	return 0
+}
+
+// refund returns n permits that were taken at an instant.
+func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
+	switch {
+	case m.bucket != nil:
+		m.bucket.Release(&s.bucket, now, n, taken)
+	case m.window != nil:
+		m.window.Release(&s.window, now, n, taken)
+	case m.counter != nil:
+		m.counter.Release(&s.counter, now, n, taken)
+	}
+}
+
+// returnLease returns n permits that were leased at an instant and not spent.
+func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
+	if m.token != nil {
+		m.token.Lapse(&s.bucket, now, n, leased)
+		return
+	}
+	m.refund(s, now, n, leased)
+}
+
+// reset makes a state as new and tells so.
+func (m *machine) reset(s *state, out *stint.Outcome) {
+	*s = state{}
+	*out = stint.Outcome{Allowed: true, Limit: m.limit.Capacity, Remaining: m.limit.Capacity}
+}
+
+// load makes a state of its three stored numbers, which a limit with the given
+// parameters wrote, and adopts it.
+func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version string, mine bool) {
+	at := stint.Instant(numbers[0])
+	switch {
+	case m.bucket != nil:
+		s.bucket = algorithm.BucketState{Last: at, Due: at + stint.Instant(numbers[1]), Rest: numbers[2]}
+		if mine {
+			return
+		}
+		switch b := m.bucket.(type) {
+		case *algorithm.TokenBucket:
+			s.bucket = b.Adopt(s.bucket, algorithm.NewTokenBucket(bucketOf(version)), now)
+		case *algorithm.LeakyBucket:
+			s.bucket = b.Adopt(s.bucket, algorithm.NewLeakyBucket(bucketOf(version)), now)
+		}
+	case m.window != nil:
+		length := numbers[1]
+		if length == 0 {
+			length = windowOf(version)
+		}
+		s.window = algorithm.WindowState{Start: at, End: at + stint.Instant(length), Count: numbers[2]}
+	case m.counter != nil:
+		s.counter = algorithm.CounterState{Start: at, Previous: numbers[1], Current: numbers[2]}
+		if !mine {
+			window := micros(windowOf(version))
+			s.counter = m.counter.Adopt(s.counter, algorithm.NewSlidingWindowCounter(stint.Limit{Window: window}), now)
+		}
+	}
+}
+
+// widthsBytes is how many bytes of parameters say the widths.
+const widthsBytes = 3
+
+// bucketOf is the bucket of a head's parameters, as far as they tell.
+func bucketOf(parameters string) stint.Limit {
+	text := parameters[widthsBytes:]
+	return stint.Limit{
+		Capacity: unsigned(text[:4]),
+		Rate:     stint.Rate{Permits: unsigned(text[4:8]), Period: micros(unsigned(text[8:14]))},
+	}
+}
+
+// windowOf is the window of a head's parameters in microseconds.
+func windowOf(parameters string) int64 { return unsigned(parameters[widthsBytes : widthsBytes+6]) }
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -1,0 +1,129 @@
+package redisstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// What Options are by default, where a program may need to know it.
+const (
+	DefaultKeyPrefix = "rate_limiter"
+	DefaultLeaseTime = 100 * time.Millisecond
+)
+
+// Other defaults, and bounds.
+const (
+	defaultPartitions        = 1
+	defaultClusterPartitions = 16
+	maxPartitions            = 256
+	defaultMaxBatch          = 256
+	maxMaxBatch              = 1000
+	defaultInFlight          = 2
+	maxInFlight              = 64
+	defaultMaxQueue          = 65536
+	defaultDenialCache       = 65536
+	minLeaseTime             = time.Millisecond
+	maxLeaseTime             = 10 * time.Second
+)
+
+// A LogEncoding says how sliding window logs are kept.
+type LogEncoding string
+
+// The encodings of a sliding window log. Each has its own keys.
+const (
+	LogPacked LogEncoding = "packed" // one string of records of 4 to 11 bytes
+	LogZSet   LogEncoding = "zset"
+	LogStream LogEncoding = "stream"
+)
+
+// Options say how a [Store] works. The zero value is a good choice.
+type Options struct {
+	// KeyPrefix starts every key: 1 to 64 printable ASCII characters without braces. Default: DefaultKeyPrefix.
+	KeyPrefix string
+	// Partitions is in how many hashes the clients of each limit are kept, and in how many
+	// slots of a cluster: a power of two, 1 to 256. The servers remember both, and nothing is
+	// decided by options that differ; to change them, stop all processes and delete the key that
+	// the error names. Default: what the servers remember, or LogPacked and 1, on a cluster 16.
+	LogEncoding LogEncoding
+	Partitions  int
+	// MaxBatch is how many limits one script call decides at most: 1 to 1,000. The server
+	// takes about 5 microseconds for each. Default: 256.
+	MaxBatch int
+	// InFlight is how many script calls are in flight at once, per server or partition of a
+	// cluster: 1 to 64. Default: 2, and up to 64 where they take more than 20 ms.
+	InFlight int
+	// MaxQueue is how many operations wait at most, per server or partition; the next fails
+	// with an error that wraps stint.ErrOverloaded. Default: 65,536.
+	MaxQueue int
+	// DenialCache is how many denials are remembered at most; below 0 none. Default: 65,536, with Now none.
+	DenialCache int
+	// LeaseTime is how long leased permits may be spent: 1 ms to 10 s. Default: DefaultLeaseTime.
+	LeaseTime time.Duration
+	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
+	CountInstances bool
+	// OnLoss is called with what was lost since its last call, at most once a minute. Default: nil.
+	OnLoss func(Loss)
+	// Now is the time of every decision instead of the server's clock, for tests. Default: nil.
+	Now func() stint.Instant
+}
+
+// Validate reports all that is wrong with the options, as [New] does.
+func (o Options) Validate() error {
+	o.ensureDefaults()
+	return o.validate()
+}
+
+func (o *Options) ensureDefaults() {
+	o.KeyPrefix = cmp.Or(o.KeyPrefix, DefaultKeyPrefix)
+	o.LeaseTime = cmp.Or(o.LeaseTime, DefaultLeaseTime)
+	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxQueue = cmp.Or(o.MaxQueue, defaultMaxQueue)
+}
+
+func (o *Options) validate() error {
+	faults := []error{CheckKeyPrefix(o.KeyPrefix)}
+	invalid := func(name string, value any, allowed string) {
+		faults = append(faults, stint.Invalid(name, value, allowed))
+	}
+	if _, known := logLetters[o.LogEncoding]; !known && o.LogEncoding != "" {
+		invalid("log_encoding", string(o.LogEncoding), "packed, zset or stream")
+	}
+	if o.Partitions != 0 && !validPartitions(o.Partitions) {
+		invalid("partitions", o.Partitions, fmt.Sprintf("a power of two from 1 to %d", maxPartitions))
+	}
+	for _, number := range []struct {
+		name       string
+		value, max int
+	}{{"max_batch", o.MaxBatch, maxMaxBatch}, {"in_flight", cmp.Or(o.InFlight, defaultInFlight), maxInFlight}, {"max_queue", o.MaxQueue, math.MaxInt}} {
+		switch {
+		case number.value >= 1 && number.value <= number.max:
+		case number.max == math.MaxInt:
+			invalid(number.name, number.value, "1 or more")
+		default:
+			invalid(number.name, number.value, fmt.Sprintf("1 to %d", number.max))
+		}
+	}
+	if o.LeaseTime < minLeaseTime || o.LeaseTime > maxLeaseTime {
+		invalid("lease_time", o.LeaseTime, fmt.Sprintf("%s to %s", minLeaseTime, maxLeaseTime))
+	}
+	return errors.Join(faults...)
+}
+
+func validPartitions(n int) bool { return n >= 1 && n <= maxPartitions && n&(n-1) == 0 }
+
+// CheckKeyPrefix reports why keys can't start with a prefix.
+func CheckKeyPrefix(prefix string) error {
+	valid := len(prefix) <= 64
+	for _, c := range []byte(prefix) {
+		valid = valid && c > 0x20 && c < 0x7f && c != '{' && c != '}'
+	}
+	if !valid {
+		return stint.Invalid("key_prefix", prefix, "1 to 64 printable ASCII characters without spaces and braces")
+	}
+	return nil
+}

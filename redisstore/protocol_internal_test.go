@@ -1,0 +1,46 @@
+package redisstore
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// Go writes as many numbers of each limit as Lua reads, and Lua knows each verb.
+func TestProtocol(t *testing.T) {
+	letters := map[string]bool{}
+	y := layout{partitions: 1}
+	for _, y.encoding = range []LogEncoding{LogPacked, LogZSet, LogStream} {
+		for _, limit := range []stint.Limit{
+			stint.TokenBucket(5, stint.PerSecond(1)), stint.LeakyBucket(5, stint.PerSecond(1)), stint.FixedWindow(5, time.Minute),
+			stint.CalendarWindow(5, stint.CalendarMonth, "Europe/Berlin"), stint.SlidingWindowCounter(5, time.Minute), stint.SlidingWindowLog(5, time.Minute),
+		} {
+			policy, err := stint.NewPolicy("p", limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := y.prepare(policy)[0]
+			letters[l.letter] = true
+			numbers := strings.TrimPrefix(l.describeAt(0), l.letter)
+			if want := 8 * len(strings.Fields(limitNumbers[l.letter])); len(numbers) != want {
+				t.Errorf("%s %q: %d bytes of numbers, want %d", limit.Algorithm, l.letter, len(numbers), want)
+			}
+		}
+	}
+	for letter := range limitNumbers {
+		if !letters[letter] {
+			t.Errorf("no limit has the letter %q", letter)
+		}
+	}
+	if i := slices.Index(verbNames, ""); i >= 0 {
+		t.Errorf("verb %d has no name", i)
+	}
+	for _, verb := range verbNames { // takes have a way of their own, and refund is what return_lease is not
+		if verb != "try" && verb != "refund" && !strings.Contains(operationsLua, "'"+verb+"'") {
+			t.Errorf("operations.lua does not know %q", verb)
+		}
+	}
+}

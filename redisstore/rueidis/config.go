@@ -1,0 +1,218 @@
+package rueidis
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/redis/rueidis"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// A Connection says where a store's servers are, and who the store is to them.
+type Connection struct {
+	// URL names the servers:
+	//
+	//	redis://[user:pass@]host:port/db
+	//	redis-sentinel://[user:pass@]host:port,host:port/NAME
+	//	redis-cluster://[user:pass@]host:port,host:port
+	//	rediss://…, rediss-sentinel://…, rediss-cluster://…   the same with TLS
+	//	unix://[user:pass@]/path/to/socket?db=N
+	//
+	// The port is 6379 (26379 for Sentinel) and db 0 by default. User and password are
+	// percent-encoded; with Sentinel they are the primary's. A cluster needs some of its
+	// nodes named, Sentinel best all sentinels.
+	URL string
+	// Username is the user, if the URL names none. Default: "", the default user.
+	Username string
+	// Password is the password, if the URL has none. Default: "", no password.
+	Password string
+	// PasswordFile is the name of a file that holds the password, but for a newline at
+	// its end. It is read for every connection that is made. Default: "", none.
+	PasswordFile string
+	// SentinelUsername, SentinelPassword and SentinelPasswordFile are the same for the
+	// sentinels themselves. Default: "", none.
+	SentinelUsername, SentinelPassword, SentinelPasswordFile string
+	// TLS says what TLS is spoken with, for a URL that has it.
+	TLS TLSFiles
+}
+
+// TLSFiles are what TLS is spoken with. The files are read for every connection that
+// is made, so new certificates need no restart.
+type TLSFiles struct {
+	// CAFile names a file with the certificates, in PEM, of authorities that servers are
+	// believed by. Default: "", which is those of the system.
+	CAFile string
+	// CertFile and KeyFile name the files of the client's own certificate and its key, in
+	// PEM; both or none. Default: "", none.
+	CertFile, KeyFile string
+	// ServerName is the name that a server's certificate has to have. Default: "", which
+	// is the host that is connected to.
+	ServerName string
+}
+
+// Open makes a store on a connection of [Dial]. It fails only for what is wrong with its
+// arguments or the files that they name, with an error that wraps stint.ErrInvalid.
+func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
+	d, err := c.dialConfig()
+	if err := errors.Join(options.Validate(), err); err != nil {
+		return nil, err
+	}
+	conn, err := d.connect()
+	if err != nil {
+		return nil, err
+	}
+	store, err := redisstore.New(conn, options)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return store, nil
+}
+
+// Dial makes a connection. It waits for nothing: the connection is made in the background,
+// now and whenever it was lost, and servers may be away. Until it is there calls wait for
+// the attempt under way as long as their contexts last, and fail with why there is none.
+//
+// Dial fails only for what is wrong with c or the files that it names, with an error that
+// wraps stint.ErrInvalid. No error shows a password.
+func Dial(c Connection) (redisstore.Conn, error) {
+	d, err := c.dialConfig()
+	if err != nil {
+		return nil, err
+	}
+	return d.connect()
+}
+
+// dialConfig reads what a Connection says, and reports all that is wrong with it.
+func (c Connection) dialConfig() (*dialConfig, error) {
+	at, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	d := &dialConfig{location: at, files: c.TLS}
+	var faults []error
+	if at.user != "" && c.Username != "" {
+		faults = append(faults, stint.Invalid("username", c.Username, "none beside the user of the store URL"))
+	}
+	if at.hasPassword && (c.Password != "" || c.PasswordFile != "") {
+		faults = append(faults, secretFault("password", "none beside the password of the store URL"))
+	}
+	d.credentials = credentials{at.user + c.Username, at.password + c.Password, c.PasswordFile}
+	d.sentinel = credentials{c.SentinelUsername, c.SentinelPassword, c.SentinelPasswordFile}
+	faults = append(faults, d.credentials.faults("password"), d.sentinel.faults("sentinel_password"))
+	if d.sentinel != (credentials{}) && at.topology != topologySentinel {
+		faults = append(faults, secretFault("sentinel_password", "only with Sentinel"))
+	}
+	if at.tls {
+		_, err := c.TLS.config("")
+		faults = append(faults, err)
+	} else if c.TLS != (TLSFiles{}) {
+		faults = append(faults, stint.Invalid("tls", c.TLS, "only with a store URL of TLS, such as rediss://"))
+	}
+	return d, errors.Join(faults...)
+}
+
+// faults reports what is wrong with credentials.
+func (c credentials) faults(param string) error {
+	if c.file == "" {
+		return nil
+	}
+	if c.password != "" {
+		return secretFault(param, "one of the password and the name of its file")
+	}
+	if _, err := readFile(c.file); err != nil {
+		return stint.Invalid(param+"_file", c.file, "a file that can be read ("+reason(err)+")")
+	}
+	return nil
+}
+
+// secretFault says what is wrong with a secret without showing it.
+func secretFault(param, allowed string) error {
+	return &stint.InvalidError{Param: param, Value: "given", Allowed: allowed}
+}
+
+// dialConfig says how connections to the servers are made.
+type dialConfig struct {
+	location
+
+	files                 TLSFiles
+	credentials, sentinel credentials
+}
+
+// credentials are who the store is to a server.
+type credentials struct {
+	user, password string
+	file           string // the password's; "" for none
+}
+
+// read reads the password from its file, if it is in one.
+func (c credentials) read(rueidis.AuthCredentialsContext) (rueidis.AuthCredentials, error) {
+	found := rueidis.AuthCredentials{Username: c.user, Password: c.password}
+	if c.file != "" {
+		text, err := readFile(c.file)
+		if err != nil {
+			return rueidis.AuthCredentials{}, fmt.Errorf("the file of the password: %w", err)
+		}
+		found.Password = string(bytes.TrimRight(text, "\r\n"))
+	}
+	return found, nil
+}
+
+// maxSecretBytes bounds the files of passwords and certificates.
+const maxSecretBytes = 1 << 20
+
+// readFile reads a file that is neither empty nor huge.
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxSecretBytes {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("not a file of 1 byte to 1 MiB")}
+	}
+	return os.ReadFile(name) //nolint:gosec // the operator names the file
+}
+
+// config reads the files: whenever a connection is made, so that what has changed in
+// them counts from then on.
+func (f TLSFiles) config(host string) (*tls.Config, error) {
+	config := &tls.Config{ServerName: cmp.Or(f.ServerName, host), MinVersion: tls.VersionTLS12}
+	if f.CAFile != "" {
+		text, err := readFile(f.CAFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file of certificates ("+reason(err)+")")
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, stint.Invalid("tls.ca_file", f.CAFile, "a file with a certificate in PEM")
+		}
+	}
+	if f.CertFile != "" || f.KeyFile != "" {
+		if f.CertFile == "" || f.KeyFile == "" {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate together with tls.key_file")
+		}
+		certificate, err := tls.LoadX509KeyPair(f.CertFile, f.KeyFile)
+		if err != nil {
+			return nil, stint.Invalid("tls.cert_file", f.CertFile, "a certificate and its key ("+reason(err)+")")
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
+	return config, nil
+}
+
+// reason is an error without the name of the file.
+func reason(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,280 @@
+// Package redisstore keeps limiter state in Redis (6.2 or later) or Valkey, for
+// several processes to share.
+//
+// Every operation is decided inside the server and by its clock. docs/redis.md describes how
+// operations are batched, what the keys are, and what is guaranteed when servers fail.
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A Store is a stint.Store in Redis or Valkey. It is safe for concurrent use.
+type Store struct {
+	conn      Conn
+	options   Options
+	shards    int          // see Shards
+	channel   string       // for announcements
+	denials   *denialCache // nil for none
+	leases    *leases
+	sweeper   *sweeper
+	instances *instances // nil for not counting
+
+	layout    atomic.Pointer[layout]
+	adopting  sync.Mutex // of another layout, and of timeout
+	timeout   time.Duration
+	agreement atomic.Pointer[agreement] // nil when the layout is known
+	loaded    chan struct{}             // closed when the scripts are loaded, too
+
+	life    context.Context
+	end     context.CancelFunc
+	work    sync.WaitGroup // that lasts as long as the store
+	undoing sync.WaitGroup // of reservations
+
+	batches    atomic.Uint64
+	operations atomic.Uint64
+
+	scripts   [256]atomic.Pointer[Script] // by mix
+	batchPool sync.Pool
+	callPool  sync.Pool
+
+	unreachable atomic.Pointer[func(shard int, cause error)] // nil: nobody is told
+
+	stint.Names // of limiters
+}
+
+// New makes a store on a connection, and prepares for the first decision in the background: see [Store.Ready].
+func New(conn Conn, options Options) (*Store, error) {
+	if conn == nil {
+		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
+	}
+	options.ensureDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{conn: conn, options: options, shards: 1, timeout: maxSendTime}
+	partitions := cmp.Or(options.Partitions, defaultPartitions)
+	if conn.Cluster() {
+		partitions = cmp.Or(options.Partitions, defaultClusterPartitions)
+		s.shards = partitions
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.channel = options.KeyPrefix + ":announce"
+	s.leases = newLeases(s)
+	s.sweeper = newSweeper(s)
+	if options.DenialCache > 0 || options.DenialCache == 0 && options.Now == nil {
+		s.denials = newDenialCache(cmp.Or(options.DenialCache, defaultDenialCache), s.uptime())
+		s.denials.onPolicyReset, s.denials.onMissed = s.leases.forgetPolicy, s.leases.forgetAll
+	}
+	s.setLayout(partitions, cmp.Or(options.LogEncoding, LogPacked))
+	if options.CountInstances {
+		s.instances = newInstances(s)
+	}
+	s.start()
+	return s, nil
+}
+
+// uptime is a local clock that does not step, or the clock of the options.
+func (s *Store) uptime() func() time.Duration {
+	if now := s.options.Now; now != nil {
+		return func() time.Duration { return micros(int64(now())) }
+	}
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// Ping reports whether the server answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if _, err := s.conn.Do(ctx, "PING"); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Watch makes the store report each part ([Store.Shards]) that becomes unreachable: when no
+// connection could be made or a call was unanswered for the timeout, less time in which this process
+// was starved, or when three calls in a row were refused (READONLY, OOM, NOAUTH and the like). A
+// part is reported again only after it has answered. unreachable is called on any goroutine and
+// must not block. Call Watch once, before any operation.
+func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	s.timeout = timeout
+	for _, br := range s.layout.Load().batchers {
+		br.watchdog.SetTimeout(timeout)
+	}
+	s.unreachable.Store(&unreachable)
+}
+
+// Shards is how many parts of the store can fail by themselves: 1, or on a cluster the
+// partitions of the options, or 16.
+func (s *Store) Shards() int { return s.shards }
+
+// Shard is the part that a client's states are in, from 0. Keys with the same hash tag are in one part.
+func (s *Store) Shard(key string) int {
+	return int(hashOf(key) % uint64(s.shards))
+}
+
+// Close returns leases, waiting for a second at most, and closes the connection.
+func (s *Store) Close() {
+	s.leases.close()
+	for _, br := range s.layout.Load().batchers {
+		br.close()
+	}
+	s.end()
+	if s.instances != nil {
+		s.instances.close()
+	}
+	s.sweeper.close()
+	s.conn.Close()
+	s.work.Wait()
+}
+
+// Decide implements [stint.Store]. On a cluster an operation over keys in several
+// partitions is atomic in each of them, as docs/redis.md describes.
+func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
+	if err := s.check(ctx, &op); err != nil {
+		return d, err
+	}
+	if s.spansPartitions(&op) {
+		d, err = s.decideReserving(ctx, &op)
+	} else {
+		d, err = s.decide(ctx, &op, s.leasable(&op))
+	}
+	return marked(&op, d), err
+}
+
+// decide carries out an operation in one partition that has been checked, of a limit with leases or nil.
+func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.Decision, error) {
+	if leased != nil {
+		if l := s.leases.of(leased, op); l != nil {
+			return l.decide(ctx, op)
+		}
+	}
+	if d, denied := s.rememberedDenial(op); denied {
+		return d, nil
+	}
+	return s.batcherOf(op).decideOne(ctx, op)
+}
+
+// boundPolicy takes of one policy, whose limit with leases was looked up once.
+type boundPolicy struct {
+	store  *Store
+	policy *stint.Policy
+	leased *limit
+}
+
+// Bind implements [stint.Binder].
+func (s *Store) Bind(policy *stint.Policy) stint.Taker {
+	return &boundPolicy{s, policy, s.leasable(&stint.Op{Claim: stint.Claim{Policy: policy}})}
+}
+
+// Take implements [stint.Taker].
+func (p *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.Decision, err error) {
+	op := stint.Op{Claim: stint.Claim{Key: key, Policy: p.policy, Permits: n}}
+	if err := p.store.check(ctx, &op); err != nil {
+		return d, err
+	}
+	d, err = p.store.decide(ctx, &op, p.leased)
+	return marked(&op, d), err
+}
+
+// DecideAll implements [stint.Store]. An operation over several partitions of a cluster is
+// decided after those before it and before those after it.
+func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	from := 0
+	for i := range ops {
+		if s.spansPartitions(&ops[i]) {
+			s.decideTogether(ctx, ops[from:i], results[from:i])
+			results[i].Decision, results[i].Err = s.Decide(ctx, ops[i])
+			from = i + 1
+		}
+	}
+	s.decideTogether(ctx, ops[from:], results[from:])
+}
+
+// decideTogether carries out operations of one partition each.
+func (s *Store) decideTogether(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	type load struct { // of one batcher
+		ops     []stint.Op
+		results []stint.Result
+		indexes []int
+	}
+	layout := s.layout.Load()
+	loads := make([]load, len(layout.batchers))
+	for i := range ops {
+		results[i] = stint.Result{Err: s.check(ctx, &ops[i])}
+		if results[i].Err != nil {
+			continue
+		}
+		if d, known := s.atHand(&ops[i]); known {
+			results[i].Decision = marked(&ops[i], d)
+			continue
+		}
+		load := &loads[layout.batcherOf(ops[i].Key).index]
+		load.ops = append(load.ops, ops[i])
+		load.indexes = append(load.indexes, i)
+	}
+	var group sync.WaitGroup
+	for i := range loads {
+		load := &loads[i]
+		if len(load.ops) == 0 {
+			continue
+		}
+		load.results = make([]stint.Result, len(load.ops))
+		group.Go(func() { layout.batchers[i].decide(ctx, load.ops, load.results) })
+	}
+	group.Wait()
+	for i := range loads {
+		for j, index := range loads[i].indexes {
+			results[index] = loads[i].results[j]
+			results[index].Decision = marked(&ops[index], results[index].Decision)
+		}
+	}
+}
+
+// Stats is what a store has done, and what it holds in the process.
+type Stats struct {
+	Batches     uint64 // script calls
+	Operations  uint64 // decided by them
+	DenialHits  uint64 // denials answered without the server
+	DenialsKept int64  // denials remembered now
+	Announcing  bool   // whether announcements are received, without which no denial is remembered
+	Leases      int    // clients of limits with leases at hand now
+	Lost        Loss   // state that is gone although it still mattered
+}
+
+// Stats reads the store's figures.
+func (s *Store) Stats() Stats {
+	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: int(s.leases.count.Load()), Lost: s.sweeper.loss()}
+	if s.denials != nil {
+		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
+		stats.Announcing = s.denials.listening.Load()
+	}
+	return stats
+}
+
+// batcherOf is where an operation is sent from.
+func (s *Store) batcherOf(op *stint.Op) *batcher { return s.layout.Load().batcherOf(op.Key) }
+
+// check reports what forbids an operation before anything is sent.
+func (s *Store) check(ctx context.Context, op *stint.Op) error {
+	if err := op.Validate(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.started(ctx)
+}
+
+// unavailable wraps a failure of the connection or the server; a context's end stays
+// recognisable.
+func unavailable(err error) error { return fmt.Errorf("%w: %w", stint.ErrUnavailable, err) }

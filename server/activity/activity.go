@@ -1,0 +1,281 @@
+// Package activity is what a service knows of its recent traffic, in bounded memory: totals and rules over time, the
+// heaviest and the most denied clients, the last denials, a sample of recent decisions, and changes of the store and of
+// rules; and the admin API that shows it. Processes share summaries of it through Redis.
+//
+//	recorder := activity.New(activity.Config{})
+//	go recorder.Run(ctx)
+//	...
+//	recorder.Observe(&activity.Event{At: now, Rule: "api", Client: "10.1.2.3"})
+//	mux.Handle("/api/v1/", recorder.Handler(authorize))
+//
+// The handler serves [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+package activity
+
+import (
+	"context"
+	"hash/maphash"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/clip"
+)
+
+// A Config says how a [Recorder] is made. The zero value is that of a process that shares nothing.
+type Config struct {
+	// Process describes this process to the others. An empty Name becomes one by chance.
+	Process Process
+	// Eval runs a script in the Redis that the processes share. Default: nil, nothing is shared.
+	Eval Eval
+	// KeyPrefix begins the name of the one key in that Redis. Default: "", which is rate_limiter.
+	KeyPrefix string
+	// Now is the time. Default: nil, time.Now.
+	Now func() time.Time
+}
+
+// A Process is a service, as others see it.
+type Process struct {
+	Name      string        `json:"name"`
+	Host      string        `json:"host"`
+	Version   string        `json:"version"`
+	StartedAt stint.Instant `json:"startedAt"` // default: when the recorder is made
+}
+
+// An Outcome is what came of a request. The zero value is Admitted.
+type Outcome uint8
+
+// The outcomes. What a rule in shadow says is counted for that rule and not in totals.
+const (
+	Admitted Outcome = iota
+	Denied
+	ShadowAdmitted
+	ShadowDenied
+)
+
+// String is the outcome's name in answers.
+func (o Outcome) String() string {
+	names := [...]string{"admitted", "denied", "shadow_admitted", "shadow_denied"}
+	return names[o&3]
+}
+
+// An Event is one decision. The zero value of a field means that it is not known.
+type Event struct {
+	// At is when it was made, by this process's clock.
+	At stint.Instant
+	// Rule is the deciding rule, or what stands for one. The text is kept, so its memory must not change.
+	Rule string
+	// Client is whom the rule counts; 256 bytes of it are kept. "" is not among the top.
+	Client string
+	// Outcome says whether it was admitted.
+	Outcome Outcome
+	// Degraded says that a failure policy decided.
+	Degraded bool
+	// Reason is why it was denied. The text is kept, as Rule is.
+	Reason string
+	// Permits is what it costs.
+	Permits int64
+	// Elapsed is how long the store took. Default: 0, the store was not asked.
+	Elapsed time.Duration
+	// Method, Path and RequestID are the request's; of a path 256 bytes are kept, of the others 16 and 48.
+	Method, Path, RequestID string
+}
+
+const (
+	maxClient    = 256
+	maxPath      = 256
+	maxMethod    = 16
+	maxRequestID = 48
+	maxText      = maxClient + maxPath + maxMethod + maxRequestID
+)
+
+const (
+	shardEvents = 64
+	shardText   = 8 << 10
+	maxShards   = 64
+)
+
+// A shard gathers events, which are counted when it is full, or when somebody asks.
+type shard struct {
+	mu     sync.Mutex
+	n      int
+	used   int // of text
+	events [shardEvents]pending
+	text   [shardText]byte
+}
+
+// A pending event is one of a shard. Its texts stand one after another.
+type pending struct {
+	at, permits                       int64
+	micros                            uint64
+	rule, reason                      string
+	start                             uint16
+	client, request, method, pathSize uint16
+	outcome                           Outcome
+	degraded, timed                   bool
+}
+
+// A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB, and
+// 32 MiB more for recent decisions.
+type Recorder struct {
+	config Config
+	seed   maphash.Seed
+	secret [32]byte // by which clients are masked
+	shards []*shard
+	next   atomic.Uint32
+	handy  sync.Pool // of *shard: the one that a processor used last
+	hub    hub
+	shared shared
+
+	mu       sync.Mutex // guards what follows
+	totals   totals
+	rules    ruleTable
+	heaviest sliding
+	denied   sliding
+	denials  denials
+	recent   recent
+	changes  changes
+}
+
+// New makes a recorder.
+func New(config Config) *Recorder {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.KeyPrefix == "" {
+		config.KeyPrefix = "rate_limiter"
+	}
+	r := &Recorder{config: config, seed: maphash.MakeSeed()}
+	r.identify()
+	for range min(runtime.GOMAXPROCS(0), maxShards) {
+		r.shards = append(r.shards, new(shard))
+	}
+	r.handy.New = func() any { return r.shards[int(r.next.Add(1))%len(r.shards)] }
+	r.rules.init()
+	r.heaviest.init()
+	r.denied.init()
+	r.recent.init()
+	r.denials.slots = make([]denial, maxDenials)
+	r.hub.init()
+	return r
+}
+
+// Observe counts a decision. It does not allocate, and keeps nothing of the event but what Event says.
+func (r *Recorder) Observe(e *Event) {
+	s, _ := r.handy.Get().(*shard)
+	s.mu.Lock()
+	if s.n == shardEvents || s.used > shardText-maxText {
+		r.drain(s)
+	}
+	p := &s.events[s.n]
+	*p = pending{
+		at: int64(e.At), permits: e.Permits, micros: uint64(max(0, e.Elapsed.Microseconds())), rule: e.Rule, reason: e.Reason,
+		start: uint16(s.used), outcome: e.Outcome, degraded: e.Degraded, timed: e.Elapsed > 0,
+	}
+	p.client = s.write(e.Client, maxClient)
+	p.request = s.write(e.RequestID, maxRequestID)
+	p.method = s.write(e.Method, maxMethod)
+	p.pathSize = s.write(e.Path, maxPath)
+	s.n++
+	s.mu.Unlock()
+	r.handy.Put(s)
+}
+
+func (s *shard) write(text string, most int) uint16 {
+	n := copy(s.text[s.used:s.used+most], text)
+	s.used += n
+	return uint16(n)
+}
+
+// drain counts a shard's events; its mu is held.
+func (r *Recorder) drain(s *shard) {
+	r.mu.Lock()
+	for i := range s.events[:s.n] {
+		r.count(&s.events[i], s.text[s.events[i].start:])
+	}
+	r.mu.Unlock()
+	clear(s.events[:s.n]) // so that rules that are gone can be collected
+	s.n, s.used = 0, 0
+}
+
+// flush counts what was observed until now.
+func (r *Recorder) flush() {
+	for _, s := range r.shards {
+		s.mu.Lock()
+		r.drain(s)
+		s.mu.Unlock()
+	}
+}
+
+// count counts one event; mu is held.
+func (r *Recorder) count(p *pending, text []byte) {
+	take := func(n uint16) (part []byte) {
+		part, text = text[:n:n], text[n:]
+		return part
+	}
+	client, request, method, path := take(p.client), take(p.request), take(p.method), take(p.pathSize)
+	second := uint32(p.at / 1e6)
+	r.totals.count(second, p)
+	if p.rule != "" {
+		r.rules.find(p.rule, second).count(second, p.outcome)
+	}
+	if p.outcome >= ShadowAdmitted {
+		return
+	}
+	hash := maphash.Bytes(r.seed, client)
+	if len(client) > 0 {
+		key := hash ^ maphash.String(r.seed, p.rule)
+		r.heaviest.count(second/60, key, p.rule, client)
+		if p.outcome == Denied {
+			r.denied.count(second/60, key, p.rule, client)
+		}
+	}
+	if p.outcome == Denied {
+		r.denials.add(p, client, request)
+	}
+	r.recent.add(p, hash, client, method, path)
+}
+
+// StoreChanged notes that the store, or a shard of it, became unreachable for a cause, or with "" that it can be reached again.
+func (r *Recorder) StoreChanged(shard int, cause string) {
+	state := "up"
+	if cause != "" {
+		state = "unreachable"
+	}
+	r.changed(Change{Kind: "store", State: state, Shard: shard, Detail: cause})
+}
+
+// RulesChanged notes that rules of another revision are in force, with what changed in words.
+func (r *Recorder) RulesChanged(revision, detail string) {
+	r.changed(Change{Kind: "rules", State: revision, Detail: detail})
+}
+
+func (r *Recorder) changed(c Change) {
+	const most = 512
+	c.At, c.Detail, c.State = r.now(), clip.To(most, c.Detail), clip.To(maxClient, c.State)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes.add(c)
+}
+
+func (r *Recorder) now() stint.Instant { return stint.Instant(r.config.Now().UnixMicro()) }
+
+// Run counts and publishes what was observed, each second, until ctx is done; then it ends all streams. Without it only those
+// who ask have it counted, there are no events, and other processes are told nothing.
+func (r *Recorder) Run(ctx context.Context) {
+	var sharing sync.WaitGroup
+	sharing.Go(func() { r.share(ctx) })
+	defer sharing.Wait()
+	defer r.hub.end()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.publish()
+		}
+	}
+}

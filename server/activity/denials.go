@@ -1,0 +1,128 @@
+package activity
+
+import (
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	maxDenials = 10_000
+	maxChanges = 1_000
+)
+
+// A denial is one of the last, in a place of its own.
+type denial struct {
+	at             int64
+	rule, reason   string
+	client, extent uint16 // where the client ends, and the request ID
+	text           [maxClient + maxRequestID]byte
+}
+
+// denials are the last ones. The denial with the number n stands at n-1 of maxDenials.
+type denials struct {
+	slots []denial
+	made  uint64
+}
+
+func (d *denials) add(p *pending, client, request []byte) {
+	s := &d.slots[d.made%maxDenials]
+	d.made++
+	s.at, s.rule, s.reason = p.at, p.rule, p.reason
+	s.client = uint16(copy(s.text[:], client))
+	s.extent = s.client + uint16(copy(s.text[s.client:], request))
+}
+
+func (s *denial) show(number uint64) Denial {
+	return Denial{
+		Seq: number, At: stint.Instant(s.at), Rule: s.rule, Reason: s.reason,
+		Client: textOf(s.text[:s.client]), RequestID: textOf(s.text[s.client:s.extent]),
+	}
+}
+
+// A denialQuery says which denials are wanted; the zero value of a field is any.
+type denialQuery struct {
+	rule, client, reason string
+	text                 string // that the rule, the client or the request ID contains
+	before               uint64 // the number below which they have to be
+	after                uint64 // and above
+	masked               bool   // the text is not looked for in clients
+}
+
+func (q *denialQuery) matches(d *Denial) bool {
+	return (q.rule == "" || d.Rule == q.rule) && (q.client == "" || d.Client == q.client) && (q.reason == "" || d.Reason == q.reason) &&
+		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) || !q.masked && strings.Contains(d.Client, q.text))
+}
+
+// find returns up to n denials, the newest first, and whether there are more.
+func (d *denials) find(q denialQuery, n int) (found []Denial, more bool) {
+	newest, oldest := d.made, uint64(0)
+	if d.made > maxDenials {
+		oldest = d.made - maxDenials
+	}
+	if q.before > 0 {
+		newest = min(newest, q.before-1)
+	}
+	for number := newest; number > max(oldest, q.after); number-- {
+		shown := d.slots[(number-1)%maxDenials].show(number)
+		if !q.matches(&shown) {
+			continue
+		}
+		if len(found) == n {
+			return found, true
+		}
+		found = append(found, shown)
+	}
+	return found, false
+}
+
+// changes are the last ones, and what they led to.
+type changes struct {
+	slots       []Change
+	made        uint64
+	unreachable map[int]bool // shards of the store
+	since       stint.Instant
+	revision    string // of the rules
+}
+
+func (c *changes) add(change Change) {
+	c.made++
+	change.Seq = c.made
+	if len(c.slots) < maxChanges {
+		c.slots = append(c.slots, change)
+	} else {
+		c.slots[(c.made-1)%maxChanges] = change
+	}
+	if change.Kind == "rules" {
+		c.revision = change.State
+		return
+	}
+	if c.unreachable == nil {
+		c.unreachable = map[int]bool{}
+	}
+	was := len(c.unreachable) > 0
+	delete(c.unreachable, change.Shard)
+	if change.State != "up" {
+		c.unreachable[change.Shard] = true
+	}
+	if was != (len(c.unreachable) > 0) {
+		c.since = change.At
+	}
+}
+
+// list is the changes after a number, the newest first.
+func (c *changes) list(after uint64) []Change {
+	list := []Change{}
+	for number := c.made; number > after && number+maxChanges > c.made; number-- {
+		list = append(list, c.slots[(number-1)%maxChanges])
+	}
+	return list
+}
+
+func (c *changes) store() Store {
+	s := Store{State: "up", Since: c.since, UnreachableShards: len(c.unreachable)}
+	if s.UnreachableShards > 0 {
+		s.State = "unreachable"
+	}
+	return s
+}

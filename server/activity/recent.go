@@ -1,0 +1,208 @@
+package activity
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+const (
+	segmentBytes = 256 << 10
+	segments     = 128 // 32 MiB together
+	// fewSegments tell how fast the ring fills.
+	fewSegments = 16
+	// recentSpan is what the ring is to cover.
+	recentSpan = 10 * time.Minute
+	// maxRecord bounds one record: texts with their lengths, a hash, numbers.
+	maxRecord = maxClient + maxPath + maxMethod + 2*maxClient + 64
+	// maxShare is the least share of clients, as the power of two that it is divided by.
+	maxShare = 32
+)
+
+// A recent is a ring of decisions, in segments that are overwritten as a whole. When all of them would not cover recentSpan,
+// clients are left out, never a part of what a client did: those whose hash is not divisible by 2^share. A segment has one share.
+type recent struct {
+	segments [segments]segment
+	made     int // segments that were begun
+}
+
+type segment struct {
+	number      int // 1 and on
+	share       uint8
+	first, last int64 // times
+	text        []byte
+}
+
+func (r *recent) init() { r.begin(0, 0) }
+
+// begin begins the next segment.
+func (r *recent) begin(at int64, share uint8) {
+	s := &r.segments[r.made%segments]
+	r.made++
+	if s.text == nil {
+		s.text = make([]byte, 0, segmentBytes)
+	}
+	*s = segment{number: r.made, share: share, first: at, last: at, text: s.text[:0]}
+}
+
+func (r *recent) current() *segment { return &r.segments[(r.made-1)%segments] }
+
+// nextShare is the least share with which all segments together cover the span, if they fill as fast as the last few did. It
+// falls only when there is room to spare.
+func (r *recent) nextShare() uint8 {
+	share := r.current().share
+	if r.made < fewSegments {
+		return share
+	}
+	first, whole := r.current().last, 0.0 // whole: segments that would have been filled without leaving anybody out
+	for i := r.made - fewSegments; i < r.made; i++ {
+		s := &r.segments[i%segments]
+		first, whole = min(first, s.first), whole+float64(uint64(1)<<s.share)
+	}
+	took := max(1, r.current().last-first)
+	needed := whole * float64(recentSpan.Microseconds()) / float64(took) / segments
+	for ; share < maxShare && float64(uint64(1)<<share) < needed; share++ {
+	}
+	for ; share > 0 && float64(uint64(1)<<(share-1)) > 1.5*needed; share-- {
+	}
+	return share
+}
+
+func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
+
+// add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits, zigzag;
+// and the texts, each behind its length.
+func (r *recent) add(p *pending, hash uint64, client, method, path []byte) {
+	s := r.current()
+	if !sampled(hash, s.share) {
+		return
+	}
+	if len(s.text) == 0 {
+		s.first, s.last = p.at, p.at
+	}
+	if len(s.text) > segmentBytes-maxRecord {
+		share := r.nextShare()
+		r.begin(p.at, share)
+		if s = r.current(); !sampled(hash, share) {
+			return
+		}
+	}
+	s.last = max(s.last, p.at)
+	flags := byte(p.outcome)
+	if p.degraded {
+		flags |= 1 << 2
+	}
+	t := binary.LittleEndian.AppendUint64(s.text, hash)
+	t = binary.AppendVarint(t, p.at-s.first)
+	t = append(t, flags)
+	t = binary.AppendVarint(t, p.permits)
+	for _, part := range [...]string{p.rule, p.reason} {
+		part = part[:min(len(part), maxClient)]
+		t = binary.AppendUvarint(t, uint64(len(part)))
+		t = append(t, part...)
+	}
+	for _, part := range [...][]byte{client, method, path} {
+		t = binary.AppendUvarint(t, uint64(len(part)))
+		t = append(t, part...)
+	}
+	s.text = t
+}
+
+// isSampled reports whether a client is in a sample.
+func (r *Recorder) isSampled(client string, sample Sample) bool {
+	return maphash.String(r.seed, client)&(sample.OneIn-1) == 0
+}
+
+// A Decision is a recent one.
+type Decision struct {
+	At       stint.Instant `json:"at"`
+	Rule     string        `json:"rule,omitempty"`
+	Client   string        `json:"client,omitempty"`
+	Outcome  string        `json:"outcome"`
+	Degraded bool          `json:"degraded,omitempty"`
+	Reason   string        `json:"reason,omitempty"`
+	Permits  int64         `json:"permits"`
+	Method   string        `json:"method,omitempty"`
+	Path     string        `json:"path,omitempty"`
+}
+
+// A Sample says what recent decisions are of.
+type Sample struct {
+	// From is when they begin; 0 when there are none.
+	From stint.Instant `json:"from"`
+	// OneIn says that one client in so many is among them, with all that it did since From.
+	OneIn uint64 `json:"oneIn"`
+}
+
+// sample says what the segments have in common.
+func (r *recent) sample() (sample Sample, share uint8) {
+	for i := range r.segments {
+		if s := &r.segments[i]; s.number > 0 {
+			share = max(share, s.share)
+			if len(s.text) > 0 && (sample.From == 0 || s.first < int64(sample.From)) {
+				sample.From = stint.Instant(s.first)
+			}
+		}
+	}
+	sample.OneIn = 1 << share
+	return sample, share
+}
+
+// Recent yields this process's recent decisions, about in the order in which they were made, until yield returns false.
+// Decisions that are made meanwhile may be missing, and the oldest may be overwritten.
+func (r *Recorder) Recent(yield func(Decision) bool) Sample { return r.recentOf("", yield) }
+
+// recentOf is Recent for one client; "" is all.
+func (r *Recorder) recentOf(client string, yield func(Decision) bool) Sample {
+	r.flush()
+	hash := maphash.String(r.seed, client)
+	r.mu.Lock()
+	sample, share := r.recent.sample()
+	made := r.recent.made
+	r.mu.Unlock()
+	text := make([]byte, 0, segmentBytes)
+	for number := max(1, made-segments+1); number <= made; number++ {
+		r.mu.Lock() // for the copying of one segment only
+		s := r.recent.segments[(number-1)%segments]
+		if s.number == number {
+			text = append(text[:0], s.text...)
+		}
+		r.mu.Unlock()
+		for rest := text; s.number == number && len(rest) > 0; {
+			var of uint64
+			var d Decision
+			wanted := func(h uint64) bool { of = h; return sampled(h, share) && (client == "" || h == hash) }
+			if rest = d.read(rest, s.first, wanted); wanted(of) && (client == "" || d.Client == client) && !yield(d) {
+				return sample
+			}
+		}
+	}
+	return sample
+}
+
+// read reads a record, its texts only if its hash is wanted, and returns what follows.
+func (d *Decision) read(text []byte, first int64, wanted func(hash uint64) bool) (rest []byte) {
+	wants := wanted(binary.LittleEndian.Uint64(text))
+	text = text[8:]
+	number := func() int64 {
+		n, size := binary.Varint(text)
+		text = text[size:]
+		return n
+	}
+	next := func() (part string) {
+		n, size := binary.Uvarint(text)
+		if wants {
+			part = textOf(text[size : size+int(n)])
+		}
+		text = text[size+int(n):]
+		return part
+	}
+	d.At = stint.Instant(first + number())
+	d.Outcome, d.Degraded = Outcome(text[0]&3).String(), text[0]&(1<<2) != 0
+	text = text[1:]
+	d.Permits = number()
+	d.Rule, d.Reason, d.Client, d.Method, d.Path = next(), next(), next(), next(), next()
+	return text
+}

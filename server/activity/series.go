@@ -1,0 +1,191 @@
+package activity
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	totalSeconds = 3600 // of totals
+	ruleSeconds  = 300  // of a rule, by second
+	ruleMinutes  = 60   // of a rule, by minute
+	// maxRules is how many rules are counted apart: the busiest.
+	maxRules = 1000
+)
+
+// A total is a second of the whole process. It is of the second that it says, whatever its place.
+type total struct {
+	second                             uint32
+	admitted, denied, degraded, shadow uint32
+	timed                              uint32 // of them asked the store
+	micros                             uint64 // which took so long together
+}
+
+// totals are those of an hour.
+type totals [totalSeconds]total
+
+func (t *totals) count(second uint32, p *pending) {
+	bin := &t[second%totalSeconds]
+	if bin.second != second {
+		*bin = total{second: second}
+	}
+	switch p.outcome {
+	case Admitted:
+		bin.admitted++
+	case Denied:
+		bin.denied++
+	case ShadowDenied:
+		bin.shadow++
+	case ShadowAdmitted:
+	}
+	if p.degraded {
+		bin.degraded++
+	}
+	if p.timed {
+		bin.timed++
+		bin.micros += p.micros
+	}
+}
+
+// series is the totals of so many seconds from one on.
+func (t *totals) series(from uint32, seconds int) Totals {
+	s := Totals{Series: newSeries(int64(from), 1, seconds), Degraded: make([]uint32, seconds), StoreMicros: make([]uint32, seconds)}
+	for i := range seconds {
+		bin := &t[(from+uint32(i))%totalSeconds]
+		if bin.second != from+uint32(i) {
+			continue
+		}
+		s.Admitted[i], s.Denied[i], s.ShadowDenied[i], s.Degraded[i] = bin.admitted, bin.denied, bin.shadow, bin.degraded
+		if bin.timed > 0 {
+			s.StoreMicros[i] = uint32(bin.micros / uint64(bin.timed))
+		}
+	}
+	return s
+}
+
+// A bin is a second or a minute of a rule.
+type bin struct{ at, admitted, denied, shadow uint32 }
+
+func binOf(bins []bin, at uint32) *bin {
+	b := &bins[at%uint32(len(bins))]
+	if b.at != at {
+		*b = bin{at: at}
+	}
+	return b
+}
+
+func (b *bin) count(o Outcome) {
+	switch o {
+	case Admitted, ShadowAdmitted:
+		b.admitted++
+	case Denied:
+		b.denied++
+	case ShadowDenied:
+		b.shadow++
+	}
+}
+
+// A ruleSeries is what was decided by one rule.
+type ruleSeries struct {
+	id      string
+	seconds [ruleSeconds]bin
+	minutes [ruleMinutes]bin
+}
+
+func (s *ruleSeries) count(second uint32, o Outcome) {
+	binOf(s.seconds[:], second).count(o)
+	binOf(s.minutes[:], second/60).count(o)
+}
+
+// busy is how many requests it decided in the last minutes.
+func (s *ruleSeries) busy(minute uint32) (n uint64) {
+	for i := range s.minutes {
+		if b := &s.minutes[i]; b.at+ruleSeconds/60 > minute && b.at <= minute {
+			n += uint64(b.admitted) + uint64(b.denied) + uint64(b.shadow)
+		}
+	}
+	return n
+}
+
+// busySince reports whether it decided something since a second.
+func (s *ruleSeries) busySince(second uint32) bool {
+	return slices.ContainsFunc(s.seconds[:], func(b bin) bool { return b.at >= second })
+}
+
+func seriesOf(bins []bin, from uint32, n int, step int64) Series {
+	s := newSeries(int64(from)*step, step, n)
+	for i := range n {
+		if b := &bins[(from+uint32(i))%uint32(len(bins))]; b.at == from+uint32(i) {
+			s.Admitted[i], s.Denied[i], s.ShadowDenied[i] = b.admitted, b.denied, b.shadow
+		}
+	}
+	return s
+}
+
+func newSeries(from, step int64, n int) Series {
+	counts := make([]uint32, 3*n)
+	return Series{From: from, Step: step, Admitted: counts[:n:n], Denied: counts[n : 2*n : 2*n], ShadowDenied: counts[2*n:]}
+}
+
+// A ruleTable has the busiest rules.
+type ruleTable struct {
+	known   map[string]*ruleSeries
+	last    *ruleSeries // that was found
+	others  ruleSeries  // the rules that are not known, together
+	checked uint32      // when the least busy rule was last looked for
+}
+
+func (t *ruleTable) init() {
+	t.known = make(map[string]*ruleSeries)
+	t.last = &t.others
+}
+
+// find returns the series of a rule. When all are in use, the least busy one becomes the rule's, once a second at most; until
+// then the rule is counted with the others.
+func (t *ruleTable) find(rule string, second uint32) *ruleSeries {
+	if t.last.id == rule {
+		return t.last
+	}
+	s := t.known[rule]
+	if s == nil {
+		if s = t.free(second); s == nil {
+			return &t.others
+		}
+		*s = ruleSeries{id: rule}
+		t.known[rule] = s
+	}
+	t.last = s
+	return s
+}
+
+func (t *ruleTable) free(second uint32) *ruleSeries {
+	if len(t.known) < maxRules {
+		return new(ruleSeries)
+	}
+	if second == t.checked {
+		return nil
+	}
+	t.checked = second
+	byLoad := t.busiest(second / 60)
+	least := byLoad[len(byLoad)-1]
+	delete(t.known, least.id)
+	return least
+}
+
+// busiest are all known rules, the busiest first.
+func (t *ruleTable) busiest(minute uint32) []*ruleSeries {
+	type loaded struct {
+		*ruleSeries
+		load uint64
+	}
+	all := make([]loaded, 0, len(t.known))
+	for _, s := range t.known {
+		all = append(all, loaded{s, s.busy(minute)})
+	}
+	slices.SortFunc(all, func(a, b loaded) int { return cmp.Or(cmp.Compare(b.load, a.load), cmp.Compare(a.id, b.id)) })
+	sorted := make([]*ruleSeries, len(all))
+	for i := range all {
+		sorted[i] = all[i].ruleSeries
+	}
+	return sorted
+}

@@ -1,0 +1,176 @@
+package activity
+
+import "github.com/stint-go/stint"
+
+// The paths of the admin API.
+const (
+	PathStats     = "/api/v1/stats"
+	PathTop       = "/api/v1/top"
+	PathDenials   = "/api/v1/denials"
+	PathTimeline  = "/api/v1/timeline"
+	PathProcesses = "/api/v1/processes"
+	PathEvents    = "/api/v1/events"
+)
+
+// The scopes of figures.
+const (
+	ScopeProcess = "process" // of the process that answers
+	ScopeAll     = "all"     // of all processes that share a Redis
+)
+
+// A Series counts requests in steps of Step seconds, the first of which begins at From, in Unix seconds.
+type Series struct {
+	From         int64    `json:"from"`
+	Step         int64    `json:"step"`
+	Admitted     []uint32 `json:"admitted"`
+	Denied       []uint32 `json:"denied"`
+	ShadowDenied []uint32 `json:"shadowDenied"`
+}
+
+// Totals count all requests of a process.
+type Totals struct {
+	Series
+
+	Degraded    []uint32 `json:"degraded"`
+	StoreMicros []uint32 `json:"storeMicros"` // how long the store took on average
+}
+
+// A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those that it would admit.
+type RuleSeries struct {
+	Rule    string  `json:"rule"`
+	Seconds Series  `json:"seconds"`
+	Minutes *Series `json:"minutes,omitempty"`
+}
+
+// Stats answer PathStats.
+type Stats struct {
+	Scope   string        `json:"scope"` // that of Totals, Rules and Changes, which is the process
+	Process string        `json:"process"`
+	At      stint.Instant `json:"at"`
+	Totals  Totals        `json:"totals"`
+	Rules   []RuleSeries  `json:"rules"`
+	// Others are the rules together that are not counted apart, as others are busier.
+	Others  RuleSeries `json:"others"`
+	Store   Store      `json:"store"`
+	Changes []Change   `json:"changes"`
+	All     Rates      `json:"all"` // of all processes
+}
+
+// Rates are requests per second, on average over the last 10 seconds.
+type Rates struct {
+	Scope     string  `json:"scope"`
+	Processes int     `json:"processes"`
+	Admitted  float64 `json:"admitted"`
+	Denied    float64 `json:"denied"`
+	Degraded  float64 `json:"degraded"`
+}
+
+// A Store says whether the process reaches its store.
+type Store struct {
+	State             string        `json:"state"` // up or unreachable
+	Since             stint.Instant `json:"since,omitempty"`
+	UnreachableShards int           `json:"unreachableShards,omitempty"`
+}
+
+// A Change is one of the store's state, up or unreachable, or of the rules, whose State is their revision.
+type Change struct {
+	Seq    uint64        `json:"seq"`
+	At     stint.Instant `json:"at"`
+	Kind   string        `json:"kind"` // store or rules
+	State  string        `json:"state"`
+	Shard  int           `json:"shard,omitempty"`
+	Detail string        `json:"detail,omitempty"`
+}
+
+// A TopItem is a client of a rule with its requests: at most Count, and at least Count - Error.
+type TopItem struct {
+	Rule   string `json:"rule"`
+	Client string `json:"client"`
+	Count  int64  `json:"count"`
+	Error  int64  `json:"error"`
+}
+
+// Top answers PathTop.
+type Top struct {
+	Scope     string        `json:"scope"`
+	Processes int           `json:"processes"`
+	From      stint.Instant `json:"from"` // the beginning of what is counted
+	Clients   []TopItem     `json:"clients"`
+	Denied    []TopItem     `json:"denied"`
+}
+
+// A Denial is one of the last. Seq counts those of its process.
+type Denial struct {
+	Process   string        `json:"process"`
+	Seq       uint64        `json:"seq"`
+	At        stint.Instant `json:"at"`
+	Rule      string        `json:"rule,omitempty"`
+	Client    string        `json:"client,omitempty"`
+	Reason    string        `json:"reason,omitempty"`
+	RequestID string        `json:"requestId,omitempty"`
+}
+
+// Denials answer PathDenials, the newest first.
+type Denials struct {
+	Scope     string   `json:"scope"`
+	Processes int      `json:"processes"`
+	Denials   []Denial `json:"denials"`
+	// Next is what before has to be for those that follow; of one process only.
+	Next uint64 `json:"next,omitempty"`
+}
+
+// Timeline answers PathTimeline.
+type Timeline struct {
+	Scope   string `json:"scope"` // the process
+	Client  string `json:"client"`
+	Sampled bool   `json:"sampled"` // whether Decisions are all that the client did since Sample.From; else there are none
+	Sample  Sample `json:"sample"`
+	// Decisions are the last ones, the newest first.
+	Decisions []Decision `json:"decisions"`
+	// Denials are the last ones of this process, whether or not the client is sampled, the newest first.
+	Denials []Denial `json:"denials"`
+}
+
+// Processes answer PathProcesses.
+type Processes struct {
+	Scope     string          `json:"scope"`
+	Processes []ProcessStatus `json:"processes"`
+}
+
+// A ProcessStatus is a process with its rates.
+type ProcessStatus struct {
+	Process
+
+	Self     bool          `json:"self"`
+	At       stint.Instant `json:"at"` // when it said so
+	Revision string        `json:"revision"`
+	Store    Store         `json:"store"`
+	Rates    Rates         `json:"rates"` // its own
+}
+
+// A Tick is the event "second" of PathEvents: what this process has done in the seconds that ended since the one before.
+type Tick struct {
+	Scope  string        `json:"scope"`
+	At     stint.Instant `json:"at"`
+	Totals Totals        `json:"totals"`
+	Rules  []RuleSeries  `json:"rules"` // that decided something
+	Store  Store         `json:"store"`
+	// Denials are the newest, and MoreDenials says that there were more.
+	Denials     []Denial `json:"denials"`
+	MoreDenials bool     `json:"moreDenials"`
+	Changes     []Change `json:"changes"`
+}
+
+// A Shared is the event "shared": what all processes know, each 2 seconds.
+type Shared struct {
+	Processes Processes `json:"processes"`
+	Top       Top       `json:"top"`
+	Denials   Denials   `json:"denials"`
+}
+
+// A Snapshot is the first event, "snapshot": all that the later ones add to.
+type Snapshot struct {
+	Stats   Stats    `json:"stats"`
+	Denials []Denial `json:"denials"` // of this process
+	Shared  Shared   `json:"shared"`
+}

@@ -1,0 +1,125 @@
+// Package dashboard serves the pages of the dashboard, which `make web` builds from web/ and which are
+// embedded here. They ask the admin API for all that they show.
+package dashboard
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed all:dist
+var embedded embed.FS
+
+// policy lets a page load nothing but what is embedded, talk to nobody but this service, and be framed by nobody.
+const policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// notBuilt is what there is instead of a dashboard that was not built.
+const notBuilt = `<!doctype html><html lang="en"><meta charset="utf-8"><title>stint</title>
+<p>This program was built without its dashboard. Build it with <code>make build</code>, which needs Node.js 20.19 or later.
+`
+
+// A Handler serves the dashboard. It is safe for concurrent use; make it with [New].
+type Handler struct{ files map[string]*file }
+
+// A file is one of the dashboard's.
+type file struct {
+	kind, tag    string
+	plain, small []byte // small is compressed; nil when that saves nothing
+	named        bool   // whether its name changes with what is in it
+}
+
+// New reads the embedded files.
+func New() (*Handler, error) {
+	dist, err := fs.Sub(embedded, "dist")
+	if err != nil {
+		return nil, err
+	}
+	return load(dist)
+}
+
+func load(dist fs.FS) (*Handler, error) {
+	h := &Handler{files: map[string]*file{}}
+	err := fs.WalkDir(dist, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || name == "README.md" {
+			return err
+		}
+		text, err := fs.ReadFile(dist, name)
+		if err == nil {
+			h.files["/"+name] = newFile(name, text)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	if index := h.files["/index.html"]; index != nil {
+		h.files["/"] = index
+	} else {
+		h.files["/"] = newFile("index.html", []byte(notBuilt))
+	}
+	return h, nil
+}
+
+func newFile(name string, text []byte) *file {
+	sum := sha256.Sum256(text)
+	f := &file{
+		kind: mime.TypeByExtension(path.Ext(name)), tag: `"` + hex.EncodeToString(sum[:16]) + `"`,
+		plain: text, named: strings.HasPrefix(name, "assets/"),
+	}
+	if f.kind == "" || path.Ext(name) == ".js" { // the system's table may say otherwise
+		f.kind = map[string]string{".js": "text/javascript; charset=utf-8", ".woff2": "font/woff2"}[path.Ext(name)]
+	}
+	var small bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&small, gzip.BestCompression) // a level that there is
+	if _, err := w.Write(text); err == nil && w.Close() == nil && small.Len() < len(text)*9/10 {
+		f.small = small.Bytes()
+	}
+	return f
+}
+
+// Serves reports whether a path is one of the dashboard's files.
+func (h *Handler) Serves(path string) bool { return h.files[path] != nil }
+
+// ServeHTTP serves a file to GET and HEAD. Others get the answer of a path that is not there.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f := h.files[r.URL.Path]
+	if f == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		http.NotFound(w, r)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", f.kind)
+	header.Set("ETag", f.tag)
+	header.Set("Vary", "Accept-Encoding")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Content-Security-Policy", policy)
+	header.Set("Cache-Control", "no-cache")
+	if f.named {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	text := f.plain
+	if f.small != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		text = f.small
+	}
+	header.Set("Content-Length", fmt.Sprint(len(text)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(text) // a client that is gone has no use for the error
+	}
+}

@@ -1,0 +1,85 @@
+package session_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/server/session"
+)
+
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func secret(token string) session.Secret { return sha256.Sum256([]byte(token)) }
+
+func request(cookies ...*http.Cookie) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	return r
+}
+
+// A session is found by its token's secret wherever that is known, for 12 hours, and never after the token was removed.
+func TestSession(t *testing.T) {
+	reader, writer := secret("reader"), secret("writer")
+	c := session.New(writer, now, true)
+	if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.MaxAge != 12*3600 {
+		t.Errorf("the cookie is %+v", c)
+	}
+	for name, test := range map[string]struct {
+		secrets []session.Secret
+		at      time.Time
+		want    int
+	}{
+		"at once":              {[]session.Secret{reader, writer}, now, 1},
+		"at another process":   {[]session.Secret{writer}, now, 0},
+		"just before the end":  {[]session.Secret{reader, writer}, now.Add(session.Lifetime - time.Second), 1},
+		"at the end":           {[]session.Secret{reader, writer}, now.Add(session.Lifetime), -1},
+		"without the token":    {[]session.Secret{reader}, now, -1},
+		"without any token":    {nil, now, -1},
+		"after another secret": {[]session.Secret{secret("writer2")}, now, -1},
+	} {
+		if got := session.Find(request(c), test.secrets, test.at); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+	if got := session.Find(request(session.End(true)), []session.Secret{writer}, now); got != -1 {
+		t.Errorf("an ended session: %d", got)
+	}
+}
+
+// A cookie that was changed in any bit is none, and neither cookie nor key tells the token's digest.
+func TestForgery(t *testing.T) {
+	writer := secret("writer")
+	c := session.New(writer, now, false)
+	text, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), string(writer[:])) || strings.Contains(string(text), string(writer[:8])) {
+		t.Error("the cookie tells the token's digest")
+	}
+	for i := range 8 * len(text) {
+		changed := append([]byte(nil), text...)
+		changed[i/8] ^= 1 << (i % 8)
+		forged := *c
+		forged.Value = base64.RawURLEncoding.EncodeToString(changed)
+		if session.Find(request(&forged), []session.Secret{writer}, now) != -1 {
+			t.Errorf("bit %d may be changed", i)
+		}
+	}
+	for _, value := range []string{"", "x", strings.Repeat("A", 64), strings.Repeat("A", 1<<16)} {
+		if session.Find(request(&http.Cookie{Name: c.Name, Value: value}), []session.Secret{writer}, now) != -1 {
+			t.Errorf("%.20q counts", value)
+		}
+	}
+	// Of two cookies, as of a path or a domain above, the one that counts is found.
+	if session.Find(request(&http.Cookie{Name: c.Name, Value: "x"}, c), []session.Secret{writer}, now) != 0 {
+		t.Error("the second cookie does not count")
+	}
+}

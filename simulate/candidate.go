@@ -1,0 +1,267 @@
+package simulate
+
+import (
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// A candidate is one at work.
+type candidate struct {
+	name    string
+	set     *rules.Set
+	denies  bool // requests without a rule
+	ledger  *ledger
+	rules   map[*rules.Rule]*tally
+	total   tally
+	plot    timeline
+	queue   queue
+	matches rules.Matches
+	request request // the one that is decided, unless it waits
+	verdict Verdict
+	decided func(*Verdict) error
+	fault   error // of decided
+}
+
+// A tally counts what a rule did, or all of a candidate's together.
+type tally struct {
+	rule     *rules.Rule
+	requests int64 // for which the rule holds
+	admitted int64 // in the end, by all rules
+	denied   int64 // by this rule; of the total: by any
+	shadow   int64 // that a rule in shadow would have denied
+	held     int64 // requests that waited
+	waited   int64 // how long in all, in microseconds
+	longest  int64
+	delayed  int64 // turns of leaky buckets, in microseconds in all
+	latest   int64
+}
+
+func newCandidate(c Candidate, config *Config) *candidate {
+	made := &candidate{
+		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided,
+		ledger: newLedger(config.MaxClients), rules: map[*rules.Rule]*tally{},
+	}
+	made.queue.lines = map[spotID][]*spot{}
+	return made
+}
+
+// A request is one on its way to a verdict.
+type request struct {
+	time     stint.Instant
+	line     int64
+	claims   []stint.Claim
+	rules    []*tally // of the claims
+	shadows  []shadow
+	shadowed []string
+	waits    bool // whether a rule may hold it
+}
+
+type shadow struct {
+	rule   *tally
+	claims []stint.Claim
+}
+
+// tally is that of a rule.
+func (c *candidate) tally(rule *rules.Rule) *tally {
+	t := c.rules[rule]
+	if t == nil {
+		t = &tally{rule: rule}
+		c.rules[rule] = t
+	}
+	return t
+}
+
+// add decides an event, or has it wait.
+func (c *candidate) add(ev *Event) {
+	c.advance(ev.Time)
+	r := &c.request
+	r.time, r.line = ev.Time, ev.Line
+	r.claims, r.rules, r.shadows, r.shadowed, r.waits = r.claims[:0], r.rules[:0], r.shadows[:0], r.shadowed[:0], false
+	c.total.requests++
+	rule, reason := c.match(&ev.Request, r)
+	switch {
+	case reason != "":
+		c.finish(r, outcome{reason: reason, rule: rule, decision: stint.Decision{RetryAfter: stint.Never, At: ev.Time}})
+	case r.waits:
+		waiting := *r
+		waiting.claims, waiting.rules = append([]stint.Claim(nil), r.claims...), append([]*tally(nil), r.rules...)
+		waiting.shadows, waiting.shadowed = append([]shadow(nil), r.shadows...), append([]string(nil), r.shadowed...)
+		c.wait(&waiting)
+	default:
+		c.finish(r, c.decide(r, stint.Take, ev.Time))
+	}
+}
+
+// match finds what is to be decided, or why and by which rule the request is denied without.
+func (c *candidate) match(asked *rules.Request, r *request) (denier *tally, reason string) {
+	if err := c.set.Match(asked, &c.matches); err != nil {
+		return nil, "invalid"
+	}
+	none := c.denies
+	for i := range c.matches.Len() {
+		held, err := c.matches.At(i)
+		if err == nil && held.Outcome == rules.Skipped {
+			continue
+		}
+		rule := c.tally(held.Rule)
+		rule.requests++
+		inShadow := held.Rule.OnExceed == rules.Shadow
+		none = none && inShadow
+		why := ""
+		switch {
+		case err != nil:
+			why = "invalid"
+		case held.Outcome == rules.Banned:
+			why = "banned"
+		case held.Outcome == rules.Lacking:
+			why = "missing"
+		case held.Outcome == rules.Limited && inShadow:
+			r.shadows = append(r.shadows, shadow{rule, append(append([]stint.Claim(nil), held.Claim), held.And...)})
+		case held.Outcome == rules.Limited:
+			r.waits = r.waits || held.Rule.OnExceed == rules.Wait
+			r.claims, r.rules = append(r.claims, held.Claim), append(r.rules, rule)
+			for _, claim := range held.And {
+				r.claims, r.rules = append(r.claims, claim), append(r.rules, rule)
+			}
+		}
+		switch {
+		case why == "":
+		case inShadow && why != "invalid":
+			rule.shadow++
+			r.shadowed = append(r.shadowed, held.Rule.ID)
+		case !inShadow && (reason == "" || reason == "invalid" && why != "invalid"): // who is denied is not asked for more
+			denier, reason = rule, why
+		}
+	}
+	if reason == "" && none {
+		reason = "default"
+	}
+	return denier, reason
+}
+
+// An outcome is how a request ended.
+type outcome struct {
+	decision stint.Decision
+	reason   string // "": the limits decided
+	rule     *tally // that decided
+	key      string
+	permits  int64
+	waited   int64
+}
+
+// decide asks the limits.
+func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) (o outcome) {
+	var known bool
+	o.decision, known = c.ledger.decide(verb, r.claims, now)
+	if !known {
+		return o
+	}
+	decider := &c.ledger.parts[o.decision.Index]
+	o.permits, o.rule = decider.permits, r.rules[decider.claim]
+	o.key = r.claims[decider.claim].Key
+	if verb == stint.Take || verb == stint.Try && o.decision.Allowed {
+		c.note(r, o.decision.Allowed, now)
+	}
+	return o
+}
+
+// note has the tables know how a request ended that the limits decided last.
+func (c *candidate) note(r *request, allowed bool, now stint.Instant) {
+	var last *tally // a rule may have several claims
+	for i := 0; i < len(c.ledger.parts); {
+		p := &c.ledger.parts[i]
+		admits := true
+		for range p.table.limits {
+			admits = admits && c.ledger.outs[i].Allowed
+			i++
+		}
+		p.table.ask(p.client, r.time, p.permits)
+		if allowed || !admits {
+			p.table.note(p.client, now, allowed, p.permits)
+		}
+		if rule := r.rules[p.claim]; !admits && rule != last {
+			rule.denied++
+			last = rule
+		}
+	}
+}
+
+// finish decides the rules in shadow, counts the request, and tells its verdict.
+func (c *candidate) finish(r *request, o outcome) {
+	allowed := o.decision.Allowed
+	if o.reason == "" {
+		for i := range r.shadows {
+			c.decideShadow(r, &r.shadows[i], r.time+stint.Instant(o.waited))
+		}
+	}
+	if len(r.shadowed) > 0 {
+		c.total.shadow++
+	}
+	var last *tally
+	for _, rule := range r.rules {
+		if rule != last {
+			rule.end(allowed, o)
+		}
+		last = rule
+	}
+	c.total.end(allowed, o)
+	if !allowed {
+		c.total.denied++
+		if o.reason != "" && o.rule != nil {
+			o.rule.denied++
+		}
+	}
+	c.plot.add(r.time, allowed, len(r.shadowed) > 0)
+	if c.decided != nil && c.fault == nil {
+		c.tell(r, o)
+	}
+}
+
+// decideShadow decides a rule in shadow, which is asked by itself.
+func (c *candidate) decideShadow(r *request, s *shadow, now stint.Instant) {
+	d, known := c.ledger.decide(stint.Take, s.claims, now)
+	if !known {
+		return
+	}
+	for i := 0; i < len(c.ledger.parts); i += len(c.ledger.parts[i].table.limits) {
+		p := &c.ledger.parts[i]
+		p.table.ask(p.client, r.time, p.permits)
+		p.table.note(p.client, now, d.Allowed, p.permits)
+	}
+	if d.Allowed {
+		s.rule.admitted++
+	} else {
+		s.rule.shadow++
+		r.shadowed = append(r.shadowed, s.rule.rule.ID)
+	}
+}
+
+// end counts a request that all rules have decided.
+func (t *tally) end(allowed bool, o outcome) {
+	if allowed {
+		t.admitted++
+		delay := o.decision.Delay.Microseconds()
+		t.delayed += delay
+		t.latest = max(t.latest, delay)
+	}
+	if o.waited > 0 {
+		t.held++
+		t.waited += o.waited
+		t.longest = max(t.longest, o.waited)
+	}
+}
+
+func (c *candidate) tell(r *request, o outcome) {
+	v := &c.verdict
+	*v = Verdict{
+		Candidate: c.name, Line: r.line, Time: r.time, Allowed: o.decision.Allowed, Reason: o.reason,
+		Key: o.key, Permits: o.permits, Decision: o.decision, Waited: micros(o.waited), Shadowed: r.shadowed,
+	}
+	if o.rule != nil {
+		v.Rule = o.rule.rule.ID
+	}
+	if !v.Allowed && v.Reason == "" {
+		v.Reason = "limit"
+	}
+	c.fault = c.decided(v)
+}

@@ -1,0 +1,162 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// A ledger has the states of all clients under the policies of one candidate, and decides as a store does.
+type ledger struct {
+	tables map[*stint.Policy]*table
+	most   int // clients of a table
+	parts  []part
+	outs   []stint.Outcome
+}
+
+// A part is one limit's part in an operation.
+type part struct {
+	table   *table
+	limit   *limit
+	client  int32
+	claim   int32
+	permits int64
+}
+
+func newLedger(most int) *ledger { return &ledger{tables: map[*stint.Policy]*table{}, most: most} }
+
+// table is where the clients of a policy are.
+func (l *ledger) table(policy *stint.Policy) *table {
+	t := l.tables[policy]
+	if t == nil {
+		t = newTable(policy, l.most)
+		l.tables[policy] = t
+	}
+	return t
+}
+
+// decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out; without any
+// other, known is false. The outcomes are in l.outs, of the limits in l.parts, until the next call.
+func (l *ledger) decide(verb stint.Verb, claims []stint.Claim, now stint.Instant) (d stint.Decision, known bool) {
+	l.parts, l.outs = l.parts[:0], l.outs[:0]
+	for i := range claims {
+		c := &claims[i]
+		t := l.table(c.Policy)
+		client := t.find(c.Key)
+		if client < 0 {
+			continue
+		}
+		for j := range t.limits {
+			l.parts = append(l.parts, part{t, &t.limits[j], client, int32(i), c.Permits})
+			l.outs = append(l.outs, stint.Outcome{})
+		}
+	}
+	if len(l.parts) == 0 {
+		return stint.Decision{Allowed: true, At: now}, false
+	}
+	if verb == stint.Reset {
+		for i := range l.parts {
+			p := &l.parts[i]
+			p.limit.state.reset(p.client)
+			l.outs[i] = stint.Outcome{Allowed: true, Limit: p.limit.Capacity, Remaining: p.limit.Capacity}
+		}
+	} else {
+		l.apply(verb, now)
+	}
+	return stint.Combine(l.outs, now), true
+}
+
+// apply decides first what all limits say, then carries it out on all.
+func (l *ledger) apply(verb stint.Verb, now stint.Instant) {
+	action := algorithm.ActionOf(verb)
+	look := action
+	if action == algorithm.Take && len(l.parts) > 1 {
+		look = algorithm.Peek
+	}
+	allowed := true
+	for i := range l.parts {
+		p := &l.parts[i]
+		p.limit.state.apply(look, p.client, now, p.permits, &l.outs[i])
+		allowed = allowed && l.outs[i].Allowed
+	}
+	if action != algorithm.Take || verb == stint.Try && !allowed {
+		return
+	}
+	for i := range l.parts {
+		p := &l.parts[i]
+		switch {
+		case !allowed:
+			if p.limit.CountDenied {
+				p.limit.state.apply(algorithm.Deny, p.client, now, p.permits, &l.outs[i])
+			}
+		case look == algorithm.Peek:
+			p.limit.state.apply(algorithm.Take, p.client, now, p.permits, &l.outs[i])
+		}
+	}
+}
+
+// A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its window.
+type limit struct {
+	stint.Limit
+	state  states
+	window window
+}
+
+// states are those of all clients under a limit.
+type states interface {
+	apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome)
+	reset(client int32)
+	grow()                // by one client
+	keep(clients []int32) // and forget all others: clients[i] becomes i
+}
+
+// statesOf are those of one algorithm, whose state is an S.
+type statesOf[S any] struct {
+	pages[S]
+
+	transition func(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
+}
+
+func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome) {
+	if action == algorithm.Settle {
+		n = algorithm.Amount(n)
+	}
+	s.transition(action, s.at(client), now, n, out)
+}
+
+func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
+
+// statesFor are the states of a limit's algorithm.
+func statesFor(l stint.Limit) states {
+	switch l.Algorithm {
+	case stint.AlgorithmTokenBucket:
+		return &statesOf[algorithm.BucketState]{transition: algorithm.NewTokenBucket(l).Apply}
+	case stint.AlgorithmLeakyBucket:
+		return &statesOf[algorithm.BucketState]{transition: algorithm.NewLeakyBucket(l).Apply}
+	case stint.AlgorithmFixedWindow:
+		return &statesOf[algorithm.WindowState]{transition: algorithm.NewFixedWindow(l).Apply}
+	case stint.AlgorithmSlidingWindowLog:
+		return &statesOf[algorithm.Log]{transition: algorithm.NewSlidingWindowLog(l).Apply}
+	default:
+		return &statesOf[algorithm.CounterState]{transition: algorithm.NewSlidingWindowCounter(l).Apply}
+	}
+}
+
+// spanOf is the window over which a limit's admissions are counted: its own; the time that a bucket takes to fill or drain;
+// the longest unit of its calendar.
+func spanOf(l stint.Limit) time.Duration {
+	const day = 24 * time.Hour
+	switch {
+	case l.IsBucket():
+		period, permits := l.Rate.Period.Microseconds(), l.Rate.Permits
+		whole, part := l.Capacity/permits, l.Capacity%permits
+		return time.Duration(whole*period+part*period/permits) * time.Microsecond
+	case l.Calendar == stint.CalendarNone:
+		return l.Window
+	default:
+		return [...]time.Duration{
+			0, time.Minute, time.Hour, day, 7 * day, 31 * day, 366 * day,
+		}[l.Calendar]
+	}
+}

@@ -1,0 +1,200 @@
+package simulate
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A Pattern is traffic made from a seed: the same in every run.
+type Pattern struct {
+	// Name is one of [Patterns]. It has no default.
+	Name string
+	// Seed chooses among all traffic of the pattern. 0 is a seed like others.
+	Seed uint64
+	// Rate is how many requests there are per second on average; of boundary-burst in a burst; of spike and retry-storm in calm.
+	Rate float64
+	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. At least 1.
+	Clients int
+	// Length is how long it lasts.
+	Length time.Duration
+	// Window is what boundary-burst has its boundary of.
+	Window time.Duration
+}
+
+// Patterns are the names of patterns, in the order of the documentation.
+func Patterns() []string {
+	return []string{"boundary-burst", "steady", "poisson", "diurnal", "spike", "retry-storm"}
+}
+
+// begin is when patterns begin, 2026-01-01: a multiple of every window that divides a day.
+const begin = stint.Instant(1_767_225_600_000_000)
+
+// Validate reports what is wrong with the pattern.
+func (p Pattern) Validate() error {
+	switch {
+	case !slices.Contains(Patterns(), p.Name):
+		return stint.Invalid("pattern", p.Name, "one of "+strings.Join(Patterns(), ", "))
+	case !(p.Rate > 0 && p.Rate <= 1e6):
+		return stint.Invalid("rate", p.Rate, "above 0, up to 1000000 requests per second")
+	case p.Clients < 1 || p.Clients > math.MaxInt32/2:
+		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", math.MaxInt32/2))
+	case p.Length < time.Millisecond || p.Length > stint.MaxPeriod:
+		return stint.Invalid("length", p.Length, "1ms to 366d")
+	case p.Name == "boundary-burst" && (p.Window < 2*time.Millisecond || p.Window > p.Length/2):
+		return stint.Invalid("window", p.Window, "2ms to half the length")
+	}
+	return nil
+}
+
+// Run makes the pattern's events, in order.
+func (p Pattern) Run(add func(*Event) error) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	g := generator{Pattern: p, rng: rand.New(rand.NewPCG(p.Seed, 0)), add: add} // #nosec G404 -- must be repeatable
+	g.weigh()
+	switch p.Name {
+	case "boundary-burst":
+		return g.boundary()
+	case "retry-storm":
+		return g.storm()
+	}
+	t, end := 0.0, p.Length.Seconds()
+	for {
+		if p.Name == "steady" {
+			t += 1 / p.Rate
+		} else {
+			t += g.rng.ExpFloat64() / (p.Rate * peakOf[p.Name])
+		}
+		if t >= end {
+			return nil
+		}
+		if g.keeps(t / end) {
+			if err := g.emit(t, g.client()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// peakOf is how far a pattern's rate rises above its average.
+var peakOf = map[string]float64{"poisson": 1, "diurnal": 1.8, "spike": 10}
+
+// keeps thins out what comes at the peak's rate, at a part of the length from 0 to 1.
+func (g *generator) keeps(at float64) bool {
+	switch g.Name {
+	case "diurnal": // lowest at the begin, at night
+		return g.rng.Float64()*1.8 < 1-0.8*math.Cos(2*math.Pi*at)
+	case "spike": // ten times as many in the middle tenth
+		return at >= 0.45 && at < 0.55 || g.rng.Float64()*10 < 1
+	default:
+		return true
+	}
+}
+
+type generator struct {
+	Pattern
+	rng   *rand.Rand
+	add   func(*Event) error
+	line  int64
+	sums  []float64 // of the clients' weights
+	names []string
+	event Event
+}
+
+func (g *generator) weigh() {
+	sum := 0.0
+	for i := range g.Clients {
+		sum += math.Pow(float64(i+1), -1.1)
+		g.sums = append(g.sums, sum)
+		g.names = append(g.names, fmt.Sprintf("client-%d", i+1))
+	}
+}
+
+func (g *generator) client() int {
+	i, _ := slices.BinarySearch(g.sums, g.rng.Float64()*g.sums[len(g.sums)-1])
+	return min(i, g.Clients-1)
+}
+
+// emit makes a request of a client at so many seconds from the begin.
+func (g *generator) emit(t float64, client int) error {
+	g.line++
+	g.event = Event{Time: begin + stint.Instant(t*1e6), Line: g.line}
+	g.event.Request.Method, g.event.Request.Path, g.event.Request.Address = "GET", "/", g.names[client]
+	return g.add(&g.event)
+}
+
+// boundary has each client send a burst in the last and in the first twentieth of each other window: Rate requests in all, per
+// second of the window.
+func (g *generator) boundary() error {
+	window := g.Window.Seconds()
+	half := max(1, int(g.Rate*window/2))
+	for edge := window; edge+window <= g.Length.Seconds()+1e-9; edge += 2 * window {
+		for _, from := range []float64{edge - window/20, edge} {
+			for i := range half {
+				for client := range g.Clients {
+					if err := g.emit(from+window/20*(float64(i)+0.5)/float64(half), client); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// storm is steady traffic with an outage from a third to two fifths of the length: until its end every request fails and is sent
+// again, by clients that retry every second, with up to a tenth more. Then they retry for what they have left, ten times each at most.
+func (g *generator) storm() error {
+	end, t := g.Length.Seconds(), 0.0
+	down, up := end/3, end*2/5
+	var again retries
+	for {
+		t += g.rng.ExpFloat64() / g.Rate
+		for len(again) > 0 && again[0].at <= min(t, end) {
+			r := heap.Pop(&again).(retry)
+			if err := g.emit(r.at, r.client); err != nil {
+				return err
+			}
+			if r.at < up && r.left > 0 {
+				heap.Push(&again, retry{r.at + 1 + g.rng.Float64()/10, r.client, r.left - 1})
+			}
+		}
+		if t >= end {
+			return nil
+		}
+		client := g.client()
+		if err := g.emit(t, client); err != nil {
+			return err
+		}
+		if t >= down && t < up {
+			heap.Push(&again, retry{t + 1 + g.rng.Float64()/10, client, 9})
+		}
+	}
+}
+
+// retries are to come, the next one first.
+type retries []retry
+
+type retry struct {
+	at     float64
+	client int
+	left   int
+}
+
+func (h retries) Len() int           { return len(h) }
+func (h retries) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h retries) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *retries) Push(x any)        { *h = append(*h, x.(retry)) }
+func (h *retries) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

@@ -1,0 +1,252 @@
+package simulate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+// A Report is what candidates made of the events. Durations are in microseconds, times too, since the Unix epoch.
+type Report struct {
+	// Events is how many there were, from First to Last.
+	Events int64         `json:"events"`
+	First  stint.Instant `json:"first"`
+	Last   stint.Instant `json:"last"`
+	// Late are events that were earlier than one before, and counted as of its time.
+	Late int64 `json:"late"`
+	// WholeSeconds are events whose time is known to the second only, and was spread within it.
+	WholeSeconds int64 `json:"wholeSeconds"`
+	// Limited are events that the log says were answered with 429.
+	Limited int64 `json:"limited"`
+	// Input is what was read, nil for a pattern.
+	Input *Input `json:"input,omitempty"`
+	// Candidates are in the order in which they were given.
+	Candidates []CandidateReport `json:"candidates"`
+}
+
+// A CandidateReport is of one candidate.
+type CandidateReport struct {
+	Name string `json:"name"`
+	// Total is of all requests; Clients and what follows it are each rule's alone, and empty here.
+	Total RuleReport `json:"total"`
+	// Rules are by priority and ID, without those that held for no request.
+	Rules []RuleReport `json:"rules"`
+	// StepFrom is when the first step begins, and Step how long each is.
+	StepFrom stint.Instant `json:"stepFrom"`
+	Step     int64         `json:"step"`
+	Steps    []Step        `json:"steps"`
+}
+
+// A RuleReport is of one rule, or of a candidate in total.
+type RuleReport struct {
+	Rule string `json:"rule,omitempty"`
+	// Requests are those for which the rule holds: Admitted in the end, Denied by this rule; Shadow would have been denied by a rule
+	// in shadow.
+	Requests int64 `json:"requests"`
+	Admitted int64 `json:"admitted"`
+	Denied   int64 `json:"denied"`
+	Shadow   int64 `json:"shadow"`
+	// Held requests waited, Waited in all and LongestWait at most.
+	Held        int64 `json:"held"`
+	Waited      int64 `json:"waited"`
+	LongestWait int64 `json:"longestWait"`
+	// Delayed is the sum of the delays that leaky buckets gave, LongestDelay the longest.
+	Delayed      int64 `json:"delayed"`
+	LongestDelay int64 `json:"longestDelay"`
+	// Clients asked, and ClientsDenied of them were denied at least once.
+	Clients       int64 `json:"clients,omitempty"`
+	ClientsDenied int64 `json:"clientsDenied,omitempty"`
+	// Sample is 1 if all clients were simulated, else 1 client of so many was; Unsampled are the requests of others.
+	Sample    int64 `json:"sample,omitempty"`
+	Unsampled int64 `json:"unsampled,omitempty"`
+	// Busiest is the most that one client asked for within a second of the clock.
+	Busiest int64 `json:"busiest,omitempty"`
+	// LongestShut is the longest time from a client's denial to its next admission, or to the end.
+	LongestShut int64 `json:"longestShut,omitempty"`
+	// Limits have the peaks of each limit, those of overrides too.
+	Limits []LimitReport `json:"limits,omitempty"`
+	// Shares are how many clients were denied which share of their requests: none, then up to 1, 10, 25, 50, 75, less than 100, and 100 percent.
+	Shares []int64 `json:"shares,omitempty"`
+	// MostDenied are the clients with the most denials.
+	MostDenied []ClientReport `json:"mostDenied,omitempty"`
+	// Heaviest are the up to 1,000 clients with the most requests.
+	Heaviest []ClientReport `json:"heaviest,omitempty"`
+}
+
+// A LimitReport has the most that a limit admitted within any span of a length.
+type LimitReport struct {
+	Limit string `json:"limit"`
+	// Span is the limit's window, or the time in which its bucket fills or drains.
+	Span int64 `json:"span"`
+	// Peak is of all clients together, at PeakAt, and ClientPeak of one.
+	Peak       int64         `json:"peak"`
+	PeakAt     stint.Instant `json:"peakAt"`
+	ClientPeak int64         `json:"clientPeak"`
+	// AtLeast says that there were too many admissions in the span to keep, so that peaks may have been higher.
+	AtLeast bool `json:"atLeast,omitempty"`
+}
+
+// A ClientReport is of one client of a rule.
+type ClientReport struct {
+	Key      string `json:"key"`
+	Admitted int64  `json:"admitted"`
+	Denied   int64  `json:"denied"`
+	// Shut is the longest that it was shut out.
+	Shut int64 `json:"shut"`
+	// Peaks are those of the rule's limits, in order.
+	Peaks []int64 `json:"peaks"`
+}
+
+const (
+	mostDenied = 10
+	heaviest   = 1000
+)
+
+func (s *Simulation) report() *Report {
+	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited}
+	for _, c := range s.candidates {
+		c.plot.smooth()
+		made := CandidateReport{
+			Name: c.name, Total: c.total.report(),
+			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,
+		}
+		for _, rule := range c.set.Rules() {
+			for known, tally := range c.rules {
+				if known.ID == rule.ID {
+					made.Rules = append(made.Rules, c.ruleReport(tally, s.last))
+				}
+			}
+		}
+		r.Candidates = append(r.Candidates, made)
+	}
+	return r
+}
+
+func (t *tally) report() RuleReport {
+	return RuleReport{
+		Requests: t.requests, Admitted: t.admitted, Denied: t.denied, Shadow: t.shadow,
+		Held: t.held, Waited: t.waited, LongestWait: t.longest, Delayed: t.delayed, LongestDelay: t.latest,
+	}
+}
+
+// ruleReport is of a rule, with the clients of all its policies.
+func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
+	r := tally.report()
+	r.Rule, r.Sample, r.Shares = tally.rule.ID, 1, make([]int64, 8)
+	var denied, heavy []ranked
+	for _, t := range c.tables(r.Rule) {
+		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)
+		peaks := make([]int64, len(t.limits))
+		for n := range t.clients.used {
+			client := t.clients.at(n)
+			if !client.seen() {
+				continue
+			}
+			client.open(end)
+			r.Clients++
+			r.Shares[shareOf(client)]++
+			r.LongestShut = max(r.LongestShut, client.longest)
+			for i := range t.limits {
+				peaks[i] = max(peaks[i], t.limits[i].window.peakOf(n))
+			}
+			if client.denied > 0 {
+				r.ClientsDenied++
+				denied = rank(denied, ranked{t, n}, mostDenied, byDenied)
+			}
+			heavy = rank(heavy, ranked{t, n}, heaviest, byRequests)
+		}
+		for i := range t.limits {
+			w := &t.limits[i].window
+			r.Limits = append(r.Limits, LimitReport{Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak, PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.short})
+		}
+	}
+	r.MostDenied, r.Heaviest = reports(cut(denied, mostDenied, byDenied)), reports(cut(heavy, heaviest, byRequests))
+	return r
+}
+
+// tables are those of a rule, the one with the most clients first.
+func (c *candidate) tables(rule string) (tables []*table) {
+	for policy, t := range c.ledger.tables {
+		if policy.Name() == rules.PolicyPrefix+rule {
+			tables = append(tables, t)
+		}
+	}
+	slices.SortFunc(tables, func(a, b *table) int {
+		return cmp.Or(cmp.Compare(b.clients.used, a.clients.used), cmp.Compare(describe(a.limits[0].Limit), describe(b.limits[0].Limit)))
+	})
+	return tables
+}
+
+// ranked is a client in a ranking.
+type ranked struct {
+	table *table
+	n     int32
+}
+
+func (r ranked) client() *client { return r.table.clients.at(r.n) }
+
+// rank keeps a client if it is among the first ones. The list is cut when it is twice as long as it may be.
+func rank(list []ranked, r ranked, most int, order func(a, b ranked) int) []ranked {
+	if list = append(list, r); len(list) == 2*most {
+		list = cut(list, most, order)
+	}
+	return list
+}
+
+func cut(list []ranked, most int, order func(a, b ranked) int) []ranked {
+	slices.SortFunc(list, order)
+	return list[:min(len(list), most)]
+}
+
+func reports(list []ranked) (made []ClientReport) {
+	for _, r := range list {
+		c := r.client()
+		report := ClientReport{Key: r.table.key(r.n), Admitted: c.admitted, Denied: c.denied, Shut: c.longest}
+		for i := range r.table.limits {
+			report.Peaks = append(report.Peaks, r.table.limits[i].window.peakOf(r.n))
+		}
+		made = append(made, report)
+	}
+	return made
+}
+
+func byDenied(a, b ranked) int {
+	x, y := a.client(), b.client()
+	return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(a.table.key(a.n), b.table.key(b.n)))
+}
+
+func byRequests(a, b ranked) int {
+	x, y := a.client(), b.client()
+	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), cmp.Compare(a.table.key(a.n), b.table.key(b.n)))
+}
+
+// shareEdges are the highest shares of denied requests that Shares count together; all below 1 have the next place.
+var shareEdges = [...]float64{0, 0.01, 0.1, 0.25, 0.5, 0.75, math.Nextafter(1, 0), 1}
+
+// shareOf is the place in Shares of a client.
+func shareOf(c *client) int {
+	share := float64(c.denied) / float64(c.denied+c.admitted)
+	i, _ := slices.BinarySearch(shareEdges[:], share)
+	return i
+}
+
+// describe writes a limit as in "sliding_window_log 100 per 1m".
+func describe(l stint.Limit) string {
+	text := algorithmName(l.Algorithm) + " " + stint.Per(l.Capacity, l.Window).String()
+	switch {
+	case l.IsBucket():
+		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + ", " + l.Rate.String()
+	case l.Calendar != stint.CalendarNone:
+		text = algorithmName(l.Algorithm) + " " + itoa(l.Capacity) + " per calendar " + l.Calendar.String()
+	}
+	if l.MinInterval > 0 {
+		text += ", min_interval " + stint.FormatDuration(l.MinInterval)
+	}
+	if l.Name != "" {
+		text = l.Name + ": " + text
+	}
+	return text
+}

@@ -1,0 +1,76 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/stint-go/stint"
+)
+
+// A Simulation decides events by candidates. It is not safe for concurrent use; make it with [New].
+type Simulation struct {
+	candidates  []*candidate
+	events      int64
+	whole       int64 // events whose time is known to the second
+	late        int64 // events earlier than one before
+	limited     int64 // events that were answered with 429
+	first, last stint.Instant
+}
+
+// New makes a simulation, or reports what is wrong with the configuration.
+func New(config Config) (*Simulation, error) {
+	if len(config.Candidates) == 0 {
+		return nil, stint.Invalid("candidates", 0, "at least one")
+	}
+	if config.MaxClients < 0 || config.MaxClients > MaxClients {
+		return nil, stint.Invalid("max_clients", config.MaxClients, fmt.Sprintf("0 to %d", MaxClients))
+	}
+	if config.MaxClients == 0 {
+		config.MaxClients = defaultMaxClients
+	}
+	s := &Simulation{}
+	for i, c := range config.Candidates {
+		if c.Set == nil {
+			return nil, stint.Invalid(fmt.Sprintf("candidates[%d].set", i), "nil", "rules that rules.Compile made")
+		}
+		s.candidates = append(s.candidates, newCandidate(c, &config))
+	}
+	return s, nil
+}
+
+// Add has all candidates decide an event. The error is that of [Config.Decided].
+func (s *Simulation) Add(ev *Event) error {
+	if s.events == 0 {
+		s.first, s.last = ev.Time, ev.Time
+	}
+	s.events++
+	if ev.Time < s.last {
+		s.late++
+		ev.Time = s.last
+	}
+	s.last = ev.Time
+	if ev.Whole {
+		s.whole++
+	}
+	if ev.Status == 429 {
+		s.limited++
+	}
+	for _, c := range s.candidates {
+		c.add(ev)
+		if c.fault != nil {
+			return c.fault
+		}
+	}
+	return nil
+}
+
+// Finish decides what still waits, and reports. The simulation must not be used then.
+func (s *Simulation) Finish() (*Report, error) {
+	for _, c := range s.candidates {
+		c.advance(math.MaxInt64)
+		if c.fault != nil {
+			return nil, c.fault
+		}
+	}
+	return s.report(), nil
+}

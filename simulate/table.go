@@ -1,0 +1,311 @@
+package simulate
+
+import "github.com/stint-go/stint"
+
+// pages are values of clients by number. They grow by pages, so that nothing is copied and little is kept in reserve.
+type pages[T any] struct {
+	list []*[page]T
+	used int32
+}
+
+const page = 1 << 10
+
+func (p *pages[T]) at(client int32) *T { return &p.list[client/page][client%page] }
+
+func (p *pages[T]) grow() {
+	if p.used%page == 0 {
+		p.list = append(p.list, new([page]T))
+	}
+	p.used++
+}
+
+// keep makes the values of some clients, in order, those of 0 and on, and forgets the others.
+func (p *pages[T]) keep(clients []int32) {
+	for i, client := range clients {
+		*p.at(int32(i)) = *p.at(client)
+	}
+	p.used = int32(len(clients))
+	p.list = p.list[:(len(clients)+page-1)/page]
+	if rest := p.used % page; rest > 0 {
+		clear(p.list[p.used/page][rest:])
+	}
+}
+
+// keys are texts in large pieces, so that the garbage collector has little to look at. A text of it is where it begins and how long it
+// is.
+type keys struct{ pieces [][]byte }
+
+const (
+	piece     = 1 << 20
+	lengthBit = 9 // a key has up to 256 bytes
+)
+
+func (k *keys) put(key string) uint64 {
+	last := len(k.pieces) - 1
+	if last < 0 || len(k.pieces[last])+len(key) > piece {
+		k.pieces = append(k.pieces, make([]byte, 0, piece))
+		last++
+	}
+	at := uint64(last)*piece + uint64(len(k.pieces[last]))
+	k.pieces[last] = append(k.pieces[last], key...)
+	return at<<lengthBit | uint64(len(key))
+}
+
+func (k *keys) get(key uint64) []byte {
+	at, n := key>>lengthBit, key&(1<<lengthBit-1)
+	return k.pieces[at/piece][at%piece : at%piece+n]
+}
+
+// A client is what a table knows of one, beside its states: 40 bytes and where its key is. With its place in the index, 11 bytes at
+// most, and 8 in each limit's window it takes less than 64 beside its states and its key.
+type client struct {
+	key              uint64 // of the table's keys
+	admitted, denied int64
+	shut             stint.Instant // when it was denied first since its last admission; 0: it was not
+	longest          int64         // the longest that it was shut out, in microseconds
+	second           int32         // the last one in which it asked, of all seconds since 1970, by wrapping
+	within           int32         // what it asked for in that second
+}
+
+// seen reports whether the client asked for anything.
+func (c *client) seen() bool { return c.admitted+c.denied > 0 }
+
+// A table has the clients of one policy.
+type table struct {
+	policy  *stint.Policy
+	limits  []limit
+	leaky   bool // whether one gives out turns
+	clients pages[client]
+	keys    keys
+	index   []uint32 // a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
+	most    int      // clients, at least 1
+	level   uint     // 1 client of 2^level is in the sample
+	skipped int64    // claims of clients outside the sample
+	busiest int64    // the most that a client asked for within a second
+}
+
+func newTable(policy *stint.Policy, most int) *table {
+	t := &table{policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), most: min(most, MaxClients)}
+	for i := range t.limits {
+		l := policy.Limit(i)
+		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
+		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds())}}
+	}
+	return t
+}
+
+// MaxClients is how many clients of a rule can be simulated.
+const MaxClients = 1<<numberBits - 2
+
+const numberBits = 24
+
+// entry is that of a client in the index.
+func entry(h uint64, n int32) uint32 { return uint32(h>>32)<<numberBits | uint32(n+1) }
+
+func numberOf(entry uint32) int32 { return int32(entry&(1<<numberBits-1)) - 1 }
+
+// hash is the same in every run, so that the sample is as well: FNV-1a, mixed once more.
+func hash(key string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(key) {
+		h = (h ^ uint64(key[i])) * 1099511628211
+	}
+	h = (h ^ h>>32) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
+}
+
+// sampled reports whether the client of a hash is in the sample, by the bits that the index uses last.
+func (t *table) sampled(h uint64) bool { return h>>(64-t.level) == 0 }
+
+// find is the number of a client, made if it is new; -1 if it is outside the sample.
+func (t *table) find(key string) int32 {
+	h := hash(key)
+	if !t.sampled(h) {
+		t.skipped++
+		return -1
+	}
+	mask := uint64(len(t.index) - 1)
+	i := h & mask
+	for ; t.index[i] != 0; i = (i + 1) & mask {
+		n := numberOf(t.index[i])
+		if t.index[i] == entry(h, n) && string(t.keys.get(t.clients.at(n).key)) == key {
+			return n
+		}
+	}
+	switch n := t.clients.used; {
+	case int(n) >= t.most:
+		t.halve()
+		return t.find(key)
+	case uint64(n)*4 >= 3*mask:
+		t.reindex(2 * len(t.index))
+		return t.find(key)
+	default:
+		t.index[i] = entry(h, n)
+		t.clients.grow()
+		t.clients.at(n).key = t.keys.put(key)
+		for j := range t.limits {
+			t.limits[j].state.grow()
+			t.limits[j].window.clients.grow()
+		}
+		return n
+	}
+}
+
+// reindex makes the index anew.
+func (t *table) reindex(size int) {
+	t.index = make([]uint32, size)
+	mask := uint64(size - 1)
+	for n := range t.clients.used {
+		h := hash(t.key(n))
+		i := h & mask
+		for t.index[i] != 0 {
+			i = (i + 1) & mask
+		}
+		t.index[i] = entry(h, n)
+	}
+}
+
+// halve takes every other client out of the sample, until there is room for one.
+func (t *table) halve() {
+	t.level++
+	var kept []int32
+	for n := range t.clients.used {
+		if t.sampled(hash(t.key(n))) {
+			kept = append(kept, n)
+		}
+	}
+	t.clients.keep(kept)
+	old := t.keys
+	t.keys = keys{}
+	for n := range t.clients.used {
+		c := t.clients.at(n)
+		c.key = t.keys.put(string(old.get(c.key)))
+	}
+	for j := range t.limits {
+		t.limits[j].state.keep(kept)
+		t.limits[j].window.keep(kept)
+	}
+	t.reindex(len(t.index))
+}
+
+// key is that of a client.
+func (t *table) key(n int32) string { return string(t.keys.get(t.clients.at(n).key)) }
+
+// ask notes what a client asks for at an instant.
+func (t *table) ask(n int32, at stint.Instant, permits int64) {
+	c := t.clients.at(n)
+	if second := int32(at / 1_000_000); c.second != second {
+		c.second, c.within = second, 0
+	}
+	c.within = int32(min(int64(c.within)+permits, 1<<31-1))
+	t.busiest = max(t.busiest, int64(c.within))
+}
+
+// note notes whether a client was admitted, or that a limit of this table denied it.
+func (t *table) note(n int32, at stint.Instant, admitted bool, permits int64) {
+	c := t.clients.at(n)
+	if !admitted {
+		c.denied++
+		if c.shut == 0 {
+			c.shut = at
+		}
+		return
+	}
+	c.admitted++
+	c.open(at)
+	for j := range t.limits {
+		t.limits[j].window.add(n, at, permits)
+	}
+}
+
+// open ends the time that a client was shut out.
+func (c *client) open(at stint.Instant) {
+	if c.shut != 0 {
+		c.longest, c.shut = max(c.longest, int64(at-c.shut)), 0
+	}
+}
+
+// A window counts what was admitted within every span (t - window, t], of all clients and of each, exactly as
+// long as it has room for what is in it.
+type window struct {
+	span    stint.Instant
+	queue   []admission // a ring: what is in the window, the oldest at head
+	head    int
+	used    int
+	now     int64
+	peak    int64
+	at      stint.Instant // when all clients together had their peak
+	short   bool          // whether there was no room, and peaks are at least as high as they say
+	clients pages[within]
+}
+
+type admission struct {
+	at      stint.Instant
+	client  int32
+	permits uint32
+}
+
+// within is what a client was admitted in a window: of every algorithm twice its limit at most, which fits.
+type within struct{ now, peak uint32 }
+
+// maxAdmissions bounds what is in a window: 64 MiB.
+const maxAdmissions = 4 << 20
+
+func (w *window) add(client int32, at stint.Instant, permits int64) {
+	for w.used > 0 && w.queue[w.head].at <= at-w.span {
+		w.drop()
+	}
+	if w.used == len(w.queue) {
+		if w.used < maxAdmissions {
+			w.enlarge()
+		} else {
+			w.short = true
+			w.drop()
+		}
+	}
+	w.queue[(w.head+w.used)&(len(w.queue)-1)] = admission{at, client, uint32(permits)}
+	w.used++
+	if w.now += permits; w.now > w.peak {
+		w.peak, w.at = w.now, at
+	}
+	c := w.clients.at(client)
+	c.now += uint32(permits)
+	c.peak = max(c.peak, c.now)
+}
+
+// peakOf is the most that a client was admitted.
+func (w *window) peakOf(client int32) int64 { return int64(w.clients.at(client).peak) }
+
+// drop lets the oldest admission leave.
+func (w *window) drop() {
+	oldest := w.queue[w.head]
+	w.head, w.used = (w.head+1)&(len(w.queue)-1), w.used-1
+	w.now -= int64(oldest.permits)
+	if oldest.client >= 0 {
+		w.clients.at(oldest.client).now -= oldest.permits
+	}
+}
+
+func (w *window) enlarge() {
+	next := make([]admission, max(64, 2*len(w.queue)))
+	n := copy(next, w.queue[w.head:])
+	copy(next[n:], w.queue[:w.head])
+	w.queue, w.head = next, 0
+}
+
+// keep forgets the clients that are not among those named, but not what they were admitted.
+func (w *window) keep(clients []int32) {
+	number := make([]int32, w.clients.used)
+	for i := range number {
+		number[i] = -1
+	}
+	for i, client := range clients {
+		number[client] = int32(i)
+	}
+	for i := range w.used {
+		if a := &w.queue[(w.head+i)&(len(w.queue)-1)]; a.client >= 0 {
+			a.client = number[a.client]
+		}
+	}
+	w.clients.keep(clients)
+}

@@ -1,0 +1,197 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// The colours of outcomes: in a terminal's 256, and in pictures.
+const (
+	colourAdmitted = "#475569" // slate
+	colourDenied   = "#d9480f" // vermilion
+	colourShadow   = "#7c3aed" // violet
+)
+
+// paint writes a text in one of 256 colours.
+func paint(text string, colour int, coloured bool) string {
+	if !coloured {
+		return text
+	}
+	return fmt.Sprintf("\x1b[38;5;%dm%s\x1b[39m", colour, text)
+}
+
+const (
+	slate     = 67
+	vermilion = 166
+	violet    = 98
+)
+
+// WriteText writes the report for people, with the colours of a terminal or without.
+func (r *Report) WriteText(out io.Writer, coloured bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s requests in %s, from %s to %s\n\n", group(r.Events), round(int64(r.Last-r.First)), r.First, r.Last)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	// Painted columns have invisible bytes, the same number in each row.
+	_, _ = fmt.Fprintf(w, "CANDIDATE\tRULE\tREQUESTS\t%s\t%s\t%s\tSHARE\tCLIENTS\tDENIED ONCE\tSHUT OUT\tPEAK\tPER\tCLIENT PEAK\tWAIT\t\n",
+		paint("ADMITTED", slate, coloured), paint("DENIED", vermilion, coloured), paint("SHADOW", violet, coloured))
+	for i := range r.Candidates {
+		c := &r.Candidates[i]
+		for j := range c.Rules {
+			c.Rules[j].row(w, c.Name, coloured)
+		}
+		if len(c.Rules) != 1 {
+			total := c.Total
+			total.Rule = "(all)"
+			total.row(w, c.Name, coloured)
+		}
+	}
+	_ = w.Flush() // which can't fail
+	for i := range r.Candidates {
+		for j := range r.Candidates[i].Rules {
+			r.Candidates[i].Rules[j].writeDenied(&b, r.Candidates[i].Name)
+		}
+	}
+	for _, note := range r.Notes() {
+		b.WriteString("\nnote: " + note + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
+	peak, per, client := "", "", ""
+	if len(r.Limits) > 0 {
+		l := &r.Limits[0]
+		least := map[bool]string{true: "≥"}[l.AtLeast]
+		peak, per, client = least+group(l.Peak), stint.FormatDuration(micros(l.Span)), least+group(l.ClientPeak)
+	}
+	shut, clients, once := "", "", ""
+	if r.Clients > 0 {
+		clients, once, shut = group(r.Clients), group(r.ClientsDenied), round(r.LongestShut)
+	}
+	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate, r.Rule, group(r.Requests),
+		paint(group(r.Admitted), slate, coloured), paint(group(r.Denied), vermilion, coloured), paint(group(r.Shadow), violet, coloured),
+		percent(r.Denied, r.Requests), clients, once, shut, peak, per, client, round(max(r.LongestWait, r.LongestDelay)))
+}
+
+// writeDenied lists who is hurt.
+func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
+	if len(r.MostDenied) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nmost denied by %s of %s:", r.Rule, candidate)
+	for i, c := range r.MostDenied {
+		if i == 5 {
+			break
+		}
+		fmt.Fprintf(b, "%s %q %s of %s (shut out %s)", map[bool]string{true: ","}[i > 0], c.Key, group(c.Denied), group(c.Admitted+c.Denied), round(c.Shut))
+	}
+	b.WriteByte('\n')
+}
+
+// Notes are what somebody should know who reads the figures.
+func (r *Report) Notes() (notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if r.Limited > 0 {
+		note("%s requests of the log were answered with 429: it shows what another limit let through, and clients may have asked more often because of it.", group(r.Limited))
+	}
+	if in := r.Input; in != nil && in.Malformed > 0 {
+		note("%s of %s lines are malformed and left out. The first: %s", group(in.Malformed), group(in.Lines), in.FirstMalformed)
+	}
+	if r.Late > 0 {
+		note("%s requests are earlier than one before them, and count as of its time. --reorder sorts what is a little late.", group(r.Late))
+	}
+	if r.WholeSeconds > 0 {
+		var busiest int64
+		for _, c := range r.Candidates {
+			for _, rule := range c.Rules {
+				busiest = max(busiest, rule.Busiest)
+			}
+		}
+		note("the times of %s requests are whole seconds; they are spread evenly within their second. One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, and a client's count in a window may be off by that much.", group(r.WholeSeconds), group(busiest))
+	}
+	for _, c := range r.Candidates {
+		for _, rule := range c.Rules {
+			if rule.Sample > 1 {
+				note("%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.", rule.Rule, c.Name, rule.Sample, group(rule.Unsampled))
+			}
+			for _, l := range rule.Limits {
+				if l.AtLeast {
+					note("%s of %s: more than %s admissions in %s; peaks are at least what they say.", rule.Rule, c.Name, group(maxAdmissions), stint.FormatDuration(micros(l.Span)))
+				}
+			}
+		}
+	}
+	return notes
+}
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// AppendJSON appends the verdict as a line of JSON. Times are in microseconds since the Unix epoch, waits in microseconds; a retryAfter of -1 is never.
+func (v *Verdict) AppendJSON(to []byte) []byte {
+	line := struct {
+		Line       int64    `json:"line"`
+		Time       int64    `json:"time"`
+		Candidate  string   `json:"candidate"`
+		Allowed    bool     `json:"allowed"`
+		Reason     string   `json:"reason,omitempty"`
+		Rule       string   `json:"rule,omitempty"`
+		Key        string   `json:"key,omitempty"`
+		Permits    int64    `json:"permits,omitempty"`
+		Limit      int64    `json:"limit"`
+		Remaining  int64    `json:"remaining"`
+		RetryAfter int64    `json:"retryAfter"`
+		Delay      int64    `json:"delay"`
+		Waited     int64    `json:"waited"`
+		Shadowed   []string `json:"shadowed,omitempty"`
+	}{
+		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit, v.Decision.Remaining,
+		v.Decision.RetryAfter.Microseconds(), v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
+	}
+	if v.Decision.RetryAfter == stint.Never {
+		line.RetryAfter = -1
+	}
+	text, err := json.Marshal(line)
+	if err != nil {
+		return to // texts and numbers can be encoded
+	}
+	return append(append(to, text...), '\n')
+}
+
+// group writes a number with its digits in groups of three.
+func group(n int64) string {
+	text := itoa(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+func percent(part, all int64) string {
+	if all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f%%", 100*float64(part)/float64(all))
+}
+
+// round writes microseconds with three digits or so.
+func round(us int64) string {
+	d := micros(us)
+	for _, unit := range []time.Duration{time.Hour, time.Minute, time.Second, time.Millisecond} {
+		if d >= 10*unit {
+			return d.Round(unit / 10).String()
+		}
+	}
+	return d.String()
+}

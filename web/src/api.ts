@@ -1,0 +1,240 @@
+// What the admin API answers, and how it is asked.
+
+export interface Series {
+  from: number; // Unix seconds
+  step: number; // seconds
+  admitted: number[];
+  denied: number[];
+  shadowDenied: number[];
+}
+export interface Totals extends Series {
+  degraded: number[];
+  storeMicros: number[];
+}
+export interface RuleSeries {
+  rule: string;
+  seconds: Series;
+  minutes?: Series;
+}
+export interface Rates {
+  scope: string;
+  processes: number;
+  admitted: number;
+  denied: number;
+  degraded: number;
+}
+export interface Store {
+  state: string;
+  since?: number;
+  unreachableShards?: number;
+}
+export interface Change {
+  seq: number;
+  at: number;
+  kind: string;
+  state: string;
+  shard?: number;
+  detail?: string;
+}
+export interface TopItem {
+  rule: string;
+  client: string;
+  count: number;
+  error: number;
+}
+export interface Top {
+  scope: string;
+  processes: number;
+  from: number;
+  clients: TopItem[];
+  denied: TopItem[];
+}
+export interface Denial {
+  process: string;
+  seq: number;
+  at: number; // Unix microseconds
+  rule?: string;
+  client?: string;
+  reason?: string;
+  requestId?: string;
+}
+export interface Stats {
+  scope: string;
+  process: string;
+  at: number;
+  totals: Totals;
+  rules: RuleSeries[];
+  others: RuleSeries;
+  store: Store;
+  changes: Change[];
+  all: Rates;
+}
+export interface ProcessStatus {
+  name: string;
+  host: string;
+  version: string;
+  startedAt: number;
+  self: boolean;
+  at: number;
+  revision: string;
+  store: Store;
+  rates: Rates;
+}
+export interface Processes {
+  scope: string;
+  processes: ProcessStatus[];
+}
+export interface Decision {
+  at: number;
+  rule?: string;
+  client?: string;
+  outcome: string;
+  degraded?: boolean;
+  reason?: string;
+  permits: number;
+  method?: string;
+  path?: string;
+}
+export interface Timeline {
+  scope: string;
+  client: string;
+  sampled: boolean;
+  sample: { from: number; oneIn: number };
+  decisions: Decision[];
+  denials: Denial[];
+}
+export interface Limit {
+  algorithm: string;
+  name?: string;
+  [member: string]: unknown;
+}
+export interface Rule {
+  id: string;
+  name?: string;
+  set?: string;
+  enabled?: boolean;
+  priority?: number;
+  labels?: Record<string, string>;
+  match?: Record<string, unknown>;
+  scope?: string | string[];
+  limits?: Limit[];
+  unlimited?: boolean;
+  banned?: boolean;
+  on_exceed?: string;
+  overrides?: { key: string; limits?: Limit[]; unlimited?: boolean; banned?: boolean }[];
+  [member: string]: unknown;
+}
+export interface RuleList {
+  version: number;
+  at?: string;
+  rules: Rule[];
+  next?: string;
+}
+export interface Version {
+  version: number;
+  at: string;
+  by?: string;
+  action?: string;
+  comment?: string;
+  rules: number;
+  bytes: number;
+}
+export interface FullVersion extends Version {
+  since: number;
+  changes: { id: string; before?: Rule; after?: Rule }[];
+}
+export interface Fault {
+  line: number;
+  column: number;
+  rule?: string;
+  detail: string;
+}
+export interface Validation {
+  valid: boolean;
+  faults?: Fault[];
+  added?: string[];
+  removed?: string[];
+  changed?: string[];
+}
+export interface LimitState {
+  name?: string;
+  algorithm: string;
+  allowed: boolean;
+  limit: number;
+  remaining: number;
+  resetAfterMicros: number;
+  retryAfterMicros: number;
+}
+export interface Explanation {
+  path: string;
+  allowed: boolean;
+  degraded?: boolean;
+  rule?: string;
+  why: string;
+  reason?: string;
+  retryAfterSeconds: number;
+  rules: { rule: string; standing: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
+}
+export interface Session {
+  required: boolean; // whether a token is needed
+  name?: string; // of who is signed in
+  writes: boolean;
+}
+
+/** A Problem is an answer that says why something was not done (RFC 9457). */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly detail: string,
+    readonly etag?: string,
+  ) {
+    super(detail);
+  }
+}
+
+export interface Answer<T> {
+  body: T;
+  etag?: string;
+}
+
+type Options = { method?: string; body?: unknown; text?: string; type?: string; ifMatch?: string; ifNoneMatch?: string };
+
+let onSignedOut = () => {};
+/** whenSignedOut is told when an answer says that the session is over. */
+export function whenSignedOut(then: () => void) {
+  onSignedOut = then;
+}
+
+/** ask sends one request to the admin API. Its errors are Problems; status 0 is a service that can't be reached. */
+export async function ask<T>(path: string, o: Options = {}): Promise<Answer<T>> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  let body: string | undefined;
+  if (o.text !== undefined) {
+    body = o.text;
+    headers["Content-Type"] = o.type ?? "application/yaml";
+  } else if (o.body !== undefined) {
+    body = JSON.stringify(o.body);
+    headers["Content-Type"] = o.type ?? "application/json";
+  }
+  if (o.ifMatch) headers["If-Match"] = o.ifMatch;
+  if (o.ifNoneMatch) headers["If-None-Match"] = o.ifNoneMatch;
+  let response: Response;
+  try {
+    response = await fetch(path, { method: o.method ?? "GET", headers, body, credentials: "same-origin", cache: "no-store" });
+  } catch {
+    throw new Problem(0, "The service can't be reached.");
+  }
+  const etag = response.headers.get("ETag") ?? undefined;
+  const text = await response.text();
+  if (!response.ok) {
+    let detail = `${response.status} ${response.statusText}`;
+    try {
+      detail = (JSON.parse(text) as { detail?: string }).detail ?? detail;
+    } catch {
+      // the status says it
+    }
+    if (response.status === 401) onSignedOut();
+    throw new Problem(response.status, detail, etag);
+  }
+  return { body: (text ? JSON.parse(text) : undefined) as T, etag };
+}

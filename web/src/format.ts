@@ -1,0 +1,58 @@
+// How figures and times are written. Times are the viewer's, with the zone.
+
+const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const compactForm = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+export const integer = (n: number) => whole.format(n);
+export const compact = (n: number) => (Math.abs(n) < 10_000 ? whole.format(n) : compactForm.format(n));
+
+/** rate is a number per second. */
+export function rate(n: number): string {
+  if (n === 0) return "0/s";
+  return (n < 10 ? n.toFixed(1) : compact(n)) + "/s";
+}
+
+/** share is a part of a whole in percent; "–" of nothing. */
+export function share(part: number, all: number): string {
+  if (all === 0) return "–";
+  const percent = (100 * part) / all;
+  return (percent === 0 || percent >= 10 ? percent.toFixed(0) : percent < 0.1 ? "<0.1" : percent.toFixed(1)) + " %";
+}
+
+/** duration writes microseconds in the largest unit that fits. */
+export function duration(micros: number): string {
+  if (micros < 0) return "never";
+  const units: [number, string][] = [
+    [86_400_000_000, "d"],
+    [3_600_000_000, "h"],
+    [60_000_000, "min"],
+    [1_000_000, "s"],
+    [1_000, "ms"],
+  ];
+  for (const [size, unit] of units) {
+    if (micros >= size) {
+      const n = micros / size;
+      return (n < 10 ? n.toFixed(1) : n.toFixed(0)) + " " + unit;
+    }
+  }
+  return micros.toFixed(0) + " µs";
+}
+
+export const timeOfDay = (micros: number) => clock.format(micros / 1000);
+export const fullTime = (micros: number) => full.format(micros / 1000);
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** perWindow writes a limit as people say it: "100 per minute". */
+export function limitText(limit: Record<string, unknown>): string {
+  const count = limit.capacity ?? limit.limit ?? limit.burst;
+  const rateOf = limit.rate ?? limit.refill ?? limit.leak;
+  const window = limit.window ?? limit.calendar;
+  const parts: string[] = [];
+  if (window !== undefined) parts.push(`${count} per ${String(window)}`);
+  else if (rateOf !== undefined) parts.push(`${count ?? ""} at ${String(rateOf)}`.trim());
+  else parts.push(String(count ?? ""));
+  if (limit.min_interval !== undefined) parts.push(`every ${String(limit.min_interval)} at most`);
+  return parts.join(", ");
+}

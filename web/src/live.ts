@@ -1,0 +1,233 @@
+// What the service does now: kept up to date by one stream of events, which all tabs of the browser share.
+
+import { useEffect, useState } from "preact/hooks";
+import { ask } from "./api";
+import type { Change, Denial, Processes, RuleSeries, Series, Stats, Store, Top, Totals } from "./api";
+
+const HOUR = 3600;
+const RULE_SECONDS = 300;
+const DENIALS = 1000;
+
+/** A Ring counts by second: the last of a given number of seconds. */
+export class Ring {
+  readonly counts: Float64Array;
+  constructor(
+    readonly size: number,
+    public last = 0,
+  ) {
+    this.counts = new Float64Array(size);
+  }
+
+  /** put notes what a second counted; of older ones, and of seconds that were told before, nothing is added twice. */
+  put(second: number, count: number) {
+    if (this.last === 0) this.last = second;
+    while (this.last < second) {
+      this.last++;
+      this.counts[this.last % this.size] = 0;
+    }
+    if (second > this.last - this.size) this.counts[second % this.size] = count;
+  }
+
+  at(second: number): number {
+    return second <= this.last && second > this.last - this.size ? (this.counts[second % this.size] ?? 0) : 0;
+  }
+
+  /** sum is what the seconds of (until - seconds, until] counted. */
+  sum(seconds: number, until = this.last): number {
+    let all = 0;
+    for (let s = until - seconds + 1; s <= until; s++) all += this.at(s);
+    return all;
+  }
+}
+
+export interface RuleActivity {
+  admitted: Ring;
+  denied: Ring;
+  shadow: Ring;
+  minutes?: Series;
+}
+
+export interface Live {
+  state: "connecting" | "live" | "lost" | "refused";
+  process: string;
+  now: number; // the last second that was told, in Unix seconds
+  admitted: Ring;
+  denied: Ring;
+  shadow: Ring;
+  degraded: Ring;
+  storeMicros: Ring;
+  rules: Map<string, RuleActivity>;
+  denials: Denial[]; // of this process, the newest first
+  changes: Change[];
+  store: Store;
+  top?: Top;
+  processes?: Processes;
+  allDenials: Denial[]; // of all processes
+}
+
+const fresh = (): Live => ({
+  state: "connecting",
+  process: "",
+  now: 0,
+  admitted: new Ring(HOUR),
+  denied: new Ring(HOUR),
+  shadow: new Ring(HOUR),
+  degraded: new Ring(HOUR),
+  storeMicros: new Ring(HOUR),
+  rules: new Map(),
+  denials: [],
+  changes: [],
+  store: { state: "up" },
+  allDenials: [],
+});
+
+export let live = fresh();
+
+const listeners = new Set<() => void>();
+let announced = 0;
+
+function announce() {
+  if (announced) return;
+  announced = requestAnimationFrame(() => {
+    announced = 0;
+    for (const listener of listeners) listener();
+  });
+}
+
+/** useLive draws the component again whenever something has come. */
+export function useLive(): Live {
+  const [, draw] = useState(0);
+  useEffect(() => {
+    const listener = () => draw((n) => n + 1);
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
+  }, []);
+  return live;
+}
+
+function each(series: Series, put: (second: number, i: number) => void) {
+  for (let i = 0; i < series.admitted.length; i++) put(series.from + i * series.step, i);
+}
+
+function addTotals(t: Totals) {
+  each(t, (second, i) => {
+    live.admitted.put(second, t.admitted[i] ?? 0);
+    live.denied.put(second, t.denied[i] ?? 0);
+    live.shadow.put(second, t.shadowDenied[i] ?? 0);
+    live.degraded.put(second, t.degraded[i] ?? 0);
+    live.storeMicros.put(second, t.storeMicros[i] ?? 0);
+    live.now = Math.max(live.now, second);
+  });
+}
+
+function addRule(r: RuleSeries) {
+  let known = live.rules.get(r.rule);
+  if (!known) {
+    known = { admitted: new Ring(RULE_SECONDS), denied: new Ring(RULE_SECONDS), shadow: new Ring(RULE_SECONDS) };
+    live.rules.set(r.rule, known);
+  }
+  if (r.minutes) known.minutes = r.minutes;
+  const { admitted, denied, shadow } = known;
+  each(r.seconds, (second, i) => {
+    admitted.put(second, r.seconds.admitted[i] ?? 0);
+    denied.put(second, r.seconds.denied[i] ?? 0);
+    shadow.put(second, r.seconds.shadowDenied[i] ?? 0);
+  });
+}
+
+function newest<T extends { seq: number; process?: string }>(known: T[], more: T[], most: number): T[] {
+  const seen = new Set(known.map((d) => `${d.process ?? ""}/${d.seq}`));
+  const added = more.filter((d) => !seen.has(`${d.process ?? ""}/${d.seq}`));
+  return added.length ? [...added, ...known].sort((a, b) => b.seq - a.seq).slice(0, most) : known;
+}
+
+function addStats(s: Stats) {
+  if (live.process && live.process !== s.process) {
+    const { state } = live;
+    live = { ...fresh(), state };
+  }
+  live.process = s.process;
+  addTotals(s.totals);
+  s.rules.forEach(addRule);
+  live.changes = newest(live.changes, s.changes, 1000);
+  live.store = s.store;
+}
+
+interface Shared {
+  processes: Processes;
+  top: Top;
+  denials: { denials: Denial[] };
+}
+
+function addShared(s: Shared) {
+  live.processes = s.processes;
+  live.top = s.top;
+  live.allDenials = s.denials.denials;
+}
+
+type Tick = { totals: Totals; rules: RuleSeries[]; store: Store; denials: Denial[]; changes: Change[] };
+type Snapshot = { stats: Stats; denials: Denial[]; shared: Shared };
+
+/** A Message is what the stream's worker tells a tab. */
+export type Message = { kind: "snapshot" | "second" | "shared"; data: unknown } | { kind: "state"; data: Live["state"] };
+
+function receive(m: Message) {
+  switch (m.kind) {
+    case "state":
+      live.state = m.data;
+      break;
+    case "snapshot": {
+      const s = m.data as Snapshot;
+      addStats(s.stats);
+      live.denials = newest(live.denials, s.denials, DENIALS);
+      addShared(s.shared);
+      break;
+    }
+    case "second": {
+      const tick = m.data as Tick;
+      addTotals(tick.totals);
+      tick.rules.forEach(addRule);
+      live.store = tick.store;
+      live.denials = newest(live.denials, tick.denials, DENIALS);
+      live.changes = newest(live.changes, tick.changes, 1000);
+      break;
+    }
+    case "shared":
+      addShared(m.data as Shared);
+  }
+  announce();
+}
+
+/** read asks for what was before this tab was there. */
+async function read() {
+  const [stats, denials, top, processes] = await Promise.all([
+    ask<Stats>("/api/v1/stats"),
+    ask<{ denials: Denial[] }>("/api/v1/denials?limit=200"),
+    ask<Top>("/api/v1/top"),
+    ask<Processes>("/api/v1/processes"),
+  ]);
+  addStats(stats.body);
+  live.denials = newest(live.denials, denials.body.denials.filter((d) => d.process === stats.body.process), DENIALS);
+  addShared({ processes: processes.body, top: top.body, denials: denials.body });
+  announce();
+}
+
+let started = false;
+
+/** start reads what was, and follows what comes. */
+export function start() {
+  if (started) return;
+  started = true;
+  void read().catch(() => {});
+  if (typeof SharedWorker === "undefined") {
+    void import("./stream").then(({ follow }) => follow("/api/v1/events", receive));
+    return;
+  }
+  const worker = new SharedWorker(new URL("./stream.worker.ts", import.meta.url), { type: "module", name: "stint-events" });
+  worker.port.onmessage = (event: MessageEvent<Message>) => {
+    if (event.data.kind === "state" && event.data.data === "live" && live.state === "lost") void read().catch(() => {});
+    receive(event.data);
+  };
+  worker.port.start();
+  addEventListener("pagehide", () => worker.port.postMessage("leave"));
+}

@@ -1,0 +1,154 @@
+import "@fontsource/ibm-plex-sans/latin-400.css";
+import "@fontsource/ibm-plex-sans/latin-600.css";
+import "@fontsource/ibm-plex-mono/latin-400.css";
+import "./style.css";
+
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ask, whenSignedOut } from "./api";
+import type { Session } from "./api";
+import { start, useLive } from "./live";
+import { messageOf } from "./ui";
+import { Client } from "./pages/client";
+import { Denials } from "./pages/denials";
+import { Explain } from "./pages/explain";
+import { Overview } from "./pages/overview";
+import { Revision, Revisions } from "./pages/revisions";
+import { RulePage } from "./pages/rule";
+import { Rules } from "./pages/rules";
+
+const pages = [
+  { path: "", name: "Overview" },
+  { path: "client", name: "Client" },
+  { path: "rules", name: "Rules" },
+  { path: "denials", name: "Denials" },
+  { path: "explain", name: "Explain" },
+];
+
+/** place is the address of the page that is shown: the parts of what follows #/. */
+function usePlace(): string[] {
+  const read = () => location.hash.replace(/^#\/?/, "").split("/").map((part) => {
+    try {
+      return decodeURIComponent(part);
+    } catch {
+      return part;
+    }
+  });
+  const [place, set] = useState(read);
+  useEffect(() => {
+    const changed = () => {
+      set(read());
+      scrollTo(0, 0);
+    };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return place;
+}
+
+function Page({ place, writes }: { place: string[]; writes: boolean }) {
+  const [page = "", one, two] = place;
+  switch (page) {
+    case "":
+      return <Overview />;
+    case "client":
+      return <Client key={one} name={one || undefined} writes={writes} />;
+    case "rules":
+      return !one ? <Rules writes={writes} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} /> : <RulePage key={one} id={one} writes={writes} />;
+    case "revisions":
+      return one ? <Revision key={one} number={one} writes={writes} /> : <Revisions />;
+    case "denials":
+      return <Denials />;
+    case "explain":
+      return <Explain />;
+    default:
+      return <p class="empty">There is no such page. <a href="#/">Overview</a></p>;
+  }
+}
+
+function Themes() {
+  const [theme, set] = useState(() => localStorage.getItem("stint.theme") ?? "");
+  useEffect(() => {
+    if (theme) document.documentElement.dataset.theme = theme;
+    else delete document.documentElement.dataset.theme;
+    localStorage.setItem("stint.theme", theme);
+  }, [theme]);
+  return (
+    <select aria-label="Theme" value={theme} onChange={(e) => set(e.currentTarget.value)}>
+      <option value="">system</option>
+      <option value="light">light</option>
+      <option value="dark">dark</option>
+    </select>
+  );
+}
+
+function Shell({ session, signOut }: { session: Session; signOut: () => void }) {
+  const place = usePlace();
+  const live = useLive();
+  useEffect(start, []);
+  const title = pages.find((p) => p.path === place[0])?.name ?? place[0] ?? "";
+  useEffect(() => void (document.title = [place[1], title, "stint"].filter(Boolean).join(" · ")), [place, title]);
+  return (
+    <>
+      <header class="top">
+        <strong>stint</strong>
+        <nav aria-label="Pages">
+          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={place[0] === p.path ? "page" : undefined}>{p.name}</a>)}
+        </nav>
+        <span class="spring" />
+        <span class="faint">{session.name ?? ""}{session.writes ? "" : " (read only)"}</span>
+        <Themes />
+        {session.required && <button onClick={signOut}>Sign out</button>}
+      </header>
+      {live.state === "lost" && <div class="notice bad" role="status">The connection to the service is broken. What is shown is from before; it goes on by itself once the service answers.</div>}
+      {live.state === "refused" && <div class="notice bad" role="status">The service does not tell what happens now. The page asks again every 5 seconds.</div>}
+      {!session.required && (
+        <div class="notice">
+          No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>write alice TOKEN</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.
+        </div>
+      )}
+      <main><Page place={place} writes={session.writes} /></main>
+    </>
+  );
+}
+
+function SignIn({ signedIn }: { signedIn: (s: Session) => void }) {
+  const [token, setToken] = useState("");
+  const [fault, setFault] = useState("");
+  const submit = (e: Event) => {
+    e.preventDefault();
+    ask<Session>("/session", { method: "POST", body: { token } }).then(({ body }) => signedIn(body), (error: unknown) => setFault(messageOf(error)));
+  };
+  return (
+    <main class="signin">
+      <h1 class="lead">stint</h1>
+      <form onSubmit={submit}>
+        <label class="field"><span>Admin token</span>
+          <input type="password" autocomplete="current-password" autofocus value={token} onInput={(e) => setToken(e.currentTarget.value)} />
+        </label>
+        <div class="row"><button class="main" type="submit" disabled={!token}>Sign in</button></div>
+        {fault && <p class="fault" role="alert">{fault}</p>}
+        <p class="faint">A token stands in the file that <code>--admin-tokens-file</code> names. It is sent once; a session lasts 12 hours.</p>
+      </form>
+    </main>
+  );
+}
+
+function App() {
+  const [session, setSession] = useState<Session | null>();
+  const [fault, setFault] = useState("");
+  useEffect(() => {
+    whenSignedOut(() => setSession(null));
+    ask<Session>("/session").then(
+      ({ body }) => setSession(body.required && body.name === undefined ? null : body),
+      (error: unknown) => setFault(messageOf(error)),
+    );
+  }, []);
+  if (fault) return <main class="signin"><p class="fault" role="alert">{fault}</p><button onClick={() => location.reload()}>Try again</button></main>;
+  if (session === undefined) return null;
+  if (session === null) return <SignIn signedIn={setSession} />;
+  return <Shell session={session} signOut={() => void ask("/session", { method: "DELETE" }).finally(() => location.reload())} />;
+}
+
+const root = document.getElementById("app");
+if (root) render(<App />, root);

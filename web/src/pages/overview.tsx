@@ -1,0 +1,289 @@
+// What happens now, to whom, by which rule.
+
+import { useMemo, useState } from "preact/hooks";
+import { live as current, useLive } from "../live";
+import type { Live, RuleActivity } from "../live";
+import { Plot, Spark } from "../plot";
+import type { Mark } from "../plot";
+import { compact, duration, integer, rate, share, timeOfDay, zone } from "../format";
+import { ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time } from "../ui";
+
+const spans = [
+  { name: "5 min", seconds: 300 },
+  { name: "15 min", seconds: 900 },
+  { name: "1 h", seconds: 3600 },
+];
+
+/** stepOf is how many seconds one point of the plot has. */
+const stepOf = (seconds: number) => (seconds <= 300 ? 1 : seconds <= 900 ? 5 : 15);
+
+type Range = [number, number];
+
+function sentence(live: Live) {
+  const until = live.now;
+  const admitted = live.admitted.sum(60, until);
+  const denied = live.denied.sum(60, until);
+  const all = admitted + denied;
+  const denying = [...live.rules.values()].filter((r) => r.denied.sum(60, until) > 0).length;
+  const degraded = live.degraded.sum(60, until);
+  return (
+    <h1 class="lead">
+      {all === 0 ? "No requests in the last minute" : <><span class={denied ? "denied" : ""}>{share(denied, all)} denied</span> of {rate(all / 60)}</>}
+      {"; "}
+      {denying === 0 ? "no rule denies" : denying === 1 ? "1 rule denies" : `${denying} rules deny`}
+      {"; "}
+      {live.store.state === "up" ? "store healthy" : <span class="degraded">store unreachable{live.store.since ? ` since ${timeOfDay(live.store.since)}` : ""}</span>}
+      {degraded > 0 && <>; <span class="degraded">{compact(degraded)} decided by the failure policy</span></>}.
+    </h1>
+  );
+}
+
+export function marksOf(live: Live): Mark[] {
+  return live.changes
+    .map((c) => ({
+      at: c.at / 1e6,
+      bad: c.kind === "store" && c.state !== "up",
+      text: c.kind === "rules" ? `rules ${c.state}` : c.state === "up" ? "store back" : "store unreachable",
+    }))
+    .sort((a, b) => a.at - b.at);
+}
+
+function within(range: Range | undefined, micros: number) {
+  return !range || (micros / 1e6 >= range[0] && micros / 1e6 <= range[1]);
+}
+
+export function Overview() {
+  const live = useLive();
+  const [span, setSpan] = useState(300);
+  const [range, setRange] = useState<Range>();
+  const step = stepOf(span);
+  const until = live.now - (live.now % step);
+  const plot = useMemo(() => {
+    const times: number[] = [];
+    for (let t = until - span + step; t <= until; t += step) times.push(t);
+    const per = (ring: Live["admitted"]) => lastSeconds(ring, until, span, step).map((n) => n / step);
+    return { times, admitted: per(live.admitted), denied: per(live.denied), degraded: per(live.degraded), shadow: per(live.shadow), marks: marksOf(live) };
+  }, [until, span, live.changes]);
+  const processes = live.processes?.processes.length ?? 1;
+  if (live.now === 0) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
+  if (live.admitted.sum(3600) + live.denied.sum(3600) === 0 && live.rules.size === 0) return <>{sentence(live)}<Empty /></>;
+  return (
+    <>
+      {sentence(live)}
+      <div class="row">
+        <ul class="legend">
+          <li><span class="swatch offered" />offered</li>
+          <li><span class="swatch admitted" />admitted</li>
+          <li><span class="swatch denied" />denied</li>
+          <li><span class="swatch degraded" />degraded</li>
+          <li><span class="swatch shadow" />denied in shadow</li>
+        </ul>
+        <span style={{ flex: 1 }} />
+        {spans.map((s) => (
+          <button key={s.name} class="plain" aria-pressed={span === s.seconds} onClick={() => setSpan(s.seconds)} style={span === s.seconds ? { color: "var(--ink)", textDecoration: "underline" } : {}}>
+            {s.name}
+          </button>
+        ))}
+        <span class="faint hide-narrow">requests per second, this process, {zone()}</span>
+      </div>
+      <Plot {...plot} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} onBrush={setRange} />
+      {range && (
+        <div class="row">
+          <span>Between {timeOfDay(range[0] * 1e6)} and {timeOfDay(range[1] * 1e6)}: {integer(sumOver(live.denied, range))} denied of {integer(sumOver(live.denied, range) + sumOver(live.admitted, range))}.</span>
+          <button onClick={() => setRange(undefined)}>Show all times</button>
+        </div>
+      )}
+      <div class="panels">
+        <Rules live={live} range={range} />
+        <Tops live={live} processes={processes} />
+        <Denials live={live} range={range} processes={processes} />
+        <StorePanel live={live} />
+        <Changes live={live} range={range} />
+        <Processes live={live} />
+      </div>
+    </>
+  );
+}
+
+function sumOver(ring: Live["admitted"], [from, to]: Range) {
+  return ring.sum(Math.max(1, Math.floor(to) - Math.ceil(from) + 1), Math.floor(to));
+}
+
+function Rules({ live, range }: { live: Live; range?: Range }) {
+  const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow") => (range ? sumOver(r[of], range) : r[of].sum(60, live.now));
+  const rows = [...live.rules]
+    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), all: count(r, "denied") + count(r, "admitted") }))
+    .filter((row) => row.all + row.shadow > 0)
+    .sort((a, b) => b.denied - a.denied || b.shadow - a.shadow || b.all - a.all)
+    .slice(0, 12);
+  return (
+    <Panel title="Rules by denials" scope={range ? "chosen time, this process" : "last minute, this process"}>
+      {rows.length === 0 ? <p class="empty">No rule has decided anything {range ? "then" : "in the last minute"}.</p> : (
+        <table>
+          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n">of</th><th class="hide-narrow">5 min</th></tr></thead>
+          <tbody>
+            {rows.map(({ id, r, denied, shadow, all }) => (
+              <tr key={id}>
+                <td><RuleLink id={id} /></td>
+                <td class={denied ? "n denied" : "n"}>{compact(denied)}{shadow > 0 && <span class="shadow"> +{compact(shadow)} in shadow</span>}</td>
+                <td class="n">{share(denied, all)}</td>
+                <td class="n">{compact(all)}</td>
+                <td class="hide-narrow"><Spark admitted={lastSeconds(r.admitted, live.now, 300, 10)} denied={lastSeconds(r.denied, live.now, 300, 10)} shadow={lastSeconds(r.shadow, live.now, 300, 10)} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+function Tops({ live, processes }: { live: Live; processes: number }) {
+  const [denied, setDenied] = useState(true);
+  const list = (denied ? live.top?.denied : live.top?.clients) ?? [];
+  const most = Math.max(1, ...list.map((t) => t.count));
+  const minutes = live.top && live.now ? Math.max(1, Math.round((live.now - live.top.from / 1e6) / 60)) : 0;
+  return (
+    <Panel
+      title="Clients"
+      scope={`last ${minutes} min, ${scopeText(live.top?.scope, processes)}`}
+      more={<>
+        <button class="plain" aria-pressed={denied} style={denied ? { color: "var(--ink)" } : {}} onClick={() => setDenied(true)}>most denied</button>
+        <button class="plain" aria-pressed={!denied} style={denied ? {} : { color: "var(--ink)" }} onClick={() => setDenied(false)}>heaviest</button>
+      </>}
+    >
+      {list.length === 0 ? <p class="empty">{denied ? "Nobody was denied." : "Nobody has asked."}</p> : (
+        <table>
+          <thead><tr><th>client</th><th>rule</th><th class="n">{denied ? "denied" : "requests"}</th><th class="hide-narrow" /></tr></thead>
+          <tbody>
+            {list.slice(0, 12).map((t) => (
+              <tr key={t.rule + "/" + t.client}>
+                <td><ClientLink name={t.client} /></td>
+                <td><RuleLink id={t.rule} /></td>
+                <td class="n" title={t.error ? `at most ${integer(t.count)}, at least ${integer(t.count - t.error)}` : undefined}>{t.error > 0 ? "≤ " : ""}{compact(t.count)}</td>
+                <td class="hide-narrow" style={{ width: "30%" }}><span class={denied ? "bar denied" : "bar"} style={{ width: (100 * t.count) / most + "%" }} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+function Denials({ live, range, processes }: { live: Live; range?: Range; processes: number }) {
+  const shared = processes > 1 && !range;
+  const rows = (shared ? live.allDenials : live.denials).filter((d) => within(range, d.at)).slice(0, 12);
+  return (
+    <Panel title="Last denials" scope={scopeText(shared ? "all" : "process", processes)} more={<a href="#/denials">search</a>}>
+      {rows.length === 0 ? <p class="empty">Nothing was denied.</p> : (
+        <table>
+          <thead><tr><th>time</th><th>client</th><th>rule</th><th>reason</th></tr></thead>
+          <tbody>
+            {rows.map((d) => (
+              <tr key={d.process + "/" + d.seq}>
+                <td><Time micros={d.at} /></td>
+                <td><ClientLink name={d.client} /></td>
+                <td><RuleLink id={d.rule} /></td>
+                <td>{reasonText(d.reason)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+const reasons: Record<string, string> = {
+  limit: "over the limit",
+  min_interval: "too soon",
+  never: "cost above the limit",
+  banned: "banned",
+  missing: "attribute missing",
+  default: "no rule matches",
+};
+export const reasonText = (reason?: string) => (reason ? (reasons[reason] ?? reason) : "");
+
+function StorePanel({ live }: { live: Live }) {
+  const checks = live.admitted.sum(60, live.now) + live.denied.sum(60, live.now);
+  let micros = 0;
+  let seconds = 0;
+  for (let s = live.now - 59; s <= live.now; s++) {
+    if (live.storeMicros.at(s) > 0) {
+      micros += live.storeMicros.at(s);
+      seconds++;
+    }
+  }
+  return (
+    <Panel title="Store" scope="last minute, this process">
+      <table>
+        <tbody>
+          <tr><td>state</td><td class={live.store.state === "up" ? "n" : "n degraded"}>{live.store.state}{live.store.unreachableShards ? `, ${live.store.unreachableShards} parts unreachable` : ""}</td></tr>
+          <tr><td>time to decide, on average</td><td class="n">{seconds ? duration(micros / seconds) : "–"}</td></tr>
+          <tr><td>decided by the store</td><td class="n">{compact(checks - live.degraded.sum(60, live.now))}</td></tr>
+          <tr><td>decided by the failure policy</td><td class={live.degraded.sum(60, live.now) ? "n degraded" : "n"}>{compact(live.degraded.sum(60, live.now))}</td></tr>
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Changes({ live, range }: { live: Live; range?: Range }) {
+  const rows = live.changes.filter((c) => within(range, c.at)).slice(0, 8);
+  return (
+    <Panel title="What changed" scope="this process" more={<a href="#/revisions">revisions of rules</a>}>
+      {rows.length === 0 ? <p class="empty">Neither the rules nor the store's state {range ? "changed then" : "have changed"}.</p> : (
+        <table>
+          <tbody>
+            {rows.map((c) => (
+              <tr key={c.seq}>
+                <td><Time micros={c.at} /></td>
+                <td>{c.kind === "rules" ? <a href={`#/revisions/${encodeURIComponent(c.state)}`}>rules, revision {c.state}</a> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
+                <td class="faint">{c.detail}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+function Processes({ live }: { live: Live }) {
+  const list = live.processes?.processes ?? [];
+  return (
+    <Panel title="Processes" scope={live.processes?.scope === "all" ? "all that share this store" : "this process"}>
+      <table>
+        <thead><tr><th>process</th><th class="hide-narrow">version</th><th class="n">rules</th><th class="n">admitted</th><th class="n">denied</th><th>store</th></tr></thead>
+        <tbody>
+          {list.map((p) => (
+            <tr key={p.name}>
+              <td title={p.name}>{p.host || p.name}{p.self && <span class="faint"> (this)</span>}</td>
+              <td class="hide-narrow">{p.version}</td>
+              <td class="n">{p.revision || "–"}</td>
+              <td class="n">{rate(p.rates.admitted)}</td>
+              <td class={p.rates.denied ? "n denied" : "n"}>{rate(p.rates.denied)}</td>
+              <td class={p.store.state === "up" ? "" : "degraded"}>{p.store.state}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Empty() {
+  const host = location.hostname.includes(":") ? `[${location.hostname}]` : location.hostname;
+  return (
+    <div class="empty">
+      <p>Nothing has asked this service yet. Try one:</p>
+      <pre>curl -i 'http://{host}:8080/api/v1/rate-limit/check?key=user:123'</pre>
+      <p>or let it decide a request by rules. <a href="#/rules">Make the first rule</a>, then:</p>
+      <pre>{`curl -i http://${host}:8080/api/v1/rate-limit/evaluate -d '{"method": "GET", "path": "/", "ip": "192.0.2.1"}'`}</pre>
+      <p>To look around with made-up traffic, start <code>stint serve --demo</code>.</p>
+    </div>
+  );
+}
+
+export const liveNow = () => current;

@@ -1,0 +1,212 @@
+// One rule: what it does, its text, and the way of a change: in shadow, compared, enforced.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask, Problem } from "../api";
+import type { Rule, RuleList, Validation, Version } from "../api";
+import { compact, share } from "../format";
+import { useLive } from "../live";
+import { Plot } from "../plot";
+import { Act, at, lastSeconds, messageOf, Panel, useAsk } from "../ui";
+import { diff, yaml } from "../yaml";
+import { matchText, stateOf, templates, what } from "./rules";
+
+/** candidateOf is the ID of the rule in shadow by which a change is tried. */
+const candidateOf = (id: string) => id + ".candidate";
+
+export function RulePage({ id, template, writes }: { id?: string; template?: string; writes: boolean }) {
+  const rule = useAsk<Rule>(id ? `/api/v1/rules/${encodeURIComponent(id)}` : undefined);
+  const candidate = useAsk<Rule>(id && !id.endsWith(".candidate") ? `/api/v1/rules/${encodeURIComponent(candidateOf(id))}` : undefined);
+  if (!id) return <><h1 class="lead">New rule</h1><Editor start={(template && templates[template]) || templates["Every client address"] || ""} writes={writes} saved={(to) => (location.hash = at("rules", to))} /></>;
+  if (rule.fault) return <p class="fault" role="alert">{messageOf(rule.fault)}</p>;
+  if (!rule.body) return <p class="empty">Reading…</p>;
+  const again = () => {
+    rule.again();
+    candidate.again();
+  };
+  return (
+    <>
+      <h1 class="lead">{rule.body.name ?? id}: {what(rule.body)}</h1>
+      <p class="faint">{stateOf(rule.body)}, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
+      <Activity id={id} />
+      {candidate.body && <Compare rule={rule.body} etag={rule.etag} candidate={candidate.body} writes={writes} again={again} />}
+      <div class="two">
+        <Panel title="The rule" scope="in force everywhere within seconds of saving">
+          <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
+        </Panel>
+        <div>
+          <History id={id} />
+          {writes && (
+            <Panel title="Clear what clients have used">
+              <div class="row"><Act confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act></div>
+              <div class="row"><Act confirm={`Remove the rule ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE", ifMatch: rule.etag }).then(() => (location.hash = "#/rules"))}>Remove the rule</Act></div>
+            </Panel>
+          )}
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Activity({ id }: { id: string }) {
+  const live = useLive();
+  const activity = live.rules.get(id);
+  const until = live.now - (live.now % 2);
+  const data = useMemo(() => {
+    const times: number[] = [];
+    for (let t = until - 300 + 2; t <= until; t += 2) times.push(t);
+    const per = (ring?: Parameters<typeof lastSeconds>[0]) => (ring ? lastSeconds(ring, until, 300, 2).map((n) => n / 2) : times.map(() => 0));
+    return { times, admitted: per(activity?.admitted), denied: per(activity?.denied), shadow: per(activity?.shadow) };
+  }, [until, activity]);
+  if (!activity) return <p class="empty">This rule has decided nothing lately in this process.</p>;
+  return <Plot {...data} height={140} label={`Requests per second that ${id} decided in the last five minutes`} />;
+}
+
+function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: string; candidate: Rule; writes: boolean; again: () => void }) {
+  const live = useLive();
+  const now = live.rules.get(rule.id);
+  const then = live.rules.get(candidate.id);
+  const denied = now?.denied.sum(300, live.now) ?? 0;
+  const all = denied + (now?.admitted.sum(300, live.now) ?? 0);
+  const would = then?.shadow.sum(300, live.now) ?? 0;
+  const enforce = async () => {
+    // Both in one edit, so that no request meets neither or both.
+    const { body, etag: tag } = await ask<RuleList>("/api/v1/rules");
+    const current = body.rules.find((r) => r.id === rule.id);
+    if (!current || JSON.stringify(current) !== JSON.stringify(rule)) throw new Problem(412, "Somebody has changed the rule meanwhile. Look at it again.", etag);
+    const next: Rule = { ...candidate, id: rule.id, on_exceed: rule.on_exceed };
+    if (next.on_exceed === undefined) delete next.on_exceed;
+    const rules = body.rules.filter((r) => r.id !== candidate.id).map((r) => (r.id === rule.id ? next : r));
+    await ask(`/api/v1/rules?comment=${encodeURIComponent(`enforce what ${candidate.id} tried`)}`, { method: "PUT", body: { rules }, ifMatch: tag });
+    again();
+  };
+  return (
+    <Panel title="Compared with the change in shadow" scope="last 5 min, this process">
+      <table>
+        <thead><tr><th>rule</th><th>limit</th><th class="n">denied</th><th class="n">share of requests</th></tr></thead>
+        <tbody>
+          <tr><td>in force</td><td>{what(rule)}</td><td class="n denied">{compact(denied)}</td><td class="n">{share(denied, all)}</td></tr>
+          <tr><td class="shadow">in shadow</td><td>{what(candidate)}</td><td class="n shadow">{compact(would)}</td><td class="n">{share(would, all)}</td></tr>
+        </tbody>
+      </table>
+      {writes && (
+        <div class="row">
+          <Act main run={enforce}>Enforce the change</Act>
+          <Act run={() => ask(`/api/v1/rules/${encodeURIComponent(candidate.id)}`, { method: "DELETE" }).then(again)}>Drop it</Act>
+        </div>
+      )}
+    </Panel>
+  );
+}
+
+interface EditorProps {
+  rule?: Rule;
+  etag?: string;
+  start: string;
+  writes: boolean;
+  saved: (id: string) => void;
+  candidate?: boolean;
+}
+
+/** draftOf is where a draft is kept until it is saved: a reload of the page does not lose it. */
+const draftOf = (id?: string) => "stint.draft." + (id ?? "");
+
+function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
+  const [text, setText] = useState(() => sessionStorage.getItem(draftOf(rule?.id)) ?? start);
+  const [base, setBase] = useState({ text: start, etag });
+  const [check, setCheck] = useState<Validation>();
+  const [note, setNote] = useState("");
+  const [newer, setNewer] = useState(false);
+  const changed = text !== base.text;
+  const newest = useRef(0);
+
+  // What is in force may change under the editor: the draft stays, and its author is told.
+  useEffect(() => {
+    if (etag === base.etag) return;
+    if (changed) setNewer(true);
+    else {
+      setText(start);
+      setBase({ text: start, etag });
+    }
+  }, [etag, start]);
+
+  useEffect(() => {
+    if (changed) sessionStorage.setItem(draftOf(rule?.id), text);
+    else sessionStorage.removeItem(draftOf(rule?.id));
+    if (!changed && rule) return setCheck(undefined);
+    const turn = ++newest.current;
+    const timer = setTimeout(() => {
+      const indented = text.replace(/^/gm, "  ").replace(/^ {2}/, "- ");
+      ask<Validation>("/api/v1/rules/validate", { method: "POST", text: indented }).then(
+        ({ body }) => turn === newest.current && setCheck(body),
+        (fault: unknown) => turn === newest.current && setCheck({ valid: false, faults: [{ line: 1, column: 1, detail: messageOf(fault) }] }),
+      );
+    }, 250);
+    return () => clearTimeout(timer);
+  }, [text, changed]);
+
+  const idOf = () => rule?.id ?? /^id:\s*"?([^"\s#]+)/m.exec(text)?.[1] ?? "";
+  const put = async (id: string, body: string, conditions: { ifMatch?: string; ifNoneMatch?: string }) => {
+    const comment = note ? `?comment=${encodeURIComponent(note)}` : "";
+    try {
+      await ask(`/api/v1/rules/${encodeURIComponent(id)}${comment}`, { method: "PUT", text: body, ...conditions });
+    } catch (fault) {
+      if (fault instanceof Problem && fault.status === 412) throw new Problem(412, conditions.ifNoneMatch ? `There is a rule ${id} already.` : "Somebody else has changed this rule since you began. Your draft is kept; look at what is in force now, then save again.");
+      throw fault;
+    }
+  };
+  const save = async () => {
+    const id = idOf();
+    await put(id, text, rule ? { ifMatch: base.etag } : { ifNoneMatch: "*" });
+    sessionStorage.removeItem(draftOf(rule?.id));
+    setBase({ text, etag: undefined });
+    saved(id);
+  };
+  const tryIt = async () => {
+    if (!rule) return;
+    const shadow = text.replace(/^id:.*$/m, `id: ${JSON.stringify(candidateOf(rule.id))}`).replace(/^on_exceed:.*\n?/m, "").replace(/^max_wait(ers)?:.*\n?/gm, "").replace(/\n*$/, "\n") + "on_exceed: shadow\n";
+    await put(candidateOf(rule.id), shadow, {});
+    sessionStorage.removeItem(draftOf(rule.id));
+    setText(base.text);
+    saved(rule.id);
+  };
+  return (
+    <>
+      <textarea rows={Math.min(30, Math.max(10, text.split("\n").length + 1))} spellcheck={false} aria-label="The rule, as YAML" value={text} readOnly={!writes} onInput={(e) => setText(e.currentTarget.value)} />
+      {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">line {f.line}, column {Math.max(1, f.column - 2)}: {f.detail}</p>)}
+      {newer && <p class="fault" role="alert">The rule in force has changed since you began. Your draft is kept. <button onClick={() => { setBase({ text: start, etag }); setNewer(false); }}>Compare with what is in force now</button> <button onClick={() => { setText(start); setBase({ text: start, etag }); setNewer(false); }}>Drop my draft</button></p>}
+      {changed && rule && <Diff before={base.text} after={text} />}
+      {writes && (
+        <div class="row">
+          <label class="field"><span>What for (kept with the revision)</span><input size={32} maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} /></label>
+          {candidate && rule && !rule.id.endsWith(".candidate") && <Act disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
+          <Act main disabled={(!changed && !!rule) || check?.valid === false} run={save}>{rule ? "Enforce at once" : "Make the rule"}</Act>
+          {changed && rule && <button onClick={() => setText(base.text)}>Undo</button>}
+        </div>
+      )}
+    </>
+  );
+}
+
+export function Diff({ before, after }: { before: string; after: string }) {
+  const lines = useMemo(() => diff(before, after), [before, after]);
+  return (
+    <pre aria-label="What changes">
+      {lines.map((l, i) => <div key={i} class={l.kind === "-" ? "less" : l.kind === "+" ? "more" : "faint"}>{l.kind} {l.line}</div>)}
+    </pre>
+  );
+}
+
+function History({ id }: { id: string }) {
+  const { body, fault } = useAsk<{ versions: Version[] }>(`/api/v1/rule-versions?rule=${encodeURIComponent(id)}&limit=20`);
+  return (
+    <Panel title="Revisions that changed it" more={<a href="#/revisions">all</a>}>
+      {fault && <p class="fault">{messageOf(fault)}</p>}
+      <table><tbody>
+        {body?.versions.map((v) => (
+          <tr key={v.version}><td class="n"><a href={at("revisions", String(v.version))}>{v.version}</a></td><td>{new Date(v.at).toLocaleString()}</td><td>{v.by}</td><td class="faint">{v.comment || v.action}</td></tr>
+        ))}
+      </tbody></table>
+      {body?.versions.length === 0 && <p class="empty">None is kept.</p>}
+    </Panel>
+  );
+}

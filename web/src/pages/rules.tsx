@@ -1,0 +1,108 @@
+// All rules: dense rows, with what each one does now.
+
+import { useMemo, useState } from "preact/hooks";
+import { ask } from "../api";
+import type { Rule, RuleList } from "../api";
+import { compact, limitText, share } from "../format";
+import { useLive } from "../live";
+import { Spark } from "../plot";
+import { Act, at, lastSeconds, messageOf, useAsk, Window } from "../ui";
+
+const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
+
+/** what says what a rule does: "100 per minute per address". */
+export function what(rule: Rule): string {
+  if (rule.banned) return "banned";
+  if (rule.unlimited) return "unlimited";
+  const limits = (rule.limits ?? []).map(limitText).join(" and ");
+  const list = ([] as string[]).concat(rule.scope ?? "global");
+  const whom = list.map((s) => scopes[s] ?? s.replace(/^custom:/, "")).join(" and ");
+  return whom === "all together" ? `${limits}, ${whom}` : `${limits} per ${whom}`;
+}
+
+export function matchText(rule: Rule): string {
+  const m = (rule.match ?? {}) as { methods?: string[]; path?: string; paths?: string[]; host?: string; hosts?: string[]; except?: { paths?: string[] } };
+  const paths = m.paths ?? (m.path ? [m.path] : []);
+  const hosts = m.hosts ?? (m.host ? [m.host] : []);
+  return [m.methods?.join(" "), hosts.join(" "), paths.join(" ") || (hosts.length ? "" : "all paths")].filter(Boolean).join(" ");
+}
+
+export const stateOf = (rule: Rule) => (rule.enabled === false ? "off" : rule.on_exceed === "shadow" ? "shadow" : (rule.on_exceed ?? "reject"));
+
+const matches = (rule: Rule, words: string[]) => {
+  const text = [rule.id, rule.name, rule.set, matchText(rule), what(rule), ...Object.entries(rule.labels ?? {}).map(([k, v]) => `${k}:${v}`)].join(" ").toLowerCase();
+  return words.every((w) => text.includes(w));
+};
+
+export function Rules({ writes }: { writes: boolean }) {
+  const live = useLive();
+  const { body, fault, again } = useAsk<RuleList>("/api/v1/rules");
+  const [search, setSearch] = useState("");
+  const [set, setSet] = useState("");
+  const sets = useMemo(() => [...new Set((body?.rules ?? []).map((r) => r.set).filter((s): s is string => !!s))].sort(), [body]);
+  const rows = useMemo(() => {
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    return (body?.rules ?? []).filter((r) => (!set || r.set === set) && matches(r, words));
+  }, [body, search, set]);
+  const change = (rule: Rule, patch: Partial<Rule>) =>
+    ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
+  return (
+    <>
+      <h1 class="lead">{body ? `${body.rules.length} rules, revision ${body.version}` : "Rules"}</h1>
+      <div class="row">
+        <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} /></label>
+        {sets.length > 0 && (
+          <label class="field"><span>Set</span>
+            <select value={set} onChange={(e) => setSet(e.currentTarget.value)}><option value="">all</option>{sets.map((s) => <option key={s}>{s}</option>)}</select>
+          </label>
+        )}
+        <span style={{ flex: 1 }} />
+        <a href="#/explain">Explain a request</a>
+        <a href="#/revisions">Revisions</a>
+        {writes && <a href="#/rules/new">New rule</a>}
+      </div>
+      {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
+      {body && (
+        <Window
+          rows={rows}
+          empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} />}
+          head={<tr><th style={{ width: "20%" }}>rule</th><th style={{ width: "70px" }}>state</th><th>match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "80px" }}>denied</th>{writes && <th style={{ width: "96px" }} class="hide-narrow" />}</tr>}
+          row={(rule) => {
+            const activity = live.rules.get(rule.id);
+            const denied = activity?.denied.sum(60, live.now) ?? 0;
+            const all = denied + (activity?.admitted.sum(60, live.now) ?? 0);
+            const shadow = activity?.shadow.sum(60, live.now) ?? 0;
+            const state = stateOf(rule);
+            return (
+              <tr key={rule.id}>
+                <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint"> {rule.set}</span>}</td>
+                <td class={state === "shadow" ? "shadow" : state === "off" ? "faint" : ""}>{state}</td>
+                <td class="mono" title={matchText(rule)}>{matchText(rule)}</td>
+                <td title={what(rule)}>{what(rule)}</td>
+                <td class="hide-narrow">{activity && <Spark admitted={lastSeconds(activity.admitted, live.now, 300, 10)} denied={lastSeconds(activity.denied, live.now, 300, 10)} shadow={lastSeconds(activity.shadow, live.now, 300, 10)} />}</td>
+                <td class={denied ? "n denied" : shadow ? "n shadow" : "n"} title="in the last minute, this process">{shadow ? compact(shadow) : share(denied, all)}</td>
+                {writes && <td class="n hide-narrow"><Act run={() => change(rule, { enabled: rule.enabled === false })}>{rule.enabled === false ? "Enable" : "Disable"}</Act></td>}
+              </tr>
+            );
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+/** templates are what a first rule may be made of. */
+export const templates: Record<string, string> = {
+  "Every client address": "id: per-address\nscope: per_ip\nlimits:\n  - algorithm: token_bucket\n    capacity: 100\n    refill: 10/s\n",
+  "Login attempts": "id: login\nmatch:\n  methods: [POST]\n  path: /login\nscope: per_ip\nlimits:\n  - algorithm: sliding_window_log\n    limit: 5\n    window: 1m\n",
+  "API by key and plan": "id: api-free\nmatch:\n  path: /api/**\n  headers:\n    X-Plan: free\nscope: per_api_key\nmissing: deny\nlimits:\n  - algorithm: fixed_window\n    limit: 1000\n    calendar: day\n",
+};
+
+function NoRules({ writes }: { writes: boolean }) {
+  return (
+    <>
+      <p>There are no rules yet. {writes ? "Begin with one of these:" : "A token with the role write may make one."}</p>
+      {writes && <div class="row">{Object.keys(templates).map((name) => <a key={name} href={at("rules", "new", name)}>{name}</a>)}</div>}
+    </>
+  );
+}

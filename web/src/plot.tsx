@@ -1,0 +1,146 @@
+// The wide plot: what was offered, and the part that was admitted; what was denied is the gap between.
+
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+export interface Mark {
+  at: number; // Unix seconds
+  text: string;
+  bad: boolean;
+}
+
+interface Props {
+  times: number[]; // Unix seconds
+  admitted: number[];
+  denied: number[];
+  degraded?: number[];
+  shadow?: number[];
+  marks?: Mark[];
+  height?: number;
+  label: string;
+  onBrush?: (range: [number, number] | undefined) => void;
+}
+
+/** hatch is amber lines, so that degraded decisions are told apart without colour. */
+function hatch(): CanvasPattern | string {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 6;
+  const c = tile.getContext("2d");
+  if (!c) return color("--degraded");
+  c.strokeStyle = color("--degraded");
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(-1, 7);
+  c.lineTo(7, -1);
+  c.stroke();
+  return c.createPattern(tile, "repeat") ?? color("--degraded");
+}
+
+function drawMarks(u: uPlot, marks: Mark[]) {
+  const { ctx } = u;
+  ctx.save();
+  ctx.font = `${11 * devicePixelRatio}px "IBM Plex Sans", sans-serif`;
+  let free = -Infinity;
+  for (const mark of marks) {
+    const x = u.valToPos(mark.at, "x", true);
+    if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
+    ctx.strokeStyle = ctx.fillStyle = color(mark.bad ? "--degraded" : "--faint");
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash(mark.bad ? [] : [4, 3]);
+    ctx.beginPath();
+    ctx.moveTo(x, u.bbox.top);
+    ctx.lineTo(x, u.bbox.top + u.bbox.height);
+    ctx.stroke();
+    if (x > free) {
+      ctx.fillText(mark.text, x + 4, u.bbox.top + 11 * devicePixelRatio);
+      free = x + 12 * devicePixelRatio + ctx.measureText(mark.text).width;
+    }
+  }
+  ctx.restore();
+}
+
+export function Plot(p: Props) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const latest = useRef(p);
+  latest.current = p;
+  const height = p.height ?? 220;
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const make = () => {
+      plot.current?.destroy();
+      const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: '11px "IBM Plex Sans", sans-serif' };
+      const options: uPlot.Options = {
+        width: element.clientWidth,
+        height,
+        cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
+        scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] } },
+        axes: [axis, { ...axis, size: 52, values: (_u, ticks) => ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v))) }],
+        series: [
+          {},
+          { label: "offered", stroke: color("--ink"), width: 1.25 },
+          { label: "admitted", stroke: color("--admitted"), width: 1.5, fill: color("--admitted-fill") },
+          { label: "degraded", width: 0, fill: () => hatch(), points: { show: false } },
+          { label: "shadow", stroke: color("--shadow"), width: 1.25, dash: [6, 4] },
+        ],
+        bands: [{ series: [1, 2], fill: color("--denied-fill") }],
+        hooks: {
+          draw: [(u) => drawMarks(u, latest.current.marks ?? [])],
+          setSelect: [
+            (u) => {
+              const { left, width } = u.select;
+              latest.current.onBrush?.(width > 3 ? [u.posToVal(left, "x"), u.posToVal(left + width, "x")] : undefined);
+            },
+          ],
+        },
+      };
+      plot.current = new uPlot(options, dataOf(latest.current), element);
+    };
+    make();
+    const resize = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
+    resize.observe(element);
+    const theme = new MutationObserver(make);
+    theme.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", make);
+    return () => {
+      resize.disconnect();
+      theme.disconnect();
+      scheme.removeEventListener("change", make);
+      plot.current?.destroy();
+    };
+  }, [height]);
+
+  useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks]);
+
+  return <div class="plot" ref={box} role="img" aria-label={p.label} />;
+}
+
+function dataOf(p: Props): uPlot.AlignedData {
+  const offered = p.times.map((_, i) => (p.admitted[i] ?? 0) + (p.denied[i] ?? 0));
+  const some = (list?: number[]) => (list?.some((n) => n > 0) ? list.map((n) => n || null) : p.times.map(() => null));
+  return [p.times, offered, p.admitted, some(p.degraded), some(p.shadow)] as uPlot.AlignedData;
+}
+
+/** Spark is a small plot of the same: admitted below, denied on top. */
+export function Spark({ admitted, denied, shadow, width = 96, height = 20 }: { admitted: number[]; denied: number[]; shadow?: number[]; width?: number; height?: number }) {
+  const most = Math.max(1, ...admitted.map((n, i) => n + (denied[i] ?? 0)), ...(shadow ?? []));
+  const x = (i: number) => ((i / Math.max(1, admitted.length - 1)) * width).toFixed(1);
+  const y = (n: number) => (height - 1 - (n / most) * (height - 2)).toFixed(1);
+  const line = (of: (i: number) => number) => admitted.map((_, i) => `${x(i)},${y(of(i))}`).join(" ");
+  const lower = line((i) => admitted[i] ?? 0);
+  const upper = admitted.map((_, i) => `${x(i)},${y((admitted[i] ?? 0) + (denied[i] ?? 0))}`).reverse().join(" ");
+  return (
+    <svg class="spark" width={width} height={height} aria-hidden="true">
+      <polygon points={`0,${height} ${lower} ${width},${height}`} fill="var(--admitted-fill)" />
+      <polygon points={`${lower} ${upper}`} fill="var(--denied-fill)" />
+      <polyline points={lower} fill="none" stroke="var(--admitted)" />
+      {shadow?.some((n) => n > 0) && <polyline points={line((i) => shadow[i] ?? 0)} fill="none" stroke="var(--shadow)" stroke-dasharray="3 2" />}
+    </svg>
+  );
+}

@@ -1,0 +1,121 @@
+// Parts that several pages have.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { ask, Problem } from "./api";
+import type { Ring } from "./live";
+import { fullTime, timeOfDay } from "./format";
+
+export function Panel({ title, scope, children, more }: { title: string; scope?: string; children: ComponentChildren; more?: ComponentChildren }) {
+  return (
+    <section class="panel" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {more}
+        {scope && <span class="scope">{scope}</span>}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+/** scopeText says whose a figure is. */
+export const scopeText = (scope: string | undefined, processes: number) =>
+  scope === "all" && processes > 1 ? `all ${processes} processes` : "this process";
+
+export function Time({ micros }: { micros: number }) {
+  return <time dateTime={new Date(micros / 1000).toISOString()} title={fullTime(micros)}>{timeOfDay(micros)}</time>;
+}
+
+/** at is the address of a page. */
+export const at = (...parts: string[]) => "#/" + parts.map(encodeURIComponent).join("/");
+
+export function RuleLink({ id }: { id?: string }) {
+  return id ? <a href={at("rules", id)}>{id}</a> : <span class="faint">no rule</span>;
+}
+
+export function ClientLink({ name }: { name?: string }) {
+  return name ? <a class="mono" href={at("client", name)}>{name}</a> : <span class="faint">none</span>;
+}
+
+/** lastSeconds is a ring's last seconds in steps, as a list of sums. */
+export function lastSeconds(ring: Ring, now: number, seconds: number, step: number): number[] {
+  const sums: number[] = [];
+  for (let end = now - seconds + step; end <= now; end += step) sums.push(ring.sum(step, end));
+  return sums;
+}
+
+/** useAsk asks when the path changes, and again when asked to. */
+export function useAsk<T>(path: string | undefined) {
+  const [answer, set] = useState<{ body?: T; etag?: string; fault?: Problem; path?: string }>({});
+  const [turn, again] = useState(0);
+  useEffect(() => {
+    if (path === undefined) return;
+    let wanted = true;
+    ask<T>(path).then(
+      ({ body, etag }) => wanted && set({ body, etag, path }),
+      (fault: unknown) => wanted && set((known) => ({ ...(known.path === path ? known : {}), fault: fault as Problem, path })),
+    );
+    return () => void (wanted = false);
+  }, [path, turn]);
+  const current = answer.path === path ? answer : {};
+  return { ...current, again: () => again((n) => n + 1) };
+}
+
+export const messageOf = (fault: unknown) => (fault instanceof Error ? fault.message : String(fault));
+
+/** Window draws those rows of a long list that can be seen. */
+export function Window<T>({ rows, rowHeight = 28, head, row, empty }: { rows: T[]; rowHeight?: number; head: ComponentChildren; row: (item: T, i: number) => ComponentChildren; empty: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(600);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const measure = () => setHeight(element.clientHeight || 600);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  const margin = 8;
+  const from = Math.max(0, Math.floor(top / rowHeight) - margin);
+  const to = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + margin);
+  const shown = useMemo(() => rows.slice(from, to), [rows, from, to]);
+  if (rows.length === 0) return <div class="empty">{empty}</div>;
+  return (
+    <div class="window" ref={box} tabIndex={0} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
+      <table aria-rowcount={rows.length}>
+        <thead>{head}</thead>
+        <tbody>
+          {from > 0 && <tr aria-hidden="true"><td style={{ height: from * rowHeight + "px", border: 0, padding: 0 }} /></tr>}
+          {shown.map((item, i) => row(item, from + i))}
+          {to < rows.length && <tr aria-hidden="true"><td style={{ height: (rows.length - to) * rowHeight + "px", border: 0, padding: 0 }} /></tr>}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Act is a button that does something, and says when it could not. */
+export function Act({ children, run, confirm, disabled, main }: { children: ComponentChildren; run: () => Promise<unknown>; confirm?: string; disabled?: boolean; main?: boolean }) {
+  const [busy, setBusy] = useState(false);
+  const [fault, setFault] = useState("");
+  return (
+    <>
+      <button
+        class={main ? "main" : undefined}
+        disabled={busy || disabled}
+        onClick={() => {
+          if (confirm && !window.confirm(confirm)) return;
+          setBusy(true);
+          setFault("");
+          run().catch((e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
+        }}
+      >
+        {children}
+      </button>
+      {fault && <span class="fault" role="alert">{fault}</span>}
+    </>
+  );
+}
