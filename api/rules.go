@@ -137,7 +137,7 @@ type RuleVersion struct {
 	By      string    `json:"by,omitempty"`
 	Action  string    `json:"action,omitempty"`
 	Comment string    `json:"comment,omitempty"`
-	// Rules is how many rules it has, and Bytes their size as JSON.
+	// Rules is how many rules it has, and Bytes their size as the store writes them before it compresses them.
 	Rules int   `json:"rules"`
 	Bytes int64 `json:"bytes"`
 }

@@ -66,7 +66,7 @@ const (
 	maxName    = 128
 )
 
-// Add records a fault in free words, of which it keeps the first 1,024 bytes. What may be secret in a URL is hidden.
+// Add records a fault in free words, of which it keeps the first 1,024 bytes. It hides the user and password of a URL.
 func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, format, args...) }
 
 // AddOf is Add for a fault of the rule with an ID.
@@ -156,4 +156,27 @@ func RedactURL(url string) string {
 		return "redacted" + url[at:]
 	}
 	return scheme + "://redacted" + url[at:]
+}
+
+// Mapping hands each field of a mapping to take, and records those that take does not
+// know, with the names that it does. An empty value is like an empty mapping.
+func (f *Faults) Mapping(path string, v Value, take func(Field) bool, names []string) {
+	switch v.Kind {
+	case KindNull:
+		return
+	case KindMapping:
+	default:
+		f.Invalid(path, v, "a mapping with "+strings.Join(names, ", "))
+		return
+	}
+	for _, field := range v.Fields {
+		if !take(field) {
+			f.Unknown(path, field, names)
+		}
+	}
+}
+
+// Unknown records a field that the mapping at path can't have.
+func (f *Faults) Unknown(path string, field Field, names []string) {
+	f.Add(field.At, "%q is not a name in %s; allowed: %s", clip.To(maxName, field.Name), path, strings.Join(names, ", "))
 }

@@ -14,7 +14,7 @@ import (
 func maxValues(bytes int) int { return 1<<17 + bytes/8 }
 
 // JSON reads one JSON text (RFC 8259) with the places of its values. A name that is
-// given twice in an object is a fault. What is no JSON is one fault, and nothing; so is a text
+// given twice in an object is a fault. A text that is not JSON is one fault, without a value; so is a text
 // that is nested deeper than 64, or has more than 131,072 values and one for each 8 bytes.
 func JSON(source string, data []byte, faults *Faults) Value {
 	r := jsonReader{data: data, faults: faults, at: Position{Source: source, Line: 1, Column: 1}, names: map[string]string{}}
@@ -32,7 +32,7 @@ func JSON(source string, data []byte, faults *Faults) Value {
 }
 
 // countJSON counts the values of each list and object of a text, in the order in which they begin, or returns the bound that the text
-// exceeds, and the offset where it does. A list or object that is empty counts one. What is no JSON has counts of some kind.
+// exceeds, and the offset where it does. A list or object that is empty counts one. The counts of a text that is not JSON mean nothing.
 func countJSON(data []byte) (counts []int32, at int, err error) {
 	if !utf8.Valid(data) {
 		return nil, 0, errors.New("the text is not UTF-8")

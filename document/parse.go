@@ -1,3 +1,13 @@
+// Package document reads what people write: YAML and JSON as one tree of values, each with its line
+// and column, and everything that is wrong with it at once.
+//
+//	var faults document.Faults
+//	v := document.Parse("stint.yaml", data, 1<<20, &faults)
+//
+// [Parse] makes a [Value] of a text, and records what is no YAML or JSON as [Faults]. [Kinds.Read] fills a struct
+// from it by the struct's tags, and records what the value may not say in the same way. Reading is strict: there is one document, a
+// name stands in a mapping once, and a document says everything where it stands, so anchors, aliases,
+// tags and directives are faults.
 package document
 
 import (
@@ -21,7 +31,7 @@ var tooDeep = fmt.Sprintf("nested too deep; allowed: %d lists and mappings in ea
 var byteOrderMark = []byte("\ufeff")
 
 // Parse reads one document of at most so many bytes. A source whose name ends in .json is JSON, read by
-// [JSON]; every other one is YAML, of which JSON is a part. What is neither is one fault, and nothing; so is
+// [JSON]; every other one is YAML, of which JSON is a part. A text that is neither is one fault, without a value; so is
 // YAML that is nested deeper than 64, has more than 524,288 names and values, or of these more than 131,072
 // in one pair of brackets.
 func Parse(source string, data []byte, most int, faults *Faults) Value {

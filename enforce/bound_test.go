@@ -14,7 +14,7 @@ import (
 )
 
 // MaxWait denies at once what would have to wait longer, however patient the rule is; Held tells
-// how long the others were held.
+// how long the others were matched.
 func TestLimiterMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, err := rules.Compile([]rules.Rule{{

@@ -139,7 +139,7 @@ func (c *crowd) look() {
 			c.t.Errorf("at %s %v, who came at %s, is held by rules that all admit", c.now(), v.clients, v.at)
 		}
 	}
-	if _, sound := c.limiter.Lines(); !sound {
+	if _, sound := c.limiter.Queues(); !sound {
 		c.t.Errorf("at %s a line is out of order, or too long", c.now())
 	}
 }
@@ -157,14 +157,14 @@ func (c *crowd) run() {
 		c.look()
 	}
 	for c.now() < time.Second {
-		if n, _ := c.limiter.Lines(); n == 0 {
+		if n, _ := c.limiter.Queues(); n == 0 {
 			break
 		}
 		<-time.After(1700 * time.Microsecond)
 		c.look()
 	}
 	all.Wait()
-	if n, _ := c.limiter.Lines(); n > 0 {
+	if n, _ := c.limiter.Queues(); n > 0 {
 		c.t.Errorf("%d lines are left when all are gone", n)
 	}
 }

@@ -10,15 +10,17 @@
 // same call of the store, each by itself; what they say changes nothing for the
 // request, and a request that was banned is not shown to them.
 //
-// A rule that waits holds a denied request while all that deny it are rules that wait, and as
-// long as the wait can end in time, before the context's deadline too. It stands in a line of this
-// process for each of the rules that deny it and the client that they count, until that rule would
-// admit it. Who comes later and asks a rule in whose line somebody stands, stands behind; who asks only
-// rules without a line is neither held nor denied by those who wait for others. All lines are in the
-// order of arrival, also for who comes from one into another: nobody waits in a circle. Who waits for several
-// rules may be passed meanwhile by those who ask only such as would admit it. Who finds a line full, or gives
-// up in it, is not admitted before those ahead. The attempts are not recorded by limits that count denied
-// requests; giving up is.
+// A rule that waits holds a denied request while all rules that deny it are rules that wait, and as
+// long as the wait can end in time, before the context's deadline too. The request is in a wait queue of this
+// process for each rule that denies it and the client that the rule counts, until the rule would
+// admit it:
+//   - A later request that has a rule with a queue is behind the requests in it.
+//   - A request whose rules have no queue is neither held nor denied because others wait.
+//   - All queues are in the order of arrival, so that requests never wait in a circle.
+//   - A request that waits for several rules may be passed by requests whose rules all admit them.
+//   - A request that finds a queue full, or gives up in it, is not admitted before those ahead of it.
+//
+// Limits that count denied requests record a request that gives up, and not its attempts.
 package enforce
 
 import (
@@ -67,7 +69,7 @@ type Limiter struct {
 	plain   bool // whether ambiguous paths are refused
 	denies  bool // whether requests without a rule are denied
 	set     atomic.Pointer[rules.Set]
-	lines   lines
+	queues  waitQueues
 }
 
 // New makes a limiter, or reports what is wrong with the configuration.
@@ -132,8 +134,8 @@ type Verdict struct {
 	// admission the one with the fewest permits left. It is nil when no limit was asked, and of a request that is
 	// denied since no rule holds for it. It must not be changed.
 	Rule *rules.Rule
-	// Standing is Banned or Lacking when the rule denied without its limits, Limited otherwise.
-	Standing rules.Standing
+	// Outcome is Banned or Lacking when the rule denied without its limits, Limited otherwise.
+	Outcome rules.Outcome
 	// Claim is what was decided by the deciding rule's limits. Its policy is nil when no limit
 	// was asked.
 	Claim stint.Claim
@@ -175,7 +177,7 @@ type Verdict struct {
 
 func (v *Verdict) reset() {
 	v.byDefault, v.Remote = false, nil
-	v.Allowed, v.Rule, v.Standing, v.Claim = true, nil, rules.Limited, stint.Claim{}
+	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
 	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
@@ -251,31 +253,31 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	var fault error
 	v.byDefault = l.denies
 	for i := range v.matches.Len() {
-		held, err := v.matches.Held(i)
-		if err == nil && held.Standing == rules.Skipped {
+		matched, err := v.matches.At(i)
+		if err == nil && matched.Outcome == rules.Skipped {
 			continue
 		}
-		v.Matched = append(v.Matched, held.Rule.ID)
-		inShadow := held.Rule.OnExceed == rules.Shadow
+		v.Matched = append(v.Matched, matched.Rule.ID)
+		inShadow := matched.Rule.OnExceed == rules.Shadow
 		v.byDefault = v.byDefault && inShadow
 		if err != nil {
 			if !inShadow && fault == nil {
-				fault = fmt.Errorf("rule %q: %w", held.Rule.ID, err)
+				fault = fmt.Errorf("rule %q: %w", matched.Rule.ID, err)
 			}
 			continue
 		}
-		switch held.Standing {
+		switch matched.Outcome {
 		case rules.Limited:
 			if inShadow {
-				v.shadows = append(v.shadows, shadow{held.Rule, stint.Op{Claim: held.Claim, And: held.And}, held.Named})
+				v.shadows = append(v.shadows, shadow{matched.Rule, stint.Op{Claim: matched.Claim, And: matched.And}, matched.Named})
 				break
 			}
-			v.claim(&held)
+			v.claim(&matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
-				v.Shadowed = append(v.Shadowed, held.Rule.ID)
+				v.Shadowed = append(v.Shadowed, matched.Rule.ID)
 			} else if v.Rule == nil {
-				v.Rule, v.Standing, v.Allowed = held.Rule, held.Standing, false
+				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
 				v.Decision = stint.Decision{RetryAfter: stint.Never}
 			}
 		case rules.Skipped, rules.Unlimited:
@@ -291,10 +293,10 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 }
 
 // claim takes over the claims of a rule.
-func (v *Verdict) claim(held *rules.Held) {
-	v.claims = append(v.claims, Claimed{held.Rule, held.Claim, held.Named > 0})
-	for i, claim := range held.And {
-		v.claims = append(v.claims, Claimed{held.Rule, claim, i+1 < held.Named})
+func (v *Verdict) claim(matched *rules.Matched) {
+	v.claims = append(v.claims, Claimed{matched.Rule, matched.Claim, matched.Named > 0})
+	for i, claim := range matched.And {
+		v.claims = append(v.claims, Claimed{matched.Rule, claim, i+1 < matched.Named})
 	}
 }
 
@@ -331,7 +333,7 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 	return v.note(results[0].Decision, results[0].Err)
 }
 
-// noteShadow notes what the store said to a rule in shadow. Its failure is nobody's.
+// noteShadow notes what the store said to a rule in shadow. An error of the store is ignored.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	id := v.shadows[i].rule.ID
 	switch {
@@ -343,7 +345,7 @@ func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
 	}
 }
 
-// contextOf lets a failure of rules in shadow pass, but for the caller's own end.
+// contextOf returns an error of rules in shadow only if it is the context's.
 func contextOf(ctx context.Context, err error) error {
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return err

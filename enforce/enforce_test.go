@@ -87,11 +87,11 @@ func TestDeniedBeforeTheStore(t *testing.T) {
 	lacking := rules.Rule{ID: "lacking", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)}}
 	for id, test := range map[string]struct {
 		rule rules.Rule
-		want rules.Standing
+		want rules.Outcome
 	}{"ban": {banned, rules.Banned}, "lacking": {lacking, rules.Lacking}} {
 		limiter, store := newLimiter(t, test.rule, per("z", stint.FixedWindow(1, time.Hour)))
 		v := decide(t, limiter, alice)
-		if v.Allowed || v.Rule.ID != id || v.Standing != test.want || v.Decision.RetryAfter != stint.Never || v.Claim.Policy != nil || store.Calls() != 0 {
+		if v.Allowed || v.Rule.ID != id || v.Outcome != test.want || v.Decision.RetryAfter != stint.Never || v.Claim.Policy != nil || store.Calls() != 0 {
 			t.Errorf("%s: %+v after %d calls", id, v, store.Calls())
 		}
 	}

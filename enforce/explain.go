@@ -22,7 +22,7 @@ type Explanation struct {
 
 // An Explained rule is one that matches.
 type Explained struct {
-	rules.Held
+	rules.Matched
 	// Decision is what the limits of its claim would say if they were asked alone. It is empty
 	// without a claim.
 	Decision stint.Decision
@@ -47,8 +47,8 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	}
 	x.Path = v.matches.Path()
 	for i := range v.matches.Len() {
-		held, err := v.matches.Held(i)
-		x.Rules = append(x.Rules, Explained{Held: held, Lacks: v.matches.Lacks(i), Fault: err})
+		matched, err := v.matches.At(i)
+		x.Rules = append(x.Rules, Explained{Matched: matched, Lacks: v.matches.Lacks(i), Fault: err})
 	}
 	if err := l.peek(ctx, x.Rules); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained
 	set := l.set.Load()
 	var list []Explained
 	for _, rule := range set.Rules() {
-		if held, err := set.ClientHeld(rule.ID, client); err == nil {
-			list = append(list, Explained{Held: held})
+		if matched, err := set.ClientMatch(rule.ID, client); err == nil {
+			list = append(list, Explained{Matched: matched})
 		}
 	}
 	if err := l.peek(ctx, list); err != nil {
@@ -130,14 +130,14 @@ func (v *Verdict) lacking() string {
 // why the deciding rule decides so.
 func (v *Verdict) why() string {
 	switch d := &v.Decision; {
-	case v.Standing == rules.Lacking:
+	case v.Outcome == rules.Lacking:
 		return v.lacking()
-	case v.Standing == rules.Banned:
+	case v.Outcome == rules.Banned:
 		return "it bans the client"
 	case d.Degraded && d.Allowed:
-		return "the store is away, and a failure policy admits"
+		return "the store is unreachable, and a failure policy admits"
 	case d.Degraded:
-		return "the store is away, and a failure policy denies"
+		return "the store is unreachable, and a failure policy denies"
 	case d.Allowed:
 		return fmt.Sprintf("it has the fewest permits left, %d of %d", d.Remaining, d.Limit)
 	case d.RetryAfter == stint.Never:

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Lines are how many lines there are, and whether each stands in the order of arrival and no longer
-// than its rule lets it.
-func (l *Limiter) Lines() (n int, sound bool) {
-	l.lines.mu.Lock()
-	defer l.lines.mu.Unlock()
+// Queues are how many wait queues there are, and whether each is in the order of arrival and no longer
+// than its rule allows.
+func (l *Limiter) Queues() (n int, sound bool) {
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
 	sound = true
-	for _, line := range l.lines.all {
-		ordered := slices.IsSortedFunc(line, func(a, b *spot) int { return a.compare(b.place.number) })
-		sound = sound && ordered && len(line) <= cmp.Or(line[0].rule.MaxWaiters, defaultWaiters)
+	for _, queue := range l.queues.all {
+		ordered := slices.IsSortedFunc(queue, func(a, b *position) int { return a.compare(b.waiter.number) })
+		sound = sound && ordered && len(queue) <= cmp.Or(queue[0].rule.MaxWaiters, defaultWaiters)
 	}
-	return len(l.lines.all), sound
+	return len(l.queues.all), sound
 }

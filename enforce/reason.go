@@ -40,9 +40,9 @@ func (v *Verdict) Reason() Reason {
 		return v.Remote.Reason
 	case v.byDefault:
 		return ReasonDefault
-	case v.Standing == rules.Banned:
+	case v.Outcome == rules.Banned:
 		return ReasonBanned
-	case v.Standing == rules.Lacking:
+	case v.Outcome == rules.Lacking:
 		return ReasonMissing
 	case v.Allowed || v.Claim.Policy == nil:
 		return ""
@@ -70,7 +70,7 @@ func (v *Verdict) Missing() []string {
 		return v.Remote.Missing
 	}
 	for i := range v.matches.Len() {
-		if v.Standing == rules.Lacking && v.matches.Rule(i) == v.Rule {
+		if v.Outcome == rules.Lacking && v.matches.Rule(i) == v.Rule {
 			return v.matches.Lacks(i)
 		}
 	}

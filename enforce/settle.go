@@ -18,10 +18,10 @@ func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v
 // SettleClient is Settle for a client of one rule, as overrides name it.
 func (l *Limiter) SettleClient(ctx context.Context, rule, client string, permits int64, v *Verdict) error {
 	v.reset()
-	held, err := l.set.Load().ClientHeld(rule, client)
-	if err == nil && held.Standing == rules.Limited {
+	matched, err := l.set.Load().ClientMatch(rule, client)
+	if err == nil && matched.Outcome == rules.Limited {
 		v.Matched = append(v.Matched, rule)
-		v.claim(&held)
+		v.claim(&matched)
 	}
 	return l.adjust(ctx, v, err, stint.Settle, permits)
 }

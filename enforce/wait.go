@@ -19,19 +19,19 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	if end, bounded := ctx.Deadline(); bounded && end.Before(deadline) {
 		deadline = end
 	}
-	line := l.lines.of(v.claims)
-	defer line.leave()
+	waiter := l.queues.waiter(v.claims)
+	defer waiter.leave()
 	for {
-		if line.behind() != nil {
+		if waiter.behind() != nil {
 			begin := time.Now()
 			v.onHold()
-			in, err := line.await(ctx, deadline)
+			in, err := waiter.await(ctx, deadline)
 			v.Held += time.Since(begin)
 			if err != nil {
 				return err
 			}
 			if !in {
-				return l.giveUp(ctx, v, line, deadline)
+				return l.giveUp(ctx, v, waiter, deadline)
 			}
 		}
 		if late, err := l.isLate(ctx, v, deadline); err != nil || late {
@@ -41,28 +41,28 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			return err
 		}
 		if v.Allowed {
-			line.leave()
+			waiter.leave()
 			l.shadow(ctx, v)
 			return v.hold(ctx, deadline)
 		}
 		retry := v.Decision.RetryAfter
 		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
-			return l.giveUp(ctx, v, line, deadline)
+			return l.giveUp(ctx, v, waiter, deadline)
 		}
-		if !line.join(v) {
-			return l.giveUp(ctx, v, line, deadline)
+		if !waiter.join(v) {
+			return l.giveUp(ctx, v, waiter, deadline)
 		}
-		if err := v.standIn(ctx, line); err != nil {
+		if err := v.holdDenied(ctx, waiter); err != nil {
 			return err
 		}
 	}
 }
 
-// denied notes until when each rule that waits denies, for who holds the lines.
-func (v *Verdict) denied(line *place) {
+// denied notes until when each rule that waits denies, with the queues locked.
+func (v *Verdict) denied(waiter *waiter) {
 	now := time.Now()
-	for i := range line.spots {
-		s := &line.spots[i]
+	for i := range waiter.positions {
+		s := &waiter.positions[i]
 		retry := time.Duration(0)
 		for _, outcome := range v.each[s.limit : s.limit+s.limits] {
 			if !outcome.Allowed {
@@ -79,11 +79,11 @@ func (v *Verdict) denied(line *place) {
 	}
 }
 
-// standIn holds a denied request until all of its rules that wait would admit it, in the lines of
+// holdDenied holds a denied request until all of its rules that wait would admit it, in the queues of
 // those that don't yet.
-func (v *Verdict) standIn(ctx context.Context, line *place) error {
-	for now := time.Now(); now.Before(line.until); now = time.Now() {
-		if err := v.pause(ctx, line.next(now).Sub(now)); err != nil {
+func (v *Verdict) holdDenied(ctx context.Context, waiter *waiter) error {
+	for now := time.Now(); now.Before(waiter.until); now = time.Now() {
+		if err := v.pause(ctx, waiter.next(now).Sub(now)); err != nil {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (v *Verdict) patience() time.Duration {
 
 // isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
 // taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
-// store was to say so. While the store is away nobody can look, and what answers for it decides.
+// store was to say so. While the store is unreachable there is no look, and the failure policy decides.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
 	if !v.queues() {
 		return false, nil
@@ -130,7 +130,7 @@ func (v *Verdict) lateness(deadline time.Time) time.Duration {
 }
 
 // takeNow decides at once by rules of which none waits. A turn that comes after the context's deadline is
-// not taken, but that of one before whom others queue between the look and the taking: it stays taken.
+// not taken, unless others take turns between the look and the taking: then it stays taken.
 // How long the caller waits is not known, so that it is to come back when the turn would have come.
 func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()
@@ -215,11 +215,11 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 	}
 }
 
-// giveUp decides a last time without waiting, which limits that count denied requests record. Who
-// is behind others is not admitted before them, but denied by the rule for which those wait, for as
-// long as that lets them.
-func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline time.Time) error {
-	if behind := line.behind(); behind != nil {
+// giveUp decides a last time without waiting, which limits that count denied requests record. A request that
+// is behind others is not admitted before them. It is denied by the rule that those wait for, for as
+// long as that may hold them.
+func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadline time.Time) error {
+	if behind := waiter.behind(); behind != nil {
 		seen, err := l.look(ctx, v)
 		if err != nil {
 			return err
@@ -236,7 +236,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, line *place, deadline 
 	if err := l.decide(ctx, v, stint.Take, true); err != nil || !v.Allowed {
 		return err
 	}
-	line.leave()
+	waiter.leave()
 	return v.hold(ctx, deadline)
 }
 

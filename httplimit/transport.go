@@ -292,7 +292,7 @@ func (t *Transport) follow(r *http.Request, host string) error {
 			return refused // as no rule holds for it
 		}
 		refused.Rule = v.Rule.ID
-		if v.Rule.OnExceed == rules.Wait && v.Standing == rules.Limited && refused.RetryAfter != stint.Never {
+		if v.Rule.OnExceed == rules.Wait && v.Outcome == rules.Limited && refused.RetryAfter != stint.Never {
 			refused.cause = stint.ErrDeadline
 		}
 		return refused

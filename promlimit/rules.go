@@ -132,9 +132,9 @@ func (t tallies) count(id string, outcome int) {
 
 func outcomeOf(v *enforce.Verdict) int {
 	switch {
-	case v.Standing == rules.Banned:
+	case v.Outcome == rules.Banned:
 		return ruleBanned
-	case v.Standing == rules.Lacking:
+	case v.Outcome == rules.Lacking:
 		return ruleMissing
 	case v.Allowed:
 		return ruleAllowed

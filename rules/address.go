@@ -12,7 +12,7 @@ import (
 const (
 	// defaultIPv6Prefix is by how many bits of their address IPv6 clients are counted, as package clientip has it.
 	defaultIPv6Prefix = 64
-	// noAddress is the key of who has no address, as on a Unix socket.
+	// noAddress is the key of clients without an address, as on a Unix socket.
 	noAddress = "unknown"
 )
 

@@ -76,7 +76,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	for name, path := range map[string]string{
 		"a hit": pathOf(5000, 1), "a host's": pathOf(50, 1), "a miss": "/nothing/here",
 		"another spelling": "/api//v2/./resource%2D5000/../resource-5000/7/items/?q",
-		"many readings":    `/api/v2/x/%2e%2e/../v2/resource-5000/a%2Fb\\c/items`,
+		"many variants":    `/api/v2/x/%2e%2e/../v2/resource-5000/a%2Fb\\c/items`,
 	} {
 		var m rules.Matches
 		r := rules.Request{

@@ -77,13 +77,13 @@ func (m *Matches) value(c *match, p part) string {
 	}
 }
 
-// A Standing says how a rule that matches stands to a request. The zero value is Limited.
-type Standing uint8
+// An Outcome is what a rule that matches does with a request. The zero value is Limited.
+type Outcome uint8
 
-// The standings.
+// The outcomes.
 const (
 	// Limited requests are decided by the rule's limits, or its override's.
-	Limited Standing = iota
+	Limited Outcome = iota
 	// Skipped requests lack what the rule's scope asks for, and it does not hold for them.
 	Skipped
 	// Unlimited requests are not limited by the rule.
@@ -94,19 +94,19 @@ const (
 	Lacking
 )
 
-var standingNames = []string{"limited", "skipped", "unlimited", "banned", "lacking"}
+var outcomeNames = []string{"limited", "skipped", "unlimited", "banned", "lacking"}
 
-// String is the standing in a word.
-func (s Standing) String() string { return nameOf(standingNames, uint8(s)) }
+// String is the outcome in a word.
+func (s Outcome) String() string { return nameOf(outcomeNames, uint8(s)) }
 
-// A Held rule is one that matches, with what it makes of the request's client.
-type Held struct {
+// A Matched rule is one that matches, with what it makes of the request's client.
+type Matched struct {
 	// Rule must not be changed.
 	Rule *Rule
-	// Standing says whether Claim is to be decided.
-	Standing Standing
+	// Outcome says whether Claim is to be decided.
+	Outcome Outcome
 	// Claim is the client's key, the rule's policy for it, and the cost. It is empty unless
-	// Standing is Limited.
+	// Outcome is Limited.
 	Claim stint.Claim
 	// And are further claims of the client where limits of the rule have other costs, each with a policy of its own limits. Default: none.
 	And []stint.Claim
@@ -114,26 +114,26 @@ type Held struct {
 	Named int
 }
 
-// Held tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
+// At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
 // that the request names and that is none.
 //
 // The claim's key is the client as an [Override] names it, with these exceptions, none of which can be the
 // key of another client: an API key, and what is no printable text or longer than a key may be, appears as
-// its SHA-256, behind \sha256: ; who is counted by address as Missing says appears behind \ip: .
-func (m *Matches) Held(i int) (Held, error) {
+// its SHA-256, behind \sha256: ; a client counted by address, as Missing says, appears behind \ip: .
+func (m *Matches) At(i int) (Matched, error) {
 	c := &m.rules[i]
-	h := Held{Rule: &c.Rule}
+	h := Matched{Rule: &c.Rule}
 	lacks, plain := m.appendClient(c)
 	if lacks {
 		switch {
 		case c.Missing == MissingSkip:
-			h.Standing = Skipped
+			h.Outcome = Skipped
 			return h, nil
 		case c.Missing == MissingIP && m.request.Address != "":
 			m.key = append(append(m.key[:0], fallbackPrefix...), m.request.Address...)
 			plain = isPrintable(m.request.Address)
 		default:
-			h.Standing = Lacking
+			h.Outcome = Lacking
 			return h, nil
 		}
 	}
@@ -145,19 +145,19 @@ func (m *Matches) Held(i int) (Held, error) {
 	}
 	switch {
 	case unlimited:
-		h.Standing = Unlimited
+		h.Outcome = Unlimited
 	case len(groups) == 0:
-		h.Standing = Banned
+		h.Outcome = Banned
 	default:
 		if err := h.claim(m.stateKey(c, lacks, plain), groups, m.cost); err != nil {
-			return Held{Rule: h.Rule}, err
+			return Matched{Rule: h.Rule}, err
 		}
 	}
 	return h, nil
 }
 
 // claim makes the claims of a client, of which cost tells the permits.
-func (h *Held) claim(key string, groups []group, cost func(*Cost) (int64, error)) error {
+func (h *Matched) claim(key string, groups []group, cost func(*Cost) (int64, error)) error {
 	for i := range groups {
 		permits, err := cost(&groups[i].cost)
 		if err != nil {

@@ -31,7 +31,7 @@ func TestWhomARuleCounts(t *testing.T) {
 		scope   string
 		missing rules.Missing
 		request rules.Request
-		want    rules.Standing
+		want    rules.Outcome
 		key     string
 	}{
 		{"global", "global", 0, rules.Request{Path: "/u/7/posts"}, rules.Limited, "*"},
@@ -43,7 +43,7 @@ func TestWhomARuleCounts(t *testing.T) {
 		{"parameter with a slash", "custom:id", 0, rules.Request{Path: "/u/a%2Fb/posts"}, rules.Limited, "a/b"},
 		{"parameter with both slashes", "custom:id", 0, rules.Request{Path: `/u/a\b%2Fc/posts`}, rules.Limited, `a\\b/c`},
 		{"parameter of dots", "custom:id", 0, rules.Request{Path: "/u/%2e%2e/posts/"}, rules.Limited, ".."},
-		{"parameter of the canonical reading", "custom:id", 0, rules.Request{Path: "/x/../u/8/../7/posts"}, rules.Limited, "7"},
+		{"parameter of the canonical variant", "custom:id", 0, rules.Request{Path: "/x/../u/8/../7/posts"}, rules.Limited, "7"},
 		{"escaped", "custom:odd", rules.MissingSkip, full, rules.Limited, `a\|b\\`},
 		{"bytes", "custom:bytes", rules.MissingSkip, full, rules.Limited, sha("a\x00b")},
 		{"composite", "per_ip custom:id per_user", rules.MissingSkip, full, rules.Limited, "192.0.2.1|7|ann"},
@@ -64,8 +64,8 @@ func TestWhomARuleCounts(t *testing.T) {
 		r := onPath("a", "/u/{id}/*")
 		r.Scope, r.Missing = strings.Fields(test.scope), test.missing
 		h := held(t, compile(t, r), test.request)
-		if h.Standing != test.want || h.Claim.Key != test.key || (h.Claim.Policy != nil) != (test.want == rules.Limited) {
-			t.Errorf("%s: %v %q, want %v %q", test.name, h.Standing, h.Claim.Key, test.want, test.key)
+		if h.Outcome != test.want || h.Claim.Key != test.key || (h.Claim.Policy != nil) != (test.want == rules.Limited) {
+			t.Errorf("%s: %v %q, want %v %q", test.name, h.Outcome, h.Claim.Key, test.want, test.key)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestOverrides(t *testing.T) {
 	for _, test := range []struct {
 		rule      rules.Rule
 		key, plan string
-		want      rules.Standing
+		want      rules.Outcome
 		capacity  int64
 	}{
 		{r, "k0", "free", rules.Limited, 10},
@@ -102,8 +102,8 @@ func TestOverrides(t *testing.T) {
 		{unlimited, "k3", "|", rules.Banned, 0},
 	} {
 		h := held(t, compile(t, test.rule), rules.Request{Address: "::1", APIKey: test.key, Attributes: map[string]string{"plan": test.plan}})
-		if h.Standing != test.want || h.Standing == rules.Limited && h.Claim.Policy.Limit(0).Capacity != test.capacity {
-			t.Errorf("%s|%s: %v, want %v with %d", test.key, test.plan, h.Standing, test.want, test.capacity)
+		if h.Outcome != test.want || h.Outcome == rules.Limited && h.Claim.Policy.Limit(0).Capacity != test.capacity {
+			t.Errorf("%s|%s: %v, want %v with %d", test.key, test.plan, h.Outcome, test.want, test.capacity)
 		}
 	}
 }
@@ -137,8 +137,8 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 			if err := set.Match(&request, &m); err != nil {
 				t.Fatal(err)
 			}
-			h, err := m.Held(0)
-			if err != nil || h.Standing != rules.Limited {
+			h, err := m.At(0)
+			if err != nil || h.Outcome != rules.Limited {
 				t.Fatal(h, err)
 			}
 			counted := client // as far as the scope looks at it
@@ -179,7 +179,7 @@ func TestAPIKeysAreNeverShown(t *testing.T) {
 		if err := set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m); err != nil {
 			t.Fatal(err)
 		}
-		if h, err := m.Held(0); err != nil || h.Standing != rules.Limited || strings.Contains(h.Claim.Key, key) {
+		if h, err := m.At(0); err != nil || h.Outcome != rules.Limited || strings.Contains(h.Claim.Key, key) {
 			t.Fatalf("%q is in the claim %+v, %v", key, h, err)
 		}
 	})

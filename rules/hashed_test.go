@@ -31,7 +31,7 @@ func TestOverridesByHash(t *testing.T) {
 	}...)
 	for _, test := range []struct {
 		key, user string
-		one, two  rules.Standing
+		one, two  rules.Outcome
 	}{
 		{"s3cret", "a|nn", rules.Unlimited, rules.Unlimited},
 		{"s3cret", "ben", rules.Unlimited, rules.Limited},
@@ -46,9 +46,9 @@ func TestOverridesByHash(t *testing.T) {
 		if err := set.Match(&request, &m); err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range []rules.Standing{test.one, test.two} {
-			if held, err := m.Held(i); err != nil || held.Standing != want {
-				t.Errorf("key %q, user %q: rule %d is %v, %v; want %v", test.key, test.user, i, held.Standing, err, want)
+		for i, want := range []rules.Outcome{test.one, test.two} {
+			if matched, err := m.At(i); err != nil || matched.Outcome != want {
+				t.Errorf("key %q, user %q: rule %d is %v, %v; want %v", test.key, test.user, i, matched.Outcome, err, want)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func matched(t tester, set *rules.Set, r rules.Request) []string {
 }
 
 // held is what the only rule of a set makes of the request.
-func held(t testing.TB, set *rules.Set, r rules.Request) rules.Held {
+func held(t testing.TB, set *rules.Set, r rules.Request) rules.Matched {
 	t.Helper()
 	h, err := tryHeld(t, set, r)
 	if err != nil {
@@ -72,7 +72,7 @@ func held(t testing.TB, set *rules.Set, r rules.Request) rules.Held {
 	return h
 }
 
-func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Held, error) {
+func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Matched, error) {
 	t.Helper()
 	var m rules.Matches
 	if err := set.Match(&r, &m); err != nil {
@@ -81,7 +81,7 @@ func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Held, error) 
 	if m.Len() != 1 {
 		t.Fatalf("%d rules match %+v, want 1", m.Len(), r)
 	}
-	return m.Held(0)
+	return m.At(0)
 }
 
 // faultsOf takes a joined error apart.

@@ -13,27 +13,27 @@ import (
 type Matches struct {
 	request *Request
 	decoded decoded
-	path    reading  // canonical
-	other   reading  // one after another
-	at      *reading // the one whose rules are looked for
+	path    variant  // canonical
+	other   variant  // one after another
+	at      *variant // the one whose rules are looked for
 	host    []byte   // canonical
-	named   []byte   // the host that a reading's authority names, canonical
+	named   []byte   // the host that a variant's authority names, canonical
 	key     []byte
 	address int         // where the client's address is in key, if it is there
 	network []byte      // key with a network in its place
 	seen    []*compiled // the first ones of what header fields led to
 	rules   []match
-	found   []uint64 // a bit for each rule that an earlier reading matched, by rank; of a path with others
+	found   []uint64 // a bit for each rule that an earlier variant matched, by rank; of a path with others
 }
 
-// A match is a rule and the first reading of the path that its pattern matched.
+// A match is a rule and the first variant of the path that its pattern matched.
 type match struct {
 	*compiled
-	as manner
+	as normalisation
 }
 
 // Match finds the rules that match the request, which must not change until the matches are
-// used no more. The error wraps stint.ErrInvalid: the path has several readings, and more than
+// used no more. The error wraps stint.ErrInvalid: the path has several variants, and more than
 // MaxOddPathBytes or MaxOddPathCuts; or a rule asks for a host, and Host has a byte that a program may take for
 // another one, or for the end of the name: percent-encoded ones, those that are not ASCII, and signs that no name has,
 // such as @. There are no matches then, though there are rules: whoever goes on lets the request pass them by.
@@ -91,8 +91,8 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 // unambiguousPaths are those of one variant.
 const unambiguousPaths = `a path that all programs take for the same, without //, \, #, %2F, %5C, and segments . and ..`
 
-// find adds the rules whose pattern matches a reading of the path.
-func (s *Set) find(path *reading, m *Matches) {
+// find adds the rules whose pattern matches a variant of the path.
+func (s *Set) find(path *variant, m *Matches) {
 	m.at = path
 	if !s.strict {
 		path.trim()
@@ -104,7 +104,7 @@ func (s *Set) find(path *reading, m *Matches) {
 }
 
 // findBelow adds those of a host.
-func (s *Set) findBelow(path *reading, host []byte, m *Matches) {
+func (s *Set) findBelow(path *variant, host []byte, m *Matches) {
 	if root := s.hosts[string(host)]; root != nil {
 		root.find(path, 0, m)
 	}
@@ -121,7 +121,7 @@ func (s *Set) findBelow(path *reading, host []byte, m *Matches) {
 	}
 }
 
-// nameHost finds the host that is named by the authority of the reading, which a program may go by in place of the
+// nameHost finds the host that is named by the authority of the variant, which a program may go by in place of the
 // request's. It reports whether rules may know it.
 func (s *Set) nameHost(m *Matches) bool {
 	authority := m.other.text[m.other.authority.start:m.other.authority.end]
@@ -154,19 +154,19 @@ func (m *Matches) add(c *compiled) {
 	}
 }
 
-// isFound reports whether an earlier reading matched.
+// isFound reports whether an earlier variant matched.
 func (m *Matches) isFound(c *compiled) bool {
 	return m.at.as != canonical && m.found[c.rank/64]&(1<<(c.rank%64)) != 0
 }
 
-// excepts reports whether the rule excepts the reading of the path. The rule holds if it does not except another one
+// excepts reports whether the rule excepts the variant of the path. The rule holds if it does not except another one
 // that it matches: whichever way a program takes the path, an exception leads around no rule of the route that it finds.
 func (m *Matches) excepts(c *compiled) bool {
 	return slices.ContainsFunc(c.except, func(p pattern) bool { return p.matches(m.at) }) &&
 		bytes.IndexByte(m.at.text, ';') < 0 && bytes.IndexByte(m.at.text, '%') < 0
 }
 
-// mark notes the rules from one on as found, so that readings that follow add no rule again.
+// mark notes the rules from one on as found, so that variants that follow add no rule again.
 func (m *Matches) mark(from int) {
 	for _, r := range m.rules[from:] {
 		m.found[r.rank/64] |= 1 << (r.rank % 64)
@@ -198,8 +198,8 @@ func (m *Matches) Rule(i int) *Rule { return &m.rules[i].Rule }
 // Path is the canonical form of the request's path.
 func (m *Matches) Path() string { return string(m.path.appendTo(nil)) }
 
-// parameter is what stands for a parameter in the reading of the path that the rule matched, by the first of its patterns
-// that matches. That reading is made again unless it is the one before.
+// parameter is what stands for a parameter in the variant of the path that the rule matched, by the first of its patterns
+// that matches. That variant is made again unless it is the one before.
 func (m *Matches) parameter(c *match, name string) string {
 	path := &m.path
 	if c.as != canonical {

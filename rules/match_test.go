@@ -320,7 +320,7 @@ func TestAmbiguousPaths(t *testing.T) {
 }
 
 // A path that can be read in several ways is refused when it is long, since each of them costs what it
-// is long; one of one reading is not, nor a query, nor anything where there are no rules.
+// is long; one of one variant is not, nor a query, nor anything where there are no rules.
 func TestOddPathBound(t *testing.T) {
 	set, none := compile(t, onPath("a", "/**")), new(rules.Set)
 	long := func(n int, odd string) string { return "/x" + odd + strings.Repeat("y", n-2-len(odd)) }

@@ -30,8 +30,8 @@ func naiveLetters(text string) (list []string) {
 	return list
 }
 
-// naiveManner is how a program takes a path apart.
-type naiveManner struct {
+// naiveNormalisation is how a program takes a path apart.
+type naiveNormalisation struct {
 	hash       bool   // whether # is a character as others
 	separators string // the letters that end a segment, encoded ones in small letters
 	late       string // those that do once dots are resolved
@@ -40,8 +40,8 @@ type naiveManner struct {
 	authority  string // what begins one, which is left out: nothing, two slashes, or more
 }
 
-// naiveManners are all of them, the canonical one first.
-var naiveManners = sync.OnceValue(func() (list []naiveManner) {
+// naiveNormalisations are all of them, the canonical one first.
+var naiveNormalisations = sync.OnceValue(func() (list []naiveNormalisation) {
 	for _, hash := range []bool{false, true} {
 		for _, separators := range [][2]string{{"/ %2f"}, {"/"}, {"/", "%2f"}} {
 			for _, backslashes := range []string{` \ %5c`, ` \`, ""} {
@@ -49,7 +49,7 @@ var naiveManners = sync.OnceValue(func() (list []naiveManner) {
 					for _, runs := range []string{"merged", "kept", "late"} {
 						for _, authority := range []string{"none", "two", "more"} {
 							if authority == "none" || !hash && (authority == "two" || backslashes != "") {
-								list = append(list, naiveManner{hash, separators[0] + backslashes, separators[1], dots, runs, authority})
+								list = append(list, naiveNormalisation{hash, separators[0] + backslashes, separators[1], dots, runs, authority})
 							}
 						}
 					}
@@ -75,7 +75,7 @@ func naiveDecode(text string) (decoded string) {
 
 // naiveAuthority leaves out of what is split at slashes what an authority is, and returns that too. slashes are those that
 // were left out before.
-func naiveAuthority(parts []string, slashes int, as naiveManner) (rest []string, authority string) {
+func naiveAuthority(parts []string, slashes int, as naiveNormalisation) (rest []string, authority string) {
 	if slashes == 0 {
 		return parts, "" // a reference to what is beside a URL
 	}
@@ -90,7 +90,7 @@ func naiveAuthority(parts []string, slashes int, as naiveManner) (rest []string,
 
 // naiveSegments takes a path apart by splitting, with a stack of segments. The last one is empty
 // if the path ends in a slash.
-func naiveSegments(path string, as naiveManner) (segments []string, authority string) {
+func naiveSegments(path string, as naiveNormalisation) (segments []string, authority string) {
 	path, _, _ = strings.Cut(path, "?")
 	if !as.hash {
 		path, _, _ = strings.Cut(path, "#")
@@ -152,40 +152,40 @@ func naiveMerge(segments []string) (merged []string) {
 	return merged
 }
 
-// A naiveReading is a path's segments, and the authority that was before them.
-type naiveReading struct {
+// A naiveVariant is a path's segments, and the authority that was before them.
+type naiveVariant struct {
 	segments  []string
 	authority string
 }
 
-// naiveReadings are those of a path in every manner, each once.
-func naiveReadings(path string) (readings []naiveReading) {
+// naiveVariants are those of a path in every normalisation, each once.
+func naiveVariants(path string) (variants []naiveVariant) {
 	seen := map[string]bool{}
 	mayName, hash := twoSlashes.MatchString(path), strings.Contains(path, "#")
-	for _, as := range naiveManners() {
+	for _, as := range naiveNormalisations() {
 		if as.hash && !hash || as.authority != "none" && !mayName {
 			continue // as another one
 		}
 		segments, authority := naiveSegments(path, as)
 		if text := fmt.Sprintf("%q %q", segments, authority); !seen[text] {
 			seen[text] = true
-			readings = append(readings, naiveReading{segments, authority})
+			variants = append(variants, naiveVariant{segments, authority})
 		}
 	}
-	return readings
+	return variants
 }
 
 var twoSlashes = regexp.MustCompile(`^(?i:[/\\]|%2f|%5c){2}`)
 
 // naivePath is the canonical form of a path.
 func naivePath(path string) string {
-	segments, _ := naiveSegments(path, naiveManners()[0])
+	segments, _ := naiveSegments(path, naiveNormalisations()[0])
 	return "/" + strings.Join(segments, "/")
 }
 
 // naiveMatch finds the rules of a request by looking at each.
 func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
-	readings := naiveReadings(r.Path)
+	variants := naiveVariants(r.Path)
 	list = slices.DeleteFunc(slices.Clone(list), func(rule rules.Rule) bool {
 		m := rule.Match
 		named := slices.Contains(m.Methods, r.Method) || r.Method == "HEAD" && slices.Contains(m.Methods, "GET")
@@ -200,10 +200,11 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 		}
 		sent, _, _ := strings.Cut(r.Path, "?")
 		odd := strings.ContainsAny(naiveDecode(sent), ";%")
-		return !slices.ContainsFunc(readings, func(reading naiveReading) bool {
-			named := reading.authority[strings.LastIndex(reading.authority, "@")+1:]
+		paths, except := naiveWants(m.Paths, strict), naiveWants(m.Except, strict)
+		return !slices.ContainsFunc(variants, func(variant naiveVariant) bool {
+			named := variant.authority[strings.LastIndex(variant.authority, "@")+1:]
 			return (naiveHosts(m.Hosts, r.Host) || named != "" && naiveHosts(m.Hosts, named)) &&
-				(len(m.Paths) == 0 || naivePatterns(m.Paths, reading, strict)) && (odd || !naivePatterns(m.Except, reading, strict))
+				(len(paths) == 0 || paths.match(variant, strict)) && (odd || !except.match(variant, strict))
 		})
 	})
 	slices.SortFunc(list, func(a, b rules.Rule) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.ID, b.ID)) })
@@ -227,18 +228,33 @@ func naiveHosts(patterns []string, host string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool { return naiveHost(p, host) })
 }
 
-func naivePatterns(patterns []string, reading naiveReading, strict bool) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return naivePattern(p, []naiveReading{reading}, strict) })
+// naivePaths are patterns taken apart.
+type naivePaths []struct {
+	segments []string
+	rest     bool
 }
 
-// naivePattern reports whether the pattern matches any reading of a path.
-func naivePattern(pattern string, readings []naiveReading, strict bool) bool {
-	pattern, rest := strings.CutSuffix(pattern, "/**")
-	want, _ := naiveSegments(pattern, naiveManners()[0])
-	if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
-		want = want[:n-1]
+func naiveWants(patterns []string, strict bool) naivePaths {
+	wants := make(naivePaths, len(patterns))
+	for i, pattern := range patterns {
+		pattern, rest := strings.CutSuffix(pattern, "/**")
+		want, _ := naiveSegments(pattern, naiveNormalisations()[0])
+		if n := len(want); n > 0 && want[n-1] == "" && (rest || !strict) {
+			want = want[:n-1]
+		}
+		wants[i].segments, wants[i].rest = want, rest
 	}
-	return slices.ContainsFunc(readings, func(r naiveReading) bool { return naiveCompare(want, rest, r.segments, strict) })
+	return wants
+}
+
+// match reports whether any pattern matches a variant of a path.
+func (p naivePaths) match(variant naiveVariant, strict bool) bool {
+	for _, want := range p {
+		if naiveCompare(want.segments, want.rest, variant.segments, strict) {
+			return true
+		}
+	}
+	return false
 }
 
 // naiveCompare compares the segments of a pattern with those of a path.

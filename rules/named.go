@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,11 +10,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// fallbackPrefix begins the keys of those who are counted by address as [MissingIP] says.
+// fallbackPrefix begins the keys of clients that are counted by address, as [MissingIP] says.
 const fallbackPrefix = `\ip:`
 
 // ClientKey is the key under which the state of a client is kept whom an [Override] would name so,
-// as [Matches.Held] has it. Behind \ip: it is an address of those who are counted by address as
+// as [Matches.At] has it. Behind \ip: it is an address of clients that are counted by address, as
 // Missing says. It holds no API key, so it may be shown. The error wraps stint.ErrInvalid:
 // the rule can have no such client. An IPv6 network may have any number of bits here; by which
 // clients are counted a [Set] knows.
@@ -77,22 +78,22 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 	return claims, nil
 }
 
-// ClientHeld is what a rule makes of a client, as [Matches.Held] has it; its claims have a cost of 1. Errors are those of ClientClaims.
-func (s *Set) ClientHeld(id, client string) (Held, error) {
+// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those of ClientClaims.
+func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	c, key, o, err := s.client(id, client)
 	if err != nil {
-		return Held{}, err
+		return Matched{}, err
 	}
 	groups, unlimited := c.groups, c.Unlimited
 	if o != &none {
 		groups, unlimited = o.groups, o.unlimited
 	}
-	h := Held{Rule: &c.Rule}
+	h := Matched{Rule: &c.Rule}
 	switch {
 	case unlimited:
-		h.Standing = Unlimited
+		h.Outcome = Unlimited
 	case len(groups) == 0:
-		h.Standing = Banned
+		h.Outcome = Banned
 	}
 	return h, h.claim(key, groups, func(*Cost) (int64, error) { return 1, nil })
 }
@@ -185,4 +186,85 @@ func networksOf(rule *Rule) (lengths [2][]int) {
 		}
 	}
 	return lengths
+}
+
+// hashPrefix begins what stands for a text that is not shown: its SHA-256 in lower hexadecimal
+// digits follows. As a part of a client it can't be taken for a text, which has \\ for its \.
+const hashPrefix = `\sha256:`
+
+// hashBytes is how long such a part is.
+const hashBytes = len(hashPrefix) + 64
+
+// cutHash takes a part that stands for an API key off a client; "" if there is none at its beginning.
+func cutHash(client string) (hash, after string) {
+	digits, found := strings.CutPrefix(client, hashPrefix)
+	if !found || len(client) < hashBytes || len(client) > hashBytes && client[hashBytes] != '|' {
+		return "", ""
+	}
+	digits = digits[:hashBytes-len(hashPrefix)]
+	if _, err := hex.DecodeString(digits); err != nil || strings.ToLower(digits) != digits {
+		return "", ""
+	}
+	return client[:hashBytes], client[hashBytes:]
+}
+
+// HashedClient is what stands for a client, or a part of one, of which nothing may be shown: \sha256:
+// and its SHA-256. It is the text itself if that is one already.
+func HashedClient(client string) string {
+	if hash, after := cutHash(client); hash != "" && after == "" {
+		return client
+	}
+	return hashed(client)
+}
+
+// hashedClient is a client, as an [Override] names it, with the hash of its API key: the same for all
+// names of a client. It is the name itself where the scope has no API key.
+func (r *Rule) hashedClient(client string) string {
+	if !r.counts(PerAPIKey) {
+		return client
+	}
+	parts, err := splitKey(client, "")
+	if err != nil || len(parts) != len(r.Scope) {
+		return client
+	}
+	return joinHashed(r.Scope, func(i int) string { return parts[i].name() })
+}
+
+// name is the part as an override writes it.
+func (p keyPart) name() string {
+	if p.hashed {
+		return p.text
+	}
+	return JoinKey(p.text)
+}
+
+// joinHashed joins the parts of a client, as overrides write them, with the hash of API keys.
+func joinHashed(scope []string, part func(int) string) string {
+	var client []byte
+	for i := range scope {
+		if i > 0 {
+			client = append(client, '|')
+		}
+		name := part(i)
+		if scope[i] == PerAPIKey && !strings.HasPrefix(name, hashPrefix) {
+			name = hashed(name)
+		}
+		client = append(client, name...)
+	}
+	return string(client)
+}
+
+// misplacesHash reports whether a hash stands in the place of something that is no API key.
+func (r *Rule) misplacesHash(parts []keyPart) bool {
+	for i, p := range parts {
+		if p.hashed && i < len(r.Scope) && r.Scope[i] != PerAPIKey {
+			return true
+		}
+	}
+	return false
+}
+
+// namesHashes reports whether an override of the rule names an API key by its hash.
+func (r *Rule) namesHashes() bool {
+	return r.counts(PerAPIKey) && slices.ContainsFunc(r.Overrides, func(o Override) bool { return strings.Contains(o.Key, hashPrefix) })
 }

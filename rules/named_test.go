@@ -52,12 +52,12 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 		if err := set.Match(&request, &m); err != nil {
 			t.Fatal(err)
 		}
-		held, err := m.Held(0)
+		matched, err := m.At(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := rule.ClientKey(rules.JoinKey(named...)); err != nil || got != held.Claim.Key {
-			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", named, rule.Scope, got, err, held.Claim.Key)
+		if got, err := rule.ClientKey(rules.JoinKey(named...)); err != nil || got != matched.Claim.Key {
+			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", named, rule.Scope, got, err, matched.Claim.Key)
 		}
 	})
 }

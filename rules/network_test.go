@@ -101,7 +101,7 @@ func TestNetworksAsOneByOne(t *testing.T) {
 			if err := set.Match(&request, &m); err != nil {
 				t.Fatal(err)
 			}
-			h, err := m.Held(0)
+			h, err := m.At(0)
 			if err != nil || h.Claim.Policy.Limit(0).Capacity != want {
 				t.Fatalf("%s%s has %+v, %v; want the limit %d of %+v", who, ip, h, err, want, r.Overrides)
 			}
@@ -138,7 +138,7 @@ func TestNetworksDoNotAllocate(t *testing.T) {
 	for _, address := range []string{"10.20.30.40", "10.0.0.1", "192.0.2.1", "2001:db8:1:2::/64", "unknown"} {
 		var m rules.Matches
 		request := rules.Request{Address: address}
-		if n := testing.AllocsPerRun(100, func() { _ = set.Match(&request, &m); _, _ = m.Held(0) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { _ = set.Match(&request, &m); _, _ = m.At(0) }); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", address, n)
 		}
 	}
@@ -159,7 +159,7 @@ func BenchmarkNetworks(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if h, err := m.Held(0); err != nil || h.Standing != rules.Unlimited {
+				if h, err := m.At(0); err != nil || h.Outcome != rules.Unlimited {
 					b.Fatal(h, err)
 				}
 			}

@@ -18,7 +18,7 @@ func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
 	}
 	for i := range m.Len() {
 		if m.Rule(i).ID == id {
-			h, err := m.Held(i)
+			h, err := m.At(i)
 			if err != nil {
 				t.Fatal(err)
 			}

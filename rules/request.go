@@ -19,10 +19,10 @@ type Request struct {
 	// Header is the request's header, with canonical names. Default: none.
 	Header http.Header
 	// Address is the client's address as a key, as clientip.Resolver.Key returns it: overrides and
-	// resets know clients by address in that form only. What has another form, such as the name of a
+	// resets know clients by address in that form only. A value of another form, such as the name of a
 	// network, is an attribute. Default: "", which is none.
 	Address string
-	// User is who is asking, as far as that is known for certain. Default: "", unknown.
+	// User is the authenticated user. Default: "", unknown.
 	User string
 	// APIKey is the key that the request showed. Default: "", none.
 	APIKey string
@@ -30,8 +30,8 @@ type Request struct {
 	Attributes map[string]string
 }
 
-// SetDefault gives the request an attribute, unless it has one of that name. The map of attributes,
-// which may be somebody's who uses it for other requests too, is not written to: a copy takes its place.
+// SetDefault gives the request an attribute, unless it has one of that name. It replaces the map of attributes by a copy,
+// since other requests may share it.
 func (r *Request) SetDefault(attribute, value string) {
 	if _, there := r.Attributes[attribute]; there {
 		return
@@ -41,7 +41,7 @@ func (r *Request) SetDefault(attribute, value string) {
 	r.Attributes = attributes
 }
 
-// FromHTTP describes a request to an HTTP server, but for who is asking.
+// FromHTTP describes a request to an HTTP server, without the client.
 func FromHTTP(r *http.Request) Request {
 	return Request{Method: r.Method, Host: r.Host, Path: sentPath(r.URL), Header: r.Header}
 }

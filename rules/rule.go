@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -29,11 +30,11 @@ type Rule struct {
 	Labels map[string]string `doc:"labels"`
 	// Match says which requests the rule holds for. Default: all.
 	Match Match `doc:"match"`
-	// Scope says who is counted as one: [Global], [PerIP], [PerUser], [PerAPIKey] or
+	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or
 	// [Custom] with an attribute's name; several are one composite key, and global stands
 	// alone. It has no default.
 	Scope []string `doc:"scope" is:"scope"`
-	// Missing is what becomes of a request that lacks what Scope asks for. It has no default
+	// Missing is how requests that lack a part of Scope are treated. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
 	// Cost is what a request takes. Default: 1.
@@ -45,9 +46,9 @@ type Rule struct {
 	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
 	Unlimited bool `doc:"unlimited"`
-	// Banned rules deny every request that they match, but for those with an override.
+	// Banned rules deny every request that they match, except of clients with an override.
 	Banned bool `doc:"banned"`
-	// OnExceed is what becomes of a request that the limits deny. Default: Reject.
+	// OnExceed is how a request that the limits deny is treated. Default: Reject.
 	OnExceed OnExceed `doc:"on_exceed" is:"one-of reject wait shadow"`
 	// MaxWait bounds how long a request is held: 1ms to MaxWaitLimit. With Wait only, where it
 	// has no default.
@@ -55,13 +56,13 @@ type Rule struct {
 	// MaxWaiters bounds how many requests of one client are held at once, 1 to 10,000; the next
 	// one is denied. With Wait only. Default: 0, which is 100.
 	MaxWaiters int `doc:"max_waiters" is:"integer 1 10000"`
-	// OnStoreFailure is what decides while the store is away. Default: "", as for all. The service
+	// OnStoreFailure is the failure policy while the store is unreachable. Default: "", that of the service. The service
 	// does what it says; a program's store does if it is one of package failover, whose
 	// Config.Rule asks [FailureOf].
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`
-	// Overrides are clients for whom something else holds. Default: none.
+	// Overrides are clients with limits of their own. Default: none.
 	Overrides []Override `doc:"overrides" of:"overrides"`
 }
 
@@ -120,7 +121,7 @@ const (
 // Custom is the scope that counts each value of an attribute.
 func Custom(attribute string) string { return CustomPrefix + attribute }
 
-// Missing says what becomes of a request that lacks what a rule's scope asks for. The zero
+// Missing says how a request that lacks a part of a rule's scope is treated. The zero
 // value is not a choice.
 type Missing uint8
 
@@ -137,7 +138,7 @@ const (
 	MissingIP
 )
 
-// OnExceed says what becomes of a request that a rule's limits deny. The zero value is
+// OnExceed says how a request that a rule's limits deny is treated. The zero value is
 // Reject.
 type OnExceed uint8
 
@@ -222,4 +223,41 @@ func nameOf(names []string, i uint8) string {
 		return "unknown"
 	}
 	return names[i]
+}
+
+// Clone is the rule with slices and maps of its own.
+func (r *Rule) Clone() Rule {
+	c := *r
+	c.Labels = maps.Clone(r.Labels)
+	c.Match.Methods = slices.Clone(r.Match.Methods)
+	c.Match.Paths, c.Match.Except = slices.Clone(r.Match.Paths), slices.Clone(r.Match.Except)
+	c.Match.Hosts = slices.Clone(r.Match.Hosts)
+	c.Match.Headers = maps.Clone(r.Match.Headers)
+	c.Scope = slices.Clone(r.Scope)
+	c.Limits, c.Costs = slices.Clone(r.Limits), slices.Clone(r.Costs)
+	c.Overrides = slices.Clone(r.Overrides)
+	for i := range c.Overrides {
+		o := &c.Overrides[i]
+		o.Limits, o.Costs = slices.Clone(o.Limits), slices.Clone(o.Costs)
+	}
+	return c
+}
+
+// Equal reports whether the rules say the same. A list without elements is like none, since what
+// reads rules makes either of the other.
+func (r *Rule) Equal(o *Rule) bool {
+	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
+		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
+		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&
+		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
+		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
+		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&
+		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
+			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) && slices.Equal(a.Costs, b.Costs)
+		})
+}
+
+func (m *Match) same(o *Match) bool {
+	return slices.Equal(m.Methods, o.Methods) && slices.Equal(m.Paths, o.Paths) && slices.Equal(m.Except, o.Except) &&
+		slices.Equal(m.Hosts, o.Hosts) && maps.Equal(m.Headers, o.Headers)
 }

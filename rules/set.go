@@ -1,7 +1,44 @@
+// Package rules finds the limits that hold for a request: rules in, and for each
+// request the keys, limits and costs that are decided together.
+//
+//	set, err := rules.Compile(list, rules.Options{})
+//	...
+//	set.Match(&rules.Request{Method: "GET", Path: "/api/users"}, &matches)
+//	for i := range matches.Len() {
+//		matched, err := matches.At(i)
+//		...
+//	}
+//
+// Every rule that matches a request holds for it; none hides another. Package enforce decides
+// all of their limits in one step of a store: the request is admitted when all admit,
+// and takes nothing when one does not. Rules in shadow are decided each by itself, and
+// never deny.
+//
+// # Whom a rule counts
+//
+// A rule has a state for each client, and its scope says what a client is: everybody
+// together, an address, a user, an API key, an attribute, or several of them at once. A
+// request that lacks what the scope asks for is not counted with others that lack it, but
+// is treated as the rule's [Missing] says. State belongs to the rule's ID and to the
+// client: it survives every change of the rule but that of its ID, by the rules for a changed
+// limit in docs/internals/semantics.md.
+//
+// # Which requests a rule matches
+//
+// A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
+// of that form. Programs differ in what they do with dots, encoded slashes, backslashes,
+// runs of slashes (which may begin an authority) and #. So a path with any of these has several variants, 252 at most, and a rule holds if its
+// pattern matches any of them: whichever variant a program uses, all rules of the route that it
+// finds hold. A parameter's value comes from the first variant that matches, the canonical one
+// first. [MaxOddPathBytes] and [MaxOddPathCuts] bound a path with several variants.
+//
+// The patterns are kept in a tree of the segments of hosts and paths: matching costs as much as the
+// path is long, however many rules there are.
 package rules
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -82,7 +119,7 @@ func countOf(groups []group) (limits int) {
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
-// joined; each is a [*Fault], but for what is wrong with all of them. Rules of which one request may meet more than
+// joined; each is a [*Fault], except faults of all rules together. Rules of which one request may meet more than
 // stint.MaxOpLimits limits are a fault as well.
 func Compile(list []Rule, options Options) (*Set, error) {
 	if len(list) > MaxRules {
@@ -359,7 +396,7 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 	return changes
 }
 
-// A Failure is what a rule says of the time when the store is away.
+// A Failure is what a rule says for the time while the store is unreachable.
 type Failure struct {
 	// Policy decides then. "" is as for all.
 	Policy OnStoreFailure
@@ -370,9 +407,21 @@ type Failure struct {
 // failureOwner owns the failures that policies carry.
 type failureOwner struct{}
 
-// FailureOf is what the rule of a policy says of the time when the store is away; the zero
+// FailureOf is what the rule of a policy says for the time while the store is unreachable; the zero
 // Failure for a policy that is no rule's.
 func FailureOf(policy *stint.Policy) Failure {
 	failure, _ := policy.Prepared(failureOwner{}, func() any { return Failure{} }).(Failure)
 	return failure
+}
+
+// A Source is where rules come from, and where they change: files, or a store that processes
+// share.
+type Source interface {
+	// Follow makes a set of the rules that are there and hands it to take, and again whenever
+	// they have changed, until ctx is done; then it returns nil. What can't be used, or not be read,
+	// is told to refused, as a whole and with all its faults, and taken by nobody: the set from before
+	// stays in force. When that is over take is called again, perhaps with the same set or with one that is equal:
+	// so the set in force is what the source has, as far as is known, if take was called after refused. Both are
+	// called by one goroutine at a time. An error is returned when the source can't be followed at all.
+	Follow(ctx context.Context, take func(*Set), refused func(error)) error
 }

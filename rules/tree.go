@@ -75,7 +75,7 @@ func (n *node) behind(segment []byte) *node {
 
 // find gathers the rules that match the path from one of its segments on. Both a literal and any
 // segment may lead on, so it may go several ways, as many as patterns do.
-func (n *node) find(path *reading, at int, m *Matches) {
+func (n *node) find(path *variant, at int, m *Matches) {
 	if n.below != nil {
 		n.below.find(m)
 	}
@@ -98,7 +98,7 @@ func (n *node) find(path *reading, at int, m *Matches) {
 // field's value.
 type leaf struct {
 	free    []*compiled // of whatever request
-	checked []*compiled // of some methods, or but for some paths
+	checked []*compiled // of some methods, or except some paths
 	fields  []fieldIndex
 }
 

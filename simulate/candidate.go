@@ -99,8 +99,8 @@ func (c *candidate) match(asked *rules.Request, r *request) (denier *tally, reas
 	}
 	none := c.denies
 	for i := range c.matches.Len() {
-		held, err := c.matches.Held(i)
-		if err == nil && held.Standing == rules.Skipped {
+		held, err := c.matches.At(i)
+		if err == nil && held.Outcome == rules.Skipped {
 			continue
 		}
 		rule := c.tally(held.Rule)
@@ -111,13 +111,13 @@ func (c *candidate) match(asked *rules.Request, r *request) (denier *tally, reas
 		switch {
 		case err != nil:
 			why = "invalid"
-		case held.Standing == rules.Banned:
+		case held.Outcome == rules.Banned:
 			why = "banned"
-		case held.Standing == rules.Lacking:
+		case held.Outcome == rules.Lacking:
 			why = "missing"
-		case held.Standing == rules.Limited && inShadow:
+		case held.Outcome == rules.Limited && inShadow:
 			r.shadows = append(r.shadows, shadow{rule, append(append([]stint.Claim(nil), held.Claim), held.And...)})
-		case held.Standing == rules.Limited:
+		case held.Outcome == rules.Limited:
 			r.waits = r.waits || held.Rule.OnExceed == rules.Wait
 			r.claims, r.rules = append(r.claims, held.Claim), append(r.rules, rule)
 			for _, claim := range held.And {

@@ -169,7 +169,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
 	for i := range x.Rules {
 		rule := &x.Rules[i]
-		row := []string{rule.Rule.ID, standing(&rule.Held), "-", "-", "-", "-", "-"}
+		row := []string{rule.Rule.ID, outcome(&rule.Matched), "-", "-", "-", "-", "-"}
 		if rule.Fault != nil {
 			row[1] += ", " + rule.Fault.Error()
 		}
@@ -197,12 +197,12 @@ func deniedExit(allowed bool) error {
 	return exit{code: exitDenied}
 }
 
-// standing says what the rule makes of the request, and what it does when it denies, unless it
+// outcome says what the rule makes of the request, and what it does when it denies, unless it
 // rejects.
-func standing(held *rules.Held) string {
-	text := held.Standing.String()
-	if held.Rule.OnExceed != rules.Reject {
-		text += ", " + held.Rule.OnExceed.String()
+func outcome(matched *rules.Matched) string {
+	text := matched.Outcome.String()
+	if matched.Rule.OnExceed != rules.Reject {
+		text += ", " + matched.Rule.OnExceed.String()
 	}
 	return text
 }

@@ -32,7 +32,7 @@ func TestFailureRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range m.Len() {
-			held, err := m.Held(i)
+			held, err := m.At(i)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,9 +88,9 @@ func (c *caller) judge(e *expectation) error {
 	}
 	if e.decider != "" {
 		c.n.unasked++
-		if v.Allowed || v.Rule == nil || v.Rule.ID != e.decider || v.Standing != e.standing || len(c.seen.ops) > 0 || !slices.Equal(v.Shadowed, e.shadowed) {
+		if v.Allowed || v.Rule == nil || v.Rule.ID != e.decider || v.Outcome != e.standing || len(c.seen.ops) > 0 || !slices.Equal(v.Shadowed, e.shadowed) {
 			return fmt.Errorf("%v by %v, %v, shadowed %v, after %d operations; want a denial by %s, %v, shadowed %v",
-				v.Allowed, v.Rule, v.Standing, v.Shadowed, len(c.seen.ops), e.decider, e.standing, e.shadowed)
+				v.Allowed, v.Rule, v.Outcome, v.Shadowed, len(c.seen.ops), e.decider, e.standing, e.shadowed)
 		}
 		return nil
 	}

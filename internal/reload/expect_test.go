@@ -18,7 +18,7 @@ type due struct {
 // An expectation is what a set makes of a request before the store is asked.
 type expectation struct {
 	matched  []string
-	standing rules.Standing // Banned or Lacking if that denies the request
+	standing rules.Outcome // Banned or Lacking if that denies the request
 	decider  string         // who denies it then
 	shadowed []string       // who would deny it without being asked
 	claims   []due
@@ -54,7 +54,7 @@ func (v *version) expect(r *request) *expectation {
 }
 
 // claim is what the rule makes of the request's client.
-func (k *known) claim(r *request) (rules.Standing, stint.Claim) {
+func (k *known) claim(r *request) (rules.Outcome, stint.Claim) {
 	plain, shown, lacks := "", "", false
 	for i, scope := range k.rule.Scope {
 		value := k.value(scope, r)

@@ -1,6 +1,18 @@
+// Package file reads rules from files and folders of YAML and JSON.
+//
+//	list, positions, err := file.Read("/etc/stint/rules")
+//
+// A document is a list of rules, or a mapping with such a list under the name rules.
+// Reading is strict, and everything that is wrong is reported at once with line and
+// column; see package notation. A [Source] follows a path, and keeps the rules that it has while
+// what is there can't be used.
 package file
 
 import (
+	"cmp"
+	"errors"
+	"slices"
+
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/notation"
@@ -78,4 +90,162 @@ func configured(whole document.Value) string {
 		}
 	}
 	return ""
+}
+
+// A parsed is what was read of one source.
+type parsed struct {
+	rules  []rules.Rule
+	items  []document.Value // of each rule
+	broken []bool           // the rules that could not be read in whole
+	faults document.Faults
+}
+
+// breaks notes the rules in which some of the faults are: the last one that begins before each.
+func (d *parsed) breaks(faults document.Faults) {
+	for _, fault := range faults {
+		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item document.Value, at document.Position) int {
+			return cmp.Or(cmp.Compare(item.At.Line, at.Line), cmp.Compare(item.At.Column, at.Column))
+		})
+		if !begins {
+			i--
+		}
+		if i >= 0 {
+			d.broken[i] = true
+		}
+	}
+}
+
+// positions are where the rules begin.
+func (d *parsed) positions() []document.Position {
+	positions := make([]document.Position, len(d.items))
+	for i, item := range d.items {
+		positions[i] = item.At
+	}
+	return positions
+}
+
+// once records the rules whose ID is among those that came first, to which it adds the others.
+func (d *parsed) once(first map[string]document.Position) {
+	for i := range d.rules {
+		id, at := d.rules[i].ID, d.items[i].At
+		was, twice := first[id]
+		switch {
+		case id == "":
+		case twice:
+			d.faults.AddOf(id, at, "rule %q is given twice, first at %v", id, was)
+		default:
+			first[id] = at
+		}
+	}
+}
+
+// check records what does not make sense of the rules that could be read, each by itself.
+func (d *parsed) check(options rules.Options) {
+	for i := range d.rules {
+		if len(d.faults) > document.MaxFaults {
+			return // no more are kept
+		}
+		if d.broken[i] {
+			continue
+		}
+		_, err := rules.Compile(d.rules[i:i+1], options)
+		for _, fault := range notation.Unjoin[*rules.Fault](err) {
+			fault.Index = i
+			d.faults.AddOf(fault.ID, d.items[i].Place(fault.Param), "%v", fault)
+		}
+	}
+}
+
+// ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
+// is wrong is reported at once: how rules are written, and of those that could be read what does not make
+// sense, each at its place. list are the rules that were read, also with an error, which is
+// [document.Faults].
+func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
+	return setOf([]source{{name, data}}, options)
+}
+
+// ReadSet reads the rules of a file or a folder as [Read] does, and makes a set of them. It reports
+// what [ParseSet] does.
+func ReadSet(path string, options rules.Options) (*rules.Set, error) {
+	sources, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	set, _, err := setOf(sources, options)
+	return set, err
+}
+
+// setOf makes a set of the rules of several files.
+func setOf(sources []source, options rules.Options) (*rules.Set, []rules.Rule, error) {
+	documents := parseEach(sources)
+	list, positions, err := together(documents)
+	var senseless error
+	if err == nil {
+		set, err := rules.Compile(list, options)
+		if err == nil {
+			return set, list, nil
+		}
+		senseless = err
+	}
+	var faults document.Faults
+	for _, d := range documents {
+		d.check(options)
+		faults.Join(d.faults)
+	}
+	if len(faults) == 0 {
+		locate(senseless, positions, &faults) // what is wrong with all of them together
+	}
+	return nil, list, faults.Err()
+}
+
+// parseEach reads the rules of several files, each ID of which may be there only once.
+func parseEach(sources []source) []*parsed {
+	first := map[string]document.Position{}
+	documents := make([]*parsed, 0, len(sources))
+	for _, s := range sources {
+		d := parse(s.name, s.data)
+		d.once(first)
+		documents = append(documents, d)
+	}
+	return documents
+}
+
+// together are the rules of several documents, and where they begin, also with an error.
+func together(documents []*parsed) (list []rules.Rule, positions []document.Position, err error) {
+	var faults document.Faults
+	for _, d := range documents {
+		list, positions = append(list, d.rules...), append(positions, d.positions()...)
+		faults.Join(d.faults)
+	}
+	return list, positions, faults.Err()
+}
+
+// Compile makes a set of rules that were read, and says where they are that don't make sense. The
+// error is [document.Faults].
+func Compile(list []rules.Rule, positions []document.Position, options rules.Options) (*rules.Set, error) {
+	set, err := rules.Compile(list, options)
+	if err == nil {
+		return set, nil
+	}
+	var faults document.Faults
+	locate(err, positions, &faults)
+	return nil, faults.Err()
+}
+
+// locate takes joined faults apart and adds each with its rule's position.
+func locate(err error, positions []document.Position, faults *document.Faults) {
+	for _, part := range notation.Unjoin[error](err) {
+		var at document.Position
+		rule := ""
+		fault, ok := errors.AsType[*rules.Fault](part)
+		if ok {
+			rule = fault.ID
+		}
+		if ok && fault.Index < len(positions) {
+			at = positions[fault.Index]
+		} else if len(positions) > 0 {
+			at.Source = positions[0].Source
+		}
+		faults.AddOf(rule, at, "%v", part)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,56 +11,41 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
 
-// A watched is what Watch tells a test: the IDs that it applied, or what it logged as an
-// error.
+// A watched is what a source tells a test: the IDs that it has taken, or its faults.
 type watched struct {
 	t    *testing.T
 	told chan string
 }
 
-// watch follows a path for as long as the test runs.
-func watch(t *testing.T, path string, options file.Options) watched {
+// watch follows a source for as long as the test runs.
+func watch(t *testing.T, source file.Source) watched {
 	t.Helper()
 	w := watched{t, make(chan string, 100)}
 	ctx, stop := context.WithCancel(t.Context())
-	options.Apply = func(list []rules.Rule, positions []document.Position) error {
-		var ids []string
-		for _, rule := range list {
-			ids = append(ids, rule.ID)
-		}
-		if len(positions) != len(list) {
-			t.Errorf("%d places of %d rules", len(positions), len(list))
-		}
-		if strings.Join(ids, " ") == "refused" {
-			return errors.New("not those")
-		}
-		w.told <- strings.Join(ids, " ")
-		return nil
-	}
-	options.Logger = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelError}))
 	ended := make(chan error, 1)
-	go func() { ended <- file.Watch(ctx, path, options) }()
+	go func() {
+		ended <- source.Follow(ctx, func(set *rules.Set) {
+			var ids []string
+			for _, rule := range set.Rules() {
+				ids = append(ids, rule.ID)
+			}
+			w.told <- strings.Join(ids, " ")
+		}, func(err error) { w.told <- err.Error() })
+	}()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("Watch ends with %v", err)
+			t.Errorf("Follow ends with %v", err)
 		}
 	})
 	return w
 }
 
-// Write takes a line of the log.
-func (w watched) Write(line []byte) (int, error) {
-	w.told <- string(line)
-	return len(line), nil
-}
-
-// next waits for what Watch tells next, which has to contain a text.
+// next waits for what the source tells next, which has to contain a text.
 func (w watched) next(want string) {
 	w.t.Helper()
 	deadline, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
@@ -90,18 +74,20 @@ func (w watched) until(want string) {
 	}
 }
 
-// Looks at intervals do not help: these tests live on news.
-var news = file.Options{Interval: time.Hour, Quiet: 20 * time.Millisecond}
+// notified is a source that is read only when the system reports changes.
+func notified(path string) file.Source {
+	return file.Source{Path: path, Interval: time.Hour, Quiet: 20 * time.Millisecond}
+}
 
 func TestWatchAFile(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "rules.yaml")
-	write(t, folder, map[string]string{"rules.yaml": "- id: a"})
-	w := watch(t, path, news)
+	write(t, folder, map[string]string{"rules.yaml": "- {id: a, scope: global, banned: true}"})
+	w := watch(t, notified(path))
 	w.next("a")
-	write(t, folder, map[string]string{"rules.yaml": "- id: a\n- id: b"})
+	write(t, folder, map[string]string{"rules.yaml": "- {id: a, scope: global, banned: true}\n- {id: b, scope: global, banned: true}"})
 	w.next("a b")
-	if err := os.WriteFile(path, []byte("- id: c"), 0o600); err != nil { // written over
+	if err := os.WriteFile(path, []byte("- {id: c, scope: global, banned: true}"), 0o600); err != nil { // written over
 		t.Fatal(err)
 	}
 	w.until("c")
@@ -111,14 +97,14 @@ func TestWatchAFile(t *testing.T) {
 func TestWatchKeepsWhatItHas(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "rules.yaml")
-	write(t, folder, map[string]string{"rules.yaml": "- id: a"})
-	w := watch(t, path, news)
+	write(t, folder, map[string]string{"rules.yaml": "- {id: a, scope: global, banned: true}"})
+	w := watch(t, notified(path))
 	w.next("a")
 	for _, c := range [][2]string{
 		{"- id: b\n  sco", "not YAML"},
 		{"", "there are no rules"},
 		{"- id: b\n  scop: per_ip", "rules.yaml:2:3: "},
-		{"- id: refused", "not those"},
+		{"- {id: b, scope: global}", "limits is missing"},
 	} {
 		write(t, folder, map[string]string{"rules.yaml": c[0]})
 		w.next(c[1])
@@ -128,7 +114,7 @@ func TestWatchKeepsWhatItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.next("no such file")
-	write(t, folder, map[string]string{"rules.yaml": "- id: c"})
+	write(t, folder, map[string]string{"rules.yaml": "- {id: c, scope: global, banned: true}"})
 	w.next("c")
 }
 
@@ -150,18 +136,18 @@ func TestWatchAConfigMap(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		mount("..1", "- id: a")
+		mount("..1", "- {id: a, scope: global, banned: true}")
 		if err := os.Symlink("..data/rules.yaml", filepath.Join(folder, "rules.yaml")); err != nil {
 			t.Fatal(err)
 		}
-		w := watch(t, filepath.Join(folder, path), news)
+		w := watch(t, notified(filepath.Join(folder, path)))
 		w.next("a")
-		mount("..2", "- id: b")
+		mount("..2", "- {id: b, scope: global, banned: true}")
 		w.next("b")
 		if err := os.RemoveAll(filepath.Join(folder, "..1")); err != nil {
 			t.Fatal(err)
 		}
-		mount("..3", "- id: c")
+		mount("..3", "- {id: c, scope: global, banned: true}")
 		w.next("c")
 	}
 }
@@ -232,12 +218,12 @@ func TestWatchAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write(t, path, map[string]string{"1.yaml": "- id: a"})
-	w := watch(t, path, news)
+	write(t, path, map[string]string{"1.yaml": "- {id: a, scope: global, banned: true}"})
+	w := watch(t, notified(path))
 	w.next("a")
-	write(t, path, map[string]string{"2.json": `[{"id": "b"}]`})
+	write(t, path, map[string]string{"2.json": `[{"id": "b", "scope": "global", "banned": true}]`})
 	w.next("a b")
-	write(t, filepath.Join(above, "next"), map[string]string{"1.yaml": "- id: c"})
+	write(t, filepath.Join(above, "next"), map[string]string{"1.yaml": "- {id: c, scope: global, banned: true}"})
 	if err := os.Rename(path, filepath.Join(above, "before")); err != nil {
 		t.Fatal(err)
 	}
@@ -245,44 +231,39 @@ func TestWatchAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until("c")
-	write(t, path, map[string]string{"1.yaml": "- id: d"})
+	write(t, path, map[string]string{"1.yaml": "- {id: d, scope: global, banned: true}"})
 	w.next("d")
 }
 
 // Where no news come from, as behind a link to elsewhere, the files are looked at.
 func TestWatchAtIntervals(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
-	write(t, there, map[string]string{"rules.yaml": "- id: a"})
+	write(t, there, map[string]string{"rules.yaml": "- {id: a, scope: global, banned: true}"})
 	path := filepath.Join(here, "rules.yaml")
 	if err := os.Symlink(filepath.Join(there, "rules.yaml"), path); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(t, path, file.Options{Interval: 10 * time.Millisecond})
+	w := watch(t, file.Source{Path: path, Interval: 10 * time.Millisecond})
 	w.next("a")
-	write(t, there, map[string]string{"new.yaml": "- id: b"})
+	write(t, there, map[string]string{"new.yaml": "- {id: b, scope: global, banned: true}"})
 	if err := os.Rename(filepath.Join(there, "new.yaml"), filepath.Join(there, "rules.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	w.next("b")
 }
 
-func TestWatchRefuses(t *testing.T) {
+func TestSourceRefuses(t *testing.T) {
 	folder := t.TempDir()
-	write(t, folder, map[string]string{"rules.yaml": "- id: a", "wrong.yaml": "- id: 5", "refused.yaml": "- id: refused"})
-	refuse := func([]rules.Rule, []document.Position) error { return errors.New("not those") }
-	for want, c := range map[string]struct {
-		name    string
-		options file.Options
-	}{
-		"Apply is \"nil\"; allowed: a function":      {"rules.yaml", file.Options{}},
-		"Interval is 1ms; allowed: 10ms to 1h":       {"rules.yaml", file.Options{Apply: refuse, Interval: time.Millisecond}},
-		"Quiet is 1m0s; allowed: 1ms to 10s":         {"rules.yaml", file.Options{Apply: refuse, Quiet: time.Minute}},
-		"wrong.yaml:1:7: rules[0]: id is 5; allowed": {"wrong.yaml", file.Options{Apply: refuse}},
-		"no such file": {"none.yaml", file.Options{Apply: refuse}},
-		"not those":    {"refused.yaml", file.Options{Apply: refuse}},
+	write(t, folder, map[string]string{"rules.yaml": "[]", "wrong.yaml": "- id: 5"})
+	for want, source := range map[string]file.Source{
+		"Interval is 1ms; allowed: 10ms to 1h":       {Path: "rules.yaml", Interval: time.Millisecond},
+		"Quiet is 1m0s; allowed: 1ms to 10s":         {Path: "rules.yaml", Quiet: time.Minute},
+		"wrong.yaml:1:7: rules[0]: id is 5; allowed": {Path: "wrong.yaml"},
+		"no such file": {Path: "none.yaml"},
 	} {
-		err := file.Watch(t.Context(), filepath.Join(folder, c.name), c.options)
-		if err == nil || !strings.Contains(err.Error(), want) || want != "not those" && !errors.Is(err, stint.ErrInvalid) {
+		source.Path = filepath.Join(folder, source.Path)
+		err := source.Follow(t.Context(), func(*rules.Set) { t.Errorf("%s: it is taken over", want) }, func(err error) { t.Error(err) })
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}

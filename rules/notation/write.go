@@ -23,6 +23,9 @@ func JSON(rule rules.Rule) ([]byte, error) {
 	return line(written)
 }
 
+// Written is a rule as [JSON] writes it: a struct whose tags name the fields.
+func Written(rule rules.Rule) (any, error) { return write(rule) }
+
 // OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
 func OverrideJSON(override rules.Override) ([]byte, error) {
 	written, err := writeOverride(override)

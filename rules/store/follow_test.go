@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// A follower is what follows a registry, in a bubble of synctest.
+// A follower is what follows a manager, in a bubble of synctest.
 type follower struct {
 	t     *testing.T
 	stop  func()
@@ -77,12 +77,12 @@ func (f *follower) expect(taken []string, told ...string) {
 	}
 }
 
-// bubble runs a test in one, with a backend that two registries share.
-func bubble(t *testing.T, test func(t *testing.T, backend *faulty, followed, other *store.Manager)) {
+// bubble runs a test in one, with a store that two managers share.
+func bubble(t *testing.T, test func(t *testing.T, kept *faulty, followed, other *store.Manager)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		backend := newFaulty()
-		test(t, backend, manage(t, backend), manage(t, backend.at))
+		kept := newFaulty()
+		test(t, kept, manage(t, kept), manage(t, kept.at))
 	})
 }
 
@@ -115,14 +115,14 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// A registry without rules is followed too, and one that was read before at once.
+// A manager without rules is followed too, and one that was read before at once.
 func TestFollowAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
 		f.expect([]string{""})
 		f.stop()
 		edit(t, r, put(rule("a", 1)))
-		backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 		f = follow(t, r)
 		f.expect([]string{" a:1"}, "pulled out")
 		f.stop()
@@ -159,8 +159,8 @@ func TestPolling(t *testing.T) {
 		"news are mute":  func(f *faulty) { f.at = mute{f.at} },
 		"news are flood": func(f *faulty) { f.at = flood{f.at} },
 	} {
-		bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
-			backend.set(change)
+		bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+			kept.set(change)
 			f := follow(t, r)
 			f.since()
 			for n := int64(1); n <= 3; n++ {
@@ -177,21 +177,21 @@ func TestPolling(t *testing.T) {
 
 // Of 10,000 rules one that changes is in force within an interval too, by one poll and one load.
 func TestPollingManyRules(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
-		backend.set(func(f *faulty) { f.at = mute{f.at} })
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+		kept.set(func(f *faulty) { f.at = mute{f.at} })
 		edit(t, other, put(many(10_000)...))
 		f := follow(t, r)
 		f.since()
 		for n := int64(1); n <= 3; n++ {
 			edit(t, other, put(rule("rule-000001", 1_000_000+n)))
 			synctest.Wait()
-			loads, heads := backend.called("Load"), backend.called("Head")
+			loads, heads := kept.called("Load"), kept.called("Head")
 			interval(1)
 			taken, told := f.since()
 			if len(taken) != 1 || len(told) > 0 || !strings.Contains(taken[0], fmt.Sprintf(" rule-000001:%d ", 1_000_000+n)) || strings.Count(taken[0], ":") != 10_000 {
 				t.Errorf("edit %d: took %d sets, was told %q", n, len(taken), told)
 			}
-			if loads, heads = backend.called("Load")-loads, backend.called("Head")-heads; loads != 1 || heads != 1 {
+			if loads, heads = kept.called("Load")-loads, kept.called("Head")-heads; loads != 1 || heads != 1 {
 				t.Errorf("edit %d: %d loads after %d polls, want 1 and 1", n, loads, heads)
 			}
 		}
@@ -225,11 +225,11 @@ func (flood) Watch(_ context.Context, ready, _ func()) error {
 
 // When news were cut, they are heard again.
 func TestNewsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
-		backend.set(func(f *faulty) { f.before = cut })
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+		kept.set(func(f *faulty) { f.before = cut })
 		f := follow(t, r)
 		f.expect([]string{""})
-		backend.set(func(f *faulty) { f.before = nil })
+		kept.set(func(f *faulty) { f.before = nil })
 		interval(1)
 		f.expect(nil)
 		edit(t, other, put(rule("a", 1)))
@@ -238,13 +238,13 @@ func TestNewsAgain(t *testing.T) {
 	})
 }
 
-// That news are cut off while the backend answers is told once, until they are heard again; that
+// That news are cut off while the store answers is told once, until they are heard again; that
 // they are while it does not answer is not.
 func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := newFaulty()
+		kept := newFaulty()
 		told := 0
-		r, err := store.NewManager(backend, store.Options{Cut: func(err error) {
+		r, err := store.NewManager(kept, store.Options{Cut: func(err error) {
 			if !errors.Is(err, errAway) {
 				t.Errorf("told %v", err)
 			}
@@ -261,35 +261,35 @@ func TestCut(t *testing.T) {
 				t.Errorf("%s: told %d times, want %d", what, told, want)
 			}
 		}
-		backend.set(func(f *faulty) { f.at, f.before = flood{f.at}, cut })
+		kept.set(func(f *faulty) { f.at, f.before = flood{f.at}, cut })
 		f := follow(t, r)
 		expect("cut", 1)
-		backend.set(func(f *faulty) { f.before = nil })
+		kept.set(func(f *faulty) { f.before = nil })
 		expect("heard", 1)
-		backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 		expect("away", 1)
-		backend.set(func(f *faulty) { f.before = nil })
+		kept.set(func(f *faulty) { f.before = nil })
 		expect("back", 1)
-		backend.set(func(f *faulty) { f.before = cut })
+		kept.set(func(f *faulty) { f.before = cut })
 		expect("cut again", 2)
-		backend.set(func(f *faulty) { f.deaf, f.before = true, nil })
+		kept.set(func(f *faulty) { f.deaf, f.before = true, nil })
 		expect("without news", 2)
 		f.stop()
 	})
 }
 
-// While the backend is away the rules stay. That is told once, until it is back.
+// While the store is away the rules stay. That is told once, until it is back.
 func TestFollowAway(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
 		for n := int64(2); n <= 3; n++ {
-			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 			edit(t, other, put(rule("a", n)))
 			interval(5)
 			f.expect(nil, "pulled out")
-			backend.set(func(f *faulty) { f.before = nil })
+			kept.set(func(f *faulty) { f.before = nil })
 			interval(1)
 			f.expect([]string{" a:" + string(rune('0'+n))})
 		}
@@ -302,7 +302,7 @@ func TestFollowTells(t *testing.T) {
 	unreadable := func(what string) error {
 		return fmt.Errorf("%w: %w", store.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
 	}
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
@@ -322,7 +322,7 @@ func TestFollowTells(t *testing.T) {
 			{func() error { return nil }, nil},
 			{func() error { return errAway }, []string{"pulled out"}},
 		} {
-			backend.set(func(f *faulty) {
+			kept.set(func(f *faulty) {
 				f.before = func(call string) error {
 					if call == "Head" {
 						return step.fault()
@@ -345,14 +345,14 @@ func TestFollowTells(t *testing.T) {
 }
 
 // When what was refused is over the rules are taken once more, though they are the same: so that who
-// follows knows that they are those of the backend. What happens again after an edit was taken is told again.
+// follows knows that they are those of the store. What happens again after an edit was taken is told again.
 func TestFollowTakesAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
-		backend.set(func(f *faulty) { f.deaf = true })
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+		kept.set(func(f *faulty) { f.deaf = true })
 		f := follow(t, r)
 		f.expect([]string{""})
 		away := func(yes bool) {
-			backend.set(func(f *faulty) {
+			kept.set(func(f *faulty) {
 				f.before = nil
 				if yes {
 					f.before = func(string) error { return errAway }
@@ -376,7 +376,7 @@ func TestFollowTakesAgain(t *testing.T) {
 	})
 }
 
-// Who waits for an edit that takes long does not take the backend to be away.
+// Who waits for an edit that takes long does not take the store to be away.
 func TestFollowLongEdit(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
@@ -392,12 +392,12 @@ func TestFollowLongEdit(t *testing.T) {
 	})
 }
 
-// A backend that does not answer holds nobody up for ever.
+// A store that does not answer holds nobody up for ever.
 func TestFollowHanging(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		hang := make(chan struct{})
-		backend.set(func(f *faulty) { f.at = hanging{f.at, hang} })
+		kept.set(func(f *faulty) { f.at = hanging{f.at, hang} })
 		f := follow(t, r)
 		f.expect(nil)
 		interval(6)
@@ -427,8 +427,8 @@ func (h hanging) Head(ctx context.Context) (store.ID, error) {
 // A version that can't be enforced is refused once, with all its faults; the rules from before
 // stay until the next one that can. Who reads or edits meanwhile does not keep that from being told.
 func TestFollowRefuses(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
-		backend.set(func(f *faulty) { f.deaf = true })
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+		kept.set(func(f *faulty) { f.deaf = true })
 		f := follow(t, r)
 		f.expect([]string{""})
 		edit(t, r, put(rule("a", 1)))
@@ -436,7 +436,7 @@ func TestFollowRefuses(t *testing.T) {
 		bad, worse := rule("bad", 1), rule("worse", 1)
 		bad.Match.Paths, worse.Scope = []string{"no slash"}, nil
 		v := store.Revision{Info: store.Info{ID: store.ID{Number: 2, At: 1}}, Rules: []rules.Rule{rule("a", 1), bad, worse}}
-		if err := backend.Put(t.Context(), now(t, backend), &v); err != nil {
+		if err := kept.Put(t.Context(), now(t, kept), &v); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := r.Current(t.Context()); err != nil || s.Number != 2 || len(s.Rules) != 3 {
@@ -483,7 +483,7 @@ func TestFollowKeepsPolicies(t *testing.T) {
 				t.Error(err)
 			}
 			for i := range m.Len() {
-				held, err := m.Held(i)
+				held, err := m.At(i)
 				if err != nil {
 					t.Fatal(err)
 				}

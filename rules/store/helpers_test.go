@@ -31,7 +31,7 @@ type faulty struct {
 
 func newFaulty() *faulty { return &faulty{at: store.NewMemory(), calls: map[string]int{}} }
 
-// set changes what the backend does.
+// set changes what the store does.
 func (f *faulty) set(change func(f *faulty)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

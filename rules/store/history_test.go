@@ -110,16 +110,16 @@ func TestRollbackTooFar(t *testing.T) {
 	holds(t, r, made+1, " a:21")
 }
 
-// An old version that this registry would refuse is not gone back to.
+// An old version that this manager would refuse is not gone back to.
 func TestRollbackToWhatIsRefused(t *testing.T) {
-	backend := store.NewMemory()
+	kept := store.NewMemory()
 	bad := rule("bad", 1)
 	bad.Scope = nil
 	v := store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}, Rules: []rules.Rule{bad}}
-	if err := backend.Put(t.Context(), store.ID{}, &v); err != nil {
+	if err := kept.Put(t.Context(), store.ID{}, &v); err != nil {
 		t.Fatal(err)
 	}
-	r := manage(t, backend)
+	r := manage(t, kept)
 	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 1))); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("an edit that leaves it bad: %v", err)
 	}

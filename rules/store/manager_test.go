@@ -29,7 +29,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Overrides name the networks by which the registry's clients are counted.
+// Overrides name the networks by which the manager's clients are counted.
 func TestIPv6Prefix(t *testing.T) {
 	r, err := store.NewManager(store.NewMemory(), store.Options{IPv6Prefix: 56})
 	if err != nil {
@@ -124,8 +124,8 @@ func TestDraft(t *testing.T) {
 
 // An edit that changes nothing makes no version.
 func TestNothingChanged(t *testing.T) {
-	backend := newFaulty()
-	r := manage(t, backend)
+	kept := newFaulty()
+	r := manage(t, kept)
 	first := edit(t, r, put(rule("a", 1)))
 	for name, change := range map[string]func(*store.Draft) error{
 		"none":         func(*store.Draft) error { return nil },
@@ -139,15 +139,15 @@ func TestNothingChanged(t *testing.T) {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
-	if n := backend.called("Put"); n != 1 {
+	if n := kept.called("Put"); n != 1 {
 		t.Errorf("%d commits", n)
 	}
 }
 
 // When another edit comes first, change is called again with what that one made.
 func TestEditConflicts(t *testing.T) {
-	backend := newFaulty()
-	mine, other := manage(t, backend), manage(t, backend.at)
+	kept := newFaulty()
+	mine, other := manage(t, kept), manage(t, kept.at)
 	edit(t, mine, put(rule("count", 1)))
 	calls := 0
 	count := func(d *store.Draft) error {
@@ -172,8 +172,8 @@ func TestEditConflicts(t *testing.T) {
 
 // An edit that fails leaves everything as it was.
 func TestEditsRefused(t *testing.T) {
-	backend := newFaulty()
-	r := manage(t, backend)
+	kept := newFaulty()
+	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
 	mine := errors.New("mine")
 	bad := rule("bad", 1)
@@ -204,7 +204,7 @@ func TestEditsRefused(t *testing.T) {
 	if _, err := r.Edit(t.Context(), store.Author{}, put(bad)); !errors.As(err, new(*rules.Fault)) {
 		t.Errorf("%v is no Fault", err)
 	}
-	if n := backend.called("Put"); n != 1 {
+	if n := kept.called("Put"); n != 1 {
 		t.Errorf("%d commits", n)
 	}
 	holds(t, r, 1, " a:1")
@@ -239,14 +239,14 @@ func TestLargestRule(t *testing.T) {
 	}
 }
 
-// While the backend is away, edits and reads fail by its error; what may have been made is seen
+// While the store is away, edits and reads fail by its error; what may have been made is seen
 // when it is back.
 func TestBackendAway(t *testing.T) {
-	backend := newFaulty()
-	r := manage(t, backend)
+	kept := newFaulty()
+	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
 	for _, call := range []string{"Head", "Put"} {
-		backend.set(func(f *faulty) {
+		kept.set(func(f *faulty) {
 			f.before = func(name string) error {
 				if name == call {
 					return errAway
@@ -259,18 +259,18 @@ func TestBackendAway(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+	kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 	if _, err := r.Current(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("Current: %v", err)
 	}
-	backend.set(func(f *faulty) { f.before = nil })
+	kept.set(func(f *faulty) { f.before = nil })
 	holds(t, r, 1, " a:1")
-	backend.set(func(f *faulty) { f.after = func() error { return errAway } })
+	kept.set(func(f *faulty) { f.after = func() error { return errAway } })
 	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) {
 		t.Errorf("made and not told: %v", err)
 	}
 	holds(t, r, 2, " a:3")
-	backend.set(func(f *faulty) {
+	kept.set(func(f *faulty) {
 		f.after, f.before = nil, func(call string) error {
 			if call == "Load" {
 				return errAway

@@ -10,21 +10,21 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// A backend that lost everything gets the rules back, which stay in force.
+// A store that lost everything gets the rules back, which stay in force.
 func TestFollowRestores(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1), rule("b", 2)))
 		edit(t, r, put(rule("a", 3)))
 		f.since()
 		empty := store.NewMemory()
-		backend.set(func(f *faulty) { f.at = empty })
+		kept.set(func(f *faulty) { f.at = empty })
 		interval(2)
 		f.expect(nil)
 		s, err := empty.Load(t.Context(), 0)
 		if err != nil || s.Number != 1 || capacities(s.Rules) != " a:3 b:2" {
-			t.Errorf("the backend has %+v, %v", s, err)
+			t.Errorf("the store has %+v, %v", s, err)
 		}
 		v, err := r.Revision(t.Context(), 1)
 		if err != nil || v.By != store.RestoredBy || v.Action != "restore revision 2" || v.Comment == "" {
@@ -39,13 +39,13 @@ func TestFollowRestores(t *testing.T) {
 
 // The rules come back before an edit that is the first to notice the loss, so that it drops none.
 func TestEditRestores(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
-		backend.set(func(f *faulty) { f.deaf = true })
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+		kept.set(func(f *faulty) { f.deaf = true })
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1), rule("b", 2)))
 		f.since()
-		backend.set(func(f *faulty) { f.at = store.NewMemory() })
+		kept.set(func(f *faulty) { f.at = store.NewMemory() })
 		edit(t, r, put(rule("c", 3)))
 		f.expect([]string{" a:1 b:2 c:3"})
 		holds(t, r, 2, " a:1 b:2 c:3")
@@ -57,16 +57,16 @@ func TestEditRestores(t *testing.T) {
 // they stay in force and are not written over what is not known.
 func TestFollowRestoresWhatIsRecent(t *testing.T) {
 	for away, restored := range map[int]bool{1: true, 55: true, 65: false, 3600: false} {
-		bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+		bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 			f := follow(t, r)
 			f.since()
 			edit(t, r, put(rule("a", 1), rule("b", 2)))
 			f.since()
 			empty := store.NewMemory()
-			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 			interval(away)
 			f.expect(nil, "pulled out")
-			backend.set(func(f *faulty) { f.at, f.before = empty, nil })
+			kept.set(func(f *faulty) { f.at, f.before = empty, nil })
 			interval(5)
 			if restored {
 				f.expect([]string{" a:1 b:2"}) // it answers again
@@ -87,11 +87,11 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 
 // Who begins to follow with rules that were read before does not know whether they are the newest.
 func TestFollowRestoresNothingOld(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, r, put(rule("a", 1)))
 		edit(t, other, put(rule("a", 2)))
 		empty := store.NewMemory()
-		backend.set(func(f *faulty) { f.at = empty })
+		kept.set(func(f *faulty) { f.at = empty })
 		f := follow(t, r)
 		f.expect([]string{" a:1"}, "the store has no rules any more")
 		f.stop()
@@ -108,13 +108,13 @@ func TestFollowRestoresNothingOld(t *testing.T) {
 
 // Who does not follow restores nothing: it may have read the rules long ago.
 func TestUnfollowedRestoresNothing(t *testing.T) {
-	backend := newFaulty()
-	r := manage(t, backend)
+	kept := newFaulty()
+	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
-	edit(t, manage(t, backend), put(rule("a", 2)))
-	backend.set(func(f *faulty) { f.at = store.NewMemory() })
+	edit(t, manage(t, kept), put(rule("a", 2)))
+	kept.set(func(f *faulty) { f.at = store.NewMemory() })
 	holds(t, r, 0, "")
-	if head := now(t, backend); head != (store.ID{}) {
+	if head := now(t, kept); head != (store.ID{}) {
 		t.Errorf("a read restored %+v", head)
 	}
 	edit(t, r, put(rule("b", 1)))
@@ -123,8 +123,8 @@ func TestUnfollowedRestoresNothing(t *testing.T) {
 
 // Of several that notice the loss one restores.
 func TestRestoredOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
-		others := []*store.Manager{r, manage(t, backend), manage(t, backend)}
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+		others := []*store.Manager{r, manage(t, kept), manage(t, kept)}
 		edit(t, r, put(rule("a", 1)))
 		var followers []*follower
 		for _, r := range others {
@@ -133,7 +133,7 @@ func TestRestoredOnce(t *testing.T) {
 			followers = append(followers, f)
 		}
 		empty := store.NewMemory()
-		backend.set(func(f *faulty) { f.at = empty })
+		kept.set(func(f *faulty) { f.at = empty })
 		interval(3)
 		for _, f := range followers {
 			taken, told := f.since()
@@ -156,36 +156,36 @@ func TestRestoredOnce(t *testing.T) {
 }
 
 // That rules were restored is told once, by who did it, and which version they were: when an edit was
-// the first to notice the loss, and when the backend did not say that it took them.
+// the first to notice the loss, and when the store did not say that it took them.
 func TestRestoringIsTold(t *testing.T) {
-	for name, notice := range map[string]func(t *testing.T, backend *faulty, r *store.Manager){
+	for name, notice := range map[string]func(t *testing.T, kept *faulty, r *store.Manager){
 		"by a look": func(*testing.T, *faulty, *store.Manager) { interval(3) },
 		"by an edit": func(t *testing.T, _ *faulty, r *store.Manager) {
 			edit(t, r, put(rule("b", 2)))
 		},
-		"not confirmed": func(_ *testing.T, backend *faulty, _ *store.Manager) {
-			backend.set(func(f *faulty) { f.after = func() error { return errAway } })
+		"not confirmed": func(_ *testing.T, kept *faulty, _ *store.Manager) {
+			kept.set(func(f *faulty) { f.after = func() error { return errAway } })
 			interval(2)
-			backend.set(func(f *faulty) { f.after = nil })
+			kept.set(func(f *faulty) { f.after = nil })
 			interval(2)
 		},
-		"away for too long": func(_ *testing.T, backend *faulty, _ *store.Manager) {
-			backend.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		"away for too long": func(_ *testing.T, kept *faulty, _ *store.Manager) {
+			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
 			interval(65)
-			backend.set(func(f *faulty) { f.before = nil })
+			kept.set(func(f *faulty) { f.before = nil })
 			interval(2)
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			backend := newFaulty()
-			backend.deaf = true
+			kept := newFaulty()
+			kept.deaf = true
 			var told []string
 			options := store.Options{Restored: func(made store.Info, was store.ID) {
 				told = append(told, fmt.Sprintf("%d by %s of %d, %d rules", made.Number, made.By, was.Number, made.Count))
 			}}
 			var all []*store.Manager
 			for range 3 {
-				r, err := store.NewManager(backend, options)
+				r, err := store.NewManager(kept, options)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,8 +199,8 @@ func TestRestoringIsTold(t *testing.T) {
 				go func() { ended <- r.Follow(ctx, func(*rules.Set) {}, func(error) {}) }()
 			}
 			synctest.Wait()
-			backend.set(func(f *faulty) { f.at = store.NewMemory() })
-			notice(t, backend, all[0])
+			kept.set(func(f *faulty) { f.at = store.NewMemory() })
+			notice(t, kept, all[0])
 			synctest.Wait()
 			want := "[1 by stint of 2, 1 rules]"
 			if name == "away for too long" {
@@ -221,7 +221,7 @@ func TestRestoringIsTold(t *testing.T) {
 
 // Versions of the same number that were made after a loss are told apart.
 func TestFollowAnotherPast(t *testing.T) {
-	bubble(t, func(t *testing.T, backend *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1)))
@@ -232,7 +232,7 @@ func TestFollowAnotherPast(t *testing.T) {
 		their := manage(t, other)
 		edit(t, their, put(rule("x", 1)))
 		edit(t, their, put(rule("y", 2)))
-		backend.set(func(f *faulty) { f.at = other })
+		kept.set(func(f *faulty) { f.at = other })
 		interval(1)
 		f.expect([]string{" x:1 y:2"})
 		edit(t, r, put(rule("z", 3)))

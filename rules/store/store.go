@@ -28,9 +28,9 @@ type ID struct {
 // Time is when the revision was made.
 func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
 
-// An Author says who makes a revision, and what for.
+// An Author says who makes a revision, and why.
 type Author struct {
-	// By is who makes it, such as a token's name. Default: "", unknown.
+	// By is the author's name, such as a token's. Default: "", unknown.
 	By string
 	// Action says in a few words what it does, such as "replace login". Default: "".
 	Action string
@@ -44,7 +44,7 @@ type Info struct {
 	Author
 	// Count is how many rules it has.
 	Count int
-	// Bytes is the size of its rules as JSON.
+	// Bytes is the size of its rules as the store writes them, before they are compressed.
 	Bytes int64
 }
 

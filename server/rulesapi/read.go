@@ -181,12 +181,12 @@ func Explanation(x *enforce.Explanation) api.Explanation {
 }
 
 func explained(rule *enforce.Explained) api.ExplainedRule {
-	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Standing.String(), OnExceed: rule.Rule.OnExceed.String()}
+	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
 	if rule.Fault != nil {
 		shown.Allowed, shown.Error = true, rule.Fault.Error()
 		return shown
 	}
-	switch rule.Standing {
+	switch rule.Outcome {
 	case rules.Limited:
 		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Claim.Key, rule.Claim.Permits
 	case rules.Skipped, rules.Unlimited:

@@ -3,8 +3,6 @@ package mongo
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -80,143 +78,71 @@ func chunksOf(number int64, attempt string) bson.D {
 	return byID(bson.D{{Key: "$gt", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}) // which follows /
 }
 
+// chunkRules and chunkBytes bound a chunk. One rule may be larger.
 const (
-	// chunkRules and chunkBytes bound a chunk, the latter by its rules as JSON. One rule may be larger.
 	chunkRules = 1000
 	chunkBytes = 4 << 20
-	// maxDocument leaves room for what the driver adds to a document. MongoDB's bound is 16 MiB.
-	maxDocument = 16<<20 - 16<<10
 )
-
-// encode makes the chunks of a revision, and sets its count and bytes.
-func encode(next *store.Revision, attempt string) ([]any, error) {
-	text, err := store.Encode(next.Rules)
-	if err != nil {
-		return nil, err
-	}
-	next.Count, next.Bytes = len(next.Rules), int64(len(text))
-	lines := make([][]byte, 0, len(next.Rules)) // one for each rule
-	for line := range bytes.Lines(bytes.Trim(text, "[]\n")) {
-		lines = append(lines, bytes.TrimSuffix(line, []byte(",\n")))
-	}
-	var chunks []any
-	for len(lines) > 0 {
-		n, size := 0, 0
-		for n < min(len(lines), chunkRules) && (n == 0 || size+len(lines[n]) <= chunkBytes) {
-			size += len(lines[n])
-			n++
-		}
-		chunk := newChunk(chunkID(next.Number, attempt, len(chunks)), lines[:n])
-		if len(chunk) > maxDocument {
-			return nil, stint.Invalid("a rule", document.Verbatim(fmt.Sprintf("%d bytes", len(chunk))), "what MongoDB takes as one document, 16 MiB")
-		}
-		chunks = append(chunks, chunk)
-		lines = lines[n:]
-	}
-	return chunks, nil
-}
-
-// newChunk is a document with rules that are written as JSON.
-func newChunk(id string, lines [][]byte) bson.Raw {
-	size := len(id)
-	for _, line := range lines {
-		size += len(line) + len(line)/2
-	}
-	chunk := make([]byte, 4, size) // it starts with its length
-	chunk = appendText(appendName(chunk, bson.TypeString, "_id"), id)
-	chunk = appendName(chunk, bson.TypeArray, rulesField)
-	start := len(chunk)
-	chunk = append(chunk, 0, 0, 0, 0)
-	for i, line := range lines {
-		chunk, _ = appendValue(chunk, strconv.Itoa(i), line)
-	}
-	return closed(closed(chunk, start), 0)
-}
 
 // rulesField holds the rules of a chunk, and of a head that was made by hand.
 const rulesField = "rules"
 
-// appendValue appends the first value of a text, which is JSON as notation.JSON writes it, as an element of BSON
-// (https://bsonspec.org/spec.html), and returns the text after it.
-func appendValue(doc []byte, name string, text []byte) (_, rest []byte) {
-	switch text[0] {
-	case '"':
-		value, rest := cutText(text)
-		return appendText(appendName(doc, bson.TypeString, name), value), rest
-	case '{', '[':
-		kind, end := bson.TypeEmbeddedDocument, byte('}')
-		if text[0] == '[' {
-			kind, end = bson.TypeArray, ']'
-		}
-		doc = appendName(doc, kind, name)
-		start := len(doc)
-		doc, rest = append(doc, 0, 0, 0, 0), text[1:]
-		for i := 0; rest[0] != end; i++ {
-			if rest[0] == ',' {
-				rest = rest[1:]
-			}
-			key := strconv.Itoa(i)
-			if end == '}' {
-				key, rest = cutText(rest)
-				key, rest = escape(key), rest[1:]
-			}
-			doc, rest = appendValue(doc, key, rest)
-		}
-		return closed(doc, start), rest[1:]
-	default:
-		n := bytes.IndexAny(text, ",]}")
-		return appendScalar(doc, name, string(text[:n])), text[n:]
+// A chunk is a document with some of a revision's rules.
+type chunk struct {
+	ID    string     `bson:"_id"`
+	Rules []bson.Raw `bson:"rules"`
+}
+
+// encode makes the chunks of a revision, and sets its count and bytes.
+func encode(next *store.Revision, attempt string) (chunks []any, err error) {
+	next.Count, next.Bytes = len(next.Rules), 0
+	var now chunk
+	size := 0
+	end := func() {
+		now.ID = chunkID(next.Number, attempt, len(chunks))
+		chunks, now, size = append(chunks, now), chunk{}, 0
 	}
-}
-
-// appendScalar appends true, false or a number: an integer as the shorter kind where it fits, as people write it.
-func appendScalar(doc []byte, name, text string) []byte {
-	n, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case text == "true":
-		return append(appendName(doc, bson.TypeBoolean, name), 1)
-	case text == "false":
-		return append(appendName(doc, bson.TypeBoolean, name), 0)
-	case err != nil:
-		f, _ := strconv.ParseFloat(text, 64)
-		return binary.LittleEndian.AppendUint64(appendName(doc, bson.TypeDouble, name), math.Float64bits(f))
-	case n == int64(int32(n)):
-		return binary.LittleEndian.AppendUint32(appendName(doc, bson.TypeInt32, name), uint32(n))
-	default:
-		return binary.LittleEndian.AppendUint64(appendName(doc, bson.TypeInt64, name), uint64(n))
-	}
-}
-
-func appendName(doc []byte, kind bson.Type, name string) []byte {
-	return append(append(append(doc, byte(kind)), name...), 0)
-}
-
-func appendText(doc []byte, text string) []byte {
-	doc = binary.LittleEndian.AppendUint32(doc, uint32(len(text)+1))
-	return append(append(doc, text...), 0)
-}
-
-// closed ends the document that starts with its length at a place.
-func closed(doc []byte, start int) []byte {
-	doc = append(doc, 0)
-	binary.LittleEndian.PutUint32(doc[start:], uint32(len(doc)-start))
-	return doc
-}
-
-// cutText takes the text off that JSON begins with.
-func cutText(text []byte) (value string, rest []byte) {
-	end, plain := 1, true
-	for ; text[end] != '"'; end++ {
-		if text[end] == '\\' {
-			plain = false
-			end++
+	for i := range next.Rules {
+		rule, err := encodeRule(next.Rules[i])
+		if err != nil {
+			return nil, fmt.Errorf("rule %q: %w", next.Rules[i].ID, err)
+		}
+		if n := len(now.Rules); n == chunkRules || n > 0 && size+len(rule) > chunkBytes {
+			end()
+		}
+		now.Rules, size = append(now.Rules, rule), size+len(rule)
+		if next.Bytes += int64(len(rule)); next.Bytes > store.MaxBytes {
+			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of BSON", store.MaxBytes)), "fewer or smaller rules")
 		}
 	}
-	if plain {
-		return string(text[1:end]), text[end+1:]
+	if len(now.Rules) > 0 {
+		end()
 	}
-	_ = json.Unmarshal(text[:end+1], &value) // it was written a moment ago
-	return value, text[end+1:]
+	return chunks, nil
+}
+
+// encodeRule writes a rule as JSON would, with integers as short as they fit, as people write them.
+func encodeRule(rule rules.Rule) (bson.Raw, error) {
+	rule.Labels, rule.Match.Headers = escaped(rule.Labels), escaped(rule.Match.Headers)
+	written, err := notation.Written(rule)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	encoder := bson.NewEncoder(bson.NewDocumentWriter(&text))
+	encoder.UseJSONStructTags()
+	encoder.IntMinSize()
+	err = encoder.Encode(written)
+	return text.Bytes(), err
+}
+
+// escaped has the names that a document can have.
+func escaped(texts map[string]string) map[string]string {
+	names := make(map[string]string, len(texts))
+	for name, text := range texts {
+		names[escaper.Replace(name)] = text
+	}
+	return names
 }
 
 // What field names can't hold everywhere is written as in a URL.
@@ -224,10 +150,6 @@ var (
 	escaper   = strings.NewReplacer("%", "%25", ".", "%2E", "$", "%24", "\x00", "%00")
 	unescaper = strings.NewReplacer("%25", "%", "%2E", ".", "%24", "$", "%00", "\x00")
 )
-
-func escape(name string) string { return escaper.Replace(name) }
-
-func unescape(name string) string { return unescaper.Replace(name) }
 
 // unreadable is the error of a revision that stint did not write like this.
 func (s *Store) unreadable(number int64, format string, args ...any) error {
@@ -288,11 +210,9 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 	if err := faults.Err(); err != nil {
 		return revision, unreadable(err)
 	}
-	text, err := store.Encode(revision.Rules)
-	if err != nil {
+	if _, err := encode(&revision, ""); err != nil { // which counts
 		return revision, unreadable(err)
 	}
-	revision.Count, revision.Bytes = len(revision.Rules), int64(len(text))
 	if _, err := raw.LookupErr("bytes"); err != nil || revision.At == 0 {
 		s.complete(ctx, db, &revision)
 	}
@@ -384,7 +304,7 @@ func toValue(at document.Position, name *path, raw bson.RawValue, faults *docume
 			faults.Add(at, "%s: no BSON: %v", name, err)
 		}
 		for _, e := range elements {
-			inner := unescape(e.Key())
+			inner := unescaper.Replace(e.Key())
 			v.Fields = append(v.Fields, document.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
 		}
 	default:

@@ -189,7 +189,7 @@ func (i *importer) labels(from *fluxRule) map[string]string {
 	return labels
 }
 
-// scope says who is counted as one. Where a request lacks that, FluxGate counts its address.
+// scope says who is counted as one. FluxGate counts requests without it by address.
 func (i *importer) scope(rule *rules.Rule, from *fluxRule) error {
 	rule.Missing = rules.MissingIP
 	switch from.Scope {

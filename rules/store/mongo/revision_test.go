@@ -179,7 +179,7 @@ func TestByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := s.Load(ctx, 0)
-		if err != nil || got.Number != now.Number+1 || got.At == 0 || got.At%1000 != 0 || got.Count != len(got.Rules) || got.Bytes == 0 {
+		if err != nil || got.Number != now.Number+1 || got.At == 0 || got.At%1000 != 0 || got.Count != len(got.Rules) || got.Bytes < int64(got.Count) {
 			t.Fatalf("%+v, %v", got.Info, err)
 		}
 		now = got.ID

@@ -1,3 +1,16 @@
+// Package mongo keeps the revisions of a rule set in MongoDB.
+//
+//	s, err := mongo.New("mongodb://user:pass@db.example.com/stint?tls=true")
+//	...
+//	defer s.Close()
+//
+// A revision is a head document in the collection rate_limit_revisions, and chunks of its rules in
+// rate_limit_revisions.chunks. The chunks are inserted first, under a random name of their own. The
+// insert of the head, whose _id is the revision's number, is the compare-and-swap: it is atomic on every
+// server, so neither transactions nor a replica set are needed. Chunks whose head was never inserted
+// are in force nowhere, and are removed later. docs/mongodb.md says what operators need to know.
+//
+// [Import] reads the rules of a FluxGate collection.
 package mongo
 
 import (
@@ -313,7 +326,7 @@ func (s *Store) History(ctx context.Context, before int64, n int) (list []store.
 	return list[:max(0, min(n, len(list)))], nil
 }
 
-// Watch notifies of new heads by a change stream. A server that is no member of a replica set has none:
+// Watch notifies of new heads by a change stream. Only members of a replica set have one. For another server
 // the error is errors.ErrUnsupported then.
 func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	var stream *mongo.ChangeStream

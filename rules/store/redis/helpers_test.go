@@ -60,7 +60,7 @@ func tryPut(ctx context.Context, r *store.Manager, list ...rules.Rule) (store.Ed
 	})
 }
 
-// has compares what a backend has with rules in short.
+// has compares what a store has with rules in short.
 func has(t testing.TB, b *redis.Store, number int64, want string) {
 	t.Helper()
 	s, err := b.Load(t.Context(), 0)
@@ -79,7 +79,7 @@ type follower struct {
 	told  chan error
 }
 
-// follow follows a registry until the end of the test.
+// follow follows a manager until the end of the test.
 func follow(t testing.TB, r *store.Manager) *follower {
 	f := &follower{t: t, taken: make(chan string, 1000), told: make(chan error, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -129,7 +129,7 @@ func unavailable(t testing.TB, err error, why string) {
 	}
 }
 
-// own starts a server of the test's own, with a backend and a store.
+// own starts a server of the test's own, with a store and a store.
 func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Store, *store.Manager) {
 	t.Helper()
 	s := testredis.Start(t, options...)

@@ -1,3 +1,11 @@
+// Package redis keeps a rule set in Redis (6.2 or later) or Valkey, for several processes to share.
+//
+//	conn, err := rueidis.Dial(rueidis.Connection{URL: "redis://localhost:6379"})
+//	...
+//	s, err := redis.New(conn, redis.Options{})
+//
+// All revisions are fields of one hash, so that they are lost together or not at all. One script
+// compares the newest one, writes the next and publishes that it did. docs/internals/layout.md describes the fields.
 package redis
 
 import (
@@ -8,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -240,4 +249,18 @@ func (s *Store) unreadable(field, value string) error {
 	const most = 200
 	return fmt.Errorf("%w: %w", store.ErrUnreadable,
 		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value), fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
+}
+
+var (
+	// unsent are replies to a command that the server did not execute.
+	unsent = []string{"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ", "ASK ", "TRYAGAIN "}
+	// unwritten are replies to put.lua's first write as well, the only one that can fail. Redis 6 puts words of its own before them.
+	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
+)
+
+// refused reports whether a put failed by a reply that says for certain that nothing was stored.
+func refused(err error) bool {
+	reply, replied := redisstore.Reply(err)
+	return replied && (slices.ContainsFunc(unsent, func(code string) bool { return strings.HasPrefix(reply, code) }) ||
+		slices.ContainsFunc(unwritten, func(code string) bool { return strings.Contains(reply, code) }))
 }

@@ -2,8 +2,8 @@ package rules
 
 import "testing"
 
-// TestReadings counts the manners that a path's features leave open, as they are told in
-// docs/adr/0010-every-reading-of-a-path.md.
+// TestReadings counts the normalisations that a path's features leave open, as they are told in
+// docs/adr/0010-every-variant-of-a-path.md.
 func TestReadings(t *testing.T) {
 	for path, want := range map[string]int{
 		"/a/b": 1, "/a%20b": 1, "/a.b/...": 1, "/a/": 1,
@@ -27,12 +27,12 @@ func TestReadings(t *testing.T) {
 			n, last = n+1, as
 		}
 		if n != want {
-			t.Errorf("%q has %d readings, want %d", path, n, want)
+			t.Errorf("%q has %d variants, want %d", path, n, want)
 		}
 	}
 }
 
-// A reading from which several rules take parameters is made once.
+// A variant from which several rules take parameters is made once.
 func TestAReadingIsKept(t *testing.T) {
 	r := Rule{Match: Match{Paths: []string{"/users/{id}"}}, Scope: []string{"custom:id"}, Banned: true}
 	a, b := r, r

@@ -15,9 +15,9 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A line stays that of its client when who stood in it has left, and uses the memory of the
+// A queue stays that of its client when the first waiter has left, and uses the memory of the
 // key for another.
-func TestLinesOfBorrowedKeys(t *testing.T) {
+func TestQueuesOfBorrowedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		patient := waiting("a", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1)))
 		limiter, _ := newLimiter(t, patient)

@@ -1,2 +1,0 @@
-// Package storetest is what every store of rules must pass. It is for tests only.
-package storetest
