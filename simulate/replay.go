@@ -164,15 +164,15 @@ func (r *replay) define(line recordLine, number int64) error {
 
 // compare carries out an operation.
 func (r *replay) compare(op *recordedOp) {
-	switch {
-	case op.Verb == resetPolicy:
+	switch op.Verb {
+	case resetPolicy:
 		for policy := range r.ledger.tables {
 			if policy.Name() == op.Name {
 				delete(r.ledger.tables, policy)
 			}
 		}
 		return
-	case op.Verb == resetAll:
+	case resetAll:
 		clear(r.ledger.tables)
 		return
 	}
