@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -75,5 +76,44 @@ func TestSample(t *testing.T) {
 	}
 	if known == 0 {
 		t.Error("no client is in both reports")
+	}
+}
+
+// TestPeaks holds peaks to a naive count over every span (t - window, t], in total and for each client.
+func TestPeaks(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		s := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(1000, time.Millisecond)))
+		var times []stint.Instant
+		var clients []string
+		now := at2026
+		for range 500 {
+			now += stint.Instant(rng.IntN(4) * rng.IntN(2) * 250) // often at exactly the window's length
+			times, clients = append(times, now), append(clients, fmt.Sprint(rng.IntN(3)))
+			if err := s.Add(event(now, clients[len(clients)-1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		peak := func(client string) (most int64) {
+			for i := range times {
+				n := int64(0)
+				for j := i; j >= 0 && times[j] > times[i]-1000; j-- {
+					if client == "" || clients[j] == client {
+						n++
+					}
+				}
+				most = max(most, n)
+			}
+			return most
+		}
+		rule := finish(t, s).Candidates[0].Rules[0]
+		if rule.Limits[0].Peak != peak("") {
+			t.Fatalf("seed %d: the peak is %d, want %d", seed, rule.Limits[0].Peak, peak(""))
+		}
+		for _, c := range rule.Heaviest {
+			if c.Peaks[0] != peak(c.Key) {
+				t.Fatalf("seed %d: the peak of %s is %d, want %d", seed, c.Key, c.Peaks[0], peak(c.Key))
+			}
+		}
 	}
 }
