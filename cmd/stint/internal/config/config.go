@@ -41,9 +41,6 @@ type Config struct {
 	RulesCache           string `doc:"rules_cache" value:"PATH" help:"file that keeps the last rules read from rules_from, to begin with when that is unreachable; without it the service is not ready until rules were read"`
 	RejectAmbiguousPaths bool   `doc:"ambiguous_paths" is:"one-of match reject" default:"match" value:"POLICY" help:"what becomes of a path that programs take apart in different ways: match (the rules of all its variants hold) or reject (400)"`
 	DenyByDefault        bool   `doc:"rules_default" is:"one-of allow deny" default:"allow" value:"DECISION" help:"what becomes of a request that no rule matches: allow, or deny (429)"`
-	// Record is "" for none.
-	Record          string `doc:"record" value:"FILE" help:"file to which every decision is written for stint simulate --replay: 8 files of 128 MiB at most, FILE.1 the newest full one"`
-	RecordPlainKeys bool   `doc:"record_keys" is:"one-of hash plain" default:"hash" value:"FORM" help:"what a record has of clients: hash (the SHA-256 of their keys) or plain"`
 
 	ClientIP ClientIP `doc:",inline"`
 	Identity Identity `doc:"identity"`
@@ -51,6 +48,10 @@ type Config struct {
 	API      API      `doc:"api"`
 	Admin    Admin    `doc:"admin"`
 	Log      Log      `doc:"log"`
+
+	// Record is "" for none.
+	Record          string `doc:"record" value:"FILE" help:"file to which every decision is written for stint simulate --replay: 8 files of 128 MiB at most, FILE.1 the newest full one"`
+	RecordPlainKeys bool   `doc:"record_keys" is:"one-of hash plain" default:"hash" value:"FORM" help:"what a record has of clients: hash (the SHA-256 of their keys) or plain"`
 
 	// Defaults holds the limit of each algorithm that a check without a policy is
 	// decided by.
