@@ -136,6 +136,15 @@ conformance: ## compare OPERATIONS (100,000) random operations of each algorithm
 exact-redis: ## hammer one Redis from eight processes and check every answer
 	@$(MAKE) -C bench exact-redis
 
+# simulate draws one of the pictures of docs/simulate.md.
+simulate = go run ./cmd/stint simulate --pattern $(1) $(2) --svg docs/simulate/$(1).svg >/dev/null
+
+.PHONY: simulate-plots
+simulate-plots: ## draw the pictures of docs/simulate.md
+	@$(call simulate,boundary-burst,--limit 100/1m)
+	@$(call simulate,retry-storm,--limit 100/1m)
+	@$(call simulate,diurnal,--limit 500/1h --rate 1)
+
 .PHONY: ci
 ci: ## run everything that has to pass
 	@.ci/run

@@ -113,3 +113,57 @@ func five(t testing.TB, n int64, window string) (all []simulate.Candidate) {
 	}
 	return all
 }
+
+// TestOracleOfSeveralRules holds requests that two rules decide together, one of each client and one of all, to the model.
+func TestOracleOfSeveralRules(t *testing.T) {
+	admitted, denied := 0, 0
+	for seed := range uint64(500) {
+		first := storetest.Generate(seed, stint.Algorithms()[seed%5], 60).Steps
+		second := storetest.Generate(seed+1000, stint.Algorithms()[seed/5%5], 1).Steps
+		a, b := simulate.LimitRule("a", first[0].Op.Policy.Limits()...), simulate.LimitRule("b", second[0].Op.Policy.Limits()...)
+		b.Scope, b.Missing = []string{rules.Global}, rules.MissingUnset
+		oracle := storetest.NewOracle()
+		var policies [2]*stint.Policy
+		for i, r := range []rules.Rule{a, b} {
+			policy, err := stint.NewPolicy(rules.PolicyPrefix+r.ID, r.Limits...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			policies[i] = policy
+		}
+		var got simulate.Verdict
+		sim := simulation(t, func(v *simulate.Verdict) error {
+			got = *v
+			return nil
+		}, a, b)
+		now := first[0].At
+		for i, step := range first {
+			now = max(now, step.At)
+			key, permits := fmt.Sprint(i%3), min(max(step.Op.Permits, 1), stint.MaxPermits)
+			want, _ := oracle.Decide(stint.Op{
+				Claim: stint.Claim{Key: key, Policy: policies[0], Permits: permits},
+				And:   []stint.Claim{{Key: "*", Policy: policies[1], Permits: permits}},
+			}, now)
+			ev := event(now, key)
+			ev.Request.Attributes = map[string]string{simulate.CostAttribute: strconv.FormatInt(permits, 10)}
+			if err := sim.Add(ev); err != nil {
+				t.Fatal(err)
+			}
+			if got.Decision != want {
+				t.Fatalf("seed %d, decision %d:\n got %+v\nwant %+v", seed, i, got.Decision, want)
+			}
+			if want.Allowed {
+				admitted++
+			} else {
+				denied++
+			}
+		}
+		total := finish(t, sim).Candidates[0]
+		if total.Total.Requests != 60 || total.Total.Admitted+total.Total.Denied != 60 || total.Rules[0].Denied+total.Rules[1].Denied < total.Total.Denied {
+			t.Fatalf("seed %d: %+v", seed, total.Total)
+		}
+	}
+	if admitted < 1000 || denied < 1000 {
+		t.Errorf("%d admitted, %d denied", admitted, denied)
+	}
+}

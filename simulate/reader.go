@@ -123,8 +123,8 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 
 // decompress looks at how the input begins.
 func decompress(in io.Reader) (io.Reader, func(), error) {
-	buffered := bufio.NewReaderSize(in, 64<<10)
-	begin, _ := buffered.Peek(4) // shorter ones are not compressed
+	buffered := bufio.NewReader(in) // which does not copy what is read in larger pieces
+	begin, _ := buffered.Peek(4)    // shorter ones are not compressed
 	switch {
 	case bytes.HasPrefix(begin, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(buffered)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -186,11 +187,17 @@ type ranked struct {
 	n     int32
 }
 
+func (r ranked) key() []byte { return r.table.keys.get(r.client().key) }
+
 func (r ranked) client() *client { return r.table.clients.at(r.n) }
 
-// rank keeps a client if it is among the first ones. The list is cut when it is twice as long as it may be.
+// rank keeps a client if it is among the first ones, which are in order at the begin of the list once there are so many. The list is cut when it
+// is twice as long.
 func rank(list []ranked, r ranked, most int, order func(a, b ranked) int) []ranked {
-	if list = append(list, r); len(list) == 2*most {
+	if len(list) >= most && order(r, list[most-1]) > 0 {
+		return list
+	}
+	if list = append(list, r); len(list) == most || len(list) == 2*most {
 		list = cut(list, most, order)
 	}
 	return list
@@ -215,12 +222,12 @@ func reports(list []ranked) (made []ClientReport) {
 
 func byDenied(a, b ranked) int {
 	x, y := a.client(), b.client()
-	return cmp.Or(cmp.Compare(y.denied, x.denied), cmp.Compare(a.table.key(a.n), b.table.key(b.n)))
+	return cmp.Or(cmp.Compare(y.denied, x.denied), bytes.Compare(a.key(), b.key()))
 }
 
 func byRequests(a, b ranked) int {
 	x, y := a.client(), b.client()
-	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), cmp.Compare(a.table.key(a.n), b.table.key(b.n)))
+	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), bytes.Compare(a.key(), b.key()))
 }
 
 // shareEdges are the highest shares of denied requests that Shares count together; all below 1 have the next place.

@@ -124,19 +124,15 @@ func (t *table) find(key string) int32 {
 		t.skipped++
 		return -1
 	}
-	mask := uint64(len(t.index) - 1)
-	i := h & mask
-	for ; t.index[i] != 0; i = (i + 1) & mask {
-		n := numberOf(t.index[i])
-		if t.index[i] == entry(h, n) && string(t.keys.get(t.clients.at(n).key)) == key {
-			return n
-		}
+	i, known := t.look(h, key)
+	if known {
+		return numberOf(t.index[i])
 	}
 	switch n := t.clients.used; {
 	case int(n) >= t.most:
 		t.halve()
 		return t.find(key)
-	case uint64(n)*4 >= 3*mask:
+	case int(n)*4 >= 3*(len(t.index)-1):
 		t.reindex(2 * len(t.index))
 		return t.find(key)
 	default:
@@ -149,6 +145,18 @@ func (t *table) find(key string) int32 {
 		}
 		return n
 	}
+}
+
+// look is where in the index a client is, or would be.
+func (t *table) look(h uint64, key string) (i uint64, known bool) {
+	mask := uint64(len(t.index) - 1)
+	for i = h & mask; t.index[i] != 0; i = (i + 1) & mask {
+		n := numberOf(t.index[i])
+		if t.index[i] == entry(h, n) && string(t.keys.get(t.clients.at(n).key)) == key {
+			return i, true
+		}
+	}
+	return i, false
 }
 
 // reindex makes the index anew.

@@ -58,6 +58,11 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if err := store.withFailover(loaded, logger); err != nil {
 		return err
 	}
+	endRecord, err := store.record(loaded)
+	if err != nil {
+		return err
+	}
+	defer endRecord()
 	store.Watch()
 	if err := store.await(ctx); err != nil {
 		return err

@@ -33,6 +33,7 @@ type simulation struct {
 	json                 bool
 	share                string // "": nothing is to be suggested
 	suggestRate          bool
+	replay               bool
 }
 
 func simulateCommand(p process) *cobra.Command {
@@ -67,6 +68,7 @@ func simulateCommand(p process) *cobra.Command {
 	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
 	flags.StringVar(&s.share, "suggest", "", "find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied")
 	flags.BoolVar(&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities")
+	flags.BoolVar(&s.replay, "replay", false, "take the files for records of serve --record, decide what they have once more, and compare")
 	flags.SortFlags = false
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.logs = args
@@ -76,6 +78,9 @@ func simulateCommand(p process) *cobra.Command {
 }
 
 func (s *simulation) run(ctx context.Context) (err error) {
+	if s.replay {
+		return s.replayRecords()
+	}
 	if err := s.prepare(); err != nil {
 		return err
 	}

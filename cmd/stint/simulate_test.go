@@ -93,6 +93,7 @@ func TestSimulateFaults(t *testing.T) {
 		{`pattern`, exitUsage, []string{"--limit", "1/s", "--pattern", "stedy"}},
 		{"--reorder", exitUsage, []string{"--limit", "1/s", "--reorder", "1", log}},
 		{"format", exitUsage, []string{"--limit", "1/s", "--format", "xml", log}},
+		{"does not begin where its process began", exitFailed, []string{"--replay", writeFile(t, "{}\n")}},
 		{"--suggest", exitUsage, []string{"--limit", "1/s", "--suggest", "999", log}},
 		{"give files", exitUsage, []string{"--limit", "1/s", "--suggest", "0.9", "-"}},
 		{"no such file", exitFailed, []string{"--limit", "1/s", log + ".not"}},
@@ -113,6 +114,24 @@ func TestSimulateSuggest(t *testing.T) {
 	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less", "in the last quarter"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestPlotsAreReproducible draws the pictures of docs/simulate.md, as `make simulate-plots` does.
+func TestPlotsAreReproducible(t *testing.T) {
+	for pattern, args := range map[string][]string{
+		"boundary-burst": {"--limit", "100/1m"},
+		"retry-storm":    {"--limit", "100/1m"},
+		"diurnal":        {"--limit", "500/1h", "--rate", "1"},
+	} {
+		picture := filepath.Join(t.TempDir(), "a.svg")
+		code, _, stderr := do(t, nil, append([]string{"simulate", "--pattern", pattern, "--svg", picture}, args...)...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		if readFile(t, picture) != readFile(t, "../../docs/simulate/"+pattern+".svg") {
+			t.Errorf("docs/simulate/%s.svg is another picture; make simulate-plots draws it", pattern)
 		}
 	}
 }

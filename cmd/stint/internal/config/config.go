@@ -57,6 +57,10 @@ type Config struct {
 	Admin    Admin    `doc:"admin"`
 	Log      Log      `doc:"log"`
 
+	// Record is "" for none.
+	Record          string `doc:"record" value:"FILE" help:"file to which every decision is written for stint simulate --replay: 8 files of 128 MiB at most, FILE.1 the newest full one"`
+	RecordPlainKeys bool   `doc:"record_keys" is:"one-of hash plain" default:"hash" value:"FORM" help:"what a record has of clients: hash (the SHA-256 of their keys) or plain"`
+
 	// Defaults holds the limit of each algorithm that a check without a policy is
 	// decided by.
 	Defaults defaults `doc:"defaults"`

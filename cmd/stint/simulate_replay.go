@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/stint-go/stint/simulate"
+)
+
+// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be claimed to be the same.
+func (s *simulation) replayRecords() error {
+	var records []io.Reader
+	for _, name := range s.logs {
+		var files []io.Reader
+		for i, at := 0, name; ; i, at = i+1, fmt.Sprintf("%s.%d", name, i+1) {
+			f, err := os.Open(filepath.Clean(at))
+			if i > 0 && os.IsNotExist(err) {
+				break
+			}
+			if err != nil {
+				return failed(err)
+			}
+			defer func() { _ = f.Close() }() // which was read
+			files = append(files, f)
+		}
+		slices.Reverse(files) // the oldest first
+		records = append(records, io.MultiReader(files...))
+	}
+	c, err := simulate.Replay(records...)
+	if err != nil {
+		return failed(err)
+	}
+	if s.json {
+		e := json.NewEncoder(s.Out)
+		e.SetIndent("", "  ")
+		err = e.Encode(c)
+	} else {
+		err = say(s.Out, "%d decisions, %d of them by the denial cache, which are not compared\n", c.Decisions, c.Answered)
+	}
+	switch {
+	case err != nil:
+		return failed(err)
+	case c.Unfit != "":
+		return failed(fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different))
+	case c.Different > 0:
+		return failed(fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference))
+	}
+	return nil
+}

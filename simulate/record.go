@@ -1,0 +1,287 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/notation"
+)
+
+// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads. It is safe for concurrent use; make
+// it with [NewRecorder].
+type Recorder struct {
+	inner stint.Store
+	out   io.Writer
+	plain bool
+	order *sync.Mutex // nil: the order of lines need not be that of decisions
+	known atomic.Int64
+}
+
+// RecorderOptions say how a [Recorder] records. The zero value is for a store that several processes share.
+type RecorderOptions struct {
+	// Memory says that the store is in this process, where it was empty at the begin. Decisions are made one after another
+	// then, so that the record has them in order, as otherwise nobody could tell.
+	Memory bool
+	// PlainKeys keeps keys as they are. Default: false, their SHA-256 stands for them.
+	PlainKeys bool
+}
+
+// A recordLine is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its place.
+type recordLine struct {
+	Begin   string          `json:"begin,omitempty"` // memory or shared
+	Dropped int64           `json:"dropped,omitempty"`
+	Policy  int64           `json:"policy,omitempty"`
+	Name    string          `json:"name,omitempty"` // of a policy that is defined, or reset
+	Limits  json.RawMessage `json:"limits,omitempty"`
+
+	At        stint.Instant `json:"at,omitempty"`
+	Verb      string        `json:"verb,omitempty"`
+	Claims    []recordClaim `json:"claims,omitempty"`
+	Allowed   bool          `json:"allowed,omitempty"`
+	Index     int32         `json:"index,omitempty"`
+	Remaining int64         `json:"remaining,omitempty"`
+	Retry     int64         `json:"retry,omitempty"` // in microseconds as the others; -1 is never
+	Reset     int64         `json:"reset,omitempty"`
+	Delay     int64         `json:"delay,omitempty"`
+	Applied   int64         `json:"applied,omitempty"`
+	Source    string        `json:"source,omitempty"` // "": the store
+}
+
+type recordClaim struct {
+	Policy  int64  `json:"policy"`
+	Key     string `json:"key"`
+	Permits int64  `json:"permits"`
+}
+
+// The verbs of a line that has no operation.
+const (
+	resetPolicy = "reset-policy"
+	resetAll    = "reset-all"
+)
+
+// NewRecorder records the decisions of a store. Each write to out is of whole lines; out should not wait, as those who ask would too.
+func NewRecorder(inner stint.Store, out io.Writer, options RecorderOptions) *Recorder {
+	r := &Recorder{inner: inner, out: out, plain: options.PlainKeys}
+	begin := "shared"
+	if options.Memory {
+		r.order, begin = new(sync.Mutex), "memory"
+	}
+	r.write(&recordLine{Begin: begin})
+	return r
+}
+
+// Decide implements [stint.Store].
+func (r *Recorder) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	defer r.inOrder()()
+	d, err := r.inner.Decide(ctx, op)
+	r.note(&op, d, err)
+	return d, err
+}
+
+// DecideAll implements [stint.Store].
+func (r *Recorder) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	defer r.inOrder()()
+	r.inner.DecideAll(ctx, ops, results)
+	for i := range ops {
+		r.note(&ops[i], results[i].Decision, results[i].Err)
+	}
+}
+
+// ResetPolicy implements [stint.Resetter].
+func (r *Recorder) ResetPolicy(ctx context.Context, name string) error {
+	return r.reset(&recordLine{Verb: resetPolicy, Name: name}, func(s stint.Resetter) error { return s.ResetPolicy(ctx, name) })
+}
+
+// ResetAll implements [stint.Resetter].
+func (r *Recorder) ResetAll(ctx context.Context) error {
+	return r.reset(&recordLine{Verb: resetAll}, func(s stint.Resetter) error { return s.ResetAll(ctx) })
+}
+
+func (r *Recorder) reset(line *recordLine, reset func(stint.Resetter) error) error {
+	resetter, ok := r.inner.(stint.Resetter)
+	if !ok {
+		return stint.Invalid("store", fmt.Sprintf("%T", r.inner), "a store that can reset policies")
+	}
+	defer r.inOrder()()
+	err := reset(resetter)
+	if err == nil {
+		r.write(line)
+	}
+	return err
+}
+
+// Register implements [stint.Registrar].
+func (r *Recorder) Register(policy *stint.Policy) error {
+	if inner, ok := r.inner.(stint.Registrar); ok {
+		return inner.Register(policy)
+	}
+	return nil
+}
+
+func (r *Recorder) inOrder() (done func()) {
+	if r.order == nil {
+		return func() {}
+	}
+	r.order.Lock()
+	return r.order.Unlock
+}
+
+// note writes an operation; a peek changes nothing and is left out. One that failed may have been carried out, so that what follows can't
+// be replayed: a line is missing.
+func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
+	if op.Verb == stint.Peek {
+		return
+	}
+	if err != nil {
+		if op.Validate() == nil {
+			r.write(&recordLine{Dropped: 1})
+		}
+		return
+	}
+	line := recordLine{
+		At: d.At, Verb: op.Verb.String(), Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: d.RetryAfter.Microseconds(),
+		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
+	}
+	if d.RetryAfter == stint.Never {
+		line.Retry = -1
+	}
+	if d.Source != stint.SourceStore || d.Leased {
+		line.Source = d.Source.String()
+	}
+	line.Claims = append(line.Claims, r.claim(op.Claim))
+	for _, claim := range op.And {
+		line.Claims = append(line.Claims, r.claim(claim))
+	}
+	r.write(&line)
+}
+
+func (r *Recorder) claim(c stint.Claim) recordClaim {
+	number, _ := c.Policy.Prepared(r, func() any { return r.define(c.Policy) }).(int64)
+	if !r.plain {
+		c.Key = rules.HashedClient(c.Key)
+	}
+	return recordClaim{number, c.Key, c.Permits}
+}
+
+// define writes a policy, and returns its number.
+func (r *Recorder) define(policy *stint.Policy) int64 {
+	number := r.known.Add(1)
+	line := recordLine{Policy: number, Name: policy.Name()}
+	text, err := notation.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
+	if err == nil {
+		var rule struct {
+			Limits json.RawMessage `json:"limits"`
+		}
+		err = json.Unmarshal(text, &rule)
+		line.Limits = rule.Limits
+	}
+	if err != nil {
+		line = recordLine{Dropped: 1}
+	}
+	r.write(&line)
+	return number
+}
+
+func (r *Recorder) write(line *recordLine) {
+	text, err := json.Marshal(line)
+	if err != nil { // a key that is no text has a hash; numbers can be written
+		text = DroppedLine(1)
+	}
+	_, _ = r.out.Write(append(text, '\n')) // which counts what is lost
+}
+
+// DroppedLine stands in a record for lines that are missing in its place.
+func DroppedLine(lines int64) []byte { return fmt.Appendf(nil, "{\"dropped\":%d}\n", lines) }
+
+// A Rotator writes lines to a file, which it renames when it is full, to the name with .1, that to .2 and so on, and removes the oldest. New
+// files begin with the policies that older ones defined. It is not safe for concurrent use; make it with [NewRotator].
+type Rotator struct {
+	name     string
+	size     int64
+	files    int
+	out      *os.File
+	written  int64
+	policies []byte // the lines that define them
+}
+
+// maxPolicies bounds what is written again, in bytes.
+const maxPolicies = 8 << 20
+
+// NewRotator writes to a file of a name, of up to so many bytes, and keeps so many files, at least one. What an earlier run wrote is
+// rotated away.
+func NewRotator(name string, size int64, files int) (*Rotator, error) {
+	r := &Rotator{name: name, size: size, files: max(1, files)}
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		if err := r.rename(); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.open()
+}
+
+func (r *Rotator) open() (err error) {
+	r.written = 0
+	r.out, err = os.OpenFile(r.name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	return err
+}
+
+// Write writes whole lines.
+func (r *Rotator) Write(lines []byte) (int, error) {
+	if r.written > 0 && r.written+int64(len(lines)) > r.size {
+		if err := r.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	for line := range strings.Lines(string(lines)) {
+		if strings.HasPrefix(line, `{"policy":`) && len(r.policies) < maxPolicies {
+			r.policies = append(r.policies, line...)
+		}
+	}
+	n, err := r.out.Write(lines)
+	r.written += int64(n)
+	return n, err
+}
+
+func (r *Rotator) rotate() error {
+	if err := r.out.Close(); err != nil {
+		return err
+	}
+	if err := r.rename(); err != nil {
+		return err
+	}
+	if err := r.open(); err != nil {
+		return err
+	}
+	_, err := r.out.Write(r.policies)
+	return err
+}
+
+// rename makes room for a new file.
+func (r *Rotator) rename() error {
+	at := func(i int) string {
+		if i == 0 {
+			return r.name
+		}
+		return fmt.Sprintf("%s.%d", r.name, i)
+	}
+	for i := r.files - 2; i >= 0; i-- {
+		if err := os.Rename(at(i), at(i+1)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	if r.files == 1 {
+		return os.Remove(r.name)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (r *Rotator) Close() error { return r.out.Close() }

@@ -1,0 +1,238 @@
+package simulate
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules/file"
+)
+
+// A Comparison is what a replay of a record says.
+type Comparison struct {
+	// Decisions are those that the record has, without peeks.
+	Decisions int64 `json:"decisions"`
+	// Answered were made without the store, by a denial cache; they change nothing and are not compared.
+	Answered int64 `json:"answered"`
+	// Different decisions are other ones in the replay; FirstDifference words the first.
+	Different       int64  `json:"different"`
+	FirstDifference string `json:"firstDifference,omitempty"`
+	// Unfit says why nobody can claim that the record replays, "" if that can be claimed: lines are missing, for example.
+	Unfit string `json:"unfit,omitempty"`
+}
+
+// Replay decides what a record has once more, from an empty store, and compares. Each record is of one process, its files from the oldest to the newest.
+// A record of a store in the process is compared line by line. Of several, or of a store that is shared, decisions are put in the
+// order of the store's time; those of one instant have no order that is known, and are taken as what remained tells.
+func Replay(records ...io.Reader) (*Comparison, error) {
+	r := &replay{ledger: newLedger(MaxClients), made: map[string]*stint.Policy{}}
+	for i, in := range records {
+		r.record, r.policies = i, map[int64]*stint.Policy{}
+		if err := r.read(in); err != nil {
+			return nil, err
+		}
+	}
+	if r.shared || len(records) > 1 {
+		if slices.ContainsFunc(r.ops, func(op recordedOp) bool { return op.number > 0 && len(op.claims) == 0 }) {
+			r.unfit("a policy was reset, and nobody knows when by the store's time")
+		}
+		slices.SortStableFunc(r.ops, byInstant)
+	}
+	for i := range r.ops {
+		r.compare(&r.ops[i])
+	}
+	return &r.Comparison, nil
+}
+
+type replay struct {
+	Comparison
+
+	ledger   *ledger
+	policies map[int64]*stint.Policy  // of the record that is read
+	made     map[string]*stint.Policy // by name and limits
+	ops      []recordedOp
+	record   int
+	shared   bool
+}
+
+type recordedOp struct {
+	recordLine
+
+	claims []stint.Claim
+	record int
+	number int64
+}
+
+// byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial comes behind
+// the admission that left what it found; where denials count, each has to wait longer than the one before.
+func byInstant(a, b recordedOp) int {
+	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(key(a), key(b))); order != 0 || !a.takes() || !b.takes() {
+		return order
+	}
+	return cmp.Or(cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Retry, b.Retry))
+}
+
+func key(op recordedOp) string {
+	if len(op.claims) == 0 {
+		return ""
+	}
+	return op.claims[0].Policy.Name() + "\n" + op.claims[0].Key
+}
+
+func (op *recordedOp) takes() bool {
+	return op.Verb == stint.Take.String() || op.Verb == stint.Try.String()
+}
+
+func (r *replay) unfit(format string, args ...any) {
+	if r.Unfit == "" {
+		r.Unfit = fmt.Sprintf(format, args...)
+	}
+}
+
+func (r *replay) read(in io.Reader) error {
+	lines := bufio.NewReader(in)
+	for number := int64(1); ; number++ {
+		text, err := lines.ReadBytes('\n')
+		if len(text) > 0 {
+			var line recordLine
+			if json.Unmarshal(text, &line) != nil {
+				r.unfit("line %d is malformed", number)
+			} else if err := r.line(line, number); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (r *replay) line(line recordLine, number int64) error {
+	switch {
+	case number == 1 && line.Begin == "":
+		r.unfit("it does not begin where its process began")
+	case number > 1 && line.Begin != "memory" && line.Begin != "":
+		r.unfit("line %d: its process began anew", number)
+	}
+	switch {
+	case line.Begin != "": // a store in a process is empty at its begin
+		r.shared = r.shared || line.Begin != "memory"
+		r.ops = append(r.ops, recordedOp{recordLine: recordLine{Verb: resetAll}})
+	case line.Dropped > 0:
+		r.unfit("line %d: %d lines are missing", number, line.Dropped)
+	case line.Policy > 0:
+		return r.define(line, number)
+	case line.Verb != "":
+		op := recordedOp{recordLine: line, number: number, record: r.record}
+		for _, c := range line.Claims {
+			if r.policies[c.Policy] == nil {
+				r.unfit("line %d: policy %d is not defined", number, c.Policy)
+				return nil
+			}
+			op.claims = append(op.claims, stint.Claim{Key: c.Key, Policy: r.policies[c.Policy], Permits: c.Permits})
+		}
+		r.ops = append(r.ops, op)
+	}
+	return nil
+}
+
+// define makes a policy, or finds the one of that name with the same limits.
+func (r *replay) define(line recordLine, number int64) error {
+	id := line.Name + "\n" + string(line.Limits)
+	if r.made[id] == nil {
+		parsed, _, err := file.Parse(fmt.Sprintf("line %d", number), []byte(`[{"id":"r","scope":"global","limits":`+string(line.Limits)+`}]`))
+		if err != nil {
+			return err
+		}
+		policy, err := stint.NewPolicy(line.Name, parsed[0].Limits...)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		r.made[id] = policy
+	}
+	r.policies[line.Policy] = r.made[id]
+	return nil
+}
+
+// compare carries out an operation.
+func (r *replay) compare(op *recordedOp) {
+	switch op.Verb {
+	case resetPolicy:
+		for policy := range r.ledger.tables {
+			if policy.Name() == op.Name {
+				delete(r.ledger.tables, policy)
+			}
+		}
+		return
+	case resetAll:
+		clear(r.ledger.tables)
+		return
+	}
+	r.Decisions++
+	switch op.Source {
+	case "":
+	case stint.SourceDenialCache.String():
+		r.Answered++
+		return
+	default:
+		r.unfit("line %d: it was not the store that decided, but %s", op.number, op.Source)
+	}
+	verb := stint.Take
+	for v := stint.Take; v <= stint.Settle; v++ {
+		if v.String() == op.Verb {
+			verb = v
+		}
+	}
+	for _, c := range op.claims {
+		if r.changed(c) {
+			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
+		}
+	}
+	d, _ := r.ledger.decide(verb, op.claims, op.At)
+	got := recordLine{
+		At: op.At, Verb: op.Verb, Claims: op.Claims, Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: d.RetryAfter.Microseconds(),
+		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
+	}
+	if d.RetryAfter == stint.Never {
+		got.Retry = -1
+	}
+	want := op.recordLine
+	want.Source = ""
+	texts := [2][]byte{}
+	for i, line := range []recordLine{want, got} {
+		texts[i], _ = json.Marshal(line) // which was read as JSON
+	}
+	if string(texts[0]) != string(texts[1]) {
+		if r.Different++; r.Different == 1 {
+			r.FirstDifference = fmt.Sprintf("record %d, line %d: recorded %s; replayed %s", op.record+1, op.number, texts[0], texts[1])
+		}
+	}
+}
+
+// changed reports whether a new client of a policy is known under other limits, as after a reload. Who has an override has it always.
+func (r *replay) changed(c stint.Claim) bool {
+	h := hash(c.Key)
+	if _, known := r.ledger.table(c.Policy).look(h, c.Key); known {
+		return false
+	}
+	for policy, t := range r.ledger.tables {
+		if policy == c.Policy || policy.Name() != c.Policy.Name() {
+			continue
+		}
+		same := func(l stint.Limit) bool {
+			return slices.ContainsFunc(c.Policy.Limits(), func(k stint.Limit) bool { return k.Name == l.Name && k.Algorithm == l.Algorithm })
+		}
+		if _, known := t.look(h, c.Key); known && slices.ContainsFunc(policy.Limits(), same) {
+			return true
+		}
+	}
+	return false
+}
