@@ -20,13 +20,19 @@ type Sketch[K comparable] struct {
 	total    int64
 	slots    map[K]int32 // the counter of a key
 	counters []counter[K]
-	heap     []int32 // counters, the least first: no child of heap[i] is less, which are arity*i+1 and on
+	heap     []node // of counters, the least first: no child of heap[i] is less, which are arity*i+1 and on
 }
 
 type counter[K comparable] struct {
 	Item[K]
 
 	place int32 // in the heap
+}
+
+// A node is a counter's place in the heap, with its count, so that those of siblings lie side by side.
+type node struct {
+	count int64
+	slot  int32
 }
 
 // arity is how many children a node of the heap has. With 4 a heap is half as deep as with 2, and the
@@ -43,7 +49,7 @@ type Item[K comparable] struct {
 // New makes a sketch with k counters, at least one.
 func New[K comparable](k int) *Sketch[K] {
 	k = max(1, k)
-	return &Sketch[K]{most: k, slots: make(map[K]int32, k), counters: make([]counter[K], 0, k), heap: make([]int32, 0, k)}
+	return &Sketch[K]{most: k, slots: make(map[K]int32, k), counters: make([]counter[K], 0, k), heap: make([]node, 0, k)}
 }
 
 // Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a caller can keep
@@ -57,19 +63,19 @@ func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 	if slot, known := s.slots[key]; known {
 		c := &s.counters[slot]
 		c.Count += weight
-		s.sink(int(c.place))
+		s.sink(int(c.place), node{c.Count, slot})
 		return int(slot), false
 	}
 	if len(s.counters) < s.most {
 		s.insert(Item[K]{Key: key, Count: weight})
 		return len(s.counters) - 1, true
 	}
-	slot := s.heap[0]
+	slot := s.heap[0].slot
 	c := &s.counters[slot]
 	delete(s.slots, c.Key)
 	s.slots[key] = slot
 	c.Item = Item[K]{Key: key, Count: c.Count + weight, Error: c.Count}
-	s.sink(0)
+	s.sink(0, node{c.Count, slot})
 	return int(slot), true
 }
 
@@ -77,7 +83,7 @@ func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 func (s *Sketch[K]) insert(item Item[K]) {
 	slot := int32(len(s.counters))
 	s.counters = append(s.counters, counter[K]{item, slot})
-	s.heap = append(s.heap, slot)
+	s.heap = append(s.heap, node{item.Count, slot})
 	s.slots[item.Key] = slot
 	s.rise(int(slot))
 }
@@ -87,51 +93,48 @@ func (s *Sketch[K]) least() int64 {
 	if len(s.counters) < s.most {
 		return 0
 	}
-	return s.counters[s.heap[0]].Count
+	return s.heap[0].count
 }
 
-// sink moves the counter at a place of the heap down, after its count has grown.
-func (s *Sketch[K]) sink(at int) {
-	slot := s.heap[at]
-	count := s.counters[slot].Count
+// sink moves a counter down from its place in the heap, after its count has grown.
+func (s *Sketch[K]) sink(at int, n node) {
 	for {
 		first := arity*at + 1
 		if first >= len(s.heap) {
 			break
 		}
-		least, child := s.counters[s.heap[first]].Count, first
+		child := first
 		for i := first + 1; i < min(first+arity, len(s.heap)); i++ {
-			if n := s.counters[s.heap[i]].Count; n < least {
-				least, child = n, i
+			if s.heap[i].count < s.heap[child].count {
+				child = i
 			}
 		}
-		if count <= least {
+		if n.count <= s.heap[child].count {
 			break
 		}
 		s.put(at, s.heap[child])
 		at = child
 	}
-	s.put(at, slot)
+	s.put(at, n)
 }
 
 // rise moves a new counter at the end of the heap up.
 func (s *Sketch[K]) rise(at int) {
-	slot := s.heap[at]
-	count := s.counters[slot].Count
+	n := s.heap[at]
 	for at > 0 {
 		parent := (at - 1) / arity
-		if s.counters[s.heap[parent]].Count <= count {
+		if s.heap[parent].count <= n.count {
 			break
 		}
 		s.put(at, s.heap[parent])
 		at = parent
 	}
-	s.put(at, slot)
+	s.put(at, n)
 }
 
-func (s *Sketch[K]) put(at int, slot int32) {
-	s.heap[at] = slot
-	s.counters[slot].place = int32(at)
+func (s *Sketch[K]) put(at int, n node) {
+	s.heap[at] = n
+	s.counters[n.slot].place = int32(at)
 }
 
 // Total is the weight of the whole stream.

@@ -113,7 +113,7 @@ type demoRequest struct {
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// burst is the requests of one tick: users of whom few do most, in waves of two minutes; somebody who guesses passwords
+// burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two minutes; somebody who guesses passwords
 // for 20 seconds of each minute; one user whose client has gone wild for 30 seconds of two minutes; and a banned address.
 func (d *demo) burst() (requests []demoRequest) {
 	request := func(method, path string, user, address int) {

@@ -47,7 +47,7 @@ func boardOf(t *testing.T) *board {
 				{Rule: "login", Seconds: series(1_790_000_000, 10, 20, 0)},
 				{Rule: "trial", Seconds: series(1_790_000_000, 30, 0, 5)},
 			},
-			Denials: []activity.Denial{{Seq: 2, At: 1_790_000_000_500_000, Rule: "api", Client: "bob", Reason: "banned"}, {Seq: 1}},
+			Denials: []activity.Denial{{Seq: 2, At: 1_790_000_000_500_000, Rule: "api", Client: "bob", Reason: "banned"}, {Seq: 1, Client: "mallory"}},
 			Changes: []activity.Change{{Seq: 1, Kind: "store", State: "unreachable", Detail: "no connection"}},
 		}),
 	} {

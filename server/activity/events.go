@@ -24,7 +24,7 @@ const (
 	streamWrite = 10 * time.Second
 	// keptBytes bounds the events that are kept for readers who come back.
 	keptBytes = 1 << 20
-	// usedFor is how long events are made after the last reader has gone, who may come back.
+	// usedFor is how long events are made after the last reader has left. A reader may reconnect.
 	usedFor = 30 * time.Second
 
 	tickSeconds   = 60  // that one event has at most
@@ -33,7 +33,7 @@ const (
 	snapshotRules = 50
 )
 
-// A message is an event, encoded once for all readers: for those who may not know names, and for those who may.
+// A message is an event. It is encoded twice at most, whatever the number of readers: without and with clients' names.
 type message struct {
 	number uint64
 	text   [2][]byte

@@ -200,7 +200,7 @@ func TestEventsMasked(t *testing.T) {
 	})
 }
 
-// A reader who is too slow is dropped, does not hold up others, and goes on where it ended.
+// A slow reader is disconnected. It does not delay others, and can resume.
 func TestSlowReader(t *testing.T) {
 	bubble(t, func(s *service, _ func()) {
 		slow, quick := s.listen(""), s.listen("")

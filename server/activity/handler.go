@@ -2,6 +2,7 @@ package activity
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -262,8 +263,8 @@ func serveTimeline(r *Recorder, q query, caller Caller, _ *http.Request) (any, e
 		t.Decisions = append(t.Decisions, d)
 		return true
 	})
-	t.Decisions = t.Decisions[max(0, len(t.Decisions)-int(n)):]
-	slices.Reverse(t.Decisions)
+	slices.SortStableFunc(t.Decisions, func(a, b Decision) int { return cmp.Compare(b.At, a.At) })
+	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
 	t.Sampled = r.isSampled(client, t.Sample)
 	r.mu.Lock()
 	defer r.mu.Unlock()

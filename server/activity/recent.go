@@ -150,7 +150,7 @@ func (r *recent) sample() (sample Sample, share uint8) {
 	return sample, share
 }
 
-// Recent yields this process's recent decisions, about in the order in which they were made, until yield returns false.
+// Recent yields this process's recent decisions until yield returns false. Their order is that of time, give or take a second.
 // Decisions that are made meanwhile may be missing, and the oldest may be overwritten.
 func (r *Recorder) Recent(yield func(Decision) bool) Sample { return r.recentOf("", yield) }
 

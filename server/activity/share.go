@@ -74,7 +74,7 @@ func (r *Recorder) identify() {
 	}
 }
 
-// mask is a client as callers see it who may not know names: the same for the same client, in this process.
+// mask replaces a client's name for callers without a token. In this process the same client gets the same text.
 func (r *Recorder) mask(names bool, client string) string {
 	if names || client == "" {
 		return client
@@ -190,7 +190,7 @@ func (r *Recorder) view(ctx context.Context) *view {
 	return v
 }
 
-// lastView is the last view, nil when there is none of the last so long.
+// lastView is the last view if it is young enough, else nil.
 func (r *Recorder) lastView(within time.Duration) *view {
 	v := r.shared.last.Load()
 	if v == nil {

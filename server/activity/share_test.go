@@ -31,7 +31,7 @@ func evaluator(t *testing.T) activity.Eval {
 	}
 }
 
-// What one process knows is seen through the other, and each says of whom a figure is.
+// Each process shows what both know, and says whether a figure is its own or of all.
 func TestShared(t *testing.T) {
 	eval := evaluator(t)
 	a := newService(t, activity.Config{Process: activity.Process{Name: "a", Version: "v1"}, Eval: eval})

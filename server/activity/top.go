@@ -10,7 +10,7 @@ const (
 	// topMinutes is how many minutes the top covers, the one that has begun among them.
 	topMinutes = 5
 	// topCounters is how many (rule, client) are counted in each minute.
-	topCounters = 1000
+	topCounters = 500
 )
 
 // A sliding counts (rule, client) over the last minutes, each in a sketch of its own. Keys are 64-bit hashes by a secret
