@@ -24,7 +24,7 @@ func TestChangeOfARule(t *testing.T) {
 	p := open(t, s, 1280)
 	p.signIn("a token that nobody has")
 	p.shows("the token is not known")
-	p.do(chromedp.SetValue("[name=token]", ""))
+	p.forget() // the refusal, which the console tells of
 	p.signIn(writer)
 	p.shows("Rules by denials")
 	p.shows("demo-login")
@@ -53,7 +53,7 @@ func TestChangeOfARule(t *testing.T) {
 
 	p.visit("revisions/1")
 	p.press("Roll back to this revision")
-	p.shows("rollback")
+	p.shows("roll back to")
 	if s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); rule.Limits[0].Capacity != 40 {
 		t.Errorf("after the rollback the rule is %+v", rule)
 	}
@@ -66,12 +66,13 @@ func TestTwoAuthors(t *testing.T) {
 	p.signIn(writer)
 	p.visit("rules/demo-export")
 	p.write(`(text) => text.replace("capacity: 20", "capacity: 21")`)
-	p.shows("+       capacity: 21")
+	p.shows("+     capacity: 21")
 	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
 	p.press("Enforce at once")
 	p.shows("Somebody else has changed this rule since you began")
+	p.forget()
 	if draft := eval[string](p, "document.querySelector('textarea').value"); !strings.Contains(draft, "capacity: 21") {
 		t.Errorf("the draft is %q", draft)
 	}
@@ -146,9 +147,7 @@ func TestReaders(t *testing.T) {
 	if status := eval[int](p, `fetch("/api/v1/rules").then((r) => r.status)`); status != http.StatusUnauthorized {
 		t.Errorf("after signing out: %d", status)
 	}
-	p.mu.Lock()
-	p.faults = nil // the refusals above, which the console tells of
-	p.mu.Unlock()
+	p.forget()
 }
 
 // A session's cookie changes nothing for a page of another origin, and no page may frame the dashboard.
@@ -234,7 +233,8 @@ func TestAccessibility(t *testing.T) {
 					t.Errorf("%q, %s, %d wide: %s", place, theme, width, fault)
 				}
 				if eval[int](p, "document.documentElement.scrollWidth - innerWidth") > 0 {
-					t.Errorf("%q, %d wide: the page scrolls sideways", place, width)
+					t.Errorf("%q, %d wide: the page scrolls sideways: %s", place, width,
+						eval[string](p, `[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).slice(0, 5).join(" | ")`))
 				}
 				p.picture(place, theme, width)
 			}

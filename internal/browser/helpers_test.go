@@ -175,6 +175,13 @@ func (p *page) note(fault string) {
 	p.faults = append(p.faults, fault)
 }
 
+// forget drops what the console has said so far, as of answers that a test brought about.
+func (p *page) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults = nil
+}
+
 // do carries out steps.
 func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
@@ -238,20 +245,27 @@ func (p *page) press(text string) {
 	eval[bool](p, fmt.Sprintf("(window.confirm = () => true, %s.click(), true)", button))
 }
 
-// write puts a text into the editor of a rule.
+// write changes the text in the editor of a rule by a function of the page.
 func (p *page) write(edit string) {
 	p.t.Helper()
-	p.until("there is no editor", "document.querySelector('textarea') !== null")
+	p.fill("textarea", edit)
+}
+
+// fill changes the text of a field by a function of the page.
+func (p *page) fill(field, edit string) {
+	p.t.Helper()
+	p.until("there is no "+field, fmt.Sprintf("document.querySelector(%q) !== null", field))
 	eval[bool](p, fmt.Sprintf(`(() => {
-		const box = document.querySelector("textarea");
-		Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(box, (%s)(box.value));
+		const box = document.querySelector(%q);
+		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, (%s)(box.value));
 		box.dispatchEvent(new Event("input", {bubbles: true}));
 		return true;
-	})()`, edit))
+	})()`, field, edit))
 }
 
 // signIn signs in by a token.
 func (p *page) signIn(token string) {
 	p.t.Helper()
-	p.do(chromedp.SendKeys("[name=token]", token+"\r"))
+	p.fill("[name=token]", fmt.Sprintf("() => %q", token))
+	p.press("Sign in")
 }

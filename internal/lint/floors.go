@@ -98,6 +98,7 @@ var folders = []folder{
 	{path: "internal/attack", floor: 5, testsOnly: true},
 	{path: "internal/chaos", floor: 5, testsOnly: true},
 	{path: "internal/reload", floor: 5, testsOnly: true},
+	{path: "internal/browser", floor: 5, testsOnly: true},
 	{path: "internal/release", floor: 0, testsOnly: true},
 	{path: "internal/testredis", floor: 0, testsOnly: true},
 	{path: "internal/testmongo", floor: 0, testsOnly: true},

@@ -51,14 +51,14 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
           {state.body && used.length === 0 && <p class="empty">No state; all rules would admit.</p>}
           {used.length > 0 && (
             <table>
-              <thead><tr><th>rule</th><th>limit</th><th class="n">left</th><th>next</th><th /></tr></thead>
+              <thead><tr><th>rule</th><th class="hide-narrow">limit</th><th class="n">left</th><th>next</th><th /></tr></thead>
               <tbody>
                 {used.flatMap((r) => (r.limits?.length ? r.limits : [undefined]).map((l, i) => (
                   <tr key={r.rule + i}>
                     <td>{i === 0 ? <RuleLink id={r.rule} /> : ""}</td>
                     {l ? (
                       <>
-                        <td class="faint">{l.name || l.algorithm.toLowerCase().replaceAll("_", " ")}</td>
+                        <td class="faint hide-narrow">{l.name || l.algorithm.toLowerCase().replaceAll("_", " ")}</td>
                         <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
                         <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
                       </>
@@ -77,14 +77,14 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
           {timeline.body?.sampled && timeline.body.decisions.length === 0 && <p class="empty">None since <Time micros={timeline.body.sample.from} />.</p>}
           {timeline.body && timeline.body.decisions.length > 0 && (
             <table>
-              <thead><tr><th>time</th><th>rule</th><th>outcome</th><th class="n">cost</th><th class="hide-narrow">request</th></tr></thead>
+              <thead><tr><th>time</th><th>rule</th><th>outcome</th><th class="n hide-narrow">cost</th><th class="hide-narrow">request</th></tr></thead>
               <tbody>
                 {timeline.body.decisions.map((d, i) => (
                   <tr key={i}>
                     <td><Time micros={d.at} /></td>
                     <td><RuleLink id={d.rule} /></td>
                     <td class={d.outcome === "denied" ? "denied" : d.degraded ? "degraded" : ""}>{d.outcome}{d.reason ? ", " + reasonText(d.reason) : ""}{d.degraded ? ", degraded" : ""}</td>
-                    <td class="n">{d.permits}</td>
+                    <td class="n hide-narrow">{d.permits}</td>
                     <td class="mono hide-narrow">{d.method} {d.path}</td>
                   </tr>
                 ))}
