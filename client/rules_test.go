@@ -31,10 +31,14 @@ func serviceRules(t *testing.T) *rules.Set {
 	match := func(path string) rules.Match { return rules.Match{Paths: []string{path}} }
 	set, err := rules.Compile([]rules.Rule{
 		{ID: "login", Match: match("/login"), Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)}},
-		{ID: "search", Match: match("/search"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny,
-			Limits: []stint.Limit{stint.TokenBucket(3, stint.Every(time.Second)), named("burst", stint.SlidingWindowLog(1, time.Second))}},
-		{ID: "export", Match: match("/export"), Scope: []string{rules.PerAPIKey}, Missing: rules.MissingSkip, Cost: rules.Cost{Header: "X-Size", Permits: 1},
-			Limits: []stint.Limit{stint.SlidingWindowCounter(10, time.Minute)}},
+		{
+			ID: "search", Match: match("/search"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny,
+			Limits: []stint.Limit{stint.TokenBucket(3, stint.Every(time.Second)), named("burst", stint.SlidingWindowLog(1, time.Second))},
+		},
+		{
+			ID: "export", Match: match("/export"), Scope: []string{rules.PerAPIKey}, Missing: rules.MissingSkip, Cost: rules.Cost{Header: "X-Size", Permits: 1},
+			Limits: []stint.Limit{stint.SlidingWindowCounter(10, time.Minute)},
+		},
 		{ID: "banned", Match: match("/private/**"), Scope: []string{rules.Global}, Banned: true},
 		{ID: "watched", Match: match("/login"), Scope: []string{rules.Global}, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{ID: "held", Match: match("/held"), Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: 5 * time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
@@ -98,9 +102,9 @@ func TestMiddlewareByAService(t *testing.T) {
 		return answer, w.Header()
 	}
 	request := func(path string, fields ...string) *http.Request {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		for i := 0; i < len(fields); i += 2 {
-			r.Header.Add(fields[i], fields[i+1])
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		for pair := range slices.Chunk(fields, 2) {
+			r.Header.Add(pair[0], pair[1])
 		}
 		return r
 	}

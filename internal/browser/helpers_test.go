@@ -47,7 +47,7 @@ func serve(t *testing.T, args ...string) *service {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...) //nolint:gosec // what was built
+	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	out, in := io.Pipe()
 	command.Stdout, command.Stderr = in, in

@@ -28,7 +28,7 @@ var adapters = []string{"httplimit/ginlimit", "httplimit/fiberlimit"}
 func read(t *testing.T, folder string) *modfile.File {
 	t.Helper()
 	name := filepath.Join(root, folder, "go.mod")
-	text, err := os.ReadFile(name) //nolint:gosec // a file of the repository
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}

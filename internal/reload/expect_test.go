@@ -19,8 +19,8 @@ type due struct {
 type expectation struct {
 	matched  []string
 	standing rules.Outcome // Banned or Lacking if that denies the request
-	decider  string         // who denies it then
-	shadowed []string       // who would deny it without being asked
+	decider  string        // who denies it then
+	shadowed []string      // who would deny it without being asked
 	claims   []due
 	shadows  []due
 }

@@ -51,7 +51,7 @@ func New(secret Secret, now time.Time, secure bool) *http.Cookie {
 func End(secure bool) *http.Cookie { return cookie("", -1, secure) }
 
 func cookie(value string, age int, secure bool) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // G124: a listener without TLS is on loopback
 		Name: cookieName, Value: value, Path: "/", MaxAge: age, Secure: secure, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 }
