@@ -34,6 +34,7 @@ type admin struct {
 	rules        *rulesapi.API
 	activity     http.Handler // nil is none
 	signIn       *signIn
+	simulator    *simulator
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -126,6 +127,12 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 	}
 	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
 		return withoutWriteDeadline(profiler(name)), RoleWrite // a profile shows memory
+	}
+	if a.simulator != nil && r.URL.Path == pathSimulate {
+		return func(w http.ResponseWriter, r *http.Request) error {
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
+			return a.simulator.serve(w, r)
+		}, RoleWrite
 	}
 	if a.activity != nil && activity.Serves(r.URL.Path) {
 		return func(w http.ResponseWriter, r *http.Request) error {

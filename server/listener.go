@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/rules"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -123,7 +124,11 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
 		return nil, err
 	}
+	handler.simulator = &simulator{
+		busy: make(chan struct{}, 1), most: maxSimulatedEvents, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+	}
 	if c.Activity != nil {
+		handler.simulator.recent = c.Activity.Recent
 		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)

@@ -35,6 +35,8 @@ type ReaderOptions struct {
 	Format string
 	// Headers says that rules ask for header fields, of which logs have User-Agent and Referer. Default: false, which is faster.
 	Headers bool
+	// MaxBytes bounds each input, unpacked; a longer one is an error that wraps stint.ErrInvalid. Default: 0, no bound.
+	MaxBytes int64
 	// IPv6Prefix is by how many bits of their address IPv6 clients are counted. Default: 0, which is 64.
 	IPv6Prefix int
 }
@@ -79,6 +81,9 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 		return err
 	}
 	defer done()
+	if r.options.MaxBytes > 0 {
+		in = &bounded{in, r.options.MaxBytes}
+	}
 	var (
 		buffer  = make([]byte, 64<<10)
 		held    int  // bytes of a line's begin
@@ -121,6 +126,23 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 	}
 }
 
+// A bounded reader fails when there is more than that many bytes.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(text []byte) (int, error) {
+	n, err := b.Reader.Read(text)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, stint.Invalid("the input", "longer than the bound", "less, unpacked")
+	}
+	return n, err
+}
+
+// maxWindow bounds the memory that zstd may ask for: what its tools write by default has up to 8 MiB.
+const maxWindow = 128 << 20
+
 // decompress looks at how the input begins.
 func decompress(in io.Reader) (io.Reader, func(), error) {
 	buffered := bufio.NewReader(in) // which does not copy what is read in larger pieces
@@ -130,7 +152,7 @@ func decompress(in io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(buffered)
 		return z, func() {}, err
 	case bytes.Equal(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1))
+		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,0 +1,270 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/server/activity"
+	"github.com/stint-go/stint/server/problem"
+	"github.com/stint-go/stint/simulate"
+)
+
+// pathSimulate is where the dashboard has candidates simulated.
+const pathSimulate = "/api/v1/simulate"
+
+// Bounds of a simulation on the admin listener.
+const (
+	maxSimulatedEvents  = 5_000_000
+	maxSimulatedClients = 200_000
+	maxSimulatedLog     = 64 << 20 // bytes, unpacked
+	maxSimulatedRequest = 4 << 20  // bytes of candidates
+	maxCandidates       = 8
+	simulationTime      = time.Minute
+)
+
+// A simulator simulates candidates, one request at a time.
+type simulator struct {
+	busy    chan struct{}
+	most    int // events
+	rules   func() *rules.Set
+	recent  func(yield func(activity.Decision) bool) activity.Sample // nil: nothing is known
+	options rules.Options
+	deny    bool // rules_default
+}
+
+// A simulationRequest says what is simulated, on what.
+type simulationRequest struct {
+	// Budget is a limit such as 100/1m, for all five algorithms. Default: "", none.
+	Budget string `json:"budget"`
+	// InForce has the rules in force as a candidate.
+	InForce bool `json:"inForce"`
+	// Candidates are documents of rules, each with a name.
+	Candidates []struct {
+		Name  string `json:"name"`
+		Rules string `json:"rules"`
+	} `json:"candidates"`
+	// Pattern is made-up traffic. Default: nil, the log that follows in the body, or else the recent decisions of this process.
+	Pattern *struct {
+		Name    string  `json:"name"`
+		Seed    uint64  `json:"seed"`
+		Rate    float64 `json:"rate"`
+		Clients int     `json:"clients"`
+		Length  string  `json:"length"`
+		Window  string  `json:"window"`
+	} `json:"pattern"`
+	// Format is the log's. Default: "", which its first line tells.
+	Format string `json:"format"`
+}
+
+// A simulationAnswer is the report, and what its reader should know.
+type simulationAnswer struct {
+	*simulate.Report
+
+	Notes []string `json:"notes"`
+	// LeftOut are recent decisions that candidates could not be asked about, since what is known of them does not say whom rules count.
+	LeftOut int64 `json:"leftOut,omitempty"`
+}
+
+// serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
+func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return problem.Method(r.Method, "POST")
+	}
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	default:
+		return problem.ReducedCapacity("a simulation is under way; allowed: one at a time")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
+	defer cancel()
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return stint.Invalid("Content-Type", problem.Short(r.Header.Get("Content-Type")), "multipart/form-data with the parts request and log")
+	}
+	request, err := readSimulation(parts)
+	if err != nil {
+		return err
+	}
+	candidates, err := s.candidates(request)
+	if err != nil {
+		return err
+	}
+	simulation, err := simulate.New(simulate.Config{Candidates: candidates, MaxClients: maxSimulatedClients, DenyByDefault: s.deny})
+	if err != nil {
+		return err
+	}
+	answer := simulationAnswer{Notes: []string{}}
+	events := 0
+	add := func(event *simulate.Event) error {
+		if events++; events > s.most {
+			return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
+		}
+		if events%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return simulation.Add(event)
+	}
+	input, err := s.run(request, parts, add, &answer)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return stint.Invalid("the traffic", "one that takes more than a minute", "less, such as a shorter log")
+	case err != nil:
+		return err
+	}
+	if answer.Report, err = simulation.Finish(); err != nil {
+		return err
+	}
+	answer.Input = input
+	answer.Notes = append(answer.Notes, answer.Report.Notes()...)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	w.Header()["Content-Type"] = jsonType
+	w.Header()["Cache-Control"] = noStore
+	_, _ = w.Write(text) // a client that is gone has no use for the error
+	return nil
+}
+
+func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
+	part, err := parts.NextPart()
+	if err != nil || part.FormName() != "request" {
+		return nil, stint.Invalid("the body", "without a part request", "the part request first")
+	}
+	text, err := io.ReadAll(io.LimitReader(part, maxSimulatedRequest+1))
+	if err != nil || len(text) > maxSimulatedRequest {
+		return nil, problem.TooLarge(maxSimulatedRequest)
+	}
+	request := new(simulationRequest)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(request); err != nil {
+		return nil, stint.Invalid("request", problem.Short(err.Error()), "JSON with budget, inForce, candidates, pattern and format")
+	}
+	return request, nil
+}
+
+// candidates are those of a request.
+func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
+	var candidates []simulate.Candidate
+	if request.Budget != "" {
+		limits, err := simulate.Budget(request.Budget)
+		if err != nil {
+			return nil, err
+		}
+		for _, limit := range limits {
+			set, err := rules.Compile([]rules.Rule{simulate.LimitRule("limit", limit)}, s.options)
+			if err != nil {
+				return nil, err
+			}
+			candidates = append(candidates, simulate.Candidate{Name: strings.ToLower(limit.Algorithm.String()), Set: set})
+		}
+	}
+	if request.InForce {
+		candidates = append(candidates, simulate.Candidate{Name: "in force", Set: s.rules()})
+	}
+	for _, candidate := range request.Candidates {
+		set, _, err := file.ParseSet(candidate.Name, []byte(candidate.Rules), s.options)
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, simulate.Candidate{Name: candidate.Name, Set: set})
+	}
+	if len(candidates) == 0 || len(candidates) > maxCandidates {
+		return nil, stint.Invalid("candidates", len(candidates), "1 to 8, those of budget and inForce among them")
+	}
+	return candidates, nil
+}
+
+// run hands the traffic of a request on.
+func (s *simulator) run(request *simulationRequest, parts *multipart.Reader, add func(*simulate.Event) error, answer *simulationAnswer) (*simulate.Input, error) {
+	if p := request.Pattern; p != nil {
+		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
+		var err error
+		if pattern.Length, err = stint.ParseDuration(p.Length); err != nil {
+			return nil, err
+		}
+		if p.Window != "" {
+			if pattern.Window, err = stint.ParseDuration(p.Window); err != nil {
+				return nil, err
+			}
+		}
+		if err := pattern.Validate(); err != nil {
+			return nil, err
+		}
+		return nil, pattern.Run(add)
+	}
+	part, err := parts.NextPart()
+	if errors.Is(err, io.EOF) {
+		return nil, s.replay(add, answer)
+	}
+	if err != nil || part.FormName() != "log" {
+		return nil, stint.Invalid("the body", "with an unknown part", "request and log")
+	}
+	reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog})
+	if err != nil {
+		return nil, err
+	}
+	order := simulate.NewOrder(5*time.Second, add)
+	if err := reader.Read(part, order.Add); err != nil {
+		return nil, err
+	}
+	input := reader.Input()
+	return &input, order.Flush()
+}
+
+// replay hands on what this process decided lately.
+func (s *simulator) replay(add func(*simulate.Event) error, answer *simulationAnswer) error {
+	if s.recent == nil {
+		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
+	}
+	set := s.rules()
+	var fault error
+	sample := s.recent(func(d activity.Decision) bool {
+		event, known := eventOf(set, &d)
+		if !known {
+			answer.LeftOut++
+			return true
+		}
+		fault = add(event)
+		return fault == nil
+	})
+	if sample.OneIn > 1 {
+		answer.Notes = append(answer.Notes, "Of the recent clients, 1 of several is recorded in full; only these are simulated.")
+	}
+	answer.Notes = append(answer.Notes, "Of recent requests the method, the path and the client of the deciding rule are known: candidates that look at anything else match other requests than they would.")
+	return fault
+}
+
+// eventOf is a recent decision as a request, if the deciding rule tells whom it counted.
+func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
+	rule, known := set.Rule(d.Rule)
+	if !known || len(rule.Scope) != 1 {
+		return nil, false
+	}
+	event := &simulate.Event{Time: d.At, Request: rules.Request{Method: d.Method, Path: d.Path}}
+	switch scope := rule.Scope[0]; scope {
+	case rules.PerIP:
+		event.Request.Address = d.Client
+	case rules.PerUser:
+		event.Request.User = d.Client
+	case rules.PerAPIKey:
+		event.Request.APIKey = d.Client
+	case rules.Global:
+	default:
+		event.Request.Attributes = map[string]string{strings.TrimPrefix(scope, rules.Custom("")): d.Client}
+	}
+	return event, true
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/activity"
+	"github.com/stint-go/stint/server/problem"
+)
+
+// simulated sends a simulation, with a log if it is not empty.
+func simulated(t *testing.T, s *simulator, request string, log []byte) (status int, answer simulationAnswer, fault string) {
+	t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormField("request")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = part.Write([]byte(request))
+	if log != nil {
+		if part, err = form.CreateFormFile("log", "access.log"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = part.Write(log)
+	}
+	_ = form.Close()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathSimulate, &body)
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	w := httptest.NewRecorder()
+	if err := s.serve(w, r); err != nil {
+		p := problem.Of(err)
+		return p.Status, answer, p.Detail
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatal(err)
+	}
+	return w.Code, answer, ""
+}
+
+func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
+	t.Helper()
+	set, err := rules.Compile(list, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &simulator{busy: make(chan struct{}, 1), most: 20_000, rules: func() *rules.Set { return set }}
+}
+
+func TestSimulatePattern(t *testing.T) {
+	status, answer, fault := simulated(t, newSimulator(t), `{"budget":"100/1m","pattern":{"name":"boundary-burst","clients":1,"rate":100,"length":"2m","window":"1m"}}`, nil)
+	if status != http.StatusOK || len(answer.Candidates) != 5 {
+		t.Fatalf("%d %s", status, fault)
+	}
+	for _, candidate := range answer.Candidates {
+		if candidate.Name == "fixed_window" && candidate.Rules[0].Limits[0].Peak <= 100 || candidate.Name == "sliding_window_log" && candidate.Rules[0].Limits[0].Peak > 100 {
+			t.Errorf("%s admits %d", candidate.Name, candidate.Rules[0].Limits[0].Peak)
+		}
+	}
+}
+
+func TestSimulateLog(t *testing.T) {
+	line := `192.0.2.1 - - [01/Jan/2026:00:00:01 +0000] "GET /login HTTP/1.1" 200 5 "-" "-"` + "\n"
+	login := rules.Rule{ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(3, time.Minute)}}
+	s := newSimulator(t, login)
+	candidate := `{"name":"stricter","rules":"- {id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 1, window: 1m}]}"}`
+	status, answer, fault := simulated(t, s, `{"inForce":true,"candidates":[`+candidate+`]}`, []byte(strings.Repeat(line, 5)+"broken\n"))
+	if status != http.StatusOK || answer.Input.Malformed != 1 || answer.Candidates[0].Total.Denied != 2 || answer.Candidates[1].Total.Denied != 4 {
+		t.Errorf("%d %s: %+v", status, fault, answer.Report)
+	}
+
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	zeros := make([]byte, 1<<20)
+	for range 65 {
+		_, _ = z.Write(zeros)
+	}
+	_ = z.Close()
+	if status, _, fault := simulated(t, s, `{"inForce":true}`, bomb.Bytes()); status != http.StatusBadRequest || !strings.Contains(fault, "longer than the bound") {
+		t.Errorf("a log that unpacks to 65 MiB: %d %s", status, fault)
+	}
+}
+
+func TestSimulateRecent(t *testing.T) {
+	byUser := rules.Rule{ID: "user", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Limits: []stint.Limit{stint.FixedWindow(10, time.Minute)}}
+	s := newSimulator(t, byUser)
+	if status, _, fault := simulated(t, s, `{"inForce":true}`, nil); status != http.StatusBadRequest {
+		t.Errorf("without recent decisions: %d %s", status, fault)
+	}
+	s.recent = func(yield func(activity.Decision) bool) activity.Sample {
+		for i := range 6 {
+			yield(activity.Decision{At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Client: "ann", Method: "GET", Path: "/"})
+		}
+		yield(activity.Decision{Rule: "gone"})
+		return activity.Sample{OneIn: 1}
+	}
+	candidate := `{"name":"two","rules":"- {id: user, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}"}`
+	status, answer, fault := simulated(t, s, `{"inForce":true,"candidates":[`+candidate+`]}`, nil)
+	if status != http.StatusOK || answer.LeftOut != 1 || answer.Candidates[0].Total.Denied != 0 || answer.Candidates[1].Total.Denied != 4 {
+		t.Errorf("%d %s: %+v", status, fault, answer)
+	}
+}
+
+func TestSimulateRefuses(t *testing.T) {
+	s := newSimulator(t)
+	for request, want := range map[string]string{
+		`{}`:                          "1 to 8",
+		`{"budget":"x","pattern":{}}`: "allowed",
+		`{"nothing":1}`:               "budget, inForce",
+		`{"budget":"100/1m","pattern":{"name":"boundary-burst","length":"x"}}`:                          "duration",
+		`{"budget":"100/1m","pattern":{"name":"none","length":"1m","rate":1,"clients":1}}`:              "boundary-burst",
+		`{"budget":"100/1m","pattern":{"name":"steady","length":"1d","rate":1000,"clients":1}}`:         "up to 20000 requests",
+		`{"candidates":[{"name":"a","rules":"- {id: a, scope: global, limits: [{algorithm: none}]}"}]}`: "algorithm",
+	} {
+		if status, _, fault := simulated(t, s, request, nil); status != http.StatusBadRequest || !strings.Contains(fault, want) {
+			t.Errorf("%s: %d %q, want %q", request, status, fault, want)
+		}
+	}
+	s.busy <- struct{}{}
+	if status, _, _ := simulated(t, s, `{}`, nil); status != http.StatusServiceUnavailable {
+		t.Errorf("while another one runs: %d", status)
+	}
+}
