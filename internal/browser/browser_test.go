@@ -16,7 +16,7 @@ import (
 var screenshots = flag.String("screenshots", "", "folder that pictures of all pages are put into; none are made without it")
 
 // pages are those that everybody can see.
-var pages = []string{"", "rules", "rules/demo-api", "client/demo-user-7", "denials", "explain", "revisions", "revisions/1"}
+var pages = []string{"", "rules", "rules/demo-api", "client/demo-user-7", "denials", "explain", "revisions", "revisions/1", "simulate", "playground"}
 
 // A person signs in, sees numbers change, tries a change in shadow, compares, enforces it, and rolls it back.
 func TestChangeOfARule(t *testing.T) {
@@ -57,6 +57,25 @@ func TestChangeOfARule(t *testing.T) {
 	if s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); rule.Limits[0].Capacity != 40 {
 		t.Errorf("after the rollback the rule is %+v", rule)
 	}
+}
+
+// A change is simulated on what the service decided lately, and the playground shows the burst that a fixed window lets through.
+func TestSimulation(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.shows("demo-login")
+	p.visit("simulate")
+	p.write(`(text) => text.replace("capacity: 40", "capacity: 1")`)
+	p.press("Simulate")
+	p.shows("in force")
+	p.until("the stricter candidate denies no more", `(() => {
+		const denied = (by) => [...document.querySelectorAll("tr")].filter((r) => r.cells[1]?.innerText === by).map((r) => Number(r.cells[2].innerText.replace(/\D.*/, "") || 0))[0];
+		return denied("candidate") > denied("in force");
+	})()`)
+	p.visit("playground")
+	p.shows("at most 200 of one client")
+	p.shows("at most 100 of one client")
 }
 
 // Of two people who edit one rule, the second is told, and keeps the draft.

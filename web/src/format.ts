@@ -34,7 +34,7 @@ export function duration(micros: number): string {
   for (const [size, unit] of units) {
     if (micros >= size) {
       const n = micros / size;
-      return (n < 10 ? n.toFixed(1) : n.toFixed(0)) + " " + unit;
+      return (n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n.toFixed(1)) + " " + unit;
     }
   }
   return micros.toFixed(0) + " µs";

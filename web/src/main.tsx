@@ -16,6 +16,7 @@ import { Overview } from "./pages/overview";
 import { Revision, Revisions } from "./pages/revisions";
 import { RulePage } from "./pages/rule";
 import { Rules } from "./pages/rules";
+import { Playground, Simulate } from "./pages/simulate";
 
 const pages = [
   { path: "", name: "Overview" },
@@ -23,6 +24,8 @@ const pages = [
   { path: "rules", name: "Rules" },
   { path: "denials", name: "Denials" },
   { path: "explain", name: "Explain" },
+  { path: "simulate", name: "Simulate" },
+  { path: "playground", name: "Playground" },
 ];
 
 /** place is the address of the page that is shown: the parts of what follows #/. */
@@ -61,6 +64,10 @@ function Page({ place, writes }: { place: string[]; writes: boolean }) {
       return <Denials />;
     case "explain":
       return <Explain />;
+    case "simulate":
+      return <Simulate writes={writes} />;
+    case "playground":
+      return writes ? <Playground state={one} /> : <p class="empty">The playground takes work of the service; it needs a token with the role write.</p>;
     default:
       return <p class="empty">There is no such page. <a href="#/">Overview</a></p>;
   }
