@@ -3,12 +3,14 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -231,6 +233,7 @@ func (s *simulator) replay(add func(*simulate.Event) error, answer *simulationAn
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
 	set := s.rules()
+	order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
 	var fault error
 	sample := s.recent(func(d activity.Decision) bool {
 		event, known := eventOf(set, &d)
@@ -238,33 +241,42 @@ func (s *simulator) replay(add func(*simulate.Event) error, answer *simulationAn
 			answer.LeftOut++
 			return true
 		}
-		fault = add(event)
+		fault = order.Add(event)
 		return fault == nil
 	})
 	if sample.OneIn > 1 {
-		answer.Notes = append(answer.Notes, "Of the recent clients, 1 of several is recorded in full; only these are simulated.")
+		answer.Notes = append(answer.Notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", sample.OneIn))
 	}
-	answer.Notes = append(answer.Notes, "Of recent requests the method, the path and the client of the deciding rule are known: candidates that look at anything else match other requests than they would.")
-	return fault
+	answer.Notes = append(answer.Notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
+	if fault != nil {
+		return fault
+	}
+	return order.Flush()
 }
 
-// eventOf is a recent decision as a request, if the deciding rule tells whom it counted.
+// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name only.
 func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
 	rule, known := set.Rule(d.Rule)
 	if !known || len(rule.Scope) != 1 {
 		return nil, false
 	}
-	event := &simulate.Event{Time: d.At, Request: rules.Request{Method: d.Method, Path: d.Path}}
-	switch scope := rule.Scope[0]; scope {
-	case rules.PerIP:
-		event.Request.Address = d.Client
-	case rules.PerUser:
-		event.Request.User = d.Client
-	case rules.PerAPIKey:
-		event.Request.APIKey = d.Client
-	case rules.Global:
-	default:
-		event.Request.Attributes = map[string]string{strings.TrimPrefix(scope, rules.Custom("")): d.Client}
+	event := &simulate.Event{Time: d.At, Request: rules.Request{
+		Method: d.Method, Path: d.Path, Address: addressOf(d.Client), User: d.Client, APIKey: d.Client,
+	}}
+	if attribute, custom := strings.CutPrefix(rule.Scope[0], rules.Custom("")); custom {
+		event.Request.Attributes = map[string]string{attribute: d.Client}
 	}
 	return event, true
+}
+
+// addressOf is a client's address, or for one of another kind a network that no client has (RFC 6666), the same for the same client.
+func addressOf(client string) string {
+	if _, err := netip.ParseAddr(client); err == nil {
+		return client
+	}
+	if _, err := netip.ParsePrefix(client); err == nil {
+		return client
+	}
+	sum := sha256.Sum256([]byte(client))
+	return netip.AddrFrom16([16]byte(append([]byte{0x01, 0, 0, 0, 0, 0, 0, 0}, sum[:8]...))).String()
 }

@@ -92,7 +92,8 @@ func TestSimulateLog(t *testing.T) {
 
 func TestSimulateRecent(t *testing.T) {
 	byUser := rules.Rule{ID: "user", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Limits: []stint.Limit{stint.FixedWindow(10, time.Minute)}}
-	s := newSimulator(t, byUser)
+	byAddress := rules.Rule{ID: "address", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(10, time.Minute)}}
+	s := newSimulator(t, byUser, byAddress)
 	if status, _, fault := simulated(t, s, `{"inForce":true}`, nil); status != http.StatusBadRequest {
 		t.Errorf("without recent decisions: %d %s", status, fault)
 	}

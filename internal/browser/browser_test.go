@@ -66,6 +66,7 @@ func TestSimulation(t *testing.T) {
 	p.signIn(writer)
 	p.shows("demo-login")
 	p.visit("simulate")
+	p.until("the rules in force are not there", "document.querySelector('textarea')?.value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("capacity: 40", "capacity: 1")`)
 	p.press("Simulate")
 	p.shows("in force")
