@@ -42,10 +42,16 @@ $(DASHBOARD): $(shell find web -type f -not -path '*/node_modules/*')
 		rm -rf server/dashboard/dist/assets $@ && cd web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null; \
 	else echo "the dashboard is left out: npm is missing; install Node.js 20.19 or later" >&2; fi
 
+.PHONY: screenshots
+screenshots: web ## make pictures of all pages of the dashboard, in bin/screenshots
+	@scripts/ensure chromium
+	@mkdir -p bin/screenshots && go test ./internal/browser -run TestAccessibility -screenshots "$(CURDIR)/bin/screenshots"
+
 .PHONY: run
 run: build ## start the service on 127.0.0.1:8080 with its state in memory
-	@printf 'Try, in another terminal:\n\n  %s\n\n' "$(CURL)"
-	@exec bin/stint serve --store memory://
+	@umask 077; token=$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); echo "$$token write $${USER:-you}" > bin/admin-tokens; \
+	printf 'Try, in another terminal:\n\n  %s\n\nDashboard: http://127.0.0.1:8079/\nToken:     %s\n\n' "$(CURL)" "$$token"; \
+	exec bin/stint serve --store memory:// --admin-tokens-file bin/admin-tokens
 
 .PHONY: build
 build: web ## build bin/stint, with the dashboard
