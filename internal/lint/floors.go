@@ -83,6 +83,7 @@ var folders = []folder{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
 	}},
 	{path: "cmd/stint/internal", floor: 5},
+	{path: "deploy", floor: 5, testsOnly: true},
 	{path: "examples", floor: 5},
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
