@@ -59,8 +59,10 @@ var folders = []folder{
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
-	{path: "promlimit", floor: 3, not: stores, uses: []string{
-		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
+	{path: "promlimit", floor: 3, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "otellimit", floor: 3, not: stores, uses: []string{
+		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
+		"go.opentelemetry.io/otel/trace",
 	}},
 	{path: "api", floor: 3, not: stores},
 	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
