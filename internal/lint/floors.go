@@ -69,6 +69,7 @@ var folders = []folder{
 
 	{path: "client", floor: 4, not: stores},
 	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/alerts", floor: 4, not: stores},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/session", floor: 4, not: stores},
