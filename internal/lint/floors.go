@@ -96,6 +96,7 @@ var folders = []folder{
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/logsampler", floor: 2},
+	{path: "internal/decisionlog", floor: 3},
 
 	// Helpers of tests know nothing of the module.
 	{path: "internal/lint", floor: 0, testsOnly: true},
