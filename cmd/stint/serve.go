@@ -55,6 +55,14 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if store.watched != nil {
 		defer store.watched.end()
 	}
+	traced, err := startTraces(ctx, p, logger)
+	if err != nil {
+		return err
+	}
+	defer traced.close()
+	if !loaded.Store.Memory() {
+		store.Store = traced.calls(store.Store)
+	}
 	if err := store.withFailover(loaded, logger); err != nil {
 		return err
 	}
@@ -69,6 +77,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
+	service.Store, service.Middleware = traced.decisions(service.Store), traced.middleware()
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)
 	if err != nil {
