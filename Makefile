@@ -59,7 +59,7 @@ build: web ## build bin/stint, with the dashboard
 
 .PHONY: test
 test: ## run all tests, against real servers, applications and a browser, installing what is missing
-	@scripts/ensure redis-server nginx caddy node php python3 chromium
+	@scripts/ensure redis-server nginx caddy node npm php python3 chromium prometheus
 	@$(MAKE) web
 	@$(call each,"$(CURDIR)/scripts/test")
 

@@ -22,7 +22,7 @@ type RedisNode struct {
 
 // A RedisConfig says how a [RedisCollector] asks. Nodes has no default.
 type RedisConfig struct {
-	// Nodes lists the servers now. It must be safe for concurrent use.
+	// Nodes lists the servers now; none are the same as an error. It must be safe for concurrent use.
 	Nodes func(context.Context) ([]RedisNode, error)
 	// Interval is how often they are asked, by one INFO each. Default: 0, which is 15 seconds.
 	Interval time.Duration
@@ -90,7 +90,7 @@ func (c *RedisCollector) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	nodes, err := c.config.Nodes(ctx)
-	if err != nil { // nobody can be asked: none of those that were there answers
+	if err != nil || len(nodes) == 0 { // nobody can be asked: none of those that were there answers
 		silent := make([]redisSample, len(*c.samples.Load()))
 		for i, sample := range *c.samples.Load() {
 			silent[i].node = sample.node

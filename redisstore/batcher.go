@@ -326,6 +326,9 @@ func (br *batcher) send(b *batch) error {
 	br.watchdog.Begin(&b.watched)
 	err := b.execute(watchdog.With(ctx, &b.watched))
 	br.report(ctx, &b.watched, err)
+	if observe := br.store.options.OnCall; observe != nil {
+		observe(time.Since(began), len(b.entries), max(0, len(b.opLimits)-len(b.states)), err)
+	}
 	if err == nil {
 		br.mu.Lock()
 		br.pace.note(time.Since(began), time.Now())

@@ -39,8 +39,17 @@ type Inspector interface {
 	Servers(ctx context.Context) ([]Server, error)
 }
 
-// A Server sends a command without a key to a server. Of a map it returns names before values.
-type Server func(ctx context.Context, args ...string) ([]string, error)
+// A Server is one of the servers that hold a store's keys.
+type Server struct {
+	// Name tells it from the others, and stays: the address of a cluster's node, or "primary".
+	Name string
+	// Ask sends a command without a key. Of a map it returns names before values.
+	Ask func(ctx context.Context, args ...string) ([]string, error)
+}
+
+// Servers are those that hold the store's keys now, for a program that watches their health; none if the connection does
+// not tell.
+func (s *Store) Servers(ctx context.Context) []Server { return s.servers(ctx) }
 
 // servers are those that can be asked, none if the connection does not tell.
 func (s *Store) servers(ctx context.Context) []Server {
@@ -78,13 +87,13 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 	for _, server := range s.servers(ctx) {
 		// A server that evicts drops all clients of a partition with one key. The hashes expire, so the policies
 		// named volatile drop them before others' keys that do not expire, or expire later.
-		if info, err := server(ctx, "INFO", "memory"); err == nil {
+		if info, err := server.Ask(ctx, "INFO", "memory"); err == nil {
 			if policy := infoOf(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many clients at once, "+
 					"who may then use all of their limits again; use noeviction, in a Redis that nothing else shares", policy))
 			}
 		}
-		if setting, err := server(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 && setting[1] == "no" {
+		if setting, err := server.Ask(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 && setting[1] == "no" {
 			say("the server's lazyfree-lazy-expire is no: when a large key expires it frees it at once and answers nobody meanwhile; set it to yes")
 		}
 	}

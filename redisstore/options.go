@@ -68,6 +68,10 @@ type Options struct {
 	CountInstances bool
 	// OnLoss is called with what was lost since its last call, at most once a minute. Default: nil.
 	OnLoss func(Loss)
+	// OnCall is called when a script call has ended: how long it took from sending, how many operations it carried,
+	// how many of their limits shared a state with another one of the call, and why it failed, if it did. It must not block,
+	// and must be safe for concurrent use. Default: nil.
+	OnCall func(elapsed time.Duration, operations, coalesced int, err error)
 	// Now is the time of every decision instead of the server's clock, for tests. Default: nil.
 	Now func() stint.Instant
 }

@@ -75,7 +75,7 @@ func (s *Store) loadScripts(ctx context.Context) {
 			}
 			for _, m := range mixes {
 				group.Go(func() {
-					_, _ = server(ctx, "SCRIPT", "LOAD", s.script(m).Source) // if it fails, the first call that needs the script loads it
+					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // if it fails, the first call that needs the script loads it
 				})
 			}
 		}

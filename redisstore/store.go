@@ -248,6 +248,8 @@ type Stats struct {
 	DenialsKept int64  // denials remembered now
 	Announcing  bool   // whether announcements are received, without which no denial is remembered
 	Leases      int    // clients of limits with leases at hand now
+	Queued      int    // operations that wait to be sent
+	InFlight    int    // calls under way
 	Lost        Loss   // state that is gone although it still mattered
 }
 
@@ -257,6 +259,12 @@ func (s *Store) Stats() Stats {
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.listening.Load()
+	}
+	for _, br := range s.layout.Load().batchers {
+		br.mu.Lock()
+		stats.Queued += br.queued
+		stats.InFlight += br.inFlight
+		br.mu.Unlock()
 	}
 	return stats
 }

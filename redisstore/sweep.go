@@ -234,7 +234,7 @@ func (sw *sweeper) askEvictions(ctx context.Context) {
 	defer sw.asking.Unlock()
 	counts := maps.Clone(sw.counts)
 	for _, server := range sw.store.servers(ctx) {
-		info, err := server(ctx, "INFO")
+		info, err := server.Ask(ctx, "INFO")
 		if err != nil {
 			continue
 		}

@@ -142,6 +142,10 @@ type Config struct {
 	Activity *activity.Recorder
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
+	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil, none.
+	Middleware func(http.Handler) http.Handler
+	// MetricLabels are labels that every metric has, such as application. Default: none.
+	MetricLabels map[string]string
 	// Logger receives a line per listener and per recovered panic. Default: nil,
 	// slog.Default.
 	Logger *slog.Logger

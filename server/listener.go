@@ -97,7 +97,7 @@ func (s *Server) publicListener(ln net.Listener) *httpListener {
 		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
 	}
-	return s.newListener(serviceHTTP, ln, s.service, newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter))
+	return s.newListener(serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter))
 }
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked

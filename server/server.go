@@ -55,7 +55,12 @@ func New(config Config) (*Server, error) {
 
 // Handler is the service without a listener, for embedding it in another server.
 // Such a listener does not count as loopback.
-func (s *Server) Handler() http.Handler { return s.service }
+func (s *Server) Handler() http.Handler {
+	if middleware := s.service.config.Middleware; middleware != nil {
+		return middleware(s.service)
+	}
+	return s.service
+}
 
 // SwapRules puts rules in the place of those in force, and tells in which they differ; nil is
 // none. Requests that have begun are decided by the rules that they began with. It is safe for

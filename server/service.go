@@ -83,19 +83,23 @@ func newService(config *Config) (*service, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
+	registerer, err := promlimit.WithLabels(registry, config.MetricLabels)
+	if err != nil {
+		return nil, err
+	}
 	for _, collector := range append([]prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, config.Collectors...) {
-		if err := registry.Register(collector); err != nil {
+		if err := registerer.Register(collector); err != nil {
 			return nil, err
 		}
 	}
-	metrics, err := promlimit.New(registry)
+	metrics, err := promlimit.New(registerer)
 	if err != nil {
 		return nil, err
 	}
-	ruleMetrics, err := promlimit.NewRules(registry)
+	ruleMetrics, err := promlimit.NewRules(registerer)
 	if err != nil {
 		return nil, err
 	}
@@ -106,15 +110,15 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, private, err := newConnMetrics(registry)
+	public, private, err := newConnMetrics(registerer)
 	if err != nil {
 		return nil, err
 	}
-	bodies, adminBodies, err := newBodyBudgets(config, registry)
+	bodies, adminBodies, err := newBodyBudgets(config, registerer)
 	if err != nil {
 		return nil, err
 	}
-	events, err := newEvents(registry, config.ClientIP.Headers)
+	events, err := newEvents(registerer, config.ClientIP.Headers)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +146,7 @@ func newService(config *Config) (*service, error) {
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
-		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: adminBodies.readAdmin, Logger: config.Logger, Registerer: registry,
+		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: adminBodies.readAdmin, Logger: config.Logger, Registerer: registerer,
 	})
 	if err != nil {
 		return nil, err

@@ -82,16 +82,31 @@ func (l *lines) String() string {
 // and its log.
 func start(t testing.TB, args ...string) (url string, log *lines) {
 	t.Helper()
+	url, log, stop := startIn(t, nil, args...)
+	t.Cleanup(stop)
+	return url, log
+}
+
+// startWith is start with environment variables, for a test that stops the service itself.
+func startWith(t testing.TB, variables map[string]string, args ...string) (url string, stop func()) {
+	t.Helper()
+	url, _, stop = startIn(t, variables, args...)
+	return url, stop
+}
+
+func startIn(t testing.TB, variables map[string]string, args ...string) (url string, log *lines, stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stderr, writer := io.Pipe()
 	var stdout bytes.Buffer
 	code := make(chan int, 1)
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off"}, args...)
 	go func() {
-		code <- run(ctx, args, process{Out: &stdout, Err: writer, Env: environment(nil)})
+		code <- run(ctx, args, process{Out: &stdout, Err: writer, Env: environment(variables)})
 		_ = writer.Close()
 	}()
-	t.Cleanup(func() {
+	addr, log := readAddr(t, stderr)
+	return "http://" + addr, log, func() {
 		cancel()
 		select {
 		case got := <-code:
@@ -101,9 +116,7 @@ func start(t testing.TB, args ...string) (url string, log *lines) {
 		case <-time.After(patience):
 			t.Error("the service does not stop")
 		}
-	})
-	addr, log := readAddr(t, stderr)
-	return "http://" + addr, log
+	}
 }
 
 func environment(variables map[string]string) func(string) (string, bool) {

@@ -55,6 +55,14 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if store.watched != nil {
 		defer store.watched.end()
 	}
+	traced, err := startTraces(ctx, p, logger)
+	if err != nil {
+		return err
+	}
+	defer traced.close()
+	if !loaded.Store.Memory() {
+		store.Store = traced.calls(store.Store)
+	}
 	if err := store.withFailover(loaded, logger); err != nil {
 		return err
 	}
@@ -69,6 +77,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	}
 	service := serverConfig(loaded, store)
 	service.Logger = logger
+	service.Store, service.Middleware = traced.decisions(service.Store), traced.middleware()
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)
 	if err != nil {
@@ -96,6 +105,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return misconfigured(err)
 	}
 	announceStore(loaded, logger)
+	defer store.observe(ctx)()
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err
@@ -209,6 +219,7 @@ type openedStore struct {
 	// configuration is wise.
 	Watch func()
 
+	health    *promlimit.RedisCollector // nil: the server is not asked for its health
 	advise    func(context.Context) []string
 	instances func() int // how many processes share the store
 	// unreachable is how many of the store's parts can't be reached; nil: they are not watched.
@@ -223,16 +234,21 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
 		stats := promlimit.NewStoreCollector(func() promlimit.StoreStats {
 			s := store.Stats()
-			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, Evictions: s.Evictions}
+			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions, Reclaimed: s.Reclaimed}
 		})
 		nothing := func() {}
 		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}}, nil
+	}
+	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
+	calls, err := promlimit.NewCalls(registry)
+	if err != nil {
+		return nil, err
 	}
 	opened := &openedStore{}
 	store, err := rueidis.Open(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
-		CountInstances: loaded.Instances == 0, OnLoss: opened.onLoss,
+		CountInstances: loaded.Instances == 0, OnLoss: opened.onLoss, OnCall: calls.Done,
 	})
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
@@ -244,13 +260,44 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		s := store.Stats()
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
 			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
 	opened.Store, opened.Close, opened.Health, opened.ready = store, store.Close, store.Ping, store.Ready
-	opened.Collectors = []prometheus.Collector{stats}
+	opened.Collectors = []prometheus.Collector{stats, registry}
+	if loaded.Metrics.StoreHealth > 0 {
+		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
+			Interval: loaded.Metrics.StoreHealth,
+			Nodes: func(ctx context.Context) ([]promlimit.RedisNode, error) {
+				var nodes []promlimit.RedisNode
+				for _, server := range store.Servers(ctx) {
+					nodes = append(nodes, promlimit.RedisNode{Name: server.Name, Ask: server.Ask})
+				}
+				return nodes, nil
+			},
+		})
+		opened.Collectors = append(opened.Collectors, opened.health)
+	}
 	opened.advise, opened.instances = store.Advise, store.Instances
 	return opened, nil
+}
+
+// observe asks the store's own server for its health until the function that it returns is called.
+func (o *openedStore) observe(ctx context.Context) (stop func()) {
+	if o.health == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		o.health.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // startWait is the longest that the service waits for its store before it listens.
@@ -314,7 +361,7 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 	s.MaxConnections, s.MaxConnectionsPerPeer = c.HTTP.MaxConnections, c.HTTP.MaxConnectionsPerPeer
 	s.MaxOperations, s.OverloadAdmits = c.HTTP.MaxOperations, c.OnOverload == failover.Admit
 	s.DrainDelay, s.DrainKeepAlive, s.DrainTimeout = c.Drain.Delay, c.Drain.KeepAlive, c.Drain.Timeout
-	s.Build = build()
+	s.Build, s.MetricLabels = build(), c.Metrics.Labels
 	return s
 }
 

@@ -59,14 +59,17 @@ var folders = []folder{
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
-	{path: "promlimit", floor: 3, not: stores, uses: []string{
-		"github.com/prometheus/client_golang", "go.opentelemetry.io/otel",
+	{path: "promlimit", floor: 3, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "otellimit", floor: 3, not: stores, uses: []string{
+		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
+		"go.opentelemetry.io/otel/trace",
 	}},
 	{path: "api", floor: 3, not: stores},
 	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
 	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server/alerts", floor: 4, not: stores},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
 	{path: "server/session", floor: 4, not: stores},
@@ -80,9 +83,10 @@ var folders = []folder{
 
 	// The program may import everything, its own internal folders among it.
 	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term", "go.opentelemetry.io/otel",
 	}},
 	{path: "cmd/stint/internal", floor: 5},
+	{path: "deploy", floor: 5, testsOnly: true},
 	{path: "examples", floor: 5},
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
@@ -92,6 +96,7 @@ var folders = []folder{
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/logsampler", floor: 2},
+	{path: "internal/decisionlog", floor: 3},
 
 	// Helpers of tests know nothing of the module.
 	{path: "internal/lint", floor: 0, testsOnly: true},

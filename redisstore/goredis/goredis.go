@@ -222,7 +222,7 @@ var _ redisstore.Inspector = (*conn)(nil)
 // Servers implements [redisstore.Inspector].
 func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if c.cluster == nil {
-		return []redisstore.Server{c.server(c.client)}, nil
+		return []redisstore.Server{c.server("primary", c.client)}, nil
 	}
 	var mu sync.Mutex
 	var servers []redisstore.Server
@@ -230,7 +230,7 @@ func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 		return c.cluster.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
 			mu.Lock()
 			defer mu.Unlock()
-			servers = append(servers, c.server(client))
+			servers = append(servers, c.server(client.Options().Addr, client))
 			return nil
 		})
 	})
@@ -241,10 +241,10 @@ func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 }
 
 // server asks one server that a client leads to.
-func (c *conn) server(client redis.UniversalClient) redisstore.Server {
-	return func(ctx context.Context, args ...string) ([]string, error) {
+func (c *conn) server(name string, client redis.UniversalClient) redisstore.Server {
+	return redisstore.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
 		return c.ask(ctx, client, args)
-	}
+	}}
 }
 
 func (c *conn) ask(ctx context.Context, client redis.UniversalClient, args []string) ([]string, error) {

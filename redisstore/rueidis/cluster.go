@@ -230,7 +230,7 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 // Servers implements [redisstore.Inspector].
 func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if !c.cluster {
-		return []redisstore.Server{serverBy(c.send)}, nil
+		return []redisstore.Server{serverBy("primary", c.send)}, nil
 	}
 	client, err := c.enter(ctx)
 	if err != nil {
@@ -240,8 +240,8 @@ func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) 
 	var servers []redisstore.Server
 	var faults []error
 	for address, node := range client.Nodes() {
-		s := serverBy(func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) })
-		info, err := s(ctx, "INFO", "replication")
+		s := serverBy(address, func(ctx context.Context, build builder) rueidis.RedisResult { return node.Do(ctx, build(node.B())) })
+		info, err := s.Ask(ctx, "INFO", "replication")
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", address, err))
 		} else if strings.Contains(info[0], "role:master") {

@@ -70,8 +70,8 @@ func arbitrary(args ...string) builder {
 }
 
 // serverBy asks one server by what sends to it.
-func serverBy(send func(ctx context.Context, build builder) rueidis.RedisResult) redisstore.Server {
-	return func(ctx context.Context, args ...string) ([]string, error) {
+func serverBy(name string, send func(ctx context.Context, build builder) rueidis.RedisResult) redisstore.Server {
+	return redisstore.Server{Name: name, Ask: func(ctx context.Context, args ...string) ([]string, error) {
 		reply, err := send(ctx, arbitrary(args...)).ToMessage()
 		if err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func serverBy(send func(ctx context.Context, build builder) rueidis.RedisResult)
 			list = append(list, name, value)
 		}
 		return list, err
-	}
+	}}
 }
 
 // errUnsubscribed says that a subscription ended without a fault.

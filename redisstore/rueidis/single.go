@@ -215,7 +215,7 @@ func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func()
 
 // Servers implements [redisstore.Inspector].
 func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
-	return []redisstore.Server{serverBy(c.send)}, nil
+	return []redisstore.Server{serverBy("primary", c.send)}, nil
 }
 
 // Cluster implements [redisstore.Conn].

@@ -56,6 +56,7 @@ type Config struct {
 	API      API      `doc:"api"`
 	Admin    Admin    `doc:"admin"`
 	Log      Log      `doc:"log"`
+	Metrics  Metrics  `doc:"metrics"`
 
 	// Record is "" for none.
 	Record          string `doc:"record" value:"FILE" help:"file to which every decision is written for stint simulate --replay: 8 files of 128 MiB at most, FILE.1 the newest full one"`
@@ -200,6 +201,13 @@ type Admin struct {
 type Log struct {
 	Format string     `doc:"format" is:"one-of text json" default:"text" value:"FORMAT" help:"text or json"`
 	Level  slog.Level `doc:"level" is:"level" default:"info" value:"LEVEL" help:"debug, info, warn or error"`
+}
+
+// Metrics says what is measured besides what the service decides.
+type Metrics struct {
+	Labels map[string]string `doc:"labels"`
+	// StoreHealth is 0 for never.
+	StoreHealth time.Duration `doc:"store_health" is:"duration 1s 1h" zero:"off" default:"15s" value:"DURATION" help:"how often the store's own Redis is asked for its health (INFO), 1s to 1h, or off"`
 }
 
 type (

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// TestTraces: an OTLP receiver gets the spans of a check over the REST API in the caller's trace: the request, below it the
+// decision, below it the call of the store. A request of no trace that is sampled has none.
+func TestTraces(t *testing.T) {
+	const trace, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	var mu sync.Mutex
+	received := map[string]*spans.Span{}
+	service := ""
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var export collector.ExportTraceServiceRequest
+		if err := proto.Unmarshal(body, &export); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, group := range export.GetResourceSpans() {
+			for _, attribute := range group.GetResource().GetAttributes() {
+				if attribute.GetKey() == "service.name" {
+					service = attribute.GetValue().GetStringValue()
+				}
+			}
+			for _, scope := range group.GetScopeSpans() {
+				for _, span := range scope.GetSpans() {
+					if received[span.GetName()] != nil {
+						t.Errorf("two spans %q", span.GetName())
+					}
+					received[span.GetName()] = span
+				}
+			}
+		}
+	}))
+	t.Cleanup(receiver.Close)
+	variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "OTEL_TRACES_SAMPLER": "parentbased_always_off"}
+	for name, value := range variables {
+		t.Setenv(name, value) // the SDK's own
+	}
+	url, stop := startWith(t, variables, "--store", testredis.Start(t).URL())
+	for _, header := range []string{"", "00-" + trace + "-" + parent + "-01"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/rate-limit/check?key=secret-key", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			request.Header.Set("Traceparent", header)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+	}
+	stop() // which sends what waits
+	mu.Lock()
+	defer mu.Unlock()
+	above := parent
+	for _, name := range []string{"GET", "rate limit", "rate limit store"} {
+		span := received[name]
+		if span == nil {
+			t.Fatalf("no span %q: %v", name, received)
+		}
+		if got := hex.EncodeToString(span.GetTraceId()); got != trace {
+			t.Errorf("%q is in trace %s, want %s", name, got, trace)
+		}
+		if got := hex.EncodeToString(span.GetParentSpanId()); got != above {
+			t.Errorf("%q is below %s, want %s", name, got, above)
+		}
+		if strings.Contains(span.String(), "secret-key") {
+			t.Errorf("%q tells the key: %s", name, span)
+		}
+		above = hex.EncodeToString(span.GetSpanId())
+	}
+	if len(received) != 3 || service != "stint" {
+		t.Errorf("%d spans of %q, want 3 of stint", len(received), service)
+	}
+}
+
+func TestTracesRefuse(t *testing.T) {
+	for name, allowed := range map[string]string{"OTEL_TRACES_EXPORTER": "otlp or none", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"} {
+		variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: "jaeger"}
+		code, _, stderr := do(t, variables, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "off")
+		if code != exitUsage || !strings.Contains(stderr, name+` is "jaeger"; allowed: `+allowed) {
+			t.Errorf("exit code %d, %s", code, stderr)
+		}
+	}
+}

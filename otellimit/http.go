@@ -1,0 +1,66 @@
+package otellimit
+
+import (
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Handler makes a server's span of each request, named by its method, within the trace that the request's header
+// names; propagation.TraceContext{} reads W3C's traceparent. The provider's sampler says which are recorded. The others
+// reach next with the request as it came.
+func Handler(next http.Handler, provider trace.TracerProvider, propagator propagation.TextMapPropagator) http.Handler {
+	tracer := provider.Tracer(scope)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := tracer.Start(propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		if !span.IsRecording() {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := &answer{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r.WithContext(ctx))
+		span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("url.path", r.URL.Path),
+			attribute.Int("http.response.status_code", answer.status))
+		if answer.status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
+	})
+}
+
+// answer remembers the status of a response.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController find the response below.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// Transport sends with each request the trace of its context, so that the server's spans belong to it.
+func Transport(next http.RoundTripper, propagator propagation.TextMapPropagator) http.RoundTripper {
+	return transport{next, propagator}
+}
+
+type transport struct {
+	next       http.RoundTripper
+	propagator propagation.TextMapPropagator
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if trace.SpanContextFromContext(r.Context()).IsValid() {
+		r = r.Clone(r.Context())
+		t.propagator.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
+	}
+	return t.next.RoundTrip(r)
+}

@@ -1,0 +1,226 @@
+// Package otellimit makes spans of decisions, on OpenTelemetry's API alone: the program brings the SDK, or none.
+//
+//	limited := otellimit.Decisions(failing, provider)            // a span per decision
+//	shared := otellimit.Calls(redis, provider)                   // below it, the call of the store
+//	handler := otellimit.Handler(mux, provider, propagator)      // a server's span, continued from traceparent
+//	transport := otellimit.Transport(http.DefaultTransport, propagator) // sends traceparent
+//
+// Spans of decisions and calls are made only in a trace that is recorded: without one, or where it was not sampled, they
+// cost a look at the context and allocate nothing. No attribute carries a key. They are
+//
+//	stint.rule       the rule's ID, of a decision by a rule
+//	stint.policy     the policy's name, of another one with a name
+//	stint.limit      the deciding limit's name, or its algorithm where it has none
+//	stint.verb       take, try, peek, reset, settle
+//	stint.allowed    whether the request is admitted
+//	stint.degraded   whether a failure policy decided instead of the store
+//	stint.source     where the decision was made: store, denial-cache, lease, failure-policy
+//	stint.operations how many operations were decided at once, if they were more than one call's
+//
+// An operation that could not be decided sets the span's status to Error.
+package otellimit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+)
+
+const scope = "github.com/stint-go/stint/otellimit"
+
+// A Store makes spans of what another one decides. It is safe for concurrent use; make it with [Decisions].
+type Store struct {
+	store  stint.Store
+	tracer trace.Tracer
+	name   string
+	kind   trace.SpanKind
+}
+
+// Decisions makes a span "rate limit" of each decision of a store, which is the one that a [stint.Limiter] or an
+// enforce.Limiter is given.
+func Decisions(store stint.Store, provider trace.TracerProvider) *Store {
+	return &Store{store, provider.Tracer(scope), "rate limit", trace.SpanKindInternal}
+}
+
+// Calls makes a span "rate limit store" of each call of a store on another machine, with the wait before the call was sent. It stands
+// below what decides without that store, such as package failover's; a store that watches itself still does.
+func Calls(store stint.Store, provider trace.TracerProvider) stint.Store {
+	s := &Store{store, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
+	if w, ok := store.(watched); ok {
+		return &watchedStore{s, w}
+	}
+	return s
+}
+
+// watched is what package failover asks of a store that watches its parts itself.
+type watched interface {
+	Watch(timeout time.Duration, unreachable func(shard int, cause error))
+	Shards() int
+	Shard(key string) int
+}
+
+type watchedStore struct {
+	*Store
+	watched
+}
+
+var (
+	_ stint.Store     = (*Store)(nil)
+	_ stint.Binder    = (*Store)(nil)
+	_ stint.Registrar = (*Store)(nil)
+	_ stint.Resetter  = (*Store)(nil)
+)
+
+// recorded reports whether the context belongs to a trace that is recorded.
+func recorded(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
+
+func (s *Store) begin(ctx context.Context) (context.Context, trace.Span) {
+	return s.tracer.Start(ctx, s.name, trace.WithSpanKind(s.kind))
+}
+
+// Decide implements [stint.Store].
+func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if !recorded(ctx) {
+		return s.store.Decide(ctx, op)
+	}
+	ctx, span := s.begin(ctx)
+	defer span.End()
+	d, err := s.store.Decide(ctx, op)
+	describe(span, op.Verb, op.LimitAt, policyAt(&op, int(d.Index)), &d, err)
+	return d, err
+}
+
+// DecideAll implements [stint.Store]. Operations that are decided at once have one span.
+func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	if !recorded(ctx) {
+		s.store.DecideAll(ctx, ops, results)
+		return
+	}
+	ctx, span := s.begin(ctx)
+	defer span.End()
+	s.store.DecideAll(ctx, ops, results)
+	span.SetAttributes(attribute.Int("stint.operations", len(ops)))
+	if len(ops) == 0 {
+		return
+	}
+	shown := 0 // the first that was not decided, or was denied, tells more than those before it
+	for i := range ops {
+		if results[i].Err != nil || !results[i].Decision.Allowed {
+			shown = i
+			break
+		}
+	}
+	d := &results[shown].Decision
+	describe(span, ops[shown].Verb, ops[shown].LimitAt, policyAt(&ops[shown], int(d.Index)), d, results[shown].Err)
+}
+
+// Bind implements [stint.Binder].
+func (s *Store) Bind(policy *stint.Policy) stint.Taker {
+	b := &bound{store: s, policy: policy}
+	if binder, ok := s.store.(stint.Binder); ok {
+		b.taker = binder.Bind(policy)
+	}
+	return b
+}
+
+// Register implements [stint.Registrar].
+func (s *Store) Register(policy *stint.Policy) error {
+	if registrar, ok := s.store.(stint.Registrar); ok {
+		return registrar.Register(policy)
+	}
+	return nil
+}
+
+// ResetPolicy implements [stint.Resetter].
+func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
+	if resetter, ok := s.store.(stint.Resetter); ok {
+		return resetter.ResetPolicy(ctx, policyName)
+	}
+	return errNoReset()
+}
+
+// ResetAll implements [stint.Resetter].
+func (s *Store) ResetAll(ctx context.Context) error {
+	if resetter, ok := s.store.(stint.Resetter); ok {
+		return resetter.ResetAll(ctx)
+	}
+	return errNoReset()
+}
+
+func errNoReset() error {
+	return stint.Invalid("store", "one that can't reset many clients", "a stint.Resetter")
+}
+
+// bound is the short way to take of one policy.
+type bound struct {
+	store  *Store
+	policy *stint.Policy
+	taker  stint.Taker // nil: the store has none
+}
+
+// Take implements [stint.Taker].
+func (b *bound) Take(ctx context.Context, key string, permits int64) (stint.Decision, error) {
+	if b.taker == nil {
+		return b.store.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: permits}})
+	}
+	if !recorded(ctx) {
+		return b.taker.Take(ctx, key, permits)
+	}
+	ctx, span := b.store.begin(ctx)
+	defer span.End()
+	d, err := b.taker.Take(ctx, key, permits)
+	describe(span, stint.Take, b.policy.Limit, b.policy, &d, err)
+	return d, err
+}
+
+// policyAt is the policy of limit i of an operation.
+func policyAt(op *stint.Op, i int) *stint.Policy {
+	policy := op.Policy
+	for next := 0; policy != nil && i >= policy.Len() && next < len(op.And); next++ {
+		i -= policy.Len()
+		policy = op.And[next].Policy
+	}
+	return policy
+}
+
+// describe says on a span what was decided. limitAt finds the deciding limit.
+func describe(span trace.Span, verb stint.Verb, limitAt func(int) stint.Limit, policy *stint.Policy, d *stint.Decision, err error) {
+	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", verb.String()))
+	if policy != nil {
+		if rule, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {
+			attributes = append(attributes, attribute.String("stint.rule", rule))
+		} else if policy.Name() != "" {
+			attributes = append(attributes, attribute.String("stint.policy", policy.Name()))
+		}
+	}
+	if err != nil {
+		span.SetAttributes(attributes...)
+		span.SetStatus(codes.Error, kindOf(err))
+		return
+	}
+	limit := limitAt(int(d.Index))
+	name := limit.Name
+	if name == "" {
+		name = limit.Algorithm.String()
+	}
+	span.SetAttributes(append(attributes, attribute.String("stint.limit", name), attribute.Bool("stint.allowed", d.Allowed),
+		attribute.Bool("stint.degraded", d.Degraded), attribute.String("stint.source", d.Source.String()))...)
+}
+
+// kindOf is an error without its text, in which a key may stand.
+func kindOf(err error) string {
+	for _, kind := range []error{stint.ErrOverloaded, stint.ErrUnavailable, stint.ErrInvalid, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, kind) {
+			return kind.Error()
+		}
+	}
+	return "not decided"
+}

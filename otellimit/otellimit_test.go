@@ -1,0 +1,263 @@
+package otellimit_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/otellimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
+)
+
+// secret is a key, which no span may tell.
+const secret = "ann@example.com"
+
+func record(t *testing.T, sampler sdk.Sampler) (*tracetest.InMemoryExporter, *sdk.TracerProvider) {
+	t.Helper()
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdk.NewTracerProvider(sdk.WithSyncer(exporter), sdk.WithSampler(sampler))
+	t.Cleanup(func() {
+		for _, span := range exporter.GetSpans() {
+			for _, a := range append(span.Attributes, attribute.String("name", span.Name+span.Status.Description)) {
+				if strings.Contains(a.Value.String(), secret) {
+					t.Errorf("the attribute %s of %q tells the key", a.Key, span.Name)
+				}
+			}
+		}
+		_ = provider.Shutdown(context.Background())
+	})
+	return exporter, provider
+}
+
+// texts are a span's attributes.
+func texts(span tracetest.SpanStub) string {
+	var list []string
+	for _, a := range span.Attributes {
+		list = append(list, strings.TrimPrefix(string(a.Key), "stint.")+"="+a.Value.String())
+	}
+	return strings.Join(list, " ")
+}
+
+func TestDecisions(t *testing.T) {
+	exporter, provider := record(t, sdk.AlwaysSample())
+	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	limiter, err := stint.New(store, "checkout", stint.FixedWindow(2, time.Hour), stint.Limit{Name: "day", Algorithm: stint.AlgorithmFixedWindow, Capacity: 1, Window: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
+	for range 2 {
+		if _, err := limiter.Allow(ctx, secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := limiter.Peek(ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.AllowN(ctx, secret, -1); err == nil {
+		t.Fatal("-1 permits were decided")
+	}
+	want := []string{
+		"verb=take policy=checkout limit=day allowed=true degraded=false source=store",
+		"verb=take policy=checkout limit=day allowed=false degraded=false source=store",
+		"verb=peek policy=checkout limit=day allowed=false degraded=false source=store",
+		"verb=take policy=checkout",
+	}
+	spans := exporter.GetSpans()
+	if len(spans) != len(want) {
+		t.Fatalf("%d spans, want %d", len(spans), len(want))
+	}
+	for i, span := range spans {
+		if got := texts(span); got != want[i] || span.Name != "rate limit" || span.Parent.SpanID() != root.SpanContext().SpanID() {
+			t.Errorf("span %d is %q with %q, want %q below the root", i, span.Name, got, want[i])
+		}
+	}
+	if status := spans[3].Status; status.Code != codes.Error || status.Description != stint.ErrInvalid.Error() {
+		t.Errorf("the status of a fault is %+v", status)
+	}
+}
+
+// TestCalls: the call of the store is below the decision, with its failure, and the decision tells that it is degraded.
+func TestCalls(t *testing.T) {
+	exporter, provider := record(t, sdk.AlwaysSample())
+	broken := errors.Join(stint.ErrUnavailable, errors.New("dial "+secret))
+	inner := failing{Store: memstore.New(memstore.Config{}), err: &broken}
+	guarded, err := failover.New(failover.Config{Store: otellimit.Calls(inner, provider), Mode: failover.Open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(guarded.Close)
+	set, err := rules.Compile([]rules.Rule{{ID: "login", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.TokenBucket(5, stint.PerSecond(1))}}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: otellimit.Decisions(guarded, provider), Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
+	var v enforce.Verdict
+	if err := limiter.Decide(ctx, &rules.Request{Path: "/", User: secret}, &v); err != nil {
+		t.Fatal(err)
+	}
+	spans := exporter.GetSpans()
+	if len(spans) != 2 || spans[0].Name != "rate limit store" || spans[1].Name != "rate limit" {
+		t.Fatalf("spans %+v, want one of the store, then one of the decision", spans)
+	}
+	call, decision := spans[0], spans[1]
+	if call.Parent.SpanID() != decision.SpanContext.SpanID() || decision.Parent.SpanID() != root.SpanContext().SpanID() {
+		t.Error("the call is not below the decision, or that not below the root")
+	}
+	if call.Status.Code != codes.Error || call.Status.Description != stint.ErrUnavailable.Error() || call.SpanKind != trace.SpanKindClient {
+		t.Errorf("the call's status is %+v", call.Status)
+	}
+	if got, want := texts(decision), "verb=take rule=login limit=TOKEN_BUCKET allowed=true degraded=true source=failure-policy"; got != want {
+		t.Errorf("the decision is %q, want %q", got, want)
+	}
+}
+
+// failing fails every decision.
+type failing struct {
+	stint.Store
+	err *error
+}
+
+func (f failing) Decide(context.Context, stint.Op) (stint.Decision, error) {
+	return stint.Decision{}, *f.err
+}
+
+func TestDecideAll(t *testing.T) {
+	exporter, provider := record(t, sdk.AlwaysSample())
+	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	policy, err := stint.NewPolicy("", stint.FixedWindow(1, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, _ := provider.Tracer("test").Start(t.Context(), "root")
+	op := stint.Op{Claim: stint.Claim{Key: secret, Policy: policy, Permits: 1}}
+	store.DecideAll(ctx, []stint.Op{op, op, op}, make([]stint.Result, 3))
+	store.DecideAll(ctx, nil, nil)
+	spans := exporter.GetSpans()
+	if len(spans) != 2 || texts(spans[0]) != "operations=3 verb=take limit=FIXED_WINDOW allowed=false degraded=false source=store" || texts(spans[1]) != "operations=0" {
+		t.Errorf("spans %v", spans)
+	}
+}
+
+// TestUnrecorded: without a trace, and in one that was not sampled, there are no spans and no allocations.
+func TestUnrecorded(t *testing.T) {
+	exporter, provider := record(t, sdk.NeverSample())
+	store := otellimit.Decisions(memstore.New(memstore.Config{}), provider)
+	limiter, err := stint.New(store, "quick", stint.TokenBucket(1000, stint.PerSecond(1000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsampled, _ := provider.Tracer("test").Start(t.Context(), "root")
+	for name, ctx := range map[string]context.Context{"no trace": t.Context(), "a trace that is not sampled": unsampled} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = limiter.Allow(ctx, "k") }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	if n := len(exporter.GetSpans()); n != 0 {
+		t.Errorf("%d spans, want none", n)
+	}
+}
+
+// TestCallsOfAWatchedStore: package failover finds what it asks of a store, and only if that has it.
+func TestCallsOfAWatchedStore(t *testing.T) {
+	_, provider := record(t, sdk.AlwaysSample())
+	if _, ok := otellimit.Calls(memstore.New(memstore.Config{}), provider).(failover.Watched); ok {
+		t.Error("a store that does not watch itself is taken for one that does")
+	}
+	store := otellimit.Calls(watching{memstore.New(memstore.Config{})}, provider)
+	_, watched := store.(failover.Watched)
+	if sharded, ok := store.(failover.Sharded); !watched || !ok || sharded.Shards() != 3 || sharded.Shard("k") != 2 {
+		t.Errorf("watched: %t, sharded: %t", watched, ok)
+	}
+}
+
+type watching struct{ stint.Store }
+
+func (watching) Watch(time.Duration, func(int, error)) {}
+func (watching) Shards() int                           { return 3 }
+func (watching) Shard(string) int                      { return 2 }
+
+// TestConforms: a store with spans decides as the one below.
+func TestConforms(t *testing.T) {
+	_, provider := record(t, sdk.AlwaysSample())
+	clock := storetest.NewClock(1_790_000_000_000_000)
+	store := otellimit.Decisions(memstore.New(memstore.Config{Now: clock.Now}), provider)
+	ctx, _ := provider.Tracer("test").Start(t.Context(), "root")
+	for seed, algorithm := range stint.Algorithms() {
+		if err := storetest.Replay(ctx, store, clock, storetest.Generate(uint64(seed), algorithm, 200)); err != nil {
+			t.Errorf("%s: %v", algorithm, err)
+		}
+	}
+}
+
+// TestOneTrace: a client's request, the server's and its decision are one trace, told by traceparent (W3C Trace Context, 3.2).
+func TestOneTrace(t *testing.T) {
+	exporter, provider := record(t, sdk.ParentBased(sdk.NeverSample()))
+	limiter, err := stint.New(otellimit.Decisions(memstore.New(memstore.Config{}), provider), "api", stint.FixedWindow(1, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: func(*http.Request) (string, error) { return secret, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w3c := propagation.TraceContext{}
+	server := httptest.NewServer(otellimit.Handler(limit.Wrap(http.NotFoundHandler()), provider, w3c))
+	t.Cleanup(server.Close)
+	client := http.Client{Transport: otellimit.Transport(http.DefaultTransport, w3c)}
+	ask := func(ctx context.Context) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/things?key="+secret, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if request.Header.Get("traceparent") != "" {
+			t.Error("the caller's request was changed")
+		}
+	}
+	ask(t.Context()) // of no trace: the server's sampler says no
+	if n := len(exporter.GetSpans()); n != 0 {
+		t.Errorf("%d spans of a request that is not sampled", n)
+	}
+	_, caller := record(t, sdk.AlwaysSample())
+	ctx, root := caller.Tracer("test").Start(t.Context(), "root")
+	ask(ctx)
+	server.Close() // which waits for the handler
+	spans := exporter.GetSpans()
+	if len(spans) != 2 {
+		t.Fatalf("%d spans, want the decision's and the request's", len(spans))
+	}
+	decision, request := spans[0], spans[1]
+	if request.Parent.SpanID() != root.SpanContext().SpanID() || decision.Parent.SpanID() != request.SpanContext.SpanID() || decision.SpanContext.TraceID() != root.SpanContext().TraceID() {
+		t.Error("the spans are not one below the other in the caller's trace")
+	}
+	if got := texts(request); request.Name != "GET" || got != "http.request.method=GET url.path=/things http.response.status_code=429" {
+		t.Errorf("the request's span is %q with %q", request.Name, got)
+	}
+}

@@ -1,0 +1,301 @@
+// Package alerts tells a webhook which clients are near a limit, or were denied.
+//
+//	sender, err := alerts.New(alerts.Config{URL: "https://hooks.example.com/stint", Secret: secret})
+//	go sender.Run(ctx)
+//	...
+//	sender.Notify(alerts.Event{Kind: alerts.Denied, Rule: "login", Client: client, Window: time.Hour})
+//
+// A client is told of once for each kind, rule and window: over all processes that share a [Config.Claim], else over this
+// process. Events are sent in batches:
+//
+//	POST
+//	Content-Type: application/json
+//	Stint-Timestamp: 1790000000
+//	Stint-Signature: sha256=HEX
+//
+//	{"events":[{"id":"…","kind":"denied","rule":"login","set":"web","client":"…","limit":5,"remaining":0,"reason":"limit","requestId":"…","at":1790000000123456}]}
+//
+// The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not 2xx
+// is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is dropped.
+// An event may so arrive twice: the receiver knows it by its ID. What is dropped is counted, and logged.
+package alerts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/logsampler"
+	"github.com/stint-go/stint/internal/sleep"
+)
+
+// A Kind says what an event is about.
+type Kind string
+
+// The kinds of events.
+const (
+	NearLimit Kind = "near_limit" // a client was admitted, and little of its limit is left
+	Denied    Kind = "denied"
+)
+
+// An Event is what a client did. Rule, Client and Window are needed.
+type Event struct {
+	ID        string        `json:"id"` // made by [Sender.Notify]
+	Kind      Kind          `json:"kind"`
+	Rule      string        `json:"rule"`
+	Set       string        `json:"set,omitempty"`
+	Client    string        `json:"client"` // as it is to be shown: the caller may hash it
+	Limit     int64         `json:"limit,omitempty"`
+	Remaining int64         `json:"remaining"`
+	Reason    string        `json:"reason,omitempty"`
+	RequestID string        `json:"requestId,omitempty"`
+	At        stint.Instant `json:"at"` // Unix microseconds
+
+	// Window is how long the client is not told of again, at least a second; it is rounded to windows that begin at
+	// multiples of it since the Unix epoch, so that all processes have the same.
+	Window time.Duration `json:"-"`
+}
+
+// A Config says how a [Sender] sends. URL has no default.
+type Config struct {
+	// URL is where to, by http or https.
+	URL string
+	// Secret signs. Default: nil, no signature.
+	Secret []byte
+	// Claim reports whether this process is the first of all to claim a name, and keeps it so for the time: SET name 1 NX PX
+	// life. A name that can't be claimed for an error is taken as claimed, so that an alert comes twice rather than
+	// not. Default: nil, each process claims by itself.
+	Claim func(ctx context.Context, name string, life time.Duration) (first bool, err error)
+	// Client sends. Default: nil, one that follows no redirection.
+	Client *http.Client
+	// Timeout bounds each attempt. Default: 0, which is 5 seconds.
+	Timeout time.Duration
+	// MaxQueue bounds the events that wait; further ones are dropped. Default: 0, which is 10,000.
+	MaxQueue int
+	// MaxBatch bounds the events of one request. Default: 0, which is 100.
+	MaxBatch int
+	// Gather is how long a batch waits for more events. Default: 0, which is 1 second.
+	Gather time.Duration
+	// RetryMin and RetryMax bound the time between two attempts. Default: 0, which is 1 second and 1 minute.
+	RetryMin, RetryMax time.Duration
+	// MaxTries bounds the attempts for one batch. Default: 0, which is 10.
+	MaxTries int
+	// Logger receives a line for each batch that is dropped, and one per minute at most for a full queue. Default: nil, slog.Default.
+	Logger *slog.Logger
+	// Now is the time. Default: nil, the process's clock.
+	Now func() time.Time
+}
+
+// Stats is what a sender has done since the start.
+type Stats struct {
+	Sent       uint64 // events that the receiver confirmed
+	Repeated   uint64 // events of a client that was told of in the window
+	Retries    uint64 // attempts after the first one
+	Overflowed uint64 // events dropped since the queue was full
+	Failed     uint64 // events dropped since the receiver did not confirm them, or at the end
+	Queued     int    // events that wait
+}
+
+// A Sender sends events. It is safe for concurrent use; make it with [New].
+type Sender struct {
+	config Config
+	queue  chan Event
+	known  known
+	lines  *logsampler.Sampler // about a full queue
+
+	sent, repeated, retries, overflowed, failed atomic.Uint64
+}
+
+// New makes a sender, or says what is wrong with the configuration.
+func New(config Config) (*Sender, error) {
+	target, err := url.Parse(config.URL)
+	if err != nil || target.Scheme != "http" && target.Scheme != "https" || target.Host == "" {
+		return nil, stint.Invalid("alerts.url", redacted(target), "an address by http or https, such as https://hooks.example.com/stint")
+	}
+	for name, n := range map[string]int64{
+		"alerts.timeout": int64(config.Timeout), "alerts.max_queue": int64(config.MaxQueue), "alerts.max_batch": int64(config.MaxBatch),
+		"alerts.gather": int64(config.Gather), "alerts.retry_min": int64(config.RetryMin), "alerts.retry_max": int64(config.RetryMax),
+		"alerts.max_tries": int64(config.MaxTries),
+	} {
+		if n < 0 {
+			return nil, stint.Invalid(name, n, "0, which is the default, or more")
+		}
+	}
+	if config.Client == nil {
+		config.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	config.Timeout, config.Gather = cmp.Or(config.Timeout, 5*time.Second), cmp.Or(config.Gather, time.Second)
+	config.MaxQueue, config.MaxBatch, config.MaxTries = cmp.Or(config.MaxQueue, 10_000), cmp.Or(config.MaxBatch, 100), cmp.Or(config.MaxTries, 10)
+	config.RetryMin, config.RetryMax = cmp.Or(config.RetryMin, time.Second), cmp.Or(config.RetryMax, time.Minute)
+	lines := logsampler.New(1, time.Minute, func() stint.Instant { return stint.Instant(config.Now().UnixMicro()) })
+	return &Sender{config: config, queue: make(chan Event, config.MaxQueue), known: known{now: config.Now}, lines: lines}, nil
+}
+
+// redacted is an address without its password and query.
+func redacted(target *url.URL) string {
+	if target == nil {
+		return "what is not an address"
+	}
+	return target.Scheme + "://" + target.Host + target.Path
+}
+
+// Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block: if the
+// queue is full, the event is dropped and counted.
+func (s *Sender) Notify(event Event) {
+	event.Window = max(event.Window, time.Second)
+	if !s.known.first(&event) {
+		s.repeated.Add(1)
+		return
+	}
+	event.ID = rand.Text()
+	select {
+	case s.queue <- event:
+	default:
+		s.known.forget(&event) // the next one may find room
+		s.overflowed.Add(1)
+		if _, ok := s.lines.Admit(); ok {
+			s.config.Logger.Warn("alerts are lost: too many wait for their receiver", "lost", s.overflowed.Load(), "waiting", s.config.MaxQueue)
+		}
+	}
+}
+
+// Stats reads the sender's figures.
+func (s *Sender) Stats() Stats {
+	return Stats{
+		Sent: s.sent.Load(), Repeated: s.repeated.Load(), Retries: s.retries.Load(), Overflowed: s.overflowed.Load(),
+		Failed: s.failed.Load(), Queued: len(s.queue),
+	}
+}
+
+// Run sends until the context ends. What is queued then, or under way, is dropped, counted and logged. It must be called once.
+func (s *Sender) Run(ctx context.Context) {
+	for {
+		batch, open := s.gather(ctx)
+		if len(batch) > 0 {
+			s.deliver(ctx, batch)
+		}
+		if !open {
+			break
+		}
+	}
+	if rest := len(s.queue); rest > 0 {
+		s.drop(rest, ctx.Err())
+	}
+}
+
+// gather waits for an event, then for more of them; false is that the context has ended.
+func (s *Sender) gather(ctx context.Context) (batch []Event, open bool) {
+	var full <-chan time.Time // nil before the first event
+	for len(batch) < s.config.MaxBatch {
+		select {
+		case event := <-s.queue:
+			if !s.claim(ctx, &event) {
+				s.repeated.Add(1)
+				continue
+			}
+			if batch = append(batch, event); full == nil {
+				timer := time.NewTimer(s.config.Gather)
+				defer timer.Stop()
+				full = timer.C
+			}
+		case <-full:
+			return batch, true
+		case <-ctx.Done():
+			return batch, false
+		}
+	}
+	return batch, true
+}
+
+// claim reports whether the event is this process's to send.
+func (s *Sender) claim(ctx context.Context, event *Event) bool {
+	if s.config.Claim == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	first, err := s.config.Claim(ctx, event.name(), event.left(s.config.Now()))
+	return first || err != nil
+}
+
+// deliver sends a batch until it is confirmed, or given up.
+func (s *Sender) deliver(ctx context.Context, batch []Event) {
+	body, err := json.Marshal(map[string][]Event{"events": batch})
+	wait := s.config.RetryMin
+	for try := 1; err == nil; try++ {
+		if err = s.send(ctx, body); err == nil {
+			s.sent.Add(uint64(len(batch)))
+			return
+		}
+		if try >= s.config.MaxTries || sleep.For(ctx, wait) != nil {
+			break
+		}
+		s.retries.Add(1)
+		wait = min(2*wait, s.config.RetryMax)
+		err = nil
+	}
+	s.drop(len(batch), err)
+}
+
+// drop counts and logs events that are lost.
+func (s *Sender) drop(events int, cause error) {
+	s.failed.Add(uint64(events))
+	s.config.Logger.Warn("alerts were lost: the receiver did not confirm them", "events", events, "err", cause)
+}
+
+// send makes one attempt.
+func (s *Sender) send(ctx context.Context, body []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.config.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the address can't be asked")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if s.config.Secret != nil {
+		timestamp := strconv.FormatInt(s.config.Now().Unix(), 10)
+		request.Header.Set("Stint-Timestamp", timestamp)
+		request.Header.Set("Stint-Signature", Sign(s.config.Secret, timestamp, body))
+	}
+	response, err := s.config.Client.Do(request)
+	if err != nil {
+		if fault, ok := errors.AsType[*url.Error](err); ok {
+			err = fault.Err // without the address, which may hold a token
+		}
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection can be used again
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("the receiver answered %s", response.Status)
+	}
+	return nil
+}
+
+// Sign returns the signature of a body that was sent at a timestamp, for receivers to compare with hmac.Equal.
+func Sign(secret []byte, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	_, _ = mac.Write(append([]byte(timestamp+"."), body...)) // a hash does not fail
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
