@@ -22,9 +22,9 @@ var pages = []string{"", "rules", "rules/demo-api", "client/demo-user-7", "denia
 func TestChangeOfARule(t *testing.T) {
 	s := serve(t, "--demo")
 	p := open(t, s, 1280)
+	p.expectRefusals()
 	p.signIn("a token that nobody has")
 	p.shows("the token is not known")
-	p.forget() // the refusal, which the console tells of
 	p.signIn(writer)
 	p.shows("Rules by denials")
 	p.shows("demo-login")
@@ -90,9 +90,9 @@ func TestTwoAuthors(t *testing.T) {
 	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
+	p.expectRefusals()
 	p.press("Enforce at once")
 	p.shows("Somebody else has changed this rule since you began")
-	p.forget()
 	if draft := eval[string](p, "document.querySelector('textarea').value"); !strings.Contains(draft, "capacity: 21") {
 		t.Errorf("the draft is %q", draft)
 	}
@@ -142,6 +142,7 @@ func TestStrangersMarkup(t *testing.T) {
 func TestReaders(t *testing.T) {
 	s := serve(t, "--demo")
 	p := open(t, s, 1280)
+	p.expectRefusals()
 	p.signIn(reader)
 	p.visit("rules")
 	p.shows("demo-api")
@@ -167,7 +168,6 @@ func TestReaders(t *testing.T) {
 	if status := eval[int](p, `fetch("/api/v1/rules").then((r) => r.status)`); status != http.StatusUnauthorized {
 		t.Errorf("after signing out: %d", status)
 	}
-	p.forget()
 }
 
 // A session's cookie changes nothing for a page of another origin, and no page may frame the dashboard.

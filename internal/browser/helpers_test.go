@@ -124,8 +124,9 @@ type page struct {
 	ctx context.Context
 	s   *service
 
-	mu     sync.Mutex
-	faults []string // what the console said, and requests to others
+	mu       sync.Mutex
+	faults   []string // what the console said, and requests to others
+	refusals bool     // whether answers that refuse are none
 }
 
 // open opens the dashboard.
@@ -172,14 +173,17 @@ func open(t *testing.T, s *service, width int64) *page {
 func (p *page) note(fault string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.refusals && strings.Contains(fault, "Failed to load resource") {
+		return
+	}
 	p.faults = append(p.faults, fault)
 }
 
-// forget drops what the console has said so far, as of answers that a test brought about.
-func (p *page) forget() {
+// expectRefusals passes over what the console says of answers that refuse, which the test brings about.
+func (p *page) expectRefusals() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.faults = nil
+	p.refusals = true
 }
 
 // do carries out steps.

@@ -44,6 +44,7 @@ function usePlace(): string[] {
       scrollTo(0, 0);
     };
     addEventListener("hashchange", changed);
+    set(read()); // it may have changed before somebody listened
     return () => removeEventListener("hashchange", changed);
   }, []);
   return place;
