@@ -25,8 +25,8 @@ const (
 	// defaultBodyMemory is the least that Config.MaxBodyMemory is by default.
 	defaultBodyMemory = 64 << 20
 	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of callers
-	// who were authorised: room to read four documents of rules of the greatest length at a time.
-	adminBodyMemory = 8 * file.MaxBytes
+	// who were authorised: room to read one document of rules of the greatest length at a time, or many short ones.
+	adminBodyMemory = 2 * file.MaxBytes
 	// bodyAccounts is how many accounts clients share, by a hash of this process's own. Two clients of
 	// one account count as one.
 	bodyAccounts = 1 << 12
