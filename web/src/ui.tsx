@@ -31,6 +31,10 @@ export function Time({ micros }: { micros: number }) {
 export const at = (...parts: string[]) => "#/" + parts.map(encodeURIComponent).join("/");
 
 export function RuleLink({ id }: { id?: string }) {
+  // Checks that name no rule are told apart by their policy, or by the algorithm of a default.
+  const [kind, name] = id?.split("/", 2) ?? [];
+  if (kind === "policy") return <span>policy {name}</span>;
+  if (kind === "algorithm") return <span>default {name?.toLowerCase().replaceAll("_", " ")}</span>;
   return id ? <a href={at("rules", id)}>{id}</a> : <span class="faint">no rule</span>;
 }
 
