@@ -150,7 +150,8 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 		return ping(ctx, &c.singleConn) == nil
 	})
 	stop()
-	if n := <-total; n != 10 {
+	// The answer to a take may be lost with the server that is killed.
+	if n := <-total; n > 10 {
 		t.Errorf("%d of 10 were admitted", n)
 	}
 	if info, err := old.Info("commandstats"); err != nil || strings.Contains(info["cmdstat_eval"], "calls") {
