@@ -302,9 +302,9 @@ var fieldNames = [...]struct {
 	set   Fields
 	names []string
 }{
-	{XRateLimit, []string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}},
-	{IETF, []string{"Ratelimit", "Ratelimit-Policy"}},
-	{RetryAfter, []string{"Retry-After"}},
+	{XRateLimit, []string{limitField, remainingField, resetField}},
+	{IETF, []string{rateField, policyField}},
+	{RetryAfter, []string{retryField}},
 }
 
 // copy copies the fields of the set from one header to another.

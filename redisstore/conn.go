@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,6 +33,12 @@ type Conn interface {
 type Script struct {
 	Source string
 	Digest string // SHA-1 in hexadecimal, by which EVALSHA names it
+}
+
+// NewScript is the script of a source.
+func NewScript(source string) *Script {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
 }
 
 // An Inspector is a [Conn] that can ask each server, for advice and evictions.

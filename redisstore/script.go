@@ -2,9 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
-	_ "embed"     // the script's parts
-	"encoding/hex"
+	_ "embed" // the script's parts
 	"regexp"
 	"strings"
 	"sync"
@@ -84,9 +82,7 @@ func (s *Store) loadScripts(ctx context.Context) {
 
 // newScript makes a script of a source, of which it strips what is unused.
 func newScript(source string) *Script {
-	source = stripUnused(source)
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
-	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
+	return NewScript(stripUnused(source))
 }
 
 func (m mix) source() string {

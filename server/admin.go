@@ -50,8 +50,10 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if a.signIn != nil && a.signIn.pages.Serves(r.URL.Path) {
 		// A page holds no secret, and may be linked to from anywhere.
-		if a.guarded && !isLocalHost(r.Host) {
-			return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
+		if a.guarded {
+			if err := checkHost(r); err != nil {
+				return err
+			}
 		}
 		a.signIn.pages.ServeHTTP(w, r)
 		return nil
@@ -62,7 +64,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 		a.tracker.authorise(r.Context())
 	}
 	if a.signIn != nil && r.URL.Path == pathSession {
-		err := a.serveSession(w, r)
+		err := a.serveSession(w, r, caller)
 		if err != nil && r.Method == http.MethodPost {
 			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
 		}
@@ -179,11 +181,19 @@ func describeAdmin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// checkHost refuses a request that was not made to this machine by name.
+func checkHost(r *http.Request) error {
+	if !isLocalHost(r.Host) {
+		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
+	}
+	return nil
+}
+
 // checkOrigin refuses a request that was not made to this machine by name, or that
 // was made by a page of another origin.
 func checkOrigin(r *http.Request) error {
-	if !isLocalHost(r.Host) {
-		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
+	if err := checkHost(r); err != nil {
+		return err
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {

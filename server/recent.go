@@ -85,8 +85,8 @@ func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 	s.config.Activity.RulesChanged(hex.EncodeToString(sum[:4]), strings.Join(words, "; "))
 }
 
-// authorizeActivity is the activity's Authorize. Clients are shown by name to holders of tokens and certificates.
+// authorizeActivity is the activity's Authorize, for requests that serve has identified. Clients are shown by name to holders of
+// tokens and certificates.
 func (a *admin) authorizeActivity(r *http.Request) (activity.Caller, error) {
-	_, _, err := a.identify(r)
-	return activity.Caller{Names: len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0}, err
+	return activity.Caller{Names: len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/server/dashboard"
 	"github.com/stint-go/stint/server/problem"
+	"github.com/stint-go/stint/server/rulesapi"
 	"github.com/stint-go/stint/server/session"
 )
 
@@ -54,23 +55,22 @@ type sessionAnswer struct {
 	Writes   bool   `json:"writes"`
 }
 
-// serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE).
-func (a *admin) serveSession(w http.ResponseWriter, r *http.Request) error {
+// serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE). The caller is who sent the request.
+func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	w.Header().Set("Cache-Control", "no-store")
 	if err := a.signIn.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		who, role, err := a.identify(r)
-		if err != nil {
+		if caller.Fault != nil {
 			var known *problem.Error
-			if errors.As(err, &known) && known.Status != http.StatusUnauthorized {
-				return err
+			if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
+				return caller.Fault
 			}
 			return answerSession(w, sessionAnswer{Required: true})
 		}
-		return answerSession(w, sessionAnswer{Required: len(a.signIn.secrets) > 0, Name: who, Writes: role >= RoleWrite})
+		return answerSession(w, sessionAnswer{Required: len(a.signIn.secrets) > 0, Name: caller.Name, Writes: caller.Writes})
 	case http.MethodPost:
 		place, err := a.readSignIn(w, r)
 		if err != nil {

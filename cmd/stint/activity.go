@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // Redis names scripts by it
-	"encoding/hex"
 	"sync"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
@@ -50,11 +48,10 @@ func newWatched(ctx context.Context, c config.Config) (*watched, error) {
 
 func evalOn(conn redisstore.Conn) activity.Eval {
 	return func(ctx context.Context, source, key string, args []string) (string, error) {
-		digest := sha1.Sum([]byte(source)) //nolint:gosec // as above
 		if err := conn.Ready(ctx); err != nil {
 			return "", err
 		}
-		return conn.Eval(ctx, &redisstore.Script{Source: source, Digest: hex.EncodeToString(digest[:])}, []string{key}, args)
+		return conn.Eval(ctx, redisstore.NewScript(source), []string{key}, args)
 	}
 }
 

@@ -104,20 +104,11 @@ func (d *demo) run(ctx context.Context) {
 	}
 }
 
-// A demoRequest is the body of an evaluation.
-type demoRequest struct {
-	Method     string            `json:"method"`
-	Path       string            `json:"path"`
-	Host       string            `json:"host"`
-	IP         string            `json:"ip"`
-	Attributes map[string]string `json:"attributes,omitempty"`
-}
-
 // burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two minutes; somebody who guesses passwords
 // for 20 seconds of each minute; one user whose client has gone wild for 30 seconds of two minutes; and a banned address.
-func (d *demo) burst() (requests []demoRequest) {
+func (d *demo) burst() (requests []api.EvaluateRequest) {
 	request := func(method, path string, user, address int) {
-		r := demoRequest{Method: method, Path: path, Host: "demo.example", IP: fmt.Sprintf("198.51.100.%d", address)}
+		r := api.EvaluateRequest{Method: method, Path: path, Host: "demo.example", IP: fmt.Sprintf("198.51.100.%d", address)}
 		if user >= 0 {
 			r.Attributes = map[string]string{api.AttributeUserID: fmt.Sprintf("demo-user-%d", user)}
 		}
@@ -143,12 +134,12 @@ func (d *demo) burst() (requests []demoRequest) {
 		request(http.MethodGet, "/api/orders", 7, 8)
 	}
 	if d.random.IntN(20) == 0 {
-		requests = append(requests, demoRequest{Method: http.MethodGet, Path: "/", Host: "demo.example", IP: "203.0.113.66"})
+		requests = append(requests, api.EvaluateRequest{Method: http.MethodGet, Path: "/", Host: "demo.example", IP: "203.0.113.66"})
 	}
 	return requests
 }
 
-func (d *demo) send(ctx context.Context, what demoRequest) error {
+func (d *demo) send(ctx context.Context, what api.EvaluateRequest) error {
 	body, err := json.Marshal(what)
 	if err != nil {
 		return err

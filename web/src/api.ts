@@ -197,7 +197,7 @@ export interface Answer<T> {
   etag?: string;
 }
 
-type Options = { method?: string; body?: unknown; text?: string; type?: string; ifMatch?: string; ifNoneMatch?: string };
+type Options = { method?: string; body?: unknown; form?: FormData; text?: string; type?: string; ifMatch?: string; ifNoneMatch?: string };
 
 let onSignedOut = () => {};
 /** whenSignedOut is told when an answer says that the session is over. */
@@ -208,7 +208,7 @@ export function whenSignedOut(then: () => void) {
 /** ask sends one request to the admin API. Its errors are Problems; status 0 is a service that can't be reached. */
 export async function ask<T>(path: string, o: Options = {}): Promise<Answer<T>> {
   const headers: Record<string, string> = { Accept: "application/json" };
-  let body: string | undefined;
+  let body: string | FormData | undefined = o.form; // which says its own type
   if (o.text !== undefined) {
     body = o.text;
     headers["Content-Type"] = o.type ?? "application/yaml";

@@ -10,9 +10,7 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // as run says
-	_ "embed"     // the scripts
-	"encoding/hex"
+	_ "embed" // the scripts
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,9 +56,7 @@ var (
 
 // run runs a script of this package by its source.
 func (s *Store) run(ctx context.Context, source string, args ...string) (string, error) {
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // Redis names scripts by it; nothing is kept safe by it
-	script := &redisstore.Script{Source: source, Digest: hex.EncodeToString(sum[:])}
-	return s.conn.Eval(ctx, script, []string{s.key}, args)
+	return s.conn.Eval(ctx, redisstore.NewScript(source), []string{s.key}, args)
 }
 
 // New makes a store on a connection, which Close ends. It asks nothing of it. The error is one of

@@ -2,7 +2,7 @@
 // all five algorithms on one pattern.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Problem } from "../api";
+import { ask } from "../api";
 import type { Rule } from "../api";
 import { compact, duration, share } from "../format";
 import { Plot } from "../plot";
@@ -57,15 +57,7 @@ async function simulate(request: unknown, log?: File): Promise<Report> {
   const form = new FormData();
   form.set("request", JSON.stringify(request));
   if (log) form.set("log", log);
-  let response: Response;
-  try {
-    response = await fetch("/api/v1/simulate", { method: "POST", body: form, headers: { Accept: "application/json" } });
-  } catch {
-    throw new Problem(0, "The service can't be reached.");
-  }
-  const body = (await response.json()) as Report & { detail?: string };
-  if (!response.ok) throw new Problem(response.status, body.detail ?? response.statusText);
-  return body;
+  return (await ask<Report>("/api/v1/simulate", { method: "POST", form })).body;
 }
 
 const patterns: Record<string, string> = {
