@@ -14,9 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // until waits for a condition to come true.
@@ -35,12 +33,41 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// hanging is a store whose server has stopped in its tracks, under one batch of one
-// operation.
+// A held connection keeps what is sent while it is held. A call that its caller gives up is
+// sent all the same, as by a connection that had written it. A server that is stopped would
+// do too, but only for as long as the connection believes in it.
+type held struct {
+	redisstore.Conn
+	mu      sync.RWMutex // locked while it is held
+	pending sync.WaitGroup
+}
+
+func (h *held) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
+	keys, args = slices.Clone(keys), slices.Clone(args)
+	type answer struct {
+		reply string
+		err   error
+	}
+	answered := make(chan answer, 1)
+	h.pending.Go(func() {
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		reply, err := h.Conn.Eval(context.WithoutCancel(ctx), script, keys, args)
+		answered <- answer{reply, err}
+	})
+	select {
+	case a := <-answered:
+		return a.reply, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// hanging is a store whose connection is held, under one batch of one operation.
 type hanging struct {
 	*redisstore.Store
 	t      *testing.T
-	own    *testredis.Server
+	conn   *held
 	policy *stint.Policy
 	first  chan error    // of the operation under way
 	before goleak.Option // the goroutines before there was a store
@@ -50,19 +77,14 @@ const hangingLimit = 100
 
 func newHanging(t *testing.T, options redisstore.Options) *hanging {
 	t.Helper()
-	own := testredis.Start(t)
 	before := goleak.IgnoreCurrent()
-	store, err := rueidis.Open(rueidis.Connection{URL: own.URL()}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := &held{Conn: newConn(t)}
+	store, _ := storeOn(t, conn, options)
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, hangingLimit))
-	h := &hanging{Store: store, t: t, own: own, policy: policy, first: make(chan error, 1), before: before}
+	h := &hanging{Store: store, t: t, conn: conn, policy: policy, first: make(chan error, 1), before: before}
 	take(t, store, "warm", h.policy, 1)
 	h.quiet()
-	if err := own.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	conn.mu.Lock()
 	go func() {
 		_, err := store.Decide(t.Context(), op(stint.Take, "first", h.policy, 1))
 		h.first <- err
@@ -77,16 +99,15 @@ func (h *hanging) quiet() {
 	until(h.t, "nothing is under way", func() bool { return h.InFlight() == 0 && h.Waiting() == 0 })
 }
 
-// resume lets the server go on and waits until all that was sent is answered.
+// resume lets the connection go on and waits until all that was sent is answered.
 func (h *hanging) resume() {
 	h.t.Helper()
-	if err := h.own.Resume(); err != nil {
-		h.t.Fatal(err)
-	}
+	h.conn.mu.Unlock()
 	if err := <-h.first; err != nil {
 		h.t.Errorf("the operation that was under way: %v", err)
 	}
 	h.quiet()
+	h.conn.pending.Wait()
 }
 
 // end closes the store, which leaves no goroutine behind.
@@ -173,7 +194,7 @@ func TestCallersLeave(t *testing.T) {
 			c := h.call(fmt.Sprint("k", i), operations)
 			callers = append(callers, c)
 			if i == 0 {
-				until(t, "a second flight is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == max(0, operations-3) })
+				until(t, "a second batch is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == max(0, operations-3) })
 			}
 		}
 		until(t, "all wait", func() bool { return h.Waiting() == 6*operations-min(3, operations) })
@@ -205,7 +226,7 @@ func TestCallersLeave(t *testing.T) {
 func TestOneOfManyLeaves(t *testing.T) {
 	h := newHanging(t, redisstore.Options{InFlight: 2, MaxBatch: 4})
 	callers := []*caller{h.call("a", 2)}
-	until(t, "a second flight is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == 0 })
+	until(t, "a second batch is under way", func() bool { return h.InFlight() == 2 && h.Waiting() == 0 })
 	for _, n := range []int{1, 6, 1, 3} {
 		callers = append(callers, h.call("a", n))
 	}
