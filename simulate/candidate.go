@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"slices"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
 )
@@ -16,10 +18,12 @@ type candidate struct {
 	plot    timeline
 	queue   queue
 	matches rules.Matches
-	request request // the one that is decided, unless it waits
+	block   [blockSize]request // those that are decided together, unless they wait
 	verdict Verdict
+	outcome outcome
 	decided func(*Verdict) error
 	fault   error // of decided
+	loaded  int64 // by prefetch, which the compiler would leave out otherwise
 }
 
 // A tally counts what a rule did, or all of a candidate's together.
@@ -49,16 +53,12 @@ func newCandidate(c Candidate, config *Config) *candidate {
 type request struct {
 	time     stint.Instant
 	line     int64
-	claims   []stint.Claim
-	rules    []*tally // of the claims
-	shadows  []shadow
+	claims   []claim
+	shadows  []claim // of rules in shadow, each by itself
 	shadowed []string
-	waits    bool // whether a rule may hold it
-}
-
-type shadow struct {
-	rule   *tally
-	claims []stint.Claim
+	waits    bool   // whether a rule may hold it
+	reason   string // why it is denied without a limit, "" if limits decide
+	denier   *tally // that denies it so
 }
 
 // tally is that of a rule.
@@ -71,31 +71,47 @@ func (c *candidate) tally(rule *rules.Rule) *tally {
 	return t
 }
 
-// add decides an event, or has it wait.
-func (c *candidate) add(ev *Event) {
-	c.advance(ev.Time)
-	r := &c.request
-	r.time, r.line = ev.Time, ev.Line
-	r.claims, r.rules, r.shadows, r.shadowed, r.waits = r.claims[:0], r.rules[:0], r.shadows[:0], r.shadowed[:0], false
-	c.total.requests++
-	rule, reason := c.match(&ev.Request, r)
-	switch {
-	case reason != "":
-		c.finish(r, outcome{reason: reason, rule: rule, decision: stint.Decision{RetryAfter: stint.Never, At: ev.Time}})
-	case r.waits:
-		waiting := *r
-		waiting.claims, waiting.rules = append([]stint.Claim(nil), r.claims...), append([]*tally(nil), r.rules...)
-		waiting.shadows, waiting.shadowed = append([]shadow(nil), r.shadows...), append([]string(nil), r.shadowed...)
-		c.wait(&waiting)
-	default:
-		c.finish(r, c.decide(r, stint.Take, ev.Time))
+// prepare finds what is to be decided about events, which depends on no state, and loads the clients' states, many at once.
+func (c *candidate) prepare(events []Event) {
+	for i := range events {
+		c.block[i].match(c, &events[i])
+	}
+	for i := range events {
+		for j := range c.block[i].claims {
+			cl := &c.block[i].claims[j]
+			cl.guess = cl.table.guess(cl.key.hash)
+		}
+	}
+	for i := range events {
+		for j := range c.block[i].claims {
+			cl := &c.block[i].claims[j]
+			c.loaded += cl.table.prefetch(cl.guess)
+		}
 	}
 }
 
-// match finds what is to be decided, or why and by which rule the request is denied without.
-func (c *candidate) match(asked *rules.Request, r *request) (denier *tally, reason string) {
-	if err := c.set.Match(asked, &c.matches); err != nil {
-		return nil, "invalid"
+// add decides a prepared event, or has it wait.
+func (c *candidate) add(r *request) {
+	c.advance(r.time)
+	switch {
+	case r.reason != "":
+		c.finish(r, &outcome{reason: r.reason, rule: r.denier, decision: stint.Decision{RetryAfter: stint.Never, At: r.time}})
+	case r.waits:
+		waiting := *r
+		waiting.claims, waiting.shadows, waiting.shadowed = slices.Clone(r.claims), slices.Clone(r.shadows), slices.Clone(r.shadowed)
+		c.wait(&waiting)
+	default:
+		c.finish(r, c.decide(r, stint.Take, r.time))
+	}
+}
+
+// match finds what is to be decided about an event, or why and by which rule it is denied without.
+func (r *request) match(c *candidate, ev *Event) {
+	*r = request{time: ev.Time, line: ev.Line, claims: r.claims[:0], shadows: r.shadows[:0], shadowed: r.shadowed[:0]}
+	c.total.requests++
+	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
+		r.reason = "invalid"
+		return
 	}
 	none := c.denies
 	for i := range c.matches.Len() {
@@ -116,27 +132,23 @@ func (c *candidate) match(asked *rules.Request, r *request) (denier *tally, reas
 		case held.Outcome == rules.Lacking:
 			why = "missing"
 		case held.Outcome == rules.Limited && inShadow:
-			r.shadows = append(r.shadows, shadow{rule, append(append([]stint.Claim(nil), held.Claim), held.And...)})
+			r.shadows = c.ledger.claims(r.shadows, rule, held.Claim, held.And)
 		case held.Outcome == rules.Limited:
 			r.waits = r.waits || held.Rule.OnExceed == rules.Wait
-			r.claims, r.rules = append(r.claims, held.Claim), append(r.rules, rule)
-			for _, claim := range held.And {
-				r.claims, r.rules = append(r.claims, claim), append(r.rules, rule)
-			}
+			r.claims = c.ledger.claims(r.claims, rule, held.Claim, held.And)
 		}
 		switch {
 		case why == "":
 		case inShadow && why != "invalid":
 			rule.shadow++
 			r.shadowed = append(r.shadowed, held.Rule.ID)
-		case !inShadow && (reason == "" || reason == "invalid" && why != "invalid"): // who is denied is not asked for more
-			denier, reason = rule, why
+		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"): // who is denied is not asked for more
+			r.denier, r.reason = rule, why
 		}
 	}
-	if reason == "" && none {
-		reason = "default"
+	if r.reason == "" && none {
+		r.reason = "default"
 	}
-	return denier, reason
 }
 
 // An outcome is how a request ended.
@@ -150,14 +162,15 @@ type outcome struct {
 }
 
 // decide asks the limits.
-func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) (o outcome) {
-	var known bool
+func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outcome {
+	o, known := &c.outcome, false
+	*o = outcome{}
 	o.decision, known = c.ledger.decide(verb, r.claims, now)
 	if !known {
 		return o
 	}
 	decider := &c.ledger.parts[o.decision.Index]
-	o.permits, o.rule = decider.permits, r.rules[decider.claim]
+	o.permits, o.rule = decider.permits, r.claims[decider.claim].rule
 	o.key = r.claims[decider.claim].Key
 	if verb == stint.Take || verb == stint.Try && o.decision.Allowed {
 		c.note(r, o.decision.Allowed, now)
@@ -179,7 +192,7 @@ func (c *candidate) note(r *request, allowed bool, now stint.Instant) {
 		if allowed || !admits {
 			p.table.note(p.client, now, allowed, p.permits)
 		}
-		if rule := r.rules[p.claim]; !admits && rule != last {
+		if rule := r.claims[p.claim].rule; !admits && rule != last {
 			rule.denied++
 			last = rule
 		}
@@ -187,22 +200,27 @@ func (c *candidate) note(r *request, allowed bool, now stint.Instant) {
 }
 
 // finish decides the rules in shadow, counts the request, and tells its verdict.
-func (c *candidate) finish(r *request, o outcome) {
+func (c *candidate) finish(r *request, o *outcome) {
 	allowed := o.decision.Allowed
 	if o.reason == "" {
-		for i := range r.shadows {
-			c.decideShadow(r, &r.shadows[i], r.time+stint.Instant(o.waited))
+		for first := 0; first < len(r.shadows); {
+			end := first + 1
+			for end < len(r.shadows) && r.shadows[end].rule == r.shadows[first].rule {
+				end++
+			}
+			c.decideShadow(r, r.shadows[first:end], r.time+stint.Instant(o.waited))
+			first = end
 		}
 	}
 	if len(r.shadowed) > 0 {
 		c.total.shadow++
 	}
 	var last *tally
-	for _, rule := range r.rules {
-		if rule != last {
+	for i := range r.claims {
+		if rule := r.claims[i].rule; rule != last {
 			rule.end(allowed, o)
+			last = rule
 		}
-		last = rule
 	}
 	c.total.end(allowed, o)
 	if !allowed {
@@ -218,8 +236,8 @@ func (c *candidate) finish(r *request, o outcome) {
 }
 
 // decideShadow decides a rule in shadow, which is asked by itself.
-func (c *candidate) decideShadow(r *request, s *shadow, now stint.Instant) {
-	d, known := c.ledger.decide(stint.Take, s.claims, now)
+func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) {
+	d, known := c.ledger.decide(stint.Take, claims, now)
 	if !known {
 		return
 	}
@@ -228,16 +246,16 @@ func (c *candidate) decideShadow(r *request, s *shadow, now stint.Instant) {
 		p.table.ask(p.client, r.time, p.permits)
 		p.table.note(p.client, now, d.Allowed, p.permits)
 	}
-	if d.Allowed {
-		s.rule.admitted++
+	if rule := claims[0].rule; d.Allowed {
+		rule.admitted++
 	} else {
-		s.rule.shadow++
-		r.shadowed = append(r.shadowed, s.rule.rule.ID)
+		rule.shadow++
+		r.shadowed = append(r.shadowed, rule.rule.ID)
 	}
 }
 
 // end counts a request that all rules have decided.
-func (t *tally) end(allowed bool, o outcome) {
+func (t *tally) end(allowed bool, o *outcome) {
 	if allowed {
 		t.admitted++
 		delay := o.decision.Delay.Microseconds()
@@ -251,7 +269,7 @@ func (t *tally) end(allowed bool, o outcome) {
 	}
 }
 
-func (c *candidate) tell(r *request, o outcome) {
+func (c *candidate) tell(r *request, o *outcome) {
 	v := &c.verdict
 	*v = Verdict{
 		Candidate: c.name, Line: r.line, Time: r.time, Allowed: o.decision.Allowed, Reason: o.reason,

@@ -26,6 +26,26 @@ type part struct {
 
 func newLedger(most int) *ledger { return &ledger{tables: map[*stint.Policy]*table{}, most: most} }
 
+// A claim is one to be decided, with where its client is.
+type claim struct {
+	stint.Claim
+
+	rule  *tally
+	table *table
+	key   key
+	guess int32 // the client, by table.guess
+}
+
+// claims makes those of a rule, the key prepared once. They are added to a list.
+func (l *ledger) claims(list []claim, rule *tally, first stint.Claim, more []stint.Claim) []claim {
+	k := keyOf(first.Key)
+	list = append(list, claim{first, rule, l.table(first.Policy), k, 0})
+	for _, c := range more {
+		list = append(list, claim{c, rule, l.table(c.Policy), k, 0})
+	}
+	return list
+}
+
 // table is where the clients of a policy are.
 func (l *ledger) table(policy *stint.Policy) *table {
 	t := l.tables[policy]
@@ -38,12 +58,12 @@ func (l *ledger) table(policy *stint.Policy) *table {
 
 // decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out; without any
 // other, known is false. The outcomes are in l.outs, of the limits in l.parts, until the next call.
-func (l *ledger) decide(verb stint.Verb, claims []stint.Claim, now stint.Instant) (d stint.Decision, known bool) {
+func (l *ledger) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
 	l.parts, l.outs = l.parts[:0], l.outs[:0]
 	for i := range claims {
 		c := &claims[i]
-		t := l.table(c.Policy)
-		client := t.find(c.Key)
+		t := c.table
+		client := t.find(&c.key)
 		if client < 0 {
 			continue
 		}
@@ -107,6 +127,7 @@ type limit struct {
 type states interface {
 	apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome)
 	reset(client int32)
+	prefetch(client int32)
 	grow()                // by one client
 	keep(clients []int32) // and forget all others: clients[i] becomes i
 }
@@ -116,6 +137,7 @@ type statesOf[S any] struct {
 	pages[S]
 
 	transition func(action algorithm.Action, state *S, now stint.Instant, n int64, out *stint.Outcome)
+	loaded     S // by prefetch
 }
 
 func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Instant, n int64, out *stint.Outcome) {
@@ -124,6 +146,8 @@ func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Ins
 	}
 	s.transition(action, s.at(client), now, n, out)
 }
+
+func (s *statesOf[S]) prefetch(client int32) { s.loaded = *s.at(client) }
 
 func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
 

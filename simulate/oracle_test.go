@@ -39,11 +39,17 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 	steps := storetest.Generate(seed, algorithm, 60).Steps
 	policy := steps[0].Op.Policy
 	oracle := storetest.NewOracle()
-	var got simulate.Verdict
+	var got []stint.Decision
 	sim := simulation(t, func(v *simulate.Verdict) error {
-		got = *v
+		got = append(got, v.Decision)
 		return nil
 	}, simulate.LimitRule("r", policy.Limits()...))
+	type asked struct {
+		op   stint.Op
+		at   stint.Instant
+		want stint.Decision
+	}
+	var all []asked
 	now := steps[0].At
 	for _, step := range steps {
 		now = max(now, step.At)
@@ -57,15 +63,20 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 		if err := sim.Add(ev); err != nil {
 			t.Fatal(err)
 		}
-		if got.Decision != want || got.Allowed != want.Allowed {
-			t.Fatalf("seed %d, decision %d at %s, %d permits of %v for %q:\n got %+v\nwant %+v", seed, decided, now, op.Permits, policy.Limits(), op.Key, got.Decision, want)
-		}
-		decided++
+		all = append(all, asked{op, now, want})
 		if !want.Allowed {
 			denied++
 		}
 	}
-	return decided, denied
+	if finish(t, sim); len(got) != len(all) {
+		t.Fatalf("seed %d: %d verdicts, want %d", seed, len(got), len(all))
+	}
+	for i, a := range all {
+		if got[i] != a.want {
+			t.Fatalf("seed %d, decision %d at %s, %d permits of %v for %q:\n got %+v\nwant %+v", seed, i, a.at, a.op.Permits, policy.Limits(), a.op.Key, got[i], a.want)
+		}
+	}
+	return len(all), denied
 }
 
 // simulation is one of a candidate with these rules, named test.
@@ -131,9 +142,9 @@ func TestOracleOfSeveralRules(t *testing.T) {
 			}
 			policies[i] = policy
 		}
-		var got simulate.Verdict
+		var got, wants []stint.Decision
 		sim := simulation(t, func(v *simulate.Verdict) error {
-			got = *v
+			got = append(got, v.Decision)
 			return nil
 		}, a, b)
 		now := first[0].At
@@ -149,9 +160,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 			if err := sim.Add(ev); err != nil {
 				t.Fatal(err)
 			}
-			if got.Decision != want {
-				t.Fatalf("seed %d, decision %d:\n got %+v\nwant %+v", seed, i, got.Decision, want)
-			}
+			wants = append(wants, want)
 			if want.Allowed {
 				admitted++
 			} else {
@@ -159,6 +168,11 @@ func TestOracleOfSeveralRules(t *testing.T) {
 			}
 		}
 		total := finish(t, sim).Candidates[0]
+		for i, want := range wants {
+			if got[i] != want {
+				t.Fatalf("seed %d, decision %d:\n got %+v\nwant %+v", seed, i, got[i], want)
+			}
+		}
 		if total.Total.Requests != 60 || total.Total.Admitted+total.Total.Denied != 60 || total.Rules[0].Denied+total.Rules[1].Denied < total.Total.Denied {
 			t.Fatalf("seed %d: %+v", seed, total.Total)
 		}

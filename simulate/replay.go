@@ -53,6 +53,7 @@ type replay struct {
 	Comparison
 
 	ledger   *ledger
+	claims   []claim                  // of the operation that is compared
 	policies map[int64]*stint.Policy  // of the record that is read
 	made     map[string]*stint.Policy // by name and limits
 	ops      []recordedOp
@@ -71,13 +72,13 @@ type recordedOp struct {
 // byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial comes behind
 // the admission that left what it found; where denials count, each has to wait longer than the one before.
 func byInstant(a, b recordedOp) int {
-	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(key(a), key(b))); order != 0 || !a.takes() || !b.takes() {
+	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 || !a.takes() || !b.takes() {
 		return order
 	}
 	return cmp.Or(cmp.Compare(b.Remaining, a.Remaining), cmp.Compare(a.Retry, b.Retry))
 }
 
-func key(op recordedOp) string {
+func clientOf(op recordedOp) string {
 	if len(op.claims) == 0 {
 		return ""
 	}
@@ -191,12 +192,14 @@ func (r *replay) compare(op *recordedOp) {
 			verb = v
 		}
 	}
+	r.claims = r.claims[:0]
 	for _, c := range op.claims {
-		if r.changed(c) {
+		r.claims = r.ledger.claims(r.claims, nil, c, nil)
+		if r.changed(&r.claims[len(r.claims)-1]) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}
 	}
-	d, _ := r.ledger.decide(verb, op.claims, op.At)
+	d, _ := r.ledger.decide(verb, r.claims, op.At)
 	got := recordLine{
 		At: op.At, Verb: op.Verb, Claims: op.Claims, Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: d.RetryAfter.Microseconds(),
 		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
@@ -218,9 +221,8 @@ func (r *replay) compare(op *recordedOp) {
 }
 
 // changed reports whether a new client of a policy is known under other limits, as after a reload. Who has an override has it always.
-func (r *replay) changed(c stint.Claim) bool {
-	h := hash(c.Key)
-	if _, known := r.ledger.table(c.Policy).look(h, c.Key); known {
+func (r *replay) changed(c *claim) bool {
+	if _, known := c.table.look(&c.key); known {
 		return false
 	}
 	for policy, t := range r.ledger.tables {
@@ -230,7 +232,7 @@ func (r *replay) changed(c stint.Claim) bool {
 		same := func(l stint.Limit) bool {
 			return slices.ContainsFunc(c.Policy.Limits(), func(k stint.Limit) bool { return k.Name == l.Name && k.Algorithm == l.Algorithm })
 		}
-		if _, known := t.look(h, c.Key); known && slices.ContainsFunc(policy.Limits(), same) {
+		if _, known := t.look(&c.key); known && slices.ContainsFunc(policy.Limits(), same) {
 			return true
 		}
 	}

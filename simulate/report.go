@@ -187,7 +187,11 @@ type ranked struct {
 	n     int32
 }
 
-func (r ranked) key() []byte { return r.table.keys.get(r.client().key) }
+// compareKey orders clients that are alike otherwise.
+func (r ranked) compareKey(other ranked) int {
+	var a, b [shortKey]byte
+	return bytes.Compare(r.table.appendKey(a[:0], r.n), other.table.appendKey(b[:0], other.n))
+}
 
 func (r ranked) client() *client { return r.table.clients.at(r.n) }
 
@@ -222,12 +226,12 @@ func reports(list []ranked) (made []ClientReport) {
 
 func byDenied(a, b ranked) int {
 	x, y := a.client(), b.client()
-	return cmp.Or(cmp.Compare(y.denied, x.denied), bytes.Compare(a.key(), b.key()))
+	return cmp.Or(cmp.Compare(y.denied, x.denied), a.compareKey(b))
 }
 
 func byRequests(a, b ranked) int {
 	x, y := a.client(), b.client()
-	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), bytes.Compare(a.key(), b.key()))
+	return cmp.Or(cmp.Compare(y.admitted+y.denied, x.admitted+x.denied), a.compareKey(b))
 }
 
 // shareEdges are the highest shares of denied requests that Shares count together; all below 1 have the next place.

@@ -10,6 +10,7 @@ import (
 // A Simulation decides events by candidates. It is not safe for concurrent use; make it with [New].
 type Simulation struct {
 	candidates  []*candidate
+	block       []Event // up to blockSize that are not decided yet
 	events      int64
 	whole       int64 // events whose time is known to the second
 	late        int64 // events earlier than one before
@@ -38,34 +39,59 @@ func New(config Config) (*Simulation, error) {
 	return s, nil
 }
 
-// Add has all candidates decide an event. The error is that of [Config.Decided].
+// blockSize is how many events are prepared together.
+const blockSize = 64
+
+// Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be changed until Finish
+// has returned. The error is that of [Config.Decided] for an event up to this one.
 func (s *Simulation) Add(ev *Event) error {
-	if s.events == 0 {
-		s.first, s.last = ev.Time, ev.Time
+	s.block = append(s.block, *ev)
+	if len(s.block) < blockSize {
+		return nil
 	}
-	s.events++
-	if ev.Time < s.last {
-		s.late++
-		ev.Time = s.last
-	}
-	s.last = ev.Time
-	if ev.Whole {
-		s.whole++
-	}
-	if ev.Status == 429 {
-		s.limited++
-	}
-	for _, c := range s.candidates {
-		c.add(ev)
-		if c.fault != nil {
-			return c.fault
+	return s.decide()
+}
+
+// decide decides the block.
+func (s *Simulation) decide() error {
+	for i := range s.block {
+		ev := &s.block[i]
+		if s.events == 0 {
+			s.first, s.last = ev.Time, ev.Time
+		}
+		s.events++
+		if ev.Time < s.last {
+			s.late++
+			ev.Time = s.last
+		}
+		s.last = ev.Time
+		if ev.Whole {
+			s.whole++
+		}
+		if ev.Status == 429 {
+			s.limited++
 		}
 	}
+	for _, c := range s.candidates {
+		c.prepare(s.block)
+	}
+	for i := range s.block {
+		for _, c := range s.candidates {
+			c.add(&c.block[i])
+			if c.fault != nil {
+				return c.fault
+			}
+		}
+	}
+	s.block = s.block[:0]
 	return nil
 }
 
 // Finish decides what still waits, and reports. The simulation must not be used then.
 func (s *Simulation) Finish() (*Report, error) {
+	if err := s.decide(); err != nil {
+		return nil, err
+	}
 	for _, c := range s.candidates {
 		c.advance(math.MaxInt64)
 		if c.fault != nil {

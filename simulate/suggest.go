@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -156,9 +157,8 @@ func (s *suggestor) measure() error {
 		if now = max(now, ev.Time); now >= s.split {
 			return nil
 		}
-		r := &c.request
-		r.claims, r.rules, r.shadows, r.shadowed = r.claims[:0], r.rules[:0], r.shadows[:0], r.shadowed[:0]
-		if _, reason := c.match(&ev.Request, r); reason != "" || len(r.claims) == 0 {
+		r := &c.block[0]
+		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 {
 			return nil
 		}
 		d, _ := c.ledger.decide(stint.Take, r.claims, now)
@@ -294,6 +294,7 @@ func (s *suggestor) replay(lists ...[]int64) (counts []int64, err error) {
 		}
 		return sim.Add(ev)
 	})
+	err = cmp.Or(err, sim.decide())
 	for _, c := range sim.candidates {
 		n, _ := c.untouched(s.rule.ID)
 		counts = append(counts, n)
@@ -390,6 +391,9 @@ func (s *suggestor) rest(values []int64) (untouched, asked int64, err error) {
 	err = s.source(func(ev *Event) error {
 		if !fitted && ev.Time >= s.split {
 			fitted = true
+			if err := sim.decide(); err != nil {
+				return err
+			}
 			for _, t := range c.tables(s.rule.ID) {
 				for n := range t.clients.used {
 					t.clients.at(n).admitted, t.clients.at(n).denied = 0, 0
@@ -398,6 +402,7 @@ func (s *suggestor) rest(values []int64) (untouched, asked int64, err error) {
 		}
 		return sim.Add(ev)
 	})
+	err = cmp.Or(err, sim.decide())
 	untouched, asked = c.untouched(s.rule.ID)
 	return untouched, asked, err
 }

@@ -1,6 +1,11 @@
 package simulate
 
-import "github.com/stint-go/stint"
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/stint-go/stint"
+)
 
 // pages are values of clients by number. They grow by pages, so that nothing is copied and little is kept in reserve.
 type pages[T any] struct {
@@ -31,16 +36,52 @@ func (p *pages[T]) keep(clients []int32) {
 	}
 }
 
-// keys are texts in large pieces, so that the garbage collector has little to look at. A text of it is where it begins and how long it
-// is.
-type keys struct{ pieces [][]byte }
+// A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the last; of longer ones where they are
+// among a table's texts, with part of the hash and 255 as the last.
+type key struct {
+	first, last uint64
+	hash        uint64
+	text        string
+}
+
+const (
+	shortKey = 15
+	longMark = 0xff << 56
+)
+
+// keyOf prepares a key. The hash is the same in every run, so that the sample is as well.
+func keyOf(text string) key {
+	if len(text) > shortKey {
+		h := uint64(14695981039346656037) // FNV-1a
+		for i := range len(text) {
+			h = (h ^ uint64(text[i])) * 1099511628211
+		}
+		h = mixed(h)
+		return key{last: longMark | h>>8, hash: h, text: text}
+	}
+	var bytes [16]byte
+	copy(bytes[:], text)
+	k := key{first: binary.LittleEndian.Uint64(bytes[:8]), last: binary.LittleEndian.Uint64(bytes[8:]) | uint64(len(text))<<56, text: text}
+	k.hash = mixed(mixed(k.first) ^ k.last)
+	return k
+}
+
+// mixed has every bit depend on every other.
+func mixed(h uint64) uint64 {
+	high, low := bits.Mul64(h^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+	return high ^ low
+}
+
+// texts are long keys in large pieces, so that the garbage collector has little to look at. A text of it is where it begins and how
+// long it is.
+type texts struct{ pieces [][]byte }
 
 const (
 	piece     = 1 << 20
 	lengthBit = 9 // a key has up to 256 bytes
 )
 
-func (k *keys) put(key string) uint64 {
+func (k *texts) put(key string) uint64 {
 	last := len(k.pieces) - 1
 	if last < 0 || len(k.pieces[last])+len(key) > piece {
 		k.pieces = append(k.pieces, make([]byte, 0, piece))
@@ -51,15 +92,15 @@ func (k *keys) put(key string) uint64 {
 	return at<<lengthBit | uint64(len(key))
 }
 
-func (k *keys) get(key uint64) []byte {
+func (k *texts) get(key uint64) []byte {
 	at, n := key>>lengthBit, key&(1<<lengthBit-1)
 	return k.pieces[at/piece][at%piece : at%piece+n]
 }
 
-// A client is what a table knows of one, beside its states: 40 bytes and where its key is. With its place in the index, 11 bytes at
+// A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in the index, 11 bytes at
 // most, and 8 in each limit's window it takes less than 64 beside its states and its key.
 type client struct {
-	key              uint64 // of the table's keys
+	first, last      uint64 // of its key; first of a long one is where its text is
 	admitted, denied int64
 	shut             stint.Instant // when it was denied first since its last admission; 0: it was not
 	longest          int64         // the longest that it was shut out, in microseconds
@@ -76,7 +117,7 @@ type table struct {
 	limits  []limit
 	leaky   bool // whether one gives out turns
 	clients pages[client]
-	keys    keys
+	texts   texts
 	index   []uint32 // a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
 	most    int      // clients, at least 1
 	level   uint     // 1 client of 2^level is in the sample
@@ -104,41 +145,30 @@ func entry(h uint64, n int32) uint32 { return uint32(h>>32)<<numberBits | uint32
 
 func numberOf(entry uint32) int32 { return int32(entry&(1<<numberBits-1)) - 1 }
 
-// hash is the same in every run, so that the sample is as well: FNV-1a, mixed once more.
-func hash(key string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(key) {
-		h = (h ^ uint64(key[i])) * 1099511628211
-	}
-	h = (h ^ h>>32) * 0x9e3779b97f4a7c15
-	return h ^ h>>29
-}
-
 // sampled reports whether the client of a hash is in the sample, by the bits that the index uses last.
 func (t *table) sampled(h uint64) bool { return h>>(64-t.level) == 0 }
 
 // find is the number of a client, made if it is new; -1 if it is outside the sample.
-func (t *table) find(key string) int32 {
-	h := hash(key)
-	if !t.sampled(h) {
+func (t *table) find(k *key) int32 {
+	if !t.sampled(k.hash) {
 		t.skipped++
 		return -1
 	}
-	i, known := t.look(h, key)
+	i, known := t.look(k)
 	if known {
 		return numberOf(t.index[i])
 	}
 	switch n := t.clients.used; {
 	case int(n) >= t.most:
 		t.halve()
-		return t.find(key)
+		return t.find(k)
 	case int(n)*4 >= 3*(len(t.index)-1):
 		t.reindex(2 * len(t.index))
-		return t.find(key)
+		return t.find(k)
 	default:
-		t.index[i] = entry(h, n)
+		t.index[i] = entry(k.hash, n)
 		t.clients.grow()
-		t.clients.at(n).key = t.keys.put(key)
+		t.name(t.clients.at(n), k)
 		for j := range t.limits {
 			t.limits[j].state.grow()
 			t.limits[j].window.clients.grow()
@@ -147,16 +177,44 @@ func (t *table) find(key string) int32 {
 	}
 }
 
+func (t *table) name(c *client, k *key) {
+	if c.first, c.last = k.first, k.last; c.last >= longMark {
+		c.first = t.texts.put(k.text)
+	}
+}
+
 // look is where in the index a client is, or would be.
-func (t *table) look(h uint64, key string) (i uint64, known bool) {
+func (t *table) look(k *key) (i uint64, known bool) {
 	mask := uint64(len(t.index) - 1)
-	for i = h & mask; t.index[i] != 0; i = (i + 1) & mask {
+	for i = k.hash & mask; t.index[i] != 0; i = (i + 1) & mask {
 		n := numberOf(t.index[i])
-		if t.index[i] == entry(h, n) && string(t.keys.get(t.clients.at(n).key)) == key {
+		if t.index[i] == entry(k.hash, n) && t.is(t.clients.at(n), k) {
 			return i, true
 		}
 	}
 	return i, false
+}
+
+// is reports whether a client has a key.
+func (t *table) is(c *client, k *key) bool {
+	return c.last == k.last && (c.first == k.first || k.last >= longMark && string(t.texts.get(c.first)) == k.text)
+}
+
+// guess is the client whose place in the index a hash points to, -1 if there is none: mostly it is the one that find will find. The
+// processor loads the index for many guesses at once, and for find one after another.
+func (t *table) guess(hash uint64) int32 { return numberOf(t.index[hash&uint64(len(t.index)-1)]) }
+
+// prefetch loads what a guessed client has. It changes nothing, and what it returns says nothing.
+func (t *table) prefetch(n int32) (used int64) {
+	if n < 0 {
+		return 0
+	}
+	used = t.clients.at(n).admitted
+	for j := range t.limits {
+		used += int64(t.limits[j].window.clients.at(n).now)
+		t.limits[j].state.prefetch(n)
+	}
+	return used
 }
 
 // reindex makes the index anew.
@@ -164,7 +222,7 @@ func (t *table) reindex(size int) {
 	t.index = make([]uint32, size)
 	mask := uint64(size - 1)
 	for n := range t.clients.used {
-		h := hash(t.key(n))
+		h := keyOf(t.key(n)).hash
 		i := h & mask
 		for t.index[i] != 0 {
 			i = (i + 1) & mask
@@ -178,16 +236,17 @@ func (t *table) halve() {
 	t.level++
 	var kept []int32
 	for n := range t.clients.used {
-		if t.sampled(hash(t.key(n))) {
+		if t.sampled(keyOf(t.key(n)).hash) {
 			kept = append(kept, n)
 		}
 	}
 	t.clients.keep(kept)
-	old := t.keys
-	t.keys = keys{}
+	old := t.texts
+	t.texts = texts{}
 	for n := range t.clients.used {
-		c := t.clients.at(n)
-		c.key = t.keys.put(string(old.get(c.key)))
+		if c := t.clients.at(n); c.last >= longMark {
+			c.first = t.texts.put(string(old.get(c.first)))
+		}
 	}
 	for j := range t.limits {
 		t.limits[j].state.keep(kept)
@@ -196,8 +255,19 @@ func (t *table) halve() {
 	t.reindex(len(t.index))
 }
 
-// key is that of a client.
-func (t *table) key(n int32) string { return string(t.keys.get(t.clients.at(n).key)) }
+// appendKey appends that of a client.
+func (t *table) appendKey(text []byte, n int32) []byte {
+	c := t.clients.at(n)
+	if c.last >= longMark {
+		return append(text, t.texts.get(c.first)...)
+	}
+	var bytes [16]byte
+	binary.LittleEndian.PutUint64(bytes[:8], c.first)
+	binary.LittleEndian.PutUint64(bytes[8:], c.last)
+	return append(text, bytes[:c.last>>56]...)
+}
+
+func (t *table) key(n int32) string { return string(t.appendKey(nil, n)) }
 
 // ask notes what a client asks for at an instant.
 func (t *table) ask(n int32, at stint.Instant, permits int64) {

@@ -51,8 +51,9 @@ func (c *candidate) wait(r *request) {
 	c.queue.arrived++
 	w := &waiter{request: r, number: c.queue.arrived}
 	longest := rules.MaxWaitLimit
-	for i, rule := range r.rules {
-		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.rules[i-1] != rule) {
+	for i := range r.claims {
+		rule := r.claims[i].rule
+		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.claims[i-1].rule != rule) {
 			longest = min(longest, rule.rule.MaxWait)
 			w.spots = append(w.spots, spot{spotID: spotID{rule, strings.Clone(r.claims[i].Key)}, waiter: w})
 		}
@@ -132,7 +133,7 @@ func (c *candidate) stand(w *waiter, now stint.Instant) bool {
 		if c.ledger.outs[i].Allowed {
 			continue
 		}
-		rule := w.rules[c.ledger.parts[i].claim]
+		rule := w.claims[c.ledger.parts[i].claim].rule
 		at := slices.IndexFunc(w.spots, func(s spot) bool { return s.rule == rule })
 		if at < 0 {
 			return false // a rule that does not wait denies it as well
@@ -160,7 +161,7 @@ func (c *candidate) stand(w *waiter, now stint.Instant) bool {
 
 // isLate denies a request whose turn in a leaky bucket would come after its deadline.
 func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
-	if !slices.ContainsFunc(w.claims, func(claim stint.Claim) bool { return c.ledger.table(claim.Policy).leaky }) {
+	if !slices.ContainsFunc(w.claims, func(cl claim) bool { return cl.table.leaky }) {
 		return false
 	}
 	o := c.decide(w.request, stint.Peek, now)
@@ -182,7 +183,7 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 	if behind := c.queue.ahead(w); behind != nil {
 		if o := c.decide(w.request, stint.Peek, now); o.decision.Allowed {
-			first := slices.IndexFunc(c.ledger.parts, func(p part) bool { return w.rules[p.claim] == behind.rule })
+			first := slices.IndexFunc(c.ledger.parts, func(p part) bool { return w.claims[p.claim].rule == behind.rule })
 			c.deny(w, now, o, max(first, 0), behind.rule.rule.MaxWait)
 			return
 		}
@@ -193,11 +194,11 @@ func (c *candidate) giveUp(w *waiter, now stint.Instant) {
 }
 
 // deny makes an admission that was looked for, and must not be used, a denial by a limit.
-func (c *candidate) deny(w *waiter, now stint.Instant, o outcome, index int, retry time.Duration) {
+func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, retry time.Duration) {
 	if len(c.ledger.parts) > 0 {
 		p, out := &c.ledger.parts[index], &c.ledger.outs[index]
 		out.Allowed = false
-		o.rule, o.key, o.permits = w.rules[p.claim], w.claims[p.claim].Key, p.permits
+		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].Key, p.permits
 		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int32(index), out.Limit, out.Remaining, out.ResetAfter
 	}
 	o.decision.Allowed, o.decision.RetryAfter, o.decision.Delay = false, retry, 0
@@ -206,7 +207,7 @@ func (c *candidate) deny(w *waiter, now stint.Instant, o outcome, index int, ret
 }
 
 // leave ends the wait.
-func (c *candidate) leave(w *waiter, now stint.Instant, o outcome) {
+func (c *candidate) leave(w *waiter, now stint.Instant, o *outcome) {
 	w.done = true
 	o.waited = int64(now - w.time)
 	c.finish(w.request, o)
