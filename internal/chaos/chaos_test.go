@@ -16,7 +16,7 @@ import (
 
 var (
 	table  = flag.String("table", "", "write what was measured as a table to this `file`")
-	strict = flag.Bool("strict", false, "hold times to docs/failure.md, not to five times as much")
+	strict = flag.Bool("strict", false, "hold times to docs/failure.md, more narrowly or at all")
 )
 
 // allowed is how long may take what is promised to take so long. What else runs on a
