@@ -56,6 +56,7 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
 			return false
 		}
 	})
+	flags.Lookup("store").DefValue = "" // without it, a service is asked
 	return command, q
 }
 

@@ -65,6 +65,7 @@ func explainCommand(p process) *cobra.Command {
 			return false
 		}
 	})
+	flags.Lookup("store").DefValue = "" // without it, a service is asked
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		return e.explain(command.Context(), p)
 	}
