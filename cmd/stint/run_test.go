@@ -190,7 +190,7 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	for _, ask := range []string{"version", "--version"} {
 		code, stdout, stderr = do(t, nil, ask)
-		if code != exitOK || stderr != "" || !regexp.MustCompile(`^stint \S+\ncommit \S+\ngo\S+ \S+/\S+\n$`).MatchString(stdout) {
+		if code != exitOK || stderr != "" || !regexp.MustCompile(`^stint version \S+\ncommit \S+\ngo\S+ \S+/\S+\n$`).MatchString(stdout) {
 			t.Errorf("%s: exit code %d, %q, %q", ask, code, stdout, stderr)
 		}
 	}
