@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // MaxRuleBytes bounds a rule as JSON.
@@ -255,7 +255,7 @@ func (d *Draft) check(author Author) error {
 
 // CheckSize returns a rule as JSON, or reports that it exceeds MaxRuleBytes. The error wraps stint.ErrInvalid.
 func CheckSize(rule *rules.Rule) ([]byte, error) {
-	text, err := notation.JSON(*rule)
+	text, err := file.JSON(*rule)
 	if err != nil {
 		return nil, fmt.Errorf("rule %q: %w", rule.ID, err)
 	}

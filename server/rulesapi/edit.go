@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -178,13 +178,12 @@ func (c *call) patch() error {
 
 // patched is a rule with a patch applied.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
-	text, err := notation.JSON(rule)
+	written, err := file.Written(rule)
 	if err != nil {
 		return rule, err
 	}
 	var faults document.Faults
-	written := merge(document.JSON("rule", text, &faults), patch)
-	changed := notation.Rule(written, "the rule", &faults)
+	changed := file.Rule(merge(written, patch), "the rule", &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
 	}
@@ -310,7 +309,7 @@ func (c *call) validate() error {
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
 func (c *call) readRule() (rule rules.Rule, err error) {
 	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		rule = notation.Rule(written, "the rule", faults)
+		rule = file.Rule(written, "the rule", faults)
 	})
 	if err != nil {
 		return rule, err
@@ -342,7 +341,7 @@ func (c *call) made(err error, rule *rules.Rule, created bool) error {
 	if err != nil {
 		return err
 	}
-	text, err := notation.JSON(*rule)
+	text, err := file.JSON(*rule)
 	if err != nil {
 		return err
 	}

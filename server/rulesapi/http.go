@@ -21,7 +21,6 @@ import (
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -262,7 +261,7 @@ func tagOf(text []byte) string {
 
 // ruleTag is the entity tag of a rule.
 func ruleTag(rule *rules.Rule) (string, error) {
-	text, err := notation.JSON(*rule)
+	text, err := file.JSON(*rule)
 	return tagOf(text), err
 }
 
@@ -274,7 +273,7 @@ func listTag(head store.ID, list []rules.Rule) (string, error) {
 	}
 	var all []byte
 	for i := range list {
-		text, err := notation.JSON(list[i])
+		text, err := file.JSON(list[i])
 		if err != nil {
 			return "", err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -29,11 +29,11 @@ func (c *call) get() error {
 	if err != nil {
 		return err
 	}
-	text, err := notation.JSON(rule)
+	text, err := file.JSON(rule)
 	if err != nil {
 		return err
 	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.JSON(c.masked(rule)) })
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return file.JSON(c.masked(rule)) })
 }
 
 // listOverrides shows what holds for single clients of a rule.
@@ -46,12 +46,12 @@ func (c *call) listOverrides() error {
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {
-		text, err := notation.OverrideJSON(rule.Overrides[i])
+		text, err := file.OverrideJSON(rule.Overrides[i])
 		if err != nil {
 			return err
 		}
 		all = append(append(all, text...), '\n')
-		if text, err = notation.OverrideJSON(shown.Overrides[i]); err != nil {
+		if text, err = file.OverrideJSON(shown.Overrides[i]); err != nil {
 			return err
 		}
 		list.Overrides = append(list.Overrides, text)
@@ -69,11 +69,11 @@ func (c *call) getOverride() error {
 	if at < 0 {
 		return noOverride(&rule, c.client)
 	}
-	text, err := notation.OverrideJSON(rule.Overrides[at])
+	text, err := file.OverrideJSON(rule.Overrides[at])
 	if err != nil {
 		return err
 	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.OverrideJSON(c.masked(rule).Overrides[at]) })
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return file.OverrideJSON(c.masked(rule).Overrides[at]) })
 }
 
 // putOverride lets something else hold for a client.
@@ -98,7 +98,7 @@ func (c *call) putOverride() error {
 	if err != nil {
 		return err
 	}
-	text, err := notation.OverrideJSON(override)
+	text, err := file.OverrideJSON(override)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (c *call) editRule(what string, change func(*rules.Rule) error) error {
 // client out.
 func (c *call) readOverride() (override rules.Override, err error) {
 	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		override = notation.Override(written, "the override", faults)
+		override = file.Override(written, "the override", faults)
 	})
 	if err != nil {
 		return override, err
@@ -160,7 +160,7 @@ func (c *call) readOverride() (override rules.Override, err error) {
 }
 
 func (c *call) checkOverride(override rules.Override) error {
-	text, err := notation.OverrideJSON(override)
+	text, err := file.OverrideJSON(override)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error
 			masked = renamed(*rule, rules.HashedClient)
 		}
 		var text []byte
-		text, err = notation.JSON(masked)
+		text, err = file.JSON(masked)
 		return text
 	}
 	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}

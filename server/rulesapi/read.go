@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -55,7 +55,7 @@ func (c *call) list() error {
 				page.Next = last
 				break
 			}
-			text, err := notation.JSON(c.masked(*rule))
+			text, err := file.JSON(c.masked(*rule))
 			if err != nil {
 				return nil, err
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 )
 
@@ -123,26 +123,40 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 
 // encodeRule writes a rule as JSON would, with integers as short as they fit, as people write them.
 func encodeRule(rule rules.Rule) (bson.Raw, error) {
-	rule.Labels, rule.Match.Headers = escaped(rule.Labels), escaped(rule.Match.Headers)
-	written, err := notation.Written(rule)
+	written, err := file.Written(rule)
 	if err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
 	encoder := bson.NewEncoder(bson.NewDocumentWriter(&text))
-	encoder.UseJSONStructTags()
 	encoder.IntMinSize()
-	err = encoder.Encode(written)
+	err = encoder.Encode(fromValue(written))
 	return text.Bytes(), err
 }
 
-// escaped has the names that a document can have.
-func escaped(texts map[string]string) map[string]string {
-	names := make(map[string]string, len(texts))
-	for name, text := range texts {
-		names[escaper.Replace(name)] = text
+// fromValue is a value as the driver writes it.
+func fromValue(v document.Value) any {
+	switch v.Kind {
+	case document.KindMapping:
+		fields := bson.D{}
+		for _, f := range v.Fields {
+			fields = append(fields, bson.E{Key: escaper.Replace(f.Name), Value: fromValue(f.Value)})
+		}
+		return fields
+	case document.KindList:
+		items := bson.A{}
+		for _, item := range v.Items {
+			items = append(items, fromValue(item))
+		}
+		return items
+	case document.KindInteger:
+		n, _ := document.ParseInteger(v.Text)
+		return n
+	case document.KindBoolean:
+		return v.Text == "true"
+	default:
+		return v.Text
 	}
-	return names
 }
 
 // What field names can't hold everywhere is written as in a URL.
@@ -168,7 +182,7 @@ func (s *Store) at(number int64) document.Position {
 // readRules reads the rules of a chunk.
 func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	var faults document.Faults
-	list := notation.Rules(toValue(document.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
+	list := file.Rules(toValue(document.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, unreadable(err)
 	}
@@ -198,7 +212,7 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 			}
 		case rulesField:
 			given = true
-			revision.Rules = notation.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
+			revision.Rules = file.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
 		default:
 			faults.Unknown("a revision", document.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
 		}
@@ -227,7 +241,7 @@ func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	}
 	slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
-		for _, fault := range notation.Unjoin[*rules.Fault](list[i].Validate()) {
+		for _, fault := range file.Unjoin[*rules.Fault](list[i].Validate()) {
 			faults.AddOf(list[i].ID, at, "%v", fault)
 		}
 		if i > 0 && list[i].ID == list[i-1].ID {
