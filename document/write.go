@@ -40,6 +40,12 @@ func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool))
 		}
 		return v
 	}
+	if names, is := strings.CutPrefix(tag.Get("is"), "one-of "); is && of.Kind() != reflect.String {
+		return choice(of, strings.Fields(names))
+	}
+	if named, is := at.(fmt.Stringer); is {
+		return Value{Kind: KindText, Text: named.String()}
+	}
 	switch of.Kind() {
 	case reflect.Struct:
 		return writeFields(of, own)
@@ -56,17 +62,11 @@ func write(of reflect.Value, tag reflect.StructTag, own func(any) (Value, bool))
 		return v
 	case reflect.String:
 		return Value{Kind: KindText, Text: of.String()}
-	}
-	if names, is := strings.CutPrefix(tag.Get("is"), "one-of "); is {
-		return choice(of, strings.Fields(names))
-	}
-	if named, is := at.(fmt.Stringer); is {
-		return Value{Kind: KindText, Text: named.String()}
-	}
-	if of.CanInt() {
+	case reflect.Bool:
+		return Value{Kind: KindBoolean, Text: "true"}
+	default:
 		return Value{Kind: KindInteger, Text: strconv.FormatInt(of.Int(), 10)}
 	}
-	return Value{Kind: KindBoolean, Text: "true"}
 }
 
 // writeFields writes a struct; nothing if all that has a name is zero.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +16,13 @@ type parameter struct {
 	name   string
 	of     []stint.Algorithm // that have it; nil: all
 	needed bool
-	read   func(*stint.Limit) document.Setter // without its range, which [stint.Limit.Validate] checks
-	write  func(*stint.Limit) document.Value  // nothing if it is as by default
+	field  func(*stint.Limit) any // a pointer to it
 }
+
+type (
+	debt  int64 // of which a document's 0 is stint.NoDebt
+	lease int64
+)
 
 var (
 	tokenBucket = []stint.Algorithm{stint.AlgorithmTokenBucket}
@@ -33,24 +36,57 @@ var (
 
 // parameters are all of them, in the order in which they are written.
 var parameters = []parameter{
-	{"name", nil, false, func(l *stint.Limit) document.Setter { return document.Text(&l.Name) }, func(l *stint.Limit) document.Value { return text(l.Name) }},
-	{"capacity", buckets, true, readCapacity, writeCapacity},
-	{"refill", tokenBucket, true, readRate, writeRate},
-	{"leak", leakyBucket, true, readRate, writeRate},
-	{"limit", windows, true, readCapacity, writeCapacity},
-	{"window", windows, true, func(l *stint.Limit) document.Setter {
-		return parsed(&l.Window, stint.ParseDuration, document.KindText, document.KindInteger)
-	}, func(l *stint.Limit) document.Value { return duration(l.Window) }},
-	{"calendar", fixedWindow, false, func(l *stint.Limit) document.Setter {
-		return parsed(&l.Calendar, stint.ParseCalendar, document.KindText)
-	}, writeCalendar},
-	{"timezone", fixedWindow, false, func(l *stint.Limit) document.Setter { return document.Text(&l.TimeZone) }, func(l *stint.Limit) document.Value { return text(l.TimeZone) }},
-	{"min_interval", slidingLog, false, func(l *stint.Limit) document.Setter {
-		return parsed(&l.MinInterval, stint.ParseDuration, document.KindText, document.KindInteger)
-	}, func(l *stint.Limit) document.Value { return duration(l.MinInterval) }},
-	{"count_denied", slidingLog, false, func(l *stint.Limit) document.Setter { return document.Boolean(&l.CountDenied) }, writeCountDenied},
-	{"max_debt", nil, false, readMaxDebt, writeMaxDebt},
-	{"lease", leased, false, readLease, writeLease},
+	{"name", nil, false, func(l *stint.Limit) any { return &l.Name }},
+	{"capacity", buckets, true, func(l *stint.Limit) any { return &l.Capacity }},
+	{"refill", tokenBucket, true, func(l *stint.Limit) any { return &l.Rate }},
+	{"leak", leakyBucket, true, func(l *stint.Limit) any { return &l.Rate }},
+	{"limit", windows, true, func(l *stint.Limit) any { return &l.Capacity }},
+	{"window", windows, true, func(l *stint.Limit) any { return &l.Window }},
+	{"calendar", fixedWindow, false, func(l *stint.Limit) any { return &l.Calendar }},
+	{"timezone", fixedWindow, false, func(l *stint.Limit) any { return &l.TimeZone }},
+	{"min_interval", slidingLog, false, func(l *stint.Limit) any { return &l.MinInterval }},
+	{"count_denied", slidingLog, false, func(l *stint.Limit) any { return &l.CountDenied }},
+	{"max_debt", nil, false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
+	{"lease", leased, false, func(l *stint.Limit) any { return (*lease)(&l.Lease) }},
+}
+
+// setter reads a parameter into its field. The ranges are left to [stint.Limit.Validate], but for max_debt.
+func setter(field any) document.Setter {
+	switch field := field.(type) {
+	case *string:
+		return document.Text(field)
+	case *bool:
+		return document.Boolean(field)
+	case *int64:
+		return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
+			*field, ok = document.ParseInteger(text)
+			return ok
+		}, document.KindInteger)
+	case *stint.Rate:
+		return parsed(field, stint.ParseRate, document.KindText)
+	case *stint.Calendar:
+		return parsed(field, stint.ParseCalendar, document.KindText)
+	case *time.Duration:
+		return parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
+	case *debt:
+		return readDebt(field)
+	default:
+		return readLease(field.(*lease))
+	}
+}
+
+// written is a parameter as a value; nothing if it is as by default.
+func written(field any) document.Value {
+	return document.Write(field, func(of any) (v document.Value, is bool) {
+		switch of := of.(type) {
+		case *debt:
+			return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(max(0, *of))}, true
+		case *lease:
+			return document.Value{Kind: document.KindText, Text: "auto"}, *of == stint.LeaseAuto
+		default:
+			return v, false
+		}
+	})
 }
 
 // belongs reports whether a limit of an algorithm may have the parameter, or of any algorithm for 0.
@@ -124,7 +160,7 @@ func readLimit(path string, v document.Value, builtin stint.Limit, besides strin
 		case p == nil:
 			r.foreign(f, own, besides)
 		default:
-			p.read(&r.limit)(f.Value, func(v document.Value, allowed string) {
+			setter(p.field(&r.limit))(f.Value, func(v document.Value, allowed string) {
 				r.bad[f.Name] = true
 				r.faults.Invalid(r.path+"."+f.Name, v, allowed)
 			})
@@ -186,7 +222,7 @@ func (r *limitReader) complete(v document.Value) {
 	}
 	for _, p := range parameters {
 		_, given := r.at[p.name]
-		if p.needed && p.belongs(r.limit.Algorithm) && !given && !(p.name == "window" && calendar) && p.write(&r.limit).Kind == document.KindNull {
+		if p.needed && p.belongs(r.limit.Algorithm) && !given && !(p.name == "window" && calendar) && written(p.field(&r.limit)).Kind == document.KindNull {
 			r.bad[p.name] = true
 			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, p.name, r.limit.Algorithm)
 		}
@@ -244,74 +280,17 @@ func allowed(err error) string {
 func writeLimit(l *stint.Limit) document.Value {
 	const few = 5
 	v := document.Value{Kind: document.KindMapping, Fields: make([]document.Field, 0, few)}
-	v.Fields = append(v.Fields, document.Field{Name: "algorithm", Value: text(strings.ToLower(l.Algorithm.String()))})
+	v.Fields = append(v.Fields, document.Field{Name: "algorithm", Value: document.Value{Kind: document.KindText, Text: strings.ToLower(l.Algorithm.String())}})
 	for i := range parameters {
 		p := &parameters[i]
 		if !p.belongs(l.Algorithm) {
 			continue
 		}
-		if value := p.write(l); value.Kind != document.KindNull {
+		if value := written(p.field(l)); value.Kind != document.KindNull {
 			v.Fields = append(v.Fields, document.Field{Name: p.name, Value: value})
 		}
 	}
 	return v
-}
-
-// text is a text as a value, nothing if it is empty.
-func text(s string) document.Value {
-	if s == "" {
-		return document.Value{}
-	}
-	return document.Value{Kind: document.KindText, Text: s}
-}
-
-// integer is a number as a value, nothing if it is 0.
-func integer(n int64) document.Value {
-	if n == 0 {
-		return document.Value{}
-	}
-	return document.Value{Kind: document.KindInteger, Text: strconv.FormatInt(n, 10)}
-}
-
-func duration(d time.Duration) document.Value {
-	if d == 0 {
-		return document.Value{}
-	}
-	return text(stint.FormatDuration(d))
-}
-
-func readCapacity(l *stint.Limit) document.Setter {
-	return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
-		l.Capacity, ok = document.ParseInteger(text)
-		return ok
-	}, document.KindInteger)
-}
-
-func writeCapacity(l *stint.Limit) document.Value { return integer(l.Capacity) }
-
-func readRate(l *stint.Limit) document.Setter {
-	return parsed(&l.Rate, stint.ParseRate, document.KindText)
-}
-
-func writeRate(l *stint.Limit) document.Value {
-	if l.Rate == (stint.Rate{}) {
-		return document.Value{}
-	}
-	return text(l.Rate.String())
-}
-
-func writeCalendar(l *stint.Limit) document.Value {
-	if l.Calendar == stint.CalendarNone {
-		return document.Value{}
-	}
-	return text(l.Calendar.String())
-}
-
-func writeCountDenied(l *stint.Limit) document.Value {
-	if !l.CountDenied {
-		return document.Value{}
-	}
-	return document.Value{Kind: document.KindBoolean, Text: "true"}
 }
 
 // parsed reads what a function parses, whose error says what is allowed.
@@ -324,45 +303,31 @@ func parsed[T any](field *T, parse func(text string) (T, error), kinds ...docume
 	}, kinds...)
 }
 
-// readMaxDebt reads the bound on debt, of which 0 is none.
-func readMaxDebt(l *stint.Limit) document.Setter {
+// readDebt reads the bound on debt, of which 0 is none.
+func readDebt(field *debt) document.Setter {
 	return document.Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
 		n, ok := document.ParseInteger(text)
-		l.MaxDebt = n
+		*field = debt(n)
 		if n == 0 {
-			l.MaxDebt = stint.NoDebt
+			*field = stint.NoDebt
 		}
 		return ok && n >= 0 && n <= stint.MaxPermits
 	}, document.KindInteger)
 }
 
-func writeMaxDebt(l *stint.Limit) document.Value {
-	if l.MaxDebt == stint.NoDebt {
-		return document.Value{Kind: document.KindInteger, Text: "0"}
-	}
-	return integer(l.MaxDebt)
-}
-
 // readLease reads how many permits are leased at a time.
-func readLease(l *stint.Limit) document.Setter {
+func readLease(field *lease) document.Setter {
 	return document.Scalar("auto, off, or 1 to the capacity", func(text string) bool {
 		switch text {
 		case "auto":
-			l.Lease = stint.LeaseAuto
+			*field = stint.LeaseAuto
 		case "", "off", "false", "0":
-			l.Lease = 0
+			*field = 0
 		default:
 			n, ok := document.ParseInteger(text)
-			l.Lease = n
+			*field = lease(n)
 			return ok && n > 0
 		}
 		return true
 	}, document.KindText, document.KindBoolean, document.KindInteger, document.KindNull)
-}
-
-func writeLease(l *stint.Limit) document.Value {
-	if l.Lease == stint.LeaseAuto {
-		return text("auto")
-	}
-	return integer(l.Lease)
 }
