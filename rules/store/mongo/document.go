@@ -182,44 +182,49 @@ func (s *Store) at(number int64) document.Position {
 // readRules reads the rules of a chunk.
 func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	var faults document.Faults
-	list := file.Rules(toValue(document.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
+	list, _ := toValue(document.Position{Source: source}, chunk).Find(rulesField)
+	read := file.Rules(list, rulesField, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, unreadable(err)
 	}
-	return list, nil
+	return read, nil
 }
 
-// readByHand reads a head that somebody made with its rules in it, and reports everything that is wrong with it.
+// A handmade head is one that somebody made with its rules in it.
+type handmade struct {
+	Number  int64  `doc:"_id"`
+	At      int64  `doc:"at"`
+	By      string `doc:"by"`
+	Action  string `doc:"action"`
+	Comment string `doc:"comment"`
+	Count   int64  `doc:"count"`
+	Bytes   int64  `doc:"bytes"`
+	Rules   inline `doc:"rules"`
+}
+
+type inline []rules.Rule
+
+// ReadDocument reads the rules.
+func (l *inline) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	*l = file.Rules(v, path.String(), faults)
+}
+
+// readByHand reads a handmade head, and reports everything that is wrong with it.
 func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw) (store.Revision, error) {
 	revision := store.Revision{Info: infoOf(raw)}
 	at := s.at(revision.Number)
-	elements, err := raw.Elements()
-	if err != nil {
-		return revision, s.unreadable(revision.Number, "no BSON: %v", err)
-	}
 	var faults document.Faults
-	given := false
-	for _, e := range elements {
-		name, isDate := e.Key(), e.Value().Type == bson.TypeDateTime
-		switch name {
-		case "_id", "at", "count", "bytes":
-			if v := e.Value(); (name != "at" || !isDate) && toValue(at, &path{name: name}, v, &faults).Kind != document.KindInteger {
-				faults.Add(at, "%s is %s; allowed: a whole number", name, v)
-			}
-		case "by", "action", "comment":
-			if v := e.Value(); v.Type != bson.TypeString && v.Type != bson.TypeNull {
-				faults.Add(at, "%s is %s; allowed: a text", name, v)
-			}
-		case rulesField:
-			given = true
-			revision.Rules = file.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
-		default:
-			faults.Unknown("a revision", document.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
-		}
-	}
-	if !given {
+	var made handmade
+	whole := toValue(at, raw)
+	_, dated := raw.Lookup("at").DateTimeOK()
+	whole.Fields = slices.DeleteFunc(whole.Fields, func(f document.Field) bool {
+		return f.Name == "at" && dated || f.Name != rulesField && f.Value.Kind == document.KindNull
+	})
+	document.Kinds(nil).Read(document.Root("a revision", ""), whole, &made, &faults)
+	if _, given := whole.Find(rulesField); !given {
 		faults.Add(at, "rules is missing; allowed: a list of rules, which may be empty")
 	}
+	revision.Rules = made.Rules
 	check(revision.Rules, at, &faults)
 	if err := faults.Err(); err != nil {
 		return revision, unreadable(err)
@@ -268,29 +273,21 @@ func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revis
 	}
 }
 
-// A path names a value in a message. It is only put together where there is one.
-type path struct {
-	parent *path
-	name   string
-	index  int // in a list, if name is ""
-}
-
-func (p *path) String() string {
-	switch {
-	case p.parent == nil:
-		return p.name
-	case p.name == "":
-		return fmt.Sprintf("%s[%d]", p.parent, p.index)
-	default:
-		return p.parent.String() + "." + p.name
+// toValue is a document, which the driver found to be sound, as a tree of values.
+func toValue(at document.Position, doc bson.Raw) document.Value {
+	v := document.Value{At: at, Kind: document.KindMapping}
+	elements, _ := doc.Elements()
+	for _, e := range elements {
+		v.Fields = append(v.Fields, document.Field{At: at, Name: unescaper.Replace(e.Key()), Value: valueOf(at, e.Value())})
 	}
+	return v
 }
 
-// toValue is a value of a document as the notation has it.
-func toValue(at document.Position, name *path, raw bson.RawValue, faults *document.Faults) document.Value {
+// valueOf is one value of a document. What rules can't have is of a kind that nothing else has.
+func valueOf(at document.Position, raw bson.RawValue) document.Value {
 	v := document.Value{At: at}
 	switch raw.Type {
-	case 0, bson.TypeNull, bson.TypeUndefined:
+	case bson.TypeNull, bson.TypeUndefined:
 	case bson.TypeString:
 		v.Kind, v.Text = document.KindText, raw.StringValue()
 	case bson.TypeBoolean:
@@ -304,26 +301,14 @@ func toValue(at document.Position, name *path, raw bson.RawValue, faults *docume
 		}
 	case bson.TypeArray:
 		v.Kind = document.KindList
-		items, err := raw.Array().Values()
-		if err != nil {
-			faults.Add(at, "%s: no BSON: %v", name, err)
-		}
-		for i, item := range items {
-			v.Items = append(v.Items, toValue(at, &path{parent: name, index: i}, item, faults))
+		items, _ := raw.Array().Values()
+		for _, item := range items {
+			v.Items = append(v.Items, valueOf(at, item))
 		}
 	case bson.TypeEmbeddedDocument:
-		v.Kind = document.KindMapping
-		elements, err := raw.Document().Elements()
-		if err != nil {
-			faults.Add(at, "%s: no BSON: %v", name, err)
-		}
-		for _, e := range elements {
-			inner := unescaper.Replace(e.Key())
-			v.Fields = append(v.Fields, document.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
-		}
+		return toValue(at, raw.Document())
 	default:
-		v.Kind, v.Text = document.KindUntyped, raw.String()
-		faults.Add(at, "%s is of type %s; allowed: texts, numbers, true, false, lists and mappings", name, raw.Type)
+		v.Kind, v.Text = document.KindFloat, fmt.Sprintf("of type %s: %s", raw.Type, raw)
 	}
 	return v
 }
