@@ -125,9 +125,13 @@ func choices(names []string) string {
 // oneOf reads one of several names: into a string as it is, else as its place. zero, if it is not "", is allowed too.
 func oneOf(field reflect.Value, names []string, zero string) Setter {
 	all := slices.DeleteFunc(append(slices.Clone(names), zero), func(name string) bool { return name == "" })
+	kind := KindText
+	if names[0] == "true" {
+		kind = KindBoolean
+	}
 	return Scalar(choices(all), func(text string) bool {
 		field.SetZero()
-		at := slices.Index(names, text)
+		at := slices.IndexFunc(names, func(name string) bool { return name == text || kind == KindBoolean && strings.EqualFold(name, text) })
 		switch {
 		case field.Kind() == reflect.String:
 			field.SetString(text)
@@ -139,7 +143,7 @@ func oneOf(field reflect.Value, names []string, zero string) Setter {
 			field.SetInt(int64(at))
 		}
 		return at >= 0
-	}, KindText)
+	}, kind)
 }
 
 // ranged reads a number, a duration or a size within bounds, as the tag says by its words.

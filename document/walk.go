@@ -71,7 +71,7 @@ type Kinds map[string]func(field any, args []string) Reader
 //
 // zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same. secret:"all" keeps
 // the value out of messages, secret:"url" what may be secret in a URL. one:"NAME" is another name of a list, for
-// one with a single item.
+// one with a single item; if it is the list's own, such an item may stand there by itself.
 func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
 	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
 }
@@ -100,7 +100,7 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 	fields := tagged(into)
 	names := func() (names []string) {
 		for _, f := range fields {
-			if f.one != "" {
+			if f.one != "" && f.one != f.name {
 				names = append(names, f.one)
 			}
 			names = append(names, f.name)
@@ -118,9 +118,9 @@ func (k Kinds) fields(path Path, v Value, into reflect.Value, faults *Faults) {
 			continue
 		}
 		f, value := fields[at], given.Value
-		if f.one == given.Name {
+		if f.one == given.Name && f.one != f.name {
 			value = Value{At: value.At, Kind: KindList, Items: []Value{value}}
-		} else if _, both := v.field(f.one); both && f.one != "" {
+		} else if _, both := v.field(f.one); both && f.one != f.name {
 			faults.Add(given.At, "%s is given as well as %s; allowed: one of them", path.Field(f.name), f.one)
 			continue
 		}

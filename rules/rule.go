@@ -21,7 +21,7 @@ type Rule struct {
 	// Set is a group of rules that people and their tools select by, up to MaxTextBytes. Default: "", none.
 	Set string `doc:"set"`
 	// Disabled rules are checked like others, and hold for no request.
-	Disabled bool `doc:"enabled" is:"not"`
+	Disabled bool `doc:"enabled" is:"one-of true false"`
 	// Priority orders the rules that match: the highest first, and by ID where it is
 	// the same. It decides which of several is named as the deciding rule when their answers
 	// are alike, and never stops a rule. Default: 0.
@@ -33,7 +33,7 @@ type Rule struct {
 	// Scope says what a client is: [Global], [PerIP], [PerUser], [PerAPIKey] or
 	// [Custom] with an attribute's name; several are one composite key, and global stands
 	// alone. It has no default.
-	Scope []string `doc:"scope" is:"scope"`
+	Scope []string `doc:"scope" one:"scope" is:"scope"`
 	// Missing is how requests that lack a part of Scope are treated. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
@@ -166,14 +166,14 @@ const (
 
 // A Cost says what a request takes. The zero value is 1 permit.
 type Cost struct {
-	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
-	// request that has none. Default: 0, which is 1.
-	Permits int64 `doc:"default" is:"integer 1 1000000000"`
 	// Header names a header field that holds the cost, an integer of at least 1. A request
 	// with anything else in it is invalid. Default: "", none.
 	Header string `doc:"header"`
 	// Attribute names an attribute that holds it, in place of Header. Default: "", none.
 	Attribute string `doc:"attribute"`
+	// Permits is the cost, 1 to stint.MaxPermits; with Header or Attribute the cost of a
+	// request that has none. Default: 0, which is 1.
+	Permits int64 `doc:"default" is:"integer 1 1000000000"`
 }
 
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly

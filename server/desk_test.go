@@ -17,7 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	rulestore "github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
@@ -167,7 +167,7 @@ func (d *adminFixture) fill() *adminFixture {
 	d.t.Helper()
 	var all bytes.Buffer
 	for i, rule := range ruleList() {
-		text, err := notation.JSON(rule)
+		text, err := file.JSON(rule)
 		if err != nil {
 			d.t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads. It is safe for concurrent use; make
@@ -175,7 +175,7 @@ func (r *Recorder) claim(c stint.Claim) recordClaim {
 func (r *Recorder) define(policy *stint.Policy) int64 {
 	number := r.known.Add(1)
 	line := recordLine{Policy: number, Name: policy.Name()}
-	text, err := notation.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
+	text, err := file.JSON(rules.Rule{ID: "r", Scope: []string{rules.Global}, Limits: policy.Limits()})
 	if err == nil {
 		var rule struct {
 			Limits json.RawMessage `json:"limits"`

@@ -15,7 +15,6 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 func applyCommand(p process) *cobra.Command {
@@ -122,7 +121,7 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 	}
 	texts := make([][]byte, 0, len(next))
 	for _, rule := range next {
-		text, err := notation.JSON(rule)
+		text, err := file.JSON(rule)
 		if err != nil {
 			return nil, failed(err)
 		}

@@ -9,13 +9,12 @@ import (
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // FuzzParse looks for texts that the reading trips over, and for rules that are not read
 // as they are written.
 func FuzzParse(f *testing.F) {
-	wrong, err := os.ReadFile("../notation/testdata/wrong.json")
+	wrong, err := os.ReadFile("testdata/wrong.json")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func checkFaults(t *testing.T, source string, err error) {
 // ends.
 func checkRoundTrip(t *testing.T, rule rules.Rule) {
 	t.Helper()
-	text, err := notation.JSON(rule)
+	text, err := file.JSON(rule)
 	if err != nil {
 		t.Fatalf("%+v: %v", rule, err)
 	}

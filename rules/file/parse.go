@@ -1,11 +1,13 @@
-// Package file reads rules from files and folders of YAML and JSON.
+// Package file reads rules as people write them, in files and folders of YAML and JSON, and writes them again.
 //
-//	list, positions, err := file.Read("/etc/stint/rules")
+//	set, err := file.ReadSet("/etc/stint/rules", rules.Options{})
 //
 // A document is a list of rules, or a mapping with such a list under the name rules.
-// Reading is strict, and everything that is wrong is reported at once with line and
-// column; see package notation. A [Source] follows a path, and keeps the rules that it has while
-// what is there can't be used.
+// Reading is strict: an unknown name, a wrong type and a value out of range are faults. All of them are reported at once, as
+// [document.Faults] with line and column. [Limit], [Limits], [Rule] and [Rules] read parts of other documents.
+//
+// A [Source] follows a path, and keeps the rules that it has while what is there can't be used. [JSON] writes a rule in the form
+// that is read back as the same rule.
 package file
 
 import (
@@ -15,7 +17,6 @@ import (
 
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
 )
 
 // MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer values.
@@ -27,36 +28,82 @@ const MaxBytes = 32 << 20
 // since it may be half of a file. The error is [document.Faults].
 //
 // What is returned is well written. Whether it makes sense [rules.Compile] says, and [ParseSet] both.
-func Parse(source string, data []byte) ([]rules.Rule, []document.Position, error) {
-	d := parse(source, data)
-	if err := d.faults.Err(); err != nil {
-		return nil, nil, err
-	}
-	return d.rules, d.positions(), nil
+func Parse(name string, data []byte) ([]rules.Rule, []document.Position, error) {
+	return parse([]source{{name, data}}).list()
 }
 
-// parse reads a document.
-func parse(source string, data []byte) *parsed {
-	d := &parsed{}
-	whole := document.Parse(source, data, MaxBytes, &d.faults)
+// ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
+// is wrong is reported at once: how rules are written, and of those that could be read what does not make
+// sense, each at its place. list are the rules that were read, also with an error, which is
+// [document.Faults].
+func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
+	return parse([]source{{name, data}}).set(options)
+}
+
+// ReadSet reads the rules of a file or a folder as [Read] does, and makes a set of them. It reports
+// what [ParseSet] does.
+func ReadSet(path string, options rules.Options) (*rules.Set, error) {
+	sources, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	set, _, err := parse(sources).set(options)
+	return set, err
+}
+
+// A reading is what was read of one or more sources.
+type reading struct {
+	names  []string // of the sources
+	rules  []rules.Rule
+	items  []document.Value // of each rule
+	broken []bool           // the rules that could not be read in whole
+	faults document.Faults
+}
+
+// parse reads documents, all of which may have an ID only once.
+func parse(sources []source) *reading {
+	all, first := &reading{}, map[string]document.Position{}
+	for _, s := range sources {
+		d := &reading{}
+		d.read(s)
+		all.names = append(all.names, s.name)
+		for i := range d.rules {
+			id, at := d.rules[i].ID, d.items[i].At
+			was, twice := first[id]
+			switch {
+			case id == "":
+			case twice:
+				d.faults.AddOf(id, at, "rule %q is given twice, first at %v", id, was)
+			default:
+				first[id] = at
+			}
+		}
+		all.rules, all.items, all.broken = append(all.rules, d.rules...), append(all.items, d.items...), append(all.broken, d.broken...)
+		all.faults.Join(d.faults)
+	}
+	return all
+}
+
+// read reads a document.
+func (d *reading) read(s source) {
+	whole := document.Parse(s.name, s.data, MaxBytes, &d.faults)
 	read := len(d.faults)
 	if read > 0 && whole.Kind == document.KindNull {
-		return d // nothing could be read
+		return // nothing could be read
 	}
-	list, found := d.list(whole)
+	list, found := d.find(whole)
 	if !found {
-		return d
+		return
 	}
 	framed := len(d.faults)
-	d.rules = notation.Rules(list, "rules", &d.faults)
+	d.rules = Rules(list, "rules", &d.faults)
 	d.items, d.broken = list.Items, make([]bool, len(list.Items))
 	d.breaks(d.faults[:read])
 	d.breaks(d.faults[framed:])
-	return d
 }
 
-// list is the list of rules in a document, which has one.
-func (d *parsed) list(whole document.Value) (list document.Value, found bool) {
+// find is the list of rules in a document, which has one.
+func (d *reading) find(whole document.Value) (list document.Value, found bool) {
 	list = whole
 	if whole.Kind == document.KindMapping {
 		if name := configured(whole); name != "" {
@@ -65,13 +112,13 @@ func (d *parsed) list(whole document.Value) (list document.Value, found bool) {
 			return list, false
 		}
 		list = document.Value{At: whole.At}
-		d.faults.Mapping("the document", whole, func(f document.Field) bool {
-			if f.Name != "rules" {
-				return false
+		for _, f := range whole.Fields {
+			if f.Name == "rules" {
+				list = f.Value
+			} else {
+				d.faults.Unknown("the document", f, []string{"rules"})
 			}
-			list = f.Value
-			return true
-		}, []string{"rules"})
+		}
 	}
 	if list.Kind == document.KindNull {
 		d.faults.Add(list.At, "there are no rules; allowed: a list of rules, [] for none")
@@ -92,16 +139,8 @@ func configured(whole document.Value) string {
 	return ""
 }
 
-// A parsed is what was read of one source.
-type parsed struct {
-	rules  []rules.Rule
-	items  []document.Value // of each rule
-	broken []bool           // the rules that could not be read in whole
-	faults document.Faults
-}
-
 // breaks notes the rules in which some of the faults are: the last one that begins before each.
-func (d *parsed) breaks(faults document.Faults) {
+func (d *reading) breaks(faults document.Faults) {
 	for _, fault := range faults {
 		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item document.Value, at document.Position) int {
 			return cmp.Or(cmp.Compare(item.At.Line, at.Line), cmp.Compare(item.At.Column, at.Column))
@@ -115,8 +154,16 @@ func (d *parsed) breaks(faults document.Faults) {
 	}
 }
 
+// list returns the rules and where they begin, or everything that is wrong with how they are written.
+func (d *reading) list() ([]rules.Rule, []document.Position, error) {
+	if err := d.faults.Err(); err != nil {
+		return nil, nil, err
+	}
+	return d.rules, d.positions(), nil
+}
+
 // positions are where the rules begin.
-func (d *parsed) positions() []document.Position {
+func (d *reading) positions() []document.Position {
 	positions := make([]document.Position, len(d.items))
 	for i, item := range d.items {
 		positions[i] = item.At
@@ -124,23 +171,28 @@ func (d *parsed) positions() []document.Position {
 	return positions
 }
 
-// once records the rules whose ID is among those that came first, to which it adds the others.
-func (d *parsed) once(first map[string]document.Position) {
-	for i := range d.rules {
-		id, at := d.rules[i].ID, d.items[i].At
-		was, twice := first[id]
-		switch {
-		case id == "":
-		case twice:
-			d.faults.AddOf(id, at, "rule %q is given twice, first at %v", id, was)
-		default:
-			first[id] = at
+// set makes a set of the rules.
+func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
+	var senseless error
+	if len(d.faults) == 0 {
+		set, err := Compile(d.rules, d.positions(), options)
+		if err == nil {
+			return set, d.rules, nil
 		}
+		senseless = err
 	}
+	d.check(options)
+	if len(d.faults) == 0 {
+		return nil, d.rules, senseless // what is wrong with all of them together
+	}
+	slices.SortStableFunc(d.faults[:min(len(d.faults), document.MaxFaults)], func(a, b document.Fault) int {
+		return slices.Index(d.names, a.Position.Source) - slices.Index(d.names, b.Position.Source)
+	})
+	return nil, d.rules, d.faults.Err()
 }
 
 // check records what does not make sense of the rules that could be read, each by itself.
-func (d *parsed) check(options rules.Options) {
+func (d *reading) check(options rules.Options) {
 	for i := range d.rules {
 		if len(d.faults) > document.MaxFaults {
 			return // no more are kept
@@ -149,75 +201,11 @@ func (d *parsed) check(options rules.Options) {
 			continue
 		}
 		_, err := rules.Compile(d.rules[i:i+1], options)
-		for _, fault := range notation.Unjoin[*rules.Fault](err) {
+		for _, fault := range Unjoin[*rules.Fault](err) {
 			fault.Index = i
 			d.faults.AddOf(fault.ID, d.items[i].Place(fault.Param), "%v", fault)
 		}
 	}
-}
-
-// ParseSet reads the rules of one document as [Parse] does, and makes a set of them. Everything that
-// is wrong is reported at once: how rules are written, and of those that could be read what does not make
-// sense, each at its place. list are the rules that were read, also with an error, which is
-// [document.Faults].
-func ParseSet(name string, data []byte, options rules.Options) (set *rules.Set, list []rules.Rule, err error) {
-	return setOf([]source{{name, data}}, options)
-}
-
-// ReadSet reads the rules of a file or a folder as [Read] does, and makes a set of them. It reports
-// what [ParseSet] does.
-func ReadSet(path string, options rules.Options) (*rules.Set, error) {
-	sources, err := load(path)
-	if err != nil {
-		return nil, err
-	}
-	set, _, err := setOf(sources, options)
-	return set, err
-}
-
-// setOf makes a set of the rules of several files.
-func setOf(sources []source, options rules.Options) (*rules.Set, []rules.Rule, error) {
-	documents := parseEach(sources)
-	list, positions, err := together(documents)
-	var senseless error
-	if err == nil {
-		set, err := rules.Compile(list, options)
-		if err == nil {
-			return set, list, nil
-		}
-		senseless = err
-	}
-	var faults document.Faults
-	for _, d := range documents {
-		d.check(options)
-		faults.Join(d.faults)
-	}
-	if len(faults) == 0 {
-		locate(senseless, positions, &faults) // what is wrong with all of them together
-	}
-	return nil, list, faults.Err()
-}
-
-// parseEach reads the rules of several files, each ID of which may be there only once.
-func parseEach(sources []source) []*parsed {
-	first := map[string]document.Position{}
-	documents := make([]*parsed, 0, len(sources))
-	for _, s := range sources {
-		d := parse(s.name, s.data)
-		d.once(first)
-		documents = append(documents, d)
-	}
-	return documents
-}
-
-// together are the rules of several documents, and where they begin, also with an error.
-func together(documents []*parsed) (list []rules.Rule, positions []document.Position, err error) {
-	var faults document.Faults
-	for _, d := range documents {
-		list, positions = append(list, d.rules...), append(positions, d.positions()...)
-		faults.Join(d.faults)
-	}
-	return list, positions, faults.Err()
 }
 
 // Compile makes a set of rules that were read, and says where they are that don't make sense. The
@@ -228,13 +216,7 @@ func Compile(list []rules.Rule, positions []document.Position, options rules.Opt
 		return set, nil
 	}
 	var faults document.Faults
-	locate(err, positions, &faults)
-	return nil, faults.Err()
-}
-
-// locate takes joined faults apart and adds each with its rule's position.
-func locate(err error, positions []document.Position, faults *document.Faults) {
-	for _, part := range notation.Unjoin[error](err) {
+	for _, part := range Unjoin[error](err) {
 		var at document.Position
 		rule := ""
 		fault, ok := errors.AsType[*rules.Fault](part)
@@ -248,4 +230,5 @@ func locate(err error, positions []document.Position, faults *document.Faults) {
 		}
 		faults.AddOf(rule, at, "%v", part)
 	}
+	return nil, faults.Err()
 }

@@ -24,7 +24,7 @@ func Read(path string) ([]rules.Rule, []document.Position, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return parseAll(sources)
+	return parse(sources).list()
 }
 
 // A source is a file that was read.
@@ -115,15 +115,6 @@ func cause(err error) error {
 		return failed.Err
 	}
 	return err
-}
-
-// parseAll reads the rules of several files together.
-func parseAll(sources []source) ([]rules.Rule, []document.Position, error) {
-	list, positions, err := together(parseEach(sources))
-	if err != nil {
-		return nil, nil, err
-	}
-	return list, positions, nil
 }
 
 // Bytes reads a regular file of at most so many bytes. The error does not repeat the

@@ -108,7 +108,7 @@ func (w *watch) read() error {
 	if err != nil {
 		return err
 	}
-	set, list, err := setOf(sources, rules.Options{Previous: w.set, StrictSlash: w.StrictSlash, IPv6Prefix: w.IPv6Prefix})
+	set, list, err := parse(sources).set(rules.Options{Previous: w.set, StrictSlash: w.StrictSlash, IPv6Prefix: w.IPv6Prefix})
 	if err != nil {
 		return err
 	}

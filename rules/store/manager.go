@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // MaxRuleBytes bounds a rule as JSON.
@@ -209,12 +209,12 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if len(changes) == 0 {
 		return Edited{Info: m.current.Info}, nil
 	}
-	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.Rules()}
+	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.now()}
 	set, err := m.compile(next.Rules)
 	if err != nil {
 		return Edited{}, err
 	}
-	if err := draft.check(author); err != nil {
+	if err := check(changes, author); err != nil {
 		return Edited{}, err
 	}
 	if err := m.store.Put(ctx, m.current.ID, &next); err != nil {
@@ -231,23 +231,23 @@ func (m *Manager) nextID() ID {
 }
 
 // check reports text of the author or of a changed rule that would be read as another, and rules that are too large.
-func (d *Draft) check(author Author) error {
+func check(changes []Change, author Author) error {
 	for _, text := range []string{author.By, author.Action, author.Comment} {
 		if !utf8.ValidString(text) {
 			return stint.Invalid("the author", author, "text in UTF-8")
 		}
 	}
-	for id, rule := range d.edits {
-		if rule == nil {
+	for _, change := range changes {
+		if change.After == nil {
 			continue
 		}
-		text, err := CheckSize(rule)
+		text, err := CheckSize(change.After)
 		if err != nil {
 			return err
 		}
 		text = bytes.Join([][]byte{[]byte("["), text, []byte("]")}, nil)
-		if read, err := Decode("the edit", text); err != nil || len(read) != 1 || !read[0].Equal(rule) {
-			return stint.Invalid(fmt.Sprintf("rule %q", id), "a rule that would be read as another", "text in UTF-8")
+		if read, err := Decode("the edit", text); err != nil || len(read) != 1 || !read[0].Equal(change.After) {
+			return stint.Invalid(fmt.Sprintf("rule %q", change.ID), "a rule that would be read as another", "text in UTF-8")
 		}
 	}
 	return nil
@@ -255,7 +255,7 @@ func (d *Draft) check(author Author) error {
 
 // CheckSize returns a rule as JSON, or reports that it exceeds MaxRuleBytes. The error wraps stint.ErrInvalid.
 func CheckSize(rule *rules.Rule) ([]byte, error) {
-	text, err := notation.JSON(*rule)
+	text, err := file.JSON(*rule)
 	if err != nil {
 		return nil, fmt.Errorf("rule %q: %w", rule.ID, err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 )
 
@@ -215,7 +215,7 @@ func sized(t *testing.T, id string, bytes int) rules.Rule {
 	t.Helper()
 	r := rule(id, 1)
 	r.Labels = map[string]string{"text": ""}
-	text, err := notation.JSON(r)
+	text, err := file.JSON(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // MaxBytes bounds the rules of a revision, as Encode writes them. 100,000 rules of 200 bytes use a third.
@@ -21,7 +21,7 @@ func Encode(list []rules.Rule) ([]byte, error) {
 	var text bytes.Buffer
 	text.WriteString("[")
 	for i := range list {
-		line, err := notation.JSON(list[i])
+		line, err := file.JSON(list[i])
 		if err != nil {
 			return nil, fmt.Errorf("rule %q: %w", list[i].ID, err)
 		}
@@ -42,7 +42,7 @@ func Encode(list []rules.Rule) ([]byte, error) {
 // [document.Faults], and so stint.ErrInvalid.
 func Decode(source string, text []byte) ([]rules.Rule, error) {
 	var faults document.Faults
-	list := notation.Rules(document.JSON(source, text, &faults), "rules", &faults)
+	list := file.Rules(document.JSON(source, text, &faults), "rules", &faults)
 	if err := faults.Err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}

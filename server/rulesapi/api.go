@@ -97,9 +97,9 @@ var routes = []route{
 	{"PATCH rules/{rule}", "patch", (*call).patch, true, []string{"comment"}},
 	{"DELETE rules/{rule}", "delete", (*call).remove, true, []string{"comment"}},
 	{"GET rules/{rule}/overrides", "list_overrides", (*call).listOverrides, false, nil},
-	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).getOverride, false, nil},
+	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).get, false, nil},
 	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
-	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).removeOverride, true, []string{"comment"}},
+	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
 	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
@@ -225,10 +225,7 @@ func (c *call) prepare() (err error) {
 			return problem.NoPath(c.r.URL.Path)
 		}
 	}
-	if c.query, err = parseQuery(c.r.URL.RawQuery); err != nil {
-		return err
-	}
-	if err = c.query.only(c.route.query...); err != nil {
+	if c.query, err = parseQuery(c.r.URL.RawQuery, c.route.query); err != nil {
 		return err
 	}
 	c.conditions, err = conditionsOf(c.r.Header)

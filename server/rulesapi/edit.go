@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -114,16 +114,19 @@ func (c *call) create() error {
 			return err
 		}
 		if was, exists := d.Rule(rule.ID); exists {
-			tag, err := ruleTag(&was)
+			text, err := file.JSON(was)
 			if err != nil {
 				return err
 			}
-			return &problem.Error{Status: http.StatusConflict, Detail: "there is a rule " + rule.ID + " already", Field: "Etag", Value: tag}
+			return &problem.Error{Status: http.StatusConflict, Detail: "there is a rule " + rule.ID + " already", Field: "Etag", Value: tagOf(text)}
 		}
 		d.Put(rule)
 		return nil
 	})
-	return c.made(err, &rule, true)
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, true)
 }
 
 // put makes a rule, or puts it in the place of the one with its ID.
@@ -132,14 +135,10 @@ func (c *call) put() error {
 	if err != nil {
 		return err
 	}
-	exists := false
-	_, err = c.edit("put "+c.rule, func(d *store.Draft) (err error) {
-		if _, exists, err = c.checkRule(d); err == nil {
-			d.Put(rule)
-		}
-		return err
+	return c.editOne("put", true, func(was *rules.Rule) error {
+		*was = rule
+		return nil
 	})
-	return c.made(err, &rule, !exists)
 }
 
 // readPatch reads a JSON merge patch (RFC 7396).
@@ -161,30 +160,20 @@ func (c *call) patch() error {
 	if err != nil {
 		return err
 	}
-	var rule rules.Rule
-	_, err = c.edit("patch "+c.rule, func(d *store.Draft) error {
-		was, err := c.existing(d)
-		if err != nil {
-			return err
-		}
-		if rule, err = patched(was, change); err != nil {
-			return err
-		}
-		d.Put(rule)
-		return nil
+	return c.editOne("patch", false, func(rule *rules.Rule) (err error) {
+		*rule, err = patched(*rule, change)
+		return err
 	})
-	return c.made(err, &rule, false)
 }
 
 // patched is a rule with a patch applied.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
-	text, err := notation.JSON(rule)
+	written, err := file.Written(rule)
 	if err != nil {
 		return rule, err
 	}
 	var faults document.Faults
-	written := merge(document.JSON("rule", text, &faults), patch)
-	changed := notation.Rule(written, "the rule", &faults)
+	changed := file.Rule(merge(written, patch), "the rule", &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err
 	}
@@ -192,21 +181,6 @@ func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 		return rule, invalid("id", changed.ID, rule.ID+", as an ID can't be changed: it is what the states of clients belong to")
 	}
 	return changed, nil
-}
-
-// remove removes a rule.
-func (c *call) remove() error {
-	_, err := c.edit("delete "+problem.Short(c.rule), func(d *store.Draft) error {
-		_, err := c.existing(d)
-		if err == nil {
-			d.Delete(c.rule)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
 }
 
 // replaceAll puts a document's rules in the place of all.
@@ -310,7 +284,7 @@ func (c *call) validate() error {
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
 func (c *call) readRule() (rule rules.Rule, err error) {
 	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		rule = notation.Rule(written, "the rule", faults)
+		rule = file.Rule(written, "the rule", faults)
 	})
 	if err != nil {
 		return rule, err
@@ -335,40 +309,6 @@ func (c *call) readOne(read func(document.Value, *document.Faults)) error {
 		read(written, &faults)
 	}
 	return faults.Err()
-}
-
-// made answers with a rule as an edit made it.
-func (c *call) made(err error, rule *rules.Rule, created bool) error {
-	if err != nil {
-		return err
-	}
-	text, err := notation.JSON(*rule)
-	if err != nil {
-		return err
-	}
-	return c.stored(text, created, rule.ID)
-}
-
-// existing returns the rule of the path, which has to be there and be as the caller believes.
-func (c *call) existing(d *store.Draft) (rules.Rule, error) {
-	rule, exists, err := c.checkRule(d)
-	if err == nil && !exists {
-		err = noRule(c.rule)
-	}
-	return rule, err
-}
-
-// checkRule holds the conditions against the rule of the path, which need not be there.
-func (c *call) checkRule(d *store.Draft) (rule rules.Rule, exists bool, err error) {
-	rule, exists = d.Rule(c.rule)
-	if !exists {
-		return rule, false, c.conditions.check("")
-	}
-	tag, err := ruleTag(&rule)
-	if err != nil {
-		return rule, true, err
-	}
-	return rule, true, c.conditions.check(tag)
 }
 
 // checkList holds the conditions against all rules of the draft.

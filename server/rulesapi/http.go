@@ -2,14 +2,17 @@ package rulesapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +24,6 @@ import (
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/notation"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -155,79 +157,50 @@ func (c *call) show(version int64, tag string, text func() ([]byte, error)) erro
 	return c.write(http.StatusOK, body)
 }
 
-// stored answers with what an edit made, which is at a path below the rules.
-func (c *call) stored(text []byte, created bool, segments ...string) error {
+// stored answers with what the path names of a rule as an edit made it.
+func (c *call) stored(rule *rules.Rule, created bool) error {
+	text, err := c.written(rule)
+	if err != nil {
+		return err
+	}
 	c.w.Header().Set("Etag", tagOf(text))
 	if !created {
 		return c.write(http.StatusOK, text)
 	}
-	location := api.PathRules
-	for _, segment := range segments {
-		location += "/" + url.PathEscape(segment)
+	location := api.PathRules + "/" + url.PathEscape(rule.ID)
+	if c.client != "" {
+		location += "/overrides/" + url.PathEscape(c.client)
 	}
 	c.w.Header().Set("Location", location)
 	return c.write(http.StatusCreated, text)
 }
 
-// A query is the parameters of a request's query, in the order in which they came.
-type query []parameter
+// A query is the parameters of a request's query.
+type query struct{ url.Values }
 
-type parameter struct{ name, value string }
-
-func parseQuery(text string) (query, error) {
-	var q query
-	for pair := range strings.SplitSeq(text, "&") {
-		if pair == "" {
-			continue
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		name, err := url.QueryUnescape(name)
-		if err == nil {
-			value, err = url.QueryUnescape(value)
-		}
-		if err != nil {
-			return nil, invalid("query", pair, "percent-encoding, % with two hexadecimal digits")
-		}
-		q = append(q, parameter{name, value})
+// parseQuery reads a query, of which only the names may be there, each once. label may be there several times.
+func parseQuery(text string, names []string) (query, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return query{}, invalid("query", text, "percent-encoding, % with two hexadecimal digits, and no semicolon")
 	}
-	return q, nil
-}
-
-// only refuses parameters that are not among the names, and those that are there twice. label may
-// be there several times.
-func (q query) only(names ...string) error {
-	for i, p := range q {
-		if !slices.Contains(names, p.name) {
-			allowed := "none"
-			if len(names) > 0 {
-				allowed = strings.Join(names, ", ")
-			}
-			return invalid("parameter", p.name, allowed)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			return query{}, invalid("parameter", name, cmp.Or(strings.Join(names, ", "), "none"))
 		}
-		twice := func(o parameter) bool { return o.name == p.name }
-		if p.name != "label" && slices.ContainsFunc(q[:i], twice) {
-			return stint.Invalid("parameter", p.name, "once")
+		if name != "label" && len(values[name]) > 1 {
+			return query{}, stint.Invalid("parameter", name, "once")
 		}
 	}
-	return nil
-}
-
-// get returns a parameter, and whether it is there.
-func (q query) get(name string) (string, bool) {
-	for _, p := range q {
-		if p.name == name {
-			return p.value, true
-		}
-	}
-	return "", false
+	return query{values}, nil
 }
 
 // integer reads a parameter between bounds; without it, it is otherwise.
 func (q query) integer(name string, otherwise, least, most int64) (int64, error) {
-	text, given := q.get(name)
-	if !given {
+	if !q.Has(name) {
 		return otherwise, nil
 	}
+	text := q.Get(name)
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
 		return 0, invalid(name, text, fmt.Sprintf("%d to %d", least, most))
@@ -238,7 +211,7 @@ func (q query) integer(name string, otherwise, least, most int64) (int64, error)
 // comment is what the author of an edit has to say.
 func (q query) comment() (string, error) {
 	const most = 512
-	text, _ := q.get("comment")
+	text := q.Get("comment")
 	if len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return "", invalid("comment", text, "up to 512 bytes of UTF-8 without control characters")
 	}
@@ -260,12 +233,6 @@ func tagOf(text []byte) string {
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-// ruleTag is the entity tag of a rule.
-func ruleTag(rule *rules.Rule) (string, error) {
-	text, err := notation.JSON(*rule)
-	return tagOf(text), err
-}
-
 // listTag is the entity tag of all rules. Where no versions are counted it is that of what the
 // rules say.
 func listTag(head store.ID, list []rules.Rule) (string, error) {
@@ -274,7 +241,7 @@ func listTag(head store.ID, list []rules.Rule) (string, error) {
 	}
 	var all []byte
 	for i := range list {
-		text, err := notation.JSON(list[i])
+		text, err := file.JSON(list[i])
 		if err != nil {
 			return "", err
 		}
@@ -314,23 +281,22 @@ func tagsOf(header http.Header, field string) (tags, error) {
 		t.any = true
 		return t, nil
 	}
-	t.list = []string{}
-	for rest := text; ; {
-		rest = strings.TrimLeft(rest, " \t,")
-		if rest == "" {
-			return t, nil
-		}
-		strong, weak := strings.CutPrefix(rest, "W/")
-		end := strings.IndexByte(strong[min(1, len(strong)):], '"')
-		if strong == "" || strong[0] != '"' || end < 0 {
-			return t, invalid(field, text, `entity tags such as "3f2a", joined by commas, or *`)
-		}
-		if !weak || field == ifNoneMatch {
-			t.list = append(t.list, strong[:end+2])
-		}
-		rest = strong[end+2:]
+	if !tagList.MatchString(text) {
+		return t, invalid(field, text, `entity tags such as "3f2a", joined by commas, or *`)
 	}
+	t.list = []string{}
+	for _, tag := range oneTag.FindAllString(text, -1) {
+		if strong, weak := strings.CutPrefix(tag, "W/"); !weak || field == ifNoneMatch {
+			t.list = append(t.list, strong)
+		}
+	}
+	return t, nil
 }
+
+var (
+	oneTag  = regexp.MustCompile(`(?:W/)?"[^"]*"`)
+	tagList = regexp.MustCompile(`^(?:[ \t,]*` + oneTag.String() + `)*[ \t,]*$`)
+)
 
 // conditions are what a request asks of what it edits.
 type conditions struct{ match, noneMatch tags }

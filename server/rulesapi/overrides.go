@@ -2,6 +2,7 @@ package rulesapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,30 +11,50 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
 
-// noOverride tells that a client of a rule has no override, or can have none.
-func noOverride(rule *rules.Rule, client string) error {
-	if _, err := rule.OverrideKey(client); err != nil {
+// missing tells that what the path names is not there, or can't be.
+func (c *call) missing(rule *rules.Rule) error {
+	if c.client == "" || rule.ID == "" {
+		return noRule(c.rule)
+	}
+	if _, err := rule.OverrideKey(c.client); err != nil {
 		return err
 	}
 	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
 }
 
-// get shows a rule.
+// written is what the path names of a rule: the rule itself, or the override of a client; nil if there is none.
+func (c *call) written(rule *rules.Rule) ([]byte, error) {
+	if c.client == "" {
+		return file.JSON(*rule)
+	}
+	if at := overrideIndex(rule, c.client); at >= 0 {
+		return file.OverrideJSON(rule.Overrides[at])
+	}
+	return nil, nil
+}
+
+// get shows a rule, or what holds for one client of it.
 func (c *call) get() error {
 	rule, head, err := c.find()
 	if err != nil {
 		return err
 	}
-	text, err := notation.JSON(rule)
+	text, err := c.written(&rule)
 	if err != nil {
 		return err
 	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.JSON(c.masked(rule)) })
+	if text == nil {
+		return c.missing(&rule)
+	}
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) {
+		shown := c.masked(rule)
+		return c.written(&shown)
+	})
 }
 
 // listOverrides shows what holds for single clients of a rule.
@@ -46,34 +67,17 @@ func (c *call) listOverrides() error {
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {
-		text, err := notation.OverrideJSON(rule.Overrides[i])
+		text, err := file.OverrideJSON(rule.Overrides[i])
 		if err != nil {
 			return err
 		}
 		all = append(append(all, text...), '\n')
-		if text, err = notation.OverrideJSON(shown.Overrides[i]); err != nil {
+		if text, err = file.OverrideJSON(shown.Overrides[i]); err != nil {
 			return err
 		}
 		list.Overrides = append(list.Overrides, text)
 	}
 	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return marshal(list) })
-}
-
-// getOverride shows what holds for one client.
-func (c *call) getOverride() error {
-	rule, head, err := c.find()
-	if err != nil {
-		return err
-	}
-	at := overrideIndex(&rule, c.client)
-	if at < 0 {
-		return noOverride(&rule, c.client)
-	}
-	text, err := notation.OverrideJSON(rule.Overrides[at])
-	if err != nil {
-		return err
-	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) { return notation.OverrideJSON(c.masked(rule).Overrides[at]) })
 }
 
 // putOverride lets something else hold for a client.
@@ -82,40 +86,36 @@ func (c *call) putOverride() error {
 	if err != nil {
 		return err
 	}
-	exists := false
-	err = c.editRule("put an override of", func(rule *rules.Rule) error {
-		at := overrideIndex(rule, c.client)
-		if exists = at >= 0; !exists {
+	return c.editOne("put an override of", true, func(rule *rules.Rule) error {
+		if at := overrideIndex(rule, c.client); at >= 0 {
+			rule.Overrides[at] = override
+		} else {
 			rule.Overrides = append(rule.Overrides, override)
-			return c.conditions.check("")
 		}
-		if err := c.checkOverride(rule.Overrides[at]); err != nil {
-			return err
-		}
-		rule.Overrides[at] = override
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	text, err := notation.OverrideJSON(override)
-	if err != nil {
-		return err
-	}
-	return c.stored(text, !exists, c.rule, "overrides", c.client)
 }
 
-// removeOverride lets the rule's own limits hold for a client again.
-func (c *call) removeOverride() error {
-	err := c.editRule("delete an override of", func(rule *rules.Rule) error {
-		at := overrideIndex(rule, c.client)
-		if at < 0 {
-			return noOverride(rule, c.client)
-		}
-		if err := c.checkOverride(rule.Overrides[at]); err != nil {
+// remove removes a rule, or lets the rule's own limits hold for a client again.
+func (c *call) remove() error {
+	what := "delete"
+	if c.client != "" {
+		what = "delete an override of"
+	}
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
+		rule, exists, err := c.checkOne(d)
+		switch {
+		case err != nil:
 			return err
+		case !exists:
+			return c.missing(&rule)
+		case c.client == "":
+			d.Delete(c.rule)
+		default:
+			at := overrideIndex(&rule, c.client)
+			rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
+			d.Put(rule)
 		}
-		rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
 		return nil
 	})
 	if err != nil {
@@ -124,28 +124,50 @@ func (c *call) removeOverride() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// editRule changes the rule of the path, which has to be there.
-func (c *call) editRule(what string, change func(*rules.Rule) error) error {
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
-		rule, exists := d.Rule(c.rule)
-		if !exists {
-			return noRule(c.rule)
+// checkOne holds the conditions against what the path names, and returns its rule and whether it is there.
+func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+	rule, found := d.Rule(c.rule)
+	if !found {
+		if c.client != "" {
+			return rule, false, noRule(c.rule)
 		}
-		c.about(&rule, c.client)
-		if err := change(&rule); err != nil {
+		return rule, false, c.conditions.check("")
+	}
+	c.about(&rule, c.client)
+	text, err := c.written(&rule)
+	if err != nil || text == nil {
+		return rule, false, errors.Join(err, c.conditions.check(""))
+	}
+	return rule, true, c.conditions.check(tagOf(text))
+}
+
+// editOne changes what the path names, which need not be there if it may be made, and answers with what it is then.
+func (c *call) editOne(what string, make bool, change func(*rules.Rule) error) error {
+	var rule rules.Rule
+	exists := false
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
+		if rule, exists, err = c.checkOne(d); err != nil {
 			return err
 		}
-		d.Put(rule)
-		return nil
+		if !exists && !make {
+			return c.missing(&rule)
+		}
+		if err = change(&rule); err == nil {
+			d.Put(rule)
+		}
+		return err
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, !exists)
 }
 
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
 func (c *call) readOverride() (override rules.Override, err error) {
 	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		override = notation.Override(written, "the override", faults)
+		override = file.Override(written, "the override", faults)
 	})
 	if err != nil {
 		return override, err
@@ -157,14 +179,6 @@ func (c *call) readOverride() (override rules.Override, err error) {
 		return override, problem.New(http.StatusBadRequest, "key differs from the client in the path; allowed: the same, or no key")
 	}
 	return override, nil
-}
-
-func (c *call) checkOverride(override rules.Override) error {
-	text, err := notation.OverrideJSON(override)
-	if err != nil {
-		return err
-	}
-	return c.conditions.check(tagOf(text))
 }
 
 // shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
@@ -238,7 +252,7 @@ func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error
 			masked = renamed(*rule, rules.HashedClient)
 		}
 		var text []byte
-		text, err = notation.JSON(masked)
+		text, err = file.JSON(masked)
 		return text
 	}
 	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}

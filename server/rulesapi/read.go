@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -55,7 +55,7 @@ func (c *call) list() error {
 				page.Next = last
 				break
 			}
-			text, err := notation.JSON(c.masked(*rule))
+			text, err := file.JSON(c.masked(*rule))
 			if err != nil {
 				return nil, err
 			}
@@ -67,31 +67,23 @@ func (c *call) list() error {
 
 // filter reads which rules are asked for.
 func (q query) filter() (filter, error) {
-	var f filter
-	for _, p := range q {
-		switch p.name {
-		case "enabled":
-			enabled := p.value == "true"
-			if !enabled && p.value != "false" {
-				return f, invalid("enabled", p.value, "true or false")
-			}
-			f.enabled = &enabled
-		case "set":
-			if p.value == "" {
-				return f, invalid("set", p.value, "the name of a set")
-			}
-			f.set = p.value
-		case "label":
-			name, value, found := strings.Cut(p.value, ":")
-			if !found {
-				return f, invalid("label", p.value, "NAME:VALUE")
-			}
-			f.labels = append(f.labels, [2]string{name, value})
-		case "prefix":
-			f.prefix = p.value
-		case "after":
-			f.after = p.value
+	f := filter{set: q.Get("set"), prefix: q.Get("prefix"), after: q.Get("after")}
+	if text := q.Get("enabled"); q.Has("enabled") {
+		enabled := text == "true"
+		if !enabled && text != "false" {
+			return f, invalid("enabled", text, "true or false")
 		}
+		f.enabled = &enabled
+	}
+	if q.Has("set") && f.set == "" {
+		return f, invalid("set", f.set, "the name of a set")
+	}
+	for _, text := range q.Values["label"] {
+		name, value, found := strings.Cut(text, ":")
+		if !found {
+			return f, invalid("label", text, "NAME:VALUE")
+		}
+		f.labels = append(f.labels, [2]string{name, value})
 	}
 	var err error
 	f.limit, err = q.integer("limit", 0, 1, maxPage)

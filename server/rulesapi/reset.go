@@ -19,6 +19,45 @@ const resetTimeout = 10 * time.Second
 // resetBody is what the body of a reset may be.
 const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
 
+// readReset reads which client is to be reset; "" is all, which has to be asked for
+// explicitly: a client that is left out by mistake resets nobody.
+func (c *call) readReset() (client string, err error) {
+	var asked struct {
+		Key string `doc:"key"`
+		All bool   `doc:"all"`
+	}
+	body, err := c.readStruct(&asked, resetBody)
+	if err != nil {
+		return "", err
+	}
+	_, named := body.Find("key")
+	_, all := body.Find("all")
+	switch {
+	case named && all:
+		return "", stint.Invalid("the body", document.Verbatim("one with both key and all"), "one of them")
+	case !named && !all:
+		return "", stint.Invalid("the body", document.Verbatim("without key and all"), resetBody)
+	case all && !asked.All:
+		return "", stint.Invalid("all", false, "true, for all clients of the rule")
+	case named && asked.Key == "":
+		return "", invalid("key", asked.Key, "a client, as an override names it")
+	}
+	return asked.Key, nil
+}
+
+// readStruct reads a body into a struct by its tags. allowed says what the body may be.
+func (c *call) readStruct(into any, allowed string) (body document.Value, err error) {
+	var faults document.Faults
+	if body, err = c.value(jsonBody, &faults); err != nil {
+		return body, err
+	}
+	if body.Kind != document.KindMapping && faults.Err() == nil {
+		return body, stint.Invalid("the body", document.Verbatim(body.String()), allowed)
+	}
+	document.Kinds(nil).Read(document.Root("the body", ""), body, into, &faults)
+	return body, faults.Err()
+}
+
 // reset clears the state of one client of a rule, or of all.
 func (c *call) reset() error {
 	client, err := c.readReset()
@@ -30,128 +69,54 @@ func (c *call) reset() error {
 		return problem.New(http.StatusNotFound, "there is no rule %q in force", problem.Short(c.rule))
 	}
 	if client == "" {
-		return c.resetAll()
+		c.action = "reset_rule"
+		return c.resetMany("a whole rule; reset its clients one by one", func(ctx context.Context, r stint.Resetter) error {
+			return r.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
+		})
 	}
-	return c.resetClient(&rule, client)
-}
-
-// readReset reads which client is to be reset; "" is all, which has to be asked for
-// explicitly: a client that is left out by mistake resets nobody.
-func (c *call) readReset() (client string, err error) {
-	var faults document.Faults
-	body, err := c.value(jsonBody, &faults)
-	if err != nil {
-		return "", err
-	}
-	if body.Kind != document.KindMapping && faults.Err() == nil {
-		return "", stint.Invalid("the body", document.Verbatim(body.String()), resetBody)
-	}
-	all, named, allNamed := false, false, false
-	faults.Mapping("the body", body, func(f document.Field) bool {
-		switch f.Name {
-		case "key":
-			named = true
-			document.Text(&client)(f.Value, func(v document.Value, allowed string) { faults.Invalid("key", v, allowed) })
-		case "all":
-			allNamed = true
-			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
-		default:
-			return false
-		}
-		return true
-	}, []string{"key", "all"})
-	if err := faults.Err(); err != nil {
-		return "", err
-	}
-	switch {
-	case named && allNamed:
-		return "", stint.Invalid("the body", document.Verbatim("one with both key and all"), "one of them")
-	case !named && !allNamed:
-		return "", stint.Invalid("the body", document.Verbatim("without key and all"), resetBody)
-	case allNamed && !all:
-		return "", stint.Invalid("all", false, "true, for all clients of the rule")
-	case named && client == "":
-		return "", invalid("key", client, "a client, as an override names it")
-	}
-	return client, nil
-}
-
-// resetClient clears the state of a client under the rule's own limits and under those of its override.
-func (c *call) resetClient(rule *rules.Rule, client string) error {
 	c.action = "reset_client"
-	claims, err := c.api.config.Limiter.Set().ClientClaims(rule.ID, client)
-	if err != nil {
-		return err
-	}
 	key, err := rule.ClientKey(client)
 	if err != nil {
 		return err
 	}
-	c.about(rule, client)
+	c.about(&rule, client)
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	for _, claim := range claims {
-		d, err := c.api.config.Store.Decide(ctx, stint.Op{Verb: stint.Reset, Claim: claim})
-		if err == nil && d.Degraded {
-			err = stint.ErrUnavailable
-		}
-		if err != nil {
-			return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
-		}
+	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
+		return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 	}
 	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
-}
-
-// resetAll clears the state of all clients of the rule.
-func (c *call) resetAll() error {
-	c.action = "reset_rule"
-	done, err := c.resetMany("a whole rule; reset its clients one by one", func(ctx context.Context, r stint.Resetter) error {
-		return r.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
-	})
-	if err != nil {
-		return err
-	}
-	return c.answer(done)
 }
 
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
 // keep state under the store's prefix.
 func (c *call) resetEverything() error {
-	var faults document.Faults
-	body, err := c.value(jsonBody, &faults)
-	if err != nil {
+	const allowed = `{"all": true}, to clear the state of all clients of everything`
+	var asked struct {
+		All bool `doc:"all"`
+	}
+	if _, err := c.readStruct(&asked, allowed); err != nil {
 		return err
 	}
-	all := false
-	faults.Mapping("the body", body, func(f document.Field) bool {
-		if f.Name == "all" {
-			document.Boolean(&all)(f.Value, func(v document.Value, allowed string) { faults.Invalid("all", v, allowed) })
-		}
-		return f.Name == "all"
-	}, []string{"all"})
-	if err := faults.Err(); err != nil {
-		return err
+	if !asked.All {
+		return stint.Invalid("the body", document.Verbatim("without all"), allowed)
 	}
-	if !all {
-		return stint.Invalid("the body", document.Verbatim("without all"), `{"all": true}, to clear the state of all clients of everything`)
-	}
-	done, err := c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
-	if err != nil {
-		return err
-	}
-	return c.answer(done)
+	return c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
 }
 
-// resetMany has the store carry out a reset of many clients, and counts what came of it.
-func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) (done api.RuleReset, err error) {
+// resetMany has the store carry out a reset of many clients, counts what came of it and answers.
+func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) error {
 	start := time.Now()
-	err = c.resetStore("the store can't reset "+what, do)
+	err := c.resetStore("the store can't reset "+what, do)
 	outcome := outcomeDone
 	if err != nil {
 		outcome = outcomeOf(err)
 	}
 	c.api.metrics.resets.WithLabelValues(outcome).Inc()
-	return api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()}, err
+	if err != nil {
+		return err
+	}
+	return c.answer(api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
 }
 
 func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter) error) error {

@@ -39,8 +39,7 @@ func (c *call) listVersions() error {
 	if err != nil {
 		return err
 	}
-	rule, _ := c.query.get("rule")
-	list, err := c.versions(before, int(limit), rule)
+	list, err := c.versions(before, int(limit), c.query.Get("rule"))
 	if err != nil {
 		return err
 	}

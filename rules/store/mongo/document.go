@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
 )
 
@@ -123,26 +123,40 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 
 // encodeRule writes a rule as JSON would, with integers as short as they fit, as people write them.
 func encodeRule(rule rules.Rule) (bson.Raw, error) {
-	rule.Labels, rule.Match.Headers = escaped(rule.Labels), escaped(rule.Match.Headers)
-	written, err := notation.Written(rule)
+	written, err := file.Written(rule)
 	if err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
 	encoder := bson.NewEncoder(bson.NewDocumentWriter(&text))
-	encoder.UseJSONStructTags()
 	encoder.IntMinSize()
-	err = encoder.Encode(written)
+	err = encoder.Encode(fromValue(written))
 	return text.Bytes(), err
 }
 
-// escaped has the names that a document can have.
-func escaped(texts map[string]string) map[string]string {
-	names := make(map[string]string, len(texts))
-	for name, text := range texts {
-		names[escaper.Replace(name)] = text
+// fromValue is a value as the driver writes it.
+func fromValue(v document.Value) any {
+	switch v.Kind {
+	case document.KindMapping:
+		fields := bson.D{}
+		for _, f := range v.Fields {
+			fields = append(fields, bson.E{Key: escaper.Replace(f.Name), Value: fromValue(f.Value)})
+		}
+		return fields
+	case document.KindList:
+		items := bson.A{}
+		for _, item := range v.Items {
+			items = append(items, fromValue(item))
+		}
+		return items
+	case document.KindInteger:
+		n, _ := document.ParseInteger(v.Text)
+		return n
+	case document.KindBoolean:
+		return v.Text == "true"
+	default:
+		return v.Text
 	}
-	return names
 }
 
 // What field names can't hold everywhere is written as in a URL.
@@ -168,44 +182,49 @@ func (s *Store) at(number int64) document.Position {
 // readRules reads the rules of a chunk.
 func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	var faults document.Faults
-	list := notation.Rules(toValue(document.Position{Source: source}, &path{name: rulesField}, chunk.Lookup(rulesField), &faults), rulesField, &faults)
+	list, _ := toValue(document.Position{Source: source}, chunk).Find(rulesField)
+	read := file.Rules(list, rulesField, &faults)
 	if err := faults.Err(); err != nil {
 		return nil, unreadable(err)
 	}
-	return list, nil
+	return read, nil
 }
 
-// readByHand reads a head that somebody made with its rules in it, and reports everything that is wrong with it.
+// A handmade head is one that somebody made with its rules in it.
+type handmade struct {
+	Number  int64  `doc:"_id"`
+	At      int64  `doc:"at"`
+	By      string `doc:"by"`
+	Action  string `doc:"action"`
+	Comment string `doc:"comment"`
+	Count   int64  `doc:"count"`
+	Bytes   int64  `doc:"bytes"`
+	Rules   inline `doc:"rules"`
+}
+
+type inline []rules.Rule
+
+// ReadDocument reads the rules.
+func (l *inline) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	*l = file.Rules(v, path.String(), faults)
+}
+
+// readByHand reads a handmade head, and reports everything that is wrong with it.
 func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw) (store.Revision, error) {
 	revision := store.Revision{Info: infoOf(raw)}
 	at := s.at(revision.Number)
-	elements, err := raw.Elements()
-	if err != nil {
-		return revision, s.unreadable(revision.Number, "no BSON: %v", err)
-	}
 	var faults document.Faults
-	given := false
-	for _, e := range elements {
-		name, isDate := e.Key(), e.Value().Type == bson.TypeDateTime
-		switch name {
-		case "_id", "at", "count", "bytes":
-			if v := e.Value(); (name != "at" || !isDate) && toValue(at, &path{name: name}, v, &faults).Kind != document.KindInteger {
-				faults.Add(at, "%s is %s; allowed: a whole number", name, v)
-			}
-		case "by", "action", "comment":
-			if v := e.Value(); v.Type != bson.TypeString && v.Type != bson.TypeNull {
-				faults.Add(at, "%s is %s; allowed: a text", name, v)
-			}
-		case rulesField:
-			given = true
-			revision.Rules = notation.Rules(toValue(at, &path{name: name}, e.Value(), &faults), name, &faults)
-		default:
-			faults.Unknown("a revision", document.Field{At: at, Name: name}, []string{"_id", "at", "by", "action", "comment", rulesField})
-		}
-	}
-	if !given {
+	var made handmade
+	whole := toValue(at, raw)
+	_, dated := raw.Lookup("at").DateTimeOK()
+	whole.Fields = slices.DeleteFunc(whole.Fields, func(f document.Field) bool {
+		return f.Name == "at" && dated || f.Name != rulesField && f.Value.Kind == document.KindNull
+	})
+	document.Kinds(nil).Read(document.Root("a revision", ""), whole, &made, &faults)
+	if _, given := whole.Find(rulesField); !given {
 		faults.Add(at, "rules is missing; allowed: a list of rules, which may be empty")
 	}
+	revision.Rules = made.Rules
 	check(revision.Rules, at, &faults)
 	if err := faults.Err(); err != nil {
 		return revision, unreadable(err)
@@ -227,7 +246,7 @@ func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	}
 	slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
-		for _, fault := range notation.Unjoin[*rules.Fault](list[i].Validate()) {
+		for _, fault := range file.Unjoin[*rules.Fault](list[i].Validate()) {
 			faults.AddOf(list[i].ID, at, "%v", fault)
 		}
 		if i > 0 && list[i].ID == list[i-1].ID {
@@ -254,29 +273,21 @@ func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revis
 	}
 }
 
-// A path names a value in a message. It is only put together where there is one.
-type path struct {
-	parent *path
-	name   string
-	index  int // in a list, if name is ""
-}
-
-func (p *path) String() string {
-	switch {
-	case p.parent == nil:
-		return p.name
-	case p.name == "":
-		return fmt.Sprintf("%s[%d]", p.parent, p.index)
-	default:
-		return p.parent.String() + "." + p.name
+// toValue is a document, which the driver found to be sound, as a tree of values.
+func toValue(at document.Position, doc bson.Raw) document.Value {
+	v := document.Value{At: at, Kind: document.KindMapping}
+	elements, _ := doc.Elements()
+	for _, e := range elements {
+		v.Fields = append(v.Fields, document.Field{At: at, Name: unescaper.Replace(e.Key()), Value: valueOf(at, e.Value())})
 	}
+	return v
 }
 
-// toValue is a value of a document as the notation has it.
-func toValue(at document.Position, name *path, raw bson.RawValue, faults *document.Faults) document.Value {
+// valueOf is one value of a document. What rules can't have is of a kind that nothing else has.
+func valueOf(at document.Position, raw bson.RawValue) document.Value {
 	v := document.Value{At: at}
 	switch raw.Type {
-	case 0, bson.TypeNull, bson.TypeUndefined:
+	case bson.TypeNull, bson.TypeUndefined:
 	case bson.TypeString:
 		v.Kind, v.Text = document.KindText, raw.StringValue()
 	case bson.TypeBoolean:
@@ -290,26 +301,14 @@ func toValue(at document.Position, name *path, raw bson.RawValue, faults *docume
 		}
 	case bson.TypeArray:
 		v.Kind = document.KindList
-		items, err := raw.Array().Values()
-		if err != nil {
-			faults.Add(at, "%s: no BSON: %v", name, err)
-		}
-		for i, item := range items {
-			v.Items = append(v.Items, toValue(at, &path{parent: name, index: i}, item, faults))
+		items, _ := raw.Array().Values()
+		for _, item := range items {
+			v.Items = append(v.Items, valueOf(at, item))
 		}
 	case bson.TypeEmbeddedDocument:
-		v.Kind = document.KindMapping
-		elements, err := raw.Document().Elements()
-		if err != nil {
-			faults.Add(at, "%s: no BSON: %v", name, err)
-		}
-		for _, e := range elements {
-			inner := unescaper.Replace(e.Key())
-			v.Fields = append(v.Fields, document.Field{At: at, Name: inner, Value: toValue(at, &path{parent: name, name: inner}, e.Value(), faults)})
-		}
+		return toValue(at, raw.Document())
 	default:
-		v.Kind, v.Text = document.KindUntyped, raw.String()
-		faults.Add(at, "%s is of type %s; allowed: texts, numbers, true, false, lists and mappings", name, raw.Type)
+		v.Kind, v.Text = document.KindFloat, fmt.Sprintf("of type %s: %s", raw.Type, raw)
 	}
 	return v
 }

@@ -222,7 +222,7 @@ func TestUnreadable(t *testing.T) {
 		},
 		"rules": {
 			bson.D{{Key: "rules", Value: bson.A{bson.D{{Key: "id", Value: "x"}, {Key: "color", Value: 1}, {Key: "priority", Value: 1.5}}, bson.D{{Key: "id", Value: time.Unix(0, 0)}}}}},
-			[]string{`"color" is not a name in rule "x"`, "priority is 1.5", "rules[1].id is of type UTC datetime"},
+			[]string{`"color" is not a name in rule "x"`, "priority is 1.5", "rules[1]: id is of type UTC datetime"},
 		},
 		"sense": {
 			bson.D{{Key: "rules", Value: bson.A{good, good, bson.D{{Key: "id", Value: "b"}, {Key: "scope", Value: "per_user"}}}}},

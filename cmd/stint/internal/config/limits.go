@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 // ReadDocument takes over the limits that the algorithms' names stand for. What a
@@ -23,7 +23,7 @@ func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *do
 			return false
 		}
 		algorithm := stint.Algorithms()[place]
-		if limit, ok := notation.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
+		if limit, ok := file.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
 			(*d)[algorithm] = limit
 		}
 		return true
@@ -38,12 +38,12 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			return true
 		}
 		name := path.Field(f.Name).String()
-		limits, ok := notation.Limits(name, f.Value, faults)
+		limits, ok := file.Limits(name, f.Value, faults)
 		if !ok {
 			return true
 		}
 		_, err := stint.NewPolicy(f.Name, limits...)
-		for _, invalid := range notation.Invalids(err) {
+		for _, invalid := range file.Invalids(err) {
 			at, place := f.At, 0
 			if _, err := fmt.Sscanf(invalid.Param, "limit %d:", &place); err == nil {
 				at = f.Value.Items[place].At
@@ -59,7 +59,7 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 
 // ReadDocument takes over the list of rules.
 func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
-	if list := notation.Rules(v, path.String(), faults); len(list) > 0 {
+	if list := file.Rules(v, path.String(), faults); len(list) > 0 {
 		*l = list
 	}
 }

@@ -1,11 +1,4 @@
-// Package notation is how limits and rules are written in a document: what is read out of its
-// values, and written again.
-//
-// From a [document.Value], [Limit], [Limits] and [Rules] take what it says, and record everything
-// that is wrong with it as [document.Faults], each with its place. Reading is strict: an unknown name, a
-// wrong type and a value out of range are faults. [JSON] writes a rule in the form that is read
-// back as the same rule.
-package notation
+package file
 
 import (
 	"fmt"
@@ -49,10 +42,10 @@ func Rule(v document.Value, path string, faults *document.Faults) (rule rules.Ru
 	}
 	whole := document.Root(path, path+": ")
 	kinds.Read(whole, v, &rule, faults)
-	rule.Costs = costs(whole, v, faults)
+	rule.Costs = readCosts(whole, v, faults)
 	overrides, _ := v.Find("overrides")
 	for i := range min(len(overrides.Items), len(rule.Overrides)) {
-		rule.Overrides[i].Costs = costs(whole.Field("overrides").Item(i), overrides.Items[i], faults)
+		rule.Overrides[i].Costs = readCosts(whole.Field("overrides").Item(i), overrides.Items[i], faults)
 	}
 	return rule
 }
@@ -61,13 +54,13 @@ func Rule(v document.Value, path string, faults *document.Faults) (rule rules.Ru
 func Override(v document.Value, path string, faults *document.Faults) (override rules.Override) {
 	whole := document.Root(path, path+".")
 	kinds.Read(whole, v, &override, faults)
-	override.Costs = costs(whole, v, faults)
+	override.Costs = readCosts(whole, v, faults)
 	return override
 }
 
-// costs reads the costs of a rule's or an override's limits, nil if none has its own. Limits are
+// readCosts reads the costs of a rule's or an override's limits, nil if none has its own. Limits are
 // read without them.
-func costs(path document.Path, of document.Value, faults *document.Faults) (list []rules.Cost) {
+func readCosts(path document.Path, of document.Value, faults *document.Faults) (list []rules.Cost) {
 	limits, _ := of.Find("limits")
 	for i, item := range limits.Items {
 		if v, given := item.Find("cost"); given {
@@ -80,12 +73,96 @@ func costs(path document.Path, of document.Value, faults *document.Faults) (list
 	return list
 }
 
+// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike: names in one order, and none for
+// what is as by default. A rule with an unsound limit, or a choice that has no name, is an error; what else [rules.Compile]
+// refuses is written as it is.
+func Written(rule rules.Rule) (document.Value, error) {
+	switch failure := rule.OnStoreFailure; {
+	case rule.Missing > rules.MissingIP:
+		return document.Value{}, stint.Invalid("missing", uint8(rule.Missing), "skip, deny or ip")
+	case rule.OnExceed > rules.Shadow:
+		return document.Value{}, stint.Invalid("on_exceed", uint8(rule.OnExceed), "reject, wait or shadow")
+	case failure != "" && failure != rules.FailOpen && failure != rules.FailClosed && failure != rules.FailLocal:
+		return document.Value{}, stint.Invalid("on_store_failure", string(failure), "open, closed or local")
+	}
+	for i := range rule.Overrides {
+		if err := sound(rule.Overrides[i].Limits); err != nil {
+			return document.Value{}, fmt.Errorf("overrides[%d].%w", i, err)
+		}
+	}
+	if err := sound(rule.Limits); err != nil {
+		return document.Value{}, err
+	}
+	v := write(&rule)
+	v.Kind = document.KindMapping // of the zero rule too
+	addCosts(v, rule.Costs)
+	overrides, _ := v.Find("overrides")
+	for i := range rule.Overrides {
+		addCosts(overrides.Items[i], rule.Overrides[i].Costs)
+	}
+	return v, nil
+}
+
+// JSON is [Written] as one line of JSON.
+func JSON(rule rules.Rule) ([]byte, error) {
+	v, err := Written(rule)
+	return v.JSON(), err
+}
+
+// OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
+func OverrideJSON(override rules.Override) ([]byte, error) {
+	if err := sound(override.Limits); err != nil {
+		return nil, err
+	}
+	v := write(&override)
+	addCosts(v, override.Costs)
+	return v.JSON(), nil
+}
+
+// addCosts writes the costs of a rule's or an override's limits into these.
+func addCosts(of document.Value, costs []rules.Cost) {
+	limits, _ := of.Find("limits")
+	for i := range min(len(costs), len(limits.Items)) {
+		if v := write(&costs[i]); v.Kind != document.KindNull {
+			limits.Items[i].Fields = append(limits.Items[i].Fields, document.Field{Name: "cost", Value: v})
+		}
+	}
+}
+
+// sound reports a limit that can't be written.
+func sound(limits []stint.Limit) error {
+	for i, limit := range limits {
+		if err := limit.Validate(); err != nil {
+			return fmt.Errorf("limits[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// write writes a rule, an override or a part of them.
+func write(of any) document.Value {
+	return document.Write(of, func(of any) (v document.Value, is bool) {
+		switch of := of.(type) {
+		case *[]stint.Limit:
+			v.Kind = document.KindList
+			for i := range *of {
+				v.Items = append(v.Items, writeLimit(&(*of)[i]))
+			}
+			return v, true
+		case *rules.Cost:
+			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
+			return v, of.Header == "" && of.Attribute == ""
+		default:
+			return v, false
+		}
+	})
+}
+
 // kinds are the kinds that the tags of package rules name.
 var kinds = document.Kinds{
 	"texts": func(field any, allowed []string) document.Reader {
 		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
 	},
-	"not":   func(field any, _ []string) document.Reader { return not(field.(*bool)) },
 	"scope": func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
 	"cost":  func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
 	"limits": func(field any, _ []string) document.Reader {
@@ -93,16 +170,6 @@ var kinds = document.Kinds{
 			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
 		})
 	},
-}
-
-// not reads the opposite of a field.
-func not(field *bool) document.Setter {
-	var is bool
-	read := document.Boolean(&is)
-	return func(v document.Value, fault func(document.Value, string)) {
-		read(v, fault)
-		*field = !is
-	}
 }
 
 // texts reads a list of texts that are allowed and not empty. Of an empty list it makes none.

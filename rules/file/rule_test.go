@@ -1,4 +1,4 @@
-package notation_test
+package file_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testdata")
@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected faults in testda
 func read(text string) ([]rules.Rule, error) {
 	var faults document.Faults
 	v := document.JSON("r.json", []byte(text), &faults)
-	list := notation.Rules(v, "rules", &faults)
+	list := file.Rules(v, "rules", &faults)
 	return list, faults.Err()
 }
 

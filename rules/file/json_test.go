@@ -1,4 +1,4 @@
-package notation_test
+package file_test
 
 import (
 	"reflect"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store/storetest"
 )
 
@@ -36,7 +36,7 @@ func TestJSON(t *testing.T) {
 			`"name":"log","limit":5,"window":"36h","min_interval":"1s","count_denied":true}],"on_exceed":"wait","max_wait":"90s","max_waiters":5,` +
 			`"on_store_failure":"closed","timeout":"1s","overrides":[{"key":"::1","banned":true}]}`: full,
 	} {
-		if got, err := notation.JSON(rule); err != nil || string(got) != want {
+		if got, err := file.JSON(rule); err != nil || string(got) != want {
 			t.Errorf("got %s, %v; want %s", got, err, want)
 		}
 	}
@@ -50,7 +50,7 @@ func TestUnspeakableRules(t *testing.T) {
 		"limits[0]: algorithm is 0; allowed: one of":                   {Limits: []stint.Limit{{}}},
 		"overrides[0].limits[0]: limit is 0; allowed: 1 to 1000000000": {Overrides: []rules.Override{{Limits: []stint.Limit{stint.FixedWindow(0, time.Second)}}}},
 	} {
-		if _, err := notation.JSON(rule); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := file.JSON(rule); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}
@@ -60,7 +60,7 @@ func TestUnspeakableRules(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := storetest.Rules().Draw(t, "rule")
-		text, err := notation.JSON(rule)
+		text, err := file.JSON(rule)
 		if err != nil {
 			t.Fatal(err)
 		}

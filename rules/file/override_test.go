@@ -1,4 +1,4 @@
-package notation_test
+package file_test
 
 import (
 	"reflect"
@@ -7,7 +7,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/notation"
+	"github.com/stint-go/stint/rules/file"
 )
 
 func TestOverrideAlone(t *testing.T) {
@@ -15,23 +15,23 @@ func TestOverrideAlone(t *testing.T) {
 		`{"key":"<a|b>","banned":true}`: {Key: "<a|b>", Banned: true},
 		`{"key":"ann","limits":[{"algorithm":"token_bucket","capacity":5,"refill":"1/s"}]}`: {Key: "ann", Limits: []stint.Limit{stint.TokenBucket(5, stint.PerSecond(1))}},
 	} {
-		text, err := notation.OverrideJSON(override)
+		text, err := file.OverrideJSON(override)
 		if err != nil || string(text) != want {
 			t.Errorf("%s, %v; want %s", text, err, want)
 		}
 		var faults document.Faults
-		read := notation.Override(document.JSON("test", text, &faults), "the override", &faults)
+		read := file.Override(document.JSON("test", text, &faults), "the override", &faults)
 		if faults.Err() != nil || !reflect.DeepEqual(read, override) {
 			t.Errorf("%s is read as %v, %v", text, read, faults.Err())
 		}
 	}
 	var faults document.Faults
-	notation.Override(document.JSON("test", []byte(`{"banned": 5, "scope": "global"}`), &faults), "the override", &faults)
-	notation.Override(document.JSON("test", []byte(`[]`), &faults), "the override", &faults)
+	file.Override(document.JSON("test", []byte(`{"banned": 5, "scope": "global"}`), &faults), "the override", &faults)
+	file.Override(document.JSON("test", []byte(`[]`), &faults), "the override", &faults)
 	if len(faults) != 3 {
 		t.Errorf("faults: %v", faults)
 	}
-	if _, err := notation.OverrideJSON(rules.Override{Limits: []stint.Limit{{}}}); err == nil {
+	if _, err := file.OverrideJSON(rules.Override{Limits: []stint.Limit{{}}}); err == nil {
 		t.Error("an unsound limit is written")
 	}
 }

@@ -1,35 +1,107 @@
-package notation
+package file
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 )
 
-// fieldNames lists what a limit may be told. Without an algorithm it is
-// everything.
-func fieldNames(algorithm stint.Algorithm) []string {
-	switch algorithm {
-	case stint.AlgorithmTokenBucket:
-		return []string{"name", "capacity", "refill", "max_debt", "lease"}
-	case stint.AlgorithmLeakyBucket:
-		return []string{"name", "capacity", "leak", "max_debt"}
-	case stint.AlgorithmFixedWindow:
-		return []string{"name", "limit", "window", "calendar", "timezone", "max_debt", "lease"}
-	case stint.AlgorithmSlidingWindowLog:
-		return []string{"name", "limit", "window", "min_interval", "count_denied", "max_debt"}
-	case stint.AlgorithmSlidingWindowCounter:
-		return []string{"name", "limit", "window", "max_debt"}
+// A parameter is one of a limit, as documents have it.
+type parameter struct {
+	name   string
+	of     []stint.Algorithm // that have it; nil: all
+	needed bool
+	field  func(*stint.Limit) any // a pointer to it
+}
+
+type (
+	debt  int64 // of which a document's 0 is stint.NoDebt
+	lease int64
+)
+
+var (
+	tokenBucket = []stint.Algorithm{stint.AlgorithmTokenBucket}
+	leakyBucket = []stint.Algorithm{stint.AlgorithmLeakyBucket}
+	buckets     = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket}
+	windows     = []stint.Algorithm{stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter}
+	fixedWindow = []stint.Algorithm{stint.AlgorithmFixedWindow}
+	slidingLog  = []stint.Algorithm{stint.AlgorithmSlidingWindowLog}
+	leased      = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow}
+)
+
+// parameters are all of them, in the order in which they are written.
+var parameters = []parameter{
+	{"name", nil, false, func(l *stint.Limit) any { return &l.Name }},
+	{"capacity", buckets, true, func(l *stint.Limit) any { return &l.Capacity }},
+	{"refill", tokenBucket, true, func(l *stint.Limit) any { return &l.Rate }},
+	{"leak", leakyBucket, true, func(l *stint.Limit) any { return &l.Rate }},
+	{"limit", windows, true, func(l *stint.Limit) any { return &l.Capacity }},
+	{"window", windows, true, func(l *stint.Limit) any { return &l.Window }},
+	{"calendar", fixedWindow, false, func(l *stint.Limit) any { return &l.Calendar }},
+	{"timezone", fixedWindow, false, func(l *stint.Limit) any { return &l.TimeZone }},
+	{"min_interval", slidingLog, false, func(l *stint.Limit) any { return &l.MinInterval }},
+	{"count_denied", slidingLog, false, func(l *stint.Limit) any { return &l.CountDenied }},
+	{"max_debt", nil, false, func(l *stint.Limit) any { return (*debt)(&l.MaxDebt) }},
+	{"lease", leased, false, func(l *stint.Limit) any { return (*lease)(&l.Lease) }},
+}
+
+// setter reads a parameter into its field. The ranges are left to [stint.Limit.Validate], but for max_debt.
+func setter(field any) document.Setter {
+	switch field := field.(type) {
+	case *string:
+		return document.Text(field)
+	case *bool:
+		return document.Boolean(field)
+	case *int64:
+		return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
+			*field, ok = document.ParseInteger(text)
+			return ok
+		}, document.KindInteger)
+	case *stint.Rate:
+		return parsed(field, stint.ParseRate, document.KindText)
+	case *stint.Calendar:
+		return parsed(field, stint.ParseCalendar, document.KindText)
+	case *time.Duration:
+		return parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
+	case *debt:
+		return readDebt(field)
 	default:
-		return []string{
-			"name", "capacity", "refill", "leak", "limit", "window", "calendar", "timezone",
-			"min_interval", "count_denied", "max_debt", "lease",
+		return readLease(field.(*lease))
+	}
+}
+
+// written is a parameter as a value; nothing if it is as by default.
+func written(field any) document.Value {
+	return document.Write(field, func(of any) (v document.Value, is bool) {
+		switch of := of.(type) {
+		case *debt:
+			return document.Value{Kind: document.KindInteger, Text: fmt.Sprint(max(0, *of))}, true
+		case *lease:
+			return document.Value{Kind: document.KindText, Text: "auto"}, *of == stint.LeaseAuto
+		default:
+			return v, false
+		}
+	})
+}
+
+// belongs reports whether a limit of an algorithm may have the parameter, or of any algorithm for 0.
+func (p *parameter) belongs(algorithm stint.Algorithm) bool {
+	return algorithm == 0 || p.of == nil || slices.Contains(p.of, algorithm)
+}
+
+// parameterOf is the parameter of a name if a limit of the algorithm may have it, else nil.
+func parameterOf(algorithm stint.Algorithm, name string) *parameter {
+	for i := range parameters {
+		if p := &parameters[i]; p.name == name && p.belongs(algorithm) {
+			return p
 		}
 	}
+	return nil
 }
 
 // limitReader takes the fields of one limit over.
@@ -81,20 +153,14 @@ func readLimit(path string, v document.Value, builtin stint.Limit, besides strin
 	if own {
 		r.algorithm(v)
 	}
-	names := fieldNames(r.limit.Algorithm)
-	if own {
-		names = append([]string{"algorithm"}, names...)
-	}
-	if besides != "" {
-		names = append(names, besides)
-	}
 	for _, f := range v.Fields {
 		r.at[f.Name] = f.Value.At
-		switch {
-		case !slices.Contains(names, f.Name):
-			r.foreign(f, names)
-		case f.Name != "algorithm" && f.Name != besides:
-			r.parameter(f.Name)(f.Value, func(v document.Value, allowed string) {
+		switch p := parameterOf(r.limit.Algorithm, f.Name); {
+		case f.Name == besides && besides != "", f.Name == "algorithm" && own:
+		case p == nil:
+			r.foreign(f, own, besides)
+		default:
+			setter(p.field(&r.limit))(f.Value, func(v document.Value, allowed string) {
 				r.bad[f.Name] = true
 				r.faults.Invalid(r.path+"."+f.Name, v, allowed)
 			})
@@ -108,8 +174,20 @@ func readLimit(path string, v document.Value, builtin stint.Limit, besides strin
 }
 
 // foreign records a field that the limit can't have.
-func (r *limitReader) foreign(f document.Field, names []string) {
-	if slices.Contains(fieldNames(0), f.Name) {
+func (r *limitReader) foreign(f document.Field, own bool, besides string) {
+	var names []string
+	if own {
+		names = append(names, "algorithm")
+	}
+	for _, p := range parameters {
+		if p.belongs(r.limit.Algorithm) {
+			names = append(names, p.name)
+		}
+	}
+	if besides != "" {
+		names = append(names, besides)
+	}
+	if parameterOf(0, f.Name) != nil {
 		r.faults.Add(f.At, "%s: %s does not belong to %s; allowed: %s", r.path, f.Name, r.limit.Algorithm, strings.Join(names, ", "))
 		return
 	}
@@ -142,18 +220,13 @@ func (r *limitReader) complete(v document.Value) {
 	if calendar && !window {
 		r.limit.Window = 0 // the built-in one
 	}
-	lacks := func(name string, missing bool) {
-		if _, given := r.at[name]; missing && !given {
-			r.bad[name] = true
-			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, name, r.limit.Algorithm)
+	for _, p := range parameters {
+		_, given := r.at[p.name]
+		if p.needed && p.belongs(r.limit.Algorithm) && !given && !(p.name == "window" && calendar) && written(p.field(&r.limit)).Kind == document.KindNull {
+			r.bad[p.name] = true
+			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, p.name, r.limit.Algorithm)
 		}
 	}
-	noRate := r.limit.Rate == stint.Rate{}
-	lacks("capacity", r.limit.IsBucket() && r.limit.Capacity == 0)
-	lacks("limit", !r.limit.IsBucket() && r.limit.Capacity == 0)
-	lacks("refill", r.limit.Algorithm == stint.AlgorithmTokenBucket && noRate)
-	lacks("leak", r.limit.Algorithm == stint.AlgorithmLeakyBucket && noRate)
-	lacks("window", !r.limit.IsBucket() && r.limit.Window == 0 && !calendar)
 }
 
 // validate records what is wrong with the limit beyond its fields' notation.
@@ -203,35 +276,21 @@ func allowed(err error) string {
 	return err.Error()
 }
 
-// parameter is the setter of one of a limit's parameters. The ranges are left to
-// [stint.Limit.Validate], but for max_debt.
-func (r *limitReader) parameter(name string) document.Setter {
-	limit := &r.limit
-	switch name {
-	case "name":
-		return document.Text(&limit.Name)
-	case "capacity", "limit":
-		return document.Scalar(fmt.Sprintf("1 to %d", stint.MaxPermits), func(text string) (ok bool) {
-			limit.Capacity, ok = document.ParseInteger(text)
-			return ok
-		}, document.KindInteger)
-	case "refill", "leak":
-		return parsed(&limit.Rate, stint.ParseRate, document.KindText)
-	case "window":
-		return parsed(&limit.Window, stint.ParseDuration, document.KindText, document.KindInteger)
-	case "min_interval":
-		return parsed(&limit.MinInterval, stint.ParseDuration, document.KindText, document.KindInteger)
-	case "calendar":
-		return parsed(&limit.Calendar, stint.ParseCalendar, document.KindText)
-	case "timezone":
-		return document.Text(&limit.TimeZone)
-	case "count_denied":
-		return document.Boolean(&limit.CountDenied)
-	case "max_debt":
-		return maxDebt(&limit.MaxDebt)
-	default:
-		return lease(&limit.Lease)
+// writeLimit writes a sound limit by the names that its algorithm's parameters have.
+func writeLimit(l *stint.Limit) document.Value {
+	const few = 5
+	v := document.Value{Kind: document.KindMapping, Fields: make([]document.Field, 0, few)}
+	v.Fields = append(v.Fields, document.Field{Name: "algorithm", Value: document.Value{Kind: document.KindText, Text: strings.ToLower(l.Algorithm.String())}})
+	for i := range parameters {
+		p := &parameters[i]
+		if !p.belongs(l.Algorithm) {
+			continue
+		}
+		if value := written(p.field(l)); value.Kind != document.KindNull {
+			v.Fields = append(v.Fields, document.Field{Name: p.name, Value: value})
+		}
 	}
+	return v
 }
 
 // parsed reads what a function parses, whose error says what is allowed.
@@ -244,11 +303,11 @@ func parsed[T any](field *T, parse func(text string) (T, error), kinds ...docume
 	}, kinds...)
 }
 
-// maxDebt reads the bound on debt, of which 0 is none.
-func maxDebt(field *int64) document.Setter {
+// readDebt reads the bound on debt, of which 0 is none.
+func readDebt(field *debt) document.Setter {
 	return document.Scalar(fmt.Sprintf("0 to %d", stint.MaxPermits), func(text string) bool {
 		n, ok := document.ParseInteger(text)
-		*field = n
+		*field = debt(n)
 		if n == 0 {
 			*field = stint.NoDebt
 		}
@@ -256,8 +315,8 @@ func maxDebt(field *int64) document.Setter {
 	}, document.KindInteger)
 }
 
-// lease reads how many permits are leased at a time.
-func lease(field *int64) document.Setter {
+// readLease reads how many permits are leased at a time.
+func readLease(field *lease) document.Setter {
 	return document.Scalar("auto, off, or 1 to the capacity", func(text string) bool {
 		switch text {
 		case "auto":
@@ -266,7 +325,7 @@ func lease(field *int64) document.Setter {
 			*field = 0
 		default:
 			n, ok := document.ParseInteger(text)
-			*field = n
+			*field = lease(n)
 			return ok && n > 0
 		}
 		return true
