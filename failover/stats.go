@@ -99,12 +99,16 @@ func (s State) String() string {
 	}
 }
 
-// Hooks are called as a store becomes unreachable and can be reached again. Every field may be nil.
+// Hooks are called as a store becomes unreachable and can be reached again, and for what is answered instead of it. Every field may
+// be nil.
 type Hooks struct {
 	// StateChanged is called once for each change of the state of a shard, in order for
 	// each. It runs in the goroutine that noticed the change,
 	// so it must not block and must not call the store. It must be safe for concurrent use.
 	StateChanged func(Change)
+	// Answered is called for each Take and Try that a mode answers instead of the store, with whether it is admitted, and why
+	// the store could not decide. It runs in the caller's goroutine, so it must not block. It must be safe for concurrent use.
+	Answered func(allowed bool, cause error)
 }
 
 // A Change of a shard's state.
