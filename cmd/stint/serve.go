@@ -261,7 +261,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
-			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
+			ScriptLoads: s.ScriptLoads, LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
 	opened.Store, opened.Close, opened.Health, opened.ready = store, store.Close, store.Ping, store.Ready
