@@ -32,6 +32,7 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
+		s.answered(false, cause)
 		clear(op.Each)
 		return stint.Decision{}, unavailable(cause)
 	case modes&modesOf(Local) != 0:
@@ -41,11 +42,13 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 			return stint.Decision{}, err
 		}
 		s.counts.local.Add(1)
+		s.answered(d.Allowed, cause)
 		return d, nil
 	}
 	s.counts.open.Add(1)
 	at := stint.Instant(s.config.now().UnixMicro())
 	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
+		s.answered(true, cause)
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
 	outs := outcomes(&op)
@@ -55,7 +58,15 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 		untouched(next, claim)
 		next = next[claim.Policy.Len():]
 	}
-	return degraded(stint.Combine(outs, at)), nil
+	d := degraded(stint.Combine(outs, at))
+	s.answered(d.Allowed, cause)
+	return d, nil
+}
+
+func (s *Store) answered(allowed bool, cause error) {
+	if tell := s.config.Answered; tell != nil {
+		tell(allowed, cause)
+	}
 }
 
 func firstError(errs ...error) error {

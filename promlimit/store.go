@@ -45,6 +45,7 @@ type SharedStats struct {
 	Queued      int    // operations that wait to be sent
 	InFlight    int    // calls that are under way
 	LostHashes  uint64 // hashes, with the states of many clients, that were gone although they still mattered
+	ScriptLoads uint64 // scripts sent whole, since the start
 	EvictedKeys uint64 // keys that the servers evicted
 }
 
@@ -60,6 +61,7 @@ type SharedStats struct {
 //	rate_limiter_store_leases            clients with leased permits in this process
 //	rate_limiter_store_queued_operations operations that wait to be sent
 //	rate_limiter_store_calls_in_flight   calls that are under way
+//	rate_limiter_store_script_loads_total scripts sent whole
 //	rate_limiter_store_lost_hashes_total hashes of states gone although they still mattered
 //	rate_limiter_store_evicted_keys_total keys that the servers evicted
 func NewSharedCollector(read func() SharedStats) prometheus.Collector {
@@ -85,6 +87,8 @@ func NewSharedCollector(read func() SharedStats) prometheus.Collector {
 			func(s *SharedStats) float64 { return float64(s.Queued) }),
 		gauge("rate_limiter_store_calls_in_flight", "Calls of the store that are under way.",
 			func(s *SharedStats) float64 { return float64(s.InFlight) }),
+		counter("rate_limiter_store_script_loads_total", "Scripts sent whole: at the start, and to servers that did not know them.",
+			func(s *SharedStats) float64 { return float64(s.ScriptLoads) }),
 		counter("rate_limiter_store_lost_hashes_total", "Hashes of states that were gone although they still mattered.",
 			func(s *SharedStats) float64 { return float64(s.LostHashes) }),
 		counter("rate_limiter_store_evicted_keys_total", "Keys that the store's servers evicted.",

@@ -46,7 +46,7 @@ func TestSharedCollector(t *testing.T) {
 	collector := promlimit.NewSharedCollector(func() promlimit.SharedStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, LostHashes: 4, EvictedKeys: 6} // read at each scrape
+	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, LostHashes: 4, EvictedKeys: 6, ScriptLoads: 12} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
@@ -78,6 +78,9 @@ rate_limiter_store_operations_total 700
 # HELP rate_limiter_store_queued_operations Operations that wait to be sent to the store.
 # TYPE rate_limiter_store_queued_operations gauge
 rate_limiter_store_queued_operations 8
+# HELP rate_limiter_store_script_loads_total Scripts sent whole: at the start, and to servers that did not know them.
+# TYPE rate_limiter_store_script_loads_total counter
+rate_limiter_store_script_loads_total 12
 `))
 	if err != nil {
 		t.Error(err)

@@ -47,6 +47,9 @@ type Inspector interface {
 	Servers(ctx context.Context) ([]Server, error)
 }
 
+// A ScriptLoader is a [Conn] that counts the scripts that Eval sent whole, since the server did not know them.
+type ScriptLoader interface{ ScriptLoads() uint64 }
+
 // A Server is one of the servers that hold a store's keys.
 type Server struct {
 	// Name tells it from the others, and stays: the address of a cluster's node, or "primary".

@@ -73,7 +73,9 @@ func (s *Store) loadScripts(ctx context.Context) {
 			}
 			for _, m := range mixes {
 				group.Go(func() {
-					_, _ = server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source) // if it fails, the first call that needs the script loads it
+					if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil { // else the first call that needs the script loads it
+						s.scriptLoads.Add(1)
+					}
 				})
 			}
 		}

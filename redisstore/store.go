@@ -41,6 +41,8 @@ type Store struct {
 	batches    atomic.Uint64
 	operations atomic.Uint64
 
+	scriptLoads atomic.Uint64 // before the first decisions
+
 	scripts   [256]atomic.Pointer[Script] // by mix
 	batchPool sync.Pool
 	callPool  sync.Pool
@@ -250,12 +252,17 @@ type Stats struct {
 	Leases      int    // clients of limits with leases at hand now
 	Queued      int    // operations that wait to be sent
 	InFlight    int    // calls under way
+	ScriptLoads uint64 // scripts sent whole: at first, and to servers that did not know them
 	Lost        Loss   // state that is gone although it still mattered
 }
 
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
 	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: int(s.leases.count.Load()), Lost: s.sweeper.loss()}
+	stats.ScriptLoads = s.scriptLoads.Load()
+	if loader, counts := s.conn.(ScriptLoader); counts {
+		stats.ScriptLoads += loader.ScriptLoads()
+	}
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.listening.Load()

@@ -109,7 +109,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 		return s.refused(t, err)
 	}
 	s.metrics.Checked(t.algorithm(&d), d, elapsed)
-	s.observeCheck(r, t, &claim, &d, start, elapsed)
+	s.observeCheck(w, r, t, &claim, &d, start, elapsed)
 
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -160,7 +160,7 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 			return inElement(i, s.refused(t, err))
 		}
 		s.metrics.Checked(t.algorithm(&d), d, elapsed)
-		s.observeCheck(r, t, &ops[i].Claim, &d, start, elapsed)
+		s.observeCheck(w, r, t, &ops[i].Claim, &d, start, elapsed)
 		if i > 0 {
 			body = append(body, ',')
 		}

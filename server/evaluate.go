@@ -40,7 +40,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	if err := e.read(text.text, s.clients); err != nil {
 		return err
 	}
-	if err := s.enforce(r, e); err != nil {
+	if err := s.enforce(w, r, e); err != nil {
 		return err
 	}
 	header := w.Header()
@@ -78,7 +78,7 @@ func (s *service) keep(e *evaluation) {
 }
 
 // enforce decides and counts.
-func (s *service) enforce(r *http.Request, e *evaluation) error {
+func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation) error {
 	v := &e.verdict
 	if s.rulesState() == RulesUnknown {
 		if s.config.RulesRequired {
@@ -106,7 +106,7 @@ func (s *service) enforce(r *http.Request, e *evaluation) error {
 		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
 	}
 	s.ruleMetrics.Decided(v)
-	s.observeVerdict(r, &e.request, v, start, elapsed)
+	s.observeVerdict(w, r, &e.request, v, start, elapsed)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readForwarded(&e.request, r); err != nil {
 		return err
 	}
-	if err := s.enforce(r, e); err != nil {
+	if err := s.enforce(w, r, e); err != nil {
 		return err
 	}
 	header := w.Header()

@@ -148,7 +148,7 @@ func (s *service) warn(lines *logsampler.Sampler, message string, attributes ...
 
 // noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records
 // a wrong token in the audit. A request without a token, or one that the configuration forbids, is no attempt to guess a token.
-func (s *service) noteRefusal(r *http.Request, f *problem.Error) {
+func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
 	var outcome string
 	switch {
 	case f.Status == http.StatusUnauthorized && f.Value == challengeInvalidToken:
@@ -163,7 +163,7 @@ func (s *service) noteRefusal(r *http.Request, f *problem.Error) {
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
 		s.warn(s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr,
-			"client", s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail)
+			"client", s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail, "request_id", requestID(w))
 	}
 }
 

@@ -16,33 +16,69 @@ import (
 	"github.com/stint-go/stint/server/activity"
 )
 
-// observeCheck tells the recorder of a check without rules.
-func (s *service) observeCheck(r *http.Request, t *target, claim *stint.Claim, d *stint.Decision, start time.Time, elapsed time.Duration) {
-	if s.config.Activity == nil {
-		return
-	}
-	e := activity.Event{At: stint.Instant(start.UnixMicro()), Rule: t.rule, Client: claim.Key, Degraded: d.Degraded, Permits: claim.Permits, Elapsed: elapsed}
-	if !d.Allowed {
-		e.Outcome, e.Reason, e.RequestID = activity.Denied, string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits)), requestID(r)
-	}
-	s.config.Activity.Observe(&e)
+// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no limit.
+type Decided struct {
+	Allowed   bool
+	Rule      string // the deciding rule's ID, policy/NAME or algorithm/NAME; "" if no rule holds
+	Set       string // the rule's
+	Client    string // the key; of a rule that denies without its limits, the address
+	Reason    string // of a denial, as answers have it
+	RequestID string
+	Policy    *stint.Policy  // has the limit that decided, at Decision.Index; nil if no limit was asked
+	Decision  stint.Decision // nothing but Allowed and RetryAfter counts without Policy
+	At        stint.Instant  // when it began, by the process's clock
 }
 
-// observeVerdict tells the recorder of a request that rules decided.
-func (s *service) observeVerdict(r *http.Request, q *rules.Request, v *enforce.Verdict, start time.Time, elapsed time.Duration) {
+// observeCheck tells of a check without rules.
+func (s *service) observeCheck(w http.ResponseWriter, r *http.Request, t *target, claim *stint.Claim, d *stint.Decision, start time.Time, elapsed time.Duration) {
+	if s.config.Activity == nil && s.config.Decided == nil {
+		return
+	}
+	at, reason := stint.Instant(start.UnixMicro()), ""
+	if !d.Allowed {
+		reason = string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits))
+	}
+	if s.config.Activity != nil {
+		e := activity.Event{At: at, Rule: t.rule, Client: claim.Key, Degraded: d.Degraded, Permits: claim.Permits, Elapsed: elapsed}
+		if !d.Allowed {
+			e.Outcome, e.Reason, e.RequestID = activity.Denied, reason, requestID(w)
+		}
+		s.config.Activity.Observe(&e)
+	}
+	if s.config.Decided != nil {
+		s.config.Decided(r.Context(), Decided{
+			Allowed: d.Allowed, Rule: t.rule, Client: claim.Key, Reason: reason, RequestID: requestID(w), Policy: t.policy, Decision: *d, At: at,
+		})
+	}
+}
+
+// observeVerdict tells of a request that rules decided.
+func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rules.Request, v *enforce.Verdict, start time.Time, elapsed time.Duration) {
+	if s.config.Activity == nil && s.config.Decided == nil {
+		return
+	}
+	d := Decided{
+		Allowed: v.Allowed, Client: v.Claim.Key, Reason: string(v.Reason()), RequestID: requestID(w), Policy: v.Claim.Policy, Decision: v.Decision,
+		At: stint.Instant(start.UnixMicro()),
+	}
+	if v.Rule != nil {
+		d.Rule, d.Set = v.Rule.ID, v.Rule.Set
+	}
+	if !v.Allowed {
+		d.Client = cmp.Or(d.Client, q.Address) // a rule that denies without its limits counts nobody
+	}
+	if s.config.Decided != nil {
+		s.config.Decided(r.Context(), d)
+	}
 	if s.config.Activity == nil {
 		return
 	}
 	e := activity.Event{
-		At: stint.Instant(start.UnixMicro()), Client: v.Claim.Key, Degraded: v.Decision.Degraded, Permits: v.Claim.Permits, Elapsed: elapsed,
+		At: d.At, Rule: d.Rule, Client: d.Client, Degraded: v.Decision.Degraded, Permits: v.Claim.Permits, Elapsed: elapsed,
 		Method: q.Method, Path: q.Path,
 	}
-	if v.Rule != nil {
-		e.Rule = v.Rule.ID
-	}
 	if !v.Allowed {
-		// A rule that denies without its limits counts nobody.
-		e.Outcome, e.Reason, e.RequestID, e.Client = activity.Denied, string(v.Reason()), requestID(r), cmp.Or(e.Client, q.Address)
+		e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
 	}
 	s.config.Activity.Observe(&e)
 	e.Client, e.Outcome = "", activity.ShadowDenied
@@ -53,13 +89,6 @@ func (s *service) observeVerdict(r *http.Request, q *rules.Request, v *enforce.V
 	for _, e.Rule = range v.Passed {
 		s.config.Activity.Observe(&e)
 	}
-}
-
-func requestID(r *http.Request) string {
-	if lines := r.Header["X-Request-Id"]; len(lines) > 0 {
-		return lines[0]
-	}
-	return ""
 }
 
 // observeRules tells the recorder of other rules. Their revision is the beginning of their SHA-256, so that processes with the same rules

@@ -50,6 +50,8 @@ type service struct {
 	draining  atomic.Bool
 	scratches sync.Pool // of *scratch
 
+	requestIDs *requestIDs
+
 	evaluations sync.Pool // of *evaluation
 	ruleMetrics *promlimit.Rules
 
@@ -127,16 +129,17 @@ func newService(config *Config) (*service, error) {
 		limits = max(limits, t.policy.Len())
 	}
 	s := &service{
-		config:    config,
-		targets:   ts,
-		authority: newAuthority(config.API),
-		admission: newAdmission(config.MaxOperations),
-		clients:   clients,
-		rules:     limiter,
-		metrics:   metrics,
-		scrape:    promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
-		logger:    config.Logger,
-		scratches: sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
+		config:     config,
+		targets:    ts,
+		authority:  newAuthority(config.API),
+		admission:  newAdmission(config.MaxOperations),
+		clients:    clients,
+		rules:      limiter,
+		metrics:    metrics,
+		scrape:     promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		logger:     config.Logger,
+		requestIDs: newRequestIDs(),
+		scratches:  sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
 
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
@@ -158,13 +161,14 @@ func newService(config *Config) (*service, error) {
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
+	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
 	boundBody(w, r, s.config.BodyTimeout)
 	s.noteForwarded(r)
 	if err := s.route(w, r); err != nil {
 		if errors.Is(err, stint.ErrOverloaded) {
 			s.noteOverload(r, err)
 		}
-		s.noteRefusal(r, problem.Of(err))
+		s.noteRefusal(w, r, problem.Of(err))
 		problem.Write(w, err)
 	}
 }
@@ -186,8 +190,8 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is panicked with as it is
 		panic(v) //nolint:forbidigo // net/http asks for it
 	}
-	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, stackAttr, string(debug.Stack()))
-	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" })
+	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, stackAttr, string(debug.Stack()))
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" && name != requestIDField })
 	problem.Write(w, errors.New("a panic"))
 }
 

@@ -17,7 +17,8 @@ import (
 type watched struct {
 	*activity.Recorder
 
-	end func()
+	conn redisstore.Conn // nil: states live in the process
+	end  func()
 }
 
 // newWatched begins to remember. Its end is to be called when no requests come any more.
@@ -26,15 +27,16 @@ func newWatched(ctx context.Context, c config.Config) (*watched, error) {
 		return nil, nil //nolint:nilnil // as its type says
 	}
 	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix}
+	w := &watched{}
 	hangUp := func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))
 		if err != nil {
 			return nil, storeFault(c.Store, err)
 		}
-		settings.Eval, hangUp = evalOn(conn), conn.Close
+		w.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
 	}
-	w := &watched{Recorder: activity.New(settings)}
+	w.Recorder = activity.New(settings)
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { w.Run(ctx) })

@@ -42,6 +42,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 			adviser.wake()
 		}
 	}
+	settings.Answered = o.answered
 	store, err := failover.New(settings)
 	if err != nil {
 		adviser.close()

@@ -55,6 +55,12 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if store.watched != nil {
 		defer store.watched.end()
 	}
+	observer, err := newObserver(loaded, store, logger)
+	if err != nil {
+		return err
+	}
+	defer observer.run(ctx)()
+	store.answered = observer.log.Degraded
 	traced, err := startTraces(ctx, p, logger)
 	if err != nil {
 		return err
@@ -76,7 +82,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return err
 	}
 	service := serverConfig(loaded, store)
-	service.Logger = logger
+	service.Logger, service.Decided = logger, observer.hook()
 	service.Store, service.Middleware = traced.decisions(service.Store), traced.middleware()
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)
@@ -210,7 +216,9 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 // An openedStore is a store with what the service wants to know of it.
 type openedStore struct {
 	stint.Store
-	watched    *watched // nil for nothing
+	watched *watched // nil for nothing
+	// answered is told of each answer in the store's place; nil: nobody is.
+	answered   func(allowed bool, cause error)
 	Close      func()
 	Health     func(context.Context) error // nil: always well
 	ready      func(context.Context) error // nil: always ready
@@ -261,7 +269,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
-			LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
+			ScriptLoads: s.ScriptLoads, LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
 		}
 	})
 	opened.Store, opened.Close, opened.Health, opened.ready = store, store.Close, store.Ping, store.Ready

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/logsampler"
 )
 
@@ -106,7 +107,7 @@ func (l *Log) Degraded(allowed bool, cause error) {
 		l.denied.Add(1)
 	}
 	if !l.outage.Load() && l.outage.CompareAndSwap(false, true) {
-		l.config.Logger.Warn("answers are degraded: a failure policy decides instead of the store", "cause", cause)
+		l.config.Logger.Warn("answers are degraded: a failure policy decides instead of the store", "cause", document.Redact(cause.Error()))
 	}
 }
 
@@ -144,10 +145,13 @@ func RequestID(header http.Header) string {
 	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return id
 	}
-	parts := strings.Split(header.Get("Traceparent"), "-")
-	if len(parts) < 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || parts[1] == strings.Repeat("0", 32) ||
-		strings.Trim(parts[1], "0123456789abcdef") != "" {
+	parent := header.Get("Traceparent")
+	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
 		return ""
 	}
-	return parts[1]
+	trace := parent[3:35]
+	if strings.Trim(trace, "0") == "" || strings.Trim(trace, "0123456789abcdef") != "" {
+		return ""
+	}
+	return trace
 }

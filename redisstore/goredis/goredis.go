@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,6 +67,7 @@ func New(client redis.UniversalClient) (redisstore.Conn, error) {
 type conn struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // the client, or nil if it is not of a cluster
+	loads   atomic.Uint64        // of scripts
 	life    context.Context      // until Close
 	end     context.CancelFunc
 }
@@ -85,6 +87,9 @@ func (c *conn) Ready(context.Context) error {
 	return nil
 }
 
+// ScriptLoads implements [redisstore.ScriptLoader].
+func (c *conn) ScriptLoads() uint64 { return c.loads.Load() }
+
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
 func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {
@@ -98,6 +103,7 @@ func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args [
 	}
 	reply, err := c.send(ctx, command)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		c.loads.Add(1)
 		command[0], command[1] = "eval", script.Source
 		reply, err = c.send(ctx, command)
 	}

@@ -64,7 +64,7 @@ type clusterConn struct {
 func New(client rueidis.Client, cluster bool) redisstore.Conn {
 	c := &clusterConn{attempts: newAttempts(), cluster: cluster}
 	c.client.Store(&client)
-	return conn{c}
+	return connOf(c)
 }
 
 // newClusterConn makes a connection to the cluster of some nodes.

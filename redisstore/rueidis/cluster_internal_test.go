@@ -18,7 +18,7 @@ func slots(address string) string {
 
 func newFakeCluster(t *testing.T, seeds ...string) conn {
 	t.Helper()
-	c := conn{newClusterConn(&dialConfig{location: location{network: "tcp", hosts: seeds}})}
+	c := connOf(newClusterConn(&dialConfig{location: location{network: "tcp", hosts: seeds}}))
 	t.Cleanup(c.Close)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
@@ -30,9 +31,20 @@ type sender interface {
 type builder func(rueidis.Builder) rueidis.Completed
 
 // conn is a redisstore.Conn.
-type conn struct{ sender }
+type conn struct {
+	sender
+	loads *atomic.Uint64 // of scripts
+}
 
-var _ redisstore.Inspector = conn{}
+var (
+	_ redisstore.Inspector    = conn{}
+	_ redisstore.ScriptLoader = conn{}
+)
+
+func connOf(s sender) conn { return conn{s, new(atomic.Uint64)} }
+
+// ScriptLoads implements [redisstore.ScriptLoader].
+func (c conn) ScriptLoads() uint64 { return c.loads.Load() }
 
 // Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source
 // if the server answers NOSCRIPT, in which case it has not run.
@@ -42,6 +54,7 @@ func (c conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []
 		return b.Evalsha().Sha1(script.Digest).Numkeys(n).Key(keys...).Arg(args...).Build()
 	}).ToString()
 	if failure, replied := rueidis.IsRedisErr(err); replied && failure.IsNoScript() {
+		c.loads.Add(1)
 		reply, err = c.send(ctx, func(b rueidis.Builder) rueidis.Completed {
 			return b.Eval().Script(script.Source).Numkeys(n).Key(keys...).Arg(args...).Build()
 		}).ToString()
@@ -121,13 +134,13 @@ func (d *dialConfig) connect() (redisstore.Conn, error) {
 	switch d.topology {
 	case topologySentinel:
 		c, err := newSentinelConn(d)
-		return conn{c}, err
+		return connOf(c), err
 	case topologyCluster:
-		return conn{newClusterConn(d)}, nil
+		return connOf(newClusterConn(d)), nil
 	default:
 		c := &singleConn{dial: func(ctx context.Context) (*socket, error) { return d.dial(ctx, d.hosts[0]) }}
 		options := d.clientOptions(d.credentials)
 		options.SelectDB = d.database
-		return conn{c}, c.start(options)
+		return connOf(c), c.start(options)
 	}
 }

@@ -70,7 +70,7 @@ func TestQuorum(t *testing.T) {
 		return func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			got, err := conn{c}.Do(ctx, "WHO")
+			got, err := connOf(c).Do(ctx, "WHO")
 			return err == nil && got == want.address
 		}
 	}

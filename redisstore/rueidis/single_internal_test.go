@@ -53,7 +53,7 @@ func to(address string) func(context.Context) (net.Conn, error) {
 }
 
 func ping(ctx context.Context, c *singleConn) error {
-	_, err := conn{c}.Do(ctx, "PING")
+	_, err := connOf(c).Do(ctx, "PING")
 	return err
 }
 
@@ -245,7 +245,7 @@ func TestSubscribeWithoutHello(t *testing.T) {
 	if err := c.Subscribe(t.Context(), "announce", func() {}, func(string) {}); !errors.Is(err, errNotSent) {
 		t.Errorf("got %v, want %v", err, errNotSent)
 	}
-	if reply, err := (conn{c}).Do(t.Context(), "GET", "k"); reply != "OK" || err != nil {
+	if reply, err := connOf(c).Do(t.Context(), "GET", "k"); reply != "OK" || err != nil {
 		t.Errorf("a command: %q, %v", reply, err)
 	}
 }
@@ -299,7 +299,7 @@ func TestGivenUpSaysWhy(t *testing.T) {
 	c := newTestLink(t, to(server.address))
 	failed := make(chan error, 1)
 	go func() {
-		_, err := conn{c}.Do(t.Context(), "HANG")
+		_, err := connOf(c).Do(t.Context(), "HANG")
 		failed <- err
 	}()
 	<-asked

@@ -59,7 +59,7 @@ type Event struct {
 	Kind      Kind          `json:"kind"`
 	Rule      string        `json:"rule"`
 	Set       string        `json:"set,omitempty"`
-	Client    string        `json:"client"` // as it is to be shown: the caller may hash it
+	Client    string        `json:"client"`
 	Limit     int64         `json:"limit,omitempty"`
 	Remaining int64         `json:"remaining"`
 	Reason    string        `json:"reason,omitempty"`
@@ -69,6 +69,8 @@ type Event struct {
 	// Window is how long the client is not told of again, at least a second; it is rounded to windows that begin at
 	// multiples of it since the Unix epoch, so that all processes have the same.
 	Window time.Duration `json:"-"`
+
+	ends time.Time // of the window
 }
 
 // A Config says how a [Sender] sends. URL has no default.
@@ -77,6 +79,8 @@ type Config struct {
 	URL string
 	// Secret signs. Default: nil, no signature.
 	Secret []byte
+	// HashClients sends the HMAC-SHA256 of clients under Secret, in hexadecimal, in their place. Default: false.
+	HashClients bool
 	// Claim reports whether this process is the first of all to claim a name, and keeps it so for the time: SET name 1 NX PX
 	// life. A name that can't be claimed for an error is taken as claimed, so that an alert comes twice rather than
 	// not. Default: nil, each process claims by itself.
@@ -91,6 +95,8 @@ type Config struct {
 	MaxBatch int
 	// Gather is how long a batch waits for more events. Default: 0, which is 1 second.
 	Gather time.Duration
+	// Linger is how long Run still sends after its context has ended. Default: 0, not at all.
+	Linger time.Duration
 	// RetryMin and RetryMax bound the time between two attempts. Default: 0, which is 1 second and 1 minute.
 	RetryMin, RetryMax time.Duration
 	// MaxTries bounds the attempts for one batch. Default: 0, which is 10.
@@ -129,7 +135,7 @@ func New(config Config) (*Sender, error) {
 	}
 	for name, n := range map[string]int64{
 		"alerts.timeout": int64(config.Timeout), "alerts.max_queue": int64(config.MaxQueue), "alerts.max_batch": int64(config.MaxBatch),
-		"alerts.gather": int64(config.Gather), "alerts.retry_min": int64(config.RetryMin), "alerts.retry_max": int64(config.RetryMax),
+		"alerts.gather": int64(config.Gather), "alerts.linger": int64(config.Linger), "alerts.retry_min": int64(config.RetryMin), "alerts.retry_max": int64(config.RetryMax),
 		"alerts.max_tries": int64(config.MaxTries),
 	} {
 		if n < 0 {
@@ -152,12 +158,12 @@ func New(config Config) (*Sender, error) {
 	return &Sender{config: config, queue: make(chan Event, config.MaxQueue), known: known{now: config.Now}, lines: lines}, nil
 }
 
-// redacted is an address without its password and query.
+// redacted is an address without what may be secret: its user, path and query.
 func redacted(target *url.URL) string {
 	if target == nil {
 		return "what is not an address"
 	}
-	return target.Scheme + "://" + target.Host + target.Path
+	return target.Scheme + "://" + target.Host
 }
 
 // Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block: if the
@@ -188,31 +194,42 @@ func (s *Sender) Stats() Stats {
 	}
 }
 
-// Run sends until the context ends. What is queued then, or under way, is dropped, counted and logged. It must be called once.
+// Run sends until the context ends, and for Config.Linger what waits then. What is not confirmed by that time is dropped, counted and
+// logged. It must be called once.
 func (s *Sender) Run(ctx context.Context) {
-	for {
-		batch, open := s.gather(ctx)
-		if len(batch) > 0 {
-			s.deliver(ctx, batch)
-		}
-		if !open {
-			break
+	sending, cancel := ctx, context.CancelFunc(func() {})
+	if s.config.Linger > 0 {
+		sending, cancel = context.WithCancel(context.WithoutCancel(ctx))
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.config.Linger, cancel) })()
+	}
+	defer cancel()
+	for open := true; open || len(s.queue) > 0 && sending.Err() == nil; {
+		var batch []Event
+		if batch, open = s.gather(ctx, sending); len(batch) > 0 {
+			s.deliver(sending, batch)
 		}
 	}
-	if rest := len(s.queue); rest > 0 {
+	rest := 0
+	for ; len(s.queue) > 0; rest++ {
+		<-s.queue
+	}
+	if rest > 0 {
 		s.drop(rest, ctx.Err())
 	}
 }
 
 // gather waits for an event, then for more of them; false is that the context has ended.
-func (s *Sender) gather(ctx context.Context) (batch []Event, open bool) {
+func (s *Sender) gather(ctx, sending context.Context) (batch []Event, open bool) {
 	var full <-chan time.Time // nil before the first event
 	for len(batch) < s.config.MaxBatch {
 		select {
 		case event := <-s.queue:
-			if !s.claim(ctx, &event) {
+			if !s.claim(sending, &event) {
 				s.repeated.Add(1)
 				continue
+			}
+			if s.config.HashClients {
+				event.Client = hex.EncodeToString(hmacOf(s.config.Secret, []byte(event.Client)))
 			}
 			if batch = append(batch, event); full == nil {
 				timer := time.NewTimer(s.config.Gather)
@@ -228,6 +245,9 @@ func (s *Sender) gather(ctx context.Context) (batch []Event, open bool) {
 	return batch, true
 }
 
+// claimSlack is how long a claim outlives its window, since another process may come to claim later than it was told.
+const claimSlack = time.Minute
+
 // claim reports whether the event is this process's to send.
 func (s *Sender) claim(ctx context.Context, event *Event) bool {
 	if s.config.Claim == nil {
@@ -235,7 +255,7 @@ func (s *Sender) claim(ctx context.Context, event *Event) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	first, err := s.config.Claim(ctx, event.name(), event.left(s.config.Now()))
+	first, err := s.config.Claim(ctx, event.name(), max(0, event.ends.Sub(s.config.Now()))+claimSlack)
 	return first || err != nil
 }
 
@@ -295,7 +315,11 @@ func (s *Sender) send(ctx context.Context, body []byte) error {
 
 // Sign returns the signature of a body that was sent at a timestamp, for receivers to compare with hmac.Equal.
 func Sign(secret []byte, timestamp string, body []byte) string {
+	return "sha256=" + hex.EncodeToString(hmacOf(secret, append([]byte(timestamp+"."), body...)))
+}
+
+func hmacOf(secret, text []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
-	_, _ = mac.Write(append([]byte(timestamp+"."), body...)) // a hash does not fail
-	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	_, _ = mac.Write(text) // a hash does not fail
+	return mac.Sum(nil)
 }

@@ -177,6 +177,31 @@ func TestOncePerWindow(t *testing.T) {
 	})
 }
 
+// TestLinger: what waits when the context ends is sent still, for so long.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{500, 204, 204}[attempt-1] }}
+		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
+		for _, client := range []string{"ann", "bob", "cyd"} {
+			sender.Notify(denied(client))
+		}
+		synctest.Wait() // ann and bob are under way
+		stop()
+		if got, want := sender.Stats(), (alerts.Stats{Sent: 3, Retries: 1}); got != want || len(r.clients(t)) != 3 {
+			t.Errorf("stats %+v, want %+v; clients %v", got, want, r.clients(t))
+		}
+		r = &receiver{began: time.Now(), answer: func(int) int { return 0 }}
+		sender, stop = start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
+		for _, client := range []string{"ann", "bob", "cyd"} {
+			sender.Notify(denied(client))
+		}
+		stop()
+		if got, want := sender.Stats(), (alerts.Stats{Failed: 3}); got != want || time.Since(r.began) != 2*time.Second {
+			t.Errorf("of a receiver that hangs: stats %+v, want %+v, after %v", got, want, time.Since(r.began))
+		}
+	})
+}
+
 // TestOnceOverProcesses: of two that share a Redis, one tells; when the claim fails, both do.
 func TestOnceOverProcesses(t *testing.T) {
 	redis := testredis.Start(t)
@@ -193,7 +218,7 @@ func TestOnceOverProcesses(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	claim := func(_ context.Context, name string, life time.Duration) (bool, error) {
-		if life <= 0 || life > time.Hour || strings.Contains(name, "ann") {
+		if life <= time.Minute || life > time.Hour+time.Minute || strings.Contains(name, "ann") {
 			t.Errorf("the claim of %q is for %s", name, life)
 		}
 		reply, err := redis.Do("SET", "rate_limiter:"+name, "1", "NX", "PX", life.Milliseconds())
@@ -252,13 +277,29 @@ func TestSignature(t *testing.T) {
 	}
 }
 
+// TestHashedClients: the receiver gets the HMAC of a client, and once.
+func TestHashedClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
+		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, Secret: []byte("between us"), HashClients: true})
+		sender.Notify(denied("ann"))
+		sender.Notify(denied("ann"))
+		<-time.After(2 * time.Second)
+		stop()
+		// As `printf '%s' ann | openssl dgst -sha256 -hmac 'between us'` has it.
+		if got := r.clients(t); len(got) != 1 || got[0] != "4a1c3b43ea2e9502f986a91b85c3f1f1f3e01b5d4e58cb69b1b11704a2a2d009" {
+			t.Errorf("clients %v", got)
+		}
+	})
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, test := range []struct {
 		config alerts.Config
 		fault  string
 	}{
 		{alerts.Config{}, "alerts.url"},
-		{alerts.Config{URL: "ftp://user:hunter2@host/"}, `alerts.url is "ftp://host/"; allowed: an address by http or https`},
+		{alerts.Config{URL: "ftp://user:hunter2@host/"}, `alerts.url is "ftp://host"; allowed: an address by http or https`},
 		{alerts.Config{URL: "https://host", MaxTries: -1}, "alerts.max_tries is -1; allowed: 0"},
 	} {
 		if _, err := alerts.New(test.config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.fault) {

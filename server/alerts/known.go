@@ -46,7 +46,8 @@ func (k *known) first(event *Event) bool {
 	if k.ends == nil || len(k.ends) >= maxKnown {
 		k.ends = map[subject]time.Time{}
 	}
-	k.ends[subjectOf(event)] = now.Add(event.left(now))
+	event.ends = now.Add(event.left(now))
+	k.ends[subjectOf(event)] = event.ends
 	return true
 }
 
@@ -62,8 +63,8 @@ func (e *Event) left(now time.Time) time.Duration {
 	return time.Duration(window-now.UnixMilli()%window) * time.Millisecond
 }
 
-// name is what processes claim: it tells the kind, the rule and a hash of the client, whom the store need not know.
+// name is what processes claim: a hash of the kind, the rule, the client, whom the store need not know, and the window.
 func (e *Event) name() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", e.Kind, e.Rule, e.Client))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Kind, e.Rule, e.ends.UnixMilli(), e.Client))
 	return "alert:" + hex.EncodeToString(sum[:16])
 }

@@ -57,6 +57,7 @@ type Config struct {
 	Admin    Admin    `doc:"admin"`
 	Log      Log      `doc:"log"`
 	Metrics  Metrics  `doc:"metrics"`
+	Alerts   Alerts   `doc:"alerts"`
 
 	// Record is "" for none.
 	Record          string `doc:"record" value:"FILE" help:"file to which every decision is written for stint simulate --replay: 8 files of 128 MiB at most, FILE.1 the newest full one"`
@@ -197,10 +198,34 @@ type Admin struct {
 	Tokens []server.AdminToken
 }
 
-// Log says how the log is written.
+// Log says what is logged, and how.
 type Log struct {
 	Format string     `doc:"format" is:"one-of text json" default:"text" value:"FORMAT" help:"text or json"`
-	Level  slog.Level `doc:"level" is:"level" default:"info" value:"LEVEL" help:"debug, info, warn or error"`
+	Level  slog.Level `doc:"level" is:"level" default:"info" value:"LEVEL" help:"debug, info, warn or error; debug logs every decision"`
+	// Denials logs a sample of them.
+	Denials bool `doc:"denials" is:"one-of off sampled" default:"off" value:"WHICH" help:"which denials are logged at info: off or sampled (10 at once, then one a second)"`
+	// PlainClients shows clients as they are.
+	PlainClients bool   `doc:"clients" is:"one-of hash plain" default:"hash" value:"FORM" help:"what the log shows of the clients of decisions: hash (an HMAC-SHA256 of their keys) or plain"`
+	KeyFile      string `doc:"key_file" value:"PATH" help:"file with the key of that HMAC, 16 bytes or more; without it each process makes its own at its start"`
+	// Key is read from KeyFile.
+	Key []byte
+}
+
+// Alerts says what a webhook is told. There is none without a URL.
+type Alerts struct {
+	// URL may hold a token: show it to nobody.
+	URL        string `doc:"url" is:"webhook" secret:"all" value:"URL" help:"where alerts are sent, by http or https; set STINT_ALERTS_URL"`
+	Secret     string `doc:"secret" secret:"all" value:"SECRET" help:"what signs alerts, 16 bytes or more"`
+	SecretFile string `doc:"secret_file" value:"PATH" help:"file with what signs alerts; or set STINT_ALERTS_SECRET"`
+	Denials    bool   `doc:"denials" default:"true" help:"alert of clients that are denied"`
+	// NearLimit is 0 for off.
+	NearLimit int `doc:"near_limit" is:"integer 1 99" zero:"off" default:"20" value:"PERCENT" help:"alert of clients that have this much of their limit left, or less, 1 to 99 percent, or off"`
+	// HashClients needs a secret.
+	HashClients bool          `doc:"clients" is:"one-of plain hash" default:"plain" value:"FORM" help:"what alerts say of clients: plain (their keys) or hash (the HMAC-SHA256 of their keys under the secret)"`
+	Timeout     time.Duration `doc:"timeout" is:"duration 10ms 1m" default:"5s" value:"DURATION" help:"longest time for one attempt to send, 10ms to 1m"`
+	MaxQueue    int           `doc:"max_queue" is:"integer 1 1000000" default:"10000" value:"N" help:"most alerts that wait; further ones are dropped and counted"`
+	MaxBatch    int           `doc:"max_batch" is:"integer 1 10000" default:"100" value:"N" help:"most alerts in one request"`
+	MaxTries    int           `doc:"max_tries" is:"integer 1 1000" default:"10" value:"N" help:"most attempts to send, with 1s to 1m between them; then the alerts are dropped and counted"`
 }
 
 // Metrics says what is measured besides what the service decides.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -26,6 +27,10 @@ var kinds = document.Kinds{
 	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
 		return text == memoryURL || isURL(text, redisSchemes)
 	}),
+	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
+		target, err := url.Parse(text)
+		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
+	}, document.KindNull),
 	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
 		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
 	}, document.KindNull),

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -190,6 +191,48 @@ func (l *loader) together() {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
 	}
 	c.Admin.Tokens = l.tokens("admin.tokens_file", c.Admin.TokensFile, true)
+	c.Log.Key = l.key("log.key_file", c.Log.KeyFile)
+	l.alerts()
+}
+
+// alerts checks and completes what alerts are signed with.
+func (l *loader) alerts() {
+	a := &l.config.Alerts
+	if a.URL != "" && !a.Denials && a.NearLimit == 0 {
+		l.faults.Add(l.from["alerts.denials"], "alerts.denials is false and alerts.near_limit is off; allowed: one of the two at least")
+	}
+	switch {
+	case a.URL == "" && *a != Default().Alerts:
+		for _, s := range l.settings {
+			if at, given := l.from[s.Name]; given && strings.HasPrefix(s.Name, "alerts.") {
+				l.faults.Add(at, "%s is given without alerts.url; allowed: only with it", s.Name)
+			}
+		}
+	case a.Secret != "" && a.SecretFile != "":
+		l.faults.Add(l.from["alerts.secret_file"], "alerts.secret_file is given beside alerts.secret; allowed: one of the two")
+	case a.Secret != "" && len(a.Secret) < minTokenBytes:
+		l.faults.Add(l.from["alerts.secret"], "alerts.secret has %d bytes; allowed: %d or more", len(a.Secret), minTokenBytes)
+	case a.SecretFile != "":
+		a.Secret = string(l.key("alerts.secret_file", a.SecretFile))
+	case a.Secret == "" && a.HashClients:
+		l.faults.Add(l.from["alerts.clients"], "alerts.clients is hash; allowed: only with alerts.secret or alerts.secret_file")
+	}
+}
+
+// key reads the file with a key that the setting names, if it names one: all of it but line ends at its end.
+func (l *loader) key(setting, name string) []byte {
+	if name == "" {
+		return nil
+	}
+	text, err := file.Bytes(name, maxFileBytes)
+	text = bytes.TrimRight(text, "\r\n")
+	switch {
+	case err != nil:
+		l.faults.Add(l.from[setting], "%s: %s: %v", setting, name, err)
+	case len(text) < minTokenBytes:
+		l.faults.Add(l.from[setting], "%s: %s has %d bytes; allowed: %d or more", setting, name, len(text), minTokenBytes)
+	}
+	return text
 }
 
 // reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to them.

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/internal/decisionlog"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/server"
+	"github.com/stint-go/stint/server/alerts"
+)
+
+// alertLinger is how long alerts that wait are still sent when the service ends.
+const alertLinger = 2 * time.Second
+
+// An observer tells the log and the webhook of decisions.
+type observer struct {
+	log    *decisionlog.Log
+	alerts *alerts.Sender // nil: none
+
+	loud      bool // whether decisions are logged
+	denials   bool // whether there are alerts of denials
+	nearLimit int64
+}
+
+// newObserver makes an observer. Alerts are claimed in the store's Redis, if it is one.
+func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*observer, error) {
+	o := &observer{
+		log:  decisionlog.New(decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key}),
+		loud: c.Log.Denials || c.Log.Level <= slog.LevelDebug, denials: c.Alerts.Denials, nearLimit: int64(c.Alerts.NearLimit),
+	}
+	if c.Alerts.URL == "" {
+		return o, nil
+	}
+	settings := alerts.Config{
+		URL: c.Alerts.URL, HashClients: c.Alerts.HashClients, Timeout: c.Alerts.Timeout, MaxQueue: c.Alerts.MaxQueue, MaxBatch: c.Alerts.MaxBatch,
+		MaxTries: c.Alerts.MaxTries, Linger: alertLinger, Logger: logger,
+	}
+	if c.Alerts.Secret != "" {
+		settings.Secret = []byte(c.Alerts.Secret)
+	}
+	if store.watched != nil && store.watched.conn != nil {
+		settings.Claim = claimOn(store.watched.conn, c.Store)
+	}
+	var err error
+	if o.alerts, err = alerts.New(settings); err != nil {
+		return nil, misconfigured(err)
+	}
+	store.Collectors = append(store.Collectors, promlimit.NewAlertsCollector(func() promlimit.AlertStats {
+		s := o.alerts.Stats()
+		return promlimit.AlertStats{Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Dropped: s.Overflowed, Failed: s.Failed, Queued: s.Queued}
+	}))
+	return o, nil
+}
+
+// claimOn claims names in Redis, within the time that the store has for a call.
+func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string, time.Duration) (bool, error) {
+	return func(ctx context.Context, name string, life time.Duration) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		if err := conn.Ready(ctx); err != nil {
+			return false, err
+		}
+		reply, err := conn.Do(ctx, "SET", c.KeyPrefix+":"+name, "1", "NX", "PX", strconv.FormatInt(life.Milliseconds(), 10))
+		return reply != "", err
+	}
+}
+
+// run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides any more.
+func (o *observer) run(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { o.log.Run(ctx) })
+	if o.alerts != nil {
+		running.Go(func() { o.alerts.Run(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// hook is what the service tells of decisions, nil for nothing.
+func (o *observer) hook() func(context.Context, server.Decided) {
+	if !o.loud && o.alerts == nil {
+		return nil
+	}
+	return o.decided
+}
+
+func (o *observer) decided(ctx context.Context, d server.Decided) {
+	if o.loud {
+		o.log.Decided(ctx, decisionlog.Decision{Allowed: d.Allowed, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID})
+	}
+	if o.alerts == nil || d.Decision.Degraded {
+		return // of the latter the store's failure is the reason, of which others alert
+	}
+	event := alerts.Event{
+		Kind: alerts.Denied, Rule: d.Rule, Set: d.Set, Client: d.Client, Limit: d.Decision.Limit, Remaining: d.Decision.Remaining,
+		Reason: d.Reason, RequestID: d.RequestID, At: d.At, Window: windowWithoutLimit,
+	}
+	switch {
+	case !d.Allowed && o.denials:
+	case d.Allowed && d.Policy != nil && event.Limit > 0 && event.Remaining*100 <= event.Limit*o.nearLimit && o.nearLimit > 0:
+		event.Kind = alerts.NearLimit
+	default:
+		return
+	}
+	if d.Policy != nil {
+		event.Window = windowOf(d.Policy.Limit(int(d.Decision.Index)))
+	}
+	o.alerts.Notify(event)
+}
+
+// windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
+const windowWithoutLimit = time.Hour
+
+// windowOf is the time in which a limit renews itself: its window, that of a calendar's unit, or the time until a bucket is full
+// or empty.
+func windowOf(l stint.Limit) time.Duration {
+	const day = 24 * time.Hour
+	switch {
+	case l.IsBucket():
+		return time.Duration(float64(l.Capacity) / float64(l.Rate.Permits) * float64(l.Rate.Period))
+	case l.Calendar == stint.CalendarNone:
+		return l.Window
+	default:
+		return map[stint.Calendar]time.Duration{
+			stint.CalendarMinute: time.Minute, stint.CalendarHour: time.Hour, stint.CalendarDay: day, stint.CalendarWeek: 7 * day,
+			stint.CalendarMonth: 30 * day, stint.CalendarYear: 365 * day,
+		}[l.Calendar]
+	}
+}
