@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 )
@@ -90,13 +91,18 @@ func (r *Rules) Set(sets ...*rules.Set) {
 	r.tallies.Store(&now)
 }
 
+// Near reports whether a decision admits a request and leaves its client a fifth of the limit, or less.
+func Near(d *stint.Decision) bool {
+	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
+}
+
 // Decided counts what was decided of a request, unless the rule has gone meanwhile.
 func (r *Rules) Decided(v *enforce.Verdict) {
 	tallies := *r.tallies.Load()
 	if v.Rule != nil {
 		if t := tallies[v.Rule.ID]; t != nil {
 			t.outcomes[outcomeOf(v)].Add(1)
-			if d := &v.Decision; d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit {
+			if Near(&v.Decision) {
 				t.near.Add(1)
 			}
 		}

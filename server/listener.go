@@ -128,7 +128,7 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 		busy: make(chan struct{}, 1), most: maxSimulatedEvents, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	if c.Activity != nil {
-		handler.simulator.recent = c.Activity.Recent
+		handler.simulator.recent = func() decisions { return c.Activity.Hold().Each }
 		handler.activity = c.Activity.Handler(handler.authorizeActivity)
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)

@@ -6,11 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/activity"
@@ -77,11 +79,14 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 		At: d.At, Rule: d.Rule, Client: d.Client, Degraded: v.Decision.Degraded, Permits: v.Claim.Permits, Elapsed: elapsed,
 		Method: q.Method, Path: q.Path,
 	}
+	if v.Rule != nil {
+		e.Near = promlimit.Near(&v.Decision)
+	}
 	if !v.Allowed {
 		e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
 	}
 	s.config.Activity.Observe(&e)
-	e.Client, e.Outcome = "", activity.ShadowDenied
+	e.Client, e.Outcome, e.Near = "", activity.ShadowDenied, false
 	for _, e.Rule = range v.Shadowed {
 		s.config.Activity.Observe(&e)
 	}
@@ -91,17 +96,11 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 	}
 }
 
-// observeRules tells the recorder of other rules. Their revision is the beginning of their SHA-256, so that processes with the same rules
-// have the same, wherever they have them from.
+// observeRules tells the recorder of other rules.
 func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 	if s.config.Activity == nil {
 		return
 	}
-	text, err := store.Encode(set.Rules())
-	if err != nil {
-		s.logger.Error("rules in force can't be encoded", "err", err)
-	}
-	sum := sha256.Sum256(text)
 	var words []string
 	for _, c := range []struct {
 		what string
@@ -111,7 +110,23 @@ func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 			words = append(words, fmt.Sprintf("%s %s", c.what, strings.Join(c.ids, ", ")))
 		}
 	}
-	s.config.Activity.RulesChanged(hex.EncodeToString(sum[:4]), strings.Join(words, "; "))
+	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "))
+}
+
+// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it is the beginning of their SHA-256, so
+// that processes with the same rules have the same, wherever they have them from.
+func (s *service) revisionOf(set *rules.Set) string {
+	if s.config.Manager != nil {
+		if number := s.config.Manager.InForce(); number > 0 {
+			return strconv.FormatInt(number, 10)
+		}
+	}
+	text, err := store.Encode(set.Rules())
+	if err != nil {
+		s.logger.Error("rules in force can't be encoded", "err", err)
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:4])
 }
 
 // authorizeActivity is the activity's Authorize, for requests that serve has identified. Clients are shown by name to holders of

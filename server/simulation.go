@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -40,10 +41,13 @@ type simulator struct {
 	busy    chan struct{}
 	most    int // events
 	rules   func() *rules.Set
-	recent  func(yield func(activity.Decision) bool) activity.Sample // nil: nothing is known
+	recent  func() decisions // nil: nothing is known
 	options rules.Options
 	deny    bool // rules_default
 }
+
+// decisions are recent ones, the same ones each time.
+type decisions func(yield func(activity.Decision) bool) activity.Sample
 
 // A simulationRequest says what is simulated, on what.
 type simulationRequest struct {
@@ -67,6 +71,8 @@ type simulationRequest struct {
 	} `json:"pattern"`
 	// Format is the log's. Default: "", which its first line tells.
 	Format string `json:"format"`
+	// Suggest looks for the least limits of rules. Default: nil, nothing is suggested.
+	Suggest *suggestionRequest `json:"suggest"`
 }
 
 // A simulationAnswer is the report, and what its reader should know.
@@ -76,6 +82,8 @@ type simulationAnswer struct {
 	Notes []string `json:"notes"`
 	// LeftOut are recent decisions that candidates could not be asked about, since what is known of them does not say whom rules count.
 	LeftOut int64 `json:"leftOut,omitempty"`
+	// Suggestions are those that were asked for, of the rules with the most requests first.
+	Suggestions []suggestion `json:"suggestions,omitempty"`
 }
 
 // serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
@@ -107,29 +115,29 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := simulationAnswer{Notes: []string{}}
-	events := 0
-	add := func(event *simulate.Event) error {
-		if events++; events > s.most {
-			return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
-		}
-		if events%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return simulation.Add(event)
+	t, err := s.traffic(request, parts)
+	if err != nil {
+		return err
 	}
-	input, err := s.run(request, parts, add, &answer)
-	switch {
+	defer t.end()
+	source := s.within(ctx, t.source)
+	switch err = source(simulation.Add); {
 	case errors.Is(err, context.DeadlineExceeded):
 		return stint.Invalid("the traffic", "one that takes more than a minute", "less, such as a shorter log")
 	case err != nil:
 		return err
 	}
+	answer := simulationAnswer{Notes: append([]string{}, t.notes...), LeftOut: t.leftOut}
 	if answer.Report, err = simulation.Finish(); err != nil {
 		return err
 	}
-	answer.Input = input
+	answer.Input = t.input
 	answer.Notes = append(answer.Notes, answer.Report.Notes()...)
+	if request.Suggest != nil {
+		if err := s.suggest(request.Suggest, candidates, source, &answer); err != nil {
+			return err
+		}
+	}
 	text, err := json.Marshal(answer)
 	if err != nil {
 		return err
@@ -153,7 +161,7 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(request); err != nil {
-		return nil, stint.Invalid("request", problem.Short(err.Error()), "JSON with budget, inForce, candidates, pattern and format")
+		return nil, stint.Invalid("request", problem.Short(err.Error()), "JSON with budget, inForce, candidates, pattern, format and suggest")
 	}
 	return request, nil
 }
@@ -190,8 +198,34 @@ func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate
 	return candidates, nil
 }
 
-// run hands the traffic of a request on.
-func (s *simulator) run(request *simulationRequest, parts *multipart.Reader, add func(*simulate.Event) error, answer *simulationAnswer) (*simulate.Input, error) {
+// traffic is what is simulated, and what is told of it once the source has been read.
+type traffic struct {
+	source  simulate.Source
+	input   *simulate.Input // of a log
+	notes   []string
+	leftOut int64 // as in simulationAnswer
+	end     func()
+}
+
+// within is a source that ends with ctx, and refuses to be longer than a simulation may be.
+func (s *simulator) within(ctx context.Context, source simulate.Source) simulate.Source {
+	return func(add func(*simulate.Event) error) error {
+		events := 0
+		return source(func(event *simulate.Event) error {
+			if events++; events > s.most {
+				return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
+			}
+			if events%4096 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return add(event)
+		})
+	}
+}
+
+// traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
+func (s *simulator) traffic(request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
+	t := &traffic{end: func() {}}
 	if p := request.Pattern; p != nil {
 		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
 		var err error
@@ -203,55 +237,97 @@ func (s *simulator) run(request *simulationRequest, parts *multipart.Reader, add
 				return nil, err
 			}
 		}
-		if err := pattern.Validate(); err != nil {
-			return nil, err
-		}
-		return nil, pattern.Run(add)
+		t.source = pattern.Run
+		return t, pattern.Validate()
 	}
 	part, err := parts.NextPart()
 	if errors.Is(err, io.EOF) {
-		return nil, s.replay(add, answer)
+		return t, s.replay(t)
 	}
 	if err != nil || part.FormName() != "log" {
 		return nil, stint.Invalid("the body", "with an unknown part", "request and log")
 	}
-	reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog})
-	if err != nil {
-		return nil, err
-	}
-	order := simulate.NewOrder(5*time.Second, add)
-	if err := reader.Read(part, order.Add); err != nil {
-		return nil, err
-	}
-	input := reader.Input()
-	return &input, order.Flush()
+	return t, s.log(t, request, part)
 }
 
-// replay hands on what this process decided lately.
-func (s *simulator) replay(add func(*simulate.Event) error, answer *simulationAnswer) error {
+// log makes a log the source. If it is read several times it is kept in a file, which only this process can read.
+func (s *simulator) log(t *traffic, request *simulationRequest, log io.Reader) error {
+	if request.Suggest != nil {
+		file, err := os.CreateTemp("", "stint-log-*")
+		if err != nil {
+			return fmt.Errorf("a log is kept in a file while limits are looked for: %w", err)
+		}
+		t.end = func() {
+			_ = file.Close()           // nobody needs it any more
+			_ = os.Remove(file.Name()) // as above
+		}
+		n, err := io.Copy(file, io.LimitReader(log, maxSimulatedLog+1))
+		if err == nil && n > maxSimulatedLog {
+			err = problem.TooLarge(maxSimulatedLog)
+		}
+		if err != nil {
+			t.end()
+			return err
+		}
+		log = file
+	}
+	t.source = func(add func(*simulate.Event) error) error {
+		if file, is := log.(*os.File); is {
+			if _, err := file.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+		}
+		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog})
+		if err != nil {
+			return err
+		}
+		var refused error // by who is handed the events
+		order := simulate.NewOrder(5*time.Second, func(event *simulate.Event) error {
+			refused = add(event)
+			return refused
+		})
+		switch err := reader.Read(log, order.Add); {
+		case err != nil && refused == nil && !errors.Is(err, stint.ErrInvalid):
+			return stint.Invalid("log", problem.Short(err.Error()), "a whole file: text, gzip or zstd")
+		case err != nil:
+			return err
+		}
+		input := reader.Input()
+		t.input = &input
+		return order.Flush()
+	}
+	return nil
+}
+
+// replay makes what this process decided lately the source.
+func (s *simulator) replay(t *traffic) error {
 	if s.recent == nil {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
-	set := s.rules()
-	order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
-	var fault error
-	sample := s.recent(func(d activity.Decision) bool {
-		event, known := eventOf(set, &d)
-		if !known {
-			answer.LeftOut++
-			return true
+	set, recent := s.rules(), s.recent()
+	t.source = func(add func(*simulate.Event) error) error {
+		order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
+		var fault error
+		t.leftOut, t.notes = 0, nil
+		sample := recent(func(d activity.Decision) bool {
+			event, known := eventOf(set, &d)
+			if !known {
+				t.leftOut++
+				return true
+			}
+			fault = order.Add(event)
+			return fault == nil
+		})
+		if sample.OneIn > 1 {
+			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", sample.OneIn))
 		}
-		fault = order.Add(event)
-		return fault == nil
-	})
-	if sample.OneIn > 1 {
-		answer.Notes = append(answer.Notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", sample.OneIn))
+		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
+		if fault != nil {
+			return fault
+		}
+		return order.Flush()
 	}
-	answer.Notes = append(answer.Notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
-	if fault != nil {
-		return fault
-	}
-	return order.Flush()
+	return nil
 }
 
 // eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name only.

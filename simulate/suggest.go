@@ -23,6 +23,13 @@ type Goal struct {
 	// Rate looks for the least rate of a bucket, its permits per period, at the capacity that it has. The rule must have one
 	// limit then. Default: false, the least capacity of a bucket at the rate that it has, the least limit of a window.
 	Rate bool
+	// MaxClients bounds the clients of the rule, up to [MaxClients]; more are an error that wraps stint.ErrInvalid. Default: 0, which is MaxClients.
+	MaxClients int
+}
+
+// Suits reports whether a rule is enabled and has limits for which the goal is defined.
+func (g Goal) Suits(rule *rules.Rule) bool {
+	return !rule.Disabled && len(rule.Limits) > 0 && (!g.Rate || len(rule.Limits) == 1 && rule.Limits[0].IsBucket())
 }
 
 // A Suggestion is what suits the clients of a rule. Its fit is on the first three quarters of the time.
@@ -61,6 +68,9 @@ func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (
 	}
 	if len(rule.Limits) == 0 {
 		return nil, stint.Invalid("rule "+rule.ID, "no limits", "a rule with limits")
+	}
+	if goal.MaxClients = cmp.Or(goal.MaxClients, MaxClients); goal.MaxClients < 0 || goal.MaxClients > MaxClients {
+		return nil, stint.Invalid("max_clients", goal.MaxClients, fmt.Sprintf("0 to %d", MaxClients))
 	}
 	if goal.Rate && (len(rule.Limits) > 1 || !rule.Limits[0].IsBucket()) {
 		return nil, stint.Invalid("rule "+rule.ID, "limits of which the least rate is not defined", "one token bucket or leaky bucket")
@@ -151,7 +161,7 @@ func (s *suggestor) measure() error {
 	if err != nil {
 		return err
 	}
-	c := newCandidate(Candidate{Set: set}, &Config{MaxClients: MaxClients})
+	c := newCandidate(Candidate{Set: set}, &Config{MaxClients: s.goal.MaxClients})
 	now := stint.Instant(0)
 	err = s.source(func(ev *Event) error {
 		if now = max(now, ev.Time); now >= s.split {
@@ -180,7 +190,7 @@ const maxInstants = 1 << 16
 func (s *suggestor) need(l *ledger, allowed bool) error {
 	n, limits := int(l.parts[0].client), len(s.rule.Limits)
 	if l.parts[0].table.level > 0 {
-		return fmt.Errorf("more than %d clients", MaxClients)
+		return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
 	}
 	for n >= len(s.told) {
 		s.told, s.needs = append(s.told, suited), append(s.needs, make([]int64, limits)...)
@@ -303,7 +313,7 @@ func (s *suggestor) replay(lists ...[]int64) (counts []int64, err error) {
 }
 
 func (s *suggestor) simulation(lists ...[]int64) (*Simulation, error) {
-	config := Config{MaxClients: MaxClients}
+	config := Config{MaxClients: s.goal.MaxClients}
 	for _, values := range lists {
 		set, err := rules.Compile([]rules.Rule{s.with(values)}, s.options)
 		if err != nil {

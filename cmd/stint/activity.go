@@ -22,11 +22,11 @@ type watched struct {
 }
 
 // newWatched begins to remember. Its end is to be called when no requests come any more.
-func newWatched(ctx context.Context, c config.Config) (*watched, error) {
+func newWatched(ctx context.Context, c config.Config, figures func() activity.StoreFigures) (*watched, error) {
 	if c.AdminListen == "" && c.Store.Memory() {
 		return nil, nil //nolint:nilnil // as its type says
 	}
-	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix}
+	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
 	w := &watched{}
 	hangUp := func() {}
 	if !c.Store.Memory() {

@@ -75,6 +75,9 @@ func TestTwoServices(t *testing.T) {
 				len(denials.Denials) == 2 && denials.Denials[0].Process != denials.Denials[1].Process
 		})
 		processes := read[activity.Processes](t, admin+activity.PathProcesses).Processes
+		if f := read[activity.Stats](t, admin+activity.PathStats).Store.Figures; f == nil || f.Scope != activity.ScopeAll || f.Calls == 0 || f.Operations < f.Calls {
+			t.Errorf("the store's figures are %+v", f)
+		}
 		if len(processes) != 2 || processes[0].Revision != processes[1].Revision || !processes[0].Self {
 			t.Errorf("the processes are %+v", processes)
 		}

@@ -28,6 +28,7 @@ import (
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/server"
+	"github.com/stint-go/stint/server/activity"
 )
 
 // serve runs the service until ctx is done.
@@ -49,7 +50,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return err
 	}
 	defer func() { store.Close() }() // which withFailover changes
-	if store.watched, err = newWatched(ctx, loaded); err != nil {
+	if store.watched, err = newWatched(ctx, loaded, store.figures); err != nil {
 		return err
 	}
 	if store.watched != nil {
@@ -230,6 +231,7 @@ type openedStore struct {
 	health    *promlimit.RedisCollector // nil: the server is not asked for its health
 	advise    func(context.Context) []string
 	instances func() int // how many processes share the store
+	figures   func() activity.StoreFigures
 	// unreachable is how many of the store's parts can't be reached; nil: they are not watched.
 	unreachable func() int
 	logger      atomic.Pointer[slog.Logger]
@@ -244,8 +246,12 @@ func openStore(loaded config.Config) (*openedStore, error) {
 			s := store.Stats()
 			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions, Reclaimed: s.Reclaimed}
 		})
+		figures := func() activity.StoreFigures {
+			s := store.Stats()
+			return activity.StoreFigures{Scope: activity.ScopeProcess, UsedBytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions}
+		}
 		nothing := func() {}
-		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}}, nil
+		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}, figures: figures}, nil
 	}
 	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
 	calls, err := promlimit.NewCalls(registry)
@@ -288,6 +294,15 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		opened.Collectors = append(opened.Collectors, opened.health)
 	}
 	opened.advise, opened.instances = store.Advise, store.Instances
+	opened.figures = func() activity.StoreFigures {
+		s := store.Stats()
+		f := activity.StoreFigures{Scope: activity.ScopeAll, Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits}
+		if opened.health != nil {
+			m := opened.health.Memory()
+			f.UsedBytes, f.MaxBytes, f.Evictions = m.Used, m.Max, m.Evicted
+		}
+		return f
+	}
 	return opened, nil
 }
 

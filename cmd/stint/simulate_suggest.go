@@ -35,7 +35,7 @@ func (s *simulation) suggest(ctx context.Context) error {
 	var found []*simulate.Suggestion
 	for _, c := range s.config.Candidates {
 		for _, rule := range c.Set.Rules() {
-			if len(rule.Limits) == 0 || rule.Disabled || goal.Rate && (len(rule.Limits) > 1 || !rule.Limits[0].IsBucket()) {
+			if !goal.Suits(&rule) {
 				continue
 			}
 			made, err := simulate.Suggest(source, rule, rules.Options{IPv6Prefix: s.reader.IPv6Prefix}, goal)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,6 +113,27 @@ func TestFollow(t *testing.T) {
 		f.stop()
 		edit(t, r, put(rule("c", 1)))
 		f.expect(nil)
+	})
+}
+
+// A follower may ask of which revision the rules are that it is handed.
+func TestInForce(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+		edit(t, other, put(rule("a", 1)))
+		var numbers []int64
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			ended <- r.Follow(ctx, func(*rules.Set) { numbers = append(numbers, r.InForce()) }, func(err error) { t.Error(err) })
+		}()
+		synctest.Wait()
+		edit(t, r, put(rule("a", 2)))
+		edit(t, other, put(rule("b", 3)))
+		synctest.Wait()
+		cancel()
+		if err := <-ended; err != nil || !slices.Equal(numbers, []int64{1, 2, 3}) {
+			t.Errorf("the revisions are %v (%v)", numbers, err)
+		}
 	})
 }
 

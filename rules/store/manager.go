@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -51,6 +52,7 @@ const RestoredBy = "stint"
 type Manager struct {
 	store   Store
 	options Options
+	inForce atomic.Int64 // the number of the revision whose set is in force
 
 	turn    chan struct{} // held while the fields below are read or written
 	known   bool          // whether the store's rules were ever read
@@ -273,9 +275,14 @@ func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix})
 }
 
-// enforce puts a set in force.
+// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over now; 0 before the first.
+// Unlike the other methods it may be called by the functions of Follow.
+func (m *Manager) InForce() int64 { return m.inForce.Load() }
+
+// enforce puts a set in force, that of the current revision.
 func (m *Manager) enforce(set *rules.Set) {
 	m.set, m.fault = set, nil
+	m.inForce.Store(m.current.Number)
 	m.handOver()
 }
 
@@ -376,6 +383,7 @@ func (m *Manager) restore(ctx context.Context) error {
 func (m *Manager) restored(made *Revision) {
 	was := m.current.ID
 	m.current = *made
+	m.inForce.Store(made.Number)
 	if m.options.Restored != nil {
 		m.options.Restored(made.Info, was)
 	}

@@ -31,6 +31,9 @@ type Config struct {
 	Eval Eval
 	// KeyPrefix begins the name of the one key in that Redis. Default: "", which is rate_limiter.
 	KeyPrefix string
+	// StoreFigures are the store's. It is called each second while somebody looks, and must be safe for concurrent use. Default: nil,
+	// they are not known.
+	StoreFigures func() StoreFigures
 	// Now is the time. Default: nil, time.Now.
 	Now func() time.Time
 }
@@ -70,6 +73,8 @@ type Event struct {
 	Client string
 	// Outcome says whether it was admitted.
 	Outcome Outcome
+	// Near says that it was admitted and left its client little of the limit.
+	Near bool
 	// Degraded says that a failure policy decided.
 	Degraded bool
 	// Reason is why it was denied. The text is kept, as Rule is.
@@ -113,7 +118,7 @@ type pending struct {
 	start                             uint16
 	client, request, method, pathSize uint16
 	outcome                           Outcome
-	degraded, timed                   bool
+	near, degraded, timed             bool
 }
 
 // A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB, and
@@ -171,7 +176,7 @@ func (r *Recorder) Observe(e *Event) {
 	p := &s.events[s.n]
 	*p = pending{
 		at: int64(e.At), permits: e.Permits, micros: uint64(max(0, e.Elapsed.Microseconds())), rule: e.Rule, reason: e.Reason,
-		start: uint16(s.used), outcome: e.Outcome, degraded: e.Degraded, timed: e.Elapsed > 0,
+		start: uint16(s.used), outcome: e.Outcome, near: e.Near, degraded: e.Degraded, timed: e.Elapsed > 0,
 	}
 	p.client = s.write(e.Client, maxClient)
 	p.request = s.write(e.RequestID, maxRequestID)
@@ -218,7 +223,7 @@ func (r *Recorder) count(p *pending, text []byte) {
 	second := uint32(p.at / 1e6)
 	r.totals.count(second, p)
 	if p.rule != "" {
-		r.rules.find(p.rule, second).count(second, p.outcome)
+		r.rules.find(p.rule, second).count(second, p.outcome, p.near)
 	}
 	if p.outcome >= ShadowAdmitted {
 		return

@@ -63,6 +63,36 @@ func TestStats(t *testing.T) {
 	}
 }
 
+// Requests that leave a client little of a limit are counted by rule and second, and left out where there are none.
+func TestNear(t *testing.T) {
+	s := newService(t, activity.Config{})
+	e := activity.Event{At: s.At(), Rule: "login", Client: "alice", Near: true}
+	s.Observe(&e)
+	s.Observe(&e)
+	s.see(3, "login", "alice", activity.Admitted)
+	s.see(1, "api", "alice", activity.Admitted)
+	s.advance(2 * time.Second)
+	stats := get[activity.Stats](s, "/api/v1/stats?seconds=3")
+	if login := stats.Rules[0]; !slices.Equal(login.Near, []uint32{0, 2, 0}) || stats.Rules[1].Near != nil {
+		t.Errorf("the rules are %+v", stats.Rules)
+	}
+}
+
+// The store's figures are this process's, in answers and events; others are not told them.
+func TestStoreFigures(t *testing.T) {
+	figures := activity.StoreFigures{Scope: activity.ScopeAll, UsedBytes: 5, MaxBytes: 9, Evictions: 1, Calls: 2, Operations: 7, DenialHits: 3}
+	s := newService(t, activity.Config{StoreFigures: func() activity.StoreFigures { return figures }})
+	if got := get[activity.Stats](s, "/api/v1/stats").Store.Figures; got == nil || *got != figures {
+		t.Errorf("the figures are %+v", got)
+	}
+	if got := get[activity.Processes](s, "/api/v1/processes").Processes[0].Store.Figures; got != nil {
+		t.Errorf("processes tell %+v", got)
+	}
+	if got := get[activity.Stats](newService(t, activity.Config{}), "/api/v1/stats").Store.Figures; got != nil {
+		t.Errorf("a store that tells nothing has %+v", got)
+	}
+}
+
 // The busiest rules are counted apart, and the others together.
 func TestBusiestRules(t *testing.T) {
 	s := newService(t, activity.Config{})
@@ -176,7 +206,7 @@ func TestRecent(t *testing.T) {
 		}
 	}
 	first, last, counts := map[string]int64{}, map[string]int64{}, map[string]int{}
-	sample := s.Recent(func(d activity.Decision) bool {
+	sample := s.Hold().Each(func(d activity.Decision) bool {
 		if d.Path != path || d.Method != "GET" || d.Rule != "api" || d.Outcome != "admitted" {
 			t.Fatalf("a decision is %+v", d)
 		}
@@ -217,7 +247,7 @@ func TestRecent(t *testing.T) {
 			s.Observe(&activity.Event{At: s.At() + stint.Instant(i)*100_000, Rule: "api", Client: fmt.Sprintf("client-%d", i), Path: path})
 		}
 	}
-	if sample = s.Recent(func(activity.Decision) bool { return false }); sample.OneIn != 1 {
+	if sample = s.Hold().Each(func(activity.Decision) bool { return false }); sample.OneIn != 1 {
 		t.Errorf("under light traffic one client in %d is sampled", sample.OneIn)
 	}
 }

@@ -27,8 +27,7 @@ const (
 	// usedFor is how long events are made after the last reader has left. A reader may reconnect.
 	usedFor = 30 * time.Second
 
-	tickSeconds   = 60  // that one event has at most
-	tickRules     = 100 // that one event has at most
+	tickSeconds   = 60 // that one event has at most
 	tickDenials   = 50
 	snapshotRules = 50
 )
@@ -207,8 +206,10 @@ func (r *Recorder) publish() {
 	if second < h.second || second-h.second > tickSeconds { // the clock was set, or nobody was told for long
 		h.second = second - 1
 	}
+	figures := r.storeFigures()
 	r.mu.Lock()
 	tick := Tick{Scope: ScopeProcess, At: now, Store: r.changes.store(), Changes: r.changes.list(h.change)}
+	tick.Store.Figures = figures
 	tick.Totals = r.totals.series(h.second+1, int(second-h.second))
 	tick.Rules = r.active(h.second+1, int(second-h.second))
 	made := r.denials.made
@@ -224,15 +225,12 @@ func (r *Recorder) publish() {
 	h.second, h.denial = second, made
 }
 
-// active are the rules that decided something in so many seconds, the busiest first; mu is held.
+// active are the rules that decided something in so many seconds, the busiest first, maxRules at most; mu is held.
 func (r *Recorder) active(from uint32, seconds int) []RuleSeries {
 	list := []RuleSeries{}
 	for _, rule := range r.rules.busiest(from / 60) {
-		if len(list) == tickRules {
-			break
-		}
 		if rule.busySince(from) {
-			list = append(list, RuleSeries{Rule: rule.id, Seconds: seriesOf(rule.seconds[:], from, seconds, 1)})
+			list = append(list, rule.show(from, seconds))
 		}
 	}
 	return list

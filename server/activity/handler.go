@@ -154,7 +154,7 @@ func short(text string) string {
 // stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.
 func (r *Recorder) stats(seconds, most int, rule string) Stats {
 	r.flush()
-	now := r.now()
+	now, figures := r.now(), r.storeFigures()
 	second := uint32(now / 1e6)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,8 +165,11 @@ func (r *Recorder) stats(seconds, most int, rule string) Stats {
 	show := func(series *ruleSeries) RuleSeries {
 		n := min(seconds, ruleSeconds)
 		minutes := seriesOf(series.minutes[:], second/60-ruleMinutes+1, ruleMinutes, 60)
-		return RuleSeries{Rule: series.id, Seconds: seriesOf(series.seconds[:], second-uint32(n), n, 1), Minutes: &minutes}
+		shown := series.show(second-uint32(n), n)
+		shown.Minutes = &minutes
+		return shown
 	}
+	s.Store.Figures = figures
 	s.Others = show(&r.rules.others)
 	for _, known := range r.rules.busiest(second / 60) {
 		if len(s.Rules) < most && (rule == "" || rule == known.id) {
@@ -174,6 +177,15 @@ func (r *Recorder) stats(seconds, most int, rule string) Stats {
 		}
 	}
 	return s
+}
+
+// storeFigures are the store's, nil if they are not known.
+func (r *Recorder) storeFigures() *StoreFigures {
+	if r.config.StoreFigures == nil {
+		return nil
+	}
+	figures := r.config.StoreFigures()
+	return &figures
 }
 
 func serveStats(r *Recorder, q query, _ Caller, req *http.Request) (any, error) {

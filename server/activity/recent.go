@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"time"
@@ -150,11 +151,8 @@ func (r *recent) sample() (sample Sample, share uint8) {
 	return sample, share
 }
 
-// Recent yields this process's recent decisions until yield returns false. Their order is that of time, give or take a second.
+// recentOf yields a client's recent decisions until yield returns false. Their order is that of time, give or take a second.
 // Decisions that are made meanwhile may be missing, and the oldest may be overwritten.
-func (r *Recorder) Recent(yield func(Decision) bool) Sample { return r.recentOf("", yield) }
-
-// recentOf is Recent for one client; "" is all.
 func (r *Recorder) recentOf(client string, yield func(Decision) bool) Sample {
 	r.flush()
 	hash := maphash.String(r.seed, client)
@@ -170,16 +168,57 @@ func (r *Recorder) recentOf(client string, yield func(Decision) bool) Sample {
 			text = append(text[:0], s.text...)
 		}
 		r.mu.Unlock()
-		for rest := text; s.number == number && len(rest) > 0; {
-			var of uint64
-			var d Decision
-			wanted := func(h uint64) bool { of = h; return sampled(h, share) && (client == "" || h == hash) }
-			if rest = d.read(rest, s.first, wanted); wanted(of) && (client == "" || d.Client == client) && !yield(d) {
-				return sample
-			}
+		s.text = text
+		wanted := func(h uint64) bool { return sampled(h, share) && h == hash }
+		if s.number == number && !s.each(wanted, func(d Decision) bool { return d.Client != client || yield(d) }) {
+			break
 		}
 	}
 	return sample
+}
+
+// each yields the segment's decisions whose hash is wanted, until yield returns false; it reports whether it never did.
+func (s *segment) each(wanted func(hash uint64) bool, yield func(Decision) bool) bool {
+	for rest := s.text; len(rest) > 0; {
+		var is bool
+		var d Decision
+		if rest = d.read(rest, s.first, func(h uint64) bool { is = wanted(h); return is }); is && !yield(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// A Held is a copy of recent decisions, which can be read again and again. It is safe for concurrent use.
+type Held struct {
+	segments []segment
+	share    uint8
+	sample   Sample
+}
+
+// Hold copies this process's recent decisions, up to 32 MiB.
+func (r *Recorder) Hold() *Held {
+	r.flush()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := new(Held)
+	h.sample, h.share = r.recent.sample()
+	for number := max(1, r.recent.made-segments+1); number <= r.recent.made; number++ {
+		s := r.recent.segments[(number-1)%segments]
+		s.text = bytes.Clone(s.text)
+		h.segments = append(h.segments, s)
+	}
+	return h
+}
+
+// Each yields the decisions until yield returns false. Their order is that of time, give or take a second.
+func (h *Held) Each(yield func(Decision) bool) Sample {
+	for i := range h.segments {
+		if !h.segments[i].each(func(hash uint64) bool { return sampled(hash, h.share) }, yield) {
+			break
+		}
+	}
+	return h.sample
 }
 
 // read reads a record, its texts only if its hash is wanted, and returns what follows.

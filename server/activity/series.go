@@ -64,7 +64,7 @@ func (t *totals) series(from uint32, seconds int) Totals {
 }
 
 // A bin is a second or a minute of a rule.
-type bin struct{ at, admitted, denied, shadow uint32 }
+type bin struct{ at, admitted, denied, shadow, near uint32 }
 
 func binOf(bins []bin, at uint32) *bin {
 	b := &bins[at%uint32(len(bins))]
@@ -74,7 +74,10 @@ func binOf(bins []bin, at uint32) *bin {
 	return b
 }
 
-func (b *bin) count(o Outcome) {
+func (b *bin) count(o Outcome, near bool) {
+	if near {
+		b.near++
+	}
 	switch o {
 	case Admitted, ShadowAdmitted:
 		b.admitted++
@@ -92,9 +95,23 @@ type ruleSeries struct {
 	minutes [ruleMinutes]bin
 }
 
-func (s *ruleSeries) count(second uint32, o Outcome) {
-	binOf(s.seconds[:], second).count(o)
-	binOf(s.minutes[:], second/60).count(o)
+func (s *ruleSeries) count(second uint32, o Outcome, near bool) {
+	binOf(s.seconds[:], second).count(o, near)
+	binOf(s.minutes[:], second/60).count(o, near)
+}
+
+// show is the series of so many seconds from one on.
+func (s *ruleSeries) show(from uint32, seconds int) RuleSeries {
+	shown := RuleSeries{Rule: s.id, Seconds: seriesOf(s.seconds[:], from, seconds, 1)}
+	for i := range seconds {
+		if b := &s.seconds[(from+uint32(i))%ruleSeconds]; b.at == from+uint32(i) && b.near > 0 {
+			if shown.Near == nil {
+				shown.Near = make([]uint32, seconds)
+			}
+			shown.Near[i] = b.near
+		}
+	}
+	return shown
 }
 
 // busy is how many requests it decided in the last minutes.

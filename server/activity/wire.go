@@ -37,9 +37,11 @@ type Totals struct {
 
 // A RuleSeries counts the requests that a rule decided. Of a rule in shadow, Admitted are those that it would admit.
 type RuleSeries struct {
-	Rule    string  `json:"rule"`
-	Seconds Series  `json:"seconds"`
-	Minutes *Series `json:"minutes,omitempty"`
+	Rule    string `json:"rule"`
+	Seconds Series `json:"seconds"`
+	// Near counts, for each of the Seconds, requests that were admitted and left a client little of the limit; nil is none.
+	Near    []uint32 `json:"near,omitempty"`
+	Minutes *Series  `json:"minutes,omitempty"`
 }
 
 // Stats answer PathStats.
@@ -70,6 +72,21 @@ type Store struct {
 	State             string        `json:"state"` // up or unreachable
 	Since             stint.Instant `json:"since,omitempty"`
 	UnreachableShards int           `json:"unreachableShards,omitempty"`
+	// Figures are told by the process that answers, of itself only.
+	Figures *StoreFigures `json:"figures,omitempty"`
+}
+
+// StoreFigures tell how the store does. Counts are since the process, or the server, started.
+type StoreFigures struct {
+	// Scope is that of UsedBytes, MaxBytes and Evictions: all, of a Redis that processes share, or process, of its own memory.
+	Scope     string `json:"scope"`
+	UsedBytes int64  `json:"usedBytes"` // 0 is not known
+	MaxBytes  int64  `json:"maxBytes"`  // 0 is no bound
+	Evictions int64  `json:"evictions"`
+	// Calls are this process's script calls, which decided Operations; DenialHits were denied without a call. A store in memory has none.
+	Calls      uint64 `json:"calls"`
+	Operations uint64 `json:"operations"`
+	DenialHits uint64 `json:"denialHits"`
 }
 
 // A Change is one of the store's state, up or unreachable, or of the rules, whose State is their revision.
