@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/bench/internal/closedloop"
+	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -65,9 +65,9 @@ func askAll(ctx context.Context, p part, store stint.Store) (*report, error) {
 		draws[i] = rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))
 	}
 	failed := make(chan error, 1)
-	result, err := closedloop.Run(ctx, closedloop.Plan{
-		Callers: p.Callers, Duration: p.Duration, Turns: (p.Ops + p.Callers - 1) / p.Callers,
-		Ask: func(ctx context.Context, caller, _ int) closedloop.Answer {
+	result, err := loadgen.Run(ctx, loadgen.Plan{
+		Callers: p.Callers, Duration: p.Duration, Questions: p.Ops,
+		Ask: func(ctx context.Context, caller, _ int) loadgen.Answer {
 			key := draws[caller].IntN(p.Keys)
 			d, err := limiter.Allow(ctx, names[key])
 			if err != nil {
@@ -75,19 +75,19 @@ func askAll(ctx context.Context, p part, store stint.Store) (*report, error) {
 				case failed <- err:
 				default:
 				}
-				return closedloop.Failed
+				return loadgen.Failed
 			}
 			l[key].enter(&d)
 			if d.Allowed {
-				return closedloop.Admitted
+				return loadgen.Admitted
 			}
-			return closedloop.Denied
+			return loadgen.Denied
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if n := result.Answers[closedloop.Failed]; n > 0 {
+	if n := result.Answers[loadgen.Failed]; n > 0 {
 		return nil, fmt.Errorf("%d decisions failed, so what they took is not known; one: %w", n, <-failed)
 	}
 	return l.report(result.Elapsed), nil

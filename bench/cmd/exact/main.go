@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 
 // hammerAll runs every part and prints the table to w, and what is wrong to log.
 func hammerAll(ctx context.Context, w, log io.Writer, o options) (err error) {
-	redis, err := proc.StartRedis(ctx)
+	redis, err := proc.StartRedis(ctx, -1)
 	if err != nil {
 		return err
 	}

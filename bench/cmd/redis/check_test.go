@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/bench/internal/closedloop"
+	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 )
 
@@ -88,7 +88,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 				s.ledger.filled(0)
 			}
 			const turns = 1000
-			if _, err := closedloop.Run(t.Context(), closedloop.Plan{Callers: 1, Turns: turns, Ask: s.ask(traffic)}); err != nil {
+			if _, err := loadgen.Run(t.Context(), loadgen.Plan{Callers: 1, Questions: turns, Ask: s.ask(traffic)}); err != nil {
 				t.Fatal(err)
 			}
 			faults, err := s.faults(t.Context(), turns, time.Millisecond)
