@@ -46,8 +46,6 @@ func (f *faulty) Fill(ctx context.Context, _ int, keys []string) error {
 	return nil
 }
 
-func (f *faulty) Close() error { return nil }
-
 func TestChecksFindWhatIsWrong(t *testing.T) {
 	counter := redislimit.Contender{Name: "counter", Counter: true}
 	plain := redislimit.Contender{Name: "plain"}
@@ -79,7 +77,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			l := loadOf(t, c.load)
 			c.faulty.quota, c.faulty.taken = l.quotas[0], map[string]int64{}
 			traffic := newTraffic(l, 50, 1)
-			s := &session{load: l, contender: c.contender, subject: &c.faulty, names: traffic.names, ledger: newLedger(traffic.names)}
+			subject := &redislimit.Subject{Take: c.faulty.Take, TakeOne: c.faulty.TakeOne, Fill: c.faulty.Fill}
+			s := &session{load: l, contender: c.contender, subject: subject, names: traffic.names, ledger: newLedger(traffic.names)}
 			s.ledger.timed = c.contender.TellsTime
 			if l.filled {
 				if err := s.subject.Fill(t.Context(), 0, s.names[0]); err != nil {

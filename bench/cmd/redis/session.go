@@ -12,7 +12,7 @@ import (
 type session struct {
 	load      *load
 	contender redislimit.Contender
-	subject   redislimit.Subject
+	subject   *redislimit.Subject
 	names     [][]string
 	ledger    *ledger
 	started   time.Time
@@ -23,7 +23,7 @@ func open(ctx context.Context, server *server, l *load, c redislimit.Contender, 
 	if err := server.flush(ctx); err != nil {
 		return nil, err
 	}
-	subject, err := c.Make(ctx, redislimit.Options{Addr: server.addr, Callers: callers}, l.quotas)
+	subject, err := c.Make(ctx, redislimit.Options{Addrs: []string{server.addr}, Callers: callers}, l.quotas)
 	if err != nil {
 		return nil, err
 	}
