@@ -3,7 +3,8 @@
 //
 // The measurements live in the package's benchmarks: BenchmarkTake (time and
 // allocations of a decision) and BenchmarkMemory (bytes of heap per key).
-// cmd/service and cmd/openloop measure the running service, cmd/table prints
+// cmd/http measures the service and the middleware, cmd/redis limiters in Redis, and
+// cmd/table prints
 // what all of them found. cmd/exact measures nothing: it checks what eight processes
 // on one Redis are answered. README.md says how to repeat it.
 //

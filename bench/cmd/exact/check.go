@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,24 +20,30 @@ type total struct {
 }
 
 // check holds what the processes were answered against the model, client by client.
-func check(keys int, policy *stint.Policy, reports []*report) *total {
+func check(keys int, policy *stint.Policy, reports []report) *total {
 	t := &total{}
 	for _, r := range reports {
 		t.elapsed = max(t.elapsed, r.Elapsed)
 	}
 	for key := range keys {
-		var moments []moment
 		var faults []string
+		merged := map[stint.Instant]moment{}
 		for _, r := range reports {
-			a := &r.Clients[key]
-			t.decisions += a.Admissions + a.Denials + a.Hits
-			t.remembered += a.Hits
-			t.admitted += a.Admissions
-			moments = append(moments, a.Decided...)
-			faults = append(faults, a.Faults...)
-			faults = append(faults, checkRecalled(a)...)
+			a := r.Clients[key]
+			for at, m := range a.Decided {
+				all := merged[at]
+				merged[at] = moment{at, all.Admitted + m.Admitted, all.Denied + m.Denied, max(all.Until, m.Until)}
+			}
+			for _, s := range a.Recalled {
+				t.remembered += s.Hits
+			}
+			faults = append(append(faults, a.Faults...), checkRecalled(a)...)
 		}
-		moments = merge(moments)
+		moments := slices.SortedFunc(maps.Values(merged), func(a, b moment) int { return cmp.Compare(a.At, b.At) })
+		for _, m := range moments {
+			t.decisions += m.Admitted + m.Denied
+			t.admitted += m.Admitted
+		}
 		model, wrong := replay(policy, moments)
 		t.model += model
 		faults = append(append(faults, wrong...), checkSums(policy.Limit(0), moments)...)
@@ -44,23 +51,8 @@ func check(keys int, policy *stint.Policy, reports []*report) *total {
 			t.faults = append(t.faults, fmt.Sprintf("client %d: %s", key, fault))
 		}
 	}
+	t.decisions += t.remembered
 	return t
-}
-
-// merge puts the moments of all processes in order, one for each time.
-func merge(moments []moment) []moment {
-	slices.SortFunc(moments, func(a, b moment) int { return cmp.Compare(a.At, b.At) })
-	merged := moments[:0]
-	for _, m := range moments {
-		if last := len(merged) - 1; last >= 0 && merged[last].At == m.At {
-			merged[last].Admitted += m.Admitted
-			merged[last].Denied += m.Denied
-			merged[last].Until = max(merged[last].Until, m.Until)
-			continue
-		}
-		merged = append(merged, m)
-	}
-	return merged
 }
 
 // replay asks the exact model what Redis was asked, at the times of its decisions, and
@@ -97,14 +89,14 @@ func replay(policy *stint.Policy, moments []moment) (admitted int64, faults []st
 // permits back, the model denies until then, so nothing was lost by not asking.
 func checkRecalled(a *account) (faults []string) {
 	since := map[stint.Instant]stint.Instant{} // when Redis first denied until an instant
-	for _, m := range a.Decided {
-		if _, known := since[m.Until]; !known && m.Denied > 0 {
-			since[m.Until] = m.At
+	for at, m := range a.Decided {
+		if first, known := since[m.Until]; m.Denied > 0 && (!known || at < first) {
+			since[m.Until] = at
 		}
 	}
-	for _, s := range a.Recalled {
-		if first, known := since[s.Until]; !known || s.First < first || s.Last >= s.Until {
-			faults = append(faults, fmt.Sprintf("denied from memory at %d to %d until %d, which no denial of Redis said", s.First, s.Last, s.Until))
+	for until, s := range a.Recalled {
+		if first, known := since[until]; !known || s.First < first || s.Last >= until {
+			faults = append(faults, fmt.Sprintf("denied from memory at %d to %d until %d, which no denial of Redis said", s.First, s.Last, until))
 		}
 	}
 	return faults

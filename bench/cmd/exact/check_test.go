@@ -14,19 +14,25 @@ const dawn = stint.Instant(1_767_225_600_000_000)
 
 // answers are what two processes got about one client under a bucket of 3 that gains
 // one permit a second: after dawn 3 and a denial, after a second one more.
-func answers() []*report {
+func answers() []report {
 	second := dawn.Add(time.Second)
-	return []*report{
-		{Elapsed: time.Second, Clients: []account{{
-			Decided:    []moment{{At: dawn, Admitted: 2}, {At: second, Admitted: 1, Denied: 2, Until: dawn.Add(2 * time.Second)}},
-			Recalled:   []span{{Until: dawn.Add(2 * time.Second), First: second + 1, Last: second + 999_999}},
-			Admissions: 3, Denials: 2, Hits: 7,
+	return []report{
+		{Elapsed: time.Second, Clients: []*account{{
+			Decided:  decided(moment{At: dawn, Admitted: 2}, moment{At: second, Admitted: 1, Denied: 2, Until: dawn.Add(2 * time.Second)}),
+			Recalled: map[stint.Instant]*span{dawn.Add(2 * time.Second): {First: second + 1, Last: second + 999_999, Hits: 7}},
 		}}},
-		{Elapsed: time.Second, Clients: []account{{
-			Decided:    []moment{{At: dawn + 5, Admitted: 1, Denied: 1, Until: second}},
-			Admissions: 1, Denials: 1,
+		{Elapsed: time.Second, Clients: []*account{{
+			Decided: decided(moment{At: dawn + 5, Admitted: 1, Denied: 1, Until: second}),
 		}}},
 	}
+}
+
+func decided(moments ...moment) map[stint.Instant]*moment {
+	byTime := map[stint.Instant]*moment{}
+	for _, m := range moments {
+		byTime[m.At] = &m
+	}
+	return byTime
 }
 
 // Each fault in the answers is found.
@@ -38,33 +44,33 @@ func TestCheckFindsFaults(t *testing.T) {
 	}{
 		"none": {func(_, _ *account) {}, nil, 4},
 		"one more is admitted": {
-			func(_, b *account) { b.Decided[0].Admitted++; b.Admissions++ },
+			func(_, b *account) { b.Decided[dawn+5].Admitted++ },
 			[]string{"the model admits 1", "more than C + R x t / P"},
 			4,
 		},
 		"a write is lost and no request before denied": {
-			func(_, b *account) { b.Decided[0] = moment{At: dawn + 5, Admitted: 2}; b.Admissions++ },
+			func(_, b *account) { b.Decided = decided(moment{At: dawn + 5, Admitted: 2}) },
 			[]string{"the model admits 1", "more than C"},
 			4,
 		},
 		"a permit is lost": {
-			func(a, _ *account) { a.Decided[0].Admitted--; a.Admissions-- },
+			func(a, _ *account) { a.Decided[dawn].Admitted-- },
 			[]string{"a permit was lost", "although not C + R x t / P"},
 			4,
 		},
 		"a wait is too long": {
-			func(_, b *account) { b.Decided[0].Until++ },
+			func(_, b *account) { b.Decided[dawn+5].Until++ },
 			[]string{"by the model until"},
 			4,
 		},
 		"memory keeps a denial that ended": {
-			func(a, _ *account) { a.Recalled[0].Last++ },
+			func(a, _ *account) { a.Recalled[dawn.Add(2*time.Second)].Last++ },
 			[]string{"denied from memory"},
 			4,
 		},
 		"memory knows what another process was told": {
 			func(_, b *account) {
-				b.Recalled = []span{{dawn.Add(2 * time.Second), dawn.Add(time.Second), dawn.Add(time.Second)}}
+				b.Recalled = map[stint.Instant]*span{dawn.Add(2 * time.Second): {dawn.Add(time.Second), dawn.Add(time.Second), 1}}
 			},
 			[]string{"denied from memory"},
 			4,
@@ -81,8 +87,11 @@ func TestCheckFindsFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			reports := answers()
-			c.spoil(&reports[0].Clients[0], &reports[1].Clients[0])
+			c.spoil(reports[0].Clients[0], reports[1].Clients[0])
 			got := check(1, policy, reports)
+			if len(c.wants) == 0 && (got.decisions != 14 || got.remembered != 7 || got.admitted != 4) {
+				t.Errorf("%d decisions, %d from memory, %d admitted; want 14, 7 and 4", got.decisions, got.remembered, got.admitted)
+			}
 			if got.model != c.models {
 				t.Errorf("the model admits %d, want %d", got.model, c.models)
 			}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/bench/internal/closedloop"
+	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 )
 
@@ -46,8 +46,6 @@ func (f *faulty) Fill(ctx context.Context, _ int, keys []string) error {
 	return nil
 }
 
-func (f *faulty) Close() error { return nil }
-
 func TestChecksFindWhatIsWrong(t *testing.T) {
 	counter := redislimit.Contender{Name: "counter", Counter: true}
 	plain := redislimit.Contender{Name: "plain"}
@@ -79,7 +77,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			l := loadOf(t, c.load)
 			c.faulty.quota, c.faulty.taken = l.quotas[0], map[string]int64{}
 			traffic := newTraffic(l, 50, 1)
-			s := &session{load: l, contender: c.contender, subject: &c.faulty, names: traffic.names, ledger: newLedger(traffic.names)}
+			subject := &redislimit.Subject{Take: c.faulty.Take, TakeOne: c.faulty.TakeOne, Fill: c.faulty.Fill}
+			s := &session{load: l, contender: c.contender, subject: subject, names: traffic.names, ledger: newLedger(traffic.names)}
 			s.ledger.timed = c.contender.TellsTime
 			if l.filled {
 				if err := s.subject.Fill(t.Context(), 0, s.names[0]); err != nil {
@@ -88,7 +87,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 				s.ledger.filled(0)
 			}
 			const turns = 1000
-			if _, err := closedloop.Run(t.Context(), closedloop.Plan{Callers: 1, Turns: turns, Ask: s.ask(traffic)}); err != nil {
+			if _, err := loadgen.Run(t.Context(), loadgen.Plan{Callers: 1, Questions: turns, Ask: s.ask(traffic)}); err != nil {
 				t.Fatal(err)
 			}
 			faults, err := s.faults(t.Context(), turns, time.Millisecond)

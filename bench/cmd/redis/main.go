@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stint-go/stint/bench/internal/closedloop"
+	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 )
@@ -48,7 +48,7 @@ func startAndMeasure(ctx context.Context, o options) (err error) {
 		err = errors.New("there is one processor")
 	}
 	if err == nil {
-		if redis, err = proc.StartRedisOn(ctx, cpus[0]); err != nil {
+		if redis, err = proc.StartRedis(ctx, cpus[0]); err != nil {
 			return err
 		}
 		err = proc.Pin(ctx, cpus[1])
@@ -56,7 +56,7 @@ func startAndMeasure(ctx context.Context, o options) (err error) {
 		o.watch = watch{cpus: cpus[:2], pids: []int{redis.ID(), os.Getpid()}}
 	} else {
 		fmt.Fprintln(os.Stderr, "Redis and its clients share all processors:", err)
-		redis, err = proc.StartRedis(ctx)
+		redis, err = proc.StartRedis(ctx, -1)
 	}
 	if redis != nil {
 		defer func() { err = errors.Join(err, redis.Stop()) }()
@@ -158,8 +158,8 @@ func report(w, log io.Writer, l *load, c redislimit.Contender, callers int, m me
 	seconds := r.Elapsed.Seconds()
 	fmt.Fprintf(w, "BenchmarkRedis/load=%s/callers=%d/impl=%s/check=%s-%d %d %.1f ns/op %.0f decisions/s %.9f p50-sec %.9f p99-sec %d admitted %d errors %.1f commands/s %.0f others-%% %d wrong\n",
 		l.name, callers, c.Name, l.check.name(c), processors(), r.Count(), seconds*1e9/float64(max(r.Count(), 1)), float64(r.Count())/seconds,
-		r.Latency.Quantile(0.5).Seconds(), r.Latency.Quantile(0.99).Seconds(),
-		r.Answers[closedloop.Admitted], r.Answers[closedloop.Failed], m.commands, m.others, len(m.faults))
+		loadgen.Seconds(r.Latency, 0.5), loadgen.Seconds(r.Latency, 0.99),
+		r.Answers[loadgen.Admitted], r.Answers[loadgen.Failed], m.commands, m.others, len(m.faults))
 	const most = 3
 	for i, fault := range m.faults {
 		if i == most {

@@ -17,7 +17,7 @@ import (
 // Every cell, with few decisions: it is measured, nothing fails, and what is admitted
 // is right.
 func TestEveryCellAdmitsRightly(t *testing.T) {
-	redis, err := proc.StartRedis(t.Context())
+	redis, err := proc.StartRedis(t.Context(), -1)
 	if err != nil {
 		t.Fatal(err)
 	}

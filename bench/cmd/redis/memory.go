@@ -84,7 +84,7 @@ func stintAcross(ctx context.Context, server *server, o options) (float64, error
 func redisRateClients(ctx context.Context, server *server, o options) (float64, error) {
 	for _, c := range redislimit.Contenders() {
 		if c.Name == redislimit.RedisRate {
-			return perClient(ctx, server, o, func(ctx context.Context, options redislimit.Options) (redislimit.Subject, error) {
+			return perClient(ctx, server, o, func(ctx context.Context, options redislimit.Options) (*redislimit.Subject, error) {
 				return c.Make(ctx, options, []redislimit.Quota{perDay})
 			}, nil)
 		}
@@ -92,10 +92,10 @@ func redisRateClients(ctx context.Context, server *server, o options) (float64, 
 	return 0, fmt.Errorf("no implementation is called %s", redislimit.RedisRate)
 }
 
-type makeSubject func(ctx context.Context, o redislimit.Options) (redislimit.Subject, error)
+type makeSubject func(ctx context.Context, o redislimit.Options) (*redislimit.Subject, error)
 
 func limitSubject(c *clock, limit stint.Limit) makeSubject {
-	return func(ctx context.Context, o redislimit.Options) (redislimit.Subject, error) {
+	return func(ctx context.Context, o redislimit.Options) (*redislimit.Subject, error) {
 		o.Now = c.Now
 		return redislimit.NewStintOf(ctx, o, []stint.Limit{limit})
 	}
@@ -107,7 +107,7 @@ func perClient(ctx context.Context, server *server, o options, newSubject makeSu
 	for i := range clients {
 		clients[i] = name(1, i)
 	}
-	return growth(ctx, server, newSubject, len(clients), func(s redislimit.Subject) error {
+	return growth(ctx, server, newSubject, len(clients), func(s *redislimit.Subject) error {
 		if err := s.Fill(ctx, 0, clients); err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func logWithin(window time.Duration) func(context.Context, *server, options) (fl
 			clients[i] = name(1, i)
 		}
 		newSubject := limitSubject(c, stint.SlidingWindowLog(logEntries, window))
-		return growth(ctx, server, newSubject, len(clients)*logEntries, func(s redislimit.Subject) error {
+		return growth(ctx, server, newSubject, len(clients)*logEntries, func(s *redislimit.Subject) error {
 			for range logEntries {
 				c.advance(window / logEntries)
 				if err := s.Fill(ctx, 0, clients); err != nil {
@@ -153,7 +153,7 @@ func logWithin(window time.Duration) func(context.Context, *server, options) (fl
 }
 
 // growth is by how many bytes Redis grew per piece.
-func growth(ctx context.Context, server *server, newSubject makeSubject, pieces int, fill func(redislimit.Subject) error) (float64, error) {
+func growth(ctx context.Context, server *server, newSubject makeSubject, pieces int, fill func(*redislimit.Subject) error) (float64, error) {
 	if err := server.flush(ctx); err != nil {
 		return 0, err
 	}
@@ -161,7 +161,7 @@ func growth(ctx context.Context, server *server, newSubject makeSubject, pieces 
 	if err != nil {
 		return 0, err
 	}
-	subject, err := newSubject(ctx, redislimit.Options{Addr: server.addr, Callers: 1})
+	subject, err := newSubject(ctx, redislimit.Options{Addrs: []string{server.addr}, Callers: 1})
 	if err != nil {
 		return 0, err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stint-go/stint/bench/internal/closedloop"
+	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 )
 
@@ -12,7 +12,7 @@ import (
 type session struct {
 	load      *load
 	contender redislimit.Contender
-	subject   redislimit.Subject
+	subject   *redislimit.Subject
 	names     [][]string
 	ledger    *ledger
 	started   time.Time
@@ -23,7 +23,7 @@ func open(ctx context.Context, server *server, l *load, c redislimit.Contender, 
 	if err := server.flush(ctx); err != nil {
 		return nil, err
 	}
-	subject, err := c.Make(ctx, redislimit.Options{Addr: server.addr, Callers: callers}, l.quotas)
+	subject, err := c.Make(ctx, redislimit.Options{Addrs: []string{server.addr}, Callers: callers}, l.quotas)
 	if err != nil {
 		return nil, err
 	}
@@ -44,13 +44,13 @@ func open(ctx context.Context, server *server, l *load, c redislimit.Contender, 
 func (s *session) close() error { return s.subject.Close() }
 
 // ask returns the callers' question under a traffic.
-func (s *session) ask(t *traffic) func(ctx context.Context, caller, turn int) closedloop.Answer {
+func (s *session) ask(t *traffic) func(ctx context.Context, caller, turn int) loadgen.Answer {
 	// Each caller keeps the strings of its question in a place of its own.
 	keys := make([][]string, len(t.indexes))
 	for caller := range keys {
 		keys[caller] = make([]string, len(s.load.quotas), max(len(s.load.quotas), 8)) // a cache line each
 	}
-	return func(ctx context.Context, caller, turn int) closedloop.Answer {
+	return func(ctx context.Context, caller, turn int) loadgen.Answer {
 		mine, indexes := keys[caller], t.indexes[caller]
 		for quota := range mine {
 			sequence := indexes[quota]
@@ -59,21 +59,21 @@ func (s *session) ask(t *traffic) func(ctx context.Context, caller, turn int) cl
 		a, err := s.subject.Take(ctx, mine)
 		if err != nil {
 			s.ledger.failed.Add(1)
-			return closedloop.Failed
+			return loadgen.Failed
 		}
 		for quota, sequence := range indexes {
 			s.ledger.note(quota, sequence[turn%len(sequence)], a)
 		}
 		if a.Allowed {
-			return closedloop.Admitted
+			return loadgen.Admitted
 		}
-		return closedloop.Denied
+		return loadgen.Denied
 	}
 }
 
 // A measurement is one cell of the table, once.
 type measurement struct {
-	result   *closedloop.Result
+	result   *loadgen.Result
 	commands float64 // that Redis carried out per second
 	others   float64 // how much of a processor other programs used, in percent
 	faults   []string
@@ -107,23 +107,23 @@ func (s *session) measure(ctx context.Context, server *server, t *traffic, o opt
 }
 
 func (s *session) once(ctx context.Context, server *server, t *traffic, o options) (measurement, error) {
-	plan := closedloop.Plan{Callers: len(t.indexes), Ask: s.ask(t)}
+	plan := loadgen.Plan{Callers: len(t.indexes), Ask: s.ask(t)}
 	warm := s.load.check == books || s.load.check == none // the others are about the start as well
 	if warm && o.ops == 0 && o.warmUp > 0 {
 		plan.Duration = o.warmUp
-		if _, err := closedloop.Run(ctx, plan); err != nil {
+		if _, err := loadgen.Run(ctx, plan); err != nil {
 			return measurement{}, err
 		}
 	}
 	plan.Duration = o.duration
-	plan.Turns = (o.ops + plan.Callers - 1) / plan.Callers
+	plan.Questions = o.ops
 	before, err := server.commands(ctx)
 	if err != nil {
 		return measurement{}, err
 	}
-	var result *closedloop.Result
+	var result *loadgen.Result
 	others, err := o.watch.others(func() (err error) {
-		result, err = closedloop.Run(ctx, plan)
+		result, err = loadgen.Run(ctx, plan)
 		return err
 	})
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *session) once(ctx context.Context, server *server, t *traffic, o option
 	if s.load.check == bound {
 		elapsed = result.Elapsed // nothing was asked before
 	}
-	faults, err := s.faults(ctx, plan.Turns, elapsed)
+	faults, err := s.faults(ctx, o.ops, elapsed)
 	// One of the commands is the first look at their number.
 	commands := float64(after-before-1) / result.Elapsed.Seconds()
 	return measurement{result: result, commands: commands, others: others, faults: faults}, err

@@ -1,17 +1,17 @@
-// Package proc starts the programs that are measured and ends them.
+// Package proc starts the programs that are measured, ends them, and says what they use.
 package proc
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
-	"regexp"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,103 +19,102 @@ import (
 // startTimeout bounds how long a program may take until it listens.
 const startTimeout = 10 * time.Second
 
+// In a program's arguments these stand for the address at which it is to listen, that
+// address's port, and another free port.
+const (
+	Addr      = "{addr}"
+	Port      = "{port}"
+	OtherPort = "{other-port}"
+)
+
 // A Process is a running program that listens on an address.
 type Process struct {
 	// Addr is the address it listens on, such as 127.0.0.1:41873.
 	Addr string
 
 	command *exec.Cmd
-	dir     string // removed when it stops; "" for none
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	said    bytes.Buffer // to be read when it has ended
+	dir     string
 }
 
-// listening is the line by which a server says where it listens.
-var listening = regexp.MustCompile(`msg=listening service=http addr=(\S+)`)
-
-// StartServer starts a program that prints the line "msg=listening service=http
-// addr=ADDRESS" to either output, and waits for it. It ends with the context.
-func StartServer(ctx context.Context, path string, args ...string) (*Process, error) {
-	command := prepare(ctx, path, args)
+// Start starts a program in a folder of its own with these files, and waits until it
+// listens. It ends with the context.
+func Start(ctx context.Context, files map[string]string, path string, args ...string) (p *Process, err error) {
+	ports, err := freePorts(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	p = &Process{Addr: net.JoinHostPort("127.0.0.1", ports[0]), ended: make(chan struct{})}
+	if path, err = exec.LookPath(path); err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if p.dir, err = os.MkdirTemp("", "stint-bench-"); err != nil {
+		return nil, err
+	}
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
+	}
+	places := strings.NewReplacer(Addr, p.Addr, Port, ports[0], OtherPort, ports[1])
+	filled := make([]string, len(args))
+	for i, arg := range args {
+		filled[i] = places.Replace(arg)
+	}
+	ctx, p.cancel = context.WithCancel(ctx)
+	p.command = exec.CommandContext(ctx, path, filled...)
+	p.command.Cancel = func() error { return p.command.Process.Signal(syscall.SIGTERM) }
+	p.command.WaitDelay = 5 * time.Second
+	p.command.Dir, p.command.Stdout, p.command.Stderr = p.dir, &p.said, &p.said
 	// Servers here must not meet on the admin listener's default port.
-	command.Env = append(os.Environ(), "STINT_ADMIN_LISTEN=127.0.0.1:0")
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	p.command.Env = append(os.Environ(), "STINT_ADMIN_LISTEN=127.0.0.1:0")
+	if err == nil {
+		err = p.command.Start()
 	}
-	command.Stdout, command.Stderr = writer, writer
-	err = command.Start()
-	_ = writer.Close() // the program has its own
 	if err != nil {
-		_ = reader.Close()
-		return nil, err
+		p.cancel()
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
-	found := make(chan string, 1)
 	go func() {
-		defer func() { _ = reader.Close() }()
-		said := ""
-		lines := bufio.NewScanner(reader)
-		for lines.Scan() {
-			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-				found <- m[1]
-				_, _ = io.Copy(io.Discard, reader)
-				return
-			}
-			said += lines.Text() + "\n"
-		}
-		fmt.Fprintf(os.Stderr, "%s said:\n%s", path, said)
-		close(found)
+		_ = p.command.Wait() // how it ends is not what is measured
+		close(p.ended)
 	}()
-	p := &Process{command: command}
-	select {
-	case p.Addr = <-found:
-		if p.Addr != "" {
-			return p, nil
-		}
-		return nil, errors.Join(fmt.Errorf("%s ended before it listened", path), p.Stop())
-	case <-time.After(startTimeout):
-		return nil, errors.Join(fmt.Errorf("%s did not listen within %v", path, startTimeout), p.Stop())
+	if err := p.listens(ctx); err != nil {
+		return nil, errors.Join(err, p.Stop(), fmt.Errorf("%s said: %s", path, p.said.String()))
 	}
+	return p, nil
 }
 
-// StartRedis starts a redis-server that keeps nothing on disk, and waits until it
-// answers. It ends with the context.
-func StartRedis(ctx context.Context) (*Process, error) {
-	return startRedis(ctx, "redis-server")
-}
-
-// StartRedisOn is [StartRedis] with the server kept on one processor.
-func StartRedisOn(ctx context.Context, cpu int) (*Process, error) {
-	return startRedis(ctx, "taskset", "-c", strconv.Itoa(cpu), "redis-server")
-}
-
-// startRedis starts it by a command, to which its arguments are added.
-func startRedis(ctx context.Context, command string, before ...string) (*Process, error) {
-	port, err := freePort(ctx)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "stint-bench-redis-")
-	if err != nil {
-		return nil, err
-	}
-	server := prepare(ctx, command, append(before,
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(port),
-		"--save", "", "--appendonly", "no", "--dir", dir,
-	))
-	p := &Process{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), command: server, dir: dir}
-	if err := server.Start(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	deadline := time.Now().Add(startTimeout)
-	for {
-		err := ping(ctx, p.Addr)
+// listens waits until somebody can connect.
+func (p *Process) listens(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("it did not listen within %v", startTimeout))
+	defer cancel()
+	for dialer := (net.Dialer{}); ; {
+		conn, err := dialer.DialContext(ctx, "tcp", p.Addr)
 		if err == nil {
-			return p, nil
+			return conn.Close()
 		}
-		if time.Now().After(deadline) {
-			return nil, errors.Join(fmt.Errorf("redis-server did not answer: %w", err), p.Stop())
+		select {
+		case <-p.ended:
+			return errors.New("it ended before it listened")
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(20 * time.Millisecond):
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// StartRedis starts a redis-server that keeps nothing on disk, with more arguments of its
+// own. It is kept on one processor, unless cpu is negative.
+func StartRedis(ctx context.Context, cpu int, more ...string) (*Process, error) {
+	args := append([]string{"redis-server", "--bind", "127.0.0.1", "--port", Port, "--save", "", "--appendonly", "no"}, more...)
+	if cpu >= 0 {
+		args = append([]string{"taskset", "-c", strconv.Itoa(cpu)}, args...)
+	}
+	return Start(ctx, nil, args[0], args[1:]...)
 }
 
 // ID is the process's number.
@@ -123,59 +122,21 @@ func (p *Process) ID() int { return p.command.Process.Pid }
 
 // Stop asks the program to end, and kills it when it does not.
 func (p *Process) Stop() error {
-	err := p.command.Cancel()
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	killer := time.AfterFunc(p.command.WaitDelay, func() { _ = p.command.Process.Kill() })
-	defer killer.Stop()
-	err = p.command.Wait()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) || errors.Is(err, context.Canceled) {
-		err = nil // how it ends is not what is measured
-	}
-	if p.dir != "" {
-		err = errors.Join(err, os.RemoveAll(p.dir))
-	}
-	return err
+	p.cancel()
+	<-p.ended
+	return os.RemoveAll(p.dir)
 }
 
-func prepare(ctx context.Context, path string, args []string) *exec.Cmd {
-	command := exec.CommandContext(ctx, path, args...)
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = 5 * time.Second
-	return command
-}
-
-func freePort(ctx context.Context) (int, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePorts are ports of which nobody makes use, all different.
+func freePorts(ctx context.Context, n int) (ports []string, err error) {
+	for range n {
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = listener.Close() }()
+		ports = append(ports, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
-}
-
-func ping(ctx context.Context, addr string) error {
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
-		return err
-	}
-	answer := make([]byte, len("+PONG"))
-	if _, err := io.ReadFull(conn, answer); err != nil {
-		return err
-	}
-	if string(answer) != "+PONG" {
-		return fmt.Errorf("redis-server answered %q", answer)
-	}
-	return nil
+	return ports, nil
 }

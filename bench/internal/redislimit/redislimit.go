@@ -1,9 +1,10 @@
 // Package redislimit puts limiters that keep their state in Redis, and two bare
-// counters, behind one interface, each configured for many callers in one process.
+// counters, behind one type, each configured for many callers in one process.
 package redislimit
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -41,23 +42,25 @@ type Answer struct {
 
 // A Subject is a limiter under measurement, made for one or more quotas. Take and
 // TakeOne are safe for concurrent use.
-type Subject interface {
+type Subject struct {
 	// Take asks for one permit under every quota at once, of the client keys[i] under
 	// quota i. It keeps nothing of the slice.
-	Take(ctx context.Context, keys []string) (Answer, error)
+	Take func(ctx context.Context, keys []string) (Answer, error)
 	// TakeOne asks for one permit under one of the quotas.
-	TakeOne(ctx context.Context, quota int, key string) (Answer, error)
-	// Fill takes one permit of each client under one of the quotas, many in a round
-	// trip.
-	Fill(ctx context.Context, quota int, keys []string) error
+	TakeOne func(ctx context.Context, quota int, key string) (Answer, error)
+	// Fill takes one permit of each client, all of them new, under one of the quotas, many
+	// in a round trip.
+	Fill func(ctx context.Context, quota int, keys []string) error
 	// Close ends its connections.
-	Close() error
+	Close func() error
 }
 
 // Options are what all subjects are made with.
 type Options struct {
-	// Addr is Redis's address, HOST:PORT.
-	Addr string
+	// Addrs are Redis's addresses, HOST:PORT; in a cluster those of all primaries.
+	Addrs []string
+	// Cluster says that they are a cluster.
+	Cluster bool
 	// Callers is the largest number of goroutines that will ask at once: clients with
 	// a pool of connections get one for each.
 	Callers int
@@ -75,7 +78,7 @@ type Contender struct {
 	// TellsTime says that its answers carry the time of the decision.
 	TellsTime bool
 	// Make connects. Redis must be empty: some remember what they know of it.
-	Make func(ctx context.Context, o Options, quotas []Quota) (Subject, error)
+	Make func(ctx context.Context, o Options, quotas []Quota) (*Subject, error)
 }
 
 // The names of the two that are compared.
@@ -100,18 +103,6 @@ func Contenders() []Contender {
 // fillBatch is how many permits are asked for in one round trip of Fill.
 const fillBatch = 500
 
-// takeInTurn asks under one quota after the other until one denies, as one does with
-// limiters that know one limit per call. What the first have taken stays taken.
-func takeInTurn(ctx context.Context, s Subject, keys []string) (Answer, error) {
-	var all Answer
-	for i, key := range keys {
-		a, err := s.TakeOne(ctx, i, key)
-		if err != nil || !a.Allowed {
-			return a, err
-		}
-		if i == 0 || a.Remaining < all.Remaining {
-			all = a
-		}
-	}
-	return all, nil
+func errFull(key string) error {
+	return fmt.Errorf("%s was denied its first permit; Redis is not empty", key)
 }

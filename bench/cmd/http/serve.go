@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
-	"log/slog"
+	"maps"
 	"net"
 	"net/http"
-	"os"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/bench/internal/cli"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
@@ -83,10 +85,7 @@ func constant(h http.Handler) http.Handler {
 		"Ratelimit": {`"default";r=999999999;t=1`}, "Ratelimit-Policy": {`"default";q=1000000000`},
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		header := w.Header()
-		for name, lines := range fields {
-			header[name] = lines
-		}
+		maps.Copy(w.Header(), fields)
 		h.ServeHTTP(w, r)
 	})
 }
@@ -110,25 +109,65 @@ func ruled(h http.Handler, fields httplimit.Fields) (http.Handler, error) {
 	return limit.Wrap(h), nil
 }
 
-// serve serves one handler behind one gate.
-func serve(ctx context.Context, o options) error {
-	handler, err := find(handlers, "-handler", o.handler)
+// serve serves one handler behind one gate, or an answer that another server gave once.
+func serve(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("http serve", flag.ContinueOnError)
+	listen := flags.String("listen", "127.0.0.1:0", "address to listen on")
+	gate := flags.String("gate", "bare", "what stands before the handler: "+names(gates))
+	handler := flags.String("handler", "small", "what to serve: "+names(handlers))
+	like := flags.String("repeat", "", "URL whose answer to serve in place of a handler")
+	if err := cli.Parse(flags, args); err != nil {
+		return err
+	}
+	served, err := find(handlers, "-handler", *handler)
+	if *like != "" {
+		served, err = repeat(ctx, *like)
+	}
 	if err != nil {
 		return err
 	}
-	gate, err := find(gates, "-serve", o.serve)
+	gateOf, err := find(gates, "-gate", *gate)
 	if err != nil {
 		return err
 	}
-	gated, err := gate(handler)
+	gated, err := gateOf(served)
 	if err != nil {
 		return err
 	}
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := config.Listen(ctx, "tcp", *listen)
 	if err != nil {
 		return err
 	}
-	slog.New(slog.NewTextHandler(os.Stderr, nil)).Info("listening", "service", "http", "addr", listener.Addr().String())
-	return http.Serve(listener, gated) //nolint:gosec // a server without timeouts is what is measured
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	// Nothing that costs time and is not asked for: no timeouts, no mux.
+	err = http.Serve(listener, gated) //nolint:gosec // the barest server is what is measured
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// repeat is a handler that decides nothing and writes, for every request, the bytes that
+// a server wrote once. What net/http adds by itself is left to it.
+func repeat(ctx context.Context, like string) (http.HandlerFunc, error) {
+	from, err := url.Parse(like)
+	if err != nil {
+		return nil, err
+	}
+	model, err := fetch(ctx, from.Host, from.RequestURI())
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	for _, f := range model.fields {
+		if f.name != "Date" && f.name != "Content-Length" {
+			header[f.name] = append(header[f.name], f.value)
+		}
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		maps.Copy(w.Header(), header)
+		w.WriteHeader(model.status)
+		_, _ = w.Write(model.body) // the client is gone; nobody to tell
+	}, nil
 }

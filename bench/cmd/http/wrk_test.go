@@ -1,4 +1,4 @@
-package wrk
+package main
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ Transfer/sec:      9.93MB
 
 func TestParseReadsWrk(t *testing.T) {
 	m, err := parse(said)
-	if want := (Measurement{Rate: 76561.25, Requests: 76712, Refused: 12}); err != nil || m != want {
+	if want := (measurement{rate: 76561.25, requests: 76712, refused: 12}); err != nil || m != want {
 		t.Errorf("got %+v, %v; want %+v", m, err, want)
 	}
 	broken := strings.Replace(said, "Requests/sec", "Socket errors: connect 1\nRequests/sec", 1)

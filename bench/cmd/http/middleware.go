@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint/bench/internal/cli"
+)
+
+// measureMiddleware drives every handler behind every gate, by turns.
+func measureMiddleware(ctx context.Context, args []string) error {
+	var o options
+	flags := newFlags(&o, "middleware", 5*time.Second, 64)
+	cli.Number(flags, &o.threads, "threads", 2, 1, 64, "threads of wrk")
+	if err := cli.Parse(flags, args); err != nil {
+		return err
+	}
+	for _, handler := range handlers {
+		if err := compareGates(ctx, o, handler.name); err != nil {
+			return fmt.Errorf("%s: %w", handler.name, err)
+		}
+	}
+	return nil
+}
+
+func compareGates(ctx context.Context, o options, handler string) (err error) {
+	var entrants []entrant
+	for _, gate := range gates {
+		server, startErr := startSelf(ctx, "-gate", gate.name, "-handler", handler)
+		if startErr != nil {
+			return startErr
+		}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		entrants = append(entrants, entrant{gate.name, server})
+	}
+	return race(ctx, o, entrants, "/items/42", "BenchmarkMiddleware/handler="+handler+"/impl=%s", false)
+}

@@ -1,0 +1,205 @@
+// Package loadgen is the load generator. Its callers ask in a closed loop, in which each
+// asks again as soon as it is answered, or in an open loop, in which questions are due at
+// a fixed rate whatever is answered and when.
+package loadgen
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// An Answer is what a caller got.
+type Answer uint8
+
+// The answers.
+const (
+	Denied Answer = iota
+	Admitted
+	Failed
+)
+
+// A Plan is who asks, how often and for how long.
+type Plan struct {
+	// Callers is the number of goroutines. Each waits for its answer before it asks again.
+	Callers int
+	// Rate is the number of questions that are due per second, for all callers together.
+	// 0 makes a closed loop.
+	Rate int
+	// Groups divides the callers of an open loop by their number modulo Groups. Question i
+	// is for group i modulo Groups; the first caller of the group that is free asks it.
+	// If none is, it is asked late, and its latency still counts from when it was due.
+	// 0 is 1.
+	Groups int
+	// Duration is for how long they ask. Each caller's questions up to the next that is
+	// timed are still answered and counted.
+	Duration time.Duration
+	// Questions, if not 0, is how many are asked in all, however long that takes. A closed
+	// loop rounds it up to a multiple of Callers.
+	Questions int
+	// Ask asks one question. In a closed loop i counts the caller's own questions, in an
+	// open loop those of all callers; both start with 0.
+	Ask func(ctx context.Context, caller, i int) Answer
+}
+
+// Validate reports the first thing wrong with the plan.
+func (p Plan) Validate() error {
+	switch {
+	case p.Callers < 1:
+		return fmt.Errorf("callers is %d; allowed: 1 or more", p.Callers)
+	case p.Rate < 0:
+		return fmt.Errorf("rate is %d; allowed: 0 or more", p.Rate)
+	case p.Groups < 0 || p.Groups > p.Callers:
+		return fmt.Errorf("groups is %d; allowed: 0 to the %d callers", p.Groups, p.Callers)
+	case p.Questions < 0:
+		return fmt.Errorf("questions is %d; allowed: 0 or more", p.Questions)
+	case p.Questions == 0 && p.Duration <= 0:
+		return fmt.Errorf("duration is %v; allowed: more than 0", p.Duration)
+	case p.Ask == nil:
+		return fmt.Errorf("ask is nil; allowed: a function")
+	}
+	return nil
+}
+
+// A Result is what all callers got together.
+type Result struct {
+	// Answers counts the answers of each kind.
+	Answers [Failed + 1]int64
+	// Elapsed is the time from the first question to the last answer.
+	Elapsed time.Duration
+	// Latency holds, in nanoseconds, the time until its answer of every question that was
+	// timed. In an open loop that is every question, and its time counts from when it was
+	// due; in a closed loop it is each caller's first, and every timedEvery-th from then on.
+	Latency *hdrhistogram.Histogram
+	// Lag holds, in nanoseconds, how late the questions of an open loop were asked.
+	Lag *hdrhistogram.Histogram
+}
+
+// Count is the number of answers.
+func (r *Result) Count() int64 {
+	return r.Answers[Denied] + r.Answers[Admitted] + r.Answers[Failed]
+}
+
+// Seconds is the q-quantile, from 0 to 1, of a histogram of nanoseconds; 0 if it is empty.
+func Seconds(h *hdrhistogram.Histogram, q float64) float64 {
+	return time.Duration(h.ValueAtQuantile(100 * q)).Seconds()
+}
+
+// yieldEvery is how many denials in a row a caller gets before it lets others run.
+// Denials may come without waiting for anything; callers that never wait would keep
+// a processor from the goroutines that read from the network, for tens of
+// milliseconds each.
+const yieldEvery = 64
+
+// timedEvery is how often a question of a closed loop is timed, and the clock looked at.
+// Where an answer takes a tenth of a microsecond, looking at the clock for each would
+// cost as much.
+const timedEvery = 8
+
+// The histograms are right within 1 %. What takes longer than longest counts as that.
+const (
+	longest = 2 * time.Minute
+	digits  = 2
+)
+
+// run is a plan under way.
+type run struct {
+	plan  Plan
+	start time.Time
+	next  []atomic.Int64 // the next question of each group
+
+	mu     sync.Mutex
+	result Result
+}
+
+// Run lets the callers ask. It returns early, with an error, when the plan is wrong
+// or the context ends.
+func Run(ctx context.Context, plan Plan) (*Result, error) {
+	if err := plan.Validate(); err != nil {
+		return nil, err
+	}
+	ask := (*run).closed
+	if plan.Rate > 0 {
+		ask = (*run).open
+		if plan.Questions == 0 {
+			plan.Questions = max(int(float64(plan.Rate)*plan.Duration.Seconds()), 1)
+		}
+	}
+	r := &run{plan: plan, next: make([]atomic.Int64, max(plan.Groups, 1))}
+	r.result.Latency = hdrhistogram.New(1, longest.Nanoseconds(), digits)
+	r.result.Lag = hdrhistogram.New(1, longest.Nanoseconds(), digits)
+	var callers sync.WaitGroup
+	gate := make(chan struct{})
+	for caller := range plan.Callers {
+		callers.Go(func() {
+			<-gate
+			answers := ask(r, ctx, caller)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			for kind, n := range answers {
+				r.result.Answers[kind] += n
+			}
+		})
+	}
+	r.start = time.Now()
+	close(gate)
+	callers.Wait()
+	r.result.Elapsed = time.Since(r.start)
+	return &r.result, ctx.Err()
+}
+
+// closed asks until the caller has had its share of the questions, or the time is over.
+func (r *run) closed(ctx context.Context, caller int) (answers [Failed + 1]int64) {
+	share := (r.plan.Questions + r.plan.Callers - 1) / r.plan.Callers
+	denials := 0
+	for i := 0; share == 0 || i < share; i++ {
+		var answer Answer
+		if i%timedEvery != 0 {
+			answer = r.plan.Ask(ctx, caller, i)
+		} else {
+			asked := time.Now()
+			if ctx.Err() != nil || share == 0 && asked.Sub(r.start) >= r.plan.Duration {
+				break
+			}
+			answer = r.plan.Ask(ctx, caller, i)
+			r.record(r.result.Latency, time.Since(asked))
+		}
+		answers[answer]++
+		if answer != Denied {
+			denials = 0
+		} else if denials++; denials == yieldEvery {
+			denials = 0
+			runtime.Gosched()
+		}
+	}
+	return answers
+}
+
+// open asks the questions of the caller's group that no other caller has taken.
+func (r *run) open(ctx context.Context, caller int) (answers [Failed + 1]int64) {
+	groups := len(r.next)
+	group := caller % groups
+	for ctx.Err() == nil {
+		i := int(r.next[group].Add(1)-1)*groups + group
+		if i >= r.plan.Questions {
+			break
+		}
+		due := r.start.Add(time.Duration(i) * time.Second / time.Duration(r.plan.Rate))
+		time.Sleep(time.Until(due))
+		r.record(r.result.Lag, time.Since(due))
+		answers[r.plan.Ask(ctx, caller, i)]++
+		r.record(r.result.Latency, time.Since(due))
+	}
+	return answers
+}
+
+func (r *run) record(h *hdrhistogram.Histogram, d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = h.RecordValue(min(max(d, 0), longest).Nanoseconds()) // every value in the range is recorded
+}
