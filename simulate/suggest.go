@@ -172,7 +172,11 @@ func (s *suggestor) measure() error {
 			return nil
 		}
 		d, _ := c.ledger.decide(stint.Take, r.claims, now)
-		return s.need(c.ledger, d.Allowed)
+		if slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.table.level > 0 }) {
+			return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
+		}
+		s.need(c.ledger, d.Allowed)
+		return nil
 	})
 	for _, told := range s.told {
 		if told == suited {
@@ -187,16 +191,13 @@ func (s *suggestor) measure() error {
 const maxInstants = 1 << 16
 
 // need notes what a client needs by now.
-func (s *suggestor) need(l *ledger, allowed bool) error {
+func (s *suggestor) need(l *ledger, allowed bool) {
 	n, limits := int(l.parts[0].client), len(s.rule.Limits)
-	if l.parts[0].table.level > 0 {
-		return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
-	}
 	for n >= len(s.told) {
 		s.told, s.needs = append(s.told, suited), append(s.needs, make([]int64, limits)...)
 	}
 	if s.told[n] != suited {
-		return nil
+		return
 	}
 	for i, out := range l.outs {
 		p := &l.parts[i]
@@ -211,7 +212,6 @@ func (s *suggestor) need(l *ledger, allowed bool) error {
 			s.told[n] = beyondRange
 		}
 	}
-	return nil
 }
 
 // coarsen bounds a log: what its client needs is known to lie between two values then.
