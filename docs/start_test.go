@@ -77,14 +77,9 @@ func Example_middleware() {
 		fmt.Println(err)
 		return
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
-	handler := limit.Wrap(mux)
+	handler := httplimit.PerAddress(limiter).Wrap(mux)
 	get(handler, "")
 	// Output: 200 [99] [] hello
 }

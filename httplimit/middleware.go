@@ -105,6 +105,13 @@ func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Ev
 	return nil
 }
 
+// PerAddress makes a middleware that limits each client's address, as [New] does by default. The limiter must not be nil. Behind a
+// proxy use New: it is told by Config.Clients whose forwarded fields to believe.
+func PerAddress(limiter *stint.Limiter) *Middleware {
+	m, _ := New(Config{Limiter: limiter}) // of which nothing else can be wrong
+	return m
+}
+
 // New makes a middleware of plain limits, or reports everything that is wrong with the
 // configuration.
 func New(config Config) (*Middleware, error) {

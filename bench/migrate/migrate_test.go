@@ -245,11 +245,7 @@ func TestRouter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
-		if err != nil {
-			t.Fatal(err)
-		}
-		handler := limit.Wrap(router)
+		handler := httplimit.PerAddress(limiter).Wrap(router)
 		expect(t, statuses(t, handler, 101), http.StatusOK)
 	})
 }
