@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,42 +12,40 @@ import (
 const retryUnreachable = time.Second
 
 // fallback answers an operation that the store can't decide because of cause.
-func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
-	if err := op.Validate(); err != nil {
-		return stint.Decision{}, err
+func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint.Decision, err error) {
+	defer func() {
+		if err != nil {
+			clear(op.Each)
+		}
+	}()
+	if err = op.Validate(); err == nil {
+		_, err = s.timeout(&op)
 	}
-	_, fault := s.timeout(&op)
-	if err := firstError(fault, ctx.Err()); err != nil {
-		clear(op.Each)
-		return stint.Decision{}, err
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return d, err
 	}
 	if op.Verb != stint.Take && op.Verb != stint.Try {
-		clear(op.Each)
-		return stint.Decision{}, unavailable(cause)
+		return d, unavailable(cause)
 	}
 	p := s.plan(op.Policy)
-	modes := modesOf(p.mode)
-	for i := range op.And {
-		modes |= modesOf(s.plan(op.And[i].Policy).mode)
+	var modes uint8 // a set
+	for i := range 1 + len(op.And) {
+		modes |= modesOf(s.plan(claimAt(&op, i).Policy).mode)
 	}
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
 		s.answered(false, cause)
-		clear(op.Each)
-		return stint.Decision{}, unavailable(cause)
+		return d, unavailable(cause)
 	case modes&modesOf(Local) != 0:
-		d, err := s.decideLocally(ctx, &op, modes)
-		if err != nil {
-			clear(op.Each)
-			return stint.Decision{}, err
+		if d, err = s.decideLocally(ctx, &op, modes); err == nil {
+			s.counts.local.Add(1)
+			s.answered(d.Allowed, cause)
 		}
-		s.counts.local.Add(1)
-		s.answered(d.Allowed, cause)
-		return d, nil
+		return d, err
 	}
 	s.counts.open.Add(1)
-	at := stint.Instant(s.config.now().UnixMicro())
+	at := stint.Instant(time.Now().UnixMicro())
 	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
 		s.answered(true, cause)
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
@@ -58,7 +57,7 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 		untouched(next, claim)
 		next = next[claim.Policy.Len():]
 	}
-	d := degraded(stint.Combine(outs, at))
+	d = degraded(stint.Combine(outs, at))
 	s.answered(d.Allowed, cause)
 	return d, nil
 }
@@ -67,15 +66,6 @@ func (s *Store) answered(allowed bool, cause error) {
 	if tell := s.config.Answered; tell != nil {
 		tell(allowed, cause)
 	}
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // modesOf is a set of one mode.

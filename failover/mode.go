@@ -54,18 +54,6 @@ const (
 	Admit
 )
 
-// String is the name in the configuration: reject or admit.
-func (o Overload) String() string {
-	switch o {
-	case Reject:
-		return "reject"
-	case Admit:
-		return "admit"
-	default:
-		return "unknown"
-	}
-}
-
 // A Rule is what holds for one policy instead of what holds for all. The zero value
 // admits, with the store's timeout.
 type Rule struct {
