@@ -57,7 +57,7 @@ func TestOTLPMetrics(t *testing.T) {
 		if len(counts) != 2 || counts["true"] != 1 || counts["false"] != 1 || service != "stint" {
 			t.Errorf("of service %q came %v, want one admitted and one denied", service, counts)
 		}
-		if received["rate_limiter_check_seconds"] == nil || received["go_goroutines"] == nil {
+		if received["rate_limiter_check_seconds"].GetExponentialHistogram() == nil || received["go_goroutines"] == nil {
 			t.Errorf("%d metrics came, and some are missing", len(received))
 		}
 		for name, metric := range received {
