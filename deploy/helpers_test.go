@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -82,17 +83,20 @@ func startService(t *testing.T, store string) (service, admin string) {
 	t.Helper()
 	dir := t.TempDir()
 	tokens, config := filepath.Join(dir, "tokens"), filepath.Join(dir, "stint.yaml")
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
 	text := fmt.Sprintf(`
 listen: 127.0.0.1:0
 admin_listen: 127.0.0.1:0
 admin: {tokens_file: %q}
 rules_default: deny
 metrics: {store_health: 1s}
+alerts: {url: %q}
 record: %q
 rules:
   - {id: login, set: web, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 24h}]}
   - {id: trial, match: {path: /login}, scope: per_ip, on_exceed: shadow, limits: [{algorithm: token_bucket, capacity: 2, refill: 1/24h}]}
-`, tokens, filepath.Join(dir, "record"))
+`, tokens, receiver.URL, filepath.Join(dir, "record"))
 	for name, content := range map[string]string{tokens: adminToken + "\n", config: text} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stint-go/stint/rules"
 )
 
@@ -66,6 +68,9 @@ func (s *Server) Handler() http.Handler {
 // none. Requests that have begun are decided by the rules that they began with. It is safe for
 // concurrent use.
 func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.service.swapRules(set) }
+
+// Gatherer gathers the metrics that the server serves, for a program that sends them elsewhere too.
+func (s *Server) Gatherer() prometheus.Gatherer { return s.service.registry }
 
 // Listening is closed once Run listens; from then on the addresses are known. When
 // Run fails to listen it stays open.

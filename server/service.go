@@ -45,6 +45,7 @@ type service struct {
 	rules     *enforce.Limiter
 	swapping  sync.Mutex // held while rules are swapped
 	metrics   *promlimit.Metrics
+	registry  *prometheus.Registry
 	scrape    http.Handler
 	logger    *slog.Logger
 	draining  atomic.Bool
@@ -136,6 +137,7 @@ func newService(config *Config) (*service, error) {
 		clients:    clients,
 		rules:      limiter,
 		metrics:    metrics,
+		registry:   registry,
 		scrape:     promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		logger:     config.Logger,
 		requestIDs: newRequestIDs(),

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -150,6 +151,47 @@ func TestAlertsOfOne(t *testing.T) {
 	}
 	if len(received) > 0 {
 		t.Errorf("and %s", <-received)
+	}
+}
+
+// The rights that docs/redis.md lists do for the traffic of all processes and for alerts.
+func TestRights(t *testing.T) {
+	text, err := os.ReadFile("../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, found := strings.Cut(string(text), "ACL SETUSER limiter on >PASSWORD ")
+	rights, _, _ = strings.Cut(rights, "\n")
+	redis := testredis.Start(t)
+	command := []any{"ACL", "SETUSER", "limiter", "on", ">hunter2"}
+	for right := range strings.FieldsSeq(rights) {
+		command = append(command, right)
+	}
+	if _, err := redis.Do(command...); err != nil || !found {
+		t.Fatal(err, found)
+	}
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	url, stop := startWith(t, map[string]string{"STINT_ALERTS_URL": receiver.URL}, "--store", strings.Replace(redis.URL(), "redis://", "redis://limiter:hunter2@", 1), "--store-timeout=10s")
+	for range 2 {
+		checkAs(t, url, "r-1", "key=ann&algorithm=FIXED_WINDOW&permits=60")
+	}
+	eventually(t, "the alert is sent", func() bool { return metricOf(t, url, "rate_limiter_alerts_sent_total") == "1" })
+	keys := map[string]bool{}
+	eventually(t, "the traffic is shared", func() bool {
+		reply, err := redis.Do("KEYS", "rate_limiter:a*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range reply.([]any) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(key.(string), "rate_limiter:"), ":")
+			keys[name] = true
+		}
+		return keys["activity"]
+	})
+	stop()
+	if denied, err := redis.Do("ACL", "LOG"); err != nil || len(denied.([]any)) > 0 || !keys["alert"] {
+		t.Errorf("Redis refused %v, %v; keys %v", denied, err, keys)
 	}
 }
 

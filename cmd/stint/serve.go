@@ -111,6 +111,11 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if err != nil {
 		return misconfigured(err)
 	}
+	endMetrics, err := startMetrics(ctx, p, s.Gatherer(), logger)
+	if err != nil {
+		return err
+	}
+	defer endMetrics()
 	announceStore(loaded, logger)
 	defer store.observe(ctx)()
 	stop, err := followed.start(ctx, source, s)

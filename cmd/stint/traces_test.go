@@ -48,7 +48,7 @@ func TestTraces(t *testing.T) {
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "OTEL_TRACES_SAMPLER": "parentbased_always_off"}
+	variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "OTEL_TRACES_SAMPLER": "parentbased_always_off", "OTEL_METRICS_EXPORTER": "none"}
 	for name, value := range variables {
 		t.Setenv(name, value) // the SDK's own
 	}
@@ -92,8 +92,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-func TestTracesRefuse(t *testing.T) {
-	for name, allowed := range map[string]string{"OTEL_TRACES_EXPORTER": "otlp or none", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"} {
+func TestTelemetryRefuses(t *testing.T) {
+	for name, allowed := range map[string]string{"OTEL_TRACES_EXPORTER": "otlp or none", "OTEL_METRICS_EXPORTER": "otlp or none", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"} {
 		variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: "jaeger"}
 		code, _, stderr := do(t, variables, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "off")
 		if code != exitUsage || !strings.Contains(stderr, name+` is "jaeger"; allowed: `+allowed) {

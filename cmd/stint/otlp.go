@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
+)
+
+// otlpTime is the longest that what waits may take to be sent at the end.
+const otlpTime = 2 * time.Second
+
+// exported reports whether a signal, TRACES or METRICS, is sent by OTLP, as the standard variables of OpenTelemetry say: if
+// OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
+func exported(p process, signal string) (bool, error) {
+	name := "OTEL_" + signal + "_EXPORTER"
+	exporter := p.env(name)
+	switch exporter {
+	case "", "otlp", "none":
+	default:
+		return false, misconfigured(stint.Invalid(name, exporter, "otlp or none"))
+	}
+	named := p.env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || p.env("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
+	if exporter == "none" || exporter == "" && !named || p.env("OTEL_SDK_DISABLED") == "true" {
+		return false, nil
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if protocol := p.env(name); protocol != "" && protocol != "http/protobuf" {
+			return false, misconfigured(stint.Invalid(name, protocol, "http/protobuf"))
+		}
+	}
+	return true, nil
+}
+
+// aboutService is what receivers are told of the service. What the variables say beats the name that is given here. From now on the
+// SDK's own faults are lines of the log.
+func aboutService(ctx context.Context, logger *slog.Logger) (*resource.Resource, error) {
+	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")), resource.WithFromEnv())
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("telemetry was lost", "err", document.Redact(err.Error())) }))
+	return about, nil
+}
+
+// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the variables say so, until the returned
+// function is called, which sends them once more. The interval, headers and the rest are read by the SDK.
+func startMetrics(ctx context.Context, p process, served prometheus.Gatherer, logger *slog.Logger) (end func(), err error) {
+	if is, err := exported(p, "METRICS"); !is {
+		return func() {}, err
+	}
+	sender, err := otlpmetrichttp.New(ctx)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	about, err := aboutService(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	reader := metric.NewPeriodicReader(sender, metric.WithProducer(bridge.NewMetricProducer(bridge.WithGatherer(served))))
+	provider := metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(about))
+	logger.Info("metrics are sent by OTLP")
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), otlpTime)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			logger.Warn("metrics were lost", "err", err)
+		}
+	}, nil
+}
