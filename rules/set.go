@@ -249,7 +249,7 @@ func (s *Set) root(text string) *node {
 }
 
 func compile(rule *Rule, options Options) (*compiled, error) {
-	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
+	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: scopeOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
 	c.strict = options.StrictSlash
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	var old *compiled
