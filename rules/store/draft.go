@@ -78,49 +78,7 @@ func (d *Draft) Replace(list []rules.Rule) {
 func (d *Draft) Rules() []rules.Rule { return slices.Clone(d.now()) }
 
 // Changes are what the draft changes so far, by ID.
-func (d *Draft) Changes() []Change { return Diff(d.from.Rules, d.now()) }
-
-// A Change is what happened to one rule.
-type Change struct {
-	ID string
-	// Before is the rule as it was; nil if there was none.
-	Before *rules.Rule
-	// After is the rule as it is; nil if there is none any more.
-	After *rules.Rule
-}
-
-// Diff compares two lists of rules, each sorted by ID.
-func Diff(old, now []rules.Rule) (changes []Change) {
-	for len(old) > 0 || len(now) > 0 {
-		switch {
-		case len(now) == 0 || len(old) > 0 && old[0].ID < now[0].ID:
-			changes, old = append(changes, Change{ID: old[0].ID, Before: &old[0]}), old[1:]
-		case len(old) == 0 || now[0].ID < old[0].ID:
-			changes, now = append(changes, Change{ID: now[0].ID, After: &now[0]}), now[1:]
-		default:
-			if !old[0].Equal(&now[0]) {
-				changes = append(changes, Change{ID: now[0].ID, Before: &old[0], After: &now[0]})
-			}
-			old, now = old[1:], now[1:]
-		}
-	}
-	return changes
-}
-
-// Summarize returns the IDs of changes.
-func Summarize(changes []Change) (ids rules.Changes) {
-	for _, c := range changes {
-		switch {
-		case c.Before == nil:
-			ids.Added = append(ids.Added, c.ID)
-		case c.After == nil:
-			ids.Removed = append(ids.Removed, c.ID)
-		default:
-			ids.Changed = append(ids.Changed, c.ID)
-		}
-	}
-	return ids
-}
+func (d *Draft) Changes() []rules.Change { return rules.Diff(d.from.Rules, d.now()) }
 
 // Rule returns the rule of an ID, false if there is none. It must not be changed.
 func (r *Revision) Rule(id string) (rules.Rule, bool) {

@@ -222,7 +222,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	}
 	m.current = next
 	m.enforce(set)
-	return Edited{Info: next.Info, Changes: Summarize(changes)}, nil
+	return Edited{Info: next.Info, Changes: rules.Summarize(changes)}, nil
 }
 
 // nextID is that of the revision after the current one. Its time is later, whatever the clock says.
@@ -231,7 +231,7 @@ func (m *Manager) nextID() ID {
 }
 
 // check reports text of the author or of a changed rule that would be read as another, and rules that are too large.
-func check(changes []Change, author Author) error {
+func check(changes []rules.Change, author Author) error {
 	for _, text := range []string{author.By, author.Action, author.Comment} {
 		if !utf8.ValidString(text) {
 			return stint.Invalid("the author", author, "text in UTF-8")

@@ -197,7 +197,7 @@ func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rule
 
 // exposesKeys reports whether a change lets clients mean something else, of which there are API keys
 // before or after. A client's name on one side may then be an API key on the other.
-func exposesKeys(change *store.Change) bool {
+func exposesKeys(change *rules.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
 }
@@ -242,7 +242,7 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 
 // shownChange is a change as the caller sees it. Where it moves API keys, all clients are
 // hashed, on both sides.
-func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error) {
+func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
 			return nil
