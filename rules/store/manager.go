@@ -209,7 +209,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if len(changes) == 0 {
 		return Edited{Info: m.current.Info}, nil
 	}
-	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.now()}
+	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.Rules()}
 	set, err := m.compile(next.Rules)
 	if err != nil {
 		return Edited{}, err
