@@ -229,14 +229,14 @@ func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error
 }
 
 // editOne changes what the path names, which need not be there if it may be made, and answers with what it is then.
-func (c *call) editOne(what string, make bool, change func(*rules.Rule) error) error {
+func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
 	var rule rules.Rule
 	exists := false
 	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
 		if rule, exists, err = c.checkOne(d); err != nil {
 			return err
 		}
-		if !exists && !make {
+		if !exists && !anew {
 			return c.missing(&rule)
 		}
 		if err = change(&rule); err == nil {
