@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Kind is what a value is by its notation.
+// A Kind is what a value is by how it is written.
 type Kind uint8
 
 // The kinds of values.

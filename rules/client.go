@@ -30,7 +30,7 @@ const (
 	parameterPart
 )
 
-func partsOf(rule *Rule) []part {
+func scopeOf(rule *Rule) []part {
 	parts := make([]part, len(rule.Scope))
 	for i, scope := range rule.Scope {
 		switch scope {

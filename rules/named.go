@@ -28,22 +28,11 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 	if address, found := strings.CutPrefix(client, fallbackPrefix); found && r.Missing == MissingIP {
 		return r.fallbackKey(address, bits)
 	}
-	shown := r.shownKey(client)
-	values, err := splitKey(client, shown)
-	switch {
-	case err != nil:
-		return "", err
-	case r.counts(Global) && client != "*":
-		return "", stint.Invalid("key", shown, "* with the scope global")
-	case len(values) != len(r.Scope):
-		return "", stint.Invalid("key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
-	case r.misplacesHash(values):
-		return "", stint.Invalid("key", shown, `\sha256: in the place of an API key only`)
-	}
-	if err := r.addressFault("key", shown, values, bits, networks); err != nil {
+	values, err := r.partsOf("key", client, bits, networks)
+	if err != nil {
 		return "", err
 	}
-	scope, plain := partsOf(r), true
+	scope, plain := scopeOf(r), true
 	for i, value := range values {
 		if value.hashed && len(scope) == 1 {
 			return client, nil
@@ -51,6 +40,26 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 		plain = plain && scope[i].kind != apiKeyPart && isPrintable(value.text)
 	}
 	return keyOf(scope, []byte(client), plain, func(i int) (string, bool) { return values[i].text, values[i].hashed }), nil
+}
+
+// partsOf takes a client of the rule apart, or reports why the rule can have no such client.
+func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart, error) {
+	shown := r.shownKey(client)
+	values, err := splitKey(param, client, shown)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.counts(Global) && client != "*":
+		return nil, stint.Invalid(param, shown, "* with the scope global")
+	case len(values) != len(r.Scope):
+		return nil, stint.Invalid(param, shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
+	}
+	for i, p := range values {
+		if p.hashed && r.Scope[i] != PerAPIKey {
+			return nil, stint.Invalid(param, shown, `\sha256: in the place of an API key only`)
+		}
+	}
+	return values, r.addressFault(param, shown, values, bits, networks)
 }
 
 // shownKey is a client as a fault names it, which more people read than an API key.
@@ -117,7 +126,7 @@ func (s *Set) client(id, client string) (c *compiled, key string, o *override, e
 
 // overrideOfNamed is the override of a client, whether it or the client names the API key by its hash; nil if there is none.
 func (c *compiled) overrideOfNamed(client string) *override {
-	parts, _ := splitKey(client, "")
+	parts, _ := splitKey("key", client, "")
 	if c.counts(PerAPIKey) && !c.hashed {
 		byHash := make(map[string]*override, len(c.overrides))
 		for name, o := range c.overrides {
@@ -174,7 +183,7 @@ func networksOf(rule *Rule) (lengths [2][]int) {
 		return lengths
 	}
 	for i := range rule.Overrides {
-		parts, err := splitKey(rule.Overrides[i].Key, "")
+		parts, err := splitKey("key", rule.Overrides[i].Key, "")
 		if err != nil {
 			continue
 		}
@@ -223,7 +232,7 @@ func (r *Rule) hashedClient(client string) string {
 	if !r.counts(PerAPIKey) {
 		return client
 	}
-	parts, err := splitKey(client, "")
+	parts, err := splitKey("key", client, "")
 	if err != nil || len(parts) != len(r.Scope) {
 		return client
 	}
@@ -252,16 +261,6 @@ func joinHashed(scope []string, part func(int) string) string {
 		client = append(client, name...)
 	}
 	return string(client)
-}
-
-// misplacesHash reports whether a hash stands in the place of something that is no API key.
-func (r *Rule) misplacesHash(parts []keyPart) bool {
-	for i, p := range parts {
-		if p.hashed && i < len(r.Scope) && r.Scope[i] != PerAPIKey {
-			return true
-		}
-	}
-	return false
 }
 
 // namesHashes reports whether an override of the rule names an API key by its hash.

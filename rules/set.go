@@ -249,7 +249,7 @@ func (s *Set) root(text string) *node {
 }
 
 func compile(rule *Rule, options Options) (*compiled, error) {
-	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: partsOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
+	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: scopeOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
 	c.strict = options.StrictSlash
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
 	var old *compiled
@@ -375,25 +375,53 @@ func (s *Set) ChangesFrom(old *Set) Changes {
 	if old == nil {
 		old = &Set{}
 	}
-	var changes Changes
-	for id, c := range s.byID {
-		was, known := old.byID[id]
+	was, is := old.Rules(), s.Rules()
+	for _, list := range [][]Rule{was, is} {
+		slices.SortFunc(list, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
+	}
+	return Summarize(Diff(was, is))
+}
+
+// A Change is what happened to one rule.
+type Change struct {
+	ID string
+	// Before is the rule as it was; nil if there was none.
+	Before *Rule
+	// After is the rule as it is; nil if there is none any more.
+	After *Rule
+}
+
+// Diff compares two lists of rules, each sorted by ID.
+func Diff(old, now []Rule) (changes []Change) {
+	for len(old) > 0 || len(now) > 0 {
 		switch {
-		case !known:
-			changes.Added = append(changes.Added, id)
-		case !was.Equal(&c.Rule):
-			changes.Changed = append(changes.Changed, id)
+		case len(now) == 0 || len(old) > 0 && old[0].ID < now[0].ID:
+			changes, old = append(changes, Change{ID: old[0].ID, Before: &old[0]}), old[1:]
+		case len(old) == 0 || now[0].ID < old[0].ID:
+			changes, now = append(changes, Change{ID: now[0].ID, After: &now[0]}), now[1:]
+		default:
+			if !old[0].Equal(&now[0]) {
+				changes = append(changes, Change{ID: now[0].ID, Before: &old[0], After: &now[0]})
+			}
+			old, now = old[1:], now[1:]
 		}
 	}
-	for id := range old.byID {
-		if _, known := s.byID[id]; !known {
-			changes.Removed = append(changes.Removed, id)
-		}
-	}
-	slices.Sort(changes.Added)
-	slices.Sort(changes.Removed)
-	slices.Sort(changes.Changed)
 	return changes
+}
+
+// Summarize returns the IDs of changes.
+func Summarize(changes []Change) (ids Changes) {
+	for _, c := range changes {
+		switch {
+		case c.Before == nil:
+			ids.Added = append(ids.Added, c.ID)
+		case c.After == nil:
+			ids.Removed = append(ids.Removed, c.ID)
+		default:
+			ids.Changed = append(ids.Changed, c.ID)
+		}
+	}
+	return ids
 }
 
 // A Failure is what a rule says for the time while the store is unreachable.

@@ -333,27 +333,18 @@ func (r *Rule) validateOverrides(f *faults) {
 				choices++
 			}
 		}
-		shown := r.shownKey(o.Key)
-		parts, err := splitKey(o.Key, shown)
 		client := o.Key
 		if hashes {
 			client = r.hashedClient(client)
 		}
-		switch {
-		case err != nil:
-			f.add(param+".key", fmt.Errorf("%s: %w", param, err))
-		case len(r.Scope) == 1 && r.Scope[0] == Global && o.Key != "*":
-			f.invalid(param+".key", o.Key, "* with the scope global")
-		case len(parts) != len(r.Scope) && isSound(r.Scope):
-			f.invalid(param+".key", shown, fmt.Sprintf("%d parts joined by |, as the scope has", len(r.Scope)))
-		case r.misplacesHash(parts):
-			f.invalid(param+".key", shown, `\sha256: in the place of an API key only`)
-		case seen[client]:
-			f.invalid(param+".key", shown, "each client once")
-		default:
-			if err := r.addressFault(param+".key", shown, parts, f.bits, true); err != nil {
-				f.add(param+".key", err)
-			}
+		_, err := r.partsOf(param+".key", o.Key, f.bits, true)
+		if len(r.Scope) == 0 || len(r.Scope) > maxScope { // a fault of its own
+			_, err = splitKey(param+".key", o.Key, r.shownKey(o.Key))
+		}
+		if err != nil {
+			f.add(param+".key", err)
+		} else if seen[client] {
+			f.invalid(param+".key", r.shownKey(o.Key), "each client once")
 		}
 		seen[client] = true
 		if choices != 1 {
@@ -364,8 +355,6 @@ func (r *Rule) validateOverrides(f *faults) {
 	}
 }
 
-func isSound(scope []string) bool { return len(scope) >= 1 && len(scope) <= maxScope }
-
 // A keyPart is one part of a client as an override names it.
 type keyPart struct {
 	text   string
@@ -373,18 +362,18 @@ type keyPart struct {
 }
 
 // splitKey takes an override's key apart. A fault shows it as shown.
-func splitKey(key, shown string) ([]keyPart, error) {
+func splitKey(param, key, shown string) ([]keyPart, error) {
 	var parts []keyPart
 	for rest, more := key, true; more; {
 		part, after, ok := cutPart(rest)
 		if !ok {
-			return nil, stint.Invalid("key", shown, `a \ only before | and \`)
+			return nil, stint.Invalid(param, shown, `a \ only before | and \`)
 		}
 		parts = append(parts, part)
 		rest, more = strings.CutPrefix(after, "|")
 	}
 	if slices.ContainsFunc(parts, func(p keyPart) bool { return p.text == "" }) {
-		return nil, stint.Invalid("key", shown, "a client, of which no part is empty")
+		return nil, stint.Invalid(param, shown, "a client, of which no part is empty")
 	}
 	return parts, nil
 }

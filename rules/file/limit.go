@@ -50,7 +50,7 @@ var parameters = []parameter{
 	{"lease", leased, false, func(l *stint.Limit) any { return (*lease)(&l.Lease) }},
 }
 
-// setter reads a parameter into its field. The ranges are left to [stint.Limit.Validate], but for max_debt.
+// setter reads a parameter into its field. [stint.Limit.Validate] checks the ranges of all but max_debt.
 func setter(field any) document.Setter {
 	switch field := field.(type) {
 	case *string:
@@ -222,14 +222,14 @@ func (r *limitReader) complete(v document.Value) {
 	}
 	for _, p := range parameters {
 		_, given := r.at[p.name]
-		if p.needed && p.belongs(r.limit.Algorithm) && !given && !(p.name == "window" && calendar) && written(p.field(&r.limit)).Kind == document.KindNull {
+		if p.needed && p.belongs(r.limit.Algorithm) && !given && (p.name != "window" || !calendar) && written(p.field(&r.limit)).Kind == document.KindNull {
 			r.bad[p.name] = true
 			r.faults.Add(v.At, "%s.%s is missing; a limit of %s needs it", r.path, p.name, r.limit.Algorithm)
 		}
 	}
 }
 
-// validate records what is wrong with the limit beyond its fields' notation.
+// validate records what is wrong with the limit beyond how its fields are written.
 func (r *limitReader) validate(v document.Value) {
 	for _, invalid := range Invalids(r.limit.Validate()) {
 		name, _, _ := strings.Cut(invalid.Param, " ")

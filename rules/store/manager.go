@@ -211,7 +211,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if len(changes) == 0 {
 		return Edited{Info: m.current.Info}, nil
 	}
-	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.now()}
+	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.Rules()}
 	set, err := m.compile(next.Rules)
 	if err != nil {
 		return Edited{}, err
@@ -224,7 +224,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	}
 	m.current = next
 	m.enforce(set)
-	return Edited{Info: next.Info, Changes: Summarize(changes)}, nil
+	return Edited{Info: next.Info, Changes: rules.Summarize(changes)}, nil
 }
 
 // nextID is that of the revision after the current one. Its time is later, whatever the clock says.
@@ -233,7 +233,7 @@ func (m *Manager) nextID() ID {
 }
 
 // check reports text of the author or of a changed rule that would be read as another, and rules that are too large.
-func check(changes []Change, author Author) error {
+func check(changes []rules.Change, author Author) error {
 	for _, text := range []string{author.By, author.Action, author.Comment} {
 		if !utf8.ValidString(text) {
 			return stint.Invalid("the author", author, "text in UTF-8")

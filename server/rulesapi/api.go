@@ -201,7 +201,10 @@ func (c *call) run() error {
 		err = problem.New(http.StatusForbidden, "the token has role read; allowed: role write")
 	}
 	if err != nil {
-		c.refused(err)
+		if c.changes {
+			c.api.metrics.edits.WithLabelValues(c.action, outcomeOf(err)).Inc()
+		}
+		c.api.refused(c.r.Context(), c.caller, c.action, c.rule, err)
 		return err
 	}
 	if err = c.prepare(); err == nil {

@@ -73,48 +73,30 @@ func hidden(err error) error {
 	}
 }
 
-// A record is what the audit is told of a change, or of an attempt at one. It holds no secrets.
-type record struct {
-	caller  Caller
-	action  string
-	rule    string
-	client  string // as the rule counts it, which hides API keys
-	version int64
-	outcome string
-	detail  string
-	err     error // what the detail leaves out
-	leftOut int64 // records of unknown callers that were left out before it
-}
-
-// audit writes a record to the log.
-func (a *API) audit(ctx context.Context, r record) {
-	attributes := []slog.Attr{
-		slog.String("who", r.caller.Name), slog.String("from", r.caller.From),
-		slog.String("action", r.action), slog.String("outcome", r.outcome),
-	}
-	for _, text := range [][2]string{{"rule", r.rule}, {"client", r.client}, {"detail", r.detail}} {
-		if text[1] != "" {
-			attributes = append(attributes, slog.String(text[0], problem.Short(text[1])))
+// audit records a change, or an attempt at one, in the log, without secrets. What is empty or 0 is left out.
+func (a *API) audit(ctx context.Context, who Caller, action, outcome string, details ...slog.Attr) {
+	attributes := []slog.Attr{slog.String("who", who.Name), slog.String("from", who.From), slog.String("action", action), slog.String("outcome", outcome)}
+	for _, d := range details {
+		switch {
+		case d.Value.Equal(slog.StringValue("")), d.Value.Equal(slog.Int64Value(0)), d.Key == "":
+		case d.Value.Kind() == slog.KindString && d.Key != "err":
+			attributes = append(attributes, slog.String(d.Key, problem.Short(d.Value.String())))
+		default:
+			attributes = append(attributes, d)
 		}
 	}
-	if r.err != nil {
-		attributes = append(attributes, errorAttr(r.err))
-	}
-	if r.version != 0 {
-		attributes = append(attributes, slog.Int64("version", r.version))
-	}
-	if r.leftOut != 0 {
-		attributes = append(attributes, slog.Int64("left_out", r.leftOut))
-	}
 	level := slog.LevelInfo
-	if r.outcome != outcomeDone && r.outcome != outcomeUnchanged {
+	if outcome != outcomeDone && outcome != outcomeUnchanged {
 		level = slog.LevelWarn
 	}
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
 }
 
-// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened.
+// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened. Of none it is empty.
 func errorAttr(err error) slog.Attr {
+	if err == nil {
+		return slog.Attr{}
+	}
 	const most = 1024
 	return slog.String("err", clip.To(most, document.Redact(err.Error())))
 }
@@ -133,10 +115,8 @@ func (c *call) note(err error) {
 		outcome = outcomeDone
 	}
 	c.api.metrics.edits.WithLabelValues(c.action, outcome).Inc()
-	c.api.audit(c.r.Context(), record{
-		caller: c.caller, action: c.action, rule: c.rule, client: c.shown, version: c.version, outcome: outcome, detail: detail,
-		err: hidden(err),
-	})
+	c.api.audit(c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown), slog.String("detail", detail),
+		errorAttr(hidden(err)), slog.Int64("version", c.version))
 }
 
 // report writes to the log why a call failed that changes nothing, but not each time where the rules
@@ -159,29 +139,21 @@ func (c *call) report(err, cause error) {
 
 // Refused records a refused request to the admin listener that is not about rules.
 func (a *API) Refused(ctx context.Context, caller Caller, err error) {
-	a.refused(ctx, record{caller: caller, action: "request"}, err)
+	a.refused(ctx, caller, "request", "", err)
 }
 
-// refused records a refused call.
-func (c *call) refused(err error) {
-	if c.changes {
-		c.api.metrics.edits.WithLabelValues(c.action, outcomeOf(err)).Inc()
-	}
-	c.api.refused(c.r.Context(), record{caller: c.caller, action: c.action, rule: c.rule}, err)
-}
-
-// refused completes and writes a record. If there are many of unknown callers, some are left out; the next one says
-// how many.
-func (a *API) refused(ctx context.Context, r record, err error) {
-	r.outcome, r.detail = outcomeOf(err), err.Error()
-	a.metrics.refusals.WithLabelValues(r.outcome).Inc()
-	if r.caller.Name == "" {
+// refused records a refused call about a rule, if there is one. If there are many of unknown callers, some are left out; the next
+// record says how many.
+func (a *API) refused(ctx context.Context, caller Caller, action, rule string, err error) {
+	outcome, leftOut := outcomeOf(err), int64(0)
+	a.metrics.refusals.WithLabelValues(outcome).Inc()
+	if caller.Name == "" {
 		var ok bool
-		if r.leftOut, ok = a.unknownCallers.Admit(); !ok {
+		if leftOut, ok = a.unknownCallers.Admit(); !ok {
 			return
 		}
 	}
-	a.audit(ctx, r)
+	a.audit(ctx, caller, action, outcome, slog.String("rule", rule), slog.String("detail", err.Error()), slog.Int64("left_out", leftOut))
 }
 
 // about notes which client of a rule the call is about, in a form that can be shown.

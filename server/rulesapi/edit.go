@@ -183,6 +183,73 @@ func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 	return changed, nil
 }
 
+// remove removes a rule, or lets the rule's own limits hold for a client again.
+func (c *call) remove() error {
+	what := "delete"
+	if c.client != "" {
+		what = "delete an override of"
+	}
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
+		rule, exists, err := c.checkOne(d)
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			return c.missing(&rule)
+		case c.client == "":
+			d.Delete(c.rule)
+		default:
+			at := overrideIndex(&rule, c.client)
+			rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
+			d.Put(rule)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// checkOne holds the conditions against what the path names, and returns its rule and whether it is there.
+func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+	rule, found := d.Rule(c.rule)
+	if !found {
+		if c.client != "" {
+			return rule, false, noRule(c.rule)
+		}
+		return rule, false, c.conditions.check("")
+	}
+	c.about(&rule, c.client)
+	text, err := c.written(&rule)
+	if err != nil || text == nil {
+		return rule, false, errors.Join(err, c.conditions.check(""))
+	}
+	return rule, true, c.conditions.check(tagOf(text))
+}
+
+// editOne changes what the path names, which need not be there if it may be made, and answers with what it is then.
+func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
+	var rule rules.Rule
+	exists := false
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
+		if rule, exists, err = c.checkOne(d); err != nil {
+			return err
+		}
+		if !exists && !anew {
+			return c.missing(&rule)
+		}
+		if err = change(&rule); err == nil {
+			d.Put(rule)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, !exists)
+}
+
 // replaceAll puts a document's rules in the place of all.
 func (c *call) replaceAll() error {
 	// The manager tells whether rules make sense, but not where they are in the document.

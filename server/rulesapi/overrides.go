@@ -2,7 +2,6 @@ package rulesapi
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,47 +14,6 @@ import (
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
-
-// missing tells that what the path names is not there, or can't be.
-func (c *call) missing(rule *rules.Rule) error {
-	if c.client == "" || rule.ID == "" {
-		return noRule(c.rule)
-	}
-	if _, err := rule.OverrideKey(c.client); err != nil {
-		return err
-	}
-	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
-}
-
-// written is what the path names of a rule: the rule itself, or the override of a client; nil if there is none.
-func (c *call) written(rule *rules.Rule) ([]byte, error) {
-	if c.client == "" {
-		return file.JSON(*rule)
-	}
-	if at := overrideIndex(rule, c.client); at >= 0 {
-		return file.OverrideJSON(rule.Overrides[at])
-	}
-	return nil, nil
-}
-
-// get shows a rule, or what holds for one client of it.
-func (c *call) get() error {
-	rule, head, err := c.find()
-	if err != nil {
-		return err
-	}
-	text, err := c.written(&rule)
-	if err != nil {
-		return err
-	}
-	if text == nil {
-		return c.missing(&rule)
-	}
-	return c.show(head.Number, tagOf(text), func() ([]byte, error) {
-		shown := c.masked(rule)
-		return c.written(&shown)
-	})
-}
 
 // listOverrides shows what holds for single clients of a rule.
 func (c *call) listOverrides() error {
@@ -96,73 +54,6 @@ func (c *call) putOverride() error {
 	})
 }
 
-// remove removes a rule, or lets the rule's own limits hold for a client again.
-func (c *call) remove() error {
-	what := "delete"
-	if c.client != "" {
-		what = "delete an override of"
-	}
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
-		rule, exists, err := c.checkOne(d)
-		switch {
-		case err != nil:
-			return err
-		case !exists:
-			return c.missing(&rule)
-		case c.client == "":
-			d.Delete(c.rule)
-		default:
-			at := overrideIndex(&rule, c.client)
-			rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
-			d.Put(rule)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.empty(http.StatusNoContent)
-}
-
-// checkOne holds the conditions against what the path names, and returns its rule and whether it is there.
-func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
-	rule, found := d.Rule(c.rule)
-	if !found {
-		if c.client != "" {
-			return rule, false, noRule(c.rule)
-		}
-		return rule, false, c.conditions.check("")
-	}
-	c.about(&rule, c.client)
-	text, err := c.written(&rule)
-	if err != nil || text == nil {
-		return rule, false, errors.Join(err, c.conditions.check(""))
-	}
-	return rule, true, c.conditions.check(tagOf(text))
-}
-
-// editOne changes what the path names, which need not be there if it may be made, and answers with what it is then.
-func (c *call) editOne(what string, make bool, change func(*rules.Rule) error) error {
-	var rule rules.Rule
-	exists := false
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
-		if rule, exists, err = c.checkOne(d); err != nil {
-			return err
-		}
-		if !exists && !make {
-			return c.missing(&rule)
-		}
-		if err = change(&rule); err == nil {
-			d.Put(rule)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return c.stored(&rule, !exists)
-}
-
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
 func (c *call) readOverride() (override rules.Override, err error) {
@@ -197,7 +88,7 @@ func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rule
 
 // exposesKeys reports whether a change lets clients mean something else, of which there are API keys
 // before or after. A client's name on one side may then be an API key on the other.
-func exposesKeys(change *store.Change) bool {
+func exposesKeys(change *rules.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
 }
@@ -242,7 +133,7 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 
 // shownChange is a change as the caller sees it. Where it moves API keys, all clients are
 // hashed, on both sides.
-func (c *call) shownChange(change store.Change) (shown api.RuleChange, err error) {
+func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
 			return nil

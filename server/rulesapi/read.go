@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"time"
 
@@ -62,6 +63,47 @@ func (c *call) list() error {
 			page.Rules, last = append(page.Rules, text), rule.ID
 		}
 		return marshal(page)
+	})
+}
+
+// missing tells that what the path names is not there, or can't be.
+func (c *call) missing(rule *rules.Rule) error {
+	if c.client == "" || rule.ID == "" {
+		return noRule(c.rule)
+	}
+	if _, err := rule.OverrideKey(c.client); err != nil {
+		return err
+	}
+	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
+}
+
+// written is what the path names of a rule: the rule itself, or the override of a client; nil if there is none.
+func (c *call) written(rule *rules.Rule) ([]byte, error) {
+	if c.client == "" {
+		return file.JSON(*rule)
+	}
+	if at := overrideIndex(rule, c.client); at >= 0 {
+		return file.OverrideJSON(rule.Overrides[at])
+	}
+	return nil, nil
+}
+
+// get shows a rule, or what holds for one client of it.
+func (c *call) get() error {
+	rule, head, err := c.find()
+	if err != nil {
+		return err
+	}
+	text, err := c.written(&rule)
+	if err != nil {
+		return err
+	}
+	if text == nil {
+		return c.missing(&rule)
+	}
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) {
+		shown := c.masked(rule)
+		return c.written(&shown)
 	})
 }
 

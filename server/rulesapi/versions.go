@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -115,14 +116,6 @@ func notKept(err error) error {
 	return err
 }
 
-// revisionPair returns two versions; 0 is before the first.
-func revisionPair(ctx context.Context, m *store.Manager, since, number int64) (old, now store.Revision, err error) {
-	if now, err = m.Revision(ctx, number); err == nil && since > 0 {
-		old, err = m.Revision(ctx, since)
-	}
-	return old, now, err
-}
-
 // getVersion shows a version with the rules that it changed as they were before and after.
 func (c *call) getVersion() error {
 	since, err := c.query.integer("since", max(0, c.number-1), 0, math.MaxInt64)
@@ -135,14 +128,18 @@ func (c *call) getVersion() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	old, now, err := revisionPair(ctx, m, since, c.number)
+	var old store.Revision // the zero one is before the first
+	now, err := m.Revision(ctx, c.number)
+	if err == nil && since > 0 {
+		old, err = m.Revision(ctx, since)
+	}
 	if err != nil {
 		return unreachable(c.notKept(ctx, err, 1))
 	}
 	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
 	return c.show(now.Number, tag, func() ([]byte, error) {
 		diff := api.RuleVersionDiff{RuleVersion: versionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
-		for _, change := range store.Diff(old.Rules, now.Rules) {
+		for _, change := range rules.Diff(old.Rules, now.Rules) {
 			shown, err := c.shownChange(change)
 			if err != nil {
 				return nil, err
