@@ -66,7 +66,7 @@ func requestID(r *http.Request) string {
 
 // observeRules tells the recorder of other rules.
 func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
-	if s.config.Activity == nil {
+	if s.config.Activity == nil || changes.None() {
 		return
 	}
 	var words []string
