@@ -98,7 +98,7 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 
 // observeRules tells the recorder of other rules.
 func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
-	if s.config.Activity == nil {
+	if s.config.Activity == nil || changes.None() {
 		return
 	}
 	var words []string

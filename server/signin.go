@@ -61,13 +61,14 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 	if err := a.signIn.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
+	// A request to another name than this machine's may not even sign in: its sender reads the answer.
+	var known *problem.Error
+	if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
+		return caller.Fault
+	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if caller.Fault != nil {
-			var known *problem.Error
-			if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
-				return caller.Fault
-			}
 			return answerSession(w, sessionAnswer{Required: true})
 		}
 		return answerSession(w, sessionAnswer{Required: len(a.signIn.secrets) > 0, Name: caller.Name, Writes: caller.Writes})

@@ -93,7 +93,7 @@ func TestTwoAuthors(t *testing.T) {
 	p.expectRefusals()
 	p.press("Enforce at once")
 	p.shows("Somebody else has changed this rule since you began")
-	if draft := eval[string](p, "document.querySelector('textarea').value"); !strings.Contains(draft, "capacity: 21") {
+	if draft := eval[string](p, "document.querySelector('textarea:not(form textarea)').value"); !strings.Contains(draft, "capacity: 21") {
 		t.Errorf("the draft is %q", draft)
 	}
 }

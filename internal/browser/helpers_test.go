@@ -252,7 +252,7 @@ func (p *page) press(text string) {
 // write changes the text in the editor of a rule by a function of the page.
 func (p *page) write(edit string) {
 	p.t.Helper()
-	p.fill("textarea", edit)
+	p.fill("textarea:not(form textarea)", edit)
 }
 
 // fill changes the text of a field by a function of the page.

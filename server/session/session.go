@@ -56,8 +56,10 @@ func cookie(value string, age int, secure bool) *http.Cookie {
 	}
 }
 
-// Find returns the place of the secret whose session a request has, and -1 if it has none that counts now.
+// Find returns the place of the secret whose session a request has, and -1 if it has none that counts now. Sessions of two
+// tokens are none: one of them was planted, by a neighbour of the host's domain.
 func Find(r *http.Request, secrets []Secret, now time.Time) int {
+	found := -1
 	for _, c := range r.CookiesNamed(cookieName) {
 		text, err := base64.RawURLEncoding.DecodeString(c.Value)
 		if err != nil || len(text) != idBytes+timeBytes+sha256.Size {
@@ -67,9 +69,12 @@ func Find(r *http.Request, secrets []Secret, now time.Time) int {
 		for i, secret := range secrets {
 			if hmac.Equal(secret.derive("id")[:idBytes], said[:idBytes]) && hmac.Equal(secret.seal(said[:len(said):len(said)]), text) &&
 				now.Before(time.Unix(int64(binary.BigEndian.Uint64(said[idBytes:])), 0)) {
-				return i
+				if found >= 0 && found != i {
+					return -1
+				}
+				found = i
 			}
 		}
 	}
-	return -1
+	return found
 }

@@ -84,6 +84,20 @@ func TestForgery(t *testing.T) {
 	}
 }
 
+// Whose session it is, is not for the one to choose who planted a cookie of another token.
+func TestTwoSessions(t *testing.T) {
+	mine, planted := session.New(secret("mine"), now, false), session.New(secret("planted"), now, false)
+	secrets := []session.Secret{secret("mine"), secret("planted")}
+	for _, cookies := range [][]*http.Cookie{{mine, planted}, {planted, mine}} {
+		if got := session.Find(request(t, cookies...), secrets, now); got != -1 {
+			t.Errorf("the session of %d counts", got)
+		}
+	}
+	if got := session.Find(request(t, mine, session.New(secret("mine"), now.Add(time.Hour), false)), secrets, now); got != 0 {
+		t.Errorf("two sessions of one token: %d", got)
+	}
+}
+
 // valued is a cookie with another value.
 func valued(c *http.Cookie, value string) *http.Cookie {
 	other := *c //nolint:gosec // G124: as the one that it is copied from

@@ -14,6 +14,7 @@ export interface Totals extends Series {
 export interface RuleSeries {
   rule: string;
   seconds: Series;
+  near?: number[]; // of each of the seconds
   minutes?: Series;
 }
 export interface Rates {
@@ -27,6 +28,16 @@ export interface Store {
   state: string;
   since?: number;
   unreachableShards?: number;
+  figures?: StoreFigures;
+}
+export interface StoreFigures {
+  scope: string; // of bytes and evictions
+  usedBytes: number;
+  maxBytes: number;
+  evictions: number;
+  calls: number;
+  operations: number;
+  denialHits: number;
 }
 export interface Change {
   seq: number;
@@ -148,6 +159,21 @@ export interface Fault {
   column: number;
   rule?: string;
   detail: string;
+}
+export interface Suggestion {
+  candidate: string;
+  rule: string;
+  goal: number;
+  limits: string[];
+  values: number[];
+  clients: number;
+  tooClose: number;
+  beyondRange: number;
+  untouched: number;
+  untouchedBelow: number[];
+  maximum: boolean;
+  restClients: number;
+  restUntouched: number;
 }
 export interface Validation {
   valid: boolean;

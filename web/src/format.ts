@@ -40,6 +40,17 @@ export function duration(micros: number): string {
   return micros.toFixed(0) + " µs";
 }
 
+/** bytes is an amount of memory. */
+export function bytes(n: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) {
+    n /= 1024;
+    i++;
+  }
+  return (n < 10 && i > 0 ? n.toFixed(1) : n.toFixed(0)) + " " + units[i];
+}
+
 export const timeOfDay = (micros: number) => clock.format(micros / 1000);
 export const fullTime = (micros: number) => full.format(micros / 1000);
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "./api";
-import type { Change, Denial, Processes, RuleSeries, Series, Stats, Store, Top, Totals } from "./api";
+import type { Change, Denial, Processes, RuleSeries, Series, Stats, Store, StoreFigures, Top, Totals } from "./api";
 
 const HOUR = 3600;
 const RULE_SECONDS = 300;
@@ -44,6 +44,7 @@ export interface RuleActivity {
   admitted: Ring;
   denied: Ring;
   shadow: Ring;
+  near: Ring; // admitted, with little of a client's limit left
   minutes?: Series;
 }
 
@@ -60,6 +61,7 @@ export interface Live {
   denials: Denial[]; // of this process, the newest first
   changes: Change[];
   store: Store;
+  figures: { second: number; of: StoreFigures }[]; // of the last minute, the oldest first
   top?: Top;
   processes?: Processes;
   allDenials: Denial[]; // of all processes
@@ -78,6 +80,7 @@ const fresh = (): Live => ({
   denials: [],
   changes: [],
   store: { state: "up" },
+  figures: [],
   allDenials: [],
 });
 
@@ -123,16 +126,24 @@ function addTotals(t: Totals) {
 function addRule(r: RuleSeries) {
   let known = live.rules.get(r.rule);
   if (!known) {
-    known = { admitted: new Ring(RULE_SECONDS), denied: new Ring(RULE_SECONDS), shadow: new Ring(RULE_SECONDS) };
+    known = { admitted: new Ring(RULE_SECONDS), denied: new Ring(RULE_SECONDS), shadow: new Ring(RULE_SECONDS), near: new Ring(RULE_SECONDS) };
     live.rules.set(r.rule, known);
   }
   if (r.minutes) known.minutes = r.minutes;
-  const { admitted, denied, shadow } = known;
+  const { admitted, denied, shadow, near } = known;
   each(r.seconds, (second, i) => {
     admitted.put(second, r.seconds.admitted[i] ?? 0);
     denied.put(second, r.seconds.denied[i] ?? 0);
     shadow.put(second, r.seconds.shadowDenied[i] ?? 0);
+    near.put(second, r.near?.[i] ?? 0);
   });
+}
+
+function addStore(store: Store, at: number) {
+  live.store = store;
+  const second = Math.floor(at / 1e6);
+  if (!store.figures || (live.figures.at(-1)?.second ?? 0) >= second) return;
+  live.figures = [...live.figures.filter((f) => f.second >= second - 60), { second, of: store.figures }];
 }
 
 function newest<T extends { seq: number; process?: string }>(known: T[], more: T[], most: number): T[] {
@@ -150,7 +161,7 @@ function addStats(s: Stats) {
   addTotals(s.totals);
   s.rules.forEach(addRule);
   live.changes = newest(live.changes, s.changes, 1000);
-  live.store = s.store;
+  addStore(s.store, s.at);
 }
 
 interface Shared {
@@ -165,7 +176,7 @@ function addShared(s: Shared) {
   live.allDenials = s.denials.denials;
 }
 
-type Tick = { totals: Totals; rules: RuleSeries[]; store: Store; denials: Denial[]; changes: Change[] };
+type Tick = { at: number; totals: Totals; rules: RuleSeries[]; store: Store; denials: Denial[]; changes: Change[] };
 type Snapshot = { stats: Stats; denials: Denial[]; shared: Shared };
 
 /** A Message is what the stream's worker tells a tab. */
@@ -187,7 +198,7 @@ function receive(m: Message) {
       const tick = m.data as Tick;
       addTotals(tick.totals);
       tick.rules.forEach(addRule);
-      live.store = tick.store;
+      addStore(tick.store, tick.at);
       live.denials = newest(live.denials, tick.denials, DENIALS);
       live.changes = newest(live.changes, tick.changes, 1000);
       break;

@@ -1,6 +1,6 @@
 // Rules as YAML, for people to edit. The service reads and checks it; this only writes it.
 
-const plain = /^[A-Za-z_/][\w ./{}*-]*$/;
+const plain = /^[A-Za-z_/][\w ./{}*-]*$|^\d+(ms|[smhd])$|^\d+\/\d*[a-z]+$/;
 const words = new Set(["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"]);
 
 function scalar(value: unknown): string {

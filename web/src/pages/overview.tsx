@@ -5,8 +5,8 @@ import { live as current, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot, Spark } from "../plot";
 import type { Mark } from "../plot";
-import { compact, duration, integer, rate, share, timeOfDay, zone } from "../format";
-import { ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time } from "../ui";
+import { bytes, compact, duration, integer, rate, share, timeOfDay, zone } from "../format";
+import { at, ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time } from "../ui";
 
 const spans = [
   { name: "5 min", seconds: 300 },
@@ -24,13 +24,16 @@ function sentence(live: Live) {
   const admitted = live.admitted.sum(60, until);
   const denied = live.denied.sum(60, until);
   const all = admitted + denied;
-  const denying = [...live.rules.values()].filter((r) => r.denied.sum(60, until) > 0).length;
+  const rules = [...live.rules.values()];
+  const denying = rules.filter((r) => r.denied.sum(60, until) > 0).length;
+  const near = rules.filter((r) => r.near.sum(60, until) > 0).length;
   const degraded = live.degraded.sum(60, until);
   return (
     <h1 class="lead">
       {all === 0 ? "No requests in the last minute" : <><span class={denied ? "denied" : ""}>{share(denied, all)} denied</span> of {rate(all / 60)}</>}
       {"; "}
       {denying === 0 ? "no rule denies" : denying === 1 ? "1 rule denies" : `${denying} rules deny`}
+      {near > 0 && <span title="In the last minute they left a client a fifth of its limit or less.">{"; "}{near} {near === 1 ? "rule" : "rules"} near {near === 1 ? "its" : "their"} limit</span>}
       {"; "}
       {live.store.state === "up" ? "store healthy" : <span class="degraded">store unreachable{live.store.since ? ` since ${timeOfDay(live.store.since)}` : ""}</span>}
       {degraded > 0 && <>; <span class="degraded">{compact(degraded)} decided by the failure policy</span></>}.
@@ -43,7 +46,7 @@ export function marksOf(live: Live): Mark[] {
     .map((c) => ({
       at: c.at / 1e6,
       bad: c.kind === "store" && c.state !== "up",
-      text: c.kind === "rules" ? "rules" : c.state === "up" ? "store back" : "store unreachable",
+      text: c.kind === "rules" ? (revisionOf(c.state) ? `revision ${c.state}` : "rules") : c.state === "up" ? "store back" : "store unreachable",
     }))
     .sort((a, b) => a.at - b.at);
 }
@@ -110,9 +113,9 @@ function sumOver(ring: Live["admitted"], [from, to]: Range) {
 }
 
 function Rules({ live, range }: { live: Live; range?: Range }) {
-  const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow") => (range ? sumOver(r[of], range) : r[of].sum(60, live.now));
+  const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow" | "near") => (range ? sumOver(r[of], range) : r[of].sum(60, live.now));
   const rows = [...live.rules]
-    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), all: count(r, "denied") + count(r, "admitted") }))
+    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), near: count(r, "near"), all: count(r, "denied") + count(r, "admitted") }))
     .filter((row) => row.all + row.shadow > 0)
     .sort((a, b) => b.denied - a.denied || b.shadow - a.shadow || b.all - a.all)
     .slice(0, 12);
@@ -120,14 +123,15 @@ function Rules({ live, range }: { live: Live; range?: Range }) {
     <Panel title="Rules by denials" scope={range ? "chosen time, this process" : "last minute, this process"}>
       {rows.length === 0 ? <p class="empty">No rule has decided anything {range ? "then" : "in the last minute"}.</p> : (
         <table>
-          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n">of</th><th class="hide-narrow">5 min</th></tr></thead>
+          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n">of</th><th class="n" title="admitted requests that left a client a fifth of its limit or less">near</th><th class="hide-narrow">5 min</th></tr></thead>
           <tbody>
-            {rows.map(({ id, r, denied, shadow, all }) => (
+            {rows.map(({ id, r, denied, shadow, near, all }) => (
               <tr key={id}>
                 <td><RuleLink id={id} /></td>
                 <td class={denied ? "n denied" : "n"}>{compact(denied)}{shadow > 0 && <span class="shadow"> +{compact(shadow)} in shadow</span>}</td>
                 <td class="n">{share(denied, all)}</td>
                 <td class="n">{compact(all)}</td>
+                <td class="n">{near ? compact(near) : ""}</td>
                 <td class="hide-narrow"><Spark admitted={lastSeconds(r.admitted, live.now, 300, 10)} denied={lastSeconds(r.denied, live.now, 300, 10)} shadow={lastSeconds(r.shadow, live.now, 300, 10)} /></td>
               </tr>
             ))}
@@ -216,17 +220,49 @@ function StorePanel({ live }: { live: Live }) {
     }
   }
   return (
-    <Panel title="Store" scope="last minute, this process">
+    <Panel title="Store" scope="last minute, this process but for memory">
       <table>
         <tbody>
           <tr><td>state</td><td class={live.store.state === "up" ? "n" : "n degraded"}>{live.store.state}{live.store.unreachableShards ? `, ${live.store.unreachableShards} parts unreachable` : ""}</td></tr>
           <tr><td>time to decide, on average</td><td class="n">{seconds ? duration(micros / seconds) : "–"}</td></tr>
           <tr><td>decided by the store</td><td class="n">{compact(checks - live.degraded.sum(60, live.now))}</td></tr>
+          {live.figures.length > 0 && <Figures live={live} />}
           <tr><td>decided by the failure policy</td><td class={live.degraded.sum(60, live.now) ? "n degraded" : "n"}>{compact(live.degraded.sum(60, live.now))}</td></tr>
         </tbody>
       </table>
     </Panel>
   );
+}
+
+/** Figures are the store's own: memory and evictions as they are, the rest over the last minute, or as long as the page has looked. */
+function Figures({ live }: { live: Live }) {
+  const last = live.figures.at(-1)?.of;
+  const first = live.figures[0]?.of;
+  if (!last || !first) return null;
+  const shared = last.scope === "all";
+  const calls = last.calls - first.calls;
+  const operations = last.operations - first.operations;
+  const hits = last.denialHits - first.denialHits;
+  return (
+    <>
+      {shared && (
+        <>
+          <tr><td>batch size, on average</td><td class="n">{calls ? (operations / calls).toFixed(1) : "–"}</td></tr>
+          <tr><td>denied from the denial cache</td><td class="n">{compact(hits)}</td></tr>
+        </>
+      )}
+      <tr><td>memory, {shared ? "all processes" : "this process"}</td><td class="n">{last.usedBytes ? bytes(last.usedBytes) : "not known"}{last.maxBytes > 0 && ` of ${bytes(last.maxBytes)}`}</td></tr>
+      <tr><td>evictions since the start, {shared ? "all processes" : "this process"}</td><td class={last.evictions ? "n degraded" : "n"}>{compact(last.evictions)}</td></tr>
+    </>
+  );
+}
+
+/** revisionOf is the number of a revision of rules that can be looked at; rules that no store keeps have a digest. */
+const revisionOf = (state: string) => (/^\d+$/.test(state) ? state : undefined);
+
+function RevisionLink({ state }: { state: string }) {
+  const number = revisionOf(state);
+  return number ? <a href={at("revisions", number)}>revision {number}</a> : <a href="#/revisions">rules</a>;
 }
 
 function Changes({ live, range }: { live: Live; range?: Range }) {
@@ -239,7 +275,7 @@ function Changes({ live, range }: { live: Live; range?: Range }) {
             {rows.map((c) => (
               <tr key={c.seq}>
                 <td><Time micros={c.at} /></td>
-                <td>{c.kind === "rules" ? <a href="#/revisions">rules</a> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
+                <td>{c.kind === "rules" ? <RevisionLink state={c.state} /> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
                 <td class="faint">{c.detail}</td>
               </tr>
             ))}
@@ -255,13 +291,13 @@ function Processes({ live }: { live: Live }) {
   return (
     <Panel title="Processes" scope={live.processes?.scope === "all" ? "all that share this store" : "this process"}>
       <table>
-        <thead><tr><th>process</th><th class="hide-narrow">version</th><th class="n">rules</th><th class="n">admitted</th><th class="n">denied</th><th>store</th></tr></thead>
+        <thead><tr><th>process</th><th class="hide-narrow">version</th><th class="n">revision</th><th class="n">admitted</th><th class="n">denied</th><th>store</th></tr></thead>
         <tbody>
           {list.map((p) => (
             <tr key={p.name}>
               <td title={p.name}>{p.host || p.name}{p.self && <span class="faint"> (this)</span>}</td>
               <td class="hide-narrow">{p.version}</td>
-              <td class="n">{p.revision || "–"}</td>
+              <td class="n" title={p.revision}>{revisionOf(p.revision) ? <a href={at("revisions", p.revision)}>{p.revision}</a> : p.revision ? p.revision.replace("sha256:", "") : "–"}</td>
               <td class="n">{rate(p.rates.admitted)}</td>
               <td class={p.rates.denied ? "n denied" : "n"}>{rate(p.rates.denied)}</td>
               <td class={p.store.state === "up" ? "" : "degraded"}>{p.store.state}</td>

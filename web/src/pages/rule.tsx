@@ -31,12 +31,12 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
       <p class="faint">{stateOf(rule.body)}, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
       <Activity id={id} />
       {candidate && <Compare rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
+      <Panel title="The rule" scope="in force everywhere within seconds of saving">
+        <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
+      </Panel>
       <div class="two">
-        <Panel title="The rule" scope="in force everywhere within seconds of saving">
-          <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
-        </Panel>
+        <History id={id} />
         <div>
-          <History id={id} />
           {writes && (
             <Panel title="Clear what clients have used">
               <div class="row"><Act confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act></div>
@@ -120,6 +120,8 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
   const [newer, setNewer] = useState(false);
   const changed = text !== base.text;
   const newest = useRef(0);
+  const [Form, setForm] = useState<typeof import("./form").Form>();
+  useEffect(() => void import("./form").then((m) => setForm(() => m.Form)), []); // it reads YAML, which other pages need not
 
   // What is in force may change under the editor: the draft stays, and its author is told.
   useEffect(() => {
@@ -173,8 +175,13 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
   };
   return (
     <>
-      <textarea rows={Math.min(30, Math.max(10, text.split("\n").length + 1))} spellcheck={false} aria-label="The rule, as YAML" value={text} readOnly={!writes} onInput={(e) => setText(e.currentTarget.value)} />
-      {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">line {f.line}, column {Math.max(1, f.column - 2)}: {f.detail}</p>)}
+      <div class="two views">
+        {Form ? <Form text={text} set={setText} faults={check?.faults ?? []} writes={writes} fresh={!rule} /> : <p class="empty">Reading…</p>}
+        <div>
+          <textarea rows={Math.min(36, Math.max(14, text.split("\n").length + 1))} spellcheck={false} aria-label="The rule, as YAML" value={text} readOnly={!writes} onInput={(e) => setText(e.currentTarget.value)} />
+          {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">line {f.line}, column {Math.max(1, f.column - 2)}: {f.detail}</p>)}
+        </div>
+      </div>
       {newer && <p class="fault" role="alert">The rule in force has changed since you began. Your draft is kept. <button onClick={() => { setBase({ text: start, etag }); setNewer(false); }}>Compare with what is in force now</button> <button onClick={() => { setText(start); setBase({ text: start, etag }); setNewer(false); }}>Drop my draft</button></p>}
       {changed && rule && <Diff before={base.text} after={text} />}
       {writes && (

@@ -3,11 +3,12 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Rule } from "../api";
+import type { Rule, Suggestion } from "../api";
 import { compact, duration, share } from "../format";
 import { Plot } from "../plot";
-import { at, messageOf, useAsk } from "../ui";
+import { Act, at, messageOf, Panel, useAsk } from "../ui";
 import { yaml } from "../yaml";
+import { what } from "./rules";
 
 interface Step {
   admitted: number;
@@ -43,6 +44,7 @@ interface Report {
   candidates: CandidateReport[];
   notes: string[];
   leftOut?: number;
+  suggestions?: Suggestion[];
 }
 interface Pattern {
   name: string;
@@ -187,7 +189,8 @@ export function Simulate({ writes }: { writes: boolean }) {
   const [log, setLog] = useState<File>();
   const [pattern, setPattern] = useState("poisson");
   const [text, setText] = useState<string>();
-  const [report, setReport] = useState<Report>();
+  const [least, setLeast] = useState("");
+  const [done, setDone] = useState<Done>();
   const [fault, setFault] = useState("");
   const [busy, setBusy] = useState(false);
   const draft = text ?? (rules.body ? yaml(rules.body.rules) : "");
@@ -197,10 +200,12 @@ export function Simulate({ writes }: { writes: boolean }) {
     setFault("");
     const request = {
       inForce: true,
+      ...(least && { suggest: { share: Number(least) } }),
       ...(draft.trim() && { candidates: [{ name: "candidate", rules: draft }] }),
       ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: 50, clients: 200, length: pattern === "diurnal" ? "1d" : "10m", window: "1m" } }),
     };
-    simulate(request, source === "log" ? log : undefined).then(setReport, (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
+    const candidate = draft;
+    simulate(request, source === "log" ? log : undefined).then((report) => setDone({ report, candidate }), (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
   };
   return (
     <>
@@ -220,12 +225,22 @@ export function Simulate({ writes }: { writes: boolean }) {
             </label>
             {source === "log" && <label class="field"><span>Log: nginx, Apache, Caddy, Envoy, ALB, CSV, JSON lines; plain, gzip or zstd; 64 MiB unpacked</span><input type="file" onChange={(e) => setLog(e.currentTarget.files?.[0])} /></label>}
             {source === "pattern" && <Choice name="pattern" label="Pattern" value={pattern} options={Object.keys(patterns)} set={setPattern} />}
+            <label class="field"><span>Suggest limits that never deny</span>
+              <select value={least} onChange={(e) => setLeast(e.currentTarget.value)}>
+                <option value="">suggest none</option>
+                <option value="0.9">90 % of the clients</option>
+                <option value="0.95">95 % of the clients</option>
+                <option value="0.99">99 % of the clients</option>
+                <option value="0.999">99.9 % of the clients</option>
+                <option value="1">all clients</option>
+              </select>
+            </label>
             <button class="main" disabled={busy || (source === "log" && !log)} onClick={run}>{busy ? "Simulating…" : "Simulate"}</button>
           </div>
           {fault && <p class="fault" role="alert">{fault}</p>}
-          <p class="faint">Nothing is taken from anybody. To have a change decide real requests without denying any, open its <a href="#/rules">rule</a> and try it in shadow.</p>
+          <p class="faint">Nothing is taken from anybody. A change that is saved in shadow decides real requests and denies none; its <a href="#/rules">rule</a> then compares both.</p>
         </section>
-        <section>{report ? <Result report={report} /> : <p class="empty">The result compares the rules in force with the candidate.</p>}</section>
+        <section>{done ? <><Result report={done.report} /><Saves done={done} rules={rules.body?.rules ?? []} again={rules.again} /></> : <p class="empty">The result compares the rules in force with the candidate.</p>}</section>
       </div>
     </>
   );
@@ -257,6 +272,89 @@ function Result({ report }: { report: Report }) {
         </tbody>
       </table>
       {report.notes.map((n) => <p key={n} class="faint">{n}</p>)}
+    </>
+  );
+}
+
+interface Done {
+  report: Report;
+  candidate: string; // as it was simulated
+}
+
+/** inShadow saves a rule so that it decides and denies nothing: beside the rule that it would change, or as itself if it is new. */
+async function inShadow(rule: Rule, known: boolean) {
+  const { max_wait: _wait, max_waiters: _waiters, ...rest } = rule;
+  const id = known ? rule.id + ".candidate" : rule.id;
+  await ask(`/api/v1/rules/${encodeURIComponent(id)}?comment=${encodeURIComponent("saved from a simulation")}`, { method: "PUT", body: { ...rest, id, on_exceed: "shadow" } });
+}
+
+/** suggested is a rule with the limits of a suggestion. */
+function suggested(rule: Rule, s: Suggestion): Rule {
+  return { ...rule, limits: rule.limits?.map((limit, i) => ({ ...limit, ["capacity" in limit ? "capacity" : "limit"]: s.values[i] ?? 0 })) };
+}
+
+/** Saves are what the simulation suggests and what the candidate changes, each to be saved as a rule in shadow. */
+function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () => void }) {
+  const [candidate, setCandidate] = useState<Rule[]>([]);
+  const [saved, setSaved] = useState<string[]>([]);
+  useEffect(() => {
+    setSaved([]);
+    void import("../ruletext").then(({ listOf }) => setCandidate(listOf(done.candidate)));
+  }, [done]);
+  const known = new Map(rules.map((r) => [r.id, r]));
+  const changed = candidate.filter((r) => JSON.stringify(r) !== JSON.stringify(known.get(r.id)));
+  // A rule that the candidate leaves as it is has the same suggestion twice.
+  const listed = (done.report.suggestions ?? []).filter((s) => s.candidate === "in force" || changed.some((r) => r.id === s.rule));
+  const save = (key: string, rule: Rule) => inShadow(rule, known.has(rule.id)).then(() => {
+    setSaved((list) => [...list, key]);
+    again();
+  });
+  const button = (key: string, rule?: Rule) =>
+    rule && saved.includes(key) ? <a href={at("rules", rule.id)}>saved; compare</a>
+    : rule && !rule.id.endsWith(".candidate") && !rule.unlimited && !rule.banned && <Act run={() => save(key, rule)}>Save in shadow</Act>;
+  return (
+    <>
+      {listed.length > 0 && (
+        <Panel title="Suggested limits" scope="the least that never deny so many clients">
+          <div class="scroll">
+            <table class="wrap">
+              <thead><tr><th>rule</th><th>limit</th><th>evidence</th><th /></tr></thead>
+              <tbody>
+                {listed.map((s) => {
+                  const of = s.candidate === "in force" ? known.get(s.rule) : candidate.find((r) => r.id === s.rule);
+                  return (
+                    <tr key={s.candidate + "/" + s.rule}>
+                      <td>{s.rule}{s.candidate !== "in force" && <span class="faint"> {s.candidate}</span>}</td>
+                      <td>{s.limits.join(" and ")}</td>
+                      <td class="evidence"><Evidence s={s} /></td>
+                      <td class="n">{button(s.candidate + "/" + s.rule, of && suggested(of, s))}</td>
+                    </tr>
+                  );
+                })}
+              </tbody>
+            </table>
+          </div>
+        </Panel>
+      )}
+      {changed.length > 0 && (
+        <Panel title="What the candidate changes">
+          <table>
+            <tbody>{changed.map((r) => <tr key={r.id}><td>{r.id}</td><td>{what(r)}</td><td class="n">{button("candidate " + r.id, r)}</td></tr>)}</tbody>
+          </table>
+        </Panel>
+      )}
+    </>
+  );
+}
+
+function Evidence({ s }: { s: Suggestion }) {
+  return (
+    <>
+      {compact(s.untouched)} of {compact(s.clients)} clients ({share(s.untouched, s.clients)}) are never denied in the first three quarters of the time
+      {s.untouchedBelow.map((below, i) => below >= 0 && <>; {compact(below)} with one less{s.limits.length > 1 && ` in ${s.limits[i]}`}</>)}.{" "}
+      {s.restClients > 0 ? <>In the last quarter, which was not used to find it: {compact(s.restUntouched)} of {compact(s.restClients)} ({share(s.restUntouched, s.restClients)}).</> : "Nobody asked in the last quarter."}
+      {s.tooClose + s.beyondRange > 0 && <> Not counted: {compact(s.tooClose)} that come closer than min_interval, {compact(s.beyondRange)} that no valid limit admits.</>}
+      {s.maximum && s.goal < 1 && <> There are too few clients for a share of {100 * s.goal} %: this is what the heaviest one needs.</>}
     </>
   );
 }

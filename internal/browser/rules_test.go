@@ -1,0 +1,140 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// formField is the field of the form with a label.
+func formField(label string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("form.rule label")].find((l) => l.firstChild.textContent === %q)?.querySelector("input, textarea, select")`, label)
+}
+
+// fillForm changes a field of the form as a person who types.
+func (p *page) fillForm(label, text string) {
+	p.t.Helper()
+	field := formField(label)
+	p.until("there is no field "+label, field+" !== undefined")
+	eval[bool](p, fmt.Sprintf(`(() => {
+		const box = %s;
+		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, %q);
+		box.dispatchEvent(new Event(box.tagName === "SELECT" ? "change" : "input", {bubbles: true}));
+		return true;
+	})()`, field, text))
+}
+
+func (p *page) draft() string {
+	return eval[string](p, "document.querySelector('textarea:not(form textarea)').value")
+}
+
+// The form and the YAML are two views of one draft: each shows what the other changes, and its faults. What the form can't show stays.
+func TestRuleForm(t *testing.T) {
+	s := serve(t, "--demo")
+	rule := map[string]any{
+		"match": map[string]any{"path": "/orders", "headers": map[string]any{"X-Plan": "free"}}, "scope": "per_user", "missing": "deny", "cost": 2,
+		"limits":    []any{map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1m", "min_interval": "10ms"}},
+		"overrides": []any{map[string]any{"key": "ann", "unlimited": true}},
+	}
+	if status := s.ask(http.MethodPut, "/api/v1/rules/orders", rule, nil); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules/orders")
+	p.shows("Not shown here, and left as it is in the YAML: cost, overrides, limits[0].min_interval.")
+	p.write(`(text) => "# kept for the auditors\n" + text`)
+	p.fillForm("At most", "50")
+	p.fillForm("Except, one a line", "/orders/health\n/orders/{id}")
+	p.fillForm("Methods", "GET, POST")
+	p.until("the form did not change the YAML", `document.querySelector("textarea:not(form textarea)").value.includes("[GET, POST]")`)
+	for _, want := range []string{"# kept for the auditors\n", "limit: 50\n", `except: [/orders/health, "/orders/{id}"]`, "min_interval: 10ms\n", "key: ann\n", "cost: 2\n"} {
+		if !strings.Contains(p.draft(), want) {
+			t.Errorf("the draft lacks %q:\n%s", want, p.draft())
+		}
+	}
+	p.fillForm("At most", "many")
+	p.until("the form shows no fault", formField("At most")+`.parentNode.querySelector(".fault")?.textContent.includes("limits[0].limit is \"many\"")`)
+	p.shows("line 1")
+	p.write(`(text) => text.replace("limit: many", "limit: 60").replace("path: /orders\n", "paths: [/orders, /baskets]\n")`)
+	p.until("the YAML did not change the form", formField("At most")+`.value === "60" && `+formField("Paths, one a line; none: all")+`.value === "/orders\n/baskets"`)
+	p.until("a fault is left", `document.querySelector("main .fault") === null`)
+	p.fillForm("Algorithm", "token_bucket")
+	p.shows("min_interval does not belong to")
+	p.write(`(text) => text.replace(/ +min_interval.*\n/, "")`)
+	p.until("a fault is left", `document.querySelector("main .fault") === null`)
+	p.write(`(text) => text.replace("scope: per_user", "scope: [per_user")`)
+	p.shows("The form can't show this YAML")
+	p.write(`(text) => text.replace("scope: [per_user", "scope: per_user")`)
+	p.press("Enforce at once")
+	p.shows("60 at 60/m per user")
+	var saved struct {
+		Match struct {
+			Methods, Paths, Except []string
+			Headers                map[string]string
+		}
+		Limits    []map[string]any
+		Cost      int
+		Overrides []any
+	}
+	if s.ask(http.MethodGet, "/api/v1/rules/orders", nil, &saved); len(saved.Match.Except) != 2 || len(saved.Match.Paths) != 2 || saved.Match.Headers["X-Plan"] != "free" ||
+		saved.Limits[0]["capacity"] != 60.0 || saved.Limits[0]["algorithm"] != "token_bucket" || saved.Cost != 2 || len(saved.Overrides) != 1 {
+		t.Errorf("the rule is %+v", saved)
+	}
+}
+
+// A limit that is suggested is shown with its evidence, and saved in shadow beside the rule that it would change; so is what a candidate changes.
+func TestSuggestion(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.shows("demo-login")
+	p.visit("simulate")
+	p.until("the rules in force are not there", "document.querySelector('textarea')?.value.includes('capacity: 40')")
+	p.write(`(text) => text.replace("limit: 300", "limit: 200")`)
+	eval[bool](p, `(() => {
+		const box = [...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6);
+		box.value = "0.9";
+		box.dispatchEvent(new Event("change", {bubbles: true}));
+		return true;
+	})()`)
+	p.press("Simulate")
+	p.shows("never denied in the first three quarters of the time")
+	row := func(panel, rule string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] tr")].find((r) => r.cells[0].textContent === %q)`, panel, rule)
+	}
+	for panel, rule := range map[string]string{"Suggested limits": "demo-api", "What the candidate changes": "demo-search"} {
+		p.until("nothing to save of "+rule, row(panel, rule)+`?.querySelector("button") !== null`)
+		eval[bool](p, "("+row(panel, rule)+`.querySelector("button").click(), true)`)
+		p.until(rule+" is not saved", row(panel, rule)+`?.textContent.includes("saved; compare")`)
+		var candidate struct {
+			OnExceed string `json:"on_exceed"`
+			Limits   []map[string]any
+		}
+		if status := s.ask(http.MethodGet, "/api/v1/rules/"+rule+".candidate", nil, &candidate); status != http.StatusOK || candidate.OnExceed != "shadow" {
+			t.Fatalf("%s: %d %+v", rule, status, candidate)
+		}
+		if rule == "demo-search" && candidate.Limits[0]["limit"] != 200.0 {
+			t.Errorf("the candidate is %+v", candidate)
+		}
+	}
+	p.visit("rules/demo-search")
+	p.shows("Compared with the change in shadow")
+}
+
+// The overview says which rules are near their limit and how the store does, and leads from a change to what it changed.
+func TestOverview(t *testing.T) {
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.until("no rule is near its limit", `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1")?.innerText)`)
+	p.until("the store's memory is not told", `/memory, this process\s+[0-9.]+ [KM]iB of/.test(document.querySelector("section[aria-label=Store]")?.innerText)`)
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	changed := `[...document.querySelectorAll("section[aria-label='What changed'] a")].find((a) => a.textContent === "revision 2")`
+	p.until("the change is not told", changed+" !== undefined")
+	eval[bool](p, "("+changed+".click(), true)")
+	p.shows("+ priority: 7")
+}
