@@ -53,7 +53,7 @@ var folders = []folder{
 	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},
 	{path: "failover", floor: 2},
-	{path: "storetest", floor: 2, testsOnly: true},
+	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
