@@ -105,7 +105,7 @@ var folders = []folder{
 	{path: "internal/reload", floor: 5, testsOnly: true},
 	{path: "internal/browser", floor: 5, testsOnly: true},
 	{path: "internal/release", floor: 0, testsOnly: true},
-	{path: "internal/testredis", floor: 0, testsOnly: true},
+	{path: "internal/testredis", floor: 0, uses: []string{"github.com/redis/go-redis/v9"}, testsOnly: true},
 	{path: "internal/testmongo", floor: 0, testsOnly: true},
 }
 
