@@ -144,7 +144,7 @@ reload: ## put 1,000 rules in force every second under load, for FOR (1h), and c
 .PHONY: conformance
 conformance: ## compare OPERATIONS (100,000) random operations of each algorithm and log encoding in Redis with the exact model, drawn by SEED
 	@scripts/ensure redis-server
-	@go test ./redisstore -run '^TestConformance$$' -count 1 -timeout 0 -v -operations $(OPERATIONS) -seed $(SEED)
+	@go test ./redisstore -run '^TestConformance$$' -count 1 -timeout 0 -v -operations $(OPERATIONS) -rapid.seed $(SEED)
 
 .PHONY: exact-redis
 exact-redis: ## hammer one Redis from eight processes and check every answer

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"flag"
-	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -13,10 +12,7 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-var (
-	operations = flag.Int("operations", 0, "compare so many random operations of each algorithm and encoding with the model; 0 is a small `number`")
-	seed       = flag.Uint64("seed", 0, "what they are drawn by; 0 draws a `number`")
-)
+var operations = flag.Int("operations", 0, "compare so many random operations of each algorithm and encoding with the model; 0 is a small `number`")
 
 var prefixes atomic.Int64
 
@@ -40,17 +36,12 @@ func TestConformance(t *testing.T) {
 	sizes := map[redisstore.LogEncoding]storetest.Options{}
 	logs := []stint.Algorithm{stint.AlgorithmSlidingWindowLog}
 	for _, encoding := range encodings {
-		sizes[encoding] = storetest.Options{Operations: 5_000, Traces: 10, Algorithms: logs}
+		sizes[encoding] = storetest.Options{Operations: 5_000, Algorithms: logs}
 	}
-	sizes[redisstore.LogPacked] = storetest.Options{Operations: 20_000, Traces: 10}
+	sizes[redisstore.LogPacked] = storetest.Options{Operations: 20_000}
 	if *operations > 0 {
-		n := *seed
-		if n == 0 {
-			n = rand.Uint64()
-		}
-		t.Logf("again with -seed %d", n)
 		for _, encoding := range encodings {
-			sizes[encoding] = storetest.Options{Operations: *operations, Seed: n}
+			sizes[encoding] = storetest.Options{Operations: *operations}
 		}
 	}
 	for encoding, options := range sizes {

@@ -50,8 +50,8 @@ func compare(t testing.TB, clock *storetest.Clock, stores []contender, sequence 
 			for j := range results {
 				got, expected := results[j], want[j]
 				if got.Err != nil || expected.Err != nil || got.Decision != expected.Decision || !slices.Equal(each[j], wantEach[j]) {
-					return &storetest.Failure{Step: from + j, Err: fmt.Errorf("%s answers\n%+v %+v\nand %s\n%+v %+v",
-						c.name, got, each[j], stores[0].name, expected, wantEach[j])}
+					return fmt.Errorf("step %d: %s answers\n%+v %+v\nand %s\n%+v %+v",
+						from+j, c.name, got, each[j], stores[0].name, expected, wantEach[j])
 				}
 			}
 		}
@@ -92,12 +92,25 @@ func nearlyForward(sequence storetest.Sequence) storetest.Sequence {
 func mustAgree(t *testing.T, conn redisstore.Conn, sequence storetest.Sequence) {
 	t.Helper()
 	clock := storetest.NewClock(dawn)
-	replay := func(s storetest.Sequence) error { return compare(t, clock, contenders(t, conn, clock), s) }
-	if err := replay(sequence); err == nil {
+	replay := func(steps []storetest.Step) error {
+		return compare(t, clock, contenders(t, conn, clock), storetest.Sequence{Steps: steps})
+	}
+	steps := sequence.Steps
+	fault := replay(steps)
+	if fault == nil {
 		return
 	}
-	short, fault := storetest.Minimise(sequence, 300, replay)
-	t.Fatalf("%d operations, of which these suffice:\n%s%v", len(sequence.Steps), short, fault)
+	for size := len(steps) / 2; size > 0; size /= 2 {
+		for from := 0; from+size <= len(steps); {
+			without := slices.Concat(steps[:from], steps[from+size:])
+			if err := replay(without); err != nil {
+				steps, fault = without, err
+				continue
+			}
+			from += size
+		}
+	}
+	t.Fatalf("%d operations, of which these suffice:%s\n%v", len(sequence.Steps), storetest.Sequence{Steps: steps}, fault)
 }
 
 // All encodings and the memory store give the same decision for the same sequence of

@@ -210,7 +210,7 @@ func (h account) byKey() map[string]account {
 
 // sequential is the state of the model that an account is compared with.
 type sequential struct {
-	state   storetest.State
+	state   *storetest.Oracle
 	carried int // how many operations were carried out
 }
 
@@ -230,16 +230,17 @@ var model = porcupine.Model{
 		}
 		return limits
 	},
-	Init: func() any { return sequential{} },
+	Init: func() any { return sequential{state: storetest.NewOracle()} },
 	Step: func(before, input, output any) (bool, any) {
 		s, a, got := before.(sequential), input.(*asked), output.(stint.Decision)
 		if s.carried < a.earlier {
 			return false, s
 		}
-		after, want := s.state.Apply(a.op, got.At)
+		after := s.state.Clone()
+		want, _ := after.Decide(a.op, got.At)
 		return got == want, sequential{after, s.carried + 1}
 	},
-	Equal: func(a, b any) bool { return a.(sequential).state.Equal(b.(sequential).state) },
+	Equal: func(a, b any) bool { return a.(sequential).state.String() == b.(sequential).state.String() },
 }
 
 // checkOrder looks for an order of what the server decided.
@@ -273,7 +274,7 @@ func (h account) checkOrder(t *testing.T) {
 func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupine.Operation) {
 	t.Helper()
 	longest := slices.MaxFunc(orders, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
-	state, done := sequential{}, map[*asked]bool{}
+	state, done := model.Init().(sequential), map[*asked]bool{}
 	for _, o := range longest {
 		_, after := model.Step(state, o.Input, o.Output)
 		state, done[o.Input.(*asked)] = after.(sequential), true
@@ -282,7 +283,7 @@ func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupin
 	for _, o := range operations {
 		a := o.Input.(*asked)
 		if a.op.Key == key && !done[a] && a.earlier <= len(longest) {
-			_, want := state.state.Apply(a.op, a.decision.At)
+			want, _ := state.state.Clone().Decide(a.op, a.decision.At)
 			t.Errorf("after %d operations in order, the state is %s\nand none of what comes next has the right answer:\n%s\nwhere the model has\n%+v",
 				len(longest), state.state, a, want)
 		}

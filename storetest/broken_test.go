@@ -1,70 +1,25 @@
 package storetest
 
 import (
-	"context"
 	"errors"
+	"flag"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
 )
 
-// broken is a reference store with one fault: before changes what it is asked,
-// after what it answers. Either may be nil.
-type broken struct {
-	*reference
-	before func(op *stint.Op, now *stint.Instant)
-	after  func(op stint.Op, d *stint.Decision)
-	forget func(o *Oracle, now stint.Instant)
-}
-
-func (b *broken) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if err := ctx.Err(); err != nil {
-		return stint.Decision{}, err
-	}
-	if err := op.Validate(); err != nil {
-		return stint.Decision{}, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.clock.Now()
-	asked := op
-	if b.before != nil {
-		b.before(&asked, &now)
-	}
-	d, outcomes := b.oracle.Decide(asked, now)
-	if b.forget != nil {
-		b.forget(b.oracle, now)
-	}
-	copy(op.Each, outcomes)
-	d.At = b.clock.Now()
-	if b.after != nil {
-		b.after(op, &d)
-	}
-	return d, nil
-}
-
-func (b *broken) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	for i, op := range ops {
-		results[i].Decision, results[i].Err = b.Decide(ctx, op)
-	}
-}
-
-func newBroken(like broken) NewStore {
-	return func(_ testing.TB, clock *Clock) stint.Store {
-		b := like
-		b.reference = &reference{clock: clock, oracle: NewOracle()}
-		return &b
-	}
-}
-
 // firstFailure replays sequences until one fails.
-func firstFailure(t *testing.T, newStore NewStore, algorithm stint.Algorithm, sequences uint64) (Sequence, error) {
+func firstFailure(t *testing.T, newStore newStoreFunc, algorithm stint.Algorithm, sequences uint64) (Sequence, error) {
 	t.Helper()
 	for seed := range sequences {
 		sequence := Generate(seed, algorithm, sequenceLength)
-		if err := replayFresh(t, newStore, sequence); err != nil {
+		c := newComparison(t, newStore)
+		if err := Replay(t.Context(), c.store, c.clock, sequence); err != nil {
 			return sequence, err
 		}
 	}
@@ -89,41 +44,53 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 	all := stint.Algorithms()
 	for _, row := range []struct {
 		name       string
-		store      broken
+		store      *reference
 		algorithms []stint.Algorithm
 	}{
-		{"waits in milliseconds", broken{after: func(_ stint.Op, d *stint.Decision) {
+		{"waits in milliseconds", &reference{after: func(_ stint.Op, d *stint.Decision) {
 			if d.RetryAfter != stint.Never {
 				d.RetryAfter = d.RetryAfter.Truncate(time.Millisecond)
 			}
 		}}, all},
-		{"a wait a microsecond too long", broken{after: func(_ stint.Op, d *stint.Decision) {
+		{"a wait a microsecond too long", &reference{after: func(_ stint.Op, d *stint.Decision) {
 			if d.RetryAfter > 0 && d.RetryAfter != stint.Never {
 				d.RetryAfter += time.Microsecond
 			}
 		}}, all},
-		{"time in milliseconds", broken{before: func(_ *stint.Op, now *stint.Instant) { *now -= *now % 1000 }}, all},
-		{"Remaining in debt", broken{after: func(op stint.Op, d *stint.Decision) {
+		{"time in milliseconds", &reference{before: func(_ *stint.Op, now *stint.Instant) { *now -= *now % 1000 }}, all},
+		{"Remaining in debt", &reference{after: func(op stint.Op, d *stint.Decision) {
 			if op.Verb == stint.Settle && d.Applied == op.Permits && d.Remaining == 0 {
 				d.Remaining = -1
 			}
 		}}, all},
-		{"peeks that take", broken{before: func(op *stint.Op, _ *stint.Instant) {
+		{"peeks that take", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			if op.Verb == stint.Peek {
 				op.Verb = stint.Take
 			}
 		}}, all},
-		{"tries that are takes", broken{before: func(op *stint.Op, _ *stint.Instant) {
+		{"tries that are takes", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			if op.Verb == stint.Try {
 				op.Verb = stint.Take
 			}
 		}}, []stint.Algorithm{stint.AlgorithmSlidingWindowLog}},
-		{"resets that refund", broken{before: func(op *stint.Op, _ *stint.Instant) {
+		{"every cost is 1", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if op.Verb == stint.Take && op.Permits <= op.Policy.Limit(0).Capacity {
+				op.Permits = 1
+			}
+		}}, all},
+		{"refunds are lost", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if op.Verb == stint.Settle && op.Permits < 0 {
+				op.Verb, op.Permits = stint.Peek, 1
+			}
+		}}, []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter}},
+		{"one claim of several", &reference{before: func(op *stint.Op, _ *stint.Instant) { op.And = op.And[:len(op.And)/2] }}, all},
+		{"a step back is taken for a step forth", &reference{before: highest()}, all},
+		{"resets that refund", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			if op.Verb == stint.Reset && op.Policy.Limit(0).Algorithm != stint.AlgorithmLeakyBucket && op.And == nil {
 				*op = operation(stint.Settle, op.Key, op.Policy, -settleBound)
 			}
 		}}, []stint.Algorithm{stint.AlgorithmTokenBucket}},
-		{"doubles for the rate", broken{before: func(op *stint.Op, _ *stint.Instant) {
+		{"doubles for the rate", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			l := op.Policy.Limit(0)
 			if !l.IsBucket() || op.Policy.Len() > 1 || op.And != nil {
 				return
@@ -133,21 +100,21 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 				op.Policy = p
 			}
 		}}, buckets},
-		{"keys cut at a colon", broken{before: func(op *stint.Op, _ *stint.Instant) {
+		{"keys cut at a colon", &reference{before: func(op *stint.Op, _ *stint.Instant) {
 			if op.And == nil {
 				prefix, rest, _ := strings.Cut(op.Key, ":")
 				op.Key = prefix + strings.SplitN(rest, ":", 2)[0]
 			}
 		}}, all},
-		{"no deciding limit", broken{after: func(_ stint.Op, d *stint.Decision) { d.Index = 0 }}, all},
+		{"no deciding limit", &reference{after: func(_ stint.Op, d *stint.Decision) { d.Index = 0 }}, all},
 		{
 			"states dropped a second early",
-			broken{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom - second })},
+			&reference{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom - second })},
 			[]stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow},
 		},
 	} {
 		for _, algorithm := range row.algorithms {
-			if _, err := firstFailure(t, newBroken(row.store), algorithm, 150); err == nil {
+			if _, err := firstFailure(t, like(row.store), algorithm, 150); err == nil {
 				t.Errorf("%s: %s was not caught", algorithm, row.name)
 			}
 		}
@@ -157,9 +124,9 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 // A store may drop a state once it has been worthless for longer than the margin of
 // its TTL, and after a step back that shows (ALGORITHMS.md, time and arithmetic).
 func TestForgetfulStorePasses(t *testing.T) {
-	forgetful := newBroken(broken{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom })})
+	forgetful := like(&reference{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom })})
 	for _, algorithm := range stint.Algorithms() {
-		if sequence, err := firstFailure(t, forgetful, algorithm, 40); err != nil {
+		if sequence, err := firstFailure(t, forgetful, algorithm, 25); err != nil {
 			t.Errorf("%s, seed %d: %v", algorithm, sequence.Seed, err)
 		}
 	}
@@ -167,7 +134,7 @@ func TestForgetfulStorePasses(t *testing.T) {
 
 // After a step back both answers are accepted, but a store must stay with one.
 func TestOracleForgetting(t *testing.T) {
-	policy := policyOf(t, stint.FixedWindow(5, 10*time.Second))
+	policy := policyOf(t, "", stint.FixedWindow(5, 10*time.Second))
 	takeOne := operation(stint.Take, "k", policy, 1)
 	for _, row := range []struct {
 		name      string
@@ -200,38 +167,88 @@ func TestOracleForgetting(t *testing.T) {
 	}
 }
 
-// A failing sequence is cut down to the operations that matter, and printed.
-func TestMinimise(t *testing.T) {
-	// A store that forgets a reset's effect on what was charged.
-	newStore := newBroken(broken{before: func(op *stint.Op, _ *stint.Instant) {
-		if op.Verb == stint.Reset {
-			op.Verb, op.Permits = stint.Peek, 1
-		}
-	}})
-	sequence, err := firstFailure(t, newStore, stint.AlgorithmFixedWindow, 50)
-	if err == nil {
-		t.Fatal("the broken store was not caught")
+// highest makes a store whose clock never steps back.
+func highest() func(op *stint.Op, now *stint.Instant) {
+	var newest stint.Instant
+	return func(_ *stint.Op, now *stint.Instant) {
+		newest = max(newest, *now)
+		*now = newest
 	}
-	replays := 0
-	short, fault := Minimise(sequence, 500, func(s Sequence) error {
-		replays++
-		return replayFresh(t, newStore, s)
-	})
-	if fault == nil || len(short.Steps) > 2 || replays > 500 {
-		t.Errorf("%d steps after %d replays, fault %v:\n%s", len(short.Steps), replays, fault, short)
+}
+
+// Property tests of broken stores keep no files, don't shrink for long, and are the same each time.
+func TestMain(m *testing.M) {
+	if err := errors.Join(flag.Set("rapid.nofailfile", "true"), flag.Set("rapid.seed", "1"), flag.Set("rapid.shrinktime", "5s")); err != nil {
+		panic(err)
 	}
-	if text := short.String(); !strings.Contains(text, "reset of key") || !strings.Contains(text, "P1 = ") {
-		t.Errorf("unreadable:\n%s", text)
+	m.Run()
+}
+
+// A witness is a TB that notes what a test reports.
+type witness struct {
+	testing.TB
+	text   strings.Builder
+	failed bool
+}
+
+func (w *witness) Logf(format string, args ...any)   { fmt.Fprintf(&w.text, format+"\n", args...) }
+func (w *witness) Errorf(format string, args ...any) { w.failed = true; w.Logf(format, args...) }
+func (w *witness) Fatalf(format string, args ...any) { w.Errorf(format, args...); w.FailNow() }
+func (w *witness) Fail()                             { w.failed = true }
+func (w *witness) FailNow()                          { w.failed = true; runtime.Goexit() }
+func (w *witness) Failed() bool                      { return w.failed }
+
+// watch runs a test that may fail.
+func watch(t *testing.T, test func(t testing.TB)) *witness {
+	seen := &witness{TB: t}
+	var group sync.WaitGroup
+	group.Go(func() { test(seen) })
+	group.Wait()
+	return seen
+}
+
+// A store that takes the name of a policy for a pattern resets other policies, too.
+func TestResetsByPatternAreCaught(t *testing.T) {
+	pattern := &reference{reset: func(name string) string { return strings.ReplaceAll(name, "*", "a") }}
+	if seen := watch(t, func(t testing.TB) { testIdentity(t, like(pattern)) }); !strings.Contains(seen.text.String(), `reset of policy "rule/*"`) {
+		t.Errorf("not caught: %s", seen.text.String())
 	}
-	if passing, fault := Minimise(sequence, 500, func(Sequence) error { return nil }); fault != nil || len(passing.Steps) != len(sequence.Steps) {
-		t.Errorf("a sequence that passes became %d steps, fault %v", len(passing.Steps), fault)
+}
+
+// The random sequences of a broken store are cut down to the operations that matter, and printed.
+func TestRandomShrinks(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		store *reference
+		most  int // operations
+		says  string
+	}{
+		{"resets that peek", &reference{before: func(op *stint.Op, _ *stint.Instant) {
+			if op.Verb == stint.Reset {
+				op.Verb, op.Permits = stint.Peek, 1
+			}
+		}}, 8, "reset 0 of key"},
+		{"a wait a microsecond too long", &reference{after: func(_ stint.Op, d *stint.Decision) {
+			if d.RetryAfter > 0 && d.RetryAfter != stint.Never {
+				d.RetryAfter += time.Microsecond
+			}
+		}}, 8, "RetryAfter: got "},
+		{"resets of no policy", &reference{reset: func(string) string { return "nobody" }}, 8, "reset of policy"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			seen := watch(t, func(t testing.TB) { testRandom(t, like(row.store), stint.AlgorithmFixedWindow, 20_000) })
+			text := seen.text.String()
+			if n := strings.Count(text, "Z batch "); !seen.failed || n == 0 || n > row.most || !strings.Contains(text, row.says) || !strings.Contains(text, "-rapid.seed=") {
+				t.Errorf("failed: %t with %d operations, expected at most %d, of which one is %q, and how to repeat it:\n%s", seen.failed, n, row.most, row.says, text)
+			}
+		})
 	}
 }
 
 // An explanation names the field, both values, the operation and the state.
 func TestCheckExplains(t *testing.T) {
 	oracle := NewOracle()
-	policy := policyOf(t, stint.TokenBucket(3, stint.PerSecond(3)).Named("api"))
+	policy := policyOf(t, "", stint.TokenBucket(3, stint.PerSecond(3)).Named("api"))
 	op := operation(stint.Take, "user:42", policy, 2)
 	d, _ := oracle.Decide(op, noon)
 	d.Remaining, d.RetryAfter = 1, time.Second
@@ -240,8 +257,8 @@ func TestCheckExplains(t *testing.T) {
 		t.Fatal("a wrong answer was accepted")
 	}
 	for _, part := range []string{
-		"2026-01-01T12:00:00.000000Z", "take 2", `"user:42"`, `TokenBucket(3, 3/s).Named("api")`,
-		"Allowed: got true, expected false", "RetryAfter: got 1s (1000000us), expected 333.334ms (333334us)", "was {capacity 3",
+		"2026-01-01T12:00:00.000000Z", "take 2", `"user:42"`, "Name api, Algorithm TOKEN_BUCKET, Capacity 3, Rate 3/s",
+		"Allowed: got true, expected false", "RetryAfter: got 1s, expected 333.334ms", "was {capacity 3",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the explanation lacks %q:\n%v", part, err)

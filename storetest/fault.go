@@ -22,8 +22,6 @@ type Fault struct {
 
 // A Call describes a call to whoever decides about its fault.
 type Call struct {
-	// Number counts the calls of the store, from 1.
-	Number int64
 	// Batch says that it is a DecideAll.
 	Batch bool
 	// Ops are the operations: one of a Decide, none of a reset of policies. They must not be
@@ -48,8 +46,7 @@ func NewFaulty(inner stint.Store) *Faulty { return &Faulty{inner: inner} }
 // many goroutines at once. nil ends all faults. Calls that are blocked stay so.
 func (f *Faulty) Inject(plan func(Call) Fault) {
 	if plan == nil {
-		f.plan.Store(nil)
-		return
+		plan = func(Call) Fault { return Fault{} }
 	}
 	f.plan.Store(&plan)
 }
@@ -58,44 +55,28 @@ func (f *Faulty) Inject(plan func(Call) Fault) {
 func (f *Faulty) Calls() int64 { return f.calls.Load() }
 
 // Decide implements stint.Store.
-func (f *Faulty) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	number := f.calls.Add(1)
-	plan := f.plan.Load()
-	if plan == nil {
-		return f.inner.Decide(ctx, op)
+func (f *Faulty) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
+	failed := f.call(ctx, Call{Ops: []stint.Op{op}}, func() error {
+		d, err = f.inner.Decide(ctx, op)
+		return err
+	})
+	if err == nil && failed != nil {
+		return stint.Decision{}, failed
 	}
-	fault := (*plan)(Call{Number: number, Ops: []stint.Op{op}})
-	if !fault.fails() {
-		return f.inner.Decide(ctx, op)
-	}
-	if fault.After {
-		if d, err := f.inner.Decide(ctx, op); err != nil {
-			return d, err
-		}
-	}
-	return stint.Decision{}, fault.strike(ctx)
+	return d, err
 }
 
 // DecideAll implements stint.Store. A fault fails all operations alike.
 func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	number := f.calls.Add(1)
-	plan := f.plan.Load()
-	var fault Fault
-	if plan != nil {
-		fault = (*plan)(Call{Number: number, Batch: true, Ops: ops})
-	}
-	if !fault.fails() || fault.After {
+	clear(results[:len(ops)])
+	err := f.call(ctx, Call{Batch: true, Ops: ops}, func() error {
 		f.inner.DecideAll(ctx, ops, results)
-	}
-	if !fault.fails() {
-		return
-	}
-	err := fault.strike(ctx)
+		return nil
+	})
 	for i := range ops {
-		if fault.After && results[i].Err != nil {
-			continue
+		if err != nil && results[i].Err == nil {
+			results[i] = stint.Result{Err: err}
 		}
-		results[i] = stint.Result{Err: err}
 	}
 }
 
@@ -115,31 +96,27 @@ func (f *Faulty) reset(ctx context.Context, reset func(stint.Resetter) error) er
 	if !ok {
 		return stint.Invalid("store", fmt.Sprintf("%T", f.inner), "a stint.Resetter")
 	}
-	number := f.calls.Add(1)
+	return f.call(ctx, Call{Reset: true}, func() error { return reset(inner) })
+}
+
+// call carries out a call, unless its fault prevents it, and returns its error or the fault's.
+func (f *Faulty) call(ctx context.Context, call Call, carryOut func() error) error {
+	f.calls.Add(1)
 	var fault Fault
 	if plan := f.plan.Load(); plan != nil {
-		fault = (*plan)(Call{Number: number, Reset: true})
+		fault = (*plan)(call)
 	}
-	if !fault.fails() {
-		return reset(inner)
-	}
-	if fault.After {
-		if err := reset(inner); err != nil {
+	fails := fault.Err != nil || fault.Block
+	if !fails || fault.After {
+		if err := carryOut(); err != nil || !fails {
 			return err
 		}
 	}
-	return fault.strike(ctx)
-}
-
-func (f Fault) fails() bool { return f.Err != nil || f.Block }
-
-// strike waits if the fault blocks, and returns the error of the call.
-func (f Fault) strike(ctx context.Context) error {
-	if f.Block {
+	if fault.Block {
 		<-ctx.Done()
-		if f.Err == nil {
+		if fault.Err == nil {
 			return ctx.Err()
 		}
 	}
-	return f.Err
+	return fault.Err
 }

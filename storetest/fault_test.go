@@ -15,8 +15,8 @@ var errBroken = errors.New("broken")
 
 // Until it is told to fail, a faulty store is the store that it wraps.
 func TestFaultyPassesThrough(t *testing.T) {
-	Run(t, func(_ testing.TB, clock *Clock) stint.Store {
-		f := NewFaulty(Reference(clock))
+	Run(t, func(t testing.TB, clock *Clock) stint.Store {
+		f := NewFaulty(like(&reference{})(t, clock))
 		f.Inject(func(Call) Fault { return Fault{After: true} })
 		return f
 	}, Options{Operations: 500})
@@ -24,7 +24,7 @@ func TestFaultyPassesThrough(t *testing.T) {
 
 // A fault before the call consumes nothing, one after it has consumed.
 func TestFaultyFails(t *testing.T) {
-	policy := policyOf(t, plain(stint.AlgorithmTokenBucket, 9))
+	policy := policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
 	op := operation(stint.Take, "k", policy, 2)
 	for _, row := range []struct {
 		name  string
@@ -38,7 +38,7 @@ func TestFaultyFails(t *testing.T) {
 		{"after a batch", Fault{Err: errBroken, After: true}, true, 5},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := NewFaulty(Reference(NewClock(noon)))
+			f := NewFaulty(like(&reference{})(t, NewClock(noon)))
 			var seen []Call
 			f.Inject(func(c Call) Fault { seen = append(seen, c); return row.fault })
 			if row.batch {
@@ -52,7 +52,7 @@ func TestFaultyFails(t *testing.T) {
 			} else if d, err := f.Decide(t.Context(), op); !errors.Is(err, errBroken) || d != (stint.Decision{}) {
 				t.Errorf("%+v, error %v, expected the fault's error alone", d, err)
 			}
-			if len(seen) != 1 || seen[0].Number != 1 || seen[0].Batch != row.batch || seen[0].Ops[0].Key != "k" {
+			if len(seen) != 1 || seen[0].Batch != row.batch || seen[0].Ops[0].Key != "k" {
 				t.Errorf("the plan was asked about %+v", seen)
 			}
 			f.Inject(nil)
@@ -70,8 +70,8 @@ func TestFaultyFails(t *testing.T) {
 // A blocked call ends with its context, and not before.
 func TestFaultyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFaulty(Reference(NewClock(noon)))
-		policy := policyOf(t, plain(stint.AlgorithmFixedWindow, 9))
+		f := NewFaulty(like(&reference{})(t, NewClock(noon)))
+		policy := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 9))
 		f.Inject(func(c Call) Fault { return Fault{Block: true, After: c.Batch} })
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -103,24 +103,24 @@ func TestFaultyBlocks(t *testing.T) {
 // A reset of policies fails before the store hears of it, or after it is done; a store that is
 // no Resetter is not asked.
 func TestFaultyResets(t *testing.T) {
-	policy := policyOf(t, plain(stint.AlgorithmTokenBucket, 9))
-	for _, r := range []wideReset{resetOf(""), resetOfAll} {
+	policy := policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
+	for _, r := range []wideReset{{policy: ""}, {all: true}} {
 		for name, row := range map[string]struct {
 			fault Fault
 			left  int64
 		}{"before": {Fault{Err: errBroken}, 7}, "after": {Fault{Err: errBroken, After: true}, 9}} {
-			t.Run(r.name+" "+name, func(t *testing.T) {
-				f := NewFaulty(Reference(NewClock(noon)))
+			t.Run(r.String()+" "+name, func(t *testing.T) {
+				f := NewFaulty(like(&reference{})(t, NewClock(noon)))
 				if _, err := f.Decide(t.Context(), operation(stint.Take, "k", policy, 2)); err != nil {
 					t.Fatal(err)
 				}
 				f.Inject(func(c Call) Fault {
-					if !c.Reset || c.Ops != nil || c.Number != 2 {
+					if !c.Reset || c.Ops != nil {
 						t.Errorf("the plan was asked about %+v", c)
 					}
 					return row.fault
 				})
-				if err := r.store(t.Context(), f); !errors.Is(err, errBroken) {
+				if err := r.carryOut(t.Context(), f); !errors.Is(err, errBroken) {
 					t.Errorf("error %v, expected the fault's", err)
 				}
 				f.Inject(nil)
@@ -130,8 +130,8 @@ func TestFaultyResets(t *testing.T) {
 				}
 			})
 		}
-		mute := NewFaulty(struct{ stint.Store }{Reference(NewClock(noon))})
-		if err := r.store(t.Context(), mute); !errors.Is(err, stint.ErrInvalid) {
+		mute := NewFaulty(struct{ stint.Store }{like(&reference{})(t, NewClock(noon))})
+		if err := r.carryOut(t.Context(), mute); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("a store that can't: %v, expected %v", err, stint.ErrInvalid)
 		}
 	}

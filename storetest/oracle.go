@@ -22,18 +22,13 @@ import (
 // An Oracle knows instants from 1970 on. It is not safe for concurrent use.
 type Oracle struct {
 	states  map[stateID][]candidate
-	limits  map[*stint.Policy][]stint.Limit
 	almanac *almanac
 	tide    tide
 }
 
 // NewOracle returns an oracle to which every key is untouched.
 func NewOracle() *Oracle {
-	return &Oracle{
-		states:  map[stateID][]candidate{},
-		limits:  map[*stint.Policy][]stint.Limit{},
-		almanac: newAlmanac(),
-	}
+	return &Oracle{states: map[stateID][]candidate{}, almanac: newAlmanac()}
 }
 
 // stateID is what a state belongs to.
@@ -73,9 +68,14 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, 
 	chosen := make([]candidate, len(parts))
 	var fault error
 	matched := false
-	for combination := range combinations(sets) {
-		for i, c := range combination {
-			chosen[i] = sets[i][c]
+	combinations := 1
+	for _, set := range sets {
+		combinations *= len(set)
+	}
+	for n := range combinations {
+		for i, set := range sets {
+			chosen[i] = set[n%len(set)]
+			n /= len(set)
 		}
 		verdict := o.evaluate(op.Verb, now, parts, chosen)
 		differences := verdict.differences(decision, outcomes)
@@ -124,18 +124,26 @@ func (o *Oracle) ResetPolicy(policyName string) {
 // ResetAll makes all clients of all policies as new, as a store's ResetAll does.
 func (o *Oracle) ResetAll() { clear(o.states) }
 
+// Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
+func (o *Oracle) Clone() *Oracle {
+	return &Oracle{maps.Clone(o.states), o.almanac, tide{o.tide.count, slices.Clone(o.tide.peaks)}}
+}
+
+// String lists the states that are not untouched. Oracles of one text answer alike from the
+// newest of their times on.
+func (o *Oracle) String() string {
+	lines := make([]string, 0, len(o.states))
+	for id, set := range o.states {
+		lines = append(lines, fmt.Sprintf("%+v: %s", id, set))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
 func (o *Oracle) parts(op stint.Op) []part {
 	parts := make([]part, 0, 4)
-	for i := range 1 + len(op.And) {
-		claim := op.Claim
-		if i > 0 {
-			claim = op.And[i-1]
-		}
-		limits, known := o.limits[claim.Policy]
-		if !known {
-			limits = claim.Policy.Limits()
-			o.limits[claim.Policy] = limits
-		}
+	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
+		limits := claim.Policy.Limits()
 		for j := range limits {
 			id := stateID{claim.Policy.Name(), limits[j].Name, limits[j].Algorithm, claim.Key}
 			parts = append(parts, part{id, &limits[j], claim.Permits})
@@ -173,13 +181,7 @@ func (o *Oracle) store(id stateID, set []candidate) {
 // merge adds a candidate to a set unless an equal one is there.
 func merge(set []candidate, c candidate) []candidate {
 	for i, other := range set {
-		if c.cell == nil || other.cell == nil {
-			if c.cell == nil && other.cell == nil {
-				return set
-			}
-			continue
-		}
-		if c.cell.String() == other.cell.String() {
+		if c.equal(other) {
 			set[i].dropFrom = min(c.dropFrom, other.dropFrom)
 			return set
 		}
@@ -187,26 +189,19 @@ func merge(set []candidate, c candidate) []candidate {
 	return append(set, c)
 }
 
-// combinations yields every way of picking one index into each set. The slice is
-// reused.
-func combinations(sets [][]candidate) func(func([]int) bool) {
-	return func(yield func([]int) bool) {
-		pick := make([]int, len(sets))
-		for {
-			if !yield(pick) {
-				return
-			}
-			i := 0
-			for i < len(sets) && pick[i] == len(sets[i])-1 {
-				pick[i] = 0
-				i++
-			}
-			if i == len(sets) {
-				return
-			}
-			pick[i]++
-		}
+func (c candidate) equal(other candidate) bool {
+	if c.cell == nil || other.cell == nil {
+		return c.cell == other.cell
 	}
+	return c.cell.untouchedAt() == other.cell.untouchedAt() && c.cell.String() == other.cell.String()
+}
+
+// String describes the state completely.
+func (c candidate) String() string {
+	if c.cell == nil {
+		return "untouched"
+	}
+	return c.cell.String()
 }
 
 // written is the candidate for a cell that the current operation wrote. The TTL
@@ -252,19 +247,10 @@ func (t *tide) since(operation int) stint.Instant {
 
 // explain words what differs.
 func explain(op stint.Op, now stint.Instant, parts []part, states []candidate, differences []string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "at %s, %s:", formatInstant(now), describeOp(op))
-	for _, d := range differences {
-		fmt.Fprintf(&b, "\n\t%s", d)
-	}
 	for i, p := range parts {
-		state := untouched
-		if states[i].cell != nil {
-			state = states[i].cell.String()
-		}
-		fmt.Fprintf(&b, "\n\tlimit %d: %s of key %q was %s", i, describeLimit(*p.limit), p.id.key, state)
+		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*p.limit), p.id.key, states[i]))
 	}
-	return fmt.Errorf("%s", b.String())
+	return fmt.Errorf("at %s, %s:\n\t%s", now, describeOp(op), strings.Join(differences, "\n\t"))
 }
 
 // micros is a duration in microseconds.

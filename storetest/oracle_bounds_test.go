@@ -20,16 +20,16 @@ type admission struct {
 // never stepping back.
 func admissions(t *testing.T, limit stint.Limit, seed uint64) []admission {
 	t.Helper()
-	policy := policyOf(t, limit)
+	policy := policyOf(t, "", limit)
 	oracle, rng := NewOracle(), rand.New(rand.NewPCG(seed, 5))
 	now := noon
 	var found []admission
 	for range 400 {
 		switch rng.IntN(6) {
 		case 0:
-			now += draw(rng, 3*second)
+			now += chance(rng).upTo(3 * second)
 		case 1, 2:
-			now += draw(rng, second/5)
+			now += chance(rng).upTo(second / 5)
 		}
 		n := 1 + rng.Int64N(3)
 		if d, _ := oracle.Decide(operation(stint.Take, "k", policy, n), now); d.Allowed {
@@ -53,7 +53,7 @@ func TestOracleTokenBucketBound(t *testing.T) {
 				total += a.permits
 				excess := product(total-limit.Capacity, rate.Period.Microseconds())
 				if excess.Cmp(product(rate.Permits, int64(a.at-found[i].at))) > 0 {
-					t.Fatalf("%s admitted %d from %s to %s", describeLimit(limit), total, formatInstant(found[i].at), formatInstant(a.at))
+					t.Fatalf("%s admitted %d from %s to %s", describeLimit(limit), total, found[i].at, a.at)
 				}
 			}
 		}
@@ -68,11 +68,11 @@ func TestOracleLeakyBucketSpacing(t *testing.T) {
 	least := stint.Instant(rate.Period.Microseconds() / rate.Permits)
 	for i, a := range found[1:] {
 		if gap := a.turn - found[i].turn; gap < least*stint.Instant(found[i].permits) {
-			t.Fatalf("turns of %d permits at %s and %s are %dus apart", found[i].permits, formatInstant(found[i].turn), formatInstant(a.turn), gap)
+			t.Fatalf("turns of %d permits at %s and %s are %dus apart", found[i].permits, found[i].turn, a.turn, gap)
 		}
 	}
 	// A queue that never runs empty: turn k is exactly k x P/R, rounded up.
-	policy, oracle := policyOf(t, stint.LeakyBucket(5, rate)), NewOracle()
+	policy, oracle := policyOf(t, "", stint.LeakyBucket(5, rate)), NewOracle()
 	now := noon
 	for k := range int64(3000) {
 		d, _ := oracle.Decide(operation(stint.Take, "k", policy, 1), now)
@@ -103,10 +103,10 @@ func TestOracleLogBound(t *testing.T) {
 				}
 			}
 			if total > limit.Capacity {
-				t.Fatalf("%s admitted %d in the second up to %s", describeLimit(limit), total, formatInstant(a.at))
+				t.Fatalf("%s admitted %d in the second up to %s", describeLimit(limit), total, a.at)
 			}
 			if i > 0 && a.at-found[i-1].at < micros(limit.MinInterval) {
-				t.Fatalf("%s admitted at %s and %s", describeLimit(limit), formatInstant(found[i-1].at), formatInstant(a.at))
+				t.Fatalf("%s admitted at %s and %s", describeLimit(limit), found[i-1].at, a.at)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestOracleCounterBound(t *testing.T) {
 		estimate := product(previous, int64(length-(a.at-start)))
 		estimate.Add(estimate, product(current, int64(length)))
 		if bound := new(big.Int).Mul(big.NewInt(limit.Capacity), big.NewInt(int64(length))); estimate.Cmp(bound) > 0 {
-			t.Fatalf("at %s previous %d and current %d exceed the limit", formatInstant(a.at), previous, current)
+			t.Fatalf("at %s previous %d and current %d exceed the limit", a.at, previous, current)
 		}
 	}
 }

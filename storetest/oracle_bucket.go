@@ -26,16 +26,11 @@ type bucket struct {
 
 func newBucket(limit *stint.Limit) bucket {
 	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
-	for a, b := permits, period; ; a, b = b, a%b {
-		if b == 0 {
-			permits, period = permits/a, period/a
-			break
-		}
-	}
+	divisor := new(big.Int).GCD(nil, nil, big.NewInt(permits), big.NewInt(period)).Int64()
 	return bucket{
 		leaky:    limit.Algorithm == stint.AlgorithmLeakyBucket,
 		capacity: limit.Capacity, debt: limit.Debt(),
-		permits: permits, period: period,
+		permits: permits / divisor, period: period / divisor,
 		paid: new(big.Int),
 	}
 }
@@ -144,12 +139,8 @@ func (b bucket) settle(n int64, now stint.Instant) (cell, int64) {
 }
 
 func (b bucket) String() string {
-	what := "full"
-	if b.leaky {
-		what = "drained"
-	}
 	exact := new(big.Rat).SetFrac(b.paid, big.NewInt(b.permits))
 	whole := stint.Instant(new(big.Int).Div(b.paid, big.NewInt(b.permits)).Int64())
-	return fmt.Sprintf("{capacity %d, %d per %dus, %s at %s (%sus), last %s}",
-		b.capacity, b.permits, b.period, what, formatInstant(whole), exact.RatString(), formatInstant(b.last))
+	return fmt.Sprintf("{capacity %d, %d per %dus, paid off at %s (%sus), last %s}",
+		b.capacity, b.permits, b.period, whole, exact.RatString(), b.last)
 }

@@ -109,18 +109,11 @@ func unitStart(unit stint.Calendar, wall time.Time) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// unitNext is the start of the following unit.
+// unitNext is the start of the following unit, in which the longest unit from start ends.
 func unitNext(unit stint.Calendar, start time.Time) time.Time {
-	switch unit {
-	case stint.CalendarHour:
+	days := map[stint.Calendar]int{stint.CalendarDay: 1, stint.CalendarWeek: 7, stint.CalendarMonth: 31, stint.CalendarYear: 366}[unit]
+	if unit == stint.CalendarHour {
 		return start.Add(time.Hour)
-	case stint.CalendarWeek:
-		return start.AddDate(0, 0, 7)
-	case stint.CalendarMonth:
-		return start.AddDate(0, 1, 0)
-	case stint.CalendarYear:
-		return start.AddDate(1, 0, 0)
-	case stint.CalendarNone, stint.CalendarMinute, stint.CalendarDay:
 	}
-	return start.AddDate(0, 0, 1)
+	return unitStart(unit, start.AddDate(0, 0, days))
 }

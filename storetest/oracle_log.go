@@ -144,12 +144,8 @@ func (j journal) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "{window %s, min_interval %s:", stint.FormatDuration(j.limit.Window), stint.FormatDuration(j.limit.MinInterval))
 	for _, e := range j.entries {
-		fmt.Fprintf(&b, " %d at %s,", e.permits, formatInstant(e.at))
+		fmt.Fprintf(&b, " %d at %s,", e.permits, e.at)
 	}
-	last := "none"
-	if j.last > 0 {
-		last = formatInstant(j.last)
-	}
-	fmt.Fprintf(&b, " last request %s}", last)
+	fmt.Fprintf(&b, " last request %s}", j.last)
 	return b.String()
 }

@@ -138,7 +138,7 @@ func TestOracleByHand(t *testing.T) {
 }
 
 func byHand(t *testing.T, limit stint.Limit, lines []line) {
-	policy := policyOf(t, limit)
+	policy := policyOf(t, "", limit)
 	oracle := NewOracle()
 	for i, l := range lines {
 		op := operation(l.verb, "k", policy, l.permits)
@@ -175,13 +175,13 @@ func TestOracleWaitsByScanning(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, limit := range limits {
-		policy := policyOf(t, limit)
+		policy := policyOf(t, "", limit)
 		for round := range 8 {
 			oracle, key := NewOracle(), fmt.Sprint(round)
 			now := noon
 			for range 12 {
-				now += stint.Instant(rng.IntN(3)) * draw(rng, 400)
-				verb := pick(rng, stint.Take, stint.Take, stint.Take, stint.Settle)
+				now += stint.Instant(rng.IntN(3)) * chance(rng).upTo(400)
+				verb := pick(chance(rng), stint.Take, stint.Take, stint.Take, stint.Settle)
 				op := operation(verb, key, policy, 1+rng.Int64N(limit.Capacity))
 				d, outcomes := oracle.Decide(op, now)
 				for id, set := range oracle.states {
@@ -251,8 +251,8 @@ func TestOracleCalendar(t *testing.T) {
 		limit := stint.CalendarWindow(1, row.unit, row.zone)
 		for _, when := range []stint.Instant{at, start, end - 1} {
 			if s, e := newAlmanac().window(&limit, when); s != start || e != end {
-				t.Errorf("the %s of %s in %s is %s to %s, expected %s to %s", row.unit, formatInstant(when), row.zone,
-					formatInstant(s), formatInstant(e), row.start, row.end)
+				t.Errorf("the %s of %s in %s is %s to %s, expected %s to %s", row.unit, when, row.zone,
+					s, e, row.start, row.end)
 			}
 		}
 	}
@@ -264,4 +264,30 @@ func instant(t *testing.T, text string) stint.Instant {
 		t.Fatal(err)
 	}
 	return stint.Instant(at.UnixMicro())
+}
+
+// chance draws at random.
+func chance(rng *rand.Rand) dice { return rolling(rng.Uint64) }
+
+// A clone answers as the oracle that it was taken from, and trying an operation on it leaves that
+// as it was.
+func TestClone(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	policy := policyOf(t, "", stint.TokenBucket(5, stint.PerSecond(3)), stint.SlidingWindowLog(5, 2*time.Second), stint.SlidingWindowCounter(5, 2*time.Second))
+	oracle, now := NewOracle(), noon
+	for range 2000 {
+		now += stint.Instant(random.IntN(s))
+		op := operation(stint.Verb(random.IntN(int(stint.Settle)+1)), "k", policy, 1+random.Int64N(6))
+		before, one, other := oracle.String(), oracle.Clone(), oracle.Clone()
+		answer, _ := one.Decide(op, now)
+		if again, _ := other.Decide(op, now); again != answer || one.String() != other.String() {
+			t.Fatalf("%s of %d led to %s and to %s", op.Verb, op.Permits, one, other)
+		}
+		if oracle.String() != before {
+			t.Fatalf("%s of %d made %s of %s", op.Verb, op.Permits, oracle, before)
+		}
+		if want, _ := oracle.Decide(op, now); answer != want || oracle.String() != one.String() {
+			t.Fatalf("%s of %d: %+v, want %+v", op.Verb, op.Permits, answer, want)
+		}
+	}
 }

@@ -145,46 +145,17 @@ func magnitude(n int64) int64 { return max(n, -n) }
 // differences lists the fields in which an answer differs from the verdict.
 func (v *verdict) differences(decision stint.Decision, outcomes []stint.Outcome) []string {
 	var found []string
-	if decision != v.decision {
-		d, want := decision, v.decision
-		compare(&found, "Allowed", d.Allowed, want.Allowed)
-		compare(&found, "Degraded", d.Degraded, want.Degraded)
-		compare(&found, "Source", d.Source, want.Source)
-		compare(&found, "Index", d.Index, want.Index)
-		compare(&found, "Limit", d.Limit, want.Limit)
-		compare(&found, "Remaining", d.Remaining, want.Remaining)
-		compare(&found, "RetryAfter", formatWait(d.RetryAfter), formatWait(want.RetryAfter))
-		compare(&found, "ResetAfter", formatWait(d.ResetAfter), formatWait(want.ResetAfter))
-		compare(&found, "Delay", formatWait(d.Delay), formatWait(want.Delay))
-		compare(&found, "Applied", d.Applied, want.Applied)
-		compare(&found, "At", formatInstant(d.At), formatInstant(want.At))
+	compare := func(of string) func(string, any, any) {
+		return func(field string, got, want any) {
+			found = append(found, fmt.Sprintf("%s%s: got %v, expected %v", of, field, got, want))
+		}
 	}
-	if outcomes == nil {
-		return found
-	}
-	if len(outcomes) < len(v.outcomes) {
+	eachField(decision, v.decision, compare(""))
+	if outcomes != nil && len(outcomes) < len(v.outcomes) {
 		return append(found, fmt.Sprintf("outcomes: got %d, expected %d", len(outcomes), len(v.outcomes)))
 	}
-	for i, want := range v.outcomes {
-		got := outcomes[i]
-		if got == want {
-			continue
-		}
-		name := func(field string) string { return fmt.Sprintf("outcome %d: %s", i, field) }
-		compare(&found, name("Allowed"), got.Allowed, want.Allowed)
-		compare(&found, name("Limit"), got.Limit, want.Limit)
-		compare(&found, name("Remaining"), got.Remaining, want.Remaining)
-		compare(&found, name("RetryAfter"), formatWait(got.RetryAfter), formatWait(want.RetryAfter))
-		compare(&found, name("ResetAfter"), formatWait(got.ResetAfter), formatWait(want.ResetAfter))
-		compare(&found, name("Delay"), formatWait(got.Delay), formatWait(want.Delay))
-		compare(&found, name("Applied"), got.Applied, want.Applied)
-		compare(&found, name("GrowsAfter"), formatWait(got.GrowsAfter), formatWait(want.GrowsAfter))
+	for i := range outcomes {
+		eachField(outcomes[i], v.outcomes[i], compare(fmt.Sprintf("outcome %d: ", i)))
 	}
 	return found
-}
-
-func compare[T comparable](found *[]string, field string, got, want T) {
-	if got != want {
-		*found = append(*found, fmt.Sprintf("%s: got %v, expected %v", field, got, want))
-	}
 }

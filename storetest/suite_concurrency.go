@@ -1,126 +1,215 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stint-go/stint"
 )
 
-const (
-	workers  = 16
-	requests = 40 // of each worker
-	quota    = 250
-)
-
-// testConcurrency is check 3 of ALGORITHMS.md, in one process: many goroutines on
-// one key, time standing still. Exactly the limit is admitted, and every admission
-// leaves another Remaining, as if they came one after another.
-func testConcurrency(t *testing.T, newStore NewStore) {
-	var all []stint.Limit
-	for _, algorithm := range stint.Algorithms() {
-		limit := plain(algorithm, quota)
-		all = append(all, limit)
-		t.Run(algorithm.String(), func(t *testing.T) {
-			policy := policyOf(t, limit)
-			contend(t, newStore, policy, func(int, int) stint.Op { return operation(stint.Take, "k", policy, 1) })
-		})
-	}
-	policy := policyOf(t, all...)
-	t.Run("policy", func(t *testing.T) {
-		contend(t, newStore, policy, func(int, int) stint.Op { return operation(stint.Take, "k", policy, 1) })
+// testConcurrency is check 3 of ALGORITHMS.md, in one process: many goroutines on one key, and
+// on others in other ways, time standing still. Exactly the limit is admitted, and every
+// admission leaves another Remaining, as if they came one after another.
+func testConcurrency(t *testing.T, newStore newStoreFunc) {
+	eachPlain(t, func(t *testing.T, policy *stint.Policy) {
+		b := newBench(t, newStore)
+		var group sync.WaitGroup
+		for i, take := range append(ways(b.store, policy), inAnyOrder(b.store, policy)) {
+			group.Go(func() { (&contest{b: b, policy: policy, key: fmt.Sprint("k", i), take: take}).run(nil) })
+		}
+		group.Wait()
 	})
-	t.Run("claims in any order", func(t *testing.T) {
-		keys := []string{"k", "l", "m"}
-		contend(t, newStore, policy, func(worker, request int) stint.Op {
-			first := worker + request
-			op := operation(stint.Take, keys[first%3], policy, 1)
-			for i := 1; i < 3; i++ {
-				op.And = append(op.And, stint.Claim{Key: keys[(first+i)%3], Policy: policy, Permits: 1})
-			}
-			return op
-		})
+	t.Run("reset", func(t *testing.T) {
+		eachPlain(t, func(t *testing.T, policy *stint.Policy) { testResetMeanwhile(t, newStore, policy) })
 	})
-	t.Run("keys apart", func(t *testing.T) { testKeysApart(t, newStore, policy) })
 }
 
-// contend lets workers make the operations, each of which takes one permit, half of
-// them in batches.
-func contend(t *testing.T, newStore NewStore, policy *stint.Policy, op func(worker, request int) stint.Op) {
-	b := newBench(t, newStore)
-	answers := make([][]stint.Result, workers)
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			results := make([]stint.Result, requests)
-			ops := make([]stint.Op, requests)
+// testResetMeanwhile resets a policy while many goroutines take of one client. Every take
+// that was admitted counts against what was before, or against what is new, which is full at
+// first and ends empty: each leaves another Remaining, from the highest on. One that ended
+// before the reset began is of what was; one that began after the reset had returned is of what
+// is new. What remains at the end tells how many are new. Another policy knows nothing of it.
+func testResetMeanwhile(t *testing.T, newStore newStoreFunc, policy *stint.Policy) {
+	const rounds = 8 // of each way to take
+	b, kept := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
+	if _, ok := b.store.(stint.Resetter); !ok {
+		return
+	}
+	all := ways(b.store, policy)
+	for round := range rounds * len(all) {
+		r, left := wideReset{policy: policy.Name()}, int64(8) // of the other policy
+		if round%4 == 3 {
+			r, left = wideReset{all: true}, 9
+		}
+		key := fmt.Sprint("k", round)
+		b.take(key, kept, 1)
+		(&contest{b: b, policy: policy, key: key, take: all[round%len(all)]}).run(&r)
+		if got := b.remaining(key, kept); got != left {
+			t.Errorf("%d of the other policy remain, expected %d", got, left)
+		}
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+}
+
+// quota is the capacity that goroutines contend for.
+const quota = 100
+
+// eachPlain runs a check with a policy of each algorithm, and with one of all.
+func eachPlain(t *testing.T, check func(t *testing.T, policy *stint.Policy)) {
+	for _, limit := range plains(quota) {
+		t.Run(limit.Algorithm.String(), func(t *testing.T) { check(t, policyOf(t, "rule/a", limit)) })
+	}
+	t.Run("policy", func(t *testing.T) { check(t, policyOf(t, "rule/a", plains(quota)...)) })
+}
+
+// reset has the bench's store reset a policy, or all.
+func (b *bench) reset(r wideReset) {
+	b.t.Helper()
+	if err := r.carryOut(b.ctx, b.store.(stint.Resetter)); err != nil {
+		b.t.Errorf("%s: %v", &r, err)
+	}
+}
+
+// A way takes one permit, or several one by one.
+type way func(ctx context.Context, key string) []stint.Result
+
+func ways(store stint.Store, policy *stint.Policy) []way {
+	all := []way{
+		func(ctx context.Context, key string) []stint.Result {
+			op := operation(stint.Take, key, policy, 1)
+			op.Each = make([]stint.Outcome, policy.Len())
+			d, err := store.Decide(ctx, op)
+			for _, out := range op.Each {
+				if err == nil && d.Allowed && out.Remaining != op.Each[0].Remaining {
+					err = fmt.Errorf("a limit was found as it was, another one as new: %+v", op.Each)
+				}
+			}
+			return []stint.Result{{Decision: d, Err: err}}
+		},
+		func(ctx context.Context, key string) []stint.Result {
+			ops, results := make([]stint.Op, 5), make([]stint.Result, 5)
 			for i := range ops {
-				ops[i] = op(worker, i)
+				ops[i] = operation(stint.Take, key, policy, 1)
 			}
-			for i := 0; i < requests; {
-				if (worker+i)%8 < 4 {
-					results[i].Decision, results[i].Err = b.store.Decide(b.ctx, ops[i])
-					i++
-					continue
-				}
-				end := min(i+5, requests)
-				b.store.DecideAll(b.ctx, ops[i:end], results[i:end])
-				i = end
-			}
-			answers[worker] = results
+			store.DecideAll(ctx, ops, results)
+			return results
+		},
+	}
+	if binder, ok := store.(stint.Binder); ok {
+		bound := binder.Bind(policy)
+		all = append(all, func(ctx context.Context, key string) []stint.Result {
+			d, err := bound.Take(ctx, key, 1)
+			return []stint.Result{{Decision: d, Err: err}}
 		})
 	}
-	group.Wait()
-	left := map[int64]int{}
-	admitted := 0
-	for _, results := range answers {
-		for _, r := range results {
-			switch {
-			case r.Err != nil:
-				t.Fatal(r.Err)
-			case r.Decision.Allowed:
-				admitted++
-				left[r.Decision.Remaining]++
-			case r.Decision.RetryAfter <= 0:
-				t.Fatalf("denied with RetryAfter %s", formatWait(r.Decision.RetryAfter))
-			}
+	return all
+}
+
+// inAnyOrder takes of three clients at once, each of which is named first at times.
+func inAnyOrder(store stint.Store, policy *stint.Policy) way {
+	var turns atomic.Int64
+	return func(ctx context.Context, key string) []stint.Result {
+		turn := turns.Add(1)
+		claim := func(i int64) stint.Claim {
+			return stint.Claim{Key: key + [...]string{"", "l", "m"}[(turn+i)%3], Policy: policy, Permits: 1}
 		}
-	}
-	if admitted != quota {
-		t.Errorf("%d of %d requests were admitted, expected %d", admitted, workers*requests, quota)
-	}
-	for n := range int64(quota) {
-		if left[n] != 1 {
-			t.Errorf("%d admissions left %d, expected one", left[n], n)
-		}
-	}
-	if n := b.remaining("k", policy); n != 0 {
-		t.Errorf("%d left at the end, expected 0", n)
+		d, err := store.Decide(ctx, stint.Op{Claim: claim(0), And: []stint.Claim{claim(1), claim(2)}})
+		return []stint.Result{{Decision: d, Err: err}}
 	}
 }
 
-// testKeysApart: requests of many keys at once each find their own state.
-func testKeysApart(t *testing.T, newStore NewStore, policy *stint.Policy) {
-	b := newBench(t, newStore)
-	faults := make([]string, workers)
-	var group sync.WaitGroup
-	for worker := range workers {
-		group.Go(func() {
-			for i := range requests {
-				key := fmt.Sprintf("%d:%d", worker, i%5)
-				d, err := b.store.Decide(b.ctx, operation(stint.Take, key, policy, 1))
-				if want := int64(quota - 1 - i/5); err != nil || !d.Allowed || d.Remaining != want {
-					faults[worker] = fmt.Sprintf("key %s: %+v, error %v, expected %d left", key, d, err, want)
-					return
+// A contest is many goroutines that take of one client, perhaps while that is reset.
+type contest struct {
+	b      *bench
+	policy *stint.Policy
+	key    string
+	take   way
+
+	begun, done atomic.Bool // the reset
+	mu          sync.Mutex
+	// How many takes have left some permits: of what was, of what is new, in all.
+	all [quota]struct{ old, fresh, all int }
+}
+
+func (c *contest) run(r *wideReset) {
+	const workers, each = 8, quota / 4
+	var takes atomic.Int64
+	some := make(chan struct{})
+	var work sync.WaitGroup
+	for range workers {
+		work.Go(func() {
+			for range each {
+				if takes.Add(1) == workers*each/4 {
+					close(some)
 				}
+				c.one()
 			}
 		})
 	}
-	group.Wait()
-	for _, fault := range faults {
-		if fault != "" {
-			t.Error(fault)
+	<-some
+	if r != nil {
+		c.begun.Store(true)
+		c.b.reset(*r)
+		c.done.Store(true)
+	}
+	work.Wait()
+	c.check()
+}
+
+// one takes, and notes what that left.
+func (c *contest) one() {
+	fresh := c.done.Load()
+	results := c.take(c.b.ctx, c.key)
+	old := !c.begun.Load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range results {
+		d := r.Decision
+		switch {
+		case r.Err != nil:
+			c.b.t.Error(r.Err)
+		case !d.Allowed && d.RetryAfter <= 0, d.Allowed && (d.Remaining < 0 || d.Remaining >= quota):
+			c.b.t.Errorf("%+v of %d", d, quota)
+		case d.Allowed:
+			n := &c.all[d.Remaining]
+			n.all++
+			if old {
+				n.old++
+			}
+			if fresh {
+				n.fresh++
+			}
+		}
+	}
+}
+
+func (c *contest) check() {
+	rest := c.b.remaining(c.key, c.policy)
+	reset := c.begun.Load()
+	more := reset // whether there may be more takes of what was
+	if !reset && rest != 0 {
+		c.b.t.Errorf("%d remain of %d, all of which were asked for", rest, quota)
+	}
+	for left := int64(quota - 1); left >= 0; left-- {
+		n, fresh := c.all[left], 0
+		if left >= rest {
+			fresh = 1
+		}
+		before := n.all - fresh
+		if before < 0 || before > 1 || reset && n.old > before || n.fresh > fresh || before == 1 && !more {
+			c.b.t.Errorf("%d takes left %d, %d of them ended before the reset and %d began after it; %d remain of %d at the end",
+				n.all, left, n.old, n.fresh, rest, quota)
+		}
+		more = more && before == 1
+	}
+	for i := range rest + 1 {
+		if d := c.b.take(c.key, c.policy, 1); d.Allowed != (i < rest) {
+			c.b.t.Errorf("take %d of the %d that remained: %+v", i+1, rest, d)
 		}
 	}
 }

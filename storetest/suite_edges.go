@@ -10,89 +10,73 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// testBatches: the operations of a batch are decided "one after another in arrival
-// order; one that does not fit is denied and does not block later ones; each gets
-// its own Remaining and Delay" (DESIGN.md, coalescing).
-func testBatches(t *testing.T, newStore NewStore) {
-	for _, algorithm := range stint.Algorithms() {
-		t.Run(algorithm.String(), func(t *testing.T) {
-			b, policy := newBench(t, newStore), policyOf(t, plain(algorithm, 5))
-			b.store.DecideAll(b.ctx, nil, nil)
-			var ops []stint.Op
-			for _, n := range []int64{3, 3, 2, 1} {
-				ops = append(ops, operation(stint.Take, "k", policy, n), operation(stint.Take, "other", policy, 1))
-			}
-			results := make([]stint.Result, len(ops))
-			b.store.DecideAll(b.ctx, ops, results)
-			for i, want := range []struct {
-				allowed bool
-				left    int64
-			}{{true, 2}, {true, 4}, {false, 2}, {true, 3}, {true, 0}, {true, 2}, {false, 0}, {true, 1}} {
-				d, err := results[i].Decision, results[i].Err
-				if err != nil || d.Allowed != want.allowed || d.Remaining != want.left || d.At != noon {
-					t.Errorf("operation %d: %+v, error %v, expected allowed %t and %d left", i, d, err, want.allowed, want.left)
-				}
-			}
-		})
+// testLargeBatch: the operations of a batch are decided "one after another in arrival
+// order; one that does not fit is denied and does not block later ones" (DESIGN.md,
+// coalescing), also if they are more than a random sequence's.
+func testLargeBatch(t *testing.T, newStore newStoreFunc) {
+	b, policy := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 700))
+	b.store.DecideAll(b.ctx, nil, nil)
+	ops := make([]stint.Op, 1000)
+	for i := range ops {
+		ops[i] = operation(stint.Take, "k", policy, 1)
 	}
-	t.Run("large", func(t *testing.T) {
-		b, policy := newBench(t, newStore), policyOf(t, plain(stint.AlgorithmTokenBucket, 700))
-		ops := make([]stint.Op, 1000)
-		results := make([]stint.Result, len(ops))
-		for i := range ops {
-			ops[i] = operation(stint.Take, "k", policy, 1)
+	for i, d := range b.all(ops) {
+		if left := int64(max(0, 699-i)); d.Allowed != (i < 700) || d.Remaining != left {
+			t.Fatalf("operation %d of %d: %+v, expected %d left", i, len(ops), d, left)
 		}
-		b.store.DecideAll(b.ctx, ops, results)
-		for i, r := range results {
-			if left := int64(max(0, 699-i)); r.Err != nil || r.Decision.Allowed != (i < 700) || r.Decision.Remaining != left {
-				t.Fatalf("operation %d of %d: %+v, error %v, expected %d left", i, len(ops), r.Decision, r.Err, left)
-			}
-		}
-	})
+	}
 }
 
 // testIdentity: "State belongs to (limit name, algorithm, key)" and the policy's
-// name (ALGORITHMS.md, check 5), and distinct parts never collide (STYLE.md, 14).
-func testIdentity(t *testing.T, newStore NewStore) {
+// name (ALGORITHMS.md, check 5), and distinct parts never collide (STYLE.md, 14). A store that
+// can reset a policy resets all clients of it, and of no other.
+func testIdentity(t testing.TB, newStore newStoreFunc) {
 	b := newBench(t, newStore)
-	var seen []stateID
-	var peeks []stint.Op
+	var takes []stint.Op
 	for _, policyName := range policyNames {
 		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", stint.MaxNameBytes)}, limitNames[:]...) {
 			for _, algorithm := range stint.Algorithms() {
-				policy, err := stint.NewPolicy(policyName, plain(algorithm, 1).Named(limitName))
-				if err != nil {
-					t.Fatal(err)
-				}
-				var takes []stint.Op
-				first := len(seen)
+				policy := policyOf(t, policyName, plain(algorithm, 1).Named(limitName))
 				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", stint.MaxKeyBytes)}, suffixes[:]...) {
-					if key == "" {
-						continue
-					}
-					seen = append(seen, stateID{policyName, limitName, algorithm, key})
-					takes = append(takes, operation(stint.Take, key, policy, 1))
-					peeks = append(peeks, operation(stint.Peek, key, policy, 1))
-				}
-				for i, d := range b.all(takes) {
-					if !d.Allowed {
-						t.Fatalf("%+v shares its state with another", seen[first+i])
+					if key != "" {
+						takes = append(takes, operation(stint.Take, key, policy, 1))
 					}
 				}
 			}
 		}
 	}
-	for i, d := range b.all(peeks) {
-		if d.Allowed {
-			t.Fatalf("%+v was forgotten", seen[i])
+	for i, phase := range []struct {
+		reset  *wideReset
+		renews bool // all policies
+	}{
+		{nil, true},
+		{nil, false},
+		{&wideReset{policy: "rule/*"}, false},
+		{&wideReset{policy: "rule/a"}, false},
+		{&wideReset{all: true}, true},
+		{&wideReset{policy: ""}, false},
+	} {
+		if _, ok := b.store.(stint.Resetter); phase.reset != nil && ok {
+			b.reset(*phase.reset)
+		} else if phase.reset != nil {
+			break
+		}
+		for from := 0; from < len(takes); from += 100 {
+			ops := takes[from:min(from+100, len(takes))]
+			for j, d := range b.all(ops) {
+				want := phase.renews || phase.reset != nil && phase.reset.policy == ops[j].Policy.Name()
+				if d.Allowed != want {
+					t.Fatalf("phase %d, after %v: %s: allowed %t, expected %t", i, phase.reset, describeOp(ops[j]), d.Allowed, want)
+				}
+			}
 		}
 	}
 }
 
 // testInvalid: an operation at fault is refused with an error that wraps ErrInvalid,
 // "nothing was consumed" (stint.Store), and its neighbours in a batch are decided.
-func testInvalid(t *testing.T, newStore NewStore) {
-	window, leaky := policyOf(t, plain(stint.AlgorithmFixedWindow, 5)), policyOf(t, plain(stint.AlgorithmLeakyBucket, 5))
+func testInvalid(t *testing.T, newStore newStoreFunc) {
+	window, leaky := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", plain(stint.AlgorithmLeakyBucket, 5))
 	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
@@ -135,35 +119,32 @@ func testInvalid(t *testing.T, newStore NewStore) {
 }
 
 // testCancelled: when the context has ended before, the error "is the context's"
-// (stint.Store) and nothing is consumed.
-func testCancelled(t *testing.T, newStore NewStore) {
-	policy := policyOf(t, plain(stint.AlgorithmFixedWindow, 5))
+// (stint.Store), nothing is consumed, and nothing is reset.
+func testCancelled(t *testing.T, newStore newStoreFunc) {
+	policy := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 5))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	expired, release := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer release()
-	for name, row := range map[string]struct {
-		ctx  context.Context
-		want error
-	}{
-		"cancelled": {cancelled, context.Canceled},
-		"expired":   {expired, context.DeadlineExceeded},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: expired} {
+		t.Run(want.Error(), func(t *testing.T) {
 			b := newBench(t, newStore)
+			b.take("k", policy, 2)
 			op := operation(stint.Take, "k", policy, 1)
-			if d, err := b.store.Decide(row.ctx, op); !errors.Is(err, row.want) {
-				t.Errorf("Decide: %+v, error %v, expected %v", d, err, row.want)
-			}
+			_, err := b.store.Decide(ctx, op)
 			results := make([]stint.Result, 2)
-			b.store.DecideAll(row.ctx, []stint.Op{op, op}, results)
-			for i, r := range results {
-				if !errors.Is(r.Err, row.want) {
-					t.Errorf("DecideAll: operation %d: %+v, error %v, expected %v", i, r.Decision, r.Err, row.want)
+			b.store.DecideAll(ctx, []stint.Op{op, op}, results)
+			errs := map[string]error{"Decide": err, "DecideAll, first": results[0].Err, "DecideAll, second": results[1].Err}
+			if r, ok := b.store.(stint.Resetter); ok {
+				errs["ResetPolicy"], errs["ResetAll"] = r.ResetPolicy(ctx, ""), r.ResetAll(ctx)
+			}
+			for call, err := range errs {
+				if !errors.Is(err, want) {
+					t.Errorf("%s: error %v, expected %v", call, err, want)
 				}
 			}
-			if left := b.remaining("k", policy); left != 5 {
-				t.Errorf("%d left, expected 5", left)
+			if left := b.remaining("k", policy); left != 3 {
+				t.Errorf("%d left, expected 3", left)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 // servers are those of a site: one of them.
 type servers struct {
 	single   *testredis.Server
+	shift    func(time.Duration) // of its clock
 	sentinel *testredis.Sentinel
 	cluster  *testredis.Cluster
 }
@@ -28,6 +29,12 @@ func single(opts ...testredis.Option) func(t testing.TB) *site {
 		server := testredis.Start(t, opts...)
 		return &site{url: server.URL(), servers: &servers{single: server}}
 	}
+}
+
+// shifted starts one server whose clock can be shifted.
+func shifted(t testing.TB) *site {
+	server, shift := shiftable(t)
+	return &site{url: server.URL(), servers: &servers{single: server, shift: shift}}
 }
 
 // proxied starts one server behind a proxy.
@@ -244,17 +251,17 @@ func faults() []fault {
 		},
 		{
 			name: "the clock an hour ahead", lasts: 0, degrades: never, returns: back, losses: once,
-			start:  func(t testing.TB) *site { return single(testredis.Clock(t))(t) },
-			strike: func(s *site) { s.single.ShiftClock(s, time.Hour) },
+			start:  shifted,
+			strike: func(s *site) { s.shift(time.Hour) },
 		},
 		{
 			name: "the clock an hour behind", lasts: 0, degrades: never, returns: back,
 			start: func(t testing.TB) *site {
-				s := single(testredis.Clock(t))(t)
+				s := shifted(t)
 				s.options.DenialCache = -1 // a denial for an hour would be remembered, and the server not asked again
 				return s
 			},
-			strike: func(s *site) { s.single.ShiftClock(s, -time.Hour) },
+			strike: func(s *site) { s.shift(-time.Hour) },
 		},
 		{
 			name: "primary killed, with Sentinel", start: sentinels, lasts: 0, degrades: meanwhile, returns: soon, losses: once,

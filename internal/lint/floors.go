@@ -52,7 +52,7 @@ var folders = []folder{
 	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},
 	{path: "failover", floor: 2},
-	{path: "storetest", floor: 2, testsOnly: true},
+	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
@@ -105,7 +105,7 @@ var folders = []folder{
 	{path: "internal/reload", floor: 5, testsOnly: true},
 	{path: "internal/browser", floor: 5, testsOnly: true},
 	{path: "internal/release", floor: 0, testsOnly: true},
-	{path: "internal/testredis", floor: 0, testsOnly: true},
+	{path: "internal/testredis", floor: 0, uses: []string{"github.com/redis/go-redis/v9"}, testsOnly: true},
 	{path: "internal/testmongo", floor: 0, testsOnly: true},
 }
 

@@ -1,7 +1,7 @@
 // Package testredis gives tests a real Redis (or Valkey) of their own, as one
 // server, as a cluster or watched over by Sentinel.
 //
-// Servers listen on a free port of 127.0.0.1, keep nothing on disk unless [Durable],
+// Servers listen on a free port of 127.0.0.1, keep nothing on disk unless [Config] says so,
 // and die with the process that started them. A test that needs one starts one:
 //
 //	server := testredis.Start(t)
@@ -12,8 +12,8 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(testredis.Run(m, &redis)) }
 //
-// They can be killed, paused and restarted, fail over and move slots; speak TLS with
-// certificates of the test's own [Authority]; and live at another time ([Clock]).
+// They can be killed, paused and restarted, fail over and move slots; and speak TLS with
+// certificates of the test's own [Authority].
 //
 // A machine without the program fails the test; nothing is skipped.
 package testredis

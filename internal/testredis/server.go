@@ -25,8 +25,6 @@ type Server struct {
 	args     []string // the program's arguments, without the port
 	env      []string // NAME=VALUE, on top of the test's own environment
 	bus      bool     // whether the port 10000 above is needed as well
-	socket   string   // the path of a Unix socket, "" for none
-	clock    string   // the file that shifts the clock, "" for none
 	tls      *Authority
 
 	replicas         int    // of each primary of a cluster
@@ -64,13 +62,9 @@ func User(name string, rules ...string) Option {
 	return Config("user", append([]string{name, "on"}, rules...)...)
 }
 
-// Durable makes the server keep what it holds: every write is in the append-only
-// file before it is answered.
-func Durable() Option {
-	return func(s *Server) {
-		Config("appendonly", "yes")(s)
-		Config("appendfsync", "always")(s)
-	}
+// Env adds NAME=VALUE to the environment of the server.
+func Env(variables ...string) Option {
+	return func(s *Server) { s.env = append(s.env, variables...) }
 }
 
 // Start starts a server that ends with the test, and fails the test where that

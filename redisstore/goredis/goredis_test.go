@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	client := single(t, server.Addr())
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now})
-	}, storetest.Options{Operations: 1000, Traces: 2})
+	}, storetest.Options{Operations: 1000})
 }
 
 func TestConformanceOfCluster(t *testing.T) {
@@ -33,7 +33,7 @@ func TestConformanceOfCluster(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 		// With one partition an operation may name any keys.
 		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now, Partitions: 1})
-	}, storetest.Options{Operations: 500, Traces: 2})
+	}, storetest.Options{Operations: 500})
 }
 
 // A batch of many keys is decided by all nodes of a cluster.

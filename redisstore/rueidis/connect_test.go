@@ -82,8 +82,14 @@ func TestTopologies(t *testing.T) {
 			}, []*testredis.Server{watched.Primary}
 		},
 		"socket": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
-			own := testredis.Start(t, testredis.Socket(t), password)
-			return rueidis.Connection{URL: "unix://:s3cret@" + own.Socket() + "?db=1"}, []*testredis.Server{own}
+			dir, err := os.MkdirTemp("", "stint") //nolint:usetesting // a socket's path is short
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			socket := filepath.Join(dir, "redis.sock")
+			own := testredis.Start(t, testredis.Config("unixsocket", socket), password)
+			return rueidis.Connection{URL: "unix://:s3cret@" + socket + "?db=1"}, []*testredis.Server{own}
 		},
 		"sentinel": func(t *testing.T) (rueidis.Connection, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, tls, password, testredis.SentinelPassword("theirs"))

@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+// A Step is one operation of a sequence.
+type Step struct {
+	// At is the time that the clock is set to before.
+	At stint.Instant
+	// Op is the operation. Its Each is nil; see Each.
+	Op stint.Op
+	// Batch, if not 0, is carried out by one DecideAll together with the
+	// neighbouring steps of the same number, which have the same At.
+	Batch int
+	// Each says that the operation asks for the outcome of every limit.
+	Each bool
+
+	reset *wideReset // instead of the operation
+}
+
+// A wideReset is of all clients of the policies of a name, or of all policies.
+type wideReset struct {
+	all    bool
+	policy string
+}
+
+// String describes the reset.
+func (r *wideReset) String() string {
+	return fmt.Sprintf("reset of policy %q, of all: %t", r.policy, r.all)
+}
+
+// carryOut resets clients of a store.
+func (r *wideReset) carryOut(ctx context.Context, store stint.Resetter) error {
+	if r.all {
+		return store.ResetAll(ctx)
+	}
+	return store.ResetPolicy(ctx, r.policy)
+}
+
+// A Sequence is a list of steps to be carried out in order on an empty store, or
+// on keys that it has not seen.
+type Sequence struct {
+	// Seed is what the sequence was generated from, 0 if from none.
+	Seed uint64
+	// Steps are the operations in order.
+	Steps []Step
+}
+
+// String lists the steps of the sequence, one a line.
+func (s Sequence) String() string {
+	var b strings.Builder
+	for i, step := range s.Steps {
+		fmt.Fprintf(&b, "\n%3d. %s batch %d: ", i, step.At, step.Batch)
+		if step.reset != nil {
+			b.WriteString(step.reset.String())
+		} else {
+			b.WriteString(describeOp(step.Op))
+		}
+	}
+	return b.String()
+}
+
+// GoString is the same, for messages of property tests.
+func (s Sequence) GoString() string { return s.String() }
+
+// Generate returns the sequence of a seed: operations on a few keys under a few
+// policies, at least one limit of which has the algorithm. Times start near 2026
+// and go to where mistakes are likely: the same instant, edges of windows, the
+// ends of earlier waits and one microsecond around them, changes of the clocks in
+// the zones of calendar windows, far later, and at times back. Keys differ between
+// seeds.
+func Generate(seed uint64, algorithm stint.Algorithm, operations int) Sequence {
+	random := rand.NewPCG(seed, uint64(algorithm))
+	g, oracle := newTraffic(rolling(random.Uint64), algorithm, fmt.Sprintf("%x:", seed), false), NewOracle()
+	sequence := Sequence{Seed: seed}
+	for len(sequence.Steps) < operations {
+		for _, step := range g.next(operations - len(sequence.Steps)) {
+			sequence.Steps = append(sequence.Steps, step)
+			decision, outcomes := oracle.Decide(step.Op, step.At)
+			g.learn(step, decision, outcomes)
+		}
+	}
+	return sequence
+}
+
+// Replay carries out the sequence on a store that reads the clock, and compares
+// every answer with a new oracle. The error says which step went wrong and how.
+func Replay(ctx context.Context, store stint.Store, clock *Clock, sequence Sequence) error {
+	c := comparison{store, clock, NewOracle()}
+	return c.replay(ctx, sequence.Steps, func(Step, stint.Decision, []stint.Outcome) {})
+}
+
+// A comparison is a store beside the model that its answers are compared with.
+type comparison struct {
+	store  stint.Store
+	clock  *Clock
+	oracle *Oracle
+}
+
+// garbage is what a store finds in Each, and has to overwrite entirely.
+var garbage = stint.Outcome{
+	Allowed: true, Limit: -1, Remaining: -2, RetryAfter: -3, ResetAfter: -4, Delay: -5, Applied: -6, GrowsAfter: -7,
+}
+
+// errUnanswered is what a store finds in the results, and has to overwrite.
+var errUnanswered = errors.New("the operation was not answered")
+
+// replay carries out steps in batches, and gives the answers that are right to learn.
+func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, stint.Decision, []stint.Outcome)) error {
+	for from := 0; from < len(steps); {
+		to := from + 1
+		for steps[from].Batch != 0 && to < len(steps) && steps[to].Batch == steps[from].Batch && steps[to].At == steps[from].At {
+			to++
+		}
+		if err := c.carryOut(ctx, steps[from:to], learn); err != nil {
+			return fmt.Errorf("batch from step %d: %w", from, err)
+		}
+		from = to
+	}
+	return nil
+}
+
+// carryOut has the store decide the steps of one batch, and compares the answers.
+func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step, stint.Decision, []stint.Outcome)) error {
+	c.clock.Set(steps[0].At)
+	if r := steps[0].reset; r != nil {
+		if r.all {
+			c.oracle.ResetAll()
+		} else {
+			c.oracle.ResetPolicy(r.policy)
+		}
+		return r.carryOut(ctx, c.store.(stint.Resetter))
+	}
+	ops, results := make([]stint.Op, len(steps)), make([]stint.Result, len(steps))
+	for i, step := range steps {
+		results[i].Err = errUnanswered
+		ops[i] = step.Op
+		if step.Each {
+			ops[i].Each = make([]stint.Outcome, step.Op.Limits()+1)
+			for j := range ops[i].Each {
+				ops[i].Each[j] = garbage
+			}
+		}
+	}
+	if steps[0].Batch != 0 {
+		c.store.DecideAll(ctx, ops, results)
+	} else {
+		results[0].Decision, results[0].Err = c.store.Decide(ctx, ops[0])
+	}
+	for i, op := range ops {
+		outcomes, err := op.Each, results[i].Err
+		if last := len(outcomes) - 1; last >= 0 {
+			if outcomes[last] != garbage {
+				err = errors.Join(err, errors.New("wrote more outcomes than the operation has limits"))
+			}
+			outcomes = outcomes[:last]
+		}
+		if err != nil {
+			return fmt.Errorf("at %s, %s: %w", steps[i].At, describeOp(op), err)
+		}
+		if err := c.oracle.Check(op, steps[i].At, results[i].Decision, outcomes); err != nil {
+			return err
+		}
+		learn(steps[i], results[i].Decision, outcomes)
+	}
+	return nil
+}
