@@ -5,9 +5,12 @@ package release
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +70,7 @@ func publish(t *testing.T, proxy, folder, version string) {
 }
 
 // published publishes all modules and returns the version and an environment in which the go command
-// gets them from there, and all else from its cache or the registry.
+// gets them from there, and all else from the user's module cache or the registry.
 func published(t *testing.T) (version string, environment []string) {
 	t.Helper()
 	for _, required := range read(t, adapters[0]).Require {
@@ -86,10 +89,36 @@ func published(t *testing.T) (version string, environment []string) {
 		}
 		return strings.TrimSpace(string(value))
 	}
-	cache := "file://" + filepath.Join(setting("GOMODCACHE"), "cache", "download")
+	cache := t.TempDir()
+	borrow(t, setting("GOMODCACHE"), cache, path.Dir(stint), "cache/download/"+path.Dir(stint))
 	return version, append(os.Environ(),
-		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+t.TempDir(), "GONOSUMDB="+stint+","+stint+"/*",
-		"GOPROXY=file://"+proxy+","+cache+","+setting("GOPROXY"))
+		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+cache, "GONOSUMDB="+stint+","+stint+"/*",
+		"GOPROXY=file://"+proxy+","+setting("GOPROXY"))
+}
+
+// borrow makes a folder of links to what another one has, but for the paths given. So the module cache of the
+// user serves all modules and keeps those that it lacked, and never sees the ones of the test.
+func borrow(t *testing.T, from, to string, without ...string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == from {
+			return err
+		}
+		relative, target := strings.TrimPrefix(name, from+"/"), filepath.Join(to, strings.TrimPrefix(name, from))
+		if slices.Contains(without, relative) {
+			return fs.SkipDir
+		}
+		if slices.ContainsFunc(without, func(w string) bool { return strings.HasPrefix(w, relative+"/") }) {
+			return os.Mkdir(target, 0o750)
+		}
+		if err := os.Symlink(name, target); err != nil || !entry.IsDir() { //nolint:gosec // the user's own module cache
+			return err
+		}
+		return fs.SkipDir
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run runs the go command in a folder.
