@@ -28,7 +28,7 @@ func TestAdmit(t *testing.T) {
 func testAdmit[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
 	t.Parallel()
 	g := newGenerator(a)
-	for done := 0; done < randomSteps/5; {
+	for done := 0; done < randomSteps(testing.Short())/5; {
 		limit := g.limit()
 		m := prepare(limit)
 		var state S

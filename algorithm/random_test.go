@@ -19,10 +19,15 @@ func newGenerator(a stint.Algorithm) generator {
 	return generator{Rand: rand.New(rand.NewPCG(*seed, uint64(a))), algorithm: a}
 }
 
-const (
-	randomSteps = 100_000 // per algorithm
-	runSteps    = 48
-)
+const runSteps = 48
+
+// randomSteps is how many steps are drawn for each algorithm: all of them, or few under the race detector.
+func randomSteps(short bool) int {
+	if short {
+		return 2500
+	}
+	return 100_000
+}
 
 // Go and Lua give the same decision for the same trace, and leave the same state
 // (ALGORITHMS.md, first paragraph).
@@ -33,7 +38,7 @@ func TestTwins(t *testing.T) {
 			vm := newVM(t)
 			vm.grows = 5
 			g := newGenerator(a)
-			for done := 0; done < randomSteps; {
+			for done := 0; done < randomSteps(testing.Short()); {
 				limits, steps, results, entries := g.run(runSteps)
 				if difference := compare(vm, limits, steps, results, entries); difference != "" {
 					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
@@ -53,7 +58,7 @@ func TestTwinsStayExact(t *testing.T) {
 			vm := newVM(t)
 			vm.check(t)
 			g := newGenerator(a)
-			for done := 0; done < randomSteps/25; {
+			for done := 0; done < randomSteps(testing.Short())/25; {
 				limits, steps, results, entries := g.run(runSteps)
 				if difference := compare(vm, limits, steps, results, entries); difference != "" {
 					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
@@ -72,7 +77,8 @@ func TestTwinsAdmit(t *testing.T) {
 		if a == stint.AlgorithmSlidingWindowLog {
 			continue // its twin answers operations one by one
 		}
-		for name, cases := range map[string]int{"plain": randomSteps / 5, "guarded": randomSteps / 25} {
+		steps := randomSteps(testing.Short())
+		for name, cases := range map[string]int{"plain": steps / 5, "guarded": steps / 25} {
 			t.Run(a.String()+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				vm := newVM(t)
@@ -124,7 +130,7 @@ func TestWaits(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			g := newGenerator(a)
-			for done := 0; done < randomSteps/4; {
+			for done := 0; done < randomSteps(testing.Short())/4; {
 				limits, steps, results, _ := g.run(runSteps)
 				twin := newTwin(limits)
 				writer := -1

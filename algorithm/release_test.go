@@ -51,7 +51,7 @@ func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 	t.Parallel()
 	vm, release := newReleaseVM(t)
 	g := newGenerator(a)
-	for done := 0; done < randomSteps/10; {
+	for done := 0; done < randomSteps(testing.Short())/10; {
 		limit := g.limit()
 		m, table := prepare(limit), vm.limit(limit)
 		var state, untouched S
@@ -110,7 +110,7 @@ func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 func testReleaseUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
 	t.Parallel()
 	g := newGenerator(a)
-	for done := 0; done < randomSteps/10; {
+	for done := 0; done < randomSteps(testing.Short())/10; {
 		limit := g.limit()
 		m := prepare(limit)
 		var state S

@@ -8,6 +8,9 @@ import (
 	"github.com/stint-go/stint/document"
 )
 
+// shortText bounds the texts that are parsed under the race detector.
+const shortText = 100_000
+
 func lines(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -53,6 +56,9 @@ func TestBounds(t *testing.T) {
 		"quotes":            {"[" + strings.Repeat("''", more) + "]", inBrackets},
 		"document ends":     {"[" + strings.Repeat("\n...", more) + "]", inBrackets},
 	} {
+		if testing.Short() && len(c.text) > shortText {
+			continue
+		}
 		var faults document.Faults
 		document.Parse("y.yaml", []byte(c.text), 1<<23, &faults)
 		if len(faults) != 1 || !strings.Contains(faults[0].Error(), c.says) {
@@ -91,6 +97,9 @@ func TestWithinBounds(t *testing.T) {
 		"no directive":    {"a: 100%\nb: |\n  %TAG\n", 2},
 		"lists in turn":   {strings.Repeat("- [1]\n- 1\n- a: 1\n", 60_000), 180_000},
 	} {
+		if testing.Short() && len(c.text) > shortText {
+			continue
+		}
 		var faults document.Faults
 		v := document.Parse("y.yaml", []byte(c.text), 1<<23, &faults)
 		if len(faults) > 0 || len(v.Items)+len(v.Fields) != c.want {
@@ -101,7 +110,10 @@ func TestWithinBounds(t *testing.T) {
 
 // Whatever is in 4 MB, reading it takes less than 600 MB in all, most of which is freed on the way.
 func TestMemory(t *testing.T) {
-	const size = 4_000_000
+	size := 4_000_000
+	if testing.Short() {
+		size = shortText
+	}
 	for _, c := range [][3]string{
 		{"", "k%d: 1\n"},
 		{"", "- - -\n"},
@@ -130,7 +142,10 @@ func TestMemory(t *testing.T) {
 
 // JSON takes memory by its bytes: at most 50 for each.
 func TestMemoryOfJSON(t *testing.T) {
-	const size = 4_000_000
+	size := 4_000_000
+	if testing.Short() {
+		size = shortText
+	}
 	for _, c := range [][3]string{
 		{"[", "0,      ", "0]"},
 		{"[", "[],             ", "0]"},

@@ -24,11 +24,14 @@ func allocated(source, text string) (uint64, int, error) {
 func TestLinear(t *testing.T) {
 	const size, slack = 24 << 10, 8 << 20 // bytes; slack is for buffers that the scanner may have kept, or not
 	around := [][2]string{{"", ""}, {"[", "]"}, {"- \"", "\""}, {"- |\n  ", "\n- a"}}
-	for _, unit := range []string{
+	for i, unit := range []string{
 		"@", "]", "[,,,", "%", "&a ", "'' ", "[? a,", `["a":b,`, "- !a\n", "[{a},", "{a},", "- ? a\n", "- a:\n", "-\n", "-\na:\n",
 		"[]", "}", "{a: ", "{\"a\":\n", "a:\n", "a: b\n", "- - ", "- a\n", "\n- ", " ", "\n", " \n", "\t", "\r", "\\", "'", "\"", "\\u0041", "# a\n", "|\n",
 		">\n ", "<<", "<<: *a\n", "---\n", "...\n", "...", "%a\n", "!a ", "*a ", "? ", ": ", ":", ", ", "a: b: ", "é", "0", "0x1_", ".", "~\n", "`", "&", "!",
 	} {
+		if testing.Short() && i%10 > 0 {
+			continue
+		}
 		for _, w := range around {
 			text := func(n int) string { return w[0] + strings.Repeat(unit, n/len(unit)) + w[1] }
 			once, _, _ := allocated("y.yaml", text(size))
@@ -58,7 +61,10 @@ func TestLinearRules(t *testing.T) {
 		"JSON":         {"r.json", list},
 		"JSON as YAML": {"r.yaml", list},
 	} {
-		const n = 10_000
+		n := 10_000
+		if testing.Short() {
+			n = 500
+		}
 		once, got, err := allocated(c.source, c.text(n/2))
 		if err != nil || got != n/2 {
 			t.Errorf("%s: %d rules, %.200v; want %d", name, got, err, n/2)

@@ -194,7 +194,10 @@ type admission struct {
 // The bound of the package's documentation, over random outages, numbers of processes,
 // clocks and requests, in exact arithmetic.
 func TestBoundOverOutages(t *testing.T) {
-	const rounds = 40
+	rounds := 40
+	if testing.Short() {
+		rounds = 8
+	}
 	for name, limitOf := range map[string]func(capacity int64) stint.Limit{
 		"window":       func(c int64) stint.Limit { return stint.FixedWindow(c, time.Minute) },
 		"log":          func(c int64) stint.Limit { return stint.SlidingWindowLog(c, time.Minute) },

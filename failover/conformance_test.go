@@ -12,6 +12,10 @@ import (
 
 // As long as the store it wraps is well, a failover store is as transparent as glass.
 func TestConformance(t *testing.T) {
+	options := storetest.Options{Operations: 10_000}
+	if testing.Short() {
+		options = storetest.Options{Operations: 1_000}
+	}
 	for name, wrap := range map[string]func(stint.Store) stint.Store{
 		"whole":   func(s stint.Store) stint.Store { return s },
 		"sharded": func(s stint.Store) stint.Store { return newSharded(s, 3) },
@@ -27,7 +31,7 @@ func TestConformance(t *testing.T) {
 				}
 				t.Cleanup(store.Close)
 				return store
-			}, storetest.Options{Operations: 10_000})
+			}, options)
 		})
 	}
 }

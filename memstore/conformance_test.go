@@ -13,5 +13,9 @@ func newStore(_ testing.TB, clock *storetest.Clock) stint.Store {
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, newStore, storetest.Options{})
+	var options storetest.Options
+	if testing.Short() {
+		options = storetest.Options{Operations: 5_000}
+	}
+	storetest.Run(t, newStore, options)
 }

@@ -15,7 +15,10 @@ import (
 // How operations are put together into script calls changes no decision: each way
 // stands up to the oracle.
 func TestBatchingConforms(t *testing.T) {
-	const sequences, operations = 2, 250 // for each algorithm
+	sequences, operations := 2, 250 // for each algorithm
+	if testing.Short() {
+		sequences, operations = 1, 100
+	}
 	next := uint64(100_000)
 	for _, batch := range []int{1, 2, 50, redisstore.MaxMaxBatch} {
 		for _, inFlight := range []int{1, 4} {
@@ -119,8 +122,12 @@ func TestDeploymentsAgree(t *testing.T) {
 	}
 	for _, algorithm := range stint.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
+			steps := 300
+			if testing.Short() {
+				steps = 75
+			}
 			for seed := range uint64(2) {
-				sequence := colocate(nearlyForward(storetest.Generate(2000+100*uint64(algorithm)+seed, algorithm, 300)))
+				sequence := colocate(nearlyForward(storetest.Generate(2000+100*uint64(algorithm)+seed, algorithm, steps)))
 				if !fitting(sequence) {
 					t.Fatalf("seed %d: keys are too long", sequence.Seed)
 				}

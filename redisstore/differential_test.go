@@ -122,6 +122,9 @@ func TestStoresAgree(t *testing.T) {
 		if algorithm == stint.AlgorithmSlidingWindowLog {
 			sequences = 16 // which is where the encodings differ
 		}
+		if testing.Short() {
+			sequences /= 4
+		}
 		t.Run(algorithm.String(), func(t *testing.T) {
 			t.Parallel()
 			conn := newConn(t)

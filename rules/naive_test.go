@@ -354,7 +354,11 @@ func TestMatchAsOneByOne(t *testing.T) {
 			}
 		}
 	})
-	if found < 1000 {
+	least := 1000
+	if testing.Short() { // rapid.Check draws a fifth then
+		least /= 5
+	}
+	if found < least {
 		t.Errorf("only %d rules were found; the draws never meet", found)
 	}
 }

@@ -82,6 +82,9 @@ func TestSuggest(t *testing.T) {
 		[]stint.Limit{stint.SlidingWindowCounter(9, 10*time.Second), stint.LeakyBucket(1, stint.PerSecond(2)), stint.CalendarWindow(7, stint.CalendarHour, "")},
 	)
 	for kind, source := range traffic(t) {
+		if testing.Short() && kind != "spike" {
+			continue
+		}
 		for _, limits := range sets {
 			for _, share := range []float64{0.8, 1} {
 				s, err := simulate.Suggest(source, simulate.LimitRule("r", limits...), rules.Options{}, simulate.Goal{Share: share})

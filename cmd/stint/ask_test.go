@@ -146,8 +146,8 @@ func TestNotAService(t *testing.T) {
 func TestAskStoreDirectly(t *testing.T) {
 	store := testredis.Start(t).URL()
 	file := writeFile(t, slow)
-	url, _ := start(t, "--config", file, "--store", store)
-	direct := []string{"--store", store, "--config", file}
+	url, _ := start(t, "--config", file, "--store", store, "--store-timeout=10s")
+	direct := []string{"--store", store, "--config", file, "--store-timeout=10s"}
 	ask := func(where []string, args ...string) (int, string) {
 		t.Helper()
 		code, stdout, stderr := do(t, nil, append(args, where...)...)

@@ -64,8 +64,8 @@ func TestServeSharedRules(t *testing.T) {
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
 	put(t, shared, 2)
-	one, _ := start(t, "--store", server.URL())
-	other, log := start(t, "--store", server.URL())
+	one, _ := start(t, "--store", server.URL(), "--store-timeout=10s")
+	other, log := start(t, "--store", server.URL(), "--store-timeout=10s")
 	for i, url := range []string{one, other, one} {
 		want := http.StatusOK
 		if i == 2 {

@@ -28,21 +28,35 @@ const (
 	patience = 60 * time.Second
 )
 
+var program string // stint, built once
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "stint")
+	if text, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../cmd/stint").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
+		return 1
+	}
+	return m.Run()
+}
+
 // A service is stint with made-up traffic.
 type service struct {
 	t          *testing.T
 	api, admin string // URLs
 }
 
-// serve builds and starts the service, until the test ends.
+// serve starts the service, until the test ends.
 func serve(t *testing.T, args ...string) *service {
 	t.Helper()
-	folder := t.TempDir()
-	program := filepath.Join(folder, "stint")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/stint").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	tokens := filepath.Join(folder, "tokens")
+	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func borrow(t *testing.T, from, to string, without ...string) {
 		if slices.ContainsFunc(without, func(w string) bool { return strings.HasPrefix(w, relative+"/") }) {
 			return os.Mkdir(target, 0o750)
 		}
-		if err := os.Symlink(name, target); err != nil || !entry.IsDir() {
+		if err := os.Symlink(name, target); err != nil || !entry.IsDir() { //nolint:gosec // the user's own module cache
 			return err
 		}
 		return fs.SkipDir

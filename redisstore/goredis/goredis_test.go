@@ -26,16 +26,6 @@ func TestConformance(t *testing.T) {
 	}, storetest.Options{Operations: 1000})
 }
 
-func TestConformanceOfCluster(t *testing.T) {
-	leakless(t)
-	cluster := testredis.StartCluster(t, 3)
-	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
-	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
-		// With one partition an operation may name any keys.
-		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now, Partitions: 1})
-	}, storetest.Options{Operations: 500})
-}
-
 // A batch of many keys is decided by all nodes of a cluster.
 func TestCluster(t *testing.T) {
 	leakless(t)

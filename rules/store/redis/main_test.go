@@ -45,7 +45,11 @@ func openOn(t testing.TB, conn redisstore.Conn, prefix string) *redis.Store {
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, storetest.Full, func(t testing.TB) storetest.Place {
+	size := storetest.Full
+	if testing.Short() {
+		size = storetest.Small
+	}
+	storetest.Run(t, size, func(t testing.TB) storetest.Place {
 		prefix := prefix()
 		return storetest.Place{
 			Open: func() store.Store { return open(t, rueidis.Connection{URL: server.URL()}, prefix) },
