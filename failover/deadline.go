@@ -82,8 +82,11 @@ func (d *deadline) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// release ends the context, as a context.CancelFunc does.
+// release ends the context, as a context.CancelFunc does. A nil deadline has nothing to end.
 func (d *deadline) release() {
+	if d == nil {
+		return
+	}
 	d.released.Store(true)
 	if w := d.watch.Load(); w != nil {
 		w.cancel()

@@ -183,7 +183,7 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// A Sharded store has parts that fail apart from each other.
+// A Sharded store has parts that fail apart from each other. It is asked for them if it is [Watched].
 type Sharded interface {
 	// Shards is the number of parts, at least 1. It does not change.
 	Shards() int
@@ -203,12 +203,11 @@ type Watched interface {
 // for concurrent use; make it with [New].
 type Store struct {
 	config  Config
-	inner   stint.Store
-	sharded Sharded // nil: there is one shard
+	inner   stint.Store // config.Store, watched
+	sharded Sharded     // nil: there is one shard
 	shards  []*shard
 	probing *stint.Policy
 	base    time.Time // of deadlines
-	calls   sync.Pool // of *watchdog.Call
 
 	life   context.Context
 	end    context.CancelFunc
@@ -233,9 +232,9 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{config: config, inner: config.Store, probing: probing, base: time.Now()}
-	s.calls.New = func() any { return new(watchdog.Call) }
+	watched, watches := config.Store.(Watched)
 	n := 1
-	if sharded, ok := config.Store.(Sharded); ok && sharded.Shards() > 1 {
+	if sharded, ok := config.Store.(Sharded); ok && watches && sharded.Shards() > 1 {
 		n, s.sharded = sharded.Shards(), sharded
 	}
 	keys, err := s.probeKeys(n)
@@ -243,11 +242,15 @@ func New(config Config) (*Store, error) {
 		return nil, err
 	}
 	for i, key := range keys {
-		s.shards = append(s.shards, newShard(s, i, key))
+		s.shards = append(s.shards, &shard{store: s, index: i, key: key})
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	if watched, ok := s.inner.(Watched); ok {
+	if watches {
 		watched.Watch(config.Timeout, func(shard int, cause error) { s.shards[shard].unreachable(cause) })
+	} else {
+		s.inner = newWatching(config.Store, probing, watchdog.Config{
+			Timeout: config.Timeout, Unreachable: s.shards[0].unreachable, Try: s.shards[0].try,
+		})
 	}
 	s.locals.store = s
 	s.locals.touched, s.locals.batch = map[client]struct{}{}, make(chan struct{}, 1)
@@ -290,10 +293,8 @@ func (s *Store) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	for _, sh := range s.shards {
-		if sh.watchdog != nil {
-			sh.watchdog.Close()
-		}
+	if w, ok := s.inner.(*watching); ok {
+		w.watchdog.Close()
 	}
 	s.work.Wait()
 }

@@ -35,7 +35,7 @@ func (s *Store) ResetAll(ctx context.Context) error {
 
 // reset resets the store and then the local one.
 func (s *Store) reset(ctx context.Context, store, local func(context.Context, stint.Resetter) error) error {
-	inner, err := resetter("store", s.inner)
+	inner, err := resetter("store", s.config.Store)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,7 @@ func resetter(param string, store stint.Store) (stint.Resetter, error) {
 func (s *Store) resetStore(ctx context.Context, inner stint.Resetter, reset func(context.Context, stint.Resetter) error) error {
 	bounded, own := s.bound(ctx, s.config.Timeout)
 	err := reset(bounded, inner)
-	if own != nil {
-		own.release()
-	}
+	own.release()
 	if err == nil {
 		return nil
 	}
@@ -105,7 +103,7 @@ func (l *locals) hold(ctx context.Context) (resume func(), err error) {
 
 // Register implements [stint.Registrar] if the wrapped store does.
 func (s *Store) Register(policy *stint.Policy) error {
-	if inner, ok := s.inner.(stint.Registrar); ok {
+	if inner, ok := s.config.Store.(stint.Registrar); ok {
 		return inner.Register(policy)
 	}
 	return nil

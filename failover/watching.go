@@ -1,0 +1,130 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/watchdog"
+)
+
+// A watching store has a watchdog watch the calls of a store that does not watch itself.
+type watching struct {
+	store    stint.Store
+	probing  *stint.Policy
+	watchdog *watchdog.Watchdog
+	calls    sync.Pool // of *watchdog.Call
+}
+
+func newWatching(store stint.Store, probing *stint.Policy, config watchdog.Config) *watching {
+	return &watching{
+		store: store, probing: probing, watchdog: watchdog.New(config),
+		calls: sync.Pool{New: func() any { return new(watchdog.Call) }},
+	}
+}
+
+// Decide implements [stint.Store].
+func (w *watching) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	call := w.begin()
+	d, err := w.store.Decide(ctx, op)
+	if op.Policy == w.probing && errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
+		err = nil // it is there: a service has policies of its own, this one not among them
+	}
+	return d, w.end(ctx, call, d.Source, err)
+}
+
+// DecideAll implements [stint.Store]. The store has answered if it answered any of a batch;
+// else the worst counts.
+func (w *watching) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	call := w.begin()
+	w.store.DecideAll(ctx, ops, results)
+	var how ending
+	var cause error
+	for i := range ops {
+		r := &results[i]
+		var one ending
+		if one, r.Err = w.judge(ctx, call, r.Decision.Source, r.Err); one > how {
+			how, cause = one, r.Err
+		}
+	}
+	w.report(call, how, cause)
+}
+
+// Bind implements [stint.Binder].
+func (w *watching) Bind(policy *stint.Policy) stint.Taker {
+	if binder, ok := w.store.(stint.Binder); ok {
+		return &watchedPolicy{w, binder.Bind(policy)}
+	}
+	return nil
+}
+
+type watchedPolicy struct {
+	*watching
+	inner stint.Taker
+}
+
+// Take implements [stint.Taker].
+func (b *watchedPolicy) Take(ctx context.Context, key string, n int64) (stint.Decision, error) {
+	call := b.begin()
+	d, err := b.inner.Take(ctx, key, n)
+	return d, b.end(ctx, call, d.Source, err)
+}
+
+func (w *watching) begin() *watchdog.Call {
+	call, _ := w.calls.Get().(*watchdog.Call)
+	w.watchdog.Begin(call)
+	return call
+}
+
+func (w *watching) end(ctx context.Context, call *watchdog.Call, source stint.Source, err error) error {
+	how, err := w.judge(ctx, call, source, err)
+	w.report(call, how, err)
+	return err
+}
+
+// An ending is how a call ended, for the watchdog; of several the greatest counts.
+type ending uint8
+
+const (
+	neutral   ending = iota // the store was not needed
+	refused                 // it failed
+	abandoned               // nobody waited for it any longer
+	answered                // it answered
+)
+
+// judge says how a call ended that the watchdog has not been told of yet, and what callers are to be
+// told: a deadline that passed while this process was not awake for half of it is its own fault.
+func (w *watching) judge(ctx context.Context, call *watchdog.Call, source stint.Source, err error) (ending, error) {
+	switch {
+	case err == nil && source == stint.SourceStore:
+		return answered, nil
+	case err == nil, errors.Is(err, stint.ErrInvalid):
+		return neutral, err
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		own, bounded := ctx.(*deadline)
+		if bounded && own.Context.Err() == nil && 2*w.watchdog.Age(call) < own.timeout {
+			err = fmt.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
+		}
+		return abandoned, err
+	case errors.Is(err, stint.ErrOverloaded):
+		return answered, err
+	default:
+		return refused, err
+	}
+}
+
+func (w *watching) report(call *watchdog.Call, how ending, cause error) {
+	switch how {
+	case answered:
+		w.watchdog.Answered(call)
+	case refused:
+		w.watchdog.Refused(call, cause)
+	case abandoned:
+		w.watchdog.Abandoned(call)
+	case neutral:
+		w.watchdog.Forget(call)
+	}
+	w.calls.Put(call)
+}
