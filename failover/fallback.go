@@ -49,11 +49,11 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
 	outs := outcomes(&op)
-	untouched(outs, &op.Claim)
-	next := outs[op.Policy.Len():]
-	for i := range op.And {
-		untouched(next, &op.And[i])
-		next = next[op.And[i].Policy.Len():]
+	next := outs
+	for i := range 1 + len(op.And) {
+		claim := claimAt(&op, i)
+		untouched(next, claim)
+		next = next[claim.Policy.Len():]
 	}
 	return degraded(stint.Combine(outs, at)), nil
 }

@@ -1,21 +1,16 @@
 package failover
 
 import (
-	"math/big"
+	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
 )
 
-const (
-	// countEvery is how often the processes are counted while nobody asks.
-	countEvery = 10 * time.Second
-	// maxSteps bounds how many falls of the number are remembered.
-	maxSteps = 64
-)
+// countEvery is how often the processes are counted while nobody asks.
+const countEvery = 10 * time.Second
 
 // instances remembers how many processes shared the limits, and until when. A process that
 // has gone may have spent its share, which is charged to nobody: if its part went to the
@@ -23,8 +18,8 @@ const (
 type instances struct {
 	count func() int
 
-	mu    sync.Mutex             // guards changes of steps
-	steps atomic.Pointer[[]step] // each with a smaller number than the one before, until a later time
+	mu    sync.Mutex
+	steps []step // each with a smaller number than the one before, until a later time
 }
 
 // A step is a number of processes and when it was seen to have fallen. The last one lasts.
@@ -33,49 +28,30 @@ type step struct {
 	until time.Time
 }
 
-// note counts the processes now.
-func (i *instances) note(now time.Time) {
+// most counts the processes now, and returns the largest number within the time before.
+func (i *instances) most(now time.Time, within time.Duration) int {
 	n := max(1, i.count())
-	if s := i.load(); len(s) > 0 && s[len(s)-1].n == n {
-		return
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	steps := slices.Clone(i.load())
-	if last := len(steps) - 1; last >= 0 && steps[last].n > n {
-		steps[last].until = now
+	last := len(i.steps) - 1
+	if last >= 0 && i.steps[last].n > n {
+		i.steps[last].until = now
 	}
-	steps = slices.DeleteFunc(steps, func(s step) bool { return s.n <= n })
-	if last := len(steps) - 1; last == maxSteps { // the larger number counts longer
-		steps[last-1].until, steps = steps[last].until, steps[:last]
+	if last < 0 || i.steps[last].n != n {
+		i.steps = append(slices.DeleteFunc(i.steps, func(s step) bool { return s.n <= n }), step{n: n})
 	}
-	steps = append(steps, step{n: n})
-	i.steps.Store(&steps)
-}
-
-func (i *instances) load() []step {
-	if s := i.steps.Load(); s != nil {
-		return *s
-	}
-	return nil
-}
-
-// most is the largest number within the time before now. There was a note before.
-func (i *instances) most(now time.Time, within time.Duration) int {
-	steps := i.load()
-	last := len(steps) - 1
-	for _, s := range steps[:last] {
+	for _, s := range i.steps[:len(i.steps)-1] {
 		if now.Sub(s.until) <= within {
 			return s.n
 		}
 	}
-	return steps[last].n
+	return n
 }
 
 // countOn counts the processes now and then, as long as the store lives.
 func (s *Store) countOn() {
 	for {
-		s.instances.note(s.config.now())
+		s.instances.most(s.config.now(), 0)
 		if !s.pause(countEvery) {
 			return
 		}
@@ -97,9 +73,9 @@ var calendarLife = map[stint.Calendar]time.Duration{
 func longestLife(limit stint.Limit) time.Duration {
 	switch {
 	case limit.IsBucket():
-		full := new(big.Int).Mul(big.NewInt(limit.Capacity+limit.Debt()), big.NewInt(limit.Rate.Period.Microseconds()))
-		full.Quo(full, big.NewInt(limit.Rate.Permits))
-		return time.Duration(full.Int64()+1) * time.Microsecond
+		hi, lo := bits.Mul64(uint64(limit.Capacity+limit.Debt()), uint64(limit.Rate.Period.Microseconds()))
+		full, _ := bits.Div64(hi, lo, uint64(limit.Rate.Permits)) // a valid limit drains within stint.MaxDrain
+		return time.Duration(full+1) * time.Microsecond
 	case limit.Calendar != stint.CalendarNone:
 		return calendarLife[limit.Calendar]
 	case limit.Algorithm == stint.AlgorithmSlidingWindowCounter:

@@ -37,15 +37,11 @@ type client struct {
 // others admit.
 func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
 	now := s.config.now()
-	s.instances.note(now)
 	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
 	local := stint.Op{Verb: op.Verb}
 	claims, shares := make([]stint.Claim, 0, 4), make([]*share, 0, 4)
-	for i := -1; i < len(op.And); i++ {
-		claim := op.Claim
-		if i >= 0 {
-			claim = op.And[i]
-		}
+	for i := range 1 + len(op.And) {
+		claim := *claimAt(op, i)
 		p := s.plan(claim.Policy)
 		if p.mode != Local {
 			continue
@@ -100,11 +96,8 @@ func (l *locals) account(claims []stint.Claim, shares []*share, allowed bool) {
 func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) stint.Decision {
 	outs := outcomes(op)
 	next := outs
-	for i := -1; i < len(op.And); i++ {
-		claim := &op.Claim
-		if i >= 0 {
-			claim = &op.And[i]
-		}
+	for i := range 1 + len(op.And) {
+		claim := claimAt(op, i)
 		n := claim.Policy.Len()
 		if s.plan(claim.Policy).mode == Local {
 			copy(next[:n], locally)
@@ -126,11 +119,8 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 func (l *locals) touch(op *stint.Op, allowed bool) {
 	well := false
 	l.mu.Lock()
-	for i := -1; i < len(op.And); i++ {
-		claim := &op.Claim
-		if i >= 0 {
-			claim = &op.And[i]
-		}
+	for i := range 1 + len(op.And) {
+		claim := claimAt(op, i)
 		p := l.store.plan(claim.Policy)
 		if p.mode != Local || !allowed && !p.counts {
 			continue

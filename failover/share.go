@@ -116,33 +116,20 @@ func divide(limit stint.Limit, n int64) stint.Limit {
 // divideRate is the n-th part of a rate.
 func divideRate(rate stint.Rate, n int64) stint.Rate {
 	longest := big.NewInt(stint.MaxPeriod.Microseconds())
-	permits := big.NewInt(rate.Permits)
-	period := new(big.Int).Mul(big.NewInt(rate.Period.Microseconds()), big.NewInt(n))
-	if common := new(big.Int).GCD(nil, nil, permits, big.NewInt(n)); common.Cmp(big.NewInt(1)) > 0 {
-		permits.Quo(permits, common)
-		period.Quo(period, common)
+	permits, period := big.NewInt(rate.Permits), big.NewInt(rate.Period.Microseconds())
+	if period.Mul(period, big.NewInt(n)).Cmp(longest) > 0 {
+		exact := new(big.Rat).SetFrac(permits, period)
+		permits, period = exact.Num(), exact.Denom()
 	}
-	if period.Cmp(longest) <= 0 {
-		return micros(permits, period)
+	if period.Cmp(longest) > 0 {
+		// As many permits as the longest period has whole ones, in the time that they take.
+		whole := new(big.Int).Mul(permits, longest)
+		if whole.Quo(whole, period); whole.Sign() == 0 {
+			return stint.Per(1, stint.MaxPeriod)
+		}
+		takes := new(big.Int).Mul(whole, period)
+		takes.Add(takes, permits).Sub(takes, big.NewInt(1))
+		permits, period = whole, takes.Quo(takes, permits)
 	}
-	if common := new(big.Int).GCD(nil, nil, permits, period); common.Cmp(big.NewInt(1)) > 0 {
-		permits.Quo(permits, common)
-		period.Quo(period, common)
-	}
-	if period.Cmp(longest) <= 0 {
-		return micros(permits, period)
-	}
-	// As many permits as the longest period has whole ones, in the time that they take.
-	whole := new(big.Int).Mul(permits, longest)
-	whole.Quo(whole, period)
-	if whole.Sign() == 0 {
-		return micros(big.NewInt(1), longest)
-	}
-	takes := new(big.Int).Mul(whole, period)
-	takes.Add(takes, permits).Sub(takes, big.NewInt(1)).Quo(takes, permits)
-	return micros(whole, takes)
-}
-
-func micros(permits, period *big.Int) stint.Rate {
 	return stint.Per(permits.Int64(), time.Duration(period.Int64())*time.Microsecond)
 }

@@ -22,7 +22,7 @@ func TestDivide(t *testing.T) {
 		want  stint.Limit
 	}{
 		"one process":      {stint.TokenBucket(7, stint.PerSecond(3)).WithLease(2), 1, stint.TokenBucket(7, stint.PerSecond(3))},
-		"a bucket":         {stint.TokenBucket(100, stint.PerSecond(10)), 4, stint.TokenBucket(25, stint.Per(5, 2*time.Second))},
+		"a bucket":         {stint.TokenBucket(100, stint.PerSecond(10)), 4, stint.TokenBucket(25, stint.Per(10, 4*time.Second))},
 		"a prime":          {stint.LeakyBucket(100, stint.PerMinute(7)), 3, stint.LeakyBucket(33, stint.Per(7, 3*time.Minute))},
 		"at least one":     {stint.FixedWindow(3, time.Hour), 10, stint.FixedWindow(1, time.Hour)},
 		"debt":             {stint.SlidingWindowCounter(10, time.Hour).WithMaxDebt(7), 2, stint.SlidingWindowCounter(5, time.Hour).WithMaxDebt(3)},
@@ -30,7 +30,7 @@ func TestDivide(t *testing.T) {
 		"no debt":          {stint.FixedWindow(10, time.Hour).WithMaxDebt(stint.NoDebt), 2, stint.FixedWindow(5, time.Hour).WithMaxDebt(stint.NoDebt)},
 		"a log":            {log, 3, third},
 		"a calendar":       {stint.CalendarWindow(9, stint.CalendarDay, "Europe/Berlin"), 2, stint.CalendarWindow(4, stint.CalendarDay, "Europe/Berlin")},
-		"the longest":      {stint.TokenBucket(8, stint.Per(8, 366*day)), 4, stint.TokenBucket(2, stint.Per(2, 366*day))},
+		"the longest":      {stint.TokenBucket(8, stint.Per(8, 366*day)), 4, stint.TokenBucket(2, stint.Per(1, 183*day))},
 		"longer than that": {stint.TokenBucket(9, stint.Per(9, 366*day)), 2, stint.TokenBucket(4, stint.Per(1, 366*day*2/9))},
 		"nearly so":        {stint.TokenBucket(7, stint.Per(7, 366*day)), 3, stint.TokenBucket(2, stint.Per(2, (366*day*6/7).Truncate(time.Microsecond)+time.Microsecond))},
 		"too slow to say":  {stint.TokenBucket(1, stint.Per(1, 300*day)), 5, stint.TokenBucket(1, stint.Per(1, 366*day))},
