@@ -1,37 +1,28 @@
 // Package failover answers for a store that can't be reached: it wraps a [stint.Store],
-// bounds each call in time, and decides by a policy until the store can be reached again.
+// bounds each call in time, and decides by a mode until the store can be reached again.
 //
 //	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Open})
+//
+// docs/failure.md says for operators what each fault comes to.
 //
 // # When the store is unreachable
 //
 // A store that implements [Watched], as that of package redisstore does, says by itself when it
 // can't be reached. Any other is watched here: it is unreachable when it leaves a call
 // unanswered for Config.Timeout while no later one is answered, or when it fails three
-// times in a row. The timeout counts only as far as this process was awake. A caller's
-// deadline alone, be it as short as it may, makes no store unreachable, so the timeout of
-// one rule concerns no other.
+// times in a row. Only time in which this process was awake counts. A caller's
+// deadline alone makes no store unreachable, so the timeout of one rule concerns no other.
 //
-// From then on decisions take microseconds and the store is not called, but for a probe at a
-// time, after about 50 ms and then in growing intervals of up to half a second, half as
-// much longer or shorter by chance. A probe writes: it takes a permit of a policy of its own,
-// so that a replica, a server that is full and a user without permission don't pass. The
-// first one that succeeds ends the outage.
+// From then on decisions take microseconds and the store is not called, but for one probe at a
+// time: after about 50 ms, then in growing intervals of up to half a second. A probe takes a permit
+// of a policy of its own, so a replica, a full server and a user without permission don't pass. The
+// first probe that succeeds ends the outage. Parts that fail apart ([Sharded]) are avoided and probed
+// separately. When one becomes unreachable the others are asked at once.
 //
-// A single call that the store does not answer in time, or answers with a failure, is
-// decided by the mode, too.
-//
-// A store whose parts fail apart, such as a cluster, implements [Sharded]; each part
-// is then watched, avoided and probed by itself. When one becomes unreachable the others are
-// asked at once, so that a cluster that is dead as a whole costs two deadlines and not one for each
-// part.
-//
-// # When this process is overloaded
-//
-// A call that this process could not send in time, or whose answer it had no time to
-// read, says nothing about the store. It fails with an error that wraps stint.ErrOverloaded,
-// in every mode: a limiter that opened under load could be opened by anybody who makes load. Config.OnOverload
-// may say otherwise.
+// A call that the store does not answer in time, or answers with a failure, is decided by the mode, too.
+// But a call that this process had no time to send, or whose answer it had no time to read, fails with an
+// error that wraps stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: a limiter
+// that opened under load could be opened by anybody who makes load.
 //
 // # What is decided then
 //
@@ -39,33 +30,27 @@
 // its source is stint.SourceFailurePolicy. A cost above the limit itself is denied for
 // good in every mode but Closed, as the store would. Of an operation over several
 // policies, one that is Closed makes it fail; else the Local ones are decided, all
-// together, and the Open ones admit. Peek, Reset and Settle are never answered by a
-// mode: they fail with an error that wraps stint.ErrUnavailable. So do ResetPolicy and ResetAll.
+// together, and the Open ones admit. Peek, Reset, Settle, ResetPolicy and ResetAll are never answered by a
+// mode: they fail with an error that wraps stint.ErrUnavailable.
 //
-// Local decides by the limits divided by the number of processes, Config.Instances; the
-// largest number that was seen within the policy's longest life (a window, two of a
-// sliding counter, the time in which a bucket drains), so that the others don't get what a
-// process that has gone may have spent. Divided are capacities, limits and debts rounded down but at least 1 (a debt: none), rates
-// exactly unless they become slower than a limit can say (then the nearest that admits
-// no more, and at the slowest one permit in 366 days). Intervals, windows and names stay. A
-// cost above the share but not above the limit is denied with a RetryAfter of a second,
-// as the store may be back by then.
+// Local decides by the limits divided by the largest number of processes (Config.Instances) that was seen
+// within the policy's longest life: a window, two of a sliding counter, the time in which a bucket
+// drains. Capacities, limits and debts are rounded down, but to at least 1 (a debt: to none). Rates are
+// divided exactly, or to the nearest slower one that can be said, at least one permit in 366 days.
+// Intervals, windows and names stay. A cost above the share but not above the limit is denied with a
+// RetryAfter of a second, as the store may be back by then.
 //
 // # When it is back
 //
-// What was admitted locally, and still counts, is charged to the store, as
-// stint.Settle charges, in the background. What counts is what the limits hold against a
-// client at the rate of the share: a bucket's permits that have refilled and windows that
-// have passed are forgotten; a limit that counts denied requests has those charged too. A
-// charge goes into debt down to the limit's MaxDebt and no further. It counts from when it
-// is made: entries of a sliding log stay a window longer, a sliding counter has it in its
-// current window, and the least interval of a log does not span the change. A charge whose
-// fate is unknown is not made again.
+// What was admitted locally, and still counts at the rate of the share, is charged to the store in the
+// background, as stint.Settle charges: 256 limits in every 10 ms and a round trip. Denied
+// requests are charged to limits that count them. A charge goes into debt down to the limit's MaxDebt; what
+// goes beyond, and what [Stats.Dropped] counts, is not paid back. A charge counts from when it
+// is made, and one whose fate is unknown is not made again.
 //
-// The share itself stays spent, in this outage and the next, and comes back only as the
-// limit does: a bucket refills at the share's rate, a window ends. There is one exception:
-// if the store took all that the share has against a client, and answers that the client
-// has permits left, the share is as new. The store then knows of all that was admitted.
+// The share itself stays spent, in this outage and the next, and comes back only as the limit does: a
+// bucket refills at the share's rate, a window ends. There is one exception: if the store took all that
+// the share has against a client, and answers that the client has permits left, the share is as new.
 //
 // # The bound
 //
@@ -78,21 +63,12 @@
 //
 // S is the sum of the shares, max(1, C/N) or max(1, L/N) each, rounded down: at most max(C, N)
 // or max(L, N). Of a process that decided locally while it counted fewer, that number counts
-// instead of N. (With rates that are slower than can be said, each share refills a
-// permit in 366 days instead of R/N.) The first terms are the store's bound. What the shares
-// admit beyond it has no other limit, as the store knows nothing of it until it is charged:
-// S at once, and what they refill meanwhile. Over outages that last T in total, with the charges
-// made in full, they refill R x T / P and not R x (b - a) / P.
+// instead of N. Over outages that last T in total, with the charges made in full, the shares of a bucket
+// refill R x T / P of the 2 x R x (b - a) / P.
 //
-// The bound holds for as long as processes live, and states do: a process that starts anew has
-// spent nothing, and one that starts during an outage may count itself alone; a local store at
-// its memory cap forgets, and counts that; a store that loses its states admits C or L
-// anew. What a call whose answer was lost has taken counts twice.
-//
-// Charges are made at 256 limits in every 10 ms and a round trip, each client's in one piece. From
-// then on the store's bound holds again with what was charged counted as admitted, so that
-// what was admitted too much is paid back. Not paid back is what could not be charged: what
-// goes beyond MaxDebt, and what [Stats.Dropped] counts.
+// The bound does not cover a process that starts anew, which has spent nothing; one that starts during an
+// outage and counts itself alone; a local store that forgets at its memory cap; and a store that loses its
+// states. What a call whose answer was lost has taken counts twice.
 package failover
 
 import (
@@ -140,8 +116,10 @@ type Config struct {
 	// concurrent use. A number that rises counts at once; one that falls counts for a policy
 	// when the policy's longest life is over. Default: nil, which is 1.
 	Instances func() int
-	// Hooks observe. Default: none.
-	Hooks Hooks
+	// StateChanged is called once for each change of the state of a shard, in order for
+	// each, in the goroutine that noticed the change. It must not block, must not call the
+	// store, and must be safe for concurrent use. Default: nil.
+	StateChanged func(Change)
 
 	now   func() time.Time // for tests; default: time.Now
 	float func() float64   // chance in [0, 1), for tests; default: rand.Float64

@@ -66,16 +66,6 @@ func (o Overload) String() string {
 	}
 }
 
-// ParseOverload reads reject or admit.
-func ParseOverload(name string) (Overload, error) {
-	for o := range Admit + 1 {
-		if o.String() == name {
-			return o, nil
-		}
-	}
-	return Reject, stint.Invalid("on_overload", name, "reject or admit")
-}
-
 // A Rule is what holds for one policy instead of what holds for all. The zero value
 // admits, with the store's timeout.
 type Rule struct {

@@ -33,31 +33,39 @@ func (s *Store) ResetAll(ctx context.Context) error {
 	return s.reset(ctx, all, all)
 }
 
-// reset resets the store and then the local one.
+// reset resets the store, within the deadline of a call, and then the local one.
 func (s *Store) reset(ctx context.Context, store, local func(context.Context, stint.Resetter) error) error {
 	inner, err := resetter("store", s.config.Store)
 	if err != nil {
 		return err
 	}
-	for _, sh := range s.shards {
-		if down := sh.down.Load(); down != nil {
-			return down.err
+	if outages := s.Down(); outages != nil {
+		return unavailable(outages[0].Cause)
+	}
+	var locally stint.Resetter
+	if s.config.Local != nil {
+		if locally, err = resetter("local store", s.config.Local); err != nil {
+			return err
 		}
+		resume, err := s.locals.hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer resume()
 	}
-	if s.config.Local == nil {
-		return s.resetStore(ctx, inner, store)
-	}
-	locally, err := resetter("local store", s.config.Local)
+	bounded, own := s.bound(ctx, s.config.Timeout)
+	err = store(bounded, inner)
+	own.release()
 	if err != nil {
-		return err
+		if v := judge(ctx, own, err); v == invalid || v == gone {
+			return err
+		}
+		s.counts.failure(err)
+		s.Probe()
+		return unavailable(err)
 	}
-	resume, err := s.locals.hold(ctx)
-	if err != nil {
-		return err
-	}
-	defer resume()
-	if err := s.resetStore(ctx, inner, store); err != nil {
-		return err
+	if locally == nil {
+		return nil
 	}
 	// A local decision is counted in the share and in the account, or in neither.
 	s.locals.deciding.Lock()
@@ -72,22 +80,6 @@ func resetter(param string, store stint.Store) (stint.Resetter, error) {
 		return nil, stint.Invalid(param, fmt.Sprintf("%T", store), "a stint.Resetter")
 	}
 	return r, nil
-}
-
-// resetStore resets the store, within the deadline of a call.
-func (s *Store) resetStore(ctx context.Context, inner stint.Resetter, reset func(context.Context, stint.Resetter) error) error {
-	bounded, own := s.bound(ctx, s.config.Timeout)
-	err := reset(bounded, inner)
-	own.release()
-	if err == nil {
-		return nil
-	}
-	if v := judge(ctx, own, err); v == invalid || v == gone {
-		return err
-	}
-	s.counts.failure(err)
-	s.Probe()
-	return unavailable(err)
 }
 
 // hold waits for the batch of charges that is under way, and lets no other begin until

@@ -28,9 +28,8 @@ type shard struct {
 
 // An outage is why and since when a shard is unreachable.
 type outage struct {
-	since time.Time
-	cause error
-	err   error // what callers get: it wraps stint.ErrUnavailable and the cause
+	Outage
+	err error // what callers get: it wraps stint.ErrUnavailable and the cause
 }
 
 // succeeded notes an answer of the store.
@@ -71,14 +70,14 @@ func (sh *shard) goDown(cause error) bool {
 		}
 		sh.probing = true
 	}
-	sh.down.Store(&outage{since: sh.store.config.now(), cause: cause, err: unavailable(cause)})
-	sh.announce(Up, Unreachable, cause)
+	sh.down.Store(&outage{Outage{sh.index, sh.store.config.now(), cause}, unavailable(cause)})
+	sh.announce(false, cause)
 	return true
 }
 
-func (sh *shard) announce(from, to State, cause error) {
-	if changed := sh.store.config.Hooks.StateChanged; changed != nil {
-		changed(Change{Shard: sh.index, From: from, To: to, Cause: cause})
+func (sh *shard) announce(up bool, cause error) {
+	if changed := sh.store.config.StateChanged; changed != nil {
+		changed(Change{sh.index, up, cause})
 	}
 }
 
@@ -117,11 +116,11 @@ func (sh *shard) goUp() bool {
 	if sh.renewed {
 		return false
 	}
-	cause := sh.down.Load().cause
+	cause := sh.down.Load().Cause
 	sh.probing = false
 	sh.failing.Store(false)
 	sh.down.Store(nil)
-	sh.announce(Unreachable, Up, cause)
+	sh.announce(true, cause)
 	sh.store.locals.comeBack()
 	return true
 }

@@ -64,7 +64,7 @@ func (s *Store) Stats() Stats {
 func (s *Store) Down() (outages []Outage) {
 	for _, sh := range s.shards {
 		if down := sh.down.Load(); down != nil {
-			outages = append(outages, Outage{Shard: sh.index, Since: down.since, Cause: down.cause})
+			outages = append(outages, down.Outage)
 		}
 	}
 	return outages
@@ -76,43 +76,13 @@ var (
 	_ stint.Resetter = (*Store)(nil)
 )
 
-// A State says whether the store, or a shard of it, is asked. The zero value is Up.
-type State uint8
-
-// The states.
-const (
-	// Up is asked.
-	Up State = iota
-	// Unreachable is not asked but for probes; modes decide instead.
-	Unreachable
-)
-
-// String is the state in lower case.
-func (s State) String() string {
-	switch s {
-	case Up:
-		return "up"
-	case Unreachable:
-		return "unreachable"
-	default:
-		return "unknown"
-	}
-}
-
-// Hooks are called as a store becomes unreachable and can be reached again. Every field may be nil.
-type Hooks struct {
-	// StateChanged is called once for each change of the state of a shard, in order for
-	// each. It runs in the goroutine that noticed the change,
-	// so it must not block and must not call the store. It must be safe for concurrent use.
-	StateChanged func(Change)
-}
-
-// A Change of a shard's state.
+// A Change says that a shard became unreachable, or can be reached again.
 type Change struct {
 	// Shard is the part of the store, 0 when it has but one.
-	Shard    int
-	From, To State
-	// Cause is why the store is unreachable; of a change to Up, why it was before.
+	Shard int
+	// Up says that the store is asked again. Otherwise it is not asked but for probes, and modes decide.
+	Up bool
+	// Cause is why the store is unreachable, or was before it was up.
 	Cause error
 }
 

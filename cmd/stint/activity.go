@@ -61,7 +61,7 @@ func (w *watched) storeChanged(change failover.Change) {
 		return
 	}
 	cause := ""
-	if change.To != failover.Up {
+	if !change.Up {
 		cause = document.Redact(change.Cause.Error())
 	}
 	w.StoreChanged(change.Shard, cause)

@@ -36,7 +36,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	settings.Rule = failureRules(c.OnStoreFailure)
 	adviser := newAdviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
-	settings.Hooks.StateChanged = func(change failover.Change) {
+	settings.StateChanged = func(change failover.Change) {
 		o.watched.storeChanged(change)
 		if changes.note(change) {
 			adviser.wake()
@@ -118,7 +118,7 @@ type changeLog struct {
 func (l *changeLog) note(change failover.Change) (back bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if change.To == failover.Up {
+	if change.Up {
 		l.unreachable--
 		if l.unreachable == 0 {
 			l.logger.Info("the store can be reached again")

@@ -103,7 +103,7 @@ func (c *changes) causes() string {
 	defer c.mu.Unlock()
 	var causes []string
 	for _, change := range c.all {
-		if change.To == failover.Unreachable {
+		if !change.Up {
 			causes = append(causes, fmt.Sprint(change.Cause))
 		}
 	}
@@ -148,7 +148,7 @@ func (f *fault) run(t *testing.T, mode failover.Mode) report {
 func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 	s.Helper()
 	told := &changes{}
-	store, closeAll := s.store(mode, failover.Hooks{StateChanged: told.note})
+	store, closeAll := s.store(mode, told.note)
 	limiter, err := stint.New(store, "test", stint.TokenBucket(capacity, stint.PerSecond(perSec)))
 	if err != nil {
 		s.Fatal(err)
@@ -157,14 +157,14 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 }
 
 // store opens the store for any limits.
-func (s *site) store(mode failover.Mode, hooks failover.Hooks) (*failover.Store, func()) {
+func (s *site) store(mode failover.Mode, changed func(failover.Change)) (*failover.Store, func()) {
 	s.Helper()
 	inner, err := rueidis.Open(rueidis.Connection{URL: s.url}, s.options)
 	if err != nil {
 		s.Fatal(err)
 	}
 	store, err := failover.New(failover.Config{
-		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Hooks: hooks,
+		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), StateChanged: changed,
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -50,13 +50,13 @@ func TestSoak(t *testing.T) {
 	s := soakSite(t)
 	leaks := goleak.IgnoreCurrent()
 	var outages atomic.Int64
-	hooks := failover.Hooks{StateChanged: func(c failover.Change) {
-		if c.To == failover.Unreachable {
+	changed := func(c failover.Change) {
+		if !c.Up {
 			outages.Add(1)
 		}
-	}}
-	open, closeOpen := s.store(failover.Open, hooks)
-	local, closeLocal := s.store(failover.Local, hooks)
+	}
+	open, closeOpen := s.store(failover.Open, changed)
+	local, closeLocal := s.store(failover.Local, changed)
 	k := &soak{
 		site: s, load: startMixed(t, seed, open, local), made: map[string]int{},
 		draw: rand.New(rand.NewPCG(seed, mixedCallers)),
