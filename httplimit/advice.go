@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,9 @@ func retryAfter(lines []string, now time.Time) (time.Duration, bool) {
 // exhausted reads RateLimit of the IETF's draft, revision 11: it is the longest t of the
 // limits of which nothing is left.
 func exhausted(field string) (wait time.Duration, ok bool) {
+	if !strings.Contains(field, "r=0") && !strings.Contains(field, "r=-0") {
+		return 0, false // most fields are not worth reading
+	}
 	quotas, _ := parseQuotas(field)
 	for _, q := range quotas {
 		if q.remaining == 0 && q.grows >= 0 {
@@ -65,31 +69,54 @@ func exhausted(field string) (wait time.Duration, ok bool) {
 // there will be more. What is not told is -1.
 type quota struct{ remaining, grows int64 }
 
+// A list of RFC 9651 (sections 3 and 4.2) as a regular expression, which it can be, since inner lists do not
+// nest. What does not fit makes the whole field unreadable.
+const (
+	utf8Bytes = `%[0-7][0-9a-f]|%[cd][0-9a-f]%[89ab][0-9a-f]|%e[0-9a-f](?:%[89ab][0-9a-f]){2}|%f[0-7](?:%[89ab][0-9a-f]){3}`
+	quoted    = `"(?:[ !#-\[\]-~]|\\["\\])*"`
+	item      = `(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|` + quoted + // decimal, integer, string
+		"|[A-Za-z*][!#$%&'*+.^_|~0-9A-Za-z:/`-]*" + // token
+		`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?:` + // bytes
+		`|\?[01]|@-?[0-9]{1,15}|%"(?:[ !#$&-~]|` + utf8Bytes + `)*")` // boolean, date, display string
+	parameters = `(?:; *[a-z*][a-z0-9_.*-]*(?:=` + item + `)?)*`
+	inner      = `\( *(?:` + item + parameters + `(?: +` + item + parameters + `)*)? *\)`
+	member     = `(?:` + item + `|` + inner + `)` + parameters
+)
+
+// grammar is what reads a list: the list itself, its members with their parameters, and of these the names and
+// values. It is made when the first field comes.
+var grammar = sync.OnceValue(func() (g struct{ list, member, parameter *regexp.Regexp }) {
+	g.list = regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`)
+	g.member = regexp.MustCompile(`(` + inner + `|` + item + `)(` + parameters + `)`)
+	g.parameter = regexp.MustCompile(`; *([a-z*][a-z0-9_.*-]*)(?:=(` + item + `))?`)
+	return g
+})
+
 // parseQuotas reads RateLimit: a list of strings with the parameters r and t. Members
 // of another kind are left out. A field that is no list has nothing to say as a whole.
-func parseQuotas(field string) ([]quota, bool) {
-	var quotas []quota
-	s := scanner{rest: field}
-	ok := s.list(func(k kind) func(string, kind, int64) {
-		if k != kindString {
-			return func(string, kind, int64) {}
+func parseQuotas(field string) (quotas []quota, ok bool) {
+	g := grammar()
+	if !g.list.MatchString(field) {
+		return nil, false
+	}
+	for _, found := range g.member.FindAllStringSubmatch(field, -1) {
+		if found[1][0] != '"' {
+			continue
 		}
-		quotas = append(quotas, quota{remaining: -1, grows: -1})
-		q := &quotas[len(quotas)-1]
-		return func(name string, k kind, n int64) {
-			if k != kindInteger || n < 0 {
+		q := quota{remaining: -1, grows: -1}
+		for _, parameter := range g.parameter.FindAllStringSubmatch(found[2], -1) {
+			n, err := strconv.ParseInt(parameter[2], 10, 64)
+			if err != nil || n < 0 {
 				n = -1
 			}
-			switch name {
+			switch parameter[1] {
 			case "r":
 				q.remaining = n
 			case "t":
 				q.grows = n
 			}
 		}
-	})
-	if !ok {
-		return nil, false
+		quotas = append(quotas, q)
 	}
 	return quotas, true
 }
@@ -128,65 +155,4 @@ func decimal(text string) (int64, bool) {
 // seconds is n seconds, at most maxAdvice.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(maxAdvice/time.Second))) * time.Second
-}
-
-// holds remembers until when hosts asked not to be called. It is safe for concurrent
-// use.
-type holds struct {
-	most int // hosts that are remembered
-
-	mu    sync.Mutex
-	until map[string]time.Time
-}
-
-// left is how long the host is still held, 0 for one that is not.
-func (h *holds) left(host string, now time.Time) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	until, held := h.until[host]
-	if !held {
-		return 0
-	}
-	if left := until.Sub(now); left > 0 {
-		return left
-	}
-	delete(h.until, host)
-	return 0
-}
-
-// hold keeps the host for so long, or for what is left of an earlier hold if that is
-// longer: responses come in any order.
-func (h *holds) hold(host string, wait time.Duration, now time.Time) {
-	if wait <= 0 {
-		return
-	}
-	until := now.Add(wait)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	earlier, held := h.until[host]
-	if held && earlier.After(until) {
-		return
-	}
-	if !held && len(h.until) >= h.most {
-		h.makeRoom(now)
-	}
-	h.until[host] = until
-}
-
-// makeRoom forgets what is over, or else the host that would be free first.
-func (h *holds) makeRoom(now time.Time) {
-	var first string
-	var soonest time.Time
-	for host, until := range h.until {
-		if !until.After(now) {
-			delete(h.until, host)
-			continue
-		}
-		if soonest.IsZero() || until.Before(soonest) {
-			first, soonest = host, until
-		}
-	}
-	if len(h.until) >= h.most {
-		delete(h.until, first)
-	}
 }

@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"math/bits"
 	"net/http"
 	"strconv"
 	"strings"
@@ -205,9 +206,10 @@ var calendarSeconds = [...]int64{
 func windowSeconds(limit stint.Limit) int64 {
 	switch {
 	case limit.IsBucket():
-		// capacity x period / permits: less than ten years, though the product may not fit.
-		micros := mulDivCeil(limit.Capacity, limit.Rate.Period.Microseconds(), limit.Rate.Permits)
-		return secondsOrNone(time.Duration(micros) * time.Microsecond)
+		// capacity x period / permits, rounded up: less than ten years, though the product may not fit.
+		hi, lo := bits.Mul64(uint64(limit.Capacity), uint64(limit.Rate.Period.Microseconds()))
+		micros, rest := bits.Div64(hi, lo, uint64(limit.Rate.Permits))
+		return secondsOrNone(time.Duration(micros+min(rest, 1)) * time.Microsecond)
 	case limit.Calendar != stint.CalendarNone:
 		return calendarSeconds[limit.Calendar]
 	default:

@@ -1,24 +1,29 @@
 package httplimit
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
-	"sync"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A Middleware puts a limit before handlers. It is safe for concurrent use; make it
 // with [New] or [NewRules] once and wrap as many handlers as are to share the limit.
-type Middleware struct{ gate gate }
-
-// A gate decides about requests, and answers those that it does not admit.
-type gate interface {
-	admit(w http.ResponseWriter, r *http.Request) bool
+type Middleware struct {
+	// describe tells whom a request counts for, or what rules know of it; decide decides it.
+	describe, decide func(*http.Request, *enforce.Evaluation) error
+	decided          func(*http.Request, *enforce.Verdict) // nil: nobody is told
+	fields           Fields
+	headers          *Headers                   // of the one policy; nil: of that which decided
+	failed           func(*http.Request, error) // nil: nobody is told
+	denied           func(http.ResponseWriter, *http.Request, *enforce.Verdict)
+	unavailable      http.Handler
+	unfit            func(http.ResponseWriter, *http.Request, error)
+	evaluations      enforce.Evaluations
 }
 
 // Wrap returns a handler that calls next, which must not be nil, for the requests
@@ -37,21 +42,67 @@ type gate interface {
 // echo.WrapMiddleware, echo's.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if m.gate.admit(w, r) {
+		if m.Admit(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// Admit is Wrap for who calls the next handler in a way of its own, such as a framework: it
+// Admit is Wrap for a framework that calls the next handler in a way of its own: it
 // reports whether the request is admitted, and has answered it otherwise.
-func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool { return m.gate.admit(w, r) }
+func (m *Middleware) Admit(w http.ResponseWriter, r *http.Request) bool {
+	e := m.evaluations.Get()
+	v := &e.Verdict
+	err := m.describe(r, e)
+	unfit := err != nil
+	if err == nil {
+		err = m.carryOut(w.Header(), r, e)
+		unfit = errors.Is(err, stint.ErrInvalid)
+	}
+	if err != nil && m.failed != nil {
+		m.failed(r, err)
+	}
+	admitted := err == nil && v.Allowed
+	switch {
+	case admitted:
+	case err == nil:
+		m.denied(w, r, v)
+	case unfit:
+		m.unfit(w, r, err)
+	default:
+		if errors.Is(err, stint.ErrOverloaded) {
+			w.Header().Set("Retry-After", "1")
+		}
+		m.unavailable.ServeHTTP(w, r)
+	}
+	m.evaluations.Put(e)
+	return admitted
+}
 
-// A plain gate decides by the limits of one policy.
-type plain struct {
-	config  Config
-	headers *Headers
-	each    sync.Pool // of *[]stint.Outcome, as long as the policy
+// carryOut decides a request, holds one that has a turn to wait for, and writes the fields.
+func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Evaluation) error {
+	v := &e.Verdict
+	if err := m.decide(r, e); err != nil {
+		return err
+	}
+	if m.decided != nil {
+		m.decided(r, v)
+	}
+	if v.Decision.Delay > 0 && v.Allowed {
+		if err := sleep.For(r.Context(), v.Decision.Delay); err != nil {
+			return err
+		}
+	}
+	switch {
+	case v.Remote != nil:
+		m.fields.copy(header, v.Remote.Header)
+	case v.Claim.Policy == nil, m.fields == NoFields:
+	case m.headers != nil:
+		m.headers.Write(header, v.Decision, v.Each)
+	default:
+		HeadersOf(v.Claim.Policy, m.fields).Write(header, v.Decision, v.Each)
+	}
+	return nil
 }
 
 // New makes a middleware of plain limits, or reports everything that is wrong with the
@@ -60,94 +111,57 @@ func New(config Config) (*Middleware, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	config, err := config.withDefaults()
+	m := &Middleware{fields: config.Fields, failed: config.Failed, unavailable: config.Unavailable, unfit: config.Unfit}
+	if config.Denied != nil {
+		m.denied = func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { config.Denied.ServeHTTP(w, r) }
+	}
+	clients, err := m.complete(config.Clients)
 	if err != nil {
 		return nil, err
 	}
-	policy := config.Limiter.Policy()
-	p := &plain{config: config, headers: HeadersOf(policy, config.Fields)}
-	p.each.New = func() any {
-		each := make([]stint.Outcome, policy.Len())
-		return &each
-	}
-	return &Middleware{gate: p}, nil
-}
-
-func (p *plain) admit(w http.ResponseWriter, r *http.Request) bool {
-	key, cost, err := p.claim(r)
-	if err != nil {
-		tell(p.config.Failed, r, err)
-		p.config.Unfit(w, r, err)
-		return false
-	}
-	if cost == 0 {
-		return true
-	}
-	d, err := p.decide(r.Context(), w.Header(), key, cost)
-	tell(p.config.Failed, r, err)
-	switch {
-	case err == nil && d.Allowed:
-		return true
-	case err == nil:
-		p.config.Denied.ServeHTTP(w, r)
-	case errors.Is(err, stint.ErrInvalid):
-		p.config.Unfit(w, r, err)
-	default:
-		adviseRetry(w, err)
-		p.config.Unavailable.ServeHTTP(w, r)
-	}
-	return false
-}
-
-// adviseRetry tells when to come back to a server that is too busy.
-func adviseRetry(w http.ResponseWriter, err error) {
-	if errors.Is(err, stint.ErrOverloaded) {
-		w.Header().Set("Retry-After", "1")
-	}
-}
-
-// tell tells who wants to know of it that a request could not be decided.
-func tell(failed func(*http.Request, error), r *http.Request, err error) {
-	if err != nil && failed != nil {
-		failed(r, err)
-	}
-}
-
-// claim is whom the request counts for, and for how much: nobody when that is nothing.
-func (p *plain) claim(r *http.Request) (key string, cost int64, err error) {
-	cost = 1
-	if p.config.Cost != nil {
-		if cost, err = p.config.Cost(r); err != nil || cost == 0 {
-			return "", 0, err
+	m.headers = HeadersOf(config.Limiter.Policy(), m.fields)
+	m.describe = func(r *http.Request, e *enforce.Evaluation) (err error) {
+		claim := &e.Verdict.Claim
+		claim.Permits = 1
+		if config.Cost != nil {
+			if claim.Permits, err = config.Cost(r); err != nil || claim.Permits == 0 {
+				return err
+			}
 		}
+		if config.Key == nil {
+			claim.Key = clients.Key(r.RemoteAddr, r.Header)
+			return nil
+		}
+		claim.Key, err = config.Key(r)
+		return err
 	}
-	if p.config.Key == nil {
-		return p.config.Clients.Key(r.RemoteAddr, r.Header), cost, nil
+	m.decide = func(r *http.Request, e *enforce.Evaluation) error {
+		ctx, claim := r.Context(), e.Verdict.Claim
+		deadline, _ := ctx.Deadline()
+		return e.Verdict.DecidePlain(ctx, config.Limiter, claim.Key, claim.Permits, m.fields&IETF != 0, deadline)
 	}
-	key, err = p.config.Key(r)
-	return key, cost, err
+	return m, nil
 }
 
-// decide asks the limiter, holds who has a turn to wait for, and writes the fields.
-func (p *plain) decide(ctx context.Context, header http.Header, key string, cost int64) (d stint.Decision, err error) {
-	var outcomes []stint.Outcome
-	if p.headers.NeedsEach() {
-		each := p.each.Get().(*[]stint.Outcome)
-		defer p.each.Put(each)
-		outcomes = *each
+// complete fills in defaults, and returns what finds the clients' addresses.
+func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver, err error) {
+	if m.fields == 0 {
+		m.fields = AllFields
 	}
-	deadline, _ := ctx.Deadline()
-	d, err = p.config.Limiter.AllowBefore(ctx, deadline, key, cost, outcomes)
-	if errors.Is(err, stint.ErrDeadline) {
-		d.Allowed, d.RetryAfter, err = false, d.Delay, nil // a turn that the request does not last for
+	if m.denied == nil {
+		denied := problem(http.StatusTooManyRequests, "the rate limit is exceeded")
+		m.denied = func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { denied(w, r) }
 	}
-	if err == nil && d.Allowed && d.Delay > 0 {
-		err = sleep.For(ctx, d.Delay)
+	if m.unavailable == nil {
+		m.unavailable = problem(http.StatusServiceUnavailable, "the rate limit could not be decided")
 	}
-	if err == nil {
-		p.headers.Write(header, d, outcomes)
+	if m.unfit == nil {
+		m.unfit = unfit
 	}
-	return d, err
+	if clients == nil { // one that trusts nobody
+		clients, err = clientip.New(clientip.Config{})
+	}
+	return clients, err
 }
 
 // A Config says what a [Middleware] of plain limits is made of. Only Limiter has no default. Its
@@ -203,32 +217,8 @@ func (c Config) Validate() error {
 	return errors.Join(append(faults, c.Fields.validate())...)
 }
 
-// withDefaults returns the configuration with its defaults filled in.
-func (c Config) withDefaults() (Config, error) {
-	if c.Clients == nil {
-		trustingNobody, err := clientip.New(clientip.Config{})
-		if err != nil {
-			return c, err
-		}
-		c.Clients = trustingNobody
-	}
-	if c.Fields == 0 {
-		c.Fields = AllFields
-	}
-	if c.Denied == nil {
-		c.Denied = problem(http.StatusTooManyRequests, "the rate limit is exceeded")
-	}
-	if c.Unavailable == nil {
-		c.Unavailable = problem(http.StatusServiceUnavailable, "the rate limit could not be decided")
-	}
-	if c.Unfit == nil {
-		c.Unfit = unfit
-	}
-	return c, nil
-}
-
 // problem answers with a problem document (RFC 9457), which nobody may cache.
-func problem(status int, detail string) http.Handler {
+func problem(status int, detail string) http.HandlerFunc {
 	// Texts and a number always marshal.
 	document, _ := json.Marshal(struct {
 		Type   string `json:"type"`
@@ -237,14 +227,14 @@ func problem(status int, detail string) http.Handler {
 		Detail string `json:"detail"`
 	}{"about:blank", http.StatusText(status), status, detail})
 	mediaType, noStore := []string{"application/problem+json"}, []string{"no-store"}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		header := w.Header()
 		header["Content-Type"] = mediaType
 		header["Cache-Control"] = noStore
 		w.WriteHeader(status)
 		// A client that is gone by now has no use for the error.
 		_, _ = w.Write(document)
-	})
+	}
 }
 
 // unfit answers a request without a key or a cost. The text of an error that is not
@@ -254,5 +244,5 @@ func unfit(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, stint.ErrInvalid) {
 		detail = err.Error()
 	}
-	problem(http.StatusBadRequest, detail).ServeHTTP(w, r)
+	problem(http.StatusBadRequest, detail)(w, r)
 }

@@ -3,12 +3,10 @@ package httplimit
 import (
 	"errors"
 	"net/http"
-	"sync"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -67,19 +65,6 @@ func (c RulesConfig) Validate() error {
 	return errors.Join(append(faults, c.Fields.validate())...)
 }
 
-// withDefaults returns the configuration with its defaults filled in.
-func (c RulesConfig) withDefaults() (RulesConfig, error) {
-	rest, err := Config{Clients: c.Clients, Fields: c.Fields, Unavailable: c.Unavailable, Unfit: c.Unfit}.withDefaults()
-	if err != nil {
-		return c, err
-	}
-	c.Clients, c.Fields, c.Unavailable, c.Unfit = rest.Clients, rest.Fields, rest.Unavailable, rest.Unfit
-	if c.Denied == nil {
-		c.Denied = func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { rest.Denied.ServeHTTP(w, r) }
-	}
-	return c, nil
-}
-
 // NewRules makes a middleware by rules, or reports everything that is wrong with the
 // configuration. A request is decided by all rules that match it; one that matches none is
 // admitted, unless the limiter denies by default. It is held before its handler as long as rules that wait hold it, and until a leaky bucket's turn
@@ -90,102 +75,24 @@ func NewRules(config RulesConfig) (*Middleware, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	config, err := config.withDefaults()
+	m := &Middleware{
+		decided: config.Decided, fields: config.Fields, failed: config.Failed,
+		denied: config.Denied, unavailable: config.Unavailable, unfit: config.Unfit,
+	}
+	clients, err := m.complete(config.Clients)
 	if err != nil {
 		return nil, err
 	}
-	return &Middleware{gate: &ruled{config: config}}, nil
-}
-
-// A ruled gate decides by rules.
-type ruled struct {
-	config      RulesConfig
-	evaluations evaluations
-}
-
-func (g *ruled) admit(w http.ResponseWriter, r *http.Request) bool {
-	e := g.evaluations.get()
-	err := g.decide(w.Header(), r, e)
-	tell(g.config.Failed, r, err)
-	admitted := err == nil && e.verdict.Allowed
-	switch {
-	case admitted:
-	case err == nil:
-		g.config.Denied(w, r, &e.verdict)
-	case e.undescribed || errors.Is(err, stint.ErrInvalid):
-		g.config.Unfit(w, r, err)
-	default:
-		adviseRetry(w, err)
-		g.config.Unavailable.ServeHTTP(w, r)
-	}
-	g.evaluations.put(e)
-	return admitted
-}
-
-// decide describes the request to the rules, holds who has a turn to wait for, and writes the
-// fields.
-func (g *ruled) decide(header http.Header, r *http.Request, e *evaluation) error {
-	q, v, ctx := &e.request, &e.verdict, r.Context()
-	*q = rules.FromHTTP(r)
-	q.Address = g.config.Clients.Key(r.RemoteAddr, r.Header)
-	if err := e.describe(g.config.Describe, r); err != nil {
-		return err
-	}
-	if err := g.config.Limiter.Decide(ctx, q, v); err != nil {
-		return err
-	}
-	if g.config.Decided != nil {
-		g.config.Decided(r, v)
-	}
-	if v.Decision.Delay > 0 {
-		if err := sleep.For(ctx, v.Decision.Delay); err != nil {
-			return err
+	m.describe = func(r *http.Request, e *enforce.Evaluation) error {
+		e.Request = rules.FromHTTP(r)
+		e.Request.Address = clients.Key(r.RemoteAddr, r.Header)
+		if config.Describe == nil {
+			return nil
 		}
+		return config.Describe(r, &e.Request)
 	}
-	switch {
-	case v.Remote != nil:
-		g.config.Fields.copy(header, v.Remote.Header)
-	case v.Claim.Policy != nil:
-		HeadersOf(v.Claim.Policy, g.config.Fields).Write(header, v.Decision, v.Each)
+	m.decide = func(r *http.Request, e *enforce.Evaluation) error {
+		return config.Limiter.Decide(r.Context(), &e.Request, &e.Verdict)
 	}
-	return nil
-}
-
-// An evaluation is what deciding one request by rules needs for a moment. The zero value is
-// ready to use, and one that is used again saves its allocations.
-type evaluation struct {
-	request     rules.Request
-	verdict     enforce.Verdict
-	undescribed bool // whether the program could not describe the request
-}
-
-// describe has the program complete the description, if it wants to.
-func (e *evaluation) describe(complete func(*http.Request, *rules.Request) error, r *http.Request) error {
-	if complete == nil {
-		return nil
-	}
-	err := complete(r, &e.request)
-	e.undescribed = err != nil
-	return err
-}
-
-// fewRules is how many rules an evaluation may have met whose room is kept.
-const fewRules = 256
-
-// evaluations keeps them to be used again. The zero value is ready.
-type evaluations struct{ pool sync.Pool }
-
-func (p *evaluations) get() *evaluation {
-	if e, ok := p.pool.Get().(*evaluation); ok {
-		return e
-	}
-	return new(evaluation)
-}
-
-// put forgets the request.
-func (p *evaluations) put(e *evaluation) {
-	e.request, e.undescribed = rules.Request{}, false
-	if len(e.verdict.Matched) <= fewRules {
-		p.pool.Put(e)
-	}
+	return m, nil
 }

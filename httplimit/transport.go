@@ -135,8 +135,8 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 // limiter, of the context, a [RefusedError], or Base's.
 type Transport struct {
 	config      TransportConfig
-	holds       holds
-	evaluations evaluations
+	pauses      enforce.Pauses
+	evaluations enforce.Evaluations
 }
 
 // NewTransport makes a transport, or reports everything that is wrong with the
@@ -145,16 +145,12 @@ func NewTransport(config TransportConfig) (*Transport, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.MaxHosts == 0 {
-		config.MaxHosts = DefaultMaxHosts
-	}
-	if config.MaxPause == 0 {
-		config.MaxPause = DefaultMaxPause
-	}
 	if config.Base == nil {
 		config.Base = http.DefaultTransport
 	}
-	return &Transport{config: config, holds: holds{most: config.MaxHosts, until: map[string]time.Time{}}}, nil
+	return &Transport{config: config, pauses: enforce.Pauses{
+		Most: cmp.Or(config.MaxHosts, DefaultMaxHosts), Longest: cmp.Or(config.MaxPause, DefaultMaxPause),
+	}}, nil
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -173,9 +169,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || response == nil {
 		return response, err
 	}
-	now := time.Now()
-	if wait, ok := adviceOf(response, now); ok {
-		t.holds.hold(host, min(wait, t.config.MaxPause), now)
+	if wait, ok := adviceOf(response, time.Now()); ok {
+		t.pauses.Add(host, wait)
 	}
 	return response, nil
 }
@@ -215,24 +210,17 @@ func (t *Transport) admit(r *http.Request, host string) error {
 
 // heed waits until the host's pause is over.
 func (t *Transport) heed(ctx context.Context, host string) error {
-	for {
-		now := time.Now()
-		left := t.holds.left(host, now)
-		if left == 0 {
-			return nil
+	if t.config.Refuse {
+		if left := t.pauses.Left(host); left > 0 {
+			return &RefusedError{Host: host, Server: true, RetryAfter: left}
 		}
-		refused := &RefusedError{Host: host, Server: true, RetryAfter: left}
-		if t.config.Refuse {
-			return refused
-		}
-		if deadline, bounded := ctx.Deadline(); bounded && deadline.Sub(now) < left {
-			refused.cause = stint.ErrDeadline
-			return refused
-		}
-		if err := sleep.For(ctx, left); err != nil {
-			return err
-		}
+		return nil
 	}
+	left, err := t.pauses.Await(ctx, host)
+	if errors.Is(err, stint.ErrDeadline) {
+		return &RefusedError{Host: host, Server: true, RetryAfter: left, cause: stint.ErrDeadline}
+	}
+	return err
 }
 
 // permit gets a permit of the limiter.
@@ -270,14 +258,16 @@ const hostAttribute = "host"
 
 // follow has the rules decide.
 func (t *Transport) follow(r *http.Request, host string) error {
-	e := t.evaluations.get()
-	defer t.evaluations.put(e)
-	q, v := &e.request, &e.verdict
+	e := t.evaluations.Get()
+	defer t.evaluations.Put(e)
+	q, v := &e.Request, &e.Verdict
 	*q = rules.FromHTTP(r)
 	q.Method, q.Host = cmp.Or(r.Method, http.MethodGet), cmp.Or(r.Host, r.URL.Host)
 	q.Attributes = map[string]string{hostAttribute: host}
-	if err := e.describe(t.config.Describe, r); err != nil {
-		return err
+	if t.config.Describe != nil {
+		if err := t.config.Describe(r, q); err != nil {
+			return err
+		}
 	}
 	q.SetDefault(hostAttribute, host)
 	err := t.config.Rules.Decide(r.Context(), q, v)
