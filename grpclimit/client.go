@@ -1,12 +1,17 @@
 package grpclimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -18,9 +23,8 @@ import (
 // is safe for concurrent use; make it with [NewClient].
 type Client struct {
 	config      ClientConfig
-	denials     *denials // nil with rules
-	evaluations evaluations
-	pauses      pauses
+	evaluations enforce.Evaluations
+	pauses      enforce.Pauses
 }
 
 // NewClient makes a client's limits, or reports everything that is wrong with the
@@ -29,14 +33,16 @@ func NewClient(config ClientConfig) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{config: config.withDefaults()}
-	if config.Limiter == nil {
-		return c, nil
-	}
-	var err error
-	c.denials, err = denialsOf(config.Limiter.Policy())
-	return c, err
+	config.MaxWait = cmp.Or(config.MaxWait, DefaultMaxWait)
+	return &Client{config: config, pauses: enforce.Pauses{Most: maxPauses, Longest: maxPause}}, nil
 }
+
+const (
+	// maxPause is how long a server is believed at most.
+	maxPause = 24 * time.Hour
+	// maxPauses bounds how many keys pause at a time; of more, those whose pause ends first are forgotten.
+	maxPauses = 10_000
+)
 
 // UnaryClientInterceptor limits unary calls. With [ClientConfig.Retries] it makes
 // those again that the server refused with RetryInfo, once the time has passed.
@@ -107,10 +113,13 @@ func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method str
 	if conn != nil {
 		out.target = conn.Target()
 	}
-	if out.key, err = c.config.Key(ctx, out.target, method); err != nil {
-		return out, failed(ctx, err)
+	if out.key = out.target; c.config.Key != nil {
+		out.key, err = c.config.Key(ctx, out.target, method)
 	}
-	if out.cost, err = c.config.Cost(ctx, method, request); err != nil {
+	if err == nil {
+		out.cost, err = costOf(ctx, c.config.Cost, method, request)
+	}
+	if err != nil {
 		return out, failed(ctx, err)
 	}
 	return out, nil
@@ -126,41 +135,93 @@ func (c *Client) lasts(ctx context.Context, wait time.Duration) bool {
 func (c *Client) await(ctx context.Context, out outgoing) error {
 	waiting, cancel := context.WithTimeout(ctx, c.config.MaxWait)
 	defer cancel()
-	for wait := c.pauses.left(out.key); wait > 0; wait = c.pauses.left(out.key) {
-		switch err := sleepWithin(waiting, wait); {
-		case err == nil:
-		case ctx.Err() != nil:
+	if left, err := c.pauses.Await(waiting, out.key); err != nil {
+		if ctx.Err() != nil {
 			return failed(ctx, err)
-		default:
-			return asked(c.pauses.left(out.key))
 		}
+		return retryLater("the server asked to be called later", nil, left)
+	}
+	e := c.evaluations.Get()
+	defer c.evaluations.Put(e)
+	v := &e.Verdict
+	var err error
+	if c.config.Rules != nil {
+		err = c.follow(ctx, waiting, out, e)
+	} else {
+		err = c.permit(waiting, out, v)
 	}
 	switch {
-	case c.config.Rules != nil:
-		return c.follow(ctx, waiting, out)
-	case out.cost == 0:
-		return nil
-	}
-	d, err := c.config.Limiter.WaitN(waiting, out.key, out.cost)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, stint.ErrNever):
-		return c.denials.of(d)
-	case errors.Is(err, stint.ErrDeadline):
-		d.RetryAfter = max(d.RetryAfter, d.Delay) // an admitted turn that is too far away
-		return c.denials.of(d)
+	case err != nil && v.Held > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return status.Errorf(codes.ResourceExhausted, "rules would hold the call longer than it waits, %s", c.config.MaxWait)
+	case err != nil:
+		return failed(ctx, undecided(ctx, c.config.MaxWait, err))
 	default:
-		return c.undecided(ctx, err)
+		return denial(v)
 	}
 }
 
-// undecided is the error of a call that the limiter did not decide.
-func (c *Client) undecided(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, c.config.MaxWait)
+// permit gets a permit of the limiter, as late as waiting lasts.
+func (c *Client) permit(waiting context.Context, out outgoing, v *enforce.Verdict) error {
+	*v = enforce.Verdict{Allowed: true}
+	if out.cost == 0 {
+		return nil
 	}
-	return failed(ctx, err)
+	d, err := c.config.Limiter.WaitN(waiting, out.key, out.cost)
+	v.Claim.Policy, v.Decision = c.config.Limiter.Policy(), d
+	switch {
+	case errors.Is(err, stint.ErrNever):
+		v.Allowed = false
+		return nil
+	case errors.Is(err, stint.ErrDeadline):
+		v.Allowed, v.Decision.RetryAfter = false, max(d.RetryAfter, d.Delay) // an admitted turn that is too far away
+		return nil
+	}
+	return err
+}
+
+// targetAttribute is the attribute of an outgoing call that tells the connection's target.
+const targetAttribute = "target"
+
+// follow has the rules decide, which hold the call no longer than waiting lasts.
+func (c *Client) follow(ctx, waiting context.Context, out outgoing, e *enforce.Evaluation) error {
+	q, v := &e.Request, &e.Verdict
+	v.Held = 0
+	md, _ := metadata.FromOutgoingContext(ctx)
+	describe(e, out.method, md)
+	q.Host = out.target[strings.LastIndexByte(out.target, '/')+1:]
+	q.Attributes = map[string]string{targetAttribute: out.target}
+	if c.config.Describe != nil {
+		if err := c.config.Describe(ctx, out.target, out.method, q); err != nil {
+			return err
+		}
+		q.SetDefault(targetAttribute, out.target)
+	}
+	if err := c.config.Rules.Decide(waiting, q, v); err != nil || !v.Allowed {
+		return err
+	}
+	err := sleepWithin(waiting, v.Decision.Delay)
+	if err != nil && ctx.Err() == nil {
+		v.Allowed, v.Decision.RetryAfter = false, v.Decision.Delay // a turn that is too far away
+		return nil
+	}
+	return err
+}
+
+// heed notes what the server asked for, if it did: a call that was refused with
+// RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo.
+func (c *Client) heed(key string, err error) (wait time.Duration, asked bool) {
+	refused, ok := status.FromError(err)
+	if err == nil || !ok || refused.Code() != codes.ResourceExhausted && refused.Code() != codes.Unavailable {
+		return 0, false
+	}
+	for _, detail := range refused.Details() {
+		if retry, ok := detail.(*errdetails.RetryInfo); ok && retry.GetRetryDelay().IsValid() {
+			wait = max(wait, retry.GetRetryDelay().AsDuration())
+			asked = true
+		}
+	}
+	c.pauses.Add(key, wait)
+	return wait, asked
 }
 
 // DefaultMaxWait is how long a client's call waits at most when nothing else is
@@ -231,17 +292,4 @@ func (c ClientConfig) Validate() error {
 		faults = append(faults, stint.Invalid("retries", c.Retries, "0 or more"))
 	}
 	return errors.Join(faults...)
-}
-
-func (c ClientConfig) withDefaults() ClientConfig {
-	if c.Key == nil {
-		c.Key = func(_ context.Context, target, _ string) (string, error) { return target, nil }
-	}
-	if c.Cost == nil {
-		c.Cost = costOfOne
-	}
-	if c.MaxWait == 0 {
-		c.MaxWait = DefaultMaxWait
-	}
-	return c
 }

@@ -12,20 +12,7 @@ import (
 // held until its turn; one whose deadline is nearer is denied, and takes no turn.
 func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		c, tapped := tappedCall(ctx, s, info.FullMethod)
-		if !tapped {
-			c = &call{method: info.FullMethod}
-			if err := s.charge(ctx, c, request, true); err != nil {
-				if md := s.rate.of(c); md != nil {
-					_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
-				}
-				return nil, err
-			}
-		}
-		if md := s.rate.of(c); md != nil {
-			_ = grpc.SetHeader(ctx, md) // as above: an interceptor before this one has sent the header
-		}
-		if err := hold(ctx, c); err != nil {
+		if _, err := s.admit(ctx, info.FullMethod, request); err != nil {
 			return nil, err
 		}
 		return handler(ctx, request)
@@ -39,26 +26,15 @@ func (s *Server) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
 // turn, or denied when the stream's deadline is nearer.
 func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx := stream.Context()
-		c, tapped := tappedCall(ctx, s, info.FullMethod)
-		if !tapped {
-			c = &call{method: info.FullMethod}
-			if err := s.charge(ctx, c, nil, true); err != nil {
-				s.tellRefusal(stream, c)
-				return err
-			}
-		}
-		if md := s.rate.of(c); md != nil {
-			_ = stream.SetHeader(md) // fails where an interceptor before this one has sent the header
-		}
-		if err := hold(ctx, c); err != nil {
+		c, err := s.admit(stream.Context(), info.FullMethod, nil)
+		if err != nil {
 			return err
 		}
 		if !s.messages {
 			return handler(server, stream)
 		}
 		limited := &limitedStream{ServerStream: stream, server: s, call: c}
-		err := handler(server, limited)
+		err = handler(server, limited)
 		if refusal := limited.refusal.Load(); refusal != nil {
 			return refusal.err
 		}
@@ -66,9 +42,25 @@ func (s *Server) StreamServerInterceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-func (s *Server) tellRefusal(stream grpc.ServerStream, c *call) {
-	if md := s.rate.of(c); md != nil {
-		stream.SetTrailer(md)
+// admit charges a call that the tap handle has not decided, tells its client, and holds it until its turn.
+func (s *Server) admit(ctx context.Context, method string, request any) (*call, error) {
+	c, tapped := tappedCall(ctx, s, method)
+	if !tapped {
+		c = &call{method: method}
+		if err := s.charge(ctx, c, request, true); err != nil {
+			s.tellRefusal(ctx, c)
+			return nil, err
+		}
+	}
+	if md := s.rate(c); md != nil {
+		_ = grpc.SetHeader(ctx, md) // fails where an interceptor before this one has sent the header
+	}
+	return c, hold(ctx, c)
+}
+
+func (s *Server) tellRefusal(ctx context.Context, c *call) {
+	if md := s.rate(c); md != nil {
+		_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
 	}
 }
 
@@ -96,7 +88,7 @@ func (l *limitedStream) RecvMsg(message any) error {
 	if err == nil {
 		err = hold(l.Context(), l.call)
 	} else {
-		l.server.tellRefusal(l.ServerStream, l.call)
+		l.server.tellRefusal(l.Context(), l.call)
 	}
 	if err != nil {
 		l.refusal.Store(&refusal{err: err})
@@ -140,5 +132,5 @@ type tappedBy struct{ server *Server }
 // without its request is not decided yet.
 func tappedCall(ctx context.Context, s *Server, method string) (*call, bool) {
 	c, ok := ctx.Value(tappedBy{s}).(*call)
-	return c, ok && c.decided && c.method == method
+	return c, ok && !c.free && c.method == method
 }

@@ -2,15 +2,12 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 )
@@ -65,161 +62,47 @@ func NewRules(config RulesConfig) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.Address == nil {
-		byPeer, err := ByAddress(clientip.Config{})
-		if err != nil {
-			return nil, err
+	address, err := orByPeer(config.Address)
+	if err != nil {
+		return nil, err
+	}
+	decide := func(ctx context.Context, c *call, _ any, mayHold bool, e *enforce.Evaluation) (err error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		describe(e, c.method, md)
+		if authority := md[":authority"]; len(authority) == 1 {
+			e.Request.Host = authority[0]
 		}
-		config.Address = byPeer
-	}
-	return newServer(&ruled{config: config}, config.Messages, config.NoMetadata), nil
-}
-
-// A ruled gate decides by rules.
-type ruled struct {
-	config      RulesConfig
-	evaluations evaluations
-}
-
-func (g *ruled) charge(ctx context.Context, c *call, _ any, mayHold bool) error {
-	e := g.evaluations.get()
-	defer g.evaluations.put(e)
-	e.receive(ctx, c.method)
-	var err error
-	if e.request.Address, err = g.config.Address(ctx, c.method); err != nil {
-		return failed(ctx, err)
-	}
-	if g.config.Describe != nil {
-		if err := g.config.Describe(ctx, c.method, &e.request); err != nil {
-			return failed(ctx, err)
+		if e.Request.Address, err = address(ctx, c.method); err != nil {
+			return err
 		}
-	}
-	decide := g.config.Limiter.Decide
-	if !mayHold {
-		decide = g.config.Limiter.DecideNow
-	}
-	if err := decide(ctx, &e.request, &e.verdict); err != nil {
-		return failed(ctx, err)
-	}
-	if g.config.Decided != nil {
-		g.config.Decided(ctx, c.method, &e.verdict)
-	}
-	c.decided, c.decision, c.policy = true, e.verdict.Decision, e.verdict.Claim.Policy
-	if remote := e.verdict.Remote; remote != nil {
-		c.header = remote.Header
-	}
-	return e.denial(ctx)
-}
-
-// follow has the rules decide an outgoing call, which they hold no longer than waiting lasts.
-func (c *Client) follow(ctx, waiting context.Context, out outgoing) error {
-	e := c.evaluations.get()
-	defer c.evaluations.put(e)
-	e.send(ctx, out)
-	if c.config.Describe != nil {
-		if err := c.config.Describe(ctx, out.target, out.method, &e.request); err != nil {
-			return failed(ctx, err)
+		if config.Describe != nil {
+			if err := config.Describe(ctx, c.method, &e.Request); err != nil {
+				return err
+			}
 		}
-		e.request.SetDefault(targetAttribute, out.target)
-	}
-	v := &e.verdict
-	if err := c.config.Rules.Decide(waiting, &e.request, v); err != nil {
-		if v.Held > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return heldTooLong(c.config.MaxWait)
+		decide := config.Limiter.Decide
+		if !mayHold {
+			decide = config.Limiter.DecideNow
 		}
-		return c.undecided(ctx, err)
-	}
-	if err := e.denial(ctx); err != nil || v.Decision.Delay <= 0 {
+		err = decide(ctx, &e.Request, &e.Verdict)
+		if err == nil && config.Decided != nil {
+			config.Decided(ctx, c.method, &e.Verdict)
+		}
 		return err
 	}
-	if err := sleepWithin(waiting, v.Decision.Delay); err != nil {
-		if ctx.Err() != nil {
-			return failed(ctx, err)
-		}
-		v.Allowed, v.Decision.RetryAfter = false, v.Decision.Delay // a turn that is too far away
-		return e.denial(ctx)
-	}
-	return nil
+	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
 }
 
-// targetAttribute is the attribute of an outgoing call that tells the connection's target.
-const targetAttribute = "target"
-
-// An evaluation is what deciding one call by rules needs for a moment. The zero value is ready to
-// use, and one that is used again saves its allocations.
-type evaluation struct {
-	request rules.Request
-	verdict enforce.Verdict
-	header  http.Header
-}
-
-// receive describes an incoming call, but for who makes it.
-func (e *evaluation) receive(ctx context.Context, method string) {
-	md, _ := metadata.FromIncomingContext(ctx)
-	e.request = rules.Request{Method: http.MethodPost, Path: method, Header: e.headerOf(md)}
-	if authority := md[":authority"]; len(authority) == 1 {
-		e.request.Host = authority[0]
-	}
-}
-
-// send describes an outgoing call, but for who makes it.
-func (e *evaluation) send(ctx context.Context, out outgoing) {
-	md, _ := metadata.FromOutgoingContext(ctx)
-	e.request = rules.Request{
-		Method: http.MethodPost, Path: out.method, Header: e.headerOf(md),
-		Host:       out.target[strings.LastIndexByte(out.target, '/')+1:],
-		Attributes: map[string]string{targetAttribute: out.target},
-	}
-}
-
-// headerOf is metadata with the names that HTTP has for them. What begins with a colon is no field.
-func (e *evaluation) headerOf(md metadata.MD) http.Header {
-	if e.header == nil {
-		e.header = make(http.Header, len(md))
+// describe is a call as rules see it, but for its host and for who makes it. Metadata gets the names that
+// HTTP has for it; what begins with a colon is no field.
+func describe(e *enforce.Evaluation, method string, md metadata.MD) {
+	if e.Header == nil {
+		e.Header = make(http.Header, len(md))
 	}
 	for name, values := range md {
 		if !strings.HasPrefix(name, ":") {
-			e.header[http.CanonicalHeaderKey(name)] = values
+			e.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	return e.header
-}
-
-// denial is the status of a denied call, nil for an admitted one.
-func (e *evaluation) denial(ctx context.Context) error {
-	v := &e.verdict
-	switch {
-	case v.Allowed:
-		return nil
-	case v.Claim.Policy == nil:
-		return deniedBy(v)
-	}
-	denials, err := denialsOf(v.Claim.Policy)
-	if err != nil {
-		return failed(ctx, err)
-	}
-	return denials.of(v.Decision)
-}
-
-// few is how many rules and fields an evaluation may have met whose room is kept.
-const few = 256
-
-// evaluations keeps them to be used again. The zero value is ready.
-type evaluations struct{ pool sync.Pool }
-
-func (p *evaluations) get() *evaluation {
-	if e, ok := p.pool.Get().(*evaluation); ok {
-		return e
-	}
-	return new(evaluation)
-}
-
-// put forgets the call.
-func (p *evaluations) put(e *evaluation) {
-	keep := len(e.header)+len(e.verdict.Matched) <= few
-	e.request = rules.Request{}
-	clear(e.header)
-	if keep {
-		p.pool.Put(e)
-	}
+	e.Request = rules.Request{Method: http.MethodPost, Path: method, Header: e.Header}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/sleep"
 )
@@ -21,15 +22,12 @@ import (
 // A call is decided once: what the tap handle has decided, the interceptors of the
 // same Server take over and don't decide again.
 type Server struct {
-	gate     gate
-	messages bool
-	rate     *rate // nil when no metadata is wanted
-}
-
-// A gate decides calls. The error is what a call ends with. Where it may not hold, it returns at
-// once, but for what the store takes.
-type gate interface {
-	charge(ctx context.Context, c *call, request any, mayHold bool) error
+	// decide describes and decides a call or a message of it. Where it may not hold, it returns at once, but
+	// for what the store takes.
+	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
+	messages    bool
+	silent      bool // whether no metadata is wanted
+	evaluations enforce.Evaluations
 }
 
 // New makes a server's plain limits, or reports everything that is wrong with the
@@ -38,38 +36,66 @@ func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.Key == nil {
-		byPeer, err := ByAddress(clientip.Config{})
-		if err != nil {
-			return nil, err
-		}
-		config.Key = byPeer
-	}
-	if config.Cost == nil {
-		config.Cost = costOfOne
-	}
-	denials, err := denialsOf(config.Limiter.Policy())
+	key, err := orByPeer(config.Key)
 	if err != nil {
 		return nil, err
 	}
-	return newServer(&plain{config: config, denials: denials}, config.Messages, config.NoMetadata), nil
-}
-
-func newServer(gate gate, messages, noMetadata bool) *Server {
-	s := &Server{gate: gate, messages: messages}
-	if !noMetadata {
-		s.rate = newRate()
+	decide := func(ctx context.Context, c *call, request any, _ bool, e *enforce.Evaluation) error {
+		cost, err := costOf(ctx, config.Cost, c.method, request)
+		c.free = cost == 0
+		if err == nil && !c.free && c.key == "" {
+			c.key, err = key(ctx, c.method)
+		}
+		if err != nil {
+			return err
+		}
+		deadline, _ := ctx.Deadline()
+		return within(ctx, config.Timeout, func(ctx context.Context) error {
+			return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, false, deadline)
+		})
 	}
-	return s
+	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
 }
 
-func costOfOne(context.Context, string, any) (int64, error) { return 1, nil }
+// orByPeer is the function, or by default one that takes the address of the peer.
+func orByPeer(key KeyFunc) (KeyFunc, error) {
+	if key != nil {
+		return key, nil
+	}
+	return ByAddress(clientip.Config{})
+}
+
+// costOf is what a function says that a call costs, 1 without one.
+func costOf(ctx context.Context, cost CostFunc, method string, request any) (int64, error) {
+	if cost == nil {
+		return 1, nil
+	}
+	return cost(ctx, method, request)
+}
+
+// within decides, for so long at most; at 0 without a bound.
+func within(ctx context.Context, timeout time.Duration, decide func(context.Context) error) error {
+	if timeout == 0 {
+		return decide(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return undecided(ctx, timeout, decide(bounded))
+}
+
+// undecided is the error of a decision that had so long: if that is over, and not the call, the store is to blame.
+func undecided(ctx context.Context, timeout time.Duration, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stint.ErrDeadline) && ctx.Err() == nil {
+		return fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, timeout)
+	}
+	return err
+}
 
 // A call is what is known of one call. One goroutine at a time uses it.
 type call struct {
 	method   string
 	key      string // "" until something was charged
-	decided  bool   // whether there is a decision
+	free     bool   // whether it was admitted without asking a limit, as it costs nothing
 	decision stint.Decision
 	policy   *stint.Policy // whose the decision is, nil when no limit was asked
 	header   http.Header   // of a service that decided, nil when none did
@@ -77,16 +103,23 @@ type call struct {
 
 // charge charges a call or a message of it. The error is what the call ends with.
 func (s *Server) charge(ctx context.Context, c *call, request any, mayHold bool) error {
-	c.decided, c.policy, c.header = false, nil, nil
-	return s.gate.charge(ctx, c, request, mayHold)
+	e := s.evaluations.Get()
+	defer s.evaluations.Put(e)
+	v := &e.Verdict
+	c.free, c.decision, c.policy, c.header = false, stint.Decision{}, nil, nil
+	if err := s.decide(ctx, c, request, mayHold, e); err != nil {
+		return failed(ctx, err)
+	}
+	c.decision, c.policy = v.Decision, v.Claim.Policy
+	if v.Remote != nil {
+		c.header = v.Remote.Header
+	}
+	return denial(v)
 }
 
 // hold waits for the turn that a leaky bucket gave, which the call's deadline allows. The turn of
 // a call that ends meanwhile stays taken.
 func hold(ctx context.Context, c *call) error {
-	if !c.decided || c.decision.Delay <= 0 {
-		return nil
-	}
 	if err := sleepWithin(ctx, c.decision.Delay); err != nil {
 		return failed(ctx, err)
 	}
@@ -95,6 +128,9 @@ func hold(ctx context.Context, c *call) error {
 
 // sleepWithin waits, or returns at once when the context ends before that.
 func sleepWithin(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	if deadline, bounded := ctx.Deadline(); bounded && d > time.Until(deadline) {
 		return context.DeadlineExceeded
 	}
@@ -149,92 +185,30 @@ func (c Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// A plain gate decides by the limits of one policy.
-type plain struct {
-	config  Config
-	denials *denials
+// names are the metadata that a call can carry, and the header fields that HTTP has for them.
+var names = [...]struct{ metadata, field string }{
+	{"x-ratelimit-limit", "X-Ratelimit-Limit"}, {"x-ratelimit-remaining", "X-Ratelimit-Remaining"},
+	{"x-ratelimit-reset", "X-Ratelimit-Reset"}, {"retry-after", "Retry-After"},
 }
 
-func (p *plain) charge(ctx context.Context, c *call, request any, _ bool) error {
-	cost, err := p.config.Cost(ctx, c.method, request)
-	if err != nil {
-		return failed(ctx, err)
-	}
-	if cost == 0 {
-		return nil
-	}
-	if c.key == "" {
-		if c.key, err = p.config.Key(ctx, c.method); err != nil {
-			return failed(ctx, err)
-		}
-	}
-	c.decision, err = p.allow(ctx, c.key, cost)
-	if errors.Is(err, stint.ErrDeadline) {
-		c.decision.Allowed, c.decision.RetryAfter, err = false, c.decision.Delay, nil // a turn that the call does not last for
-	}
-	if err != nil {
-		return failed(ctx, err)
-	}
-	c.decided, c.policy = true, p.config.Limiter.Policy()
-	if !c.decision.Allowed {
-		return p.denials.of(c.decision)
-	}
-	return nil
-}
-
-// allow asks the limiter, and no longer than it may take. The turn of a leaky bucket has to come
-// before the call's own deadline.
-func (p *plain) allow(ctx context.Context, key string, cost int64) (stint.Decision, error) {
-	deadline, _ := ctx.Deadline()
-	if p.config.Timeout == 0 {
-		return p.config.Limiter.AllowBefore(ctx, deadline, key, cost, nil)
-	}
-	bounded, cancel := context.WithTimeout(ctx, p.config.Timeout)
-	defer cancel()
-	d, err := p.config.Limiter.AllowBefore(bounded, deadline, key, cost, nil)
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stint.ErrDeadline) && ctx.Err() == nil {
-		return d, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, p.config.Timeout)
-	}
-	return d, err
-}
-
-// names are the metadata that a call can carry.
-var names = [...]string{"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"}
-
-// told are the header fields that are told as metadata.
-const told = httplimit.XRateLimit | httplimit.RetryAfter
-
-// rate writes the metadata of decisions: the header fields that HTTP has for them.
-type rate struct {
-	fields [len(names)]string // names as HTTP spells them
-}
-
-func newRate() *rate {
-	r := new(rate)
-	for i, name := range names {
-		r.fields[i] = http.CanonicalHeaderKey(name)
-	}
-	return r
-}
-
-// of is the metadata of a call, nil when there is nothing to say.
-func (r *rate) of(c *call) metadata.MD {
-	if r == nil || c.policy == nil && c.header == nil || c.decision.Degraded {
+// rate is the metadata of a call's decision, nil when there is nothing to say.
+func (s *Server) rate(c *call) metadata.MD {
+	if s.silent || c.policy == nil && c.header == nil || c.decision.Degraded {
 		return nil
 	}
 	header := c.header
 	if header == nil {
 		header = make(http.Header, len(names))
-		httplimit.HeadersOf(c.policy, told).Write(header, c.decision, nil)
+		httplimit.WriteHeaders(header, c.policy, c.decision)
 	}
-	md := make(metadata.MD, len(names))
-	for i, name := range names {
-		if values := header[r.fields[i]]; values != nil {
-			md[name] = values
+	var md metadata.MD
+	for _, name := range names {
+		if values := header[name.field]; values != nil {
+			if md == nil {
+				md = make(metadata.MD, len(names))
+			}
+			md[name.metadata] = values
 		}
-	}
-	if len(md) == 0 {
-		return nil
 	}
 	return md
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,43 +21,28 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// denials makes the statuses of denied calls. What does not change from denial to
+// denials are the details of denied calls. What does not change from denial to
 // denial is made once, since denials come in floods.
 type denials struct {
-	exceeded []*anypb.Any // QuotaFailure of each limit
-	above    []*anypb.Any // the same when the cost is above the limit itself
-}
-
-// denialsOf returns the denials of the policy, which carries them.
-func denialsOf(policy *stint.Policy) (*denials, error) {
-	type made struct {
-		denials *denials
-		err     error
-	}
-	m, _ := policy.Prepared(denialsOwner{}, func() any {
-		d, err := newDenials(policy)
-		return made{d, err}
-	}).(made) // nothing else is prepared for this owner
-	return m.denials, m.err
+	exceeded [][]*anypb.Any // QuotaFailure of each limit
+	above    [][]*anypb.Any // the same when the cost is above the limit itself
 }
 
 // denialsOwner owns the denials that policies carry.
 type denialsOwner struct{}
 
-func newDenials(policy *stint.Policy) (*denials, error) {
-	d := &denials{}
-	for _, limit := range policy.Limits() {
-		exceeded, err := quotaFailure(policy, limit, exceededText)
-		if err != nil {
-			return nil, err
+// denialsOf returns the denials of the policy, which carries them.
+func denialsOf(policy *stint.Policy) *denials {
+	d, _ := policy.Prepared(denialsOwner{}, func() any {
+		d := &denials{}
+		for _, limit := range policy.Limits() {
+			subject := subjectOf(policy, limit)
+			d.exceeded = append(d.exceeded, violation(subject, fmt.Sprintf(exceededText, limit.Capacity)))
+			d.above = append(d.above, violation(subject, fmt.Sprintf(aboveText, limit.Capacity)))
 		}
-		above, err := quotaFailure(policy, limit, aboveText)
-		if err != nil {
-			return nil, err
-		}
-		d.exceeded, d.above = append(d.exceeded, exceeded), append(d.above, above)
-	}
-	return d, nil
+		return d
+	}).(*denials) // nothing else is prepared for this owner
+	return d
 }
 
 // What a QuotaFailure says of a limit.
@@ -65,17 +51,16 @@ const (
 	aboveText    = "the cost is above the limit of %d permits"
 )
 
-// quotaFailure is google.rpc.QuotaFailure of a limit.
-func quotaFailure(policy *stint.Policy, limit stint.Limit, description string) (*anypb.Any, error) {
-	return violation(subjectOf(policy, limit), fmt.Sprintf(description, limit.Capacity))
-}
-
 // violation is google.rpc.QuotaFailure. Its subject is the limit or the rule, and
 // not the client: a key may be a secret.
-func violation(subject, description string) (*anypb.Any, error) {
-	return anypb.New(&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
+func violation(subject, description string) []*anypb.Any {
+	detail, err := anypb.New(&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{{
 		Subject: subject, Description: description,
 	}}})
+	if err != nil { // texts can always be written
+		return nil
+	}
+	return []*anypb.Any{detail}
 }
 
 // subjectOf is limit:LIMITER/LIMIT, or of a rule rule:ID/LIMIT. What has no name is left out; a plain limit
@@ -96,62 +81,63 @@ func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 // rulePrefix begins the subject of a rule's denials.
 const rulePrefix = "rule:"
 
+// denial is the status of a denied call, nil for an admitted one.
+func denial(v *enforce.Verdict) error {
+	d := &v.Decision
+	switch {
+	case v.Allowed:
+		return nil
+	case v.Claim.Policy == nil:
+		return deniedBy(v)
+	case d.RetryAfter == stint.Never:
+		return exhausted(denialsOf(v.Claim.Policy).above[d.Index], d.RetryAfter)
+	default:
+		return exhausted(denialsOf(v.Claim.Policy).exceeded[d.Index], d.RetryAfter)
+	}
+}
+
 // deniedBy is the status of a call that is denied without a rule's limits, or by those of a service.
 func deniedBy(v *enforce.Verdict) error {
 	subject, description := "rules", "no rule holds for the call"
-	switch v.Reason() {
-	case enforce.ReasonLimit, enforce.ReasonMinInterval, enforce.ReasonNever:
-		return deniedThere(v)
-	case enforce.ReasonBanned:
-		subject, description = rulePrefix+v.Rule.ID, "the client is banned"
-	case enforce.ReasonMissing:
-		subject, description = rulePrefix+v.Rule.ID, "the call lacks what the rule asks for"
-	default:
+	if v.Rule != nil {
+		subject = rulePrefix + v.Rule.ID
 	}
-	denial := &spb.Status{Code: int32(codes.ResourceExhausted), Message: "denied by a rule"}
-	if detail, err := violation(subject, description); err == nil { // texts can always be written
-		denial.Details = []*anypb.Any{detail}
-	}
-	return status.ErrorProto(denial)
-}
-
-// deniedThere is the status of a call that is denied by a limit of a service's rules.
-func deniedThere(v *enforce.Verdict) error {
-	subject, limit := rulePrefix+v.Rule.ID, v.Limit()
+	limit := v.Limit()
 	if limit.Name != "" {
 		subject += "/" + limit.Name
 	}
-	description := exceededText
-	if v.Decision.RetryAfter == stint.Never {
-		description = aboveText
+	switch v.Reason() {
+	case enforce.ReasonNever:
+		return exhausted(violation(subject, fmt.Sprintf(aboveText, limit.Capacity)), stint.Never)
+	case enforce.ReasonLimit, enforce.ReasonMinInterval:
+		return exhausted(violation(subject, fmt.Sprintf(exceededText, limit.Capacity)), v.Decision.RetryAfter)
+	case enforce.ReasonBanned:
+		description = "the client is banned"
+	case enforce.ReasonMissing:
+		description = "the call lacks what the rule asks for"
+	default:
 	}
-	detail, err := violation(subject, fmt.Sprintf(description, limit.Capacity))
-	if err != nil {
-		return err
-	}
-	return exhausted(detail, v.Decision.RetryAfter)
-}
-
-// of is the status of a denial.
-func (d *denials) of(decision stint.Decision) error {
-	if decision.RetryAfter == stint.Never {
-		return exhausted(d.above[decision.Index], stint.Never)
-	}
-	return exhausted(d.exceeded[decision.Index], decision.RetryAfter)
+	return status.ErrorProto(&spb.Status{
+		Code: int32(codes.ResourceExhausted), Message: "denied by a rule", Details: violation(subject, description),
+	})
 }
 
 // exhausted is the status of a call that a limit denies, and when it may come again.
-func exhausted(detail *anypb.Any, retryAfter time.Duration) error {
-	denial := &spb.Status{Code: int32(codes.ResourceExhausted), Message: "rate limit exceeded", Details: []*anypb.Any{detail}}
+func exhausted(details []*anypb.Any, retryAfter time.Duration) error {
 	if retryAfter == stint.Never {
-		denial.Message = "the cost is above the rate limit itself"
-		return status.ErrorProto(denial)
+		return status.ErrorProto(&spb.Status{
+			Code: int32(codes.ResourceExhausted), Message: "the cost is above the rate limit itself", Details: details,
+		})
 	}
-	retry, err := anypb.New(retryInfo(retryAfter))
-	if err == nil { // a duration can always be written
-		denial.Details = append(denial.Details, retry)
+	return retryLater("rate limit exceeded", details, retryAfter)
+}
+
+// retryLater is the status of a call that may be made after a while.
+func retryLater(message string, details []*anypb.Any, wait time.Duration) error {
+	if retry, err := anypb.New(retryInfo(wait)); err == nil { // a duration can always be written
+		details = append(slices.Clip(details), retry)
 	}
-	return status.ErrorProto(denial)
+	return status.ErrorProto(&spb.Status{Code: int32(codes.ResourceExhausted), Message: message, Details: details})
 }
 
 // retryInfo rounds a wait up to whole milliseconds, the unit of many clients' timers,
