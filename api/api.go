@@ -168,8 +168,7 @@ type EvaluateResponse struct {
 }
 
 // A Rest is what a key has left, of the limit that decides: on a denial the one with the
-// longest wait, otherwise the one with the fewest permits left. ResetAfterMicros and At are
-// zero in the answer of a service from before they were told.
+// longest wait, otherwise the one with the fewest permits left.
 type Rest struct {
 	Key    string `json:"key"`
 	Policy string `json:"policy,omitempty"`
@@ -184,8 +183,7 @@ type Rest struct {
 }
 
 // A RemainingResponse says what a key has left, and whether a check of the permits asked about
-// would be admitted, without having taken any. What follows Rest is as in [CheckResponse]; it
-// counts only if At is not 0, which it is in the answer of a service from before it was told.
+// would be admitted, without having taken any. What follows Rest is as in [CheckResponse].
 // No failure policy answers.
 type RemainingResponse struct {
 	Rest

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
 )
 
 // maxAnswerBytes bounds what is read of an answer. The longest, to a batch of the
@@ -52,39 +53,34 @@ func newTransport(o *Options) *http.Transport {
 // A question is one request of the API.
 type question struct {
 	method, path string
-	query        url.Values   // nil: none
-	body         any          // nil: none
-	denial       bool         // whether 429 is an answer
-	header       *http.Header // is given the answer's; nil: not wanted
+	query        url.Values // nil: none
+	body         any        // nil: none
+	denial       bool       // whether 429 is an answer
 }
 
-// ask sends the question once and decodes the answer. It returns the answer's
-// status.
-func (c *Client) ask(ctx context.Context, q question, answer any) (int, error) {
+// ask sends the question once and decodes the answer. The response's body is closed.
+func (c *Client) ask(ctx context.Context, q question, answer any) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return nil, err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
 	defer cancel()
 	request, err := c.request(bounded, &q)
 	if err != nil {
-		return 0, c.unavailable(err)
+		return nil, c.unavailable(err)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, c.lost(ctx, bounded, err)
+		return nil, c.lost(ctx, bounded, err)
 	}
 	// Read to its end, it leaves the connection for the next; one that is too long or too
 	// slow doesn't.
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if err != nil {
-		return 0, c.lost(ctx, bounded, err)
+		return nil, c.lost(ctx, bounded, err)
 	}
-	if q.header != nil {
-		*q.header = response.Header
-	}
-	return response.StatusCode, c.understand(response, text, q.denial, answer)
+	return response, c.understand(response, text, q.denial, answer)
 }
 
 // request writes the question down.
@@ -131,7 +127,7 @@ func (c *Client) understand(response *http.Response, text []byte, denial bool, a
 	}
 	known := response.StatusCode == http.StatusOK || denial && response.StatusCode == http.StatusTooManyRequests
 	if media != "application/json" || !known || json.Unmarshal(text, answer) != nil {
-		return c.strange(clip(fmt.Sprintf("%s, %q", response.Status, media)))
+		return c.strange(clip.To(maxClip, fmt.Sprintf("%s, %q", response.Status, media)))
 	}
 	return nil
 }

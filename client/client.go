@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -72,11 +73,11 @@ func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckRespo
 	if err := checkKey(request.Key); err != nil {
 		return answer, err
 	}
-	status, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}, &answer)
+	response, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}, &answer)
 	if err != nil {
 		return api.CheckResponse{}, err
 	}
-	if !plausible(&answer) || answer.Allowed != (status == http.StatusOK) {
+	if !plausible(&answer) || answer.Allowed != (response.StatusCode == http.StatusOK) {
 		return api.CheckResponse{}, c.strange("a check")
 	}
 	return answer, nil
@@ -103,7 +104,7 @@ func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.Ch
 func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
 	for i := range requests {
 		if err := checkKey(requests[i].Key); err != nil {
-			return nil, inElement(i, err)
+			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
 	}
 	var answers []api.CheckResponse
@@ -121,8 +122,7 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 }
 
 // Remaining says what a key has left and whether a check of the Permits would be admitted, and
-// takes nothing. An older service, which does not tell the latter yet, answers without it,
-// with an At of 0, and refuses more than one permit.
+// takes nothing.
 func (c *Client) Remaining(ctx context.Context, request api.Request) (api.RemainingResponse, error) {
 	var answer api.RemainingResponse
 	if request.Permits < 0 {
@@ -138,7 +138,7 @@ func (c *Client) Remaining(ctx context.Context, request api.Request) (api.Remain
 	if _, err := c.ask(ctx, question{method: http.MethodGet, path: api.PathRemaining, query: query}, &answer); err != nil {
 		return api.RemainingResponse{}, err
 	}
-	if !plausibleLook(&answer) {
+	if look := lookOf(&answer); !plausible(&look) || answer.At <= 0 {
 		return api.RemainingResponse{}, c.strange("a look at what remains")
 	}
 	return answer, nil
@@ -178,7 +178,7 @@ func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleRes
 	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: body}, &answer); err != nil {
 		return api.SettleResponse{}, err
 	}
-	if !plausibleRest(&answer.Rest) {
+	if left := checkOf(&answer.Rest); !plausible(&left) || answer.At <= 0 {
 		return api.SettleResponse{}, c.strange("a settlement")
 	}
 	return answer, nil

@@ -142,7 +142,7 @@ func TestPathBeforeTheAPI(t *testing.T) {
 		if r.URL.Path != "/limits"+api.PathRemaining || r.URL.Query().Get("key") != "a b&c" || user != "u" || password != "hunter2" {
 			t.Errorf("asked for %s as %s", r.URL, user)
 		}
-		answer(200, "application/json", `{"key":"a b&c","algorithm":"TOKEN_BUCKET","limit":5,"remaining":5,"resetAfterSeconds":0}`)(w, r)
+		answer(200, "application/json", `{"key":"a b&c","algorithm":"TOKEN_BUCKET","limit":5,"remaining":5,"allowed":true,"at":1,"source":"store"}`)(w, r)
 	})
 	c := open(t, strings.Replace(s.URL, "http://", "http://u:hunter2@", 1)+"/limits/", client.Options{})
 	if _, err := c.Remaining(t.Context(), api.Request{Key: "a b&c"}); err != nil {

@@ -42,10 +42,4 @@
 //   - A key has to be UTF-8 without control characters.
 //
 // So [stint.Limiter.Wait] is refused for limits that count denied requests.
-//
-// # Older services
-//
-// A service that does not tell yet whether permits would be had refuses to Peek, by an error
-// that wraps [stint.ErrInvalid]; so [stint.Limiter.Wait] is refused for leaky buckets when the
-// context has a deadline. A Settle's ResetAfter is in whole seconds, rounded up, and its At is 0.
 package client

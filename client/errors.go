@@ -7,16 +7,16 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
 )
 
 // refused makes an error of what the service says against a request.
 func (c *Client) refused(status int, problem *api.Problem) error {
 	problem.Status = status // which is what the problem travelled with
-	problem.Title, problem.Detail = clip(problem.Title), clip(problem.Detail)
+	problem.Title, problem.Detail = clip.To(maxClip, problem.Title), clip.To(maxClip, problem.Detail)
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("%w: %w", stint.ErrInvalid, problem)
@@ -64,20 +64,4 @@ func withoutURL(err error) error {
 		return known.Err
 	}
 	return err
-}
-
-// inElement says in which element of a batch the error lies.
-func inElement(i int, err error) error { return fmt.Errorf("element %d: %w", i, err) }
-
-// clip shortens what a stranger may have written.
-func clip(text string) string {
-	const most = 512
-	if len(text) <= most {
-		return text
-	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
 }

@@ -92,6 +92,10 @@ func TestStrangeAnswers(t *testing.T) {
 			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
 			return err
 		},
+		`{"algorithm":"TOKEN_BUCKET","limit":1,"remaining":1,"applied":1}`: func(c *client.Client) error { // at no time
+			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
+			return err
+		},
 		`{"applied":1}`: func(c *client.Client) error {
 			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
 			return err

@@ -51,12 +51,11 @@ func (r *Rules) DecideNow(ctx context.Context, request *rules.Request, v *enforc
 
 func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.Verdict, wait bool) error {
 	*v = enforce.Verdict{OnHold: v.OnHold}
-	var header http.Header
 	described := r.describe(request)
 	if !wait {
 		described.Wait = &wait
 	}
-	answer, err := r.client.evaluate(ctx, described, &header)
+	answer, header, err := r.client.evaluate(ctx, described)
 	if err != nil {
 		return err
 	}
@@ -123,20 +122,19 @@ func addressOf(key string) string {
 
 // Evaluate has the service decide a request by all of its rules that match it.
 func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, error) {
-	return c.evaluate(ctx, request, nil)
+	answer, _, err := c.evaluate(ctx, request)
+	return answer, err
 }
 
-func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest, header *http.Header) (api.EvaluateResponse, error) {
+func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
 	var answer api.EvaluateResponse
-	status, err := c.ask(ctx, question{
-		method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true, header: header,
-	}, &answer)
+	response, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}, &answer)
 	if err != nil {
-		return api.EvaluateResponse{}, err
+		return api.EvaluateResponse{}, nil, err
 	}
 	limited := answer.Algorithm != ""
-	if answer.Allowed != (status == http.StatusOK) || limited && !plausible(&answer.CheckResponse) || limited && answer.Rule == "" {
-		return api.EvaluateResponse{}, c.strange("an evaluation")
+	if answer.Allowed != (response.StatusCode == http.StatusOK) || limited && (!plausible(&answer.CheckResponse) || answer.Rule == "") {
+		return api.EvaluateResponse{}, nil, c.strange("an evaluation")
 	}
-	return answer, nil
+	return answer, response.Header, nil
 }

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -15,46 +17,83 @@ func (c *Client) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	if err != nil {
 		return stint.Decision{}, err
 	}
-	d, err := c.decide(ctx, &op, request)
-	if err != nil {
-		return stint.Decision{}, err
+	return c.decide(ctx, &op, request)
+}
+
+// phrase writes an operation as a request, or says why it can't be.
+func (c *Client) phrase(op *stint.Op) (api.Request, error) {
+	if err := op.Validate(); err != nil {
+		return api.Request{}, err
 	}
-	tell(&op, &d)
-	return d, nil
+	if err := checkKey(op.Key); err != nil {
+		return api.Request{}, err
+	}
+	request := api.Request{Key: op.Key, Policy: op.Policy.Name()}
+	if op.Verb != stint.Reset {
+		request.Permits = op.Permits
+	}
+	n, first := op.Policy.Len(), op.Policy.Limit(0)
+	if request.Policy == "" {
+		request.Algorithm = first.Algorithm.String()
+	}
+	switch {
+	case len(op.And) > 0:
+		return request, stint.Invalid("claims", len(op.And)+1, "1: the service decides for one key at a time")
+	case request.Policy == "" && (n > 1 || !slices.Contains(c.defaults, first)):
+		return request, stint.Invalid("policy", unnamed(op.Policy),
+			"a policy with the name that it has in the service, or the service's default limit of an algorithm")
+	case op.Verb == stint.Try && slices.ContainsFunc(op.Policy.Limits(), func(l stint.Limit) bool { return l.CountDenied }):
+		return request, stint.Invalid("verb", stint.Try, "take, peek, reset or settle: the service has no try, and take counts denied requests of this policy")
+	case op.Each != nil && n > 1:
+		return request, stint.Invalid("each", fmt.Sprintf("of %d limits", n), "none, or a policy of one limit: the service tells the deciding limit's outcome")
+	case op.Each != nil && op.Verb == stint.Reset:
+		return request, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it made as new")
+	}
+	return request, nil
+}
+
+// unnamed describes a policy without a name that the service can't be asked for.
+func unnamed(policy *stint.Policy) string {
+	if n := policy.Len(); n > 1 {
+		return fmt.Sprintf("one of %d limits without a name", n)
+	}
+	limit := policy.Limit(0)
+	return fmt.Sprintf("a %s of %d without a name, which is not the default", limit.Algorithm, limit.Capacity)
 }
 
 // decide carries out a phrased operation.
 func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) (stint.Decision, error) {
+	var check api.CheckResponse
+	var settled api.SettleResponse
+	var err error
 	switch op.Verb {
 	case stint.Peek:
-		answer, err := c.Remaining(ctx, request)
-		if err == nil && answer.At == 0 {
-			err = stint.Invalid("verb", stint.Peek, "take, try, reset or settle: the service is an older one, which does not tell whether permits would be had")
-		}
-		if err != nil {
-			return stint.Decision{}, err
-		}
-		check := checkOf(&answer)
-		return decisionOf(op.Policy, &check), nil
+		var look api.RemainingResponse
+		look, err = c.Remaining(ctx, request)
+		check = lookOf(&look)
 	case stint.Reset:
-		_, err := c.Reset(ctx, request)
-		return stint.Decision{Allowed: true}, err
+		_, err = c.Reset(ctx, request)
+		return stint.Decision{Allowed: err == nil}, err
 	case stint.Settle:
-		answer, err := c.Settle(ctx, request)
-		d := restOf(op.Policy, &answer.Rest)
-		d.Applied = answer.Applied
-		return d, err
+		settled, err = c.Settle(ctx, request)
+		check = checkOf(&settled.Rest)
 	default:
-		answer, err := c.Check(ctx, request)
-		return decisionOf(op.Policy, &answer), err
+		check, err = c.Check(ctx, request)
 	}
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	return told(op, &check, settled.Applied), nil
 }
 
-// tell fills in Each.
-func tell(op *stint.Op, d *stint.Decision) {
+// told reads the decision of an operation from a plausible answer, and fills in Each.
+func told(op *stint.Op, answer *api.CheckResponse, applied int64) stint.Decision {
+	d := decisionOf(op.Policy, answer)
+	d.Applied = applied
 	if op.Each != nil {
-		op.Each[0] = outcomeOf(d)
+		op.Each[0] = outcomeOf(&d)
 	}
+	return d
 }
 
 // DecideAll implements [stint.Store]. Neighbouring takes and tries travel together,
@@ -70,15 +109,14 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 			results[i] = stint.Result{Err: err}
 			continue
 		}
-		if verb := ops[i].Verb; verb == stint.Take || verb == stint.Try {
-			b.takes, b.requests = append(b.takes, i), append(b.requests, request)
-			if len(b.takes) == api.MaxBatch {
-				b.flush(ctx)
-			}
-			continue
+		takes := ops[i].Verb == stint.Take || ops[i].Verb == stint.Try
+		if !takes || len(b.places) == api.MaxBatch {
+			b.flush(ctx)
 		}
-		b.flush(ctx)
-		b.one(ctx, i, request)
+		b.places, b.requests = append(b.places, i), append(b.requests, request)
+		if !takes {
+			b.flush(ctx)
+		}
 	}
 	b.flush(ctx)
 }
@@ -88,64 +126,50 @@ type batch struct {
 	client   *Client
 	ops      []stint.Op
 	results  []stint.Result
-	takes    []int         // the takes not yet sent, by their place in ops
-	requests []api.Request // of these takes
+	places   []int         // the operations not yet sent, by their place in ops
+	requests []api.Request // of these
 	away     error         // why the service is not asked any more
 }
 
-// flush sends the takes.
+// flush sends what is not yet sent.
 func (b *batch) flush(ctx context.Context) {
-	if len(b.takes) > 0 {
-		b.take(ctx, b.takes, b.requests)
-		b.takes, b.requests = b.takes[:0], b.requests[:0]
+	if len(b.places) > 0 {
+		b.send(ctx, b.places, b.requests)
+		b.places, b.requests = b.places[:0], b.requests[:0]
 	}
 }
 
-// take asks for the takes at those places of ops.
-func (b *batch) take(ctx context.Context, at []int, requests []api.Request) {
-	if len(at) == 1 {
-		b.one(ctx, at[0], requests[0])
-		return
-	}
+// send carries out the operations at those places: takes, or one of any verb.
+func (b *batch) send(ctx context.Context, places []int, requests []api.Request) {
 	var answers []api.CheckResponse
 	err := b.away
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(places) == 1:
+		d, err := b.client.decide(ctx, &b.ops[places[0]], requests[0])
+		b.results[places[0]] = stint.Result{Decision: d, Err: err}
+		b.note(err)
+		return
+	default:
 		answers, err = b.client.checkBatch(ctx, requests)
 	}
 	if errors.Is(err, stint.ErrInvalid) {
-		half := len(at) / 2
-		b.take(ctx, at[:half], requests[:half])
-		b.take(ctx, at[half:], requests[half:])
+		half := len(places) / 2
+		b.send(ctx, places[:half], requests[:half])
+		b.send(ctx, places[half:], requests[half:])
 		return
 	}
-	for i, place := range at {
-		if err != nil {
-			b.answer(place, stint.Decision{}, err)
-			continue
+	b.note(err)
+	for i, place := range places {
+		if b.results[place] = (stint.Result{Err: err}); err == nil {
+			b.results[place].Decision = told(&b.ops[place], &answers[i], 0)
 		}
-		b.answer(place, decisionOf(b.ops[place].Policy, &answers[i]), nil)
 	}
 }
 
-// one carries out the operation at that place of ops alone.
-func (b *batch) one(ctx context.Context, place int, request api.Request) {
-	if b.away != nil {
-		b.answer(place, stint.Decision{}, b.away)
-		return
+// note has the service not asked any more when no answer came.
+func (b *batch) note(err error) {
+	if problem := (*api.Problem)(nil); err != nil && !errors.Is(err, stint.ErrInvalid) && !errors.As(err, &problem) {
+		b.away = err
 	}
-	d, err := b.client.decide(ctx, &b.ops[place], request)
-	b.answer(place, d, err)
-}
-
-// answer writes down a result.
-func (b *batch) answer(place int, d stint.Decision, err error) {
-	if err != nil {
-		b.results[place] = stint.Result{Err: err}
-		if problem := (*api.Problem)(nil); !errors.Is(err, stint.ErrInvalid) && !errors.As(err, &problem) {
-			b.away = err
-		}
-		return
-	}
-	tell(&b.ops[place], &d)
-	b.results[place] = stint.Result{Decision: d}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -185,36 +184,6 @@ func TestWaitLooksFirst(t *testing.T) {
 	}
 	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 2 {
 		t.Errorf("after the wait that was too long: %+v, %v, want one turn taken", d, err)
-	}
-}
-
-// TestOlderService: what it leaves out is not read as zero.
-func TestOlderService(t *testing.T) {
-	const rest = `"key":"k","algorithm":"LEAKY_BUCKET","limit":5,"remaining":2,"resetAfterSeconds":3`
-	s := handle(t, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path == api.PathSettle:
-			answer(200, "application/json", `{`+rest+`,"applied":2}`)(w, r)
-		case r.URL.Query().Has("permits"):
-			answer(400, api.ProblemType, `{"status":400,"title":"Bad Request","detail":"parameter is \"permits\"; allowed: key, algorithm, policy"}`)(w, r)
-		default:
-			answer(200, "application/json", `{`+rest+`}`)(w, r)
-		}
-	})
-	c, policy := open(t, s.URL, client.Options{}), policyOf(t, "p", stint.LeakyBucket(5, stint.PerSecond(1)))
-	for permits, want := range map[int64]string{1: "the service is an older one", 2: `parameter is "permits"`} {
-		d, err := c.Decide(t.Context(), operation(stint.Peek, "k", policy, permits))
-		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) || d != (stint.Decision{}) {
-			t.Errorf("a peek of %d: %+v, %v, want ErrInvalid with %q", permits, d, err, want)
-		}
-	}
-	left, err := c.Remaining(t.Context(), api.Request{Key: "k", Policy: "p"})
-	if err != nil || left.Remaining != 2 || left.ResetAfterSeconds != 3 || left.At != 0 {
-		t.Errorf("what remains: %+v, %v", left, err)
-	}
-	want := stint.Decision{Allowed: true, Limit: 5, Remaining: 2, ResetAfter: 3 * time.Second, Applied: 2}
-	if d, err := c.Decide(t.Context(), operation(stint.Settle, "k", policy, 2)); err != nil || d != want {
-		t.Errorf("a settlement: %+v, %v, want %+v", d, err, want)
 	}
 }
 

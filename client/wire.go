@@ -9,16 +9,20 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
 )
+
+// maxClip bounds what is repeated of a text that a stranger may have written, in bytes.
+const maxClip = 512
 
 // checkKey refuses a key that JSON could not carry unchanged or that the service
 // allows nobody. Its length is the service's to judge.
 func checkKey(key string) error {
 	if !utf8.ValidString(key) {
-		return stint.Invalid("key", clip(key), "UTF-8")
+		return stint.Invalid("key", clip.To(maxClip, key), "UTF-8")
 	}
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		return stint.Invalid("key", clip(key), "no control characters")
+		return stint.Invalid("key", clip.To(maxClip, key), "no control characters")
 	}
 	return nil
 }
@@ -27,37 +31,24 @@ func checkKey(key string) error {
 // every member is needed that a decision is made of.
 func plausible(a *api.CheckResponse) bool {
 	_, known := sourceNamed(a.Source)
-	return known && named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
+	_, err := stint.ParseAlgorithm(a.Algorithm)
+	return known && err == nil && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) && micros(a.DelayMicros) &&
 		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
 }
 
-// plausibleLook is plausible for a look at what remains, which an older service tells less of.
-func plausibleLook(a *api.RemainingResponse) bool {
-	if !plausibleRest(&a.Rest) || a.At == 0 {
-		return plausibleRest(&a.Rest)
-	}
-	c := checkOf(a)
-	return plausible(&c)
-}
-
-// plausibleRest is plausible for what is left.
-func plausibleRest(a *api.Rest) bool {
-	return named(a.Algorithm) && a.Limit > 0 && a.Remaining >= 0 && micros(a.ResetAfterMicros) &&
-		a.ResetAfterSeconds >= 0 && a.ResetAfterSeconds <= int64(math.MaxInt64/time.Second)
-}
-
-// checkOf is what a check would be told, by a look that tells it.
-func checkOf(a *api.RemainingResponse) api.CheckResponse {
+// checkOf is what a check would be told by an answer that tells what is left.
+func checkOf(a *api.Rest) api.CheckResponse {
 	return api.CheckResponse{
-		Allowed: a.Allowed, Algorithm: a.Algorithm, Limit: a.Limit, Remaining: a.Remaining,
-		ResetAfterMicros: a.ResetAfterMicros, RetryAfterMicros: a.RetryAfterMicros, DelayMicros: a.DelayMicros,
-		At: a.At, Source: a.Source,
+		Allowed: true, Algorithm: a.Algorithm, Limit: a.Limit, Remaining: a.Remaining,
+		ResetAfterMicros: a.ResetAfterMicros, At: a.At, Source: stint.SourceStore.String(),
 	}
 }
 
-func named(algorithm string) bool {
-	_, err := stint.ParseAlgorithm(algorithm)
-	return err == nil
+// lookOf is what a check would be told by a look at what remains.
+func lookOf(a *api.RemainingResponse) api.CheckResponse {
+	c := checkOf(&a.Rest)
+	c.Allowed, c.RetryAfterMicros, c.DelayMicros, c.Source = a.Allowed, a.RetryAfterMicros, a.DelayMicros, a.Source
+	return c
 }
 
 // micros reports whether the number of microseconds is a duration.
@@ -86,20 +77,6 @@ func decisionOf(policy *stint.Policy, a *api.CheckResponse) stint.Decision {
 	}
 	if a.RetryAfterMicros >= 0 {
 		d.RetryAfter = time.Duration(a.RetryAfterMicros) * time.Microsecond
-	}
-	return d
-}
-
-// restOf reads what is left as a decision that admits. Of an older service it knows the whole
-// seconds only.
-func restOf(policy *stint.Policy, a *api.Rest) stint.Decision {
-	d := stint.Decision{
-		Allowed: true, Index: indexOf(policy, a.Algorithm, a.Limit), Limit: a.Limit, Remaining: a.Remaining,
-		ResetAfter: time.Duration(a.ResetAfterMicros) * time.Microsecond,
-		At:         stint.Instant(a.At),
-	}
-	if a.At == 0 {
-		d.ResetAfter = time.Duration(a.ResetAfterSeconds) * time.Second
 	}
 	return d
 }
