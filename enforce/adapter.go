@@ -51,18 +51,45 @@ func (p *Evaluations) Put(e *Evaluation) {
 // and Each only if it is asked for. At a cost of 0 the request is admitted and no limit is asked. A turn of a
 // leaky bucket that comes after end, if that is not the zero time, is denied. Errors are [stint.Limiter.AllowN]'s.
 func (v *Verdict) DecidePlain(ctx context.Context, limiter *stint.Limiter, key string, cost int64, each bool, end time.Time) error {
+	if !v.claimPlain(limiter, key, cost, each) {
+		return nil
+	}
+	return v.notePlain(limiter.AllowBefore(ctx, end, key, cost, v.Each))
+}
+
+// WaitPlain is DecidePlain for a caller that waits for permits and turns, at most to the context's deadline: what
+// comes later is denied. Errors are [stint.Limiter.WaitN]'s.
+func (v *Verdict) WaitPlain(ctx context.Context, limiter *stint.Limiter, key string, cost int64) error {
+	if !v.claimPlain(limiter, key, cost, false) {
+		return nil
+	}
+	d, err := limiter.WaitN(ctx, key, cost)
+	switch {
+	case errors.Is(err, stint.ErrNever):
+		err = nil
+	case errors.Is(err, stint.ErrDeadline):
+		d.Delay = max(d.Delay, d.RetryAfter)
+	default:
+		d.Delay = 0 // it was waited for
+	}
+	return v.notePlain(d, err)
+}
+
+// claimPlain begins a verdict by plain limits, and reports whether they have to be asked.
+func (v *Verdict) claimPlain(limiter *stint.Limiter, key string, cost int64, each bool) bool {
 	v.reset()
 	if cost == 0 {
-		return nil
+		return false
 	}
 	v.Claim = stint.Claim{Key: key, Policy: limiter.Policy(), Permits: cost}
 	if each {
-		for len(v.each) < v.Claim.Policy.Len() {
-			v.each = append(v.each, stint.Outcome{})
-		}
-		v.Each = v.each[:v.Claim.Policy.Len()]
+		v.Each = v.room(v.Claim.Policy.Len())
 	}
-	d, err := limiter.AllowBefore(ctx, end, key, cost, v.Each)
+	return true
+}
+
+// notePlain makes a limiter's answer the verdict.
+func (v *Verdict) notePlain(d stint.Decision, err error) error {
 	if errors.Is(err, stint.ErrDeadline) {
 		v.Turn, d.Allowed, d.RetryAfter, err = d.Delay, false, d.Delay, nil
 	}

@@ -363,12 +363,16 @@ func (v *Verdict) op(verb stint.Verb) stint.Op {
 	if len(v.and) > 0 {
 		op.And = v.and
 	}
-	n := op.Limits()
+	op.Each = v.room(op.Limits())
+	return op
+}
+
+// room is room for so many outcomes.
+func (v *Verdict) room(n int) []stint.Outcome {
 	for len(v.each) < n {
 		v.each = append(v.each, stint.Outcome{})
 	}
-	op.Each = v.each[:n]
-	return op
+	return v.each[:n]
 }
 
 // note makes the store's answer the verdict.

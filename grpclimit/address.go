@@ -3,7 +3,6 @@ package grpclimit
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -21,42 +20,24 @@ func ByAddress(config clientip.Config) (KeyFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Headers == nil {
-		config.Headers = clientip.DefaultHeaders()
+	names := config.Headers
+	if names == nil {
+		names = clientip.DefaultHeaders()
 	}
-	a := &addresses{resolver: resolver}
-	for _, name := range config.Headers {
-		a.names = append(a.names, http.CanonicalHeaderKey(name))
-		a.metadata = append(a.metadata, strings.ToLower(name))
-	}
-	return a.key, nil
-}
-
-// addresses finds the addresses of clients.
-type addresses struct {
-	resolver *clientip.Resolver
-	names    []string // the fields as the resolver spells them
-	metadata []string // the same as metadata spells them
-}
-
-func (a *addresses) key(ctx context.Context, _ string) (string, error) {
-	from := peerOf(ctx)
-	if !a.resolver.TrustsPeer(from) {
-		return a.resolver.Key(from, nil), nil
-	}
-	header := make(http.Header, len(a.names))
-	for i, name := range a.names {
-		if lines := metadata.ValueFromIncomingContext(ctx, a.metadata[i]); lines != nil {
-			header[name] = lines
+	return func(ctx context.Context, _ string) (string, error) {
+		from := "" // nothing is known of the peer
+		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+			from = p.Addr.String()
 		}
-	}
-	return a.resolver.Key(from, header), nil
-}
-
-// peerOf is the peer's host and port, "" when nothing is known of it.
-func peerOf(ctx context.Context) string {
-	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		return p.Addr.String()
-	}
-	return ""
+		var header http.Header
+		if resolver.TrustsPeer(from) {
+			header = make(http.Header, len(names))
+			for _, name := range names {
+				if lines := metadata.ValueFromIncomingContext(ctx, name); lines != nil {
+					header[http.CanonicalHeaderKey(name)] = lines
+				}
+			}
+		}
+		return resolver.Key(from, header), nil
+	}, nil
 }

@@ -148,7 +148,7 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 	if c.config.Rules != nil {
 		err = c.follow(ctx, waiting, out, e)
 	} else {
-		err = c.permit(waiting, out, v)
+		err = v.WaitPlain(waiting, c.config.Limiter, out.key, out.cost)
 	}
 	switch {
 	case err != nil && v.Held > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -158,25 +158,6 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 	default:
 		return denial(v)
 	}
-}
-
-// permit gets a permit of the limiter, as late as waiting lasts.
-func (c *Client) permit(waiting context.Context, out outgoing, v *enforce.Verdict) error {
-	*v = enforce.Verdict{Allowed: true}
-	if out.cost == 0 {
-		return nil
-	}
-	d, err := c.config.Limiter.WaitN(waiting, out.key, out.cost)
-	v.Claim.Policy, v.Decision = c.config.Limiter.Policy(), d
-	switch {
-	case errors.Is(err, stint.ErrNever):
-		v.Allowed = false
-		return nil
-	case errors.Is(err, stint.ErrDeadline):
-		v.Allowed, v.Decision.RetryAfter = false, max(d.RetryAfter, d.Delay) // an admitted turn that is too far away
-		return nil
-	}
-	return err
 }
 
 // targetAttribute is the attribute of an outgoing call that tells the connection's target.

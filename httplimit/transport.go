@@ -193,16 +193,10 @@ func (t *Transport) admit(r *http.Request, host string) error {
 	if err := t.heed(ctx, host); err != nil {
 		return err
 	}
-	var err error
-	switch {
-	case t.config.Rules != nil:
-		err = t.follow(r, host)
-	case t.config.Limiter != nil:
-		err = t.permit(r, host)
-	default:
+	if t.config.Rules == nil && t.config.Limiter == nil {
 		return nil
 	}
-	if err != nil {
+	if err := t.decide(r, host); err != nil {
 		return err
 	}
 	return t.heed(ctx, host)
@@ -223,44 +217,49 @@ func (t *Transport) heed(ctx context.Context, host string) error {
 	return err
 }
 
-// permit gets a permit of the limiter.
-func (t *Transport) permit(r *http.Request, host string) error {
-	ctx, key := r.Context(), host
+// hostAttribute is the attribute of a call that tells whom it is for.
+const hostAttribute = "host"
+
+// decide has the limiter or the rules decide, and holds an admitted call until its turn.
+func (t *Transport) decide(r *http.Request, host string) (err error) {
+	e := t.evaluations.Get()
+	defer t.evaluations.Put(e)
+	ctx, v, key := r.Context(), &e.Verdict, host
 	if t.config.Key != nil {
-		var err error
 		if key, err = t.config.Key(r); err != nil {
 			return err
 		}
 	}
-	var d stint.Decision
-	var err error
-	if t.config.Refuse {
-		deadline, _ := ctx.Deadline()
-		d, err = t.config.Limiter.AllowBefore(ctx, deadline, key, 1, nil)
-	} else {
-		d, err = t.config.Limiter.Wait(ctx, key)
-	}
 	switch {
-	case errors.Is(err, stint.ErrDeadline):
-		return &RefusedError{Host: host, RetryAfter: max(d.RetryAfter, d.Delay), cause: err}
-	case err != nil || !t.config.Refuse:
-		return err
-	case !d.Allowed:
-		return &RefusedError{Host: host, RetryAfter: d.RetryAfter}
-	case d.Delay > 0:
-		return sleep.For(ctx, d.Delay)
+	case t.config.Rules != nil:
+		err = t.follow(r, host, e)
+	case t.config.Refuse:
+		deadline, _ := ctx.Deadline()
+		err = v.DecidePlain(ctx, t.config.Limiter, key, 1, false, deadline)
+	default:
+		err = v.WaitPlain(ctx, t.config.Limiter, key, 1)
 	}
-	return nil
+	if err != nil {
+		return err
+	}
+	if v.Allowed {
+		return sleep.For(ctx, v.Decision.Delay)
+	}
+	refused := &RefusedError{Host: host, RetryAfter: cmp.Or(v.Turn, v.Decision.RetryAfter)}
+	late := v.Turn > 0 || t.config.Limiter != nil && !t.config.Refuse
+	if v.Rule != nil { // otherwise it was the limiter, or no rule holds for it
+		refused.Rule = v.Rule.ID
+		late = late || v.Rule.OnExceed == rules.Wait && v.Outcome == rules.Limited && refused.RetryAfter != stint.Never
+	}
+	if late {
+		refused.cause = stint.ErrDeadline
+	}
+	return refused
 }
 
-// hostAttribute is the attribute of a call that tells whom it is for.
-const hostAttribute = "host"
-
 // follow has the rules decide.
-func (t *Transport) follow(r *http.Request, host string) error {
-	e := t.evaluations.Get()
-	defer t.evaluations.Put(e)
-	q, v := &e.Request, &e.Verdict
+func (t *Transport) follow(r *http.Request, host string, e *enforce.Evaluation) error {
+	q := &e.Request
 	*q = rules.FromHTTP(r)
 	q.Method, q.Host = cmp.Or(r.Method, http.MethodGet), cmp.Or(r.Host, r.URL.Host)
 	q.Attributes = map[string]string{hostAttribute: host}
@@ -270,26 +269,7 @@ func (t *Transport) follow(r *http.Request, host string) error {
 		}
 	}
 	q.SetDefault(hostAttribute, host)
-	err := t.config.Rules.Decide(r.Context(), q, v)
-	switch {
-	case err != nil:
-		return err
-	case v.Turn > 0:
-		return &RefusedError{Host: host, Rule: v.Rule.ID, RetryAfter: v.Turn, cause: stint.ErrDeadline}
-	case !v.Allowed:
-		refused := &RefusedError{Host: host, RetryAfter: v.Decision.RetryAfter}
-		if v.Rule == nil {
-			return refused // as no rule holds for it
-		}
-		refused.Rule = v.Rule.ID
-		if v.Rule.OnExceed == rules.Wait && v.Outcome == rules.Limited && refused.RetryAfter != stint.Never {
-			refused.cause = stint.ErrDeadline
-		}
-		return refused
-	case v.Decision.Delay > 0:
-		return sleep.For(r.Context(), v.Decision.Delay)
-	}
-	return nil
+	return t.config.Rules.Decide(r.Context(), q, &e.Verdict)
 }
 
 // hostOf is the host that a request is for, in lower case, with its port when that is
