@@ -58,14 +58,27 @@ type question struct {
 	denial       bool       // whether 429 is an answer
 }
 
-// ask sends the question once and decodes the answer. The response's body is closed.
-func (c *Client) ask(ctx context.Context, q question, answer any) (*http.Response, error) {
+// ask sends the question once and decodes the answer, which has to be sound: one of what a service says.
+func ask[T any](ctx context.Context, c *Client, q question, what string, sound func(answer *T, ok bool) bool) (T, http.Header, error) {
+	var answer, none T
+	response, err := c.send(ctx, &q, &answer)
+	if err == nil && !sound(&answer, response.StatusCode == http.StatusOK) {
+		err = c.strange(what)
+	}
+	if err != nil {
+		return none, nil, err
+	}
+	return answer, response.Header, nil
+}
+
+// send sends the question once and decodes the answer. The response's body is closed.
+func (c *Client) send(ctx context.Context, q *question, answer any) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
 	defer cancel()
-	request, err := c.request(bounded, &q)
+	request, err := c.request(bounded, q)
 	if err != nil {
 		return nil, c.unavailable(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -69,18 +70,12 @@ func (c *Client) Close() {
 
 // Check takes permits of a key and says whether they were had.
 func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckResponse, error) {
-	var answer api.CheckResponse
 	if err := checkKey(request.Key); err != nil {
-		return answer, err
-	}
-	response, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}, &answer)
-	if err != nil {
 		return api.CheckResponse{}, err
 	}
-	if !plausible(&answer) || answer.Allowed != (response.StatusCode == http.StatusOK) {
-		return api.CheckResponse{}, c.strange("a check")
-	}
-	return answer, nil
+	q := question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}
+	answer, _, err := ask(ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok })
+	return answer, err
 }
 
 // CheckAll is Check for any number of requests, decided in order, each alone, up to
@@ -107,81 +102,64 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 			return nil, fmt.Errorf("element %d: %w", i, err)
 		}
 	}
-	var answers []api.CheckResponse
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathCheck, body: requests}, &answers); err != nil {
-		return nil, err
-	}
-	sound := len(answers) == len(requests)
-	for i := range answers {
-		sound = sound && plausible(&answers[i])
-	}
-	if !sound {
-		return nil, c.strange("a batch of checks")
-	}
-	return answers, nil
+	q := question{method: http.MethodPost, path: api.PathCheck, body: requests}
+	answers, _, err := ask(ctx, c, q, "a batch of checks", func(answers *[]api.CheckResponse, _ bool) bool {
+		return len(*answers) == len(requests) && !slices.ContainsFunc(*answers, func(a api.CheckResponse) bool { return !plausible(&a) })
+	})
+	return answers, err
 }
 
 // Remaining says what a key has left and whether a check of the Permits would be admitted, and
 // takes nothing.
 func (c *Client) Remaining(ctx context.Context, request api.Request) (api.RemainingResponse, error) {
-	var answer api.RemainingResponse
 	if request.Permits < 0 {
-		return answer, stint.Invalid("permits", request.Permits, "1 or more, or 0 for 1")
+		return api.RemainingResponse{}, stint.Invalid("permits", request.Permits, "1 or more, or 0 for 1")
 	}
 	query, err := queryOf(&request)
 	if err != nil {
-		return answer, err
+		return api.RemainingResponse{}, err
 	}
 	if request.Permits > 1 {
 		query.Set("permits", strconv.FormatInt(request.Permits, 10))
 	}
-	if _, err := c.ask(ctx, question{method: http.MethodGet, path: api.PathRemaining, query: query}, &answer); err != nil {
-		return api.RemainingResponse{}, err
-	}
-	if look := lookOf(&answer); !plausible(&look) || answer.At <= 0 {
-		return api.RemainingResponse{}, c.strange("a look at what remains")
-	}
-	return answer, nil
+	q := question{method: http.MethodGet, path: api.PathRemaining, query: query}
+	answer, _, err := ask(ctx, c, q, "a look at what remains", func(a *api.RemainingResponse, _ bool) bool {
+		look := lookOf(a)
+		return plausible(&look) && a.At > 0
+	})
+	return answer, err
 }
 
 // Reset makes a key as new: under the request's algorithm or policy, or with neither
 // under all of them. Permits must be 0.
 func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetResponse, error) {
-	var answer api.ResetResponse
 	if request.Permits != 0 {
-		return answer, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
+		return api.ResetResponse{}, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
 	}
 	query, err := queryOf(&request)
 	if err != nil {
-		return answer, err
-	}
-	if _, err := c.ask(ctx, question{method: http.MethodDelete, path: api.PathReset, query: query}, &answer); err != nil {
 		return api.ResetResponse{}, err
 	}
-	if !answer.Reset {
-		return api.ResetResponse{}, c.strange("a reset")
-	}
-	return answer, nil
+	q := question{method: http.MethodDelete, path: api.PathReset, query: query}
+	answer, _, err := ask(ctx, c, q, "a reset", func(a *api.ResetResponse, _ bool) bool { return a.Reset })
+	return answer, err
 }
 
 // Settle charges Permits (above 0), refunds them (below 0) or does nothing (0) after the fact. The
 // answer says how many were applied.
 func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleResponse, error) {
-	var answer api.SettleResponse
 	if err := checkKey(request.Key); err != nil {
-		return answer, err
-	}
-	body := struct {
-		api.Request
-		Permits int64 `json:"permits"` // 0 too
-	}{request, request.Permits}
-	if _, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathSettle, body: body}, &answer); err != nil {
 		return api.SettleResponse{}, err
 	}
-	if left := checkOf(&answer.Rest); !plausible(&left) || answer.At <= 0 {
-		return api.SettleResponse{}, c.strange("a settlement")
-	}
-	return answer, nil
+	q := question{method: http.MethodPost, path: api.PathSettle, body: struct {
+		api.Request
+		Permits int64 `json:"permits"` // 0 too
+	}{request, request.Permits}}
+	answer, _, err := ask(ctx, c, q, "a settlement", func(a *api.SettleResponse, _ bool) bool {
+		left := checkOf(&a.Rest)
+		return plausible(&left) && a.At > 0
+	})
+	return answer, err
 }
 
 // queryOf writes a request but for its permits as a query.

@@ -127,14 +127,9 @@ func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api
 }
 
 func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
-	var answer api.EvaluateResponse
-	response, err := c.ask(ctx, question{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}, &answer)
-	if err != nil {
-		return api.EvaluateResponse{}, nil, err
-	}
-	limited := answer.Algorithm != ""
-	if answer.Allowed != (response.StatusCode == http.StatusOK) || limited && (!plausible(&answer.CheckResponse) || answer.Rule == "") {
-		return api.EvaluateResponse{}, nil, c.strange("an evaluation")
-	}
-	return answer, response.Header, nil
+	q := question{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}
+	return ask(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {
+		limited := a.Algorithm != ""
+		return a.Allowed == ok && (!limited || plausible(&a.CheckResponse) && a.Rule != "")
+	})
 }
