@@ -255,16 +255,22 @@ func (w *Watchdog) Unanswered() time.Duration {
 	runtime.Gosched()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	longest := time.Duration(0)
+	longest, _ := w.unanswered()
+	return longest
+}
+
+// unanswered is Unanswered with the mutex held, and whether it was a call, not a connection, that was missed.
+func (w *Watchdog) unanswered() (longest time.Duration, silent bool) {
 	if w.lost != nil {
 		longest = w.now() - w.lostAt
 	}
-	for c := w.first; c != nil; c = c.next {
-		if c.sequence > w.answered {
-			longest = max(longest, w.silence(c))
+	// A silence is no longer than the call, and calls are in the order in which they began.
+	for c := w.first; c != nil && w.now()-c.began > longest; c = c.next {
+		if silence := w.silence(c); c.sequence > w.answered && silence > longest {
+			longest, silent = silence, true
 		}
 	}
-	return longest
+	return longest, silent
 }
 
 // silence is the credited time for which nothing was heard of the server by a call's connection, since the
@@ -363,20 +369,14 @@ func (w *Watchdog) verdict() error {
 	if w.down || w.closed {
 		return nil
 	}
-	now := w.now()
-	if w.lost != nil && now-w.lostAt >= w.config.Timeout {
+	switch longest, silent := w.unanswered(); {
+	case longest < w.config.Timeout:
+		return nil
+	case silent:
+		return fmt.Errorf("%w for %s", ErrSilent, w.config.Timeout)
+	default:
 		return fmt.Errorf("no connection for %s: %w", w.config.Timeout, w.lost)
 	}
-	for c := w.first; c != nil; c = c.next {
-		if now-c.began < w.config.Timeout {
-			break // and so did all that began later
-		}
-		// One that began before another that was answered went by a connection that is no more.
-		if c.sequence > w.answered && w.silence(c) >= w.config.Timeout {
-			return fmt.Errorf("%w for %s", ErrSilent, w.config.Timeout)
-		}
-	}
-	return nil
 }
 
 // try starts to call the server, until it answers or is unreachable.
