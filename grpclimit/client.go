@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -153,8 +154,10 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 	switch {
 	case err != nil && v.Held > 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return status.Errorf(codes.ResourceExhausted, "rules would hold the call longer than it waits, %s", c.config.MaxWait)
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return failed(ctx, fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, c.config.MaxWait))
 	case err != nil:
-		return failed(ctx, undecided(ctx, c.config.MaxWait, err))
+		return failed(ctx, err)
 	default:
 		return denial(v)
 	}

@@ -103,8 +103,8 @@ func (l *limitedStream) RecvMsg(message any) error {
 //
 // grpc-go runs it in the goroutine that reads the connection, under the
 // connection's lock. While it waits for the store nothing else happens on that
-// connection, so it suits stores in the process; for one that is far away, set
-// [Config.Timeout] or use the interceptors. It can't hold a call until the turn that
+// connection, so it suits stores in the process; wrap one that is far away by package failover, which bounds
+// a decision in time, or use the interceptors. It can't hold a call until the turn that
 // a leaky bucket gave: the interceptors of the same Server do that, and write the
 // metadata, when they are installed besides. A call whose deadline is nearer than the turn is
 // refused at once, and takes none. A call that rules would hold (rules.Wait) is refused at once,

@@ -2,8 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -50,9 +48,7 @@ func New(config Config) (*Server, error) {
 			return err
 		}
 		deadline, _ := ctx.Deadline()
-		return within(ctx, config.Timeout, func(ctx context.Context) error {
-			return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, false, deadline)
-		})
+		return e.Verdict.DecidePlain(ctx, config.Limiter, c.key, cost, false, deadline)
 	}
 	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
 }
@@ -71,24 +67,6 @@ func costOf(ctx context.Context, cost CostFunc, method string, request any) (int
 		return 1, nil
 	}
 	return cost(ctx, method, request)
-}
-
-// within decides, for so long at most; at 0 without a bound.
-func within(ctx context.Context, timeout time.Duration, decide func(context.Context) error) error {
-	if timeout == 0 {
-		return decide(ctx)
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return undecided(ctx, timeout, decide(bounded))
-}
-
-// undecided is the error of a decision that had so long: if that is over, and not the call, the store is to blame.
-func undecided(ctx context.Context, timeout time.Duration, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stint.ErrDeadline) && ctx.Err() == nil {
-		return fmt.Errorf("%w: no decision within %s", stint.ErrUnavailable, timeout)
-	}
-	return err
 }
 
 // A call is what is known of one call. One goroutine at a time uses it.
@@ -164,10 +142,6 @@ type Config struct {
 	// Messages charges the client's messages on streams too, one by one as the handler
 	// receives them, besides the start of the stream. Default: false, the start alone.
 	Messages bool
-	// Timeout bounds how long the store may take for one decision; a call that it does
-	// not decide in time is refused with UNAVAILABLE. Default: 0, no bound but the
-	// call's own deadline and what the store sets itself.
-	Timeout time.Duration
 	// NoMetadata leaves out the metadata about the limit. Default: false.
 	NoMetadata bool
 }
@@ -175,14 +149,10 @@ type Config struct {
 // Validate reports everything that is wrong with the configuration, joined; each
 // fault is a [stint.InvalidError].
 func (c Config) Validate() error {
-	var faults []error
 	if c.Limiter == nil {
-		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter"))
+		return stint.Invalid("limiter", "nil", "a limiter made by stint.New or stint.NewLimiter")
 	}
-	if c.Timeout < 0 {
-		faults = append(faults, stint.Invalid("timeout", c.Timeout, "0 or more"))
-	}
-	return errors.Join(faults...)
+	return nil
 }
 
 // names are the metadata that a call can carry, and the header fields that HTTP has for them.

@@ -136,8 +136,7 @@ func TestTurnsThatAreNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(10, stint.PerHour(1)))
 		limits := newServer(t, grpclimit.Config{
-			Limiter: limiter, Timeout: time.Second, // which bounds the store, not the turn
-			Key: func(context.Context, string) (string, error) { return "k", nil },
+			Limiter: limiter, Key: func(context.Context, string) (string, error) { return "k", nil },
 		})
 		reached := 0
 		call := func(ctx context.Context) error {
