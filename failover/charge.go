@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // Charges are made so many at a time, and so long after one another.
@@ -33,7 +34,7 @@ func (l *locals) comeBack() {
 // charge charges until nothing is left that can be charged: shards that are unreachable, or
 // failed the last call, have to answer first.
 func (l *locals) charge() {
-	for l.store.pause(chargePause) {
+	for sleep.For(l.store.life, chargePause) == nil {
 		if l.chargeBatch() {
 			continue
 		}

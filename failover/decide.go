@@ -189,9 +189,7 @@ func (s *Store) note(ctx context.Context, own *deadline, op *stint.Op, source st
 // answer answers an operation in the store's place, by the verdict on its error.
 func (s *Store) answer(ctx context.Context, v verdict, op stint.Op, err error) (stint.Decision, error) {
 	switch v {
-	case invalid:
-		return stint.Decision{}, err
-	case gone:
+	case invalid, gone:
 		clear(op.Each)
 		return stint.Decision{}, err
 	case busy:

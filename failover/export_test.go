@@ -12,9 +12,6 @@ import (
 // Divide is the n-th part of a limit.
 func Divide(limit stint.Limit, n int64) stint.Limit { return divide(limit, n) }
 
-// WithChance sets what chance comes to.
-func (c Config) WithChance(float func() float64) Config { c.float = float; return c }
-
 // WithTimeout returns the context that calls get, and what releases it. ok is false
 // when it is the parent itself.
 func WithTimeout(parent context.Context, timeout time.Duration) (ctx context.Context, release func(), ok bool) {

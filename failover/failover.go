@@ -75,12 +75,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -120,9 +118,6 @@ type Config struct {
 	// each, in the goroutine that noticed the change. It must not block, must not call the
 	// store, and must be safe for concurrent use. Default: nil.
 	StateChanged func(Change)
-
-	now   func() time.Time // for tests; default: time.Now
-	float func() float64   // chance in [0, 1), for tests; default: rand.Float64
 }
 
 func (c *Config) ensureDefaults() {
@@ -131,12 +126,6 @@ func (c *Config) ensureDefaults() {
 	}
 	if c.Instances == nil {
 		c.Instances = func() int { return 1 }
-	}
-	if c.now == nil {
-		c.now = time.Now
-	}
-	if c.float == nil {
-		c.float = rand.Float64
 	}
 }
 
@@ -285,11 +274,6 @@ func (s *Store) start(work func()) bool {
 		s.work.Go(work)
 	}
 	return !s.closed
-}
-
-// pause waits for so long and reports false when the store is closed.
-func (s *Store) pause(d time.Duration) bool {
-	return sleep.For(s.life, d) == nil
 }
 
 // shard is the part of the store that decides about a key.

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -11,40 +12,38 @@ import (
 const retryUnreachable = time.Second
 
 // fallback answers an operation that the store can't decide because of cause.
-func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
-	if err := op.Validate(); err != nil {
-		return stint.Decision{}, err
+func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint.Decision, err error) {
+	defer func() {
+		if err != nil {
+			clear(op.Each)
+		}
+	}()
+	if err = op.Validate(); err == nil {
+		_, err = s.timeout(&op)
 	}
-	_, fault := s.timeout(&op)
-	if err := firstError(fault, ctx.Err()); err != nil {
-		clear(op.Each)
-		return stint.Decision{}, err
+	if err = cmp.Or(err, ctx.Err()); err != nil {
+		return d, err
 	}
 	if op.Verb != stint.Take && op.Verb != stint.Try {
-		clear(op.Each)
-		return stint.Decision{}, unavailable(cause)
+		return d, unavailable(cause)
 	}
 	p := s.plan(op.Policy)
-	modes := modesOf(p.mode)
-	for i := range op.And {
-		modes |= modesOf(s.plan(op.And[i].Policy).mode)
+	var modes uint8 // a set
+	for i := range 1 + len(op.And) {
+		modes |= modesOf(s.plan(claimAt(&op, i).Policy).mode)
 	}
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
-		clear(op.Each)
-		return stint.Decision{}, unavailable(cause)
+		return d, unavailable(cause)
 	case modes&modesOf(Local) != 0:
-		d, err := s.decideLocally(ctx, &op, modes)
-		if err != nil {
-			clear(op.Each)
-			return stint.Decision{}, err
+		if d, err = s.decideLocally(ctx, &op, modes); err == nil {
+			s.counts.local.Add(1)
 		}
-		s.counts.local.Add(1)
-		return d, nil
+		return d, err
 	}
 	s.counts.open.Add(1)
-	at := stint.Instant(s.config.now().UnixMicro())
+	at := stint.Instant(time.Now().UnixMicro())
 	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
@@ -56,15 +55,6 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.D
 		next = next[claim.Policy.Len():]
 	}
 	return degraded(stint.Combine(outs, at)), nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // modesOf is a set of one mode.

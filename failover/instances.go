@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // countEvery is how often the processes are counted while nobody asks.
@@ -51,8 +52,8 @@ func (i *instances) most(now time.Time, within time.Duration) int {
 // countOn counts the processes now and then, as long as the store lives.
 func (s *Store) countOn() {
 	for {
-		s.instances.most(s.config.now(), 0)
-		if !s.pause(countEvery) {
+		s.instances.most(time.Now(), 0)
+		if sleep.For(s.life, countEvery) != nil {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -36,7 +37,7 @@ type client struct {
 // decideLocally decides the claims whose mode is Local by this process's shares. The
 // others admit.
 func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (stint.Decision, error) {
-	now := s.config.now()
+	now := time.Now()
 	whole := op.Each == nil && modes == modesOf(Local) // whether the local store's decision can do
 	local := stint.Op{Verb: op.Verb}
 	claims, shares := make([]stint.Claim, 0, 4), make([]*share, 0, 4)

@@ -56,14 +56,10 @@ const (
 
 // String is the name in the configuration: reject or admit.
 func (o Overload) String() string {
-	switch o {
-	case Reject:
-		return "reject"
-	case Admit:
+	if o == Admit {
 		return "admit"
-	default:
-		return "unknown"
 	}
+	return "reject"
 }
 
 // A Rule is what holds for one policy instead of what holds for all. The zero value

@@ -109,17 +109,17 @@ func TestOverload(t *testing.T) {
 						want = nil
 					}
 					if !errors.Is(err, want) || d.Degraded != (want == nil) || !errors.Is(results[1].Err, want) {
-						t.Errorf("%s, %s: %+v, %v, %+v", mode, on, d, err, results)
+						t.Errorf("%s, %v: %+v, %v, %+v", mode, on, d, err, results)
 					}
 					if _, err := f.Decide(t.Context(), op(stint.Peek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
-						t.Errorf("%s, %s: a peek: %v", mode, on, err)
+						t.Errorf("%s, %v: a peek: %v", mode, on, err)
 					}
 				}
 				if down := f.Down(); down != nil || len(f.seen()) > 0 {
-					t.Errorf("%s, %s: down: %v", mode, on, down)
+					t.Errorf("%s, %v: down: %v", mode, on, down)
 				}
 				if s := f.Stats(); s.Overloaded != 40 {
-					t.Errorf("%s, %s: %+v, want 40 overloaded", mode, on, s)
+					t.Errorf("%s, %v: %+v, want 40 overloaded", mode, on, s)
 				}
 				// So does a server that turned the request away before.
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -127,7 +127,7 @@ func TestOverload(t *testing.T) {
 				f.faulty.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: ctx.Err()} })
 				if d, err := f.Decide(ctx, op(0, "k", p, 1)); on == failover.Admit && mode == failover.Open && (err != nil || !d.Degraded) ||
 					on == failover.Reject && err == nil {
-					t.Errorf("%s, %s: turned away: %+v, %v", mode, on, d, err)
+					t.Errorf("%s, %v: turned away: %+v, %v", mode, on, d, err)
 				}
 			})
 		}

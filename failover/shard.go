@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A shard is a part of the store that fails by itself. Calls read its atomics only.
@@ -70,7 +71,7 @@ func (sh *shard) goDown(cause error) bool {
 		}
 		sh.probing = true
 	}
-	sh.down.Store(&outage{Outage{sh.index, sh.store.config.now(), cause}, unavailable(cause)})
+	sh.down.Store(&outage{Outage{sh.index, time.Now(), cause}, unavailable(cause)})
 	sh.announce(false, cause)
 	return true
 }
@@ -89,7 +90,7 @@ func unavailable(cause error) error {
 	return fmt.Errorf("%w: %w", stint.ErrUnavailable, cause)
 }
 
-// When probes are made: so long after the one before, half as much more or less.
+// When probes are made: so long after the one before, or less, down to half, by chance.
 const (
 	firstProbe = 50 * time.Millisecond
 	lastProbe  = 500 * time.Millisecond
@@ -97,7 +98,7 @@ const (
 
 // probe probes an unreachable shard until it answers.
 func (sh *shard) probe() {
-	for wait := firstProbe; sh.store.pause(sh.store.jitter(wait)); wait = min(2*wait, lastProbe) {
+	for wait := firstProbe; sleep.Jittered(sh.store.life, wait) == nil; wait = min(2*wait, lastProbe) {
 		sh.mu.Lock()
 		sh.renewed = false
 		sh.mu.Unlock()
@@ -139,7 +140,7 @@ func (sh *shard) askOnce() {
 	const atMostEvery = time.Second
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := sh.store.config.now()
+	now := time.Now()
 	if sh.probing || now.Sub(sh.asked) < atMostEvery {
 		return
 	}
@@ -149,11 +150,6 @@ func (sh *shard) askOnce() {
 
 // try asks the shard for twice the timeout at most, so that the watchdog hears of it.
 func (sh *shard) try(ctx context.Context) { _ = sh.ask(ctx, 2*sh.store.config.Timeout) }
-
-// jitter is a duration of half to one and a half times d.
-func (s *Store) jitter(d time.Duration) time.Duration {
-	return d/2 + time.Duration(s.config.float()*float64(d))
-}
 
 // ask takes a permit of the probes' policy, which has more than are ever taken.
 func (sh *shard) ask(ctx context.Context, timeout time.Duration) error {

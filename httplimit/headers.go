@@ -299,23 +299,17 @@ func (f Fields) validate() error {
 	return nil
 }
 
-// fieldNames are the names of the header fields in each set.
-var fieldNames = [...]struct {
-	set   Fields
-	names []string
-}{
-	{XRateLimit, []string{limitField, remainingField, resetField}},
-	{IETF, []string{rateField, policyField}},
-	{RetryAfter, []string{retryField}},
+// setOf says in which set a header field is.
+var setOf = map[string]Fields{
+	limitField: XRateLimit, remainingField: XRateLimit, resetField: XRateLimit,
+	rateField: IETF, policyField: IETF, retryField: RetryAfter,
 }
 
 // copy copies the fields of the set from one header to another.
 func (f Fields) copy(to, from http.Header) {
-	for _, fields := range fieldNames {
-		for _, name := range fields.names {
-			if values, there := from[name]; there && f&fields.set != 0 {
-				to[name] = values
-			}
+	for name, set := range setOf {
+		if values, there := from[name]; there && f&set != 0 {
+			to[name] = values
 		}
 	}
 }
