@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -69,54 +68,104 @@ func exhausted(field string) (wait time.Duration, ok bool) {
 // there will be more. What is not told is -1.
 type quota struct{ remaining, grows int64 }
 
-// A list of RFC 9651 (sections 3 and 4.2) as a regular expression, which it can be, since inner lists do not
-// nest. What does not fit makes the whole field unreadable.
-const (
-	utf8Bytes = `%[0-7][0-9a-f]|%[cd][0-9a-f]%[89ab][0-9a-f]|%e[0-9a-f](?:%[89ab][0-9a-f]){2}|%f[0-7](?:%[89ab][0-9a-f]){3}`
-	quoted    = `"(?:[ !#-\[\]-~]|\\["\\])*"`
-	item      = `(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|` + quoted + // decimal, integer, string
-		"|[A-Za-z*][!#$%&'*+.^_|~0-9A-Za-z:/`-]*" + // token
-		`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?:` + // bytes
-		`|\?[01]|@-?[0-9]{1,15}|%"(?:[ !#$&-~]|` + utf8Bytes + `)*")` // boolean, date, display string
-	parameters = `(?:; *[a-z*][a-z0-9_.*-]*(?:=` + item + `)?)*`
-	inner      = `\( *(?:` + item + parameters + `(?: +` + item + parameters + `)*)? *\)`
-	member     = `(?:` + item + `|` + inner + `)` + parameters
-)
+// item is a bare item of RFC 9651, section 3.3: decimal, integer, string, token, bytes, boolean, date, display string.
+var item = regexp.MustCompile(`^(?:-?[0-9]{1,12}\.[0-9]{1,3}|-?[0-9]{1,15}|"(?:[ !#-\[\]-~]|\\["\\])*"` +
+	"|[A-Za-z*][!#$%&'*+.^_|~0-9A-Za-z:/`-]*" +
+	`|:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?:|\?[01]|@-?[0-9]{1,15}` +
+	`|%"(?:[ !#$&-~]|%[0-7][0-9a-f]|%[cd][0-9a-f]%[89ab][0-9a-f]|%e[0-9a-f](?:%[89ab][0-9a-f]){2}|%f[0-7](?:%[89ab][0-9a-f]){3})*")`)
 
-// grammar is what reads a list: the list itself, its members with their parameters, and of these the names and
-// values. It is made when the first field comes.
-var grammar = sync.OnceValue(func() (g struct{ list, member, parameter *regexp.Regexp }) {
-	g.list = regexp.MustCompile(`^ *(?:` + member + `(?:[ \t]*,[ \t]*` + member + `)*[ \t]*)?$`)
-	g.member = regexp.MustCompile(`(` + inner + `|` + item + `)(` + parameters + `)`)
-	g.parameter = regexp.MustCompile(`; *([a-z*][a-z0-9_.*-]*)(?:=(` + item + `))?`)
-	return g
-})
+// parameter is the name of an item's parameter, section 3.1.2.
+var parameter = regexp.MustCompile(`^; *[a-z*][a-z0-9_.*-]*`)
+
+// A scanner reads structured fields as RFC 9651, section 4.2, says.
+type scanner struct{ rest string }
+
+// take takes what fits, "" for nothing.
+func (s *scanner) take(pattern *regexp.Regexp) string {
+	found := pattern.FindString(s.rest)
+	s.rest = s.rest[len(found):]
+	return found
+}
+
+// skip takes one byte if it comes next.
+func (s *scanner) skip(c byte) bool {
+	found := s.rest != "" && s.rest[0] == c
+	if found {
+		s.rest = s.rest[1:]
+	}
+	return found
+}
+
+// parameters reads what follows an item, and keeps r and t. The last of each counts.
+func (s *scanner) parameters() (q quota, ok bool) {
+	q = quota{remaining: -1, grows: -1}
+	for name := s.take(parameter); name != ""; name = s.take(parameter) {
+		value := ""
+		if s.skip('=') {
+			if value = s.take(item); value == "" {
+				return q, false
+			}
+		}
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < 0 {
+			n = -1
+		}
+		switch strings.TrimLeft(name, "; ") {
+		case "r":
+			q.remaining = n
+		case "t":
+			q.grows = n
+		}
+	}
+	return q, true
+}
+
+// inner reads an inner list behind its parenthesis.
+func (s *scanner) inner() bool {
+	for first := true; ; first = false {
+		items := strings.TrimLeft(s.rest, " ")
+		spaced := first || len(items) < len(s.rest)
+		s.rest = items
+		if s.skip(')') {
+			return true
+		}
+		if !spaced || s.take(item) == "" {
+			return false
+		}
+		if _, ok := s.parameters(); !ok {
+			return false
+		}
+	}
+}
 
 // parseQuotas reads RateLimit: a list of strings with the parameters r and t. Members
 // of another kind are left out. A field that is no list has nothing to say as a whole.
 func parseQuotas(field string) (quotas []quota, ok bool) {
-	g := grammar()
-	if !g.list.MatchString(field) {
-		return nil, false
-	}
-	for _, found := range g.member.FindAllStringSubmatch(field, -1) {
-		if found[1][0] != '"' {
-			continue
+	s := scanner{rest: strings.TrimLeft(field, " ")}
+	for ok = s.rest == ""; !ok; ok = s.rest == "" {
+		text, fits := "", true
+		if s.skip('(') {
+			fits = s.inner()
+		} else {
+			text = s.take(item)
+			fits = text != ""
 		}
-		q := quota{remaining: -1, grows: -1}
-		for _, parameter := range g.parameter.FindAllStringSubmatch(found[2], -1) {
-			n, err := strconv.ParseInt(parameter[2], 10, 64)
-			if err != nil || n < 0 {
-				n = -1
-			}
-			switch parameter[1] {
-			case "r":
-				q.remaining = n
-			case "t":
-				q.grows = n
-			}
+		q, whole := s.parameters()
+		if !fits || !whole {
+			return nil, false
 		}
-		quotas = append(quotas, q)
+		if strings.HasPrefix(text, `"`) {
+			quotas = append(quotas, q)
+		}
+		if s.rest = strings.TrimLeft(s.rest, " \t"); s.rest == "" {
+			break
+		}
+		if !s.skip(',') {
+			return nil, false
+		}
+		if s.rest = strings.TrimLeft(s.rest, " \t"); s.rest == "" {
+			return nil, false
+		}
 	}
 	return quotas, true
 }
