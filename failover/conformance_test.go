@@ -18,7 +18,7 @@ func TestConformance(t *testing.T) {
 	}
 	for name, wrap := range map[string]func(stint.Store) stint.Store{
 		"whole":   func(s stint.Store) stint.Store { return s },
-		"sharded": func(s stint.Store) stint.Store { return newSharded(s, 3) },
+		"sharded": func(s stint.Store) stint.Store { return sharded{Store: s, n: 3} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {

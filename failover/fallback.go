@@ -12,14 +12,18 @@ import (
 const retryUnreachable = time.Second
 
 // fallback answers an operation that the store can't decide because of cause.
-func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint.Decision, err error) {
-	defer func() {
-		if err != nil {
-			clear(op.Each)
-		}
-	}()
+func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
+	d, err := s.byMode(ctx, &op, cause)
+	if err != nil {
+		clear(op.Each)
+	}
+	return d, err
+}
+
+// byMode decides by the modes of an operation's policies.
+func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.Decision, err error) {
 	if err = op.Validate(); err == nil {
-		_, err = s.timeout(&op)
+		_, err = s.timeout(op)
 	}
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return d, err
@@ -30,7 +34,7 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint
 	p := s.plan(op.Policy)
 	var modes uint8 // a set
 	for i := range 1 + len(op.And) {
-		modes |= modesOf(s.plan(claimAt(&op, i).Policy).mode)
+		modes |= modesOf(s.plan(claimAt(op, i).Policy).mode)
 	}
 	switch {
 	case modes&modesOf(Closed) != 0:
@@ -38,7 +42,7 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint
 		s.answered(false, cause)
 		return d, unavailable(cause)
 	case modes&modesOf(Local) != 0:
-		if d, err = s.decideLocally(ctx, &op, modes); err == nil {
+		if d, err = s.decideLocally(ctx, op, modes); err == nil {
 			s.counts.local.Add(1)
 			s.answered(d.Allowed, cause)
 		}
@@ -50,10 +54,10 @@ func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (d stint
 		s.answered(true, cause)
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
-	outs := outcomes(&op)
+	outs := outcomes(op)
 	next := outs
 	for i := range 1 + len(op.And) {
-		claim := claimAt(&op, i)
+		claim := claimAt(op, i)
 		untouched(next, claim)
 		next = next[claim.Policy.Len():]
 	}

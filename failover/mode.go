@@ -54,6 +54,14 @@ const (
 	Admit
 )
 
+// String is the name in the configuration: reject or admit.
+func (o Overload) String() string {
+	if o == Admit {
+		return "admit"
+	}
+	return "reject"
+}
+
 // A Rule is what holds for one policy instead of what holds for all. The zero value
 // admits, with the store's timeout.
 type Rule struct {

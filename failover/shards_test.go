@@ -16,7 +16,8 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// sharded gives a store shards, by the key, that are unreachable once they were silent for the timeout.
+// sharded gives a store shards, by the key. One that newSharded made calls a shard unreachable that was silent for
+// the timeout, by the clock of a bubble.
 type sharded struct {
 	stint.Store
 	n           int
@@ -25,9 +26,16 @@ type sharded struct {
 
 func newSharded(store stint.Store, n int) sharded { return sharded{store, n, new(func(int, error))} }
 
-func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) { *s.unreachable = unreachable }
+func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) {
+	if s.unreachable != nil {
+		*s.unreachable = unreachable
+	}
+}
 
 func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if s.unreachable == nil {
+		return s.Store.Decide(ctx, op)
+	}
 	var once sync.Once
 	silent := func() { once.Do(func() { (*s.unreachable)(s.Shard(op.Key), watchdog.ErrSilent) }) }
 	start, timer := time.Now(), time.AfterFunc(timeout, silent)

@@ -157,8 +157,10 @@ func (c Config) Validate() error {
 
 // names are the metadata that a call can carry, and the header fields that HTTP has for them.
 var names = [...]struct{ metadata, field string }{
-	{"x-ratelimit-limit", "X-Ratelimit-Limit"}, {"x-ratelimit-remaining", "X-Ratelimit-Remaining"},
-	{"x-ratelimit-reset", "X-Ratelimit-Reset"}, {"retry-after", "Retry-After"},
+	{"x-ratelimit-limit", "X-Ratelimit-Limit"},
+	{"x-ratelimit-remaining", "X-Ratelimit-Remaining"},
+	{"x-ratelimit-reset", "X-Ratelimit-Reset"},
+	{"retry-after", "Retry-After"},
 }
 
 // rate is the metadata of a call's decision, nil when there is nothing to say.

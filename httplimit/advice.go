@@ -143,15 +143,12 @@ func (s *scanner) inner() bool {
 func parseQuotas(field string) (quotas []quota, ok bool) {
 	s := scanner{rest: strings.TrimLeft(field, " ")}
 	for ok = s.rest == ""; !ok; ok = s.rest == "" {
-		text, fits := "", true
-		if s.skip('(') {
-			fits = s.inner()
-		} else {
-			text = s.take(item)
-			fits = text != ""
+		text := s.take(item)
+		if text == "" && (!s.skip('(') || !s.inner()) {
+			return nil, false
 		}
-		q, whole := s.parameters()
-		if !fits || !whole {
+		q, fits := s.parameters()
+		if !fits {
 			return nil, false
 		}
 		if strings.HasPrefix(text, `"`) {

@@ -150,7 +150,7 @@ func announceStore(c config.Config, logger *slog.Logger) {
 
 // details are facts about the store for operators.
 func (o *openedStore) details(c config.Config) map[string]any {
-	facts := map[string]any{"url": document.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": map[failover.Overload]string{failover.Reject: "reject", failover.Admit: "admit"}[c.OnOverload]}
+	facts := map[string]any{"url": document.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
 	if c.Store.Memory() {
 		return facts
 	}
