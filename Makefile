@@ -113,6 +113,14 @@ bench: ## measure against other limiters and print the ratios
 bench-redis: ## measure against other limiters in Redis and print the ratios
 	@$(MAKE) -C bench bench-redis
 
+.PHONY: bench-cluster
+bench-cluster: ## measure limiters on clusters of 1, 2 and 3 primaries, per second of Redis's CPU
+	@$(MAKE) -C bench bench-cluster
+
+.PHONY: bench-network
+bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
+	@$(MAKE) -C bench bench-network
+
 .PHONY: chaos
 chaos: ## make every fault of docs/failure.md to real servers and print what was measured
 	@scripts/ensure redis-server

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/cli"
@@ -17,9 +19,9 @@ func measureMiddleware(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	for _, handler := range handlers {
-		if err := compareGates(ctx, o, handler.name); err != nil {
-			return fmt.Errorf("%s: %w", handler.name, err)
+	for _, handler := range slices.Sorted(maps.Keys(handlers)) {
+		if err := compareGates(ctx, o, handler); err != nil {
+			return fmt.Errorf("%s: %w", handler, err)
 		}
 	}
 	return nil
@@ -27,13 +29,13 @@ func measureMiddleware(ctx context.Context, args []string) error {
 
 func compareGates(ctx context.Context, o options, handler string) (err error) {
 	var entrants []entrant
-	for _, gate := range gates {
-		server, startErr := startSelf(ctx, "-gate", gate.name, "-handler", handler)
+	for _, gate := range slices.Sorted(maps.Keys(gates)) {
+		server, startErr := startSelf(ctx, "-gate", gate, "-handler", handler)
 		if startErr != nil {
 			return startErr
 		}
 		defer func() { err = errors.Join(err, server.Stop()) }()
-		entrants = append(entrants, entrant{gate.name, server})
+		entrants = append(entrants, entrant{gate, server})
 	}
 	return race(ctx, o, entrants, "/items/42", "BenchmarkMiddleware/handler="+handler+"/impl=%s", false)
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/stint-go/stint/bench/internal/cli"
 	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/proc"
@@ -67,15 +69,12 @@ func offer(ctx context.Context, o options, n int) (err error) {
 		servers = append(servers, server)
 	}
 	// A connection carries one request at a time. Request i goes to process i modulo n.
-	clients := make([]*client, (o.connections+n-1)/n*n)
-	for i := range clients {
-		clients[i] = &client{addr: servers[i%n].Addr}
-		defer clients[i].close()
-		if err := clients[i].dial(ctx); err != nil {
-			return err
-		}
+	clients, each := make([]*fasthttp.HostClient, n), (o.connections+n-1)/n
+	for i, server := range servers {
+		clients[i] = newClient(server.Addr, each)
+		defer clients[i].CloseIdleConnections()
 	}
-	plan := loadgen.Plan{Callers: len(clients), Groups: n, Rate: o.rate}
+	plan := loadgen.Plan{Callers: n * each, Groups: n, Rate: o.rate}
 	if plan.Duration = o.warmUp; plan.Duration > 0 {
 		plan.Ask = (&tally{}).ask(clients, o.ordinary)
 		if _, err := loadgen.Run(ctx, plan); err != nil {
@@ -147,23 +146,24 @@ type tally struct {
 	admitted [5]atomic.Int64 // as many as exact has
 }
 
-// ask returns the question of the load generator: caller i has client i.
-func (t *tally) ask(clients []*client, path func(i int) string) func(context.Context, int, int) loadgen.Answer {
-	return func(ctx context.Context, caller, i int) loadgen.Answer {
-		status, err := clients[caller].get(ctx, path(i), nil)
-		return t.note(i, status, err)
+// ask returns the question of the load generator.
+func (t *tally) ask(clients []*fasthttp.HostClient, path func(i int) string) func(context.Context, int, int) loadgen.Answer {
+	return func(_ context.Context, _, i int) loadgen.Answer {
+		status := 0
+		_ = get(clients[i%len(clients)], path(i), func(r *fasthttp.Response) { status = r.StatusCode() })
+		return t.note(i, status)
 	}
 }
 
-// note notes the answer to request i. An answer other than 200 and 429 is none.
-func (t *tally) note(i, status int, err error) loadgen.Answer {
-	switch {
-	case err == nil && status == 200:
+// note notes the status of the answer to request i; 0 and all others but 200 and 429 are failures.
+func (t *tally) note(i, status int) loadgen.Answer {
+	switch status {
+	case 200:
 		if e, ok := exactOf(i); ok {
 			t.admitted[e].Add(1)
 		}
 		return loadgen.Admitted
-	case err == nil && status == 429:
+	case 429:
 		return loadgen.Denied
 	default:
 		return loadgen.Failed

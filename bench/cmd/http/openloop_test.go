@@ -44,16 +44,16 @@ func TestTallyMeasuresWhatIsMissed(t *testing.T) {
 				admitted[e]++
 			}
 		}
-		answers[exactly.note(i, status, nil)]++
+		answers[exactly.note(i, status)]++
 	}
 	if exactly.inexact() != 0 || answers[loadgen.Failed] != 0 || answers[loadgen.Denied] != o.rate/exactEvery-int(5*exactly.limit) {
 		t.Errorf("%v answers, inexact %d, want 0", answers, exactly.inexact())
 	}
-	exactly.note(denied, 200, nil) // one too many
+	exactly.note(denied, 200) // one too many
 	if got := exactly.inexact(); got != 1 {
 		t.Errorf("inexact %d, want 1", got)
 	}
-	if answer := exactly.note(denied, 503, nil); answer != loadgen.Failed || exactly.inexact() != 1 {
+	if answer := exactly.note(denied, 503); answer != loadgen.Failed || exactly.inexact() != 1 {
 		t.Errorf("503 is %v, inexact %d", answer, exactly.inexact())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,38 +21,19 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A named thing can be asked for by a flag.
-type named[T any] struct {
-	name string
-	make T
-}
-
-func names[T any](list []named[T]) string {
-	var all []string
-	for _, n := range list {
-		all = append(all, n.name)
-	}
-	return strings.Join(all, ", ")
-}
-
-func find[T any](list []named[T], param, name string) (T, error) {
-	for _, n := range list {
-		if n.name == name {
-			return n.make, nil
-		}
-	}
-	var none T
-	return none, fmt.Errorf("%s is %q; allowed: %s", param, name, names(list))
+// names are what a flag may choose from.
+func names[T any](choice map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(choice)), ", ")
 }
 
 // handlers are what is limited: one that does nothing but answer, and one that does about what a
 // small API does, a page of 20 items as JSON.
-var handlers = []named[http.HandlerFunc]{
-	{"small", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("Hello, World!")) }},
-	{"page", func(w http.ResponseWriter, _ *http.Request) {
+var handlers = map[string]http.HandlerFunc{
+	"small": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("Hello, World!")) },
+	"page": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Content-Type"] = []string{"application/json"}
 		_ = json.NewEncoder(w).Encode(page())
-	}},
+	},
 }
 
 type item struct {
@@ -72,11 +54,11 @@ func page() []item {
 
 // gates are what stands before a handler: nothing; nothing but the five header fields that a rule
 // sends, always the same; and one rule, which admits everything, without and with those fields.
-var gates = []named[func(http.Handler) (http.Handler, error)]{
-	{"bare", func(h http.Handler) (http.Handler, error) { return h, nil }},
-	{"fields", func(h http.Handler) (http.Handler, error) { return constant(h), nil }},
-	{"rule-silent", func(h http.Handler) (http.Handler, error) { return ruled(h, httplimit.NoFields) }},
-	{"rule", func(h http.Handler) (http.Handler, error) { return ruled(h, httplimit.AllFields) }},
+var gates = map[string]func(http.Handler) (http.Handler, error){
+	"bare":        func(h http.Handler) (http.Handler, error) { return h, nil },
+	"fields":      func(h http.Handler) (http.Handler, error) { return constant(h), nil },
+	"rule-silent": func(h http.Handler) (http.Handler, error) { return ruled(h, httplimit.NoFields) },
+	"rule":        func(h http.Handler) (http.Handler, error) { return ruled(h, httplimit.AllFields) },
 }
 
 func constant(h http.Handler) http.Handler {
@@ -119,18 +101,17 @@ func serve(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	served, err := find(handlers, "-handler", *handler)
+	served, err := handlers[*handler], error(nil)
 	if *like != "" {
-		served, err = repeat(ctx, *like)
+		served, err = repeat(*like)
 	}
 	if err != nil {
 		return err
 	}
-	gateOf, err := find(gates, "-gate", *gate)
-	if err != nil {
-		return err
+	if served == nil || gates[*gate] == nil {
+		return fmt.Errorf("-handler is %q and -gate is %q; allowed: %s and %s", *handler, *gate, names(handlers), names(gates))
 	}
-	gated, err := gateOf(served)
+	gated, err := gates[*gate](served)
 	if err != nil {
 		return err
 	}
@@ -150,24 +131,24 @@ func serve(ctx context.Context, args []string) error {
 
 // repeat is a handler that decides nothing and writes, for every request, the bytes that
 // a server wrote once. What net/http adds by itself is left to it.
-func repeat(ctx context.Context, like string) (http.HandlerFunc, error) {
+func repeat(like string) (http.HandlerFunc, error) {
 	from, err := url.Parse(like)
 	if err != nil {
 		return nil, err
 	}
-	model, err := fetch(ctx, from.Host, from.RequestURI())
+	model, err := fetch(from.Host, from.RequestURI())
 	if err != nil {
 		return nil, err
 	}
 	header := http.Header{}
-	for _, f := range model.fields {
-		if f.name != "Date" && f.name != "Content-Length" {
-			header[f.name] = append(header[f.name], f.value)
+	for name, value := range model.Header.All() {
+		if name := string(name); name != "Date" && name != "Content-Length" {
+			header[name] = append(header[name], string(value))
 		}
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
 		maps.Copy(w.Header(), header)
-		w.WriteHeader(model.status)
-		_, _ = w.Write(model.body) // the client is gone; nobody to tell
+		w.WriteHeader(model.StatusCode())
+		_, _ = w.Write(model.Body()) // the client is gone; nobody to tell
 	}, nil
 }

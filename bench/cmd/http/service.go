@@ -43,7 +43,7 @@ func compareService(ctx context.Context, o options, path, bucket string, status 
 		return err
 	}
 	defer func() { err = errors.Join(err, service.Stop()) }()
-	if _, err := fetch(ctx, service.Addr, checkPath); err != nil { // spends the single permit
+	if _, err := fetch(service.Addr, checkPath); err != nil { // spends the single permit
 		return err
 	}
 	bare, err := startSelf(ctx, "-repeat", "http://"+service.Addr+checkPath)
@@ -51,16 +51,16 @@ func compareService(ctx context.Context, o options, path, bucket string, status 
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.Stop()) }()
-	own, err := fetch(ctx, service.Addr, checkPath)
+	own, err := fetch(service.Addr, checkPath)
 	if err != nil {
 		return err
 	}
-	repeated, err := fetch(ctx, bare.Addr, checkPath)
+	repeated, err := fetch(bare.Addr, checkPath)
 	if err != nil {
 		return err
 	}
-	if own.status != status {
-		return fmt.Errorf("stint answered %d, want %d: %s", own.status, status, own.body)
+	if own.StatusCode() != status {
+		return fmt.Errorf("stint answered %d, want %d: %s", own.StatusCode(), status, own.Body())
 	}
 	if err := sameShape(own, repeated); err != nil {
 		return fmt.Errorf("stint and bare do not write the same: %w", err)

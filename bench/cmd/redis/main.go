@@ -1,8 +1,9 @@
 // Command redis measures stint's store in Redis against other limiters that keep their
-// state there and against bare counters, on one redis-server that it starts. It prints
-// in benchstat's format how many decisions per second callers in a closed loop get, the
-// quantiles of their latency, and whether what was admitted was right; and how many
-// bytes Redis uses per client.
+// state there and against bare counters, on servers that it starts: one, a cluster, or
+// one behind a slow network. It prints in benchstat's format how many decisions per
+// second callers in a closed loop get, also per second of Redis's CPU, the quantiles of
+// their latency, and whether what was admitted was right; and how many bytes Redis uses
+// per client.
 package main
 
 import (
@@ -12,162 +13,189 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"regexp"
 	"runtime"
-	"slices"
-	"syscall"
 	"time"
 
+	"github.com/stint-go/stint/bench/internal/cli"
 	"github.com/stint-go/stint/bench/internal/loadgen"
 	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 )
 
 func main() {
-	o, err := parseOptions(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = startAndMeasure(ctx, o)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "redis:", err)
-		os.Exit(1)
-	}
-}
-
-// startAndMeasure gives Redis one processor and this process another, where there are
-// two and a way to.
-func startAndMeasure(ctx context.Context, o options) (err error) {
-	var redis *proc.Process
-	cpus, err := proc.CPUs(ctx)
-	if err == nil && len(cpus) < 2 {
-		err = errors.New("there is one processor")
-	}
-	if err == nil {
-		if redis, err = proc.StartRedis(ctx, cpus[0]); err != nil {
+	cli.Main("redis", func(ctx context.Context, args []string) error {
+		if len(args) > 0 && args[0] == relayMode {
+			return relay(ctx, args[1:])
+		}
+		o, err := parseOptions(args, os.Stderr)
+		if err != nil {
 			return err
 		}
-		err = proc.Pin(ctx, cpus[1])
-		runtime.GOMAXPROCS(1)
-		o.watch = watch{cpus: cpus[:2], pids: []int{redis.ID(), os.Getpid()}}
-	} else {
-		fmt.Fprintln(os.Stderr, "Redis and its clients share all processors:", err)
-		redis, err = proc.StartRedis(ctx, -1)
-	}
-	if redis != nil {
-		defer func() { err = errors.Join(err, redis.Stop()) }()
-	}
-	if err != nil {
-		return err
-	}
-	wrong, err := measureAll(ctx, os.Stdout, os.Stderr, redis.Addr, o)
-	if err == nil && wrong > 0 && o.strict {
-		err = fmt.Errorf("%d measurements have admitted wrongly", wrong)
-	}
-	return err
+		b := &bench{options: o, w: os.Stdout, log: os.Stderr}
+		// Redis gets one processor and this process another, where there are two and a way to.
+		if cpus := proc.CPUs(); len(cpus) < 2 {
+			fmt.Fprintln(os.Stderr, "Redis and its clients share all processors, since they are", cpus)
+		} else if err := proc.Pin(ctx, cpus[1]); err != nil {
+			fmt.Fprintln(os.Stderr, "Redis and its clients share all processors:", err)
+		} else {
+			b.cpus = cpus[:2]
+			runtime.GOMAXPROCS(1)
+		}
+		return b.run(ctx)
+	})
 }
 
-// measureAll prints everything selected to w, and says how many measurements found
-// something wrong, which it describes to log.
-func measureAll(ctx context.Context, w, log io.Writer, addr string, o options) (wrong int, err error) {
-	server := connect(addr)
-	defer func() { err = errors.Join(err, server.close()) }()
-	for round := range o.rounds {
+type options struct {
+	rounds    int
+	duration  time.Duration
+	warmUp    time.Duration
+	ops       int
+	callers   []int
+	keys      int
+	clients   int
+	primaries []int
+	delays    []time.Duration
+	only      regexp.Regexp
+	calm      float64
+	strict    bool
+}
+
+func parseOptions(args []string, output io.Writer) (o options, err error) {
+	// It keeps a cell within what the generous quotas hold, and the flood of a denied client
+	// within the minute.
+	const maxDuration = 10 * time.Second
+	const addresses = 1 << 24 // as many as there are
+	flags := flag.NewFlagSet("redis", flag.ContinueOnError)
+	flags.SetOutput(output)
+	cli.Number(flags, &o.rounds, "rounds", 5, 1, 1000, "how often everything is measured, by turns")
+	cli.Number(flags, &o.duration, "duration", time.Second, time.Millisecond, maxDuration, "length of one measurement")
+	cli.Number(flags, &o.warmUp, "warm-up", 200*time.Millisecond, 0, maxDuration, "length of the run before it")
+	cli.Number(flags, &o.ops, "ops", 0, 0, 1_000_000, "decisions per measurement, instead of a duration, whose figures say nothing; 0 for none")
+	cli.Numbers(flags, &o.callers, "callers", []int{1, 64, 512}, 1, 4096, "numbers of goroutines that ask")
+	cli.Number(flags, &o.keys, "keys", 100_000, 2, addresses, "clients where there are many")
+	cli.Number(flags, &o.clients, "clients", 1_000_000, 1, addresses, "clients whose memory is measured")
+	cli.Numbers(flags, &o.primaries, "primaries", nil, 1, 16, "numbers of a cluster's primaries, instead of one server")
+	cli.Numbers(flags, &o.delays, "delays", nil, 0, time.Second, "times that the network adds to a round trip to one server")
+	flags.TextVar(&o.only, "only", regexp.MustCompile(""), "what to measure, a regular expression for names such as load=hot/callers=64/impl=stint; default all")
+	cli.Number(flags, &o.calm, "calm", 5, 0, 1000, "a measurement during which other programs used more percent of a processor is made again, at most twice")
+	flags.BoolVar(&o.strict, "strict", false, "end with status 1 when something was admitted wrongly")
+	return o, cli.Parse(flags, args)
+}
+
+// A bench is the measurements of one run.
+type bench struct {
+	options
+	w, log io.Writer
+	cpus   []int // the first is Redis's and the second ours; none if all is everybody's
+
+	measured, wrong int // measurements, and those that found something wrong
+}
+
+// run measures everything selected, at every site.
+func (b *bench) run(ctx context.Context) error {
+	for round := range b.rounds {
 		start := time.Now()
-		for _, l := range loads() {
-			if !o.only.load(l.name) {
+		for _, p := range b.places() {
+			site, err := b.open(ctx, p)
+			if err != nil {
+				return err
+			}
+			err = b.measureSite(ctx, site)
+			if err == nil && p == (place{}) && round == b.rounds-1 {
+				err = b.measureMemory(ctx, site)
+			}
+			if err := errors.Join(err, site.close()); err != nil {
+				return fmt.Errorf("%s: %w", p, err)
+			}
+		}
+		fmt.Fprintf(b.log, "round %d of %d done in %v\n", round+1, b.rounds, time.Since(start).Round(time.Second))
+	}
+	if b.measured == 0 {
+		return fmt.Errorf("only is %q; allowed: what matches something, such as load=hot/callers=64/impl=stint", b.only.String())
+	}
+	if b.wrong > 0 && b.strict {
+		return fmt.Errorf("%d measurements have admitted wrongly", b.wrong)
+	}
+	return nil
+}
+
+// measureSite measures every load with all implementations by turns, each with every
+// number of callers.
+func (b *bench) measureSite(ctx context.Context, site *site) error {
+	for _, l := range loads() {
+		drawn := map[int]*traffic{}
+		for _, c := range redislimit.Contenders() {
+			if !l.has(c) {
 				continue
 			}
-			n, err := measureLoad(ctx, w, log, server, &l, o)
-			if wrong += n; err != nil {
-				return wrong, fmt.Errorf("load %s: %w", l.name, err)
+			if err := b.measureContender(ctx, site, &l, c, drawn); err != nil {
+				return fmt.Errorf("load %s, %s: %w", l.name, c.Name, err)
 			}
 		}
-		fmt.Fprintf(log, "round %d of %d done in %v\n", round+1, o.rounds, time.Since(start).Round(time.Second))
 	}
-	if o.only.load(memoryLoad) {
-		return wrong, measureMemory(ctx, w, server, o)
-	}
-	return wrong, nil
+	return nil
 }
 
-// measureLoad measures all implementations by turns, each with every number of
-// callers.
-func measureLoad(ctx context.Context, w, log io.Writer, server *server, l *load, o options) (wrong int, err error) {
-	callers := slices.DeleteFunc(slices.Clone(o.callers), func(n int) bool { return !o.only.callers(n) })
-	if len(callers) == 0 {
-		return 0, nil
-	}
-	var traffics []*traffic
-	for _, n := range callers {
-		traffics = append(traffics, newTraffic(l, o.keys, n))
-	}
-	for _, c := range redislimit.Contenders() {
-		if !l.has(c) || !o.only.impl(c.Name) {
-			continue
-		}
-		n, err := measureContender(ctx, w, log, server, l, c, traffics, o)
-		if wrong += n; err != nil {
-			return wrong, fmt.Errorf("%s: %w", c.Name, err)
-		}
-	}
-	return wrong, nil
-}
-
-func measureContender(
-	ctx context.Context, w, log io.Writer, server *server, l *load, c redislimit.Contender, traffics []*traffic, o options,
-) (wrong int, err error) {
+func (b *bench) measureContender(ctx context.Context, site *site, l *load, c redislimit.Contender, drawn map[int]*traffic) (err error) {
 	var s *session
 	defer func() {
 		if s != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.subject.Close())
 		}
 	}()
-	for _, t := range traffics {
+	for _, n := range b.callers {
+		if !b.only.MatchString(fmt.Sprintf("load=%s/callers=%d/impl=%s", l.name, n, c.Name)) {
+			continue
+		}
+		t := drawn[n]
+		if t == nil {
+			t = newTraffic(l, b.keys, n)
+			drawn[n] = t
+		}
 		if s != nil && l.fresh {
-			if err := s.close(); err != nil {
-				return wrong, err
+			if err := s.subject.Close(); err != nil {
+				return err
 			}
 			s = nil
 		}
 		if s == nil {
-			if s, err = open(ctx, server, l, c, t.names, slices.Max(o.callers)); err != nil {
-				return wrong, err
+			if s, err = newSession(ctx, site, l, c, t.names, b.callers); err != nil {
+				return err
 			}
 		}
 		runtime.GC() // nobody pays for the garbage of who came before
-		m, err := s.measure(ctx, server, t, o)
+		m, err := s.measure(ctx, t, b.options)
 		if err != nil {
-			return wrong, fmt.Errorf("%d callers: %w", len(t.indexes), err)
+			return fmt.Errorf("%d callers: %w", n, err)
 		}
-		report(w, log, l, c, len(t.indexes), m)
-		if len(m.faults) > 0 {
-			wrong++
-		}
+		b.report(s, n, m)
 	}
-	return wrong, nil
+	return nil
 }
 
-// report writes the line for benchstat, and to log what was wrong.
-func report(w, log io.Writer, l *load, c redislimit.Contender, callers int, m measurement) {
+// report writes the line for benchstat, and to the log what was wrong.
+func (b *bench) report(s *session, callers int, m measurement) {
 	r := m.result
 	seconds := r.Elapsed.Seconds()
-	fmt.Fprintf(w, "BenchmarkRedis/load=%s/callers=%d/impl=%s/check=%s-%d %d %.1f ns/op %.0f decisions/s %.9f p50-sec %.9f p99-sec %d admitted %d errors %.1f commands/s %.0f others-%% %d wrong\n",
-		l.name, callers, c.Name, l.check.name(c), processors(), r.Count(), seconds*1e9/float64(max(r.Count(), 1)), float64(r.Count())/seconds,
-		loadgen.Seconds(r.Latency, 0.5), loadgen.Seconds(r.Latency, 0.99),
-		r.Answers[loadgen.Admitted], r.Answers[loadgen.Failed], m.commands, m.others, len(m.faults))
+	fmt.Fprintf(b.w, "Benchmark%s/load=%s/callers=%d/impl=%s/check=%s-%d %d %.1f ns/op %.0f decisions/s %.9f p50-sec %.9f p99-sec %d admitted %d errors %.1f commands/s %.0f others-%%",
+		s.site.place, s.load.name, callers, s.contender.Name, s.load.check.name(s.contender), runtime.GOMAXPROCS(0), r.Count(),
+		seconds*1e9/float64(max(r.Count(), 1)), float64(r.Count())/seconds, loadgen.Seconds(r.Latency, 0.5), loadgen.Seconds(r.Latency, 0.99),
+		r.Answers[loadgen.Admitted], r.Answers[loadgen.Failed], m.commands, m.others)
+	if m.cpu > 0 {
+		fmt.Fprintf(b.w, " %.0f decisions/cpu-s", float64(r.Count())/m.cpu.Seconds())
+	}
+	fmt.Fprintf(b.w, " %d wrong\n", len(m.faults))
+	b.measured++
+	if len(m.faults) > 0 {
+		b.wrong++
+	}
 	const most = 3
 	for i, fault := range m.faults {
 		if i == most {
-			fmt.Fprintf(log, "and %d more\n", len(m.faults)-most)
+			fmt.Fprintf(b.log, "and %d more\n", len(m.faults)-most)
 			break
 		}
-		fmt.Fprintf(log, "WRONG: %s, load %s, %d callers: %s\n", c.Name, l.name, callers, fault)
+		fmt.Fprintf(b.log, "WRONG: %s, %s, load %s, %d callers: %s\n", s.site.place, s.contender.Name, s.load.name, callers, fault)
 	}
 }
-
-func processors() int { return runtime.GOMAXPROCS(0) }

@@ -1,63 +1,99 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/bench/internal/redislimit"
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
-// Every cell, with few decisions: it is measured, nothing fails, and what is admitted
-// is right.
-func TestEveryCellAdmitsRightly(t *testing.T) {
-	redis, err := proc.StartRedis(t.Context(), -1)
+// The test's program is the relay, too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == relayMode {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// measured runs a bench, and fails the test if something was admitted wrongly.
+func measured(t *testing.T, flags string) *results.Set {
+	t.Helper()
+	o, err := parseOptions(strings.Fields("-rounds 1 -ops 240 -keys 300 -clients 20 -strict "+flags), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := redis.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	o := options{rounds: 1, ops: 240, callers: []int{1, 12}, keys: 300, clients: 20, duration: time.Second, only: selection{}}
 	var out, log strings.Builder
-	wrong, err := measureAll(t.Context(), &out, &log, redis.Addr, o)
-	if err != nil || wrong != 0 {
-		t.Fatalf("%d wrong, error %v\n%s", wrong, err, log.String())
+	b := &bench{options: o, w: &out, log: &log}
+	if err := b.run(t.Context()); err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
 	}
-	set := read(t, out.String())
+	path := filepath.Join(t.TempDir(), "redis.txt")
+	if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var set results.Set
+	if err := set.Read(path); err != nil {
+		t.Fatal(err)
+	}
+	return &set
+}
+
+// requireCell fails the test if a cell was not measured once, without errors, and with
+// few to many admitted.
+func requireCell(t *testing.T, set *results.Set, name string, few, many float64) {
+	t.Helper()
+	for unit, want := range map[string]float64{"errors": 0, "wrong": 0} {
+		if got := set.Values(name, unit); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %s %v, want %v once", name, unit, got, want)
+		}
+	}
+	if admitted := set.Median(name, "admitted"); !(admitted >= few && admitted <= many) {
+		t.Errorf("%s: %v admitted, want %v to %v", name, admitted, few, many)
+	}
+}
+
+// Every cell, with few decisions: it is measured, nothing fails, and what is admitted
+// is right.
+func TestEveryCellAdmitsRightly(t *testing.T) {
+	const ops = 240
+	set := measured(t, "-callers 1,12")
 	for _, l := range loads() {
 		for _, c := range redislimit.Contenders() {
 			if !l.has(c) {
 				continue
 			}
-			for _, callers := range o.callers {
-				labels := results.Labels{"load": l.name, "impl": c.Name, "callers": strconv.Itoa(callers), "check": l.check.name(c)}
-				for unit, want := range map[string]float64{"errors": 0, "wrong": 0} {
-					if got := set.Values("Redis", unit, labels); len(got) != 1 || got[0] != want {
-						t.Errorf("%v: %s %v, want %v once", labels, unit, got, want)
-					}
-				}
-				admitted := results.Median(set.Values("Redis", "admitted", labels))
-				few, many := expected(l.check, o.ops)
-				if admitted < few || admitted > many {
-					t.Errorf("%v: %v admitted, want %v to %v", labels, admitted, few, many)
-				}
+			for _, callers := range []string{"1", "12"} {
+				few, many := expected(l.check, ops)
+				requireCell(t, set, fmt.Sprintf("Redis/load=%s/impl=%s/callers=%s/check=%s", l.name, c.Name, callers, l.check.name(c)), few, many)
 			}
 		}
 	}
 	for state, measured := range map[string]int{"token_bucket": 3, "sliding_log": 2} {
-		bytes := append(set.Values("RedisMemory", "B/client", results.Labels{"state": state}),
-			set.Values("RedisMemory", "B/entry", results.Labels{"state": state})...)
+		bytes := append(set.Values("RedisMemory/state="+state, "B/client"), set.Values("RedisMemory/state="+state, "B/entry")...)
 		if len(bytes) != measured {
 			t.Errorf("%s: %d measurements of memory, want %d", state, len(bytes), measured)
+		}
+	}
+}
+
+// The same for both limiters that are compared on clusters and behind a slow network.
+func TestClustersAndSlowNetworksAdmitRightly(t *testing.T) {
+	set := measured(t, "-callers 12 -primaries 1,3 -delays 1ms -only load=uniform/.*impl=(stint|redis_rate)")
+	for _, impl := range []string{redislimit.Stint, redislimit.RedisRate} {
+		for _, primaries := range []string{"1", "3"} {
+			requireCell(t, set, fmt.Sprintf("RedisCluster/primaries=%s/load=uniform/impl=%s", primaries, impl), 240, 240)
+		}
+		behind := "RedisNetwork/delay=1ms/load=uniform/impl=" + impl
+		requireCell(t, set, behind, 240, 240)
+		if p50 := set.Median(behind, "p50-sec"); !(p50 >= 0.00099) {
+			t.Errorf("%s: half of the answers came within %v s, before the network let them", impl, p50)
 		}
 	}
 }
@@ -76,36 +112,14 @@ func expected(c check, ops int) (few, many float64) {
 	}
 }
 
-func read(t *testing.T, text string) *results.Set {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "redis.txt")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var set results.Set
-	if err := set.Read(path); err != nil {
-		t.Fatal(err)
-	}
-	return &set
-}
-
 func TestWrongFlagsAreExplained(t *testing.T) {
 	for args, want := range map[string]string{
-		"-callers 1,x":               `callers is "1,x"; allowed: numbers from 1 to 4096`,
-		"-callers 0":                 "allowed: numbers from 1 to 4096",
-		"-rounds 0":                  "rounds is 0; allowed: 1 or more",
-		"-duration 11s":              "duration is 11s; allowed: more than 0, up to 10s",
-		"-warm-up -1s":               "warm-up is -1s; allowed: 0 to 10s",
-		"-ops -1":                    "ops is -1; allowed: 0 or more",
-		"-calm -1":                   "calm is -1; allowed: 0 or more",
-		"-keys 1":                    "keys is 1; allowed: 2 to",
-		"-clients 0":                 "clients is 0; allowed: 1 to",
-		"-only load=cold":            `load="cold"; allowed: hot, uniform, zipf, policy, denied, saturated, lease, exhausted, memory`,
-		"-only impl=mine":            `impl="mine"; allowed: stint, redis_rate`,
-		"-only callers=some":         `callers="some"; allowed: numbers`,
-		"-only speed":                "allowed: parts impl=…, load=… and callers=…, joined by /",
-		"hot":                        `arguments are ["hot"]; allowed: flags only`,
-		"-rounds 0 -only load=hot/x": "rounds is 0",
+		"-callers 1,x":     `invalid value "1,x" for flag -callers: allowed: 1 to 4096`,
+		"-duration 11s":    "allowed: 1ms to 10s",
+		"-primaries 0":     "-primaries: allowed: 1 to 16",
+		"-delays 1ms,2s":   "-delays: allowed: 0s to 1s",
+		"-only load=(cold": "missing closing )",
+		"hot":              `arguments are ["hot"]; allowed: flags only`,
 	} {
 		if _, err := parseOptions(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q in it", args, err, want)
@@ -114,15 +128,22 @@ func TestWrongFlagsAreExplained(t *testing.T) {
 }
 
 func TestOnlySelects(t *testing.T) {
-	o, err := parseOptions([]string{"-only", "impl=stint,ulule/load=hot/callers=64"}, io.Discard)
+	set := measured(t, "-callers 1,2 -only load=hot/callers=2/impl=(stint|ulule)")
+	if impls := set.Each("Redis", "impl"); !slices.Equal(impls, []string{"stint", "ulule"}) {
+		t.Errorf("%v were measured", impls)
+	}
+	if callers := set.Each("Redis", "callers"); !slices.Equal(callers, []string{"2"}) {
+		t.Errorf("%v callers were measured", callers)
+	}
+}
+
+func TestNothingSelectedIsAnError(t *testing.T) {
+	o, err := parseOptions([]string{"-rounds", "1", "-only", "load=cold"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := o.only
-	if !s.impl("stint") || !s.impl("ulule") || s.impl("throttled") || !s.load("hot") || s.load("zipf") || !s.callers(64) || s.callers(1) {
-		t.Errorf("%v selects otherwise", s)
-	}
-	if all := (selection{}); !all.impl("stint") || !all.load(memoryLoad) || !all.callers(3) {
-		t.Error("nothing named does not select all")
+	b := &bench{options: o, w: io.Discard, log: io.Discard}
+	if err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), `only is "load=cold"; allowed`) {
+		t.Errorf("error %v", err)
 	}
 }

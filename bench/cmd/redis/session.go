@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/loadgen"
@@ -10,6 +12,7 @@ import (
 
 // A session is one implementation under one load, from an empty Redis on.
 type session struct {
+	site      *site
 	load      *load
 	contender redislimit.Contender
 	subject   *redislimit.Subject
@@ -18,30 +21,28 @@ type session struct {
 	started   time.Time
 }
 
-// open empties Redis, connects the implementation and fills in the clients.
-func open(ctx context.Context, server *server, l *load, c redislimit.Contender, names [][]string, callers int) (*session, error) {
-	if err := server.flush(ctx); err != nil {
+// newSession empties Redis, connects the implementation for as many callers as there will
+// be, and fills in the clients.
+func newSession(ctx context.Context, site *site, l *load, c redislimit.Contender, names [][]string, callers []int) (*session, error) {
+	if err := site.flush(ctx); err != nil {
 		return nil, err
 	}
-	subject, err := c.Make(ctx, redislimit.Options{Addrs: []string{server.addr}, Callers: callers}, l.quotas)
+	subject, err := c.Make(ctx, redislimit.Options{Addrs: site.addrs, Cluster: site.place.primaries > 0, Callers: slices.Max(callers)}, l.quotas)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{load: l, contender: c, subject: subject, names: names, ledger: newLedger(names), started: time.Now()}
+	s := &session{site: site, load: l, contender: c, subject: subject, names: names, ledger: newLedger(names), started: time.Now()}
 	s.ledger.timed = c.TellsTime && l.check == bound
 	if l.filled {
 		for quota := range names {
 			if err := subject.Fill(ctx, quota, names[quota]); err != nil {
-				_ = subject.Close()
-				return nil, err
+				return nil, errors.Join(err, subject.Close())
 			}
 			s.ledger.filled(quota)
 		}
 	}
 	return s, nil
 }
-
-func (s *session) close() error { return s.subject.Close() }
 
 // ask returns the callers' question under a traffic.
 func (s *session) ask(t *traffic) func(ctx context.Context, caller, turn int) loadgen.Answer {
@@ -74,21 +75,25 @@ func (s *session) ask(t *traffic) func(ctx context.Context, caller, turn int) lo
 // A measurement is one cell of the table, once.
 type measurement struct {
 	result   *loadgen.Result
-	commands float64 // that Redis carried out per second
-	others   float64 // how much of a processor other programs used, in percent
+	commands float64       // that Redis carried out per second
+	cpu      time.Duration // that Redis took
+	others   float64       // how much of a processor other programs used, in percent
 	faults   []string
 }
 
 // tries is how often a cell is measured before a disturbance is accepted.
 const tries = 3
 
+// steady says that the load is about what goes on, and not about the start as well.
+func (l *load) steady() bool { return l.check == books || l.check == none }
+
 // measure lets so many callers ask, and again when other programs disturbed them; the
 // least disturbed counts. What was wrong in any try is.
-func (s *session) measure(ctx context.Context, server *server, t *traffic, o options) (measurement, error) {
+func (s *session) measure(ctx context.Context, t *traffic, o options) (measurement, error) {
 	var best measurement
 	var faults []string
 	for try := range tries {
-		m, err := s.once(ctx, server, t, o)
+		m, err := s.once(ctx, t, o)
 		if err != nil {
 			return m, err
 		}
@@ -96,9 +101,7 @@ func (s *session) measure(ctx context.Context, server *server, t *traffic, o opt
 		if try == 0 || m.others < best.others {
 			best = m
 		}
-		// The other checks know of one run only.
-		again := s.load.check == books || s.load.check == none
-		if !again || o.ops > 0 || best.others <= o.calm {
+		if !s.load.steady() || o.ops > 0 || best.others <= o.calm {
 			break
 		}
 	}
@@ -106,39 +109,36 @@ func (s *session) measure(ctx context.Context, server *server, t *traffic, o opt
 	return best, nil
 }
 
-func (s *session) once(ctx context.Context, server *server, t *traffic, o options) (measurement, error) {
+func (s *session) once(ctx context.Context, t *traffic, o options) (m measurement, err error) {
 	plan := loadgen.Plan{Callers: len(t.indexes), Ask: s.ask(t)}
-	warm := s.load.check == books || s.load.check == none // the others are about the start as well
-	if warm && o.ops == 0 && o.warmUp > 0 {
+	if s.load.steady() && o.ops == 0 && o.warmUp > 0 {
 		plan.Duration = o.warmUp
 		if _, err := loadgen.Run(ctx, plan); err != nil {
-			return measurement{}, err
+			return m, err
 		}
 	}
-	plan.Duration = o.duration
-	plan.Questions = o.ops
-	before, err := server.commands(ctx)
+	plan.Duration, plan.Questions = o.duration, o.ops
+	before, err := s.site.commands(ctx)
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
-	var result *loadgen.Result
-	others, err := o.watch.others(func() (err error) {
-		result, err = loadgen.Run(ctx, plan)
+	m.cpu, m.others, err = s.site.watch(func() (err error) {
+		m.result, err = loadgen.Run(ctx, plan)
 		return err
 	})
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
-	after, err := server.commands(ctx)
+	after, err := s.site.commands(ctx)
 	if err != nil {
-		return measurement{}, err
+		return m, err
 	}
+	// The first look at their number is a command of each server.
+	m.commands = float64(after-before-int64(len(s.site.nodes))) / m.result.Elapsed.Seconds()
 	elapsed := time.Since(s.started)
 	if s.load.check == bound {
-		elapsed = result.Elapsed // nothing was asked before
+		elapsed = m.result.Elapsed // nothing was asked before
 	}
-	faults, err := s.faults(ctx, o.ops, elapsed)
-	// One of the commands is the first look at their number.
-	commands := float64(after-before-1) / result.Elapsed.Seconds()
-	return measurement{result: result, commands: commands, others: others, faults: faults}, err
+	m.faults, err = s.faults(ctx, o.ops, elapsed)
+	return m, err
 }

@@ -7,16 +7,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
 func main() {
-	part := flag.String("part", "all", "which rows to print: all, take, memory, service, middleware or redis")
+	part := flag.String("part", "all", "which rows to print: "+allParts())
 	dir := flag.String("results", "results", "the folder whose *.txt files to read, unless files are named")
 	strict := flag.Bool("strict", false, "end with status 1 when something is missed or was not measured")
 	flag.Parse()
@@ -34,7 +37,7 @@ func main() {
 func run(w io.Writer, part, dir string, files []string) (missed int, err error) {
 	rows, known := parts[part]
 	if !known {
-		return 0, fmt.Errorf("part is %q; allowed: all, take, memory, service, middleware or redis", part)
+		return 0, fmt.Errorf("part is %q; allowed: %s", part, allParts())
 	}
 	if len(files) == 0 {
 		if files, err = filepath.Glob(filepath.Join(dir, "*.txt")); err != nil {
@@ -59,11 +62,21 @@ func run(w io.Writer, part, dir string, files []string) (missed int, err error) 
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.bound(r.must), r.bound(r.aim), r.value(r.measured), r.verdict(), from)
 	}
-	if err := out.Flush(); err != nil || part != "redis" {
+	if err := out.Flush(); err != nil {
 		return missed, err
 	}
-	return missed, everyLimiter(w, &set)
+	switch part {
+	case "redis":
+		err = everyLimiter(w, &set, "Redis", "")
+	case "cluster":
+		err = everyLimiter(w, &set, "RedisCluster", "primaries")
+	case "network":
+		err = everyLimiter(w, &set, "RedisNetwork", "delay")
+	}
+	return missed, err
 }
+
+func allParts() string { return strings.Join(slices.Sorted(maps.Keys(parts)), ", ") }
 
 // The verdicts on a row.
 const (

@@ -7,21 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/stint-go/stint/bench/internal/results"
 )
 
-const (
-	redis       = "Redis"
-	redisMemory = "RedisMemory"
-	redisRate   = "redis_rate"
-	decisions   = "decisions/s"
-	crowd       = "512" // callers where there are many
-)
-
-// redisLoads are the loads whose checks every implementation must pass, in the order of
-// the table.
-var redisLoads = []struct{ name, title string }{
+// loads are those of cmd/redis whose checks every implementation must pass, in the order
+// of the table.
+var loads = []struct{ name, title string }{
 	{"hot", "one hot key"},
 	{"zipf", "Zipf 1.1 over 100,000 keys"},
 	{"uniform", "100,000 uniform keys"},
@@ -32,150 +25,160 @@ var redisLoads = []struct{ name, title string }{
 	{"exhausted", "many keys that want more, Zipf 1.1"},
 }
 
-func titleOf(load string) string {
-	for _, l := range redisLoads {
-		if l.name == load {
-			return l.title
-		}
+// pair is a row that compares stint with redis_rate in the same cells, in decisions per
+// second or, if that is the unit, in latency.
+func pair(set *results.Set, what, name, unit string, must, aim float64) row {
+	own, peer := set.Median(name+"/impl=stint", unit), set.Median(name+"/impl=redis_rate", unit)
+	r := row{what: what, must: must, aim: aim, measured: own / peer, unit: "x", wrong: set.Max(name+"/impl=stint", "wrong") > 0}
+	if r.atMost = unit == "p99-sec"; r.atMost {
+		r.from = fmt.Sprintf("%.2f ms, redis_rate %.2f ms", own*1e3, peer*1e3)
+	} else {
+		r.from = fmt.Sprintf("%.0f/s, redis_rate %.0f/s", own, peer)
 	}
-	return load
+	return r
 }
 
 // onRedis compares with redis_rate in the same run.
-func onRedis(set *results.Set) []row {
-	all := []row{
-		faster(set, "hot", crowd, 20, 30),
-		faster(set, "zipf", crowd, 7, 10),
-		faster(set, "uniform", crowd, 5, 8),
-		faster(set, "policy", crowd, 6, 15),
-		faster(set, "denied", crowd, 100, 200),
+func onRedis(set *results.Set) (all []row) {
+	title := map[string]string{}
+	for _, l := range loads {
+		title[l.name] = l.title
 	}
-	flood := median(set, subject, "denied", crowd, "commands/s")
+	crowd := func(load string) string { return "Redis/callers=512/load=" + load }
+	for _, b := range []struct {
+		load      string
+		must, aim float64
+	}{{"hot", 20, 30}, {"zipf", 7, 10}, {"uniform", 5, 8}, {"policy", 6, 15}, {"denied", 100, 200}} {
+		all = append(all, pair(set, "x redis_rate: "+title[b.load]+", 512 callers", crowd(b.load), "decisions/s", b.must, b.aim))
+	}
+	denied, lease := crowd("denied")+"/impl=stint", crowd("lease")+"/impl=stint"
 	all = append(all, row{
-		what: "Redis commands per second under that flood", atMost: true, must: 10, aim: none, measured: flood,
-		wrong: isWrong(set, subject, "denied", crowd),
-		from:  fmt.Sprintf("redis_rate %.0f", median(set, redisRate, "denied", crowd, "commands/s")),
-	})
-	all = append(all, row{
+		what: "Redis commands per second under that flood", atMost: true, must: 10, aim: none,
+		measured: set.Median(denied, "commands/s"), wrong: set.Max(denied, "wrong") > 0,
+		from: fmt.Sprintf("redis_rate %.0f", set.Median(crowd("denied")+"/impl=redis_rate", "commands/s")),
+	}, row{
 		what: "leases on 1,000,000 per second, one process, 512 callers", must: 5e6, aim: 10e6,
-		measured: median(set, subject, "lease", crowd, decisions), unit: "/s", wrong: isWrong(set, subject, "lease", crowd),
-		from: fmt.Sprintf("%.0f Redis commands per second", median(set, subject, "lease", crowd, "commands/s")),
+		measured: set.Median(lease, "decisions/s"), unit: "/s", wrong: set.Max(lease, "wrong") > 0,
+		from: fmt.Sprintf("%.0f Redis commands per second", set.Median(lease, "commands/s")),
 	})
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		all = append(all, faster(set, load, "1", 0.9, 1))
+		all = append(all, pair(set, "x redis_rate: "+title[load]+", one caller alone", "Redis/callers=1/load="+load, "decisions/s", 0.9, 1))
 	}
 	for _, load := range []string{"hot", "zipf", "uniform"} {
-		own, peer := median(set, subject, load, "64", "p99-sec"), median(set, redisRate, load, "64", "p99-sec")
+		all = append(all, pair(set, "x redis_rate's p99: "+title[load]+", 64 callers", "Redis/callers=64/load="+load, "p99-sec", 0.5, 1.0/3))
+	}
+	peer := fmt.Sprintf("redis_rate %.0f B", set.Median("RedisMemory/impl=redis_rate", "B/client"))
+	return append(all, row{
+		what: "Redis bytes per client, token bucket, within a generation", atMost: true, must: 100, aim: 80,
+		measured: set.Median("RedisMemory/impl=stint/generations=1", "B/client"), unit: " B", from: peer,
+	}, row{
+		what: "Redis bytes per client, token bucket, across a turn", atMost: true, must: 200, aim: none,
+		measured: set.Median("RedisMemory/impl=stint/generations=2", "B/client"), unit: " B", from: peer,
+	}, row{
+		what: "Redis bytes per entry of a sliding log of 1,000, worst window", atMost: true, must: 12, aim: 6,
+		measured: set.Max("RedisMemory/impl=stint/entries=1000", "B/entry"), unit: " B",
+	})
+}
+
+// onClusters is what a decision costs Redis as primaries are added. All of them share one
+// processor, so decisions per second of their CPU time are what tells.
+func onClusters(set *results.Set) (all []row) {
+	const unit = "decisions/cpu-s"
+	of := func(primaries, impl string) float64 {
+		return set.Median("RedisCluster/load=uniform/callers=64/primaries="+primaries+"/impl="+impl, unit)
+	}
+	for _, n := range []string{"2", "3"} {
 		all = append(all, row{
-			what: "x redis_rate's p99: " + titleOf(load) + ", 64 callers", atMost: true, must: 0.5, aim: 1.0 / 3,
-			measured: own / peer, unit: "x", wrong: isWrong(set, subject, load, "64"),
-			from: fmt.Sprintf("%.2f ms, redis_rate %.2f ms", own*1e3, peer*1e3),
+			what: "Redis CPU per decision, " + n + " primaries, of that with 1", atMost: true, must: 1.25, aim: none,
+			measured: of("1", "stint") / of(n, "stint"), unit: "x", wrong: set.Max("RedisCluster/impl=stint", "wrong") > 0,
+			from: fmt.Sprintf("%.0f per CPU second, with 1 %.0f; redis_rate %.0f, %.0f", of(n, "stint"), of("1", "stint"), of(n, "redis_rate"), of("1", "redis_rate")),
 		})
 	}
-	return append(all, onRedisSize(set)...)
-}
-
-// faster is by how much stint decides more per second than redis_rate.
-func faster(set *results.Set, load, callers string, must, aim float64) row {
-	own, peer := median(set, subject, load, callers, decisions), median(set, redisRate, load, callers, decisions)
-	who := callers + " callers"
-	if callers == "1" {
-		who = "one caller alone"
+	for _, n := range []string{"1 primary", "2 primaries", "3 primaries"} {
+		all = append(all, pair(set, "x redis_rate per second of Redis's CPU: "+n+", 64 callers", "RedisCluster/load=uniform/callers=64/primaries="+n[:1], unit, 1, none))
 	}
-	return row{
-		what: "x redis_rate: " + titleOf(load) + ", " + who, must: must, aim: aim, measured: own / peer, unit: "x",
-		from:  fmt.Sprintf("%.0f/s, redis_rate %.0f/s", own, peer),
-		wrong: isWrong(set, subject, load, callers),
+	return all
+}
+
+// behindNetworks is what is left of the ratios when a round trip takes longer.
+func behindNetworks(set *results.Set) (all []row) {
+	for _, delay := range []string{"1ms", "5ms", "50ms"} {
+		for _, callers := range []string{"64", "512"} {
+			name := "RedisNetwork/load=uniform/delay=" + delay + "/callers=" + callers
+			title := strings.TrimSuffix(delay, "ms") + " ms of network delay, " + callers + " callers"
+			all = append(all,
+				pair(set, "x redis_rate: "+title, name, "decisions/s", 0.9, 1),
+				pair(set, "x redis_rate's p99: "+title, name, "p99-sec", 1.1, 1))
+		}
 	}
+	return all
 }
 
-func onRedisSize(set *results.Set) []row {
-	bytes := func(impl, generations string) float64 {
-		return results.Median(set.Values(redisMemory, "B/client", results.Labels{"impl": impl, "generations": generations}))
-	}
-	peer := fmt.Sprintf("redis_rate %.0f B", bytes(redisRate, "1"))
-	return []row{
-		{
-			what: "Redis bytes per client, token bucket, within a generation", atMost: true, must: 100, aim: 80,
-			measured: bytes(subject, "1"), unit: " B", from: peer,
-		},
-		{
-			what: "Redis bytes per client, token bucket, across a turn", atMost: true, must: 200, aim: none,
-			measured: bytes(subject, "2"), unit: " B", from: peer,
-		},
-		{
-			what: "Redis bytes per entry of a sliding log of 1,000, worst window", atMost: true, must: 12, aim: 6,
-			measured: results.Max(set.Values(redisMemory, "B/entry", results.Labels{"impl": subject, "entries": "1000"})), unit: " B",
-		},
-	}
-}
-
-func median(set *results.Set, impl, load, callers, unit string) float64 {
-	return results.Median(set.Values(redis, unit, results.Labels{"impl": impl, "load": load, "callers": callers}))
-}
-
-// isWrong reports whether any round found something admitted wrongly.
-func isWrong(set *results.Set, impl, load, callers string) bool {
-	return results.Max(set.Values(redis, "wrong", results.Labels{"impl": impl, "load": load, "callers": callers})) > 0
-}
-
-// everyLimiter prints what all implementations reached under every load, and by which
-// check what they admitted was right.
-func everyLimiter(w io.Writer, set *results.Set) error {
+// everyLimiter prints what all implementations reached in the cells of a benchmark, at
+// each place if it has several, and by which check what they admitted was right.
+func everyLimiter(w io.Writer, set *results.Set, benchmark, place string) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tp50 ms\tp99 ms\tRedis commands/s\terrors\tothers\tcheck\t")
-	callers := set.Each(redis, "callers")
-	slices.SortFunc(callers, func(a, b string) int { return number(a) - number(b) })
-	for _, load := range redisLoads {
-		for _, n := range callers {
-			for _, impl := range implsOf(set) {
-				of := func(unit string) float64 { return median(set, impl, load.name, n, unit) }
-				rate := of(decisions)
-				if !(rate > 0) {
-					continue // not measured
+	fmt.Fprintln(out, "\nload\tcallers\tlimiter\tdecisions/s\tx redis_rate\tp50 ms\tp99 ms\tRedis commands/s\tdecisions per CPU s\terrors\tothers\tcheck\t")
+	numerically := func(a, b string) int { return number(a) - number(b) }
+	places := slices.SortedFunc(slices.Values(set.Each(benchmark, place)), numerically)
+	if place == "" {
+		places = []string{""}
+	}
+	impls := set.Each(benchmark, "impl")
+	slices.SortStableFunc(impls, func(a, b string) int { return rank(a) - rank(b) })
+	for _, at := range places {
+		for _, load := range loads {
+			for _, n := range slices.SortedFunc(slices.Values(set.Each(benchmark, "callers")), numerically) {
+				for _, impl := range impls {
+					name, title := benchmark+"/load="+load.name+"/callers="+n, load.name
+					if place != "" {
+						name, title = name+"/"+place+"="+at, title+", "+place+"="+at
+					}
+					printCell(out, set, name, title, n, impl)
 				}
-				verdict := reached
-				if isWrong(set, impl, load.name, n) {
-					verdict = wrong
-				}
-				errors := results.Max(set.Values(redis, "errors", results.Labels{"impl": impl, "load": load.name, "callers": n}))
-				ratio := row{unit: "x"}.value(rate / median(set, redisRate, load.name, n, decisions))
-				fmt.Fprintf(out, "%s\t%s\t%s\t%.0f\t%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", load.name, n, impl, rate, ratio,
-					of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), errors, of("others-%"), checkOf(set, impl, load.name), verdict)
 			}
 		}
 	}
 	return out.Flush()
 }
 
-// implsOf lists the implementations measured, stint and redis_rate first.
-func implsOf(set *results.Set) []string {
-	impls := set.Each(redis, "impl")
-	rank := func(impl string) int {
-		if i := slices.Index([]string{subject, redisRate}, impl); i >= 0 {
-			return i
-		}
-		return 2
+func printCell(out io.Writer, set *results.Set, name, title, callers, impl string) {
+	own := name + "/impl=" + impl
+	of := func(unit string) float64 { return set.Median(own, unit) }
+	rate := of("decisions/s")
+	if !(rate > 0) {
+		return // not measured
 	}
-	slices.SortStableFunc(impls, func(a, b string) int { return rank(a) - rank(b) })
-	return impls
-}
-
-// checkOf is the check that the measurements carry.
-func checkOf(set *results.Set, impl, load string) string {
-	var found []string
-	for _, check := range set.Each(redis, "check") {
-		if len(set.Values(redis, decisions, results.Labels{"impl": impl, "load": load, "check": check})) > 0 {
-			found = append(found, check)
+	verdict := reached
+	if set.Max(own, "wrong") > 0 {
+		verdict = wrong
+	}
+	var checks []string
+	benchmark, _, _ := strings.Cut(name, "/")
+	for _, check := range set.Each(benchmark, "check") {
+		if len(set.Values(own+"/check="+check, "wrong")) > 0 {
+			checks = append(checks, check)
 		}
 	}
-	return strings.Join(found, ", ")
+	ratio := row{unit: "x"}.value(rate / set.Median(name+"/impl=redis_rate", "decisions/s"))
+	fmt.Fprintf(out, "%s\t%s\t%s\t%.0f\t%s\t%.3f\t%.3f\t%.0f\t%.0f\t%.0f\t%.0f%%\t%s\t%s\n", title, callers, impl, rate, ratio,
+		of("p50-sec")*1e3, of("p99-sec")*1e3, of("commands/s"), of("decisions/cpu-s"), set.Max(own, "errors"), of("others-%"), strings.Join(checks, ", "), verdict)
 }
 
+// rank puts stint and redis_rate first.
+func rank(impl string) int {
+	if i := slices.Index([]string{"stint", "redis_rate"}, impl); i >= 0 {
+		return i
+	}
+	return 2
+}
+
+// number is what a text says, in a unit of its own; 0 if it is no number and no duration.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0
+		d, _ := time.ParseDuration(text) // 0 if it is none
+		n = int(d)
 	}
 	return n
 }

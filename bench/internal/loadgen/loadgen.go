@@ -47,25 +47,6 @@ type Plan struct {
 	Ask func(ctx context.Context, caller, i int) Answer
 }
 
-// Validate reports the first thing wrong with the plan.
-func (p Plan) Validate() error {
-	switch {
-	case p.Callers < 1:
-		return fmt.Errorf("callers is %d; allowed: 1 or more", p.Callers)
-	case p.Rate < 0:
-		return fmt.Errorf("rate is %d; allowed: 0 or more", p.Rate)
-	case p.Groups < 0 || p.Groups > p.Callers:
-		return fmt.Errorf("groups is %d; allowed: 0 to the %d callers", p.Groups, p.Callers)
-	case p.Questions < 0:
-		return fmt.Errorf("questions is %d; allowed: 0 or more", p.Questions)
-	case p.Questions == 0 && p.Duration <= 0:
-		return fmt.Errorf("duration is %v; allowed: more than 0", p.Duration)
-	case p.Ask == nil:
-		return fmt.Errorf("ask is nil; allowed: a function")
-	}
-	return nil
-}
-
 // A Result is what all callers got together.
 type Result struct {
 	// Answers counts the answers of each kind.
@@ -117,11 +98,11 @@ type run struct {
 	result Result
 }
 
-// Run lets the callers ask. It returns early, with an error, when the plan is wrong
-// or the context ends.
+// Run lets the callers ask. It returns early, with an error, when the context ends, and
+// asks nothing if the plan is wrong.
 func Run(ctx context.Context, plan Plan) (*Result, error) {
-	if err := plan.Validate(); err != nil {
-		return nil, err
+	if plan.Callers < max(plan.Groups, 1) || plan.Questions < 0 || plan.Questions == 0 && plan.Duration <= 0 || plan.Ask == nil {
+		return nil, fmt.Errorf("callers %d, groups %d, questions %d, duration %v; allowed: as many callers as groups, one or more, and questions or a duration", plan.Callers, plan.Groups, plan.Questions, plan.Duration)
 	}
 	ask := (*run).closed
 	if plan.Rate > 0 {

@@ -124,12 +124,10 @@ func TestTheContextEndsARun(t *testing.T) {
 func TestAWrongPlanIsRefused(t *testing.T) {
 	ask := func(context.Context, int, int) Answer { return Admitted }
 	for want, plan := range map[string]Plan{
-		"callers":   {Questions: 1, Ask: ask},
-		"rate":      {Callers: 1, Questions: 1, Rate: -1, Ask: ask},
-		"groups":    {Callers: 1, Questions: 1, Groups: 2, Ask: ask},
-		"questions": {Callers: 1, Questions: -1, Ask: ask},
-		"duration":  {Callers: 1, Ask: ask},
-		"ask":       {Callers: 1, Questions: 1},
+		"callers 0":    {Questions: 1, Ask: ask},
+		"groups 2":     {Callers: 1, Questions: 1, Groups: 2, Ask: ask},
+		"questions -1": {Callers: 1, Questions: -1, Ask: ask},
+		"duration 0s":  {Callers: 1, Ask: ask},
 	} {
 		if _, err := Run(t.Context(), plan); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want one about %s", plan, err, want)

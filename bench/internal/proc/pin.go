@@ -3,46 +3,26 @@ package proc
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 )
 
-// CPUs lists the processors that this process may run on, as taskset tells them.
-func CPUs(ctx context.Context) ([]int, error) {
-	text, err := exec.CommandContext(ctx, "taskset", "-cp", strconv.Itoa(os.Getpid())).Output()
-	if err != nil {
-		return nil, fmt.Errorf("taskset: %w", err)
-	}
-	_, list, found := strings.Cut(string(text), "list:")
-	if !found {
-		return nil, fmt.Errorf("taskset said %q, which has no list of processors", text)
-	}
-	return parseCPUs(strings.TrimSpace(list))
-}
-
-// parseCPUs reads a list such as 0-3,8.
-func parseCPUs(list string) ([]int, error) {
-	var cpus []int
-	for _, part := range strings.Split(list, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		if err != nil {
-			return nil, fmt.Errorf("processors are %q; allowed: a list such as 0-3,8", list)
-		}
-		to, err := strconv.Atoi(last)
-		if err != nil || to < from {
-			return nil, fmt.Errorf("processors are %q; allowed: a list such as 0-3,8", list)
-		}
-		for cpu := from; cpu <= to; cpu++ {
+// CPUs lists the processors that this process may run on; none where the system does not
+// tell, as only Linux does.
+func CPUs() (cpus []int) {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, mask, _ := strings.Cut(string(status), "\nCpus_allowed:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	bits, _ := new(big.Int).SetString(strings.ReplaceAll(mask, ",", ""), 16)
+	for cpu := 0; bits != nil && cpu < bits.BitLen(); cpu++ {
+		if bits.Bit(cpu) == 1 {
 			cpus = append(cpus, cpu)
 		}
 	}
-	return cpus, nil
+	return cpus
 }
 
 // Pin keeps all threads of this process on one processor, those it starts later too.

@@ -2,19 +2,29 @@ package proc
 
 import (
 	"os"
+	"runtime"
 	"testing"
+	"time"
 )
 
-func TestUsageOfThisProcessIsPartOfAll(t *testing.T) {
+func TestTimeOfThisProcessIsPartOfAll(t *testing.T) {
 	all := make([]int, 4096)
 	for i := range all {
 		all[i] = i
 	}
-	u, err := ReadUsage(all, []int{os.Getpid()})
-	if err != nil || u.Busy <= 0 || u.Own < 0 || u.Own > u.Busy {
-		t.Errorf("%+v, error %v", u, err)
+	self := []int{os.Getpid()}
+	for CPUTime(self) < 50*time.Millisecond { // it ends, since the loop takes time
 	}
-	if _, err := ReadUsage(all, []int{-1}); err == nil {
-		t.Error("a process that is not there has a usage")
+	if busy, own := Busy(all), CPUTime(self); own > busy {
+		t.Errorf("%v of %v", own, busy)
+	}
+	if sum := CPUTime([]int{-1}) + Busy(nil); sum != 0 {
+		t.Errorf("nobody has taken %v", sum)
+	}
+}
+
+func TestCPUsAreThoseOfTheRuntime(t *testing.T) {
+	if cpus := CPUs(); len(cpus) != runtime.NumCPU() {
+		t.Errorf("%v, want %d processors", cpus, runtime.NumCPU())
 	}
 }

@@ -74,7 +74,8 @@ func newPeer(client redis.UniversalClient, prefix string, take takeOne) *Subject
 	}
 }
 
-func newRedisRate(_ context.Context, o Options, quotas []Quota) (*Subject, error) {
+// NewRedisRate is GCRA in one script call.
+func NewRedisRate(_ context.Context, o Options, quotas []Quota) (*Subject, error) {
 	client := newGoRedis(o)
 	l := redisrate.NewLimiter(client)
 	limits := make([]redisrate.Limit, len(quotas))

@@ -92,7 +92,7 @@ const (
 func Contenders() []Contender {
 	return []Contender{
 		{Name: Stint, TellsTime: true, Make: newStint},
-		{Name: RedisRate, Make: newRedisRate},
+		{Name: RedisRate, Make: NewRedisRate},
 		{Name: "ulule", Windows: true, Make: newUlule},
 		{Name: "throttled", Make: newThrottled},
 		{Name: "incr_goredis", Counter: true, Make: newIncrGoRedis},

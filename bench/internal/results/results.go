@@ -11,14 +11,16 @@ import (
 )
 
 // A Set is the measurements of one or more files. The zero value is empty.
+//
+// A name such as Take/impl=stint/cpu=1 selects measurements: those of a benchmark whose
+// own name has these parts among others, in any order. The processors are the part cpu.
 type Set struct {
 	measured []measurement
 }
 
 type measurement struct {
-	benchmark string            // "Take"
-	labels    map[string]string // impl=stint becomes impl: stint; the processors are "cpu"
-	values    map[string]float64
+	parts  []string           // "Take", "impl=stint" and so on
+	values map[string]float64 // by unit
 }
 
 // Read adds the measurements of a file.
@@ -42,77 +44,63 @@ func (s *Set) Read(path string) error {
 
 func (s *Set) add(r *benchfmt.Result) {
 	base, parts := r.Name.Parts()
-	m := measurement{
-		benchmark: string(base),
-		labels:    map[string]string{"cpu": "1"},
-		values:    map[string]float64{},
-	}
+	m := measurement{parts: []string{string(base)}, values: map[string]float64{}}
+	cpus := "1"
 	for _, part := range parts {
-		text := string(part)
-		if cpus, ok := strings.CutPrefix(text, "-"); ok {
-			m.labels["cpu"] = cpus
-		} else if label, value, ok := strings.Cut(strings.TrimPrefix(text, "/"), "="); ok {
-			m.labels[label] = value
+		if n, ok := strings.CutPrefix(string(part), "-"); ok {
+			cpus = n
+		} else {
+			m.parts = append(m.parts, strings.TrimPrefix(string(part), "/"))
 		}
 	}
+	m.parts = append(m.parts, "cpu="+cpus)
 	for _, v := range r.Values {
 		m.values[v.Unit] = v.Value
 	}
 	s.measured = append(s.measured, m)
 }
 
-// Labels selects measurements by the parts of their names.
-type Labels map[string]string
-
-// Values returns every measurement of a benchmark in a unit (base units: sec/op,
-// not ns/op) whose labels include those given.
-func (s *Set) Values(benchmark, unit string, labels Labels) []float64 {
+// Values returns every measurement that a name selects, in a base unit: sec/op, not ns/op.
+func (s *Set) Values(name, unit string) []float64 {
+	benchmark, rest, _ := strings.Cut(name, "/")
 	var values []float64
 	for _, m := range s.measured {
-		if m.benchmark != benchmark || !includes(m.labels, labels) {
-			continue
-		}
-		if v, ok := m.values[unit]; ok {
+		lacks := func(part string) bool { return !slices.Contains(m.parts, part) }
+		if v, ok := m.values[unit]; ok && m.parts[0] == benchmark && (rest == "" || !slices.ContainsFunc(strings.Split(rest, "/"), lacks)) {
 			values = append(values, v)
 		}
 	}
 	return values
 }
 
-// Each returns the values that a label takes among a benchmark's measurements,
-// sorted.
+// Each returns the values that a label takes among a benchmark's measurements, sorted.
 func (s *Set) Each(benchmark, label string) []string {
 	var found []string
 	for _, m := range s.measured {
-		if v, ok := m.labels[label]; ok && m.benchmark == benchmark && !slices.Contains(found, v) {
-			found = append(found, v)
+		for _, part := range m.parts {
+			if value, ok := strings.CutPrefix(part, label+"="); ok && m.parts[0] == benchmark {
+				found = append(found, value)
+			}
 		}
 	}
 	slices.Sort(found)
-	return found
-}
-
-func includes(all, some map[string]string) bool {
-	for label, value := range some {
-		if all[label] != value {
-			return false
-		}
-	}
-	return true
+	return slices.Compact(found)
 }
 
 // Median is the middle value, or the mean of the two in the middle; NaN of none.
-func Median(values []float64) float64 {
+func (s *Set) Median(name, unit string) float64 {
+	values := s.Values(name, unit)
 	n := len(values)
 	if n == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // Max is the largest value; NaN of none.
-func Max(values []float64) float64 {
+func (s *Set) Max(name, unit string) float64 {
+	values := s.Values(name, unit)
 	if len(values) == 0 {
 		return math.NaN()
 	}

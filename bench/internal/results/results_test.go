@@ -26,23 +26,26 @@ func TestReadSelectsByLabels(t *testing.T) {
 	if err := s.Read(path); err != nil {
 		t.Fatal(err)
 	}
-	serial := Labels{"impl": "stint", "keys": "hot", "cpu": "1"}
-	if got := Median(s.Values("Take", "sec/op", serial)); math.Abs(got-40e-9) > 1e-15 {
-		t.Errorf("median %v, want 40e-9", got)
+	for name, want := range map[string]float64{
+		"Take/impl=stint/keys=hot/cpu=1": 40e-9,
+		"Take/cpu=1/impl=stint":          40e-9,
+		"Take/impl=stint/cpu=2":          20e-9,
+		"Take":                           40e-9, // of 20, 30, 50 and 80
+	} {
+		if got := s.Median(name, "sec/op"); math.Abs(got-want) > 1e-15 {
+			t.Errorf("%s: median %v, want %v", name, got, want)
+		}
 	}
-	if got := s.Values("OpenLoop", "p99-sec", Labels{"processes": "4"}); len(got) != 1 || got[0] != 0.0025 {
+	if got := s.Values("OpenLoop/processes=4", "p99-sec"); len(got) != 1 || got[0] != 0.0025 {
 		t.Errorf("p99 %v, want 0.0025 once", got)
+	}
+	if got := s.Max("Take/keys=hot", "sec/op"); got != 80e-9 {
+		t.Errorf("max %v, want 80e-9", got)
 	}
 	if got := s.Each("Take", "impl"); !slices.Equal(got, []string{"go_limiter", "stint"}) {
 		t.Errorf("implementations %v", got)
 	}
-}
-
-func TestMedianAndMaxOfNothingAreNaN(t *testing.T) {
-	if m, x := Median(nil), Max(nil); !math.IsNaN(m) || !math.IsNaN(x) {
-		t.Errorf("got %v and %v", m, x)
-	}
-	if m, x := Median([]float64{3, 1, 2}), Max([]float64{3, 1, 2}); m != 2 || x != 3 {
-		t.Errorf("got %v and %v, want 2 and 3", m, x)
+	if m, x := s.Median("Take/impl=other", "sec/op"), s.Max("Take", "B/key"); !math.IsNaN(m) || !math.IsNaN(x) {
+		t.Errorf("of nothing the median is %v and the maximum %v", m, x)
 	}
 }
