@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
-	"sync"
 	"sync/atomic"
 
 	"github.com/stint-go/stint/internal/decisionlog"
@@ -16,15 +15,21 @@ const requestIDField = "X-Request-Id"
 type requestIDs struct {
 	process string // begins those that are made here
 	last    atomic.Uint64
-	made    sync.Pool // of *[]string: IDs that nobody has yet
+	made    atomic.Pointer[madeIDs]
 }
 
 // idsAtOnce is how many IDs are made at once, so that a request allocates next to nothing for its own.
 const idsAtOnce = 64
 
+// madeIDs are IDs, of which the first ones are given.
+type madeIDs struct {
+	given atomic.Int64
+	ids   [idsAtOnce]string
+}
+
 func newRequestIDs() *requestIDs {
 	ids := &requestIDs{process: rand.Text()[:13] + "-"} // 65 bits
-	ids.made.New = func() any { return new([]string) }
+	ids.made.Store(ids.make())
 	return ids
 }
 
@@ -40,17 +45,16 @@ func (ids *requestIDs) of(header http.Header) []string {
 			return []string{id}
 		}
 	}
-	left, _ := ids.made.Get().(*[]string)
-	if len(*left) == 0 {
-		*left = ids.make()
+	for {
+		made := ids.made.Load()
+		if i := made.given.Add(1) - 1; i < idsAtOnce {
+			return made.ids[i : i+1 : i+1]
+		}
+		ids.made.CompareAndSwap(made, ids.make())
 	}
-	id := (*left)[:1:1]
-	*left = (*left)[1:]
-	ids.made.Put(left)
-	return id
 }
 
-func (ids *requestIDs) make() []string {
+func (ids *requestIDs) make() *madeIDs {
 	var text []byte
 	var ends [idsAtOnce]int
 	first := ids.last.Add(idsAtOnce) - idsAtOnce
@@ -58,11 +62,11 @@ func (ids *requestIDs) make() []string {
 		text = strconv.AppendUint(append(text, ids.process...), first+uint64(i), 36)
 		ends[i] = len(text)
 	}
-	all, begin, list := string(text), 0, make([]string, idsAtOnce)
+	all, begin, made := string(text), 0, new(madeIDs)
 	for i, end := range ends {
-		list[i], begin = all[begin:end], end
+		made.ids[i], begin = all[begin:end], end
 	}
-	return list
+	return made
 }
 
 // requestID is the ID of the request that is answered.
