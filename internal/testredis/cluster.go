@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +64,7 @@ func StartCluster(t testing.TB, primaries int, opts ...Option) *Cluster {
 // URL is the cluster's redis-cluster:// URL, or rediss-cluster:// with TLS, as the
 // service takes it. It names the primaries at the start.
 func (c *Cluster) URL() string {
-	return listURL(c.Nodes[0].scheme("redis-cluster"), c.Nodes, c.Nodes[0].password, "")
+	return listURL(c.Nodes[0], "redis-cluster", c.Nodes, "")
 }
 
 // Addrs lists the host:port of the primaries at the start.
@@ -79,11 +78,7 @@ func (c *Cluster) Servers() []*Server { return append(slices.Clone(c.Nodes), c.R
 func (c *Cluster) join() error {
 	for i, node := range c.Nodes {
 		first, end := i*slots/len(c.Nodes), (i+1)*slots/len(c.Nodes)
-		own := []any{"CLUSTER", "ADDSLOTS"}
-		for slot := first; slot < end; slot++ {
-			own = append(own, slot)
-		}
-		if _, err := node.Do(own...); err != nil {
+		if _, err := node.Do("CLUSTER", "ADDSLOTSRANGE", first, end-1); err != nil {
 			return err
 		}
 		// Nodes that meet with one epoch would have to quarrel it out first.
@@ -199,43 +194,6 @@ func holds(ranges []string, slot int) bool {
 	return false
 }
 
-// OpenSlot begins to move a slot to another primary, and moves no key. The returned function gives
-// that up.
-func (c *Cluster) OpenSlot(t testing.TB, slot int, to *Server) (giveUp func()) {
-	t.Helper()
-	from, err := c.Holder(slot)
-	if err == nil {
-		_, err = openSlot(slot, from, to)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		t.Helper()
-		for _, node := range []*Server{from, to} {
-			if _, err := node.Do("CLUSTER", "SETSLOT", slot, "STABLE"); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
-
-// openSlot has two primaries know that a slot moves from one to the other. It returns the name of the latter.
-func openSlot(slot int, from, to *Server) (target any, err error) {
-	source, err := from.Do("CLUSTER", "MYID")
-	if err != nil {
-		return nil, err
-	}
-	if target, err = to.Do("CLUSTER", "MYID"); err != nil {
-		return nil, err
-	}
-	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
-		return nil, err
-	}
-	_, err = from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
-	return target, err
-}
-
 // MoveSlot moves a slot with all its keys to another primary, as resharding does,
 // while clients go on.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Server) {
@@ -250,8 +208,18 @@ func (c *Cluster) moveSlot(slot int, to *Server) error {
 	if err != nil || from == to {
 		return err
 	}
-	target, err := openSlot(slot, from, to)
+	source, err := from.Do("CLUSTER", "MYID")
 	if err != nil {
+		return err
+	}
+	target, err := to.Do("CLUSTER", "MYID")
+	if err != nil {
+		return err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+		return err
+	}
+	if _, err := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target); err != nil {
 		return err
 	}
 	for {
@@ -286,51 +254,6 @@ func (c *Cluster) moveSlot(slot int, to *Server) error {
 	return nil
 }
 
-// Reshard moves so many slots of one primary to another by redis-cli, with the keys in them, while
-// clients go on.
-func (c *Cluster) Reshard(t testing.TB, from, to *Server, slots int) {
-	t.Helper()
-	var ids [2]string
-	for i, node := range []*Server{from, to} {
-		id, err := node.Do("CLUSTER", "MYID")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[i] = fmt.Sprint(id)
-	}
-	cli := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", c.Nodes[0].Addr(),
-		"--cluster-from", ids[0], "--cluster-to", ids[1], "--cluster-slots", strconv.Itoa(slots), "--cluster-yes")
-	if out, err := cli.CombinedOutput(); err != nil {
-		t.Fatalf("testredis: redis-cli: %v\n%s", err, out[max(0, len(out)-1000):])
-	}
-	// The nodes have to agree before slots can move again.
-	if err := eventually(c.agree); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// agree returns nil when all nodes know the same holders of all slots.
-func (c *Cluster) agree() error {
-	views := map[string]bool{}
-	for _, node := range c.Nodes {
-		reply, err := node.Do("CLUSTER", "SLOTS")
-		if err != nil {
-			return err
-		}
-		var view []string
-		for _, entry := range reply.([]any) {
-			e := entry.([]any)
-			view = append(view, fmt.Sprint(e[0], e[1], e[2].([]any)[1]))
-		}
-		slices.Sort(view)
-		views[strings.Join(view, ",")] = true
-	}
-	if len(views) != 1 {
-		return fmt.Errorf("testredis: %d views of the slots", len(views))
-	}
-	return nil
-}
-
 // expect returns an error that names the fields that are not as wanted.
 func expect(s *Server, got, want map[string]string) error {
 	var faults []error
@@ -350,11 +273,14 @@ func addrs(servers []*Server) []string {
 	return list
 }
 
-// listURL is a URL with the servers' addresses for its host.
-func listURL(scheme string, servers []*Server, password, path string) string {
+// listURL is a URL with the servers' addresses for its host, and the password of one.
+func listURL(one *Server, scheme string, servers []*Server, path string) string {
+	if one.tls != nil {
+		scheme = strings.Replace(scheme, "redis", "rediss", 1)
+	}
 	u := url.URL{Scheme: scheme, Host: strings.Join(addrs(servers), ","), Path: path}
-	if password != "" {
-		u.User = url.UserPassword("", password)
+	if one.password != "" {
+		u.User = url.UserPassword("", one.password)
 	}
 	return u.String()
 }

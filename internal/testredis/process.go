@@ -124,20 +124,6 @@ func (p *process) kill() error {
 	return nil
 }
 
-func (p *process) pause() error {
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("testredis: %w", err)
-	}
-	return eventually(func() error { return paused(p.pid()) })
-}
-
-func (p *process) resume() error {
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		return fmt.Errorf("testredis: %w", err)
-	}
-	return nil
-}
-
 // permanent marks an error that no waiting will mend.
 type permanent struct{ error }
 

@@ -54,7 +54,7 @@ func StartSentinel(t testing.TB, opts ...Option) *Sentinel {
 // URL is the redis-sentinel:// URL, or rediss-sentinel:// with TLS, as the service
 // takes it; a password in it is the primary's and the replicas'.
 func (s *Sentinel) URL() string {
-	return listURL(s.Primary.scheme("redis-sentinel"), s.Sentinels, s.Primary.password, MasterName)
+	return listURL(s.Primary, "redis-sentinel", s.Sentinels, MasterName)
 }
 
 // Servers lists the primary and the replicas.

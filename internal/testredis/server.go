@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -193,34 +192,25 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // URL is the server's redis:// URL, or rediss:// with TLS, with the password if there
 // is one.
-func (s *Server) URL() string {
-	u := url.URL{Scheme: s.scheme("redis"), Host: s.Addr()}
-	if s.password != "" {
-		u.User = url.UserPassword("", s.password)
-	}
-	return u.String()
-}
-
-// scheme is a URL's scheme with or without TLS.
-func (s *Server) scheme(plain string) string {
-	if s.tls != nil {
-		return strings.Replace(plain, "redis", "rediss", 1)
-	}
-	return plain
-}
+func (s *Server) URL() string { return listURL(s, "redis", []*Server{s}, "") }
 
 // Dir is the folder with the server's files, its log redis.log among them.
 func (s *Server) Dir() string { return s.dir }
 
 // Stop ends the server, gently at first, and returns when it is gone. Stopping it
 // twice is no error.
-func (s *Server) Stop() error {
+func (s *Server) Stop() error { return s.end((*process).stop) }
+
+// Kill ends the server as a crash does and returns when it is gone.
+func (s *Server) Kill() error { return s.end((*process).kill) }
+
+func (s *Server) end(end func(*process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
 		return nil
 	}
-	err := s.process.stop()
+	err := end(s.process)
 	s.process = nil
 	return err
 }
@@ -230,18 +220,6 @@ func (s *Server) stopped() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process == nil
-}
-
-// Kill ends the server as a crash does and returns when it is gone.
-func (s *Server) Kill() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.process == nil {
-		return nil
-	}
-	err := s.process.kill()
-	s.process = nil
-	return err
 }
 
 // Restart stops the server if it runs and starts it on the same port. What it
@@ -267,16 +245,23 @@ func (s *Server) Restart(t testing.TB) {
 
 // Pause stops the server in its tracks: connections stay open and are still
 // accepted by the system, and nothing is answered. It returns when that is so.
-func (s *Server) Pause() error { return s.signal((*process).pause) }
+func (s *Server) Pause() error {
+	return s.signal(syscall.SIGSTOP, func(pid int) error {
+		return eventually(func() error { return paused(pid) })
+	})
+}
 
 // Resume undoes a pause.
-func (s *Server) Resume() error { return s.signal((*process).resume) }
+func (s *Server) Resume() error { return s.signal(syscall.SIGCONT, func(int) error { return nil }) }
 
-func (s *Server) signal(send func(*process) error) error {
+func (s *Server) signal(signal os.Signal, then func(pid int) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
 		return errors.New("testredis: the server is stopped")
 	}
-	return send(s.process)
+	if err := s.process.cmd.Process.Signal(signal); err != nil {
+		return fmt.Errorf("testredis: %w", err)
+	}
+	return then(s.process.pid())
 }
