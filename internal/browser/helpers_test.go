@@ -30,12 +30,13 @@ const (
 
 // A service is stint with made-up traffic.
 type service struct {
-	t          *testing.T
+	t          testing.TB
 	api, admin string // URLs
+	process    int
 }
 
 // serve builds and starts the service, until the test ends.
-func serve(t *testing.T, args ...string) *service {
+func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	folder := t.TempDir()
 	program := filepath.Join(folder, "stint")
@@ -59,7 +60,7 @@ func serve(t *testing.T, args ...string) *service {
 		_ = command.Wait() // it was told to end
 		_ = in.Close()
 	})
-	s := &service{t: t}
+	s := &service{t: t, process: command.Process.Pid}
 	found := make(chan struct{})
 	go func() {
 		var text strings.Builder
