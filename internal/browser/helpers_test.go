@@ -49,12 +49,13 @@ func run(m *testing.M) int {
 
 // A service is stint with made-up traffic.
 type service struct {
-	t          *testing.T
+	t          testing.TB
 	api, admin string // URLs
+	process    int
 }
 
 // serve starts the service, until the test ends.
-func serve(t *testing.T, args ...string) *service {
+func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600); err != nil {
@@ -73,7 +74,7 @@ func serve(t *testing.T, args ...string) *service {
 		_ = command.Wait() // it was told to end
 		_ = in.Close()
 	})
-	s := &service{t: t}
+	s := &service{t: t, process: command.Process.Pid}
 	found := make(chan struct{})
 	go func() {
 		var text strings.Builder

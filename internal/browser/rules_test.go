@@ -100,10 +100,11 @@ func TestSuggestion(t *testing.T) {
 		return true;
 	})()`)
 	p.press("Simulate")
-	p.shows("never denied in the first three quarters of the time")
+	p.shows("are never denied")
 	row := func(panel, rule string) string {
 		return fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] tr")].find((r) => r.cells[0].textContent === %q)`, panel, rule)
 	}
+	p.picture("simulate-suggestions", "light", 1280)
 	for panel, rule := range map[string]string{"Suggested limits": "demo-api", "What the candidate changes": "demo-search"} {
 		p.until("nothing to save of "+rule, row(panel, rule)+`?.querySelector("button") !== null`)
 		eval[bool](p, "("+row(panel, rule)+`.querySelector("button").click(), true)`)

@@ -43,6 +43,7 @@ function drawMarks(u: uPlot, marks: Mark[]) {
   const { ctx } = u;
   ctx.save();
   ctx.font = `${11 * devicePixelRatio}px "IBM Plex Sans", sans-serif`;
+  ctx.textAlign = "left";
   let free = -Infinity;
   for (const mark of marks) {
     const x = u.valToPos(mark.at, "x", true);
@@ -55,8 +56,10 @@ function drawMarks(u: uPlot, marks: Mark[]) {
     ctx.lineTo(x, u.bbox.top + u.bbox.height);
     ctx.stroke();
     if (x > free) {
-      ctx.fillText(mark.text, x + 4, u.bbox.top + 11 * devicePixelRatio);
-      free = x + 12 * devicePixelRatio + ctx.measureText(mark.text).width;
+      const { width } = ctx.measureText(mark.text);
+      const fits = x + 4 + width <= u.bbox.left + u.bbox.width;
+      ctx.fillText(mark.text, fits ? x + 4 : x - 4 - width, u.bbox.top + 11 * devicePixelRatio);
+      free = x + 12 * devicePixelRatio + width;
     }
   }
   ctx.restore();

@@ -132,7 +132,7 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
             <Box label="Priority" size={6} value={textOf(at("priority"))} set={(t) => put(["priority"], /^-?\d+$/.test(t.trim()) ? Number(t) : t.trim() || undefined)} fault={faultOf("priority")} />
           </div>
           <div class="row">
-            <Box label="Labels, one a line: name: value" rows={1} value={pairsText(at("labels"))} set={(t) => put(["labels"], pairs(t))} fault={faultOf("labels")} />
+            <Box label="Labels, name: value" rows={1} value={pairsText(at("labels"))} set={(t) => put(["labels"], pairs(t))} fault={faultOf("labels")} />
             <label class="check"><input type="checkbox" checked={at("enabled") !== false} onChange={(e) => put(["enabled"], e.currentTarget.checked ? undefined : false)} /> enabled</label>
             <Choose label="A request over the limit" value={onExceed} options={{ reject: "is rejected", wait: "waits", shadow: "is admitted (shadow)" }} set={(v) => put(["on_exceed"], v === "reject" ? undefined : v)} fault={faultOf("on_exceed")} />
             {onExceed === "wait" && box("for at most", ["max_wait"], undefined, { size: 6, placeholder: "2s" })}
@@ -147,7 +147,7 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
           <div class="columns">
             {several("Paths, one a line; none: all", "path", "paths", "\n", lines, 2)}
             {matchList("Except, one a line", "except", "\n", lines, 2)}
-            {matchList("Header fields, one a line: name: value", "headers", "\n", pairs, 2)}
+            {matchList("Headers, name: value", "headers", "\n", pairs, 2)}
           </div>
         </Group>
         <Scope rule={rule} put={put} set={set} fault={faultOf("scope")} missing={faultOf("missing")} />

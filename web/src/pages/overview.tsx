@@ -220,14 +220,14 @@ function StorePanel({ live }: { live: Live }) {
     }
   }
   return (
-    <Panel title="Store" scope="last minute, this process but for memory">
+    <Panel title="Store" scope="last minute, this process unless said">
       <table>
         <tbody>
           <tr><td>state</td><td class={live.store.state === "up" ? "n" : "n degraded"}>{live.store.state}{live.store.unreachableShards ? `, ${live.store.unreachableShards} parts unreachable` : ""}</td></tr>
           <tr><td>time to decide, on average</td><td class="n">{seconds ? duration(micros / seconds) : "–"}</td></tr>
           <tr><td>decided by the store</td><td class="n">{compact(checks - live.degraded.sum(60, live.now))}</td></tr>
-          {live.figures.length > 0 && <Figures live={live} />}
           <tr><td>decided by the failure policy</td><td class={live.degraded.sum(60, live.now) ? "n degraded" : "n"}>{compact(live.degraded.sum(60, live.now))}</td></tr>
+          {live.figures.length > 0 && <Figures live={live} />}
         </tbody>
       </table>
     </Panel>
@@ -252,7 +252,7 @@ function Figures({ live }: { live: Live }) {
         </>
       )}
       <tr><td>memory, {shared ? "all processes" : "this process"}</td><td class="n">{last.usedBytes ? bytes(last.usedBytes) : "not known"}{last.maxBytes > 0 && ` of ${bytes(last.maxBytes)}`}</td></tr>
-      <tr><td>evictions since the start, {shared ? "all processes" : "this process"}</td><td class={last.evictions ? "n degraded" : "n"}>{compact(last.evictions)}</td></tr>
+      <tr title="since the start"><td>evictions, {shared ? "all processes" : "this process"}</td><td class={last.evictions ? "n degraded" : "n"}>{compact(last.evictions)}</td></tr>
     </>
   );
 }

@@ -3,8 +3,9 @@
 import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
 import type { Rule, RuleList } from "../api";
-import { compact, limitText, share } from "../format";
+import { compact, integer, limitText, share } from "../format";
 import { useLive } from "../live";
+import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
 import { Act, at, lastSeconds, messageOf, useAsk, Window } from "../ui";
 
@@ -50,7 +51,7 @@ export function Rules({ writes }: { writes: boolean }) {
     ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
   return (
     <>
-      <h1 class="lead">{body ? `${body.rules.length} rules, revision ${body.version}` : "Rules"}</h1>
+      <h1 class="lead">{body ? `${integer(body.rules.length)} rules, revision ${body.version}` : "Rules"}</h1>
       <div class="row">
         <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} /></label>
         {sets.length > 0 && (
@@ -69,28 +70,32 @@ export function Rules({ writes }: { writes: boolean }) {
           rows={rows}
           empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} />}
           head={<tr><th style={{ width: "20%" }}>rule</th><th style={{ width: "70px" }}>state</th><th>match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "80px" }}>denied</th>{writes && <th style={{ width: "96px" }} class="hide-narrow" />}</tr>}
-          row={(rule) => {
-            const activity = live.rules.get(rule.id);
-            const denied = activity?.denied.sum(60, live.now) ?? 0;
-            const all = denied + (activity?.admitted.sum(60, live.now) ?? 0);
-            const shadow = activity?.shadow.sum(60, live.now) ?? 0;
-            const state = stateOf(rule);
-            return (
-              <tr key={rule.id}>
-                <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint"> {rule.set}</span>}</td>
-                <td class={state === "shadow" ? "shadow" : state === "off" ? "faint" : ""}>{state}</td>
-                <td class="mono" title={matchText(rule)}>{matchText(rule)}</td>
-                <td title={what(rule)}>{what(rule)}</td>
-                <td class="hide-narrow">{activity && <Spark admitted={lastSeconds(activity.admitted, live.now, 300, 10)} denied={lastSeconds(activity.denied, live.now, 300, 10)} shadow={lastSeconds(activity.shadow, live.now, 300, 10)} />}</td>
-                <td class={denied ? "n denied" : shadow ? "n shadow" : "n"} title="in the last minute, this process">{shadow ? compact(shadow) : share(denied, all)}</td>
-                {writes && <td class="n hide-narrow"><Act run={() => change(rule, { enabled: rule.enabled === false })}>{rule.enabled === false ? "Enable" : "Disable"}</Act></td>}
-              </tr>
-            );
-          }}
+          row={(rule) => <Row key={rule.id} rule={rule} activity={live.rules.get(rule.id)} now={live.now} change={writes ? change : undefined} />}
         />
       )}
     </>
   );
+}
+
+/** A Row is drawn anew when a second has ended, and not when the list scrolls. */
+function Row({ rule, activity, now, change }: { rule: Rule; activity?: RuleActivity; now: number; change?: (rule: Rule, patch: Partial<Rule>) => Promise<unknown> }) {
+  return useMemo(() => {
+    const denied = activity?.denied.sum(60, now) ?? 0;
+    const all = denied + (activity?.admitted.sum(60, now) ?? 0);
+    const shadow = activity?.shadow.sum(60, now) ?? 0;
+    const state = stateOf(rule);
+    return (
+      <tr>
+        <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint"> {rule.set}</span>}</td>
+        <td class={state === "shadow" ? "shadow" : state === "off" ? "faint" : ""}>{state}</td>
+        <td class="mono" title={matchText(rule)}>{matchText(rule)}</td>
+        <td title={what(rule)}>{what(rule)}</td>
+        <td class="hide-narrow">{activity && <Spark admitted={lastSeconds(activity.admitted, now, 300, 10)} denied={lastSeconds(activity.denied, now, 300, 10)} shadow={lastSeconds(activity.shadow, now, 300, 10)} />}</td>
+        <td class={denied ? "n denied" : shadow ? "n shadow" : "n"} title="in the last minute, this process">{shadow ? compact(shadow) : share(denied, all)}</td>
+        {change && <td class="n hide-narrow"><Act run={() => change(rule, { enabled: rule.enabled === false })}>{rule.enabled === false ? "Enable" : "Disable"}</Act></td>}
+      </tr>
+    );
+  }, [rule, activity, now]);
 }
 
 /** templates are what a first rule may be made of. */

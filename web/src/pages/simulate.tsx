@@ -316,6 +316,7 @@ function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () =>
     <>
       {listed.length > 0 && (
         <Panel title="Suggested limits" scope="the least that never deny so many clients">
+          <p class="faint">A limit is found on the first three quarters of the time, and tested on the last.</p>
           <div class="scroll">
             <table class="wrap">
               <thead><tr><th>rule</th><th>limit</th><th>evidence</th><th /></tr></thead>
@@ -350,11 +351,11 @@ function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () =>
 function Evidence({ s }: { s: Suggestion }) {
   return (
     <>
-      {compact(s.untouched)} of {compact(s.clients)} clients ({share(s.untouched, s.clients)}) are never denied in the first three quarters of the time
+      {compact(s.untouched)} of {compact(s.clients)} clients ({share(s.untouched, s.clients)}) are never denied
       {s.untouchedBelow.map((below, i) => below >= 0 && <>; {compact(below)} with one less{s.limits.length > 1 && ` in ${s.limits[i]}`}</>)}.{" "}
-      {s.restClients > 0 ? <>In the last quarter, which was not used to find it: {compact(s.restUntouched)} of {compact(s.restClients)} ({share(s.restUntouched, s.restClients)}).</> : "Nobody asked in the last quarter."}
+      {s.restClients > 0 ? <>Tested: {compact(s.restUntouched)} of {compact(s.restClients)} ({share(s.restUntouched, s.restClients)}).</> : "Not tested: nobody asked in the last quarter."}
       {s.tooClose + s.beyondRange > 0 && <> Not counted: {compact(s.tooClose)} that come closer than min_interval, {compact(s.beyondRange)} that no valid limit admits.</>}
-      {s.maximum && s.goal < 1 && <> There are too few clients for a share of {100 * s.goal} %: this is what the heaviest one needs.</>}
+      {s.maximum && s.goal < 1 && <> Too few clients for {100 * s.goal} %: the heaviest one decides.</>}
     </>
   );
 }
