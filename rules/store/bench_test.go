@@ -48,7 +48,7 @@ func BenchmarkText(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("op=decode-one-changed/rules=%d", n), func(b *testing.B) {
-			var decoder store.Decoder
+			var codec store.Codec
 			list[0].Limits = []stint.Limit{stint.FixedWindow(7, time.Minute)}
 			other, err := store.Encode(list)
 			if err != nil {
@@ -56,7 +56,7 @@ func BenchmarkText(b *testing.B) {
 			}
 			for b.Loop() {
 				for _, text := range [][]byte{text, other} {
-					if _, err := decoder.Decode("text", text); err != nil {
+					if _, err := codec.Decode("text", text); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -10,6 +10,7 @@ type Memory struct {
 	mu        sync.Mutex
 	revisions []Revision // the newest last, numbered without gaps
 	bytes     int64      // of all of them
+	codec     Codec
 	watchers  map[*func()]bool
 }
 
@@ -55,7 +56,7 @@ func (m *Memory) Put(ctx context.Context, expected ID, next *Revision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	text, err := Encode(next.Rules)
+	text, err := m.codec.Encode(next.Rules)
 	if err != nil {
 		return err
 	}
@@ -65,6 +66,7 @@ func (m *Memory) Put(ctx context.Context, expected ID, next *Revision) error {
 	if expected != m.head().ID || next.Number != expected.Number+1 {
 		return ErrConflict
 	}
+	m.codec.Known(text, next.Rules)
 	m.revisions, m.bytes = append(m.revisions, *next), m.bytes+next.Bytes
 	for len(m.revisions) > 1 && (len(m.revisions) > KeptRevisions || m.bytes > KeptBytes) {
 		m.bytes -= m.revisions[0].Bytes

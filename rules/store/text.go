@@ -17,26 +17,7 @@ const MaxBytes = 64 << 20
 
 // Encode writes rules as a JSON array, one rule on each line. Equal rules give equal text. The
 // error wraps stint.ErrInvalid if a rule can't be written, or all of them exceed MaxBytes.
-func Encode(list []rules.Rule) ([]byte, error) {
-	var text bytes.Buffer
-	text.WriteString("[")
-	for i := range list {
-		line, err := file.JSON(list[i])
-		if err != nil {
-			return nil, fmt.Errorf("rule %q: %w", list[i].ID, err)
-		}
-		if i > 0 {
-			text.WriteByte(',')
-		}
-		text.WriteByte('\n')
-		text.Write(line)
-		if text.Len() > MaxBytes {
-			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules")
-		}
-	}
-	text.WriteString("\n]\n")
-	return text.Bytes(), nil
-}
+func Encode(list []rules.Rule) ([]byte, error) { return new(Codec).Encode(list) }
 
 // Decode reads what [Encode] wrote; source names it in errors. An error wraps ErrUnreadable and
 // [document.Faults], and so stint.ErrInvalid.
@@ -49,26 +30,62 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 	return list, nil
 }
 
-// A Decoder decodes texts of which each has most lines in common with the one before: only the
-// other lines are read anew. The zero value is ready to use. It is safe for concurrent use.
-type Decoder struct {
+// A Codec encodes and decodes rules of which each list has most in common with the one before: only the others are written and
+// read anew. The zero value is ready to use. It is safe for concurrent use.
+type Codec struct {
 	mu    sync.Mutex
 	lines map[string]rules.Rule // of the last text
+	byID  map[string]string     // its lines
 }
 
-// Known tells the decoder of rules and of the text that Encode wrote of them.
-func (d *Decoder) Known(text []byte, list []rules.Rule) {
+// last are the rules of the last text, by their lines, and these by the rules' IDs.
+func (c *Codec) last() (lines map[string]rules.Rule, byID map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lines, c.byID
+}
+
+// Encode is the package's Encode.
+func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
+	lines, byID := c.last()
+	var text bytes.Buffer
+	text.WriteString("[")
+	for i := range list {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteByte('\n')
+		line, known := byID[list[i].ID]
+		if was := lines[line]; known && was.Equal(&list[i]) {
+			text.WriteString(line)
+		} else {
+			written, err := file.JSON(list[i])
+			if err != nil {
+				return nil, fmt.Errorf("rule %q: %w", list[i].ID, err)
+			}
+			text.Write(written)
+		}
+		if text.Len() > MaxBytes {
+			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules")
+		}
+	}
+	text.WriteString("\n]\n")
+	return text.Bytes(), nil
+}
+
+// Known tells the codec of rules and of the text that Encode wrote of them.
+func (c *Codec) Known(text []byte, list []rules.Rule) {
 	written, ok := linesOf(text)
 	if !ok || len(written) != len(list) {
 		return
 	}
-	lines := make(map[string]rules.Rule, len(list))
+	lines, byID := make(map[string]rules.Rule, len(list)), make(map[string]string, len(list))
 	for i, line := range written {
-		lines[line] = list[i]
+		lines[line], byID[list[i].ID] = list[i], line
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = lines
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines, c.byID = lines, byID
 }
 
 // linesOf takes the rules' lines out of a text. It reports whether the text has the form that Encode writes.
@@ -87,14 +104,12 @@ func linesOf(text []byte) (lines []string, ok bool) {
 }
 
 // Decode is the package's Decode.
-func (d *Decoder) Decode(source string, text []byte) ([]rules.Rule, error) {
+func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	lines, ok := linesOf(text)
 	if !ok {
 		return Decode(source, text)
 	}
-	d.mu.Lock()
-	known := d.lines
-	d.mu.Unlock()
+	known, _ := c.last()
 	list := make([]rules.Rule, len(lines))
 	var changed []int // places in the list
 	var others []string
@@ -110,6 +125,6 @@ func (d *Decoder) Decode(source string, text []byte) ([]rules.Rule, error) {
 	for i, at := range changed {
 		list[at] = read[i]
 	}
-	d.Known(text, list)
+	c.Known(text, list)
 	return list, nil
 }

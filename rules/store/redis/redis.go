@@ -40,7 +40,7 @@ type Store struct {
 	channel string
 	pack    *zstd.Encoder
 	unpack  *zstd.Decoder
-	decoder store.Decoder
+	codec   store.Codec
 }
 
 var _ store.Store = (*Store)(nil)
@@ -132,7 +132,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 	if next.Number != expected.Number+1 {
 		return store.ErrConflict
 	}
-	text, err := store.Encode(next.Rules)
+	text, err := s.codec.Encode(next.Rules)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 	case reply == "conflict":
 		return store.ErrConflict
 	}
-	s.decoder.Known(text, next.Rules)
+	s.codec.Known(text, next.Rules)
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) 
 	if err != nil {
 		return revision, s.unreadable(field, err.Error())
 	}
-	revision.Rules, err = s.decoder.Decode(fmt.Sprintf("field %s of %s", field, s.key), text)
+	revision.Rules, err = s.codec.Decode(fmt.Sprintf("field %s of %s", field, s.key), text)
 	return revision, err
 }
 
