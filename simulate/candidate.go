@@ -71,8 +71,13 @@ func (c *candidate) tally(rule *rules.Rule) *tally {
 	return t
 }
 
-// prepare finds what is to be decided about events, which depends on no state, and loads the clients' states, many at once.
+// prepare finds what is to be decided about events, which depends on no state, and loads the clients' keys and states, many at once.
 func (c *candidate) prepare(events []Event) {
+	for i := range events {
+		if address := events[i].Request.Address; address != "" {
+			c.loaded += int64(address[0])
+		}
+	}
 	for i := range events {
 		c.block[i].match(c, &events[i])
 	}
@@ -107,7 +112,8 @@ func (c *candidate) add(r *request) {
 
 // match finds what is to be decided about an event, or why and by which rule it is denied without.
 func (r *request) match(c *candidate, ev *Event) {
-	*r = request{time: ev.Time, line: ev.Line, claims: r.claims[:0], shadows: r.shadows[:0], shadowed: r.shadowed[:0]}
+	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
+	r.waits, r.reason, r.denier = false, "", nil
 	c.total.requests++
 	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
 		r.reason = "invalid"
