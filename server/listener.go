@@ -125,7 +125,7 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), most: maxSimulatedEvents, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+		busy: make(chan struct{}, 1), most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	if c.Activity != nil {
 		handler.simulator.recent = func() decisions { return c.Activity.Hold().Each }

@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime/metrics"
 	"strings"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server/activity"
@@ -33,13 +35,16 @@ const (
 	maxSimulatedLog     = 64 << 20 // bytes, unpacked
 	maxSimulatedRequest = 4 << 20  // bytes of candidates
 	maxCandidates       = 8
+	maxSimulatedHeap    = 1 << 30
 	simulationTime      = time.Minute
 )
 
 // A simulator simulates candidates, one request at a time.
 type simulator struct {
 	busy    chan struct{}
-	most    int // events
+	most    int    // events
+	room    uint64 // bytes by which the process's memory may grow meanwhile
+	heap    uint64 // what it was before
 	rules   func() *rules.Set
 	recent  func() decisions // nil: nothing is known
 	options rules.Options
@@ -97,6 +102,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return problem.ReducedCapacity("a simulation is under way; allowed: one at a time")
 	}
+	s.heap = heapBytes()
 	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
 	defer cancel()
 	parts, err := r.MultipartReader()
@@ -115,7 +121,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.traffic(request, parts)
+	t, err := s.traffic(ctx, request, parts)
 	if err != nil {
 		return err
 	}
@@ -215,16 +221,32 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 			if events++; events > s.most {
 				return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
 			}
-			if events%4096 == 0 && ctx.Err() != nil {
-				return ctx.Err()
+			if events%4096 == 0 {
+				if err := s.proceed(ctx); err != nil {
+					return err
+				}
 			}
 			return add(event)
 		})
 	}
 }
 
+// proceed ends a simulation whose time is over, or that takes the memory of the process.
+func (s *simulator) proceed(ctx context.Context) error {
+	if heapBytes() > s.heap+s.room {
+		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", s.room>>20)), "fewer or shorter limits, clients or requests")
+	}
+	return ctx.Err()
+}
+
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
-func (s *simulator) traffic(request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
+func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
 	t := &traffic{end: func() {}}
 	if p := request.Pattern; p != nil {
 		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
@@ -247,19 +269,22 @@ func (s *simulator) traffic(request *simulationRequest, parts *multipart.Reader)
 	if err != nil || part.FormName() != "log" {
 		return nil, stint.Invalid("the body", "with an unknown part", "request and log")
 	}
-	return t, s.log(t, request, part)
+	return t, s.log(ctx, t, request, part)
 }
 
 // log makes a log the source. If it is read several times it is kept in a file, which only this process can read.
-func (s *simulator) log(t *traffic, request *simulationRequest, log io.Reader) error {
+func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
 	if request.Suggest != nil {
 		file, err := os.CreateTemp("", "stint-log-*")
 		if err != nil {
 			return fmt.Errorf("a log is kept in a file while limits are looked for: %w", err)
 		}
+		removed := os.Remove(file.Name()) == nil // so that nothing is left of it however the process ends; not on Windows
 		t.end = func() {
-			_ = file.Close()           // nobody needs it any more
-			_ = os.Remove(file.Name()) // as above
+			_ = file.Close() // nobody needs it any more
+			if !removed {
+				_ = os.Remove(file.Name()) // as above
+			}
 		}
 		n, err := io.Copy(file, io.LimitReader(log, maxSimulatedLog+1))
 		if err == nil && n > maxSimulatedLog {
@@ -277,7 +302,7 @@ func (s *simulator) log(t *traffic, request *simulationRequest, log io.Reader) e
 				return err
 			}
 		}
-		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog})
+		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) }})
 		if err != nil {
 			return err
 		}
@@ -287,6 +312,8 @@ func (s *simulator) log(t *traffic, request *simulationRequest, log io.Reader) e
 			return refused
 		})
 		switch err := reader.Read(log, order.Add); {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil && refused == nil && !errors.Is(err, stint.ErrInvalid):
 			return stint.Invalid("log", problem.Short(err.Error()), "a whole file: text, gzip or zstd")
 		case err != nil:

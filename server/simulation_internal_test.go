@@ -3,7 +3,9 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -53,7 +55,7 @@ func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &simulator{busy: make(chan struct{}, 1), most: 20_000, rules: func() *rules.Set { return set }}
+	return &simulator{busy: make(chan struct{}, 1), most: 20_000, room: maxSimulatedHeap, rules: func() *rules.Set { return set }}
 }
 
 func TestSimulatePattern(t *testing.T) {
@@ -131,5 +133,31 @@ func TestSimulateRefuses(t *testing.T) {
 	s.busy <- struct{}{}
 	if status, _, _ := simulated(t, s, `{}`, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("while another one runs: %d", status)
+	}
+}
+
+// TestSimulationEnds: a log in which no line is a request ends with the time of its simulation too, and one that needs more memory than there
+// may be is refused.
+func TestSimulationEnds(t *testing.T) {
+	s := newSimulator(t, perAddress("login", "/login", 3))
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	for _, part := range [][2]string{{"request", `{"inForce":true,"format":"combined"}`}, {"log", strings.Repeat("x\n", 1<<20)}} {
+		if err := form.WriteField(part[0], part[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = form.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, pathSimulate, &body)
+	r.Header.Set("Content-Type", form.FormDataContentType())
+	if err := s.serve(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	s.room = 0
+	s.most = 1 << 20
+	if status, _, fault := simulated(t, s, `{"inForce":true}`, []byte(logOf("/login", 200_000))); status != http.StatusBadRequest || !strings.Contains(fault, "more than 0 MiB") {
+		t.Errorf("without room: %d %s", status, fault)
 	}
 }

@@ -37,6 +37,8 @@ type ReaderOptions struct {
 	Headers bool
 	// MaxBytes bounds each input, unpacked; a longer one is an error that wraps stint.ErrInvalid. Default: 0, no bound.
 	MaxBytes int64
+	// Proceed, if not nil, is asked for each block of an input, of up to 1 MiB, unpacked. Its error ends the reading. Default: nil.
+	Proceed func() error
 	// IPv6Prefix is by how many bits of their address IPv6 clients are counted. Default: 0, which is 64.
 	IPv6Prefix int
 }
@@ -90,6 +92,11 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 		tooLong bool // whether what comes is the rest of a line that is too long
 	)
 	for {
+		if r.options.Proceed != nil {
+			if err := r.options.Proceed(); err != nil {
+				return err
+			}
+		}
 		n, err := in.Read(buffer[held:])
 		text := string(buffer[:held+n]) // which events keep parts of
 		for {

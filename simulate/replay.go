@@ -134,6 +134,10 @@ func (r *replay) line(line recordLine, number int64) error {
 	case line.Verb != "":
 		op := recordedOp{recordLine: line, number: number, record: r.record}
 		for _, c := range line.Claims {
+			if len(c.Key) > stint.MaxKeyBytes {
+				r.unfit("line %d: a key has %d bytes, more than %d", number, len(c.Key), stint.MaxKeyBytes)
+				return nil
+			}
 			if r.policies[c.Policy] == nil {
 				r.unfit("line %d: policy %d is not defined", number, c.Policy)
 				return nil

@@ -37,7 +37,7 @@ type Suggestion struct {
 	Rule string `json:"rule"`
 	// Goal is the share that was asked for.
 	Goal float64 `json:"goal"`
-	// Limits are the rule's with the values that were found, Values, in order.
+	// Limits are the rule's with the values that were found, Values, in order; none if no request has a client of the rule.
 	Limits []stint.Limit `json:"-"`
 	Texts  []string      `json:"limits"`
 	Values []int64       `json:"values"`
@@ -83,6 +83,9 @@ func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (
 	s := &suggestor{source: source, rule: rule, options: options, goal: goal}
 	if err := s.measure(); err != nil {
 		return nil, err
+	}
+	if len(s.told) == 0 {
+		return &Suggestion{Rule: rule.ID, Goal: goal.Share}, nil
 	}
 	values, err := s.search()
 	if err != nil {

@@ -140,6 +140,9 @@ const MaxClients = 1<<numberBits - 2
 
 const numberBits = 24
 
+// maxLevel is the smallest sample: clients whose hash is 0 or 1.
+const maxLevel = 63
+
 // entry is that of a client in the index.
 func entry(h uint64, n int32) uint32 { return uint32(h>>32)<<numberBits | uint32(n+1) }
 
@@ -159,6 +162,9 @@ func (t *table) find(k *key) int32 {
 		return numberOf(t.index[i])
 	}
 	switch n := t.clients.used; {
+	case int(n) >= t.most && t.level == maxLevel: // whoever makes up such keys is in no sample
+		t.skipped++
+		return -1
 	case int(n) >= t.most:
 		t.halve()
 		return t.find(k)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,9 +73,43 @@ func simulateCommand(p process) *cobra.Command {
 	flags.SortFlags = false
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.logs = args
+		if err := s.refuseUnused(flags.Changed); err != nil {
+			return err
+		}
 		return s.run(command.Context())
 	}
 	return command
+}
+
+// refuseUnused refuses flags that would do nothing beside others.
+func (s *simulation) refuseUnused(given func(flag string) bool) error {
+	refuse := func(allowed string, flags ...string) error {
+		for _, flag := range flags {
+			if given(flag) {
+				return misused("--%s is given; allowed: %s", flag, allowed)
+			}
+		}
+		return nil
+	}
+	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length"}
+	switch {
+	case s.replay:
+		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
+			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg", "suggest", "suggest-rate",
+		})...)
+	case s.suggestRate && s.share == "":
+		return misused("--suggest-rate is given; allowed: with --suggest only")
+	case s.decisions == "-":
+		return misused("--decisions is -; allowed: the name of a file")
+	case s.share != "":
+		if err := refuse("without --suggest only", "decisions", "html", "svg"); err != nil {
+			return err
+		}
+	}
+	if s.pattern.Name != "" {
+		return refuse("with files only", reading...)
+	}
+	return refuse("with --pattern only", making...)
 }
 
 func (s *simulation) run(ctx context.Context) (err error) {
@@ -263,7 +298,10 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 			return nil, orFailed(err)
 		}
 		input := r.Input()
-		if input.Lines > 0 && input.Lines == input.Malformed {
+		switch {
+		case input.Lines == 0:
+			return nil, failed(errors.New("there are no lines; expected a log, or lines of CSV or JSON"))
+		case input.Lines == input.Malformed:
 			return nil, failed(fmt.Errorf("no line is a request. The first: %s", input.FirstMalformed))
 		}
 		return &input, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,9 @@ import (
 
 // replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be claimed to be the same.
 func (s *simulation) replayRecords() error {
+	if len(s.logs) == 0 {
+		return misused("there are no files; give the FILE of serve --record, one for each process")
+	}
 	var records []io.Reader
 	for _, name := range s.logs {
 		var files []io.Reader
@@ -39,13 +43,16 @@ func (s *simulation) replayRecords() error {
 		e.SetIndent("", "  ")
 		err = e.Encode(c)
 	} else {
-		err = say(s.Out, "%d decisions, %d of them by the denial cache, which are not compared\n", c.Decisions, c.Answered)
+		err = say(s.Out, "%d decisions: %d equal, %d different, %d by the denial cache, which are not compared\n",
+			c.Decisions, c.Decisions-c.Answered-c.Different, c.Different, c.Answered)
 	}
 	switch {
 	case err != nil:
 		return failed(err)
 	case c.Unfit != "":
 		return failed(fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different))
+	case c.Decisions == 0:
+		return failed(errors.New("there are no decisions in the record"))
 	case c.Different > 0:
 		return failed(fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference))
 	}

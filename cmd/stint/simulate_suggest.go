@@ -52,6 +52,9 @@ func (s *simulation) suggest(ctx context.Context) error {
 			found = append(found, made)
 		}
 	}
+	if len(found) == 0 {
+		return misused("no rule has limits to search; with --suggest-rate, a rule has one bucket as its only limit")
+	}
 	if s.json {
 		e := json.NewEncoder(s.Out)
 		e.SetIndent("", "  ")
@@ -68,6 +71,9 @@ func (s *simulation) suggest(ctx context.Context) error {
 // suggestionText words a suggestion for people.
 func suggestionText(s *simulate.Suggestion) string {
 	var b strings.Builder
+	if len(s.Values) == 0 {
+		return s.Rule + ": no request has a client of this rule, so that nothing can be suggested\n"
+	}
 	fmt.Fprintf(&b, "%s: %s\n", s.Rule, strings.Join(s.Texts, " and "))
 	fmt.Fprintf(&b, "  %d of %d clients (%s) are untouched in the first three quarters of the time\n", s.Untouched, s.Clients, percent(s.Untouched, s.Clients))
 	for i, below := range s.UntouchedBelow {

@@ -97,12 +97,31 @@ func TestSimulateFaults(t *testing.T) {
 		{"--suggest", exitUsage, []string{"--limit", "1/s", "--suggest", "999", log}},
 		{"give files", exitUsage, []string{"--limit", "1/s", "--suggest", "0.9", "-"}},
 		{"no such file", exitFailed, []string{"--limit", "1/s", log + ".not"}},
+		{"with --replay, only --json", exitUsage, []string{"--replay", "--limit", "1/s", log}},
+		{"there are no files", exitUsage, []string{"--replay"}},
+		{"no decisions in the record", exitFailed, []string{"--replay", writeFile(t, "")}},
+		{"--html is given", exitUsage, []string{"--limit", "1/s", "--suggest", "90%", "--html", "x.html", log}},
+		{"with --suggest only", exitUsage, []string{"--limit", "1/s", "--suggest-rate", log}},
+		{"no rule has limits to search", exitUsage, []string{"--limit", "{algorithm: fixed_window, limit: 1, window: 1m}", "--suggest", "90%", "--suggest-rate", log}},
+		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--rate", "5", log}},
+		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--format", "csv"}},
+		{"--decisions is -", exitUsage, []string{"--limit", "1/s", "--decisions", "-", log}},
+		{"there are no lines", exitFailed, []string{"--limit", "1/s", writeFile(t, "")}},
 		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
 	} {
 		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
 		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
 			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
 		}
+	}
+}
+
+// TestSuggestNothing: of a rule without clients nothing is suggested.
+func TestSuggestNothing(t *testing.T) {
+	users := writeFile(t, "- {id: u, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 5, window: 1m}]}\n")
+	code, out, _ := do(t, nil, "simulate", "--candidate", users, "--suggest", "90%", writeFile(t, "time,ip\n1,10.0.0.1\n2,10.0.0.1\n"))
+	if code != exitOK || !strings.Contains(out, "no request has a client of this rule") {
+		t.Errorf("exit %d: %s", code, out)
 	}
 }
 

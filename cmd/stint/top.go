@@ -30,6 +30,9 @@ func topCommand(p process) *cobra.Command {
 			"Clients are shown by name to holders of a token only.")
 	count := command.Flags().Int("count", 0, "end after `N` lines, where the output is no terminal; 0 is never")
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if *count < 0 {
+			return misused("--count is %d; allowed: 0 or more", *count)
+		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
 		w := &watcher{administrator: a, events: make(chan sentEvent), keys: make(chan byte)}
@@ -116,7 +119,7 @@ func (w *watcher) read(ctx context.Context, client *http.Client, base *url.URL, 
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return failed(fmt.Errorf("asking %s: %w", base.Redacted(), errors.Unwrap(err)))
+		return unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with --admin", base.Redacted(), errors.Unwrap(err)))
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.Header.Get("Content-Type") != "text/event-stream" {

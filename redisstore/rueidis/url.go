@@ -9,9 +9,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// urlForms is what a store URL may be, in words.
-const urlForms = "redis://[user:pass@]host:port/db, redis-sentinel://host:port,host:port/NAME, " +
-	"redis-cluster://host:port,host:port, each with TLS as rediss…, or unix://[user:pass@]/path?db=N"
+// urlForms is what a store URL may be, in words. It has no @, which would have it taken for one with a password.
+const urlForms = "redis://host:port/db, redis-sentinel://host:port,host:port/NAME, " +
+	"redis-cluster://host:port,host:port, each with TLS as rediss…, or unix:///path?db=N; with a user and a password before the host or path"
 
 // topology is how servers work together.
 type topology uint8

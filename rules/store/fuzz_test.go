@@ -87,3 +87,18 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// TestRuleOverTwoLines: a rule of a text made by hand goes over two lines, of which none is written again by itself.
+func TestRuleOverTwoLines(t *testing.T) {
+	var codec store.Codec
+	list, err := codec.Decode("a text", []byte("[\n"+`{"id":"a","limits":[{"algorithm":"fixed_window","limit":1,"window":"1m"}`+",\n"+
+		`{"algorithm":"fixed_window","name":"n","limit":2,"window":"1m"}]},{"id":"b","unlimited":true}`+"\n]\n"))
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	list[1].Name = "new"
+	text, err := codec.Encode(list)
+	if read, fault := store.Decode("a text", text); err != nil || fault != nil || !equal(read, list) {
+		t.Errorf("%v; %s is read as %+v, %v", err, text, read, fault)
+	}
+}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -115,6 +116,9 @@ func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	var others []string
 	for i, line := range lines {
 		if list[i], ok = known[line]; !ok {
+			if !json.Valid([]byte(line)) { // a rule may go over several lines of a text that Encode did not write
+				return Decode(source, text)
+			}
 			changed, others = append(changed, i), append(others, line)
 		}
 	}

@@ -140,7 +140,7 @@ func meaning(ctx context.Context, err error) error {
 
 const (
 	// urlForms is what a URL may be, in words.
-	urlForms = "mongodb://[user:pass@]host:port,host:port/database?options or mongodb+srv://[user:pass@]name/database?options"
+	urlForms = "mongodb://host:port,host:port/database?options or mongodb+srv://name/database?options, with a user and a password before the host"
 	// defaultDatabase is the one of a URL that names none.
 	defaultDatabase = "stint"
 	// maxName bounds a collection's name, in bytes. MongoDB allows 255 together with the database.
