@@ -73,6 +73,7 @@ func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string,
 }
 
 // run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides any more.
+// A second call does nothing.
 func (o *observer) run(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup

@@ -154,6 +154,33 @@ func TestAlertsOfOne(t *testing.T) {
 	}
 }
 
+// TestAlertsThatFail: the log says where alerts are sent, that the receiver refuses them, and that those that wait are lost, all
+// before the service says that it has stopped.
+func TestAlertsThatFail(t *testing.T) {
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	t.Cleanup(receiver.Close)
+	url, log, stop := startIn(t, map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_NEAR_LIMIT": "off"})
+	for range 2 {
+		checkAs(t, url, "r-1", "key=ann&algorithm=FIXED_WINDOW&permits=90")
+	}
+	eventually(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "403 Forbidden") })
+	stop()
+	eventually(t, "the end is logged", func() bool { return strings.Contains(log.String(), "msg=stopped") })
+	text := log.String()
+	for _, line := range []string{
+		`level=INFO msg="alerts are sent" receiver=` + receiver.URL, `level=WARN msg="alerts can't be sent: they are tried again" receiver=` + receiver.URL + ` err="the receiver answered 403 Forbidden"`,
+		`level=WARN msg="alerts were lost: the receiver did not confirm them" events=1 err="the receiver answered 403 Forbidden"`, "level=INFO msg=stopped",
+	} {
+		_, after, found := strings.Cut(text, line+"\n")
+		if text = after; !found {
+			t.Fatalf("the log lacks, after the lines before it, %s:\n%s", line, log)
+		}
+	}
+	if text != "" || strings.Contains(log.String(), "T0?") || strings.Contains(log.String(), "hush") {
+		t.Errorf("the log goes on after its end, or shows a secret:\n%s", log)
+	}
+}
+
 // The rights that docs/redis.md lists do for the traffic of all processes and for alerts.
 func TestRights(t *testing.T) {
 	text, err := os.ReadFile("../../docs/redis.md")

@@ -60,7 +60,8 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	if err != nil {
 		return err
 	}
-	defer observer.run(ctx)()
+	endObserver := observer.run(ctx)
+	defer endObserver()
 	store.answered = observer.log.Degraded
 	traced, err := startTraces(ctx, p, logger)
 	if err != nil {
@@ -135,6 +136,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	case err != nil:
 		return failed(err)
 	}
+	endObserver() // it may log what was lost
 	logger.Info("stopped")
 	return nil
 }

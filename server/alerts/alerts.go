@@ -18,6 +18,7 @@
 // The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not 2xx
 // is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is dropped.
 // An event may so arrive twice: the receiver knows it by its ID. What is dropped is counted, and logged.
+// The address may hold a token: no line and no error shows more of it than the scheme and the host.
 package alerts
 
 import (
@@ -36,11 +37,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/logsampler"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -101,7 +102,9 @@ type Config struct {
 	RetryMin, RetryMax time.Duration
 	// MaxTries bounds the attempts for one batch. Default: 0, which is 10.
 	MaxTries int
-	// Logger receives a line for each batch that is dropped, and one per minute at most for a full queue. Default: nil, slog.Default.
+	// Logger receives a line when sending starts, when the receiver fails and when it works again, for each batch that is dropped,
+	// and at once, then each minute and at the end of Run for events that found the queue full. Of URL it receives the
+	// scheme and the host only. Default: nil, slog.Default.
 	Logger *slog.Logger
 	// Now is the time. Default: nil, the process's clock.
 	Now func() time.Time
@@ -122,7 +125,13 @@ type Sender struct {
 	config Config
 	queue  chan Event
 	known  known
-	lines  *logsampler.Sampler // about a full queue
+
+	receiver string   // the URL's scheme and host
+	secrets  []string // the rest of the URL, which is not logged
+	failure  error    // the receiver's last attempt; nil: it confirmed, or was not asked. Of Run alone
+
+	overflowing atomic.Bool   // whether events were lost in the last minute
+	unreported  atomic.Uint64 // events that were lost since the last line about them
 
 	sent, repeated, retries, overflowed, failed atomic.Uint64
 }
@@ -154,16 +163,10 @@ func New(config Config) (*Sender, error) {
 	config.Timeout, config.Gather = cmp.Or(config.Timeout, 5*time.Second), cmp.Or(config.Gather, time.Second)
 	config.MaxQueue, config.MaxBatch, config.MaxTries = cmp.Or(config.MaxQueue, 10_000), cmp.Or(config.MaxBatch, 100), cmp.Or(config.MaxTries, 10)
 	config.RetryMin, config.RetryMax = cmp.Or(config.RetryMin, time.Second), cmp.Or(config.RetryMax, time.Minute)
-	lines := logsampler.New(1, time.Minute, func() stint.Instant { return stint.Instant(config.Now().UnixMicro()) })
-	return &Sender{config: config, queue: make(chan Event, config.MaxQueue), known: known{now: config.Now}, lines: lines}, nil
-}
-
-// redacted is an address without what may be secret: its user, path and query.
-func redacted(target *url.URL) string {
-	if target == nil {
-		return "what is not an address"
-	}
-	return target.Scheme + "://" + target.Host
+	return &Sender{
+		config: config, queue: make(chan Event, config.MaxQueue), known: known{now: config.Now},
+		receiver: redacted(target), secrets: secretsOf(target),
+	}, nil
 }
 
 // Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block: if the
@@ -180,8 +183,9 @@ func (s *Sender) Notify(event Event) {
 	default:
 		s.known.forget(&event) // the next one may find room
 		s.overflowed.Add(1)
-		if _, ok := s.lines.Admit(); ok {
-			s.config.Logger.Warn("alerts are lost: too many wait for their receiver", "lost", s.overflowed.Load(), "waiting", s.config.MaxQueue)
+		s.unreported.Add(1)
+		if s.overflowing.CompareAndSwap(false, true) {
+			s.reportOverflow()
 		}
 	}
 }
@@ -197,13 +201,15 @@ func (s *Sender) Stats() Stats {
 // Run sends until the context ends, and for Config.Linger what waits then. What is not confirmed by that time is dropped, counted and
 // logged. It must be called once.
 func (s *Sender) Run(ctx context.Context) {
+	s.config.Logger.Info("alerts are sent", "receiver", s.receiver)
+	defer s.watchOverflow()()
 	sending, cancel := ctx, context.CancelFunc(func() {})
 	if s.config.Linger > 0 {
 		sending, cancel = context.WithCancel(context.WithoutCancel(ctx))
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.config.Linger, cancel) })()
 	}
 	defer cancel()
-	for open := true; open || len(s.queue) > 0 && sending.Err() == nil; {
+	for open := true; sending.Err() == nil && (open || len(s.queue) > 0); {
 		var batch []Event
 		if batch, open = s.gather(ctx, sending); len(batch) > 0 {
 			s.deliver(sending, batch)
@@ -214,7 +220,7 @@ func (s *Sender) Run(ctx context.Context) {
 		<-s.queue
 	}
 	if rest > 0 {
-		s.drop(rest, ctx.Err())
+		s.drop(rest, cmp.Or(s.failure, errStopped))
 	}
 }
 
@@ -264,7 +270,7 @@ func (s *Sender) deliver(ctx context.Context, batch []Event) {
 	body, err := json.Marshal(map[string][]Event{"events": batch})
 	wait := s.config.RetryMin
 	for try := 1; err == nil; try++ {
-		if err = s.send(ctx, body); err == nil {
+		if err = s.attempt(ctx, body); err == nil {
 			s.sent.Add(uint64(len(batch)))
 			return
 		}
@@ -276,6 +282,25 @@ func (s *Sender) deliver(ctx context.Context, batch []Event) {
 		err = nil
 	}
 	s.drop(len(batch), err)
+}
+
+// errStopped is the cause of a loss if the receiver did not fail before.
+var errStopped = errors.New("stopped before the receiver answered")
+
+// attempt sends once, and logs when the receiver begins to fail and when it works again. If the context ends meanwhile, the
+// error is the receiver's last failure.
+func (s *Sender) attempt(ctx context.Context, body []byte) error {
+	err := s.send(ctx, body)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return cmp.Or(s.failure, errStopped)
+	case err != nil && s.failure == nil:
+		s.config.Logger.Warn("alerts can't be sent: they are tried again", "receiver", s.receiver, "err", err)
+	case err == nil && s.failure != nil:
+		s.config.Logger.Info("alerts are sent again", "receiver", s.receiver)
+	}
+	s.failure = err
+	return err
 }
 
 // drop counts and logs events that are lost.
@@ -300,15 +325,12 @@ func (s *Sender) send(ctx context.Context, body []byte) error {
 	}
 	response, err := s.config.Client.Do(request)
 	if err != nil {
-		if fault, ok := errors.AsType[*url.Error](err); ok {
-			err = fault.Err // without the address, which may hold a token
-		}
-		return err
+		return s.safe(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection can be used again
 	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("the receiver answered %s", response.Status)
+		return errors.New(strings.TrimSpace(fmt.Sprintf("the receiver answered %d %s", response.StatusCode, http.StatusText(response.StatusCode))))
 	}
 	return nil
 }
