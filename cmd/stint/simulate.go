@@ -298,10 +298,10 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 			return nil, orFailed(err)
 		}
 		input := r.Input()
-		switch {
-		case input.Lines == 0:
+		switch input.Lines {
+		case 0:
 			return nil, failed(errors.New("there are no lines; expected a log, or lines of CSV or JSON"))
-		case input.Lines == input.Malformed:
+		case input.Malformed:
 			return nil, failed(fmt.Errorf("no line is a request. The first: %s", input.FirstMalformed))
 		}
 		return &input, nil
