@@ -132,7 +132,7 @@ func windowOf(l stint.Limit) time.Duration {
 	case l.Calendar == stint.CalendarNone:
 		return l.Window
 	default:
-		return map[stint.Calendar]time.Duration{
+		return [...]time.Duration{
 			stint.CalendarMinute: time.Minute, stint.CalendarHour: time.Hour, stint.CalendarDay: day, stint.CalendarWeek: 7 * day,
 			stint.CalendarMonth: 30 * day, stint.CalendarYear: 365 * day,
 		}[l.Calendar]
