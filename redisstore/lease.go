@@ -43,6 +43,9 @@ func (c *leaseChunk) fresh(now time.Duration) bool {
 	return c != nil && uint64(now-c.sent) < uint64(c.span)
 }
 
+// holds reports whether n permits may be spent of it now.
+func (c *leaseChunk) holds(n int64, now time.Duration) bool { return c.fresh(now) && c.left.Load() >= n }
+
 // spend takes n permits, all or none, and returns how many are left.
 func (c *leaseChunk) spend(n int64, now time.Duration) (left int64, ok bool) {
 	if !c.fresh(now) {
@@ -168,7 +171,7 @@ func (l *lease) useNext(n int64, now time.Duration) *leaseChunk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	current := l.current.Load()
-	if l.next == nil || current.fresh(now) && current.left.Load() >= n {
+	if l.next == nil || current.holds(n, now) {
 		return current
 	}
 	l.replace(l.next, now)
@@ -203,9 +206,9 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 			copy(op.Each, q.outcomes[:])
 			return q.decision, q.err
 		}
-		if d, ok := l.spend(op); ok {
-			return d, nil
-		}
+	}
+	if d, ok := l.spend(op); ok {
+		return d, nil
 	}
 	l.direct.Add(op.Permits)
 	d, err := store.batcherOf(op).decideOne(ctx, op)
@@ -215,15 +218,19 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 	return d, err
 }
 
-// join returns the request in flight, or makes one with the operation in it, if that
-// takes one permit and a chunk is due; otherwise nil.
+// join returns the request in flight, or makes one with the operation in it, if that takes one
+// permit and a chunk is due; otherwise nil. None is due if one came since the caller looked.
 func (l *lease) join(op *stint.Op) (q *chunkRequest, mine bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.request != nil || op.Permits > 1 {
 		return l.request, false
 	}
-	if size := l.chunkSize(l.leases.clock()); size > 0 && l.ask(size, true) {
+	now := l.leases.clock()
+	if l.current.Load().holds(1, now) {
+		return nil, false
+	}
+	if size := l.chunkSize(now); size > 0 && l.ask(size, true) {
 		l.direct.Add(1)
 		return l.request, true
 	}
