@@ -47,7 +47,7 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer work.leave()
-	requests, batch, err := parseBody(text.text, costMembers, true)
+	requests, batch, err := parseBody(text.text, costMembers)
 	if err != nil {
 		return err
 	}

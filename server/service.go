@@ -64,8 +64,8 @@ type service struct {
 
 // readRequest reads a body that describes a request, as an evaluation's does.
 func (s *service) readRequest(text string) (*rules.Request, error) {
-	e := new(evaluation)
-	err := e.read(text, s.clients)
+	e := newEvaluation()
+	_, err := e.read(text, evaluationMembers, s.clients)
 	return &e.request, err
 }
 
