@@ -32,7 +32,7 @@ type admin struct {
 	writeTimeout time.Duration // for a request, a profile excepted
 	tracker      *idleTracker
 	rules        *rulesapi.API
-	activity     http.Handler // nil is none
+	activity     *activity.Recorder // nil is none
 	signIn       *signIn
 	simulator    *simulator
 }
@@ -124,60 +124,53 @@ func certificateName(certificate *x509.Certificate) string {
 
 // find returns what is not about rules, nil for everything else, and which role that needs.
 func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Request) error, needs AdminRole) {
-	if r.URL.Path == api.PathOpenAPI {
+	switch path := r.URL.Path; {
+	case path == api.PathOpenAPI:
 		return describeAdmin, RoleRead
-	}
-	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return withoutWriteDeadline(profiler(name)), RoleWrite // a profile shows memory
-	}
-	if a.simulator != nil && r.URL.Path == pathSimulate {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
-			return a.simulator.serve(w, r)
-		}, RoleWrite
-	}
-	if a.activity != nil && activity.Serves(r.URL.Path) {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			a.activity.ServeHTTP(w, r)
-			return nil
-		}, RoleRead
-	}
-	return nil, RoleRead
-}
-
-// withoutWriteDeadline lets an answer take its time, as one that its caller gave a duration.
-func withoutWriteDeadline(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		serve(w, r)
-		return nil
-	}
-}
-
-func profiler(name string) http.HandlerFunc {
-	switch name {
-	case "cmdline":
-		return pprof.Cmdline
-	case "profile":
-		return pprof.Profile
-	case "symbol":
-		return pprof.Symbol
-	case "trace":
-		return pprof.Trace
+	case strings.HasPrefix(path, pathProfiles):
+		return profile, RoleWrite // a profile shows memory
+	case path == pathSimulate:
+		return a.simulator.serve, RoleWrite
+	case a.activity != nil && activity.Serves(path):
+		return a.showActivity, RoleRead
 	default:
-		return pprof.Index
+		return nil, RoleRead
 	}
+}
+
+// showActivity shows clients by name to holders of tokens and certificates.
+func (a *admin) showActivity(w http.ResponseWriter, r *http.Request) error {
+	return a.activity.Serve(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+}
+
+const pathProfiles = "/debug/pprof/"
+
+// profile takes as long as its caller asked it to.
+func profile(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	switch strings.TrimPrefix(r.URL.Path, pathProfiles) {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+	return nil
 }
 
 //go:embed admin-openapi.yaml
 var adminOpenAPI []byte
 
 func describeAdmin(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return problem.Method(r.Method, "GET, HEAD")
+	if err := problem.CheckMethod(r, looks...); err != nil {
+		return err
 	}
-	w.Header()["Content-Type"] = yamlType
-	_, _ = w.Write(adminOpenAPI) // a client that is gone has no use for the error
+	describe(w, adminOpenAPI)
 	return nil
 }
 

@@ -19,7 +19,11 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
+// checkOne answers a check, by a query or by a body, which may be a batch.
+func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodPost {
+		return s.checkBody(w, r)
+	}
 	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -83,15 +82,4 @@ func errStoreUnreachable(verb stint.Verb) error {
 // errRulesUnknown answers what can't be decided without rules.
 func errRulesUnknown() error {
 	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet; nothing was consumed. The service's log says why")
-}
-
-// writeJSON answers with a document.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	header := w.Header()
-	header["Content-Type"] = jsonType
-	header["Cache-Control"] = noStore
-	w.WriteHeader(status)
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(v) // a client that is gone has no use for the error
 }

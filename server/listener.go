@@ -129,7 +129,7 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	}
 	if c.Activity != nil {
 		handler.simulator.recent = func() decisions { return c.Activity.Hold().Each }
-		handler.activity = c.Activity.Handler(handler.authorizeActivity)
+		handler.activity = c.Activity
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn

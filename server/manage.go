@@ -36,12 +36,11 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	}
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
-	writeJSON(w, http.StatusOK, api.RemainingResponse{
+	return problem.Answer(w, r, http.StatusOK, api.RemainingResponse{
 		Rest: restOf(&c), Allowed: c.Allowed,
 		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
 		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(t.policy, op.Each, d.At),
 	})
-	return nil
 }
 
 // restOf is what of a decision's description is about the state.
@@ -84,8 +83,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.decide(r.Context(), op); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, response)
-	return nil
+	return problem.Answer(w, r, http.StatusOK, response)
 }
 
 // settle charges or refunds after the fact.
@@ -134,8 +132,7 @@ func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, 
 	}
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
-	writeJSON(w, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
-	return nil
+	return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
 }
 
 // settleRules settles what rules decided about a request.
@@ -159,6 +156,5 @@ func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluat
 		rest := restOf(&c)
 		response.Rest, response.Rule = &rest, v.Rule.ID
 	}
-	writeJSON(w, http.StatusOK, response)
-	return nil
+	return problem.Answer(w, r, http.StatusOK, response)
 }

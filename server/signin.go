@@ -57,7 +57,6 @@ type sessionAnswer struct {
 
 // serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE). The caller is who sent the request.
 func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
-	w.Header().Set("Cache-Control", "no-store")
 	if err := a.signIn.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}
@@ -69,9 +68,9 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if caller.Fault != nil {
-			return answerSession(w, sessionAnswer{Required: true})
+			return answerSession(w, r, sessionAnswer{Required: true})
 		}
-		return answerSession(w, sessionAnswer{Required: len(a.signIn.secrets) > 0, Name: caller.Name, Writes: caller.Writes})
+		return answerSession(w, r, sessionAnswer{Required: len(a.signIn.secrets) > 0, Name: caller.Name, Writes: caller.Writes})
 	case http.MethodPost:
 		place, err := a.readSignIn(w, r)
 		if err != nil {
@@ -79,13 +78,14 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 		}
 		holder := a.tokens.tokens[place]
 		http.SetCookie(w, session.New(a.signIn.secrets[place], a.signIn.now(), r.TLS != nil))
-		return answerSession(w, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
+		return answerSession(w, r, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
 	case http.MethodDelete:
 		http.SetCookie(w, session.End(r.TLS != nil))
+		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	default:
-		return problem.Method(r.Method, "GET, HEAD, POST, DELETE")
+		return problem.CheckMethod(r, "GET", "HEAD", "POST", "DELETE")
 	}
 }
 
@@ -105,7 +105,6 @@ func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (place int, e
 	return place, nil
 }
 
-func answerSession(w http.ResponseWriter, answer sessionAnswer) error {
-	w.Header()["Content-Type"] = jsonType
-	return json.NewEncoder(w).Encode(answer)
+func answerSession(w http.ResponseWriter, r *http.Request, answer sessionAnswer) error {
+	return problem.Answer(w, r, http.StatusOK, answer)
 }

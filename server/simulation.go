@@ -93,9 +93,10 @@ type simulationAnswer struct {
 
 // serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
 func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return problem.Method(r.Method, "POST")
+	if err := problem.CheckMethod(r, "POST"); err != nil {
+		return err
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
@@ -144,14 +145,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	w.Header()["Content-Type"] = jsonType
-	w.Header()["Cache-Control"] = noStore
-	_, _ = w.Write(text) // a client that is gone has no use for the error
-	return nil
+	return problem.Answer(w, r, http.StatusOK, answer)
 }
 
 func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {

@@ -6,9 +6,9 @@
 //	go recorder.Run(ctx)
 //	...
 //	recorder.Observe(&activity.Event{At: now, Rule: "api", Client: "10.1.2.3"})
-//	mux.Handle("/api/v1/", recorder.Handler(authorize))
+//	err := recorder.Serve(w, r, names)
 //
-// The handler serves [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+// Serve answers [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
 package activity
 
 import (

@@ -35,7 +35,7 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 
 // commit has the manager make a version.
 func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
-	comment, err := c.query.comment()
+	comment, err := c.comment()
 	if err != nil {
 		return store.Edited{}, err
 	}
@@ -85,7 +85,7 @@ func (c *call) edited(v *store.Edited) error {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return c.answer(api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
 }
 
 // changesOf are IDs on the wire.
@@ -288,7 +288,7 @@ func (c *call) removeSelected() error {
 
 // editSelected edits all rules that the query selects, by their label or the prefix of their ID.
 func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) error) error {
-	f, err := c.query.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
@@ -333,7 +333,7 @@ func (c *call) validate() error {
 				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
 			})
 		}
-		return c.answer(validation)
+		return problem.Answer(c.w, c.r, http.StatusOK, validation)
 	}
 	if err != nil {
 		return err
@@ -345,7 +345,7 @@ func (c *call) validate() error {
 			validation.Enabled++
 		}
 	}
-	return c.answer(validation)
+	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.

@@ -35,7 +35,7 @@ func (c *call) listOverrides() error {
 		}
 		list.Overrides = append(list.Overrides, text)
 	}
-	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return marshal(list) })
+	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
 }
 
 // putOverride lets something else hold for a client.

@@ -85,7 +85,7 @@ func (c *call) reset() error {
 	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
 		return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 	}
-	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
@@ -116,7 +116,7 @@ func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) e
 	if err != nil {
 		return err
 	}
-	return c.answer(api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
 }
 
 func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter) error) error {
