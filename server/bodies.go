@@ -174,9 +174,7 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 func (b *bodyBudget) refuse(read *body) error {
 	read.release()
 	b.refused.Inc()
-	if skipped, ok := b.lines.Admit(); ok {
-		b.logger.Warn("requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most, "skipped", skipped)
-	}
+	warn(b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most)
 	return errBodyMemory
 }
 

@@ -135,7 +135,7 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 }
 
 // warn writes a line, if the sampler admits it, with the number of lines that were skipped before it.
-func (s *service) warn(lines *logsampler.Sampler, message string, attributes ...any) {
+func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attributes ...any) {
 	skipped, ok := lines.Admit()
 	if !ok {
 		return
@@ -143,7 +143,7 @@ func (s *service) warn(lines *logsampler.Sampler, message string, attributes ...
 	if skipped > 0 {
 		attributes = append(attributes, "skipped", skipped)
 	}
-	s.logger.Warn(message, attributes...)
+	logger.Warn(message, attributes...)
 }
 
 // noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records
@@ -162,7 +162,7 @@ func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem
 	}
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
-		s.warn(s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr,
+		warn(s.logger, s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr,
 			"client", s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail, "request_id", requestID(w))
 	}
 }
@@ -176,7 +176,7 @@ func (s *service) noteForwarded(r *http.Request) {
 		}
 		if !s.clients.TrustsPeer(r.RemoteAddr) {
 			s.events.untrusted.Inc()
-			s.warn(s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. If the peer is your proxy, add its address there",
+			warn(s.logger, s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. If the peer is your proxy, add its address there",
 				"peer", r.RemoteAddr, "header", name)
 		}
 		return
@@ -185,12 +185,12 @@ func (s *service) noteForwarded(r *http.Request) {
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
 func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
-	s.warn(s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", problem.Short(name), "peer", r.RemoteAddr)
+	warn(s.logger, s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", problem.Short(name), "peer", r.RemoteAddr)
 }
 
 // noteOverload counts a request for which there was no time, and logs it.
 func (s *service) noteOverload(r *http.Request, err error) {
 	s.metrics.Overloaded()
-	s.warn(s.events.overloadLines, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
+	warn(s.logger, s.events.overloadLines, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
 		"err", err, "path", r.URL.Path)
 }
