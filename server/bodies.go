@@ -79,12 +79,7 @@ func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, adm
 			ConstLabels: prometheus.Labels{"service": service},
 		}, func() float64 { return float64(b.held.Load()) }))
 	}
-	for _, collector := range collectors {
-		if err := registry.Register(collector); err != nil {
-			return nil, nil, err
-		}
-	}
-	return public, admin, nil
+	return public, admin, register(registry, collectors...)
 }
 
 // A body is the text of a request's body with the memory that is charged for it, until it is

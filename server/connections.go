@@ -288,13 +288,7 @@ func newConnMetrics(registry prometheus.Registerer) (public, admin *connMetrics,
 		}
 		return m
 	}
-	public, admin = of(serviceHTTP), of(serviceAdmin)
-	for _, collector := range []prometheus.Collector{open, early} {
-		if err := registry.Register(collector); err != nil {
-			return nil, nil, err
-		}
-	}
-	return public, admin, nil
+	return of(serviceHTTP), of(serviceAdmin), register(registry, open, early)
 }
 
 // admit reports whether the connection may stay; if so, it is tracked.

@@ -119,17 +119,13 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
-		rules: s.service.administration,
+		rules: s.service.administration, activity: c.Activity,
 	}
 	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
-	}
-	if c.Activity != nil {
-		handler.simulator.recent = func() decisions { return c.Activity.Hold().Each }
-		handler.activity = c.Activity
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn

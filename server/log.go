@@ -126,12 +126,7 @@ func newEvents(registry prometheus.Registerer, headers []string) (*events, error
 	for _, outcome := range []string{outcomeUnauthenticated, outcomeInvalidToken, outcomeForbidden} {
 		e.refused[outcome] = refused.WithLabelValues(outcome)
 	}
-	for _, collector := range []prometheus.Collector{refused, e.untrusted} {
-		if err := registry.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	return e, nil
+	return e, register(registry, refused, e.untrusted)
 }
 
 // warn writes a line, if the sampler admits it, with the number of lines that were skipped before it.

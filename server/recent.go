@@ -33,59 +33,29 @@ type Decided struct {
 
 // observeCheck tells of a check without rules.
 func (s *service) observeCheck(w http.ResponseWriter, r *http.Request, t *target, claim *stint.Claim, d *stint.Decision, start time.Time, elapsed time.Duration) {
-	if s.config.Activity == nil && s.config.Decided == nil {
-		return
-	}
-	at, reason := stint.Instant(start.UnixMicro()), ""
+	decided := Decided{Allowed: d.Allowed, Rule: t.rule, Client: claim.Key, Policy: t.policy, Decision: *d, At: stint.Instant(start.UnixMicro())}
 	if !d.Allowed {
-		reason = string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits))
+		decided.Reason = string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits))
 	}
-	if s.config.Activity != nil {
-		e := activity.Event{At: at, Rule: t.rule, Client: claim.Key, Degraded: d.Degraded, Permits: claim.Permits, Elapsed: elapsed}
-		if !d.Allowed {
-			e.Outcome, e.Reason, e.RequestID = activity.Denied, reason, requestID(w)
-		}
-		s.config.Activity.Observe(&e)
-	}
-	if s.config.Decided != nil {
-		s.config.Decided(r.Context(), Decided{
-			Allowed: d.Allowed, Rule: t.rule, Client: claim.Key, Reason: reason, RequestID: requestID(w), Policy: t.policy, Decision: *d, At: at,
-		})
-	}
+	s.observe(w, r, &decided, &activity.Event{Permits: claim.Permits, Elapsed: elapsed})
 }
 
 // observeVerdict tells of a request that rules decided.
 func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rules.Request, v *enforce.Verdict, start time.Time, elapsed time.Duration) {
-	if s.config.Activity == nil && s.config.Decided == nil {
-		return
-	}
 	d := Decided{
-		Allowed: v.Allowed, Client: v.Claim.Key, Reason: string(v.Reason()), RequestID: requestID(w), Policy: v.Claim.Policy, Decision: v.Decision,
-		At: stint.Instant(start.UnixMicro()),
-	}
-	if v.Rule != nil {
-		d.Rule, d.Set = v.Rule.ID, v.Rule.Set
+		Allowed: v.Allowed, Client: v.Claim.Key, Reason: string(v.Reason()), Policy: v.Claim.Policy, Decision: v.Decision, At: stint.Instant(start.UnixMicro()),
 	}
 	if !v.Allowed {
 		d.Client = cmp.Or(d.Client, q.Address) // a rule that denies without its limits counts nobody
 	}
-	if s.config.Decided != nil {
-		s.config.Decided(r.Context(), d)
+	e := activity.Event{Permits: v.Claim.Permits, Elapsed: elapsed, Method: q.Method, Path: q.Path}
+	if v.Rule != nil {
+		d.Rule, d.Set, e.Near = v.Rule.ID, v.Rule.Set, promlimit.Near(&v.Decision)
 	}
+	s.observe(w, r, &d, &e)
 	if s.config.Activity == nil {
 		return
 	}
-	e := activity.Event{
-		At: d.At, Rule: d.Rule, Client: d.Client, Degraded: v.Decision.Degraded, Permits: v.Claim.Permits, Elapsed: elapsed,
-		Method: q.Method, Path: q.Path,
-	}
-	if v.Rule != nil {
-		e.Near = promlimit.Near(&v.Decision)
-	}
-	if !v.Allowed {
-		e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
-	}
-	s.config.Activity.Observe(&e)
 	e.Client, e.Outcome, e.Near = "", activity.ShadowDenied, false
 	for _, e.Rule = range v.Shadowed {
 		s.config.Activity.Observe(&e)
@@ -93,6 +63,21 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 	e.Outcome = activity.ShadowAdmitted
 	for _, e.Rule = range v.Passed {
 		s.config.Activity.Observe(&e)
+	}
+}
+
+// observe tells those who want to know of a decision, and completes the event with it.
+func (s *service) observe(w http.ResponseWriter, r *http.Request, d *Decided, e *activity.Event) {
+	d.RequestID = requestID(w)
+	if s.config.Decided != nil {
+		s.config.Decided(r.Context(), *d)
+	}
+	if s.config.Activity != nil {
+		e.At, e.Rule, e.Client, e.Degraded = d.At, d.Rule, d.Client, d.Decision.Degraded
+		if !d.Allowed {
+			e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
+		}
+		s.config.Activity.Observe(e)
 	}
 }
 

@@ -90,13 +90,9 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range append([]prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, config.Collectors...) {
-		if err := registerer.Register(collector); err != nil {
-			return nil, err
-		}
+	own := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	if err := register(registerer, append(own, config.Collectors...)...); err != nil {
+		return nil, err
 	}
 	metrics, err := promlimit.New(registerer)
 	if err != nil {
@@ -158,6 +154,15 @@ func newService(config *Config) (*service, error) {
 	}
 	s.swapRules(config.Rules)
 	return s, nil
+}
+
+func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := registry.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server.

@@ -46,13 +46,10 @@ type simulator struct {
 	room    uint64 // bytes by which the process's memory may grow meanwhile
 	heap    uint64 // what it was before
 	rules   func() *rules.Set
-	recent  func() decisions // nil: nothing is known
+	recent  *activity.Recorder // nil: nothing is known
 	options rules.Options
 	deny    bool // rules_default
 }
-
-// decisions are recent ones, the same ones each time.
-type decisions func(yield func(activity.Decision) bool) activity.Sample
 
 // A simulationRequest says what is simulated, on what.
 type simulationRequest struct {
@@ -325,12 +322,12 @@ func (s *simulator) replay(t *traffic) error {
 	if s.recent == nil {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
-	set, recent := s.rules(), s.recent()
+	set, recent := s.rules(), s.recent.Hold()
 	t.source = func(add func(*simulate.Event) error) error {
 		order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
 		var fault error
 		t.leftOut, t.notes = 0, nil
-		sample := recent(func(d activity.Decision) bool {
+		recent.Each(func(d activity.Decision) bool {
 			event, known := eventOf(set, &d)
 			if !known {
 				t.leftOut++
@@ -339,8 +336,8 @@ func (s *simulator) replay(t *traffic) error {
 			fault = order.Add(event)
 			return fault == nil
 		})
-		if sample.OneIn > 1 {
-			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", sample.OneIn))
+		if recent.Sample.OneIn > 1 {
+			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", recent.Sample.OneIn))
 		}
 		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
 		if fault != nil {

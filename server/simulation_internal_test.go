@@ -101,15 +101,11 @@ func TestSimulateRecent(t *testing.T) {
 	if status, _, fault := simulated(t, s, `{"inForce":true}`, nil); status != http.StatusBadRequest {
 		t.Errorf("without recent decisions: %d %s", status, fault)
 	}
-	s.recent = func() decisions {
-		return func(yield func(activity.Decision) bool) activity.Sample {
-			for i := range 6 {
-				yield(activity.Decision{At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Client: "ann", Method: "GET", Path: "/"})
-			}
-			yield(activity.Decision{Rule: "gone"})
-			return activity.Sample{OneIn: 1}
-		}
+	s.recent = activity.New(activity.Config{})
+	for i := range 6 {
+		s.recent.Observe(&activity.Event{At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Client: "ann", Method: "GET", Path: "/"})
 	}
+	s.recent.Observe(&activity.Event{Rule: "gone"})
 	candidate := `{"name":"two","rules":"- {id: user, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}"}`
 	status, answer, fault := simulated(t, s, `{"inForce":true,"candidates":[`+candidate+`]}`, nil)
 	if status != http.StatusOK || answer.LeftOut != 1 || answer.Candidates[0].Total.Denied != 0 || answer.Candidates[1].Total.Denied != 4 {

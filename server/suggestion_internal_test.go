@@ -51,13 +51,9 @@ func TestSuggest(t *testing.T) {
 	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v %v", left, err)
 	}
-	s.recent = func() decisions {
-		return func(yield func(activity.Decision) bool) activity.Sample {
-			for i := range 8 {
-				yield(activity.Decision{At: stint.Instant(1_800_000_000_000_000 + i*1_000_000), Rule: "other", Client: "192.0.2.1", Method: "GET", Path: "/other"})
-			}
-			return activity.Sample{OneIn: 1}
-		}
+	s.recent = activity.New(activity.Config{})
+	for i := range 8 {
+		s.recent.Observe(&activity.Event{At: stint.Instant(1_800_000_000_000_000 + i*1_000_000), Rule: "other", Client: "192.0.2.1", Method: "GET", Path: "/other"})
 	}
 	_, answer, fault = simulated(t, s, `{"inForce":true,"suggest":{"share":1,"rule":"other"}}`, nil)
 	if len(answer.Suggestions) != 1 || answer.Suggestions[0].Values[0] != 6 || len(answer.Notes) != 1 {

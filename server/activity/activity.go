@@ -166,7 +166,7 @@ func New(config Config) *Recorder {
 	return r
 }
 
-// Observe counts a decision. It does not allocate, and keeps nothing of the event but what Event says.
+// Observe counts a decision. It allocates once in some thousand calls, and keeps nothing of the event but what Event says.
 func (r *Recorder) Observe(e *Event) {
 	s, _ := r.handy.Get().(*shard)
 	s.mu.Lock()

@@ -174,7 +174,9 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool)
 		return nil, err
 	}
 	t := Timeline{Scope: ScopeProcess, Client: client, Decisions: []Decision{}}
-	t.Sample = r.recentOf(client, func(d Decision) bool {
+	held := r.Hold()
+	t.Sample = held.Sample
+	t.Sampled = held.of(client, func(d Decision) bool {
 		if rule := q.Get("rule"); rule != "" && d.Rule != rule {
 			return true
 		}
@@ -186,7 +188,6 @@ func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool)
 	})
 	slices.SortStableFunc(t.Decisions, func(a, b Decision) int { return cmp.Compare(b.At, a.At) })
 	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
-	t.Sampled = r.isSampled(client, t.Sample)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t.Denials, _ = r.denialsOf(denialQuery{client: client, rule: q.Get("rule")}, int(n))
