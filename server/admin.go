@@ -3,6 +3,8 @@ package server
 import (
 	"crypto/x509"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,11 +16,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/activity"
+	"github.com/stint-go/stint/server/dashboard"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
+	"github.com/stint-go/stint/server/session"
 )
 
 // An admin is the handler of the admin listener. On loopback it guards against the
@@ -33,7 +38,8 @@ type admin struct {
 	tracker      *idleTracker
 	rules        *rulesapi.API
 	activity     *activity.Recorder // nil is none
-	signIn       *signIn
+	pages        *dashboard.Handler
+	origin       *http.CrossOriginProtection
 	simulator    *simulator
 }
 
@@ -48,14 +54,14 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers, unless it returns an error. Refused requests are recorded in the audit.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
-	if a.signIn != nil && a.signIn.pages.Serves(r.URL.Path) {
+	if a.pages.Serves(r.URL.Path) {
 		// A page holds no secret, and may be linked to from anywhere.
 		if a.guarded {
 			if err := checkHost(r); err != nil {
 				return err
 			}
 		}
-		a.signIn.pages.ServeHTTP(w, r)
+		a.pages.ServeHTTP(w, r)
 		return nil
 	}
 	who, role, err := a.identify(r)
@@ -63,7 +69,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		a.tracker.authorise(r.Context())
 	}
-	if a.signIn != nil && r.URL.Path == pathSession {
+	if r.URL.Path == pathSession {
 		err := a.serveSession(w, r, caller)
 		if err != nil && r.Method == http.MethodPost {
 			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
@@ -91,7 +97,7 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 			return "", 0, err
 		}
 	}
-	if place := a.signIn.find(r); place >= 0 {
+	if place := a.signedIn(r); place >= 0 {
 		return a.tokens.tokens[place].Name, a.tokens.tokens[place].Role, nil
 	}
 	if len(a.tokens.hashes) > 0 {
@@ -213,4 +219,76 @@ func isLocalHost(host string) bool {
 	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	return err == nil && addr.IsLoopback()
+}
+
+// pathSession is where the dashboard signs in and out.
+const pathSession = "/session"
+
+// maxSignInBytes bounds the body of a sign-in.
+const maxSignInBytes = 4 << 10
+
+// signedIn returns the place of the token by whose session a request was sent, and -1 if it was not by one. A page of
+// another origin that makes a browser send the cookie changes nothing by it.
+func (a *admin) signedIn(r *http.Request) int {
+	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
+		return -1
+	}
+	return session.Find(r, a.tokens.hashes, time.Now())
+}
+
+// sessionAnswer says who is signed in.
+type sessionAnswer struct {
+	Required bool   `json:"required"` // whether a token is needed
+	Name     string `json:"name,omitempty"`
+	Writes   bool   `json:"writes"`
+}
+
+// serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE). The caller is who sent the request.
+func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+	if err := a.origin.Check(r); err != nil {
+		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
+	}
+	// A request to another name than this machine's may not even sign in: its sender reads the answer.
+	var known *problem.Error
+	if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
+		return caller.Fault
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if caller.Fault != nil {
+			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
+		}
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes})
+	case http.MethodPost:
+		place, err := a.readSignIn(w, r)
+		if err != nil {
+			return err
+		}
+		holder := a.tokens.tokens[place]
+		http.SetCookie(w, session.New(a.tokens.hashes[place], time.Now(), r.TLS != nil))
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
+	case http.MethodDelete:
+		http.SetCookie(w, session.End(r.TLS != nil))
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	default:
+		return problem.CheckMethod(r, "GET", "HEAD", "POST", "DELETE")
+	}
+}
+
+// readSignIn returns the place of the token in the body.
+func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (place int, err error) {
+	var body struct {
+		Token string `json:"token"`
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignInBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)
+	}
+	if place = a.tokens.hashes.place(body.Token); place < 0 {
+		return 0, problem.New(http.StatusUnauthorized, "the token is not known; allowed: one of admin.tokens_file")
+	}
+	return place, nil
 }

@@ -244,3 +244,8 @@ func checkPath(param, path string) error {
 	}
 	return stint.Invalid(param, problem.Short(path), "a path that begins with a slash, or * alone")
 }
+
+// errRulesUnknown answers what can't be decided without rules.
+func errRulesUnknown() error {
+	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet; nothing was consumed. The service's log says why")
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/dashboard"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -119,9 +120,9 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
-		rules: s.service.administration, activity: c.Activity,
+		rules: s.service.administration, activity: c.Activity, origin: http.NewCrossOriginProtection(),
 	}
-	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
+	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
 	}
 	handler.simulator = &simulator{

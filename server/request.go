@@ -545,3 +545,14 @@ func (s *scanner) codeUnit() (rune, error) {
 	s.at += len(digits)
 	return rune(r), nil
 }
+
+func badRequest(detail string) error {
+	return &problem.Error{Status: http.StatusBadRequest, Detail: detail}
+}
+
+// inElement says in which element of a batch the error lies.
+func inElement(index int, err error) error {
+	e := *problem.Of(err)
+	e.Detail = fmt.Sprintf("element %d: %s", index, e.Detail)
+	return &e
+}
