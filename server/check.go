@@ -74,8 +74,11 @@ func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 	if fallback {
 		s.noteUnknownAlgorithm(r, q.algorithm)
 	}
-	key, err := s.keyOf(r, q)
-	return t, stint.Claim{Key: key, Policy: t.policy, Permits: 1}, err
+	claim := stint.Claim{Policy: t.policy}
+	if claim.Key, err = s.keyOf(r, q); err == nil {
+		claim.Permits, err = t.cost(q)
+	}
+	return t, claim, err
 }
 
 // keyOf is the key that the request names, if it may, else the client's address.
@@ -94,9 +97,6 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
-		return err
-	}
-	if claim.Permits, err = t.cost(q); err != nil {
 		return err
 	}
 	x, _ := s.scratches.Get().(*scratch)
@@ -141,9 +141,6 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 	ops := make([]stint.Op, len(requests))
 	for i := range requests {
 		t, claim, err := s.claim(r, &requests[i])
-		if err == nil {
-			claim.Permits, err = t.cost(&requests[i])
-		}
 		if err != nil {
 			return inElement(i, err)
 		}

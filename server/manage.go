@@ -23,9 +23,6 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if claim.Permits, err = t.cost(&q); err != nil {
-		return err
-	}
 	op := stint.Op{Verb: stint.Peek, Claim: claim}
 	if q.details {
 		op.Each = make([]stint.Outcome, t.policy.Len())
@@ -117,6 +114,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 
 // settleKey settles what one target decided about a key.
 func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
+	q.present &^= permitsMember // which a check bounds
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err

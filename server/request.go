@@ -1,15 +1,16 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -474,77 +475,38 @@ func (s *scanner) integer(name, wanted string) (string, error) {
 
 // string reads a string, whose quote comes next (RFC 8259, section 7).
 func (s *scanner) string() (string, error) {
-	s.at++
-	start := s.at
-	var decoded []byte // what stood before start, once there was an escape
-	for s.at < len(s.text) {
-		switch c := s.text[s.at]; {
-		case c == '"':
-			plain := s.text[start:s.at]
-			s.at++
-			if decoded == nil {
-				return plain, nil
-			}
-			return string(append(decoded, plain...)), nil
-		case c < ' ':
+	begin, escapes := s.at, false
+	for s.at++; s.at < len(s.text) && s.text[s.at] != '"'; s.at++ {
+		switch {
+		case s.text[s.at] < ' ':
 			return "", s.malformed("no control character in a string")
-		case c == '\\':
-			decoded = append(decoded, s.text[start:s.at]...)
-			r, err := s.escape()
-			if err != nil {
-				return "", err
-			}
-			decoded = utf8.AppendRune(decoded, r)
-			start = s.at
-		default:
+		case s.text[s.at] == '\\':
+			escapes = true
 			s.at++
 		}
 	}
-	return "", s.malformed("the closing quote of a string")
-}
-
-// escape reads an escape sequence, whose backslash comes next.
-func (s *scanner) escape() (rune, error) {
-	s.at++
-	if s.at == len(s.text) {
-		return 0, s.malformed("an escape sequence")
-	}
-	const names, meanings = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
-	if i := strings.IndexByte(names, s.text[s.at]); i >= 0 {
-		s.at++
-		return rune(meanings[i]), nil
-	}
-	r, err := s.codeUnit()
-	if err != nil || !utf16.IsSurrogate(r) {
-		return r, err
-	}
-	if s.at < len(s.text) && s.text[s.at] == '\\' {
-		s.at++
-		low, err := s.codeUnit()
-		if err != nil {
-			return 0, err
-		}
-		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-			return pair, nil
-		}
-	}
-	return 0, s.malformed("surrogates in pairs")
-}
-
-// codeUnit reads a u and four hexadecimal digits.
-func (s *scanner) codeUnit() (rune, error) {
-	if s.at >= len(s.text) || s.text[s.at] != 'u' {
-		return 0, s.malformed("an escape sequence")
+	if s.at >= len(s.text) {
+		return "", s.malformed("the closing quote of a string")
 	}
 	s.at++
-	digits := s.text[s.at:min(s.at+4, len(s.text))]
-	r, err := strconv.ParseUint(digits, 16, 16)
-	if err != nil || len(digits) < 4 {
-		return 0, s.malformed("four hexadecimal digits")
+	quoted := s.text[begin:s.at]
+	if !escapes {
+		return quoted[1 : len(quoted)-1], nil
 	}
-	s.at += len(digits)
-	return rune(r), nil
+	text := new(string)
+	others := soundEscape.ReplaceAllLiteralString(quoted, "")
+	if loneSurrogate.MatchString(others) || json.Unmarshal([]byte(quoted), text) != nil {
+		s.at = begin
+		return "", s.malformed("a string whose escape sequences are JSON's, with surrogates in pairs")
+	}
+	return *text, nil
 }
+
+// A soundEscape is an escape sequence of one letter or of a pair of surrogates.
+var (
+	soundEscape   = regexp.MustCompile(`\\[^u]|(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
+	loneSurrogate = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+)
 
 func badRequest(detail string) error {
 	return &problem.Error{Status: http.StatusBadRequest, Detail: detail}

@@ -12,7 +12,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/netip"
-	"os"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -125,7 +124,6 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer t.end()
 	source := s.within(ctx, t.source)
 	switch err = source(simulation.Add); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -203,7 +201,6 @@ type traffic struct {
 	input   *simulate.Input // of a log
 	notes   []string
 	leftOut int64 // as in simulationAnswer
-	end     func()
 }
 
 // within is a source that ends with ctx, and refuses to be longer than a simulation may be.
@@ -240,7 +237,7 @@ func heapBytes() uint64 {
 
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
 func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
-	t := &traffic{end: func() {}}
+	t := new(traffic)
 	if p := request.Pattern; p != nil {
 		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
 		var err error
@@ -265,35 +262,21 @@ func (s *simulator) traffic(ctx context.Context, request *simulationRequest, par
 	return t, s.log(ctx, t, request, part)
 }
 
-// log makes a log the source. If it is read several times it is kept in a file, which only this process can read.
+// log makes a log the source. If it is read several times it is kept.
 func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
+	var kept []byte
 	if request.Suggest != nil {
-		file, err := os.CreateTemp("", "stint-log-*")
-		if err != nil {
-			return fmt.Errorf("a log is kept in a file while limits are looked for: %w", err)
-		}
-		removed := os.Remove(file.Name()) == nil // so that nothing is left of it however the process ends; not on Windows
-		t.end = func() {
-			_ = file.Close() // nobody needs it any more
-			if !removed {
-				_ = os.Remove(file.Name()) // as above
-			}
-		}
-		n, err := io.Copy(file, io.LimitReader(log, maxSimulatedLog+1))
-		if err == nil && n > maxSimulatedLog {
-			err = problem.TooLarge(maxSimulatedLog)
-		}
-		if err != nil {
-			t.end()
+		var err error
+		if kept, err = io.ReadAll(io.LimitReader(log, maxSimulatedLog+1)); err != nil {
 			return err
 		}
-		log = file
+		if len(kept) > maxSimulatedLog {
+			return problem.TooLarge(maxSimulatedLog)
+		}
 	}
 	t.source = func(add func(*simulate.Event) error) error {
-		if file, is := log.(*os.File); is {
-			if _, err := file.Seek(0, io.SeekStart); err != nil {
-				return err
-			}
+		if kept != nil {
+			log = bytes.NewReader(kept)
 		}
 		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) }})
 		if err != nil {

@@ -143,7 +143,7 @@ func AnswerJSON(w http.ResponseWriter, r *http.Request, status int, text []byte)
 	header.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(text) //nolint:gosec // JSON, said to be JSON; a client that is gone has no use for the error
+		_, _ = w.Write(text) // a client that is gone has no use for the error
 	}
 }
 
