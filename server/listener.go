@@ -159,7 +159,7 @@ func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // secure makes the listener speak TLS. A connection may then carry many requests at once,
 // which the idle tracker can't tell apart, so net/http bounds each of them.
 func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
-	certificates, err := OpenCertificates(section, files, s.config.Logger, "h2", "http/1.1")
+	certificates, err := openCertificates(section, files, s.config.Logger, time.Now)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}

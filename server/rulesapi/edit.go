@@ -143,11 +143,7 @@ func (c *call) put() error {
 
 // readPatch reads a JSON merge patch (RFC 7396).
 func (c *call) readPatch() (document.Value, error) {
-	var faults document.Faults
-	change, err := c.value(patchBody, &faults)
-	if err == nil {
-		err = faults.Err()
-	}
+	change, err := c.value(patchBody)
 	if err == nil && change.Kind != document.KindMapping {
 		err = stint.Invalid("the patch", document.Verbatim(change.String()), "an object with what changes")
 	}
@@ -349,10 +345,8 @@ func (c *call) validate() error {
 }
 
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
-func (c *call) readRule() (rule rules.Rule, err error) {
-	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		rule = file.Rule(written, "the rule", faults)
-	})
+func (c *call) readRule() (rules.Rule, error) {
+	rule, err := readOne(c, "the rule", file.Rule)
 	if err != nil {
 		return rule, err
 	}
@@ -363,19 +357,6 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
 	}
 	return rule, nil
-}
-
-// readOne hands a body of one thing to read.
-func (c *call) readOne(read func(document.Value, *document.Faults)) error {
-	var faults document.Faults
-	written, err := c.value(ruleBody, &faults)
-	if err != nil {
-		return err
-	}
-	if faults.Err() == nil {
-		read(written, &faults)
-	}
-	return faults.Err()
 }
 
 // checkList holds the conditions against all rules of the draft.

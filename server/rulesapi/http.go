@@ -62,12 +62,24 @@ func (c *call) parse(most int64, types []string, do func(source string, text []b
 }
 
 // value reads a body of one value, JSON or YAML.
-func (c *call) value(types []string, faults *document.Faults) (value document.Value, err error) {
+func (c *call) value(types []string) (value document.Value, err error) {
 	err = c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
-		value = document.Parse(source, text, len(text), faults)
-		return nil
+		var faults document.Faults
+		value = document.Parse(source, text, len(text), &faults)
+		return faults.Err()
 	})
 	return value, err
+}
+
+// readOne reads a body of one thing, which faults call what.
+func readOne[T any](c *call, what string, read func(document.Value, string, *document.Faults) T) (one T, err error) {
+	written, err := c.value(ruleBody)
+	if err != nil {
+		return one, err
+	}
+	var faults document.Faults
+	one = read(written, what, &faults)
+	return one, faults.Err()
 }
 
 // document reads rules as files have them, and makes a set of them.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -30,7 +29,7 @@ func TestLargeBodiesWait(t *testing.T) {
 	cancel()
 	for name, read := range map[string]func(*call) error{
 		"document": func(c *call) error { _, _, err := c.document(); return err },
-		"value":    func(c *call) error { _, err := c.value(ruleBody, new(document.Faults)); return err },
+		"value":    func(c *call) error { _, err := c.value(ruleBody); return err },
 	} {
 		for range 2 { // the first leaves when it has been read
 			if err := read(request(t.Context())); err != nil {
