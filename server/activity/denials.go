@@ -26,12 +26,12 @@ type denials struct {
 	made  uint64
 }
 
-func (d *denials) add(p *pending, client, request []byte) {
+func (d *denials) add(e *Event, client string) {
 	s := &d.slots[d.made%maxDenials]
 	d.made++
-	s.at, s.rule, s.reason = p.at, p.rule, p.reason
+	s.at, s.rule, s.reason = int64(e.At), e.Rule, e.Reason
 	s.client = uint16(copy(s.text[:], client))
-	s.extent = s.client + uint16(copy(s.text[s.client:], request))
+	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }
 
 func (s *denial) show(number uint64) Denial {

@@ -195,7 +195,6 @@ func (r *Recorder) lastDenials(names bool, after uint64, n int) []Denial {
 
 // publish counts what was observed, and tells the streams of the seconds that have ended.
 func (r *Recorder) publish() {
-	r.flush()
 	h := &r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -63,7 +63,6 @@ func (r *Recorder) Serve(w http.ResponseWriter, req *http.Request, names bool) e
 
 // stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.
 func (r *Recorder) stats(seconds, most int, rule string) Stats {
-	r.flush()
 	now, figures := r.now(), r.storeFigures()
 	second := uint32(now / 1e6)
 	r.mu.Lock()
@@ -146,7 +145,6 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 		return r.view(ctx).denials(wanted, int(n), r.mask(names)), nil
 	}
 	wanted.before = uint64(before)
-	r.flush()
 	r.mu.Lock()
 	found, more := r.denialsOf(wanted, int(n))
 	r.mu.Unlock()

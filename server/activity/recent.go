@@ -69,38 +69,36 @@ func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
 
 // add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits, zigzag;
 // and the texts, each behind its length.
-func (r *recent) add(p *pending, hash uint64, client, method, path []byte) {
+func (r *recent) add(e *Event, hash uint64, client string) {
+	at := int64(e.At)
 	s := r.current()
 	if !sampled(hash, s.share) {
 		return
 	}
 	if len(s.text) == 0 {
-		s.first, s.last = p.at, p.at
+		s.first, s.last = at, at
 	}
 	if len(s.text) > segmentBytes-maxRecord {
 		share := r.nextShare()
-		r.begin(p.at, share)
+		r.begin(at, share)
 		if s = r.current(); !sampled(hash, share) {
 			return
 		}
 	}
-	s.last = max(s.last, p.at)
-	flags := byte(p.outcome)
-	if p.degraded {
+	s.last = max(s.last, at)
+	flags := byte(e.Outcome)
+	if e.Degraded {
 		flags |= 1 << 2
 	}
 	t := binary.LittleEndian.AppendUint64(s.text, hash)
-	t = binary.AppendVarint(t, p.at-s.first)
+	t = binary.AppendVarint(t, at-s.first)
 	t = append(t, flags)
-	t = binary.AppendVarint(t, p.permits)
-	for _, part := range [...]string{p.rule, p.reason} {
-		part = part[:min(len(part), maxClient)]
-		t = binary.AppendUvarint(t, uint64(len(part)))
-		t = append(t, part...)
-	}
-	for _, part := range [...][]byte{client, method, path} {
-		t = binary.AppendUvarint(t, uint64(len(part)))
-		t = append(t, part...)
+	t = binary.AppendVarint(t, e.Permits)
+	texts := [...]string{e.Rule, e.Reason, client, e.Method, e.Path}
+	for i, most := range [...]int{maxClient, maxClient, maxClient, maxMethod, maxPath} {
+		text := texts[i][:min(len(texts[i]), most)]
+		t = binary.AppendUvarint(t, uint64(len(text)))
+		t = append(t, text...)
 	}
 	s.text = t
 }
@@ -137,7 +135,6 @@ type Held struct {
 
 // Hold holds this process's recent decisions, up to 32 MiB, while others are made.
 func (r *Recorder) Hold() *Held {
-	r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h, share := &Held{seed: r.seed}, uint8(0)

@@ -88,7 +88,6 @@ func (r *Recorder) mask(names bool) func(client string) string {
 
 // summarize is this process's summary.
 func (r *Recorder) summarize() summary {
-	r.flush()
 	now := r.now()
 	s := summary{ProcessStatus: ProcessStatus{Process: r.config.Process, At: now}}
 	r.mu.Lock()
