@@ -120,7 +120,7 @@ func TestNoNameIsEchoedUnclipped(t *testing.T) {
 		}
 	}
 	for kind, text := range names() {
-		if testing.Short() && kind != "plain" && kind != "control" {
+		if testing.Short() && kind != "plain" {
 			continue // each takes seconds under the race detector
 		}
 		name := newName(text)
