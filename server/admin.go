@@ -3,6 +3,8 @@ package server
 import (
 	"crypto/x509"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,11 +16,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/activity"
+	"github.com/stint-go/stint/server/dashboard"
 	"github.com/stint-go/stint/server/problem"
 	"github.com/stint-go/stint/server/rulesapi"
+	"github.com/stint-go/stint/server/session"
 )
 
 // An admin is the handler of the admin listener. On loopback it guards against the
@@ -32,8 +37,9 @@ type admin struct {
 	writeTimeout time.Duration // for a request, a profile excepted
 	tracker      *idleTracker
 	rules        *rulesapi.API
-	activity     http.Handler // nil is none
-	signIn       *signIn
+	activity     *activity.Recorder // nil is none
+	pages        *dashboard.Handler
+	origin       *http.CrossOriginProtection
 	simulator    *simulator
 }
 
@@ -48,14 +54,14 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers, unless it returns an error. Refused requests are recorded in the audit.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
-	if a.signIn != nil && a.signIn.pages.Serves(r.URL.Path) {
+	if a.pages.Serves(r.URL.Path) {
 		// A page holds no secret, and may be linked to from anywhere.
 		if a.guarded {
 			if err := checkHost(r); err != nil {
 				return err
 			}
 		}
-		a.signIn.pages.ServeHTTP(w, r)
+		a.pages.ServeHTTP(w, r)
 		return nil
 	}
 	who, role, err := a.identify(r)
@@ -63,7 +69,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		a.tracker.authorise(r.Context())
 	}
-	if a.signIn != nil && r.URL.Path == pathSession {
+	if r.URL.Path == pathSession {
 		err := a.serveSession(w, r, caller)
 		if err != nil && r.Method == http.MethodPost {
 			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
@@ -91,7 +97,7 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 			return "", 0, err
 		}
 	}
-	if place := a.signIn.find(r); place >= 0 {
+	if place := a.signedIn(r); place >= 0 {
 		return a.tokens.tokens[place].Name, a.tokens.tokens[place].Role, nil
 	}
 	if len(a.tokens.hashes) > 0 {
@@ -124,60 +130,53 @@ func certificateName(certificate *x509.Certificate) string {
 
 // find returns what is not about rules, nil for everything else, and which role that needs.
 func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Request) error, needs AdminRole) {
-	if r.URL.Path == api.PathOpenAPI {
+	switch path := r.URL.Path; {
+	case path == api.PathOpenAPI:
 		return describeAdmin, RoleRead
-	}
-	if name, ok := strings.CutPrefix(r.URL.Path, "/debug/pprof/"); ok {
-		return withoutWriteDeadline(profiler(name)), RoleWrite // a profile shows memory
-	}
-	if a.simulator != nil && r.URL.Path == pathSimulate {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
-			return a.simulator.serve(w, r)
-		}, RoleWrite
-	}
-	if a.activity != nil && activity.Serves(r.URL.Path) {
-		return func(w http.ResponseWriter, r *http.Request) error {
-			a.activity.ServeHTTP(w, r)
-			return nil
-		}, RoleRead
-	}
-	return nil, RoleRead
-}
-
-// withoutWriteDeadline lets an answer take its time, as one that its caller gave a duration.
-func withoutWriteDeadline(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		serve(w, r)
-		return nil
-	}
-}
-
-func profiler(name string) http.HandlerFunc {
-	switch name {
-	case "cmdline":
-		return pprof.Cmdline
-	case "profile":
-		return pprof.Profile
-	case "symbol":
-		return pprof.Symbol
-	case "trace":
-		return pprof.Trace
+	case strings.HasPrefix(path, pathProfiles):
+		return profile, RoleWrite // a profile shows memory
+	case path == pathSimulate:
+		return a.simulator.serve, RoleWrite
+	case a.activity != nil && activity.Serves(path):
+		return a.showActivity, RoleRead
 	default:
-		return pprof.Index
+		return nil, RoleRead
 	}
+}
+
+// showActivity shows clients by name to holders of tokens and certificates.
+func (a *admin) showActivity(w http.ResponseWriter, r *http.Request) error {
+	return a.activity.Serve(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+}
+
+const pathProfiles = "/debug/pprof/"
+
+// profile takes as long as its caller asked it to.
+func profile(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	switch strings.TrimPrefix(r.URL.Path, pathProfiles) {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+	return nil
 }
 
 //go:embed admin-openapi.yaml
 var adminOpenAPI []byte
 
 func describeAdmin(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return problem.Method(r.Method, "GET, HEAD")
+	if err := problem.CheckMethod(r, looks...); err != nil {
+		return err
 	}
-	w.Header()["Content-Type"] = yamlType
-	_, _ = w.Write(adminOpenAPI) // a client that is gone has no use for the error
+	describe(w, adminOpenAPI)
 	return nil
 }
 
@@ -220,4 +219,76 @@ func isLocalHost(host string) bool {
 	}
 	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 	return err == nil && addr.IsLoopback()
+}
+
+// pathSession is where the dashboard signs in and out.
+const pathSession = "/session"
+
+// maxSignInBytes bounds the body of a sign-in.
+const maxSignInBytes = 4 << 10
+
+// signedIn returns the place of the token by whose session a request was sent, and -1 if it was not by one. A page of
+// another origin that makes a browser send the cookie changes nothing by it.
+func (a *admin) signedIn(r *http.Request) int {
+	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
+		return -1
+	}
+	return session.Find(r, a.tokens.hashes, time.Now())
+}
+
+// sessionAnswer says who is signed in.
+type sessionAnswer struct {
+	Required bool   `json:"required"` // whether a token is needed
+	Name     string `json:"name,omitempty"`
+	Writes   bool   `json:"writes"`
+}
+
+// serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE). The caller is who sent the request.
+func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+	if err := a.origin.Check(r); err != nil {
+		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
+	}
+	// A request to another name than this machine's may not even sign in: its sender reads the answer.
+	var known *problem.Error
+	if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
+		return caller.Fault
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if caller.Fault != nil {
+			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
+		}
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes})
+	case http.MethodPost:
+		place, err := a.readSignIn(w, r)
+		if err != nil {
+			return err
+		}
+		holder := a.tokens.tokens[place]
+		http.SetCookie(w, session.New(a.tokens.hashes[place], time.Now(), r.TLS != nil))
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
+	case http.MethodDelete:
+		http.SetCookie(w, session.End(r.TLS != nil))
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	default:
+		return problem.CheckMethod(r, "GET", "HEAD", "POST", "DELETE")
+	}
+}
+
+// readSignIn returns the place of the token in the body.
+func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (place int, err error) {
+	var body struct {
+		Token string `json:"token"`
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignInBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)
+	}
+	if place = a.tokens.hashes.place(body.Token); place < 0 {
+		return 0, problem.New(http.StatusUnauthorized, "the token is not known; allowed: one of admin.tokens_file")
+	}
+	return place, nil
 }

@@ -1,11 +1,12 @@
 package server
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,20 +45,16 @@ type admission struct {
 
 	waits   atomic.Int64 // requests that wait, to be read without the lock
 	mu      sync.Mutex
-	waiting waiters
+	waiting []*waiter // by their start tags, and those of one in the order of their coming
 	virtual int64
 	finish  map[string]int64 // tags, by client
 	kept    int              // how many there may be before old ones are dropped
-	last    uint64
 }
 
 // A waiter is a request that waits.
 type waiter struct {
-	cost     int64
-	start    int64
-	sequence uint64
-	index    int        // in the heap; -1 once it no longer waits
-	answer   chan error // nil: it may begin
+	cost, start int64
+	answer      chan error // nil: it may begin
 }
 
 // A ticket is an admitted request's part of the work under way. The zero ticket has none.
@@ -111,14 +108,14 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 		a.mu.Unlock()
 		return ticket{a, cost}, nil
 	}
-	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), sequence: a.last, answer: make(chan error, 1)}
-	a.last++
+	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), answer: make(chan error, 1)}
 	a.remember(client, w.start+cost)
-	heap.Push(&a.waiting, w)
+	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].start > w.start })
+	a.waiting = slices.Insert(a.waiting, behind, w)
 	a.waits.Add(1)
 	if len(a.waiting) > admissionRoom {
-		heaviest := a.waiting.heaviest()
-		a.remove(heaviest)
+		heaviest := a.waiting[admissionRoom]
+		a.remove(admissionRoom)
 		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", admissionRoom))
 	}
 	a.begin() // work may have ended since it was too much
@@ -126,23 +123,31 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 
 	timer := time.NewTimer(admissionWait)
 	defer timer.Stop()
-	err := error(nil)
+	var err error
 	select {
 	case err = <-w.answer:
-		return ticketOf(a, cost, err)
 	case <-timer.C:
-		err = errOverload(fmt.Sprintf("its turn did not come within %s", admissionWait))
+		err = a.giveUp(w, errOverload(fmt.Sprintf("its turn did not come within %s", admissionWait)))
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = a.giveUp(w, ctx.Err())
 	}
+	if err != nil {
+		return ticket{}, err
+	}
+	return ticket{a, cost}, nil
+}
+
+// giveUp no longer waits, for a reason, unless the answer comes at this moment.
+func (a *admission) giveUp(w *waiter, why error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w.index < 0 { // its turn came at this moment
-		return ticketOf(a, cost, <-w.answer)
+	at := slices.Index(a.waiting, w)
+	if at < 0 {
+		return <-w.answer
 	}
-	a.remove(w)
+	a.remove(at)
 	a.begin() // what it kept waiting may fit
-	return ticket{}, err
+	return why
 }
 
 // enter waits until the request's work may begin. Where overload admits, a request that may not
@@ -162,13 +167,6 @@ func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, err
 	ctx, cancel := context.WithCancelCause(r.Context())
 	cancel(err)
 	return r.WithContext(ctx), ticket{}, nil
-}
-
-func ticketOf(a *admission, cost int64, err error) (ticket, error) {
-	if err != nil {
-		return ticket{}, err
-	}
-	return ticket{a, cost}, nil
 }
 
 func errOverload(why string) error {
@@ -195,8 +193,8 @@ func (a *admission) remember(client string, finish int64) {
 }
 
 // remove takes a request out that does not wait any more.
-func (a *admission) remove(w *waiter) {
-	heap.Remove(&a.waiting, w.index)
+func (a *admission) remove(at int) {
+	a.waiting = slices.Delete(a.waiting, at, at+1)
 	a.waits.Add(-1)
 }
 
@@ -204,7 +202,7 @@ func (a *admission) remove(w *waiter) {
 func (a *admission) begin() {
 	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
-		a.remove(w)
+		a.remove(0)
 		a.virtual = w.start
 		w.answer <- nil
 	}
@@ -223,49 +221,4 @@ func (a *admission) leave(cost int64) {
 	a.mu.Lock()
 	a.begin()
 	a.mu.Unlock()
-}
-
-// waiters is a heap of requests by their start tags.
-type waiters []*waiter
-
-func (h waiters) Len() int { return len(h) }
-
-func (h waiters) Less(i, j int) bool {
-	if h[i].start != h[j].start {
-		return h[i].start < h[j].start
-	}
-	return h[i].sequence < h[j].sequence
-}
-
-func (h waiters) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements [heap.Interface].
-func (h *waiters) Push(x any) {
-	w, _ := x.(*waiter)
-	w.index = len(*h)
-	*h = append(*h, w)
-}
-
-// Pop implements [heap.Interface].
-func (h *waiters) Pop() any {
-	last := len(*h) - 1
-	w := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	w.index = -1
-	return w
-}
-
-// heaviest is the request with the largest start tag, one of the heap's leaves.
-func (h waiters) heaviest() *waiter {
-	at := len(h) / 2
-	for i := at; i < len(h); i++ {
-		if h.Less(at, i) {
-			at = i
-		}
-	}
-	return h[at]
 }

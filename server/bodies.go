@@ -79,12 +79,7 @@ func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, adm
 			ConstLabels: prometheus.Labels{"service": service},
 		}, func() float64 { return float64(b.held.Load()) }))
 	}
-	for _, collector := range collectors {
-		if err := registry.Register(collector); err != nil {
-			return nil, nil, err
-		}
-	}
-	return public, admin, nil
+	return public, admin, register(registry, collectors...)
 }
 
 // A body is the text of a request's body with the memory that is charged for it, until it is
@@ -174,9 +169,7 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 func (b *bodyBudget) refuse(read *body) error {
 	read.release()
 	b.refused.Inc()
-	if skipped, ok := b.lines.Admit(); ok {
-		b.logger.Warn("requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most, "skipped", skipped)
-	}
+	warn(b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most)
 	return errBodyMemory
 }
 

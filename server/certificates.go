@@ -47,17 +47,16 @@ const recheck = 5 * time.Second
 // maxCertificateBytes bounds each of the files.
 const maxCertificateBytes = 1 << 20
 
-// Certificates are what a TLS names, for one listener. They look at the files again
+// certificates are what a TLS names, for one listener. They look at the files again
 // during a handshake that comes 5 seconds after the last look or later, and follow
 // what changed: by content, so it does not matter how files are replaced. What can't
 // be used, such as a certificate whose key is still to come, is logged once, and what
 // was there is kept. They are safe for concurrent use.
-type Certificates struct {
-	section   string
-	files     TLS
-	protocols []string
-	logger    *slog.Logger
-	now       func() time.Time
+type certificates struct {
+	section string
+	files   TLS
+	logger  *slog.Logger
+	now     func() time.Time
 
 	current atomic.Pointer[tls.Config]
 	mu      sync.Mutex // held while looking
@@ -65,16 +64,11 @@ type Certificates struct {
 	seen    [sha256.Size]byte // what was found then
 }
 
-// OpenCertificates reads the files. It fails, naming the setting, when one can't be
+// openCertificates reads the files. It fails, naming the setting, when one can't be
 // read, when the key is of another certificate, and when the certificate is not
-// valid now. section is the configuration's, such as tls; protocols are those that
-// the listener speaks, by preference, such as h2 and http/1.1.
-func OpenCertificates(section string, files TLS, logger *slog.Logger, protocols ...string) (*Certificates, error) {
-	return openCertificates(section, files, logger, time.Now, protocols...)
-}
-
-func openCertificates(section string, files TLS, logger *slog.Logger, now func() time.Time, protocols ...string) (*Certificates, error) {
-	c := &Certificates{section: section, files: files, protocols: protocols, logger: logger, now: now, looked: now()}
+// valid now. section is the configuration's, such as tls.
+func openCertificates(section string, files TLS, logger *slog.Logger, now func() time.Time) (*certificates, error) {
+	c := &certificates{section: section, files: files, logger: logger, now: now, looked: now()}
 	text, err := c.read()
 	if err != nil {
 		return nil, err
@@ -90,9 +84,9 @@ func openCertificates(section string, files TLS, logger *slog.Logger, now func()
 
 // Config is for a listener: each handshake gets what the files hold. TLS 1.2 is the
 // least version.
-func (c *Certificates) Config() *tls.Config {
+func (c *certificates) Config() *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: c.protocols,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			c.look()
 			return c.current.Load(), nil
@@ -101,7 +95,7 @@ func (c *Certificates) Config() *tls.Config {
 }
 
 // look follows what changed in the files, unless somebody else does or did just now.
-func (c *Certificates) look() {
+func (c *certificates) look() {
 	if !c.mu.TryLock() {
 		return
 	}
@@ -142,7 +136,7 @@ func (p pemFiles) hash() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-func (c *Certificates) read() (p pemFiles, err error) {
+func (c *certificates) read() (p pemFiles, err error) {
 	for _, f := range []struct {
 		param, name string
 		text        *[]byte
@@ -162,7 +156,7 @@ func (c *Certificates) read() (p pemFiles, err error) {
 }
 
 // parse makes what a handshake needs of the files' contents.
-func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
+func (c *certificates) parse(p pemFiles) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(p.cert, p.key)
 	if err != nil {
 		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate in PEM whose private key is in "+c.section+".key_file", err)
@@ -172,7 +166,7 @@ func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
 		return nil, c.invalid("cert_file", c.files.CertFile, "a certificate that is valid now", fmt.Errorf("it is valid from %s to %s",
 			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339)))
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: c.protocols, Certificates: []tls.Certificate{pair}}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}}
 	if c.files.ClientCAFile != "" {
 		config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 		if !config.ClientCAs.AppendCertsFromPEM(p.clientCA) {
@@ -182,6 +176,6 @@ func (c *Certificates) parse(p pemFiles) (*tls.Config, error) {
 	return config, nil
 }
 
-func (c *Certificates) invalid(param, name, allowed string, why error) error {
+func (c *certificates) invalid(param, name, allowed string, why error) error {
 	return fmt.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
 }

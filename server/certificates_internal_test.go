@@ -124,9 +124,9 @@ func (i *issuer) files(name string) TLS {
 	return files
 }
 
-// A secured is Certificates whose time the test moves.
+// A secured is certificates whose time the test moves.
 type secured struct {
-	*Certificates
+	*certificates
 	t   *testing.T
 	now time.Time
 	log bytes.Buffer
@@ -135,11 +135,11 @@ type secured struct {
 func secure(t *testing.T, files TLS) *secured {
 	t.Helper()
 	s := &secured{t: t, now: time.Now()}
-	certificates, err := openCertificates("tls", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now }, "h2")
+	certificates, err := openCertificates("tls", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now })
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Certificates = certificates
+	s.certificates = certificates
 	return s
 }
 
@@ -256,7 +256,7 @@ func TestCertificatesThatCanNotBeUsed(t *testing.T) {
 		"too long":            {TLS{CertFile: write("long", make([]byte, maxCertificateBytes+1)), KeyFile: good.KeyFile}, "at most 1048576 bytes"},
 		"authorities of none": {TLS{CertFile: good.CertFile, KeyFile: good.KeyFile, ClientCAFile: write("ca", []byte("none"))}, "tls.client_ca_file is"},
 	} {
-		_, err := OpenCertificates("tls", test.files, slog.New(slog.DiscardHandler))
+		_, err := openCertificates("tls", test.files, slog.New(slog.DiscardHandler), time.Now)
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		} else if strings.Contains(err.Error(), strings.Split(string(secret), "\n")[1]) {
@@ -379,7 +379,7 @@ func TestRunWithoutCertificate(t *testing.T) {
 // requests overlap.
 func TestWatchOfTLS(t *testing.T) {
 	i := newIssuer(t, "root")
-	certificates, err := OpenCertificates("tls", i.files("server"), slog.New(slog.DiscardHandler), "h2", "http/1.1")
+	certificates, err := openCertificates("tls", i.files("server"), slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +20,11 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-func (s *service) checkQuery(w http.ResponseWriter, r *http.Request) error {
+// checkOne answers a check, by a query or by a body, which may be a batch.
+func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodPost {
+		return s.checkBody(w, r)
+	}
 	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
 	if err != nil {
 		return err
@@ -47,7 +52,7 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer work.leave()
-	requests, batch, err := parseBody(text.text, costMembers, true)
+	requests, batch, err := parseBody(text.text, costMembers)
 	if err != nil {
 		return err
 	}
@@ -69,8 +74,11 @@ func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, erro
 	if fallback {
 		s.noteUnknownAlgorithm(r, q.algorithm)
 	}
-	key, err := s.keyOf(r, q)
-	return t, stint.Claim{Key: key, Policy: t.policy, Permits: 1}, err
+	claim := stint.Claim{Policy: t.policy}
+	if claim.Key, err = s.keyOf(r, q); err == nil {
+		claim.Permits, err = t.cost(q)
+	}
+	return t, claim, err
 }
 
 // keyOf is the key that the request names, if it may, else the client's address.
@@ -89,9 +97,6 @@ func (s *service) keyOf(r *http.Request, q *request) (string, error) {
 func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
 	t, claim, err := s.claim(r, q)
 	if err != nil {
-		return err
-	}
-	if claim.Permits, err = t.cost(q); err != nil {
 		return err
 	}
 	x, _ := s.scratches.Get().(*scratch)
@@ -136,9 +141,6 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 	ops := make([]stint.Op, len(requests))
 	for i := range requests {
 		t, claim, err := s.claim(r, &requests[i])
-		if err == nil {
-			claim.Permits, err = t.cost(&requests[i])
-		}
 		if err != nil {
 			return inElement(i, err)
 		}
@@ -176,6 +178,64 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	_, _ = w.Write(body)
 	return nil
+}
+
+// errClientGone answers a client that has hung up; nobody reads it.
+var errClientGone = problem.New(http.StatusServiceUnavailable, "the client has gone")
+
+// decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
+// (ErrOverloaded), errClientGone, or errStoreUnreachable's.
+func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.config.Store.Decide(ctx, op)
+	if err == nil && !d.Degraded {
+		return d, nil
+	}
+	return d, s.judge(ctx, op.Verb, err)
+}
+
+// decideAll carries out the operations in order, each alone. The results' errors are
+// as decide's.
+func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	s.config.Store.DecideAll(ctx, ops, results)
+	for i := range results {
+		if results[i].Err != nil || results[i].Decision.Degraded {
+			results[i].Err = s.judge(ctx, ops[i].Verb, results[i].Err)
+		}
+	}
+}
+
+// judge turns what the store returned, an error or a decision that it could not make
+// itself, into one of decide's errors. ctx is the request's.
+func (s *service) judge(ctx context.Context, verb stint.Verb, err error) error {
+	switch {
+	case errors.Is(err, stint.ErrInvalid):
+		return err
+	case errors.Is(err, stint.ErrOverloaded):
+		return err
+	case err != nil && ctx.Err() != nil:
+		return errClientGone
+	}
+	s.metrics.StoreFailed()
+	if err != nil {
+		return errStoreUnreachable(verb)
+	}
+	return nil
+}
+
+// errStoreUnreachable answers what the store did not, by what may have come of it. It wraps
+// stint.ErrUnavailable.
+func errStoreUnreachable(verb stint.Verb) error {
+	detail := problem.Unknown
+	switch verb {
+	case stint.Take, stint.Try:
+	case stint.Peek:
+		detail = "the store could not answer; nothing was consumed"
+	case stint.Reset:
+		detail = "the store did not confirm the reset; whether it was made is not known"
+	case stint.Settle:
+		detail = "the store did not confirm the settlement; whether it was made is not known"
+	}
+	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: stint.ErrUnavailable}
 }
 
 // refused counts a check that the store did not decide and no failure policy answered,

@@ -120,6 +120,9 @@ func TestNoNameIsEchoedUnclipped(t *testing.T) {
 		}
 	}
 	for kind, text := range names() {
+		if testing.Short() && kind != "plain" {
+			continue // each takes seconds under the race detector
+		}
 		name := newName(text)
 		for _, s := range templates(public, admin) {
 			// Documents take their time.

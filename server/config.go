@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -241,47 +242,23 @@ func DefaultLimits() map[stint.Algorithm]stint.Limit {
 
 // withDefaults returns the configuration with what is missing filled in.
 func (c Config) withDefaults() Config {
-	text := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
-	}
-	duration := func(field *time.Duration, value time.Duration) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	text(&c.Listen, "127.0.0.1:8080")
-	text(&c.Build.Version, "unknown")
-	text(&c.Build.Commit, "unknown")
-	duration(&c.ReadHeaderTimeout, 5*time.Second)
-	duration(&c.BodyTimeout, 10*time.Second)
-	duration(&c.WriteTimeout, 30*time.Second)
-	duration(&c.IdleTimeout, 2*time.Minute)
-	duration(&c.DrainTimeout, 30*time.Second)
-	if c.MaxHeaderBytes == 0 {
-		c.MaxHeaderBytes = 64 << 10
-	}
-	if c.MaxBodyBytes == 0 {
-		c.MaxBodyBytes = 1 << 20
-	}
-	if c.MaxBodyMemory == 0 {
-		c.MaxBodyMemory = max(defaultBodyMemory, leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes)))
-	}
-	if c.MaxStreams == 0 {
-		c.MaxStreams = 100
-	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = 16384
-	}
-	if c.MaxOperations == 0 {
-		c.MaxOperations = 1024 * runtime.GOMAXPROCS(0)
-	}
+	c.Listen = cmp.Or(c.Listen, "127.0.0.1:8080")
+	c.Build.Version = cmp.Or(c.Build.Version, "unknown")
+	c.Build.Commit = cmp.Or(c.Build.Commit, "unknown")
+	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, 5*time.Second)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, 10*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 2*time.Minute)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
+	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 64<<10)
+	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 1<<20)
+	c.MaxBodyMemory = cmp.Or(c.MaxBodyMemory, max(defaultBodyMemory, leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes))))
+	c.MaxStreams = cmp.Or(c.MaxStreams, 100)
+	c.MaxConnections = cmp.Or(c.MaxConnections, 16384)
+	c.MaxOperations = cmp.Or(c.MaxOperations, 1024*runtime.GOMAXPROCS(0))
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Identity.User = http.CanonicalHeaderKey(c.Identity.User)
 	c.Identity.APIKey = http.CanonicalHeaderKey(c.Identity.APIKey)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
 	limits := DefaultLimits()
 	maps.Copy(limits, c.Defaults)
 	c.Defaults = limits

@@ -36,30 +36,23 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	e, _ := s.evaluations.Get().(*evaluation)
-	if r, e.work, err = s.enter(r, costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))); err != nil {
-		return err
-	}
-	kept := false
-	defer func() { e.leaveUnless(kept) }()
-	if err := s.readForwarded(&e.request, r); err != nil {
-		return err
-	}
-	if err := s.enforce(w, r, e); err != nil {
-		return err
-	}
-	header := w.Header()
-	header["Cache-Control"] = noStore
-	s.describe(header, e)
-	if !e.verdict.Allowed {
-		if denied == http.StatusUnauthorized {
-			header["Www-Authenticate"] = noCredentials
+	cost := costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
+	return s.evaluating(r, cost, func(r *http.Request, e *evaluation) error {
+		if err := s.readForwarded(&e.request, r); err != nil {
+			return err
 		}
-		w.WriteHeader(denied)
-	}
-	kept = true
-	s.keep(e)
-	return nil
+		if err := s.enforce(w, r, e); err != nil {
+			return err
+		}
+		s.describe(w.Header(), e)
+		if !e.verdict.Allowed {
+			if denied == http.StatusUnauthorized {
+				w.Header()["Www-Authenticate"] = noCredentials
+			}
+			w.WriteHeader(denied)
+		}
+		return nil
+	})
 }
 
 // denyStatus reads the query, which may say with which status a request is denied.

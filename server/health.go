@@ -13,9 +13,8 @@ import (
 )
 
 // liveness never depends on the store: restarting the process would not mend it.
-func liveness(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, api.Health{Status: api.StatusUp})
-	return nil
+func (s *service) liveness(w http.ResponseWriter, r *http.Request) error {
+	return problem.Answer(w, r, http.StatusOK, api.Health{Status: api.StatusUp})
 }
 
 // healthTimeout bounds the asking for the store's health.
@@ -74,8 +73,7 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	if health.Status == api.StatusDown {
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, health)
-	return nil
+	return problem.Answer(w, r, status, health)
 }
 
 // addDetails adds to components what only operators are told.
@@ -116,12 +114,11 @@ func (s *service) rulesState() RulesState {
 	return s.config.RulesState()
 }
 
-func (s *service) info(w http.ResponseWriter, _ *http.Request) error {
-	writeJSON(w, http.StatusOK, api.Info{
+func (s *service) info(w http.ResponseWriter, r *http.Request) error {
+	return problem.Answer(w, r, http.StatusOK, api.Info{
 		Version: s.config.Build.Version, Commit: s.config.Build.Commit, GoVersion: runtime.Version(),
 		TimeZones: api.TimeZones(stint.TimeZones()),
 	})
-	return nil
 }
 
 func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
@@ -130,8 +127,13 @@ func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func describe(w http.ResponseWriter, _ *http.Request) error {
-	w.Header()["Content-Type"] = yamlType
-	_, _ = w.Write(openAPI) // a client that is gone has no use for the error
+func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
+	describe(w, openAPI)
 	return nil
+}
+
+// describe answers with the description of an API.
+func describe(w http.ResponseWriter, text []byte) {
+	w.Header()["Content-Type"] = yamlType
+	_, _ = w.Write(text) // a client that is gone has no use for the error
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/server/dashboard"
 )
 
 // The listeners, as the log and the metrics name them.
@@ -119,17 +120,13 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
-		rules: s.service.administration,
+		rules: s.service.administration, activity: c.Activity, origin: http.NewCrossOriginProtection(),
 	}
-	if handler.signIn, err = newSignIn(handler.tokens); err != nil {
+	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
-	}
-	if c.Activity != nil {
-		handler.simulator.recent = func() decisions { return c.Activity.Hold().Each }
-		handler.activity = c.Activity.Handler(handler.authorizeActivity)
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn
@@ -162,7 +159,7 @@ func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // secure makes the listener speak TLS. A connection may then carry many requests at once,
 // which the idle tracker can't tell apart, so net/http bounds each of them.
 func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
-	certificates, err := OpenCertificates(section, files, s.config.Logger, "h2", "http/1.1")
+	certificates, err := openCertificates(section, files, s.config.Logger, time.Now)
 	if err != nil {
 		return fmt.Errorf("server: %w", err)
 	}

@@ -23,9 +23,6 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if claim.Permits, err = t.cost(&q); err != nil {
-		return err
-	}
 	op := stint.Op{Verb: stint.Peek, Claim: claim}
 	if q.details {
 		op.Each = make([]stint.Outcome, t.policy.Len())
@@ -36,12 +33,11 @@ func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
 	}
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
-	writeJSON(w, http.StatusOK, api.RemainingResponse{
+	return problem.Answer(w, r, http.StatusOK, api.RemainingResponse{
 		Rest: restOf(&c), Allowed: c.Allowed,
 		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
 		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(t.policy, op.Each, d.At),
 	})
-	return nil
 }
 
 // restOf is what of a decision's description is about the state.
@@ -84,8 +80,7 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.decide(r.Context(), op); err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, response)
-	return nil
+	return problem.Answer(w, r, http.StatusOK, response)
 }
 
 // settle charges or refunds after the fact.
@@ -101,31 +96,30 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer text.release()
-	r, work, err := s.enter(r, costOf(1, len(text.text)))
-	if err != nil {
-		return err
-	}
-	defer work.leave()
-	e, _ := s.evaluations.Get().(*evaluation)
-	defer s.keep(e)
-	if permits, described, err := e.readSettlement(text.text, s.clients); described {
+	return s.evaluating(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+		q, err := e.read(text.text, costMembers|evaluationMembers, s.clients)
 		if err != nil {
 			return err
 		}
-		return s.settleRules(w, r, e, permits)
-	}
-	requests, _, err := parseBody(text.text, costMembers, false)
-	if err != nil {
-		return err
-	}
-	q := &requests[0]
+		permits, err := parseInteger(q.permits)
+		if err != nil {
+			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
+		}
+		if q.has(evaluationMembers) {
+			return s.settleRules(w, r, e, &q, permits)
+		}
+		return s.settleKey(w, r, &q, permits)
+	})
+}
+
+// settleKey settles what one target decided about a key.
+func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
+	q.present &^= permitsMember // which a check bounds
 	t, claim, err := s.claim(r, q)
 	if err != nil {
 		return err
 	}
-	if claim.Permits, err = permitsOf(q.permits); err != nil {
-		return err
-	}
+	claim.Permits = permits
 	op := stint.Op{Verb: stint.Settle, Claim: claim}
 	if err := op.Validate(); err != nil {
 		return err
@@ -136,30 +130,19 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 	}
 	var c api.CheckResponse
 	t.fill(&c, &claim, &d)
-	writeJSON(w, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
-	return nil
-}
-
-// permitsOf reads what a settlement charges or refunds.
-func permitsOf(text string) (int64, error) {
-	n, err := parseInteger(text)
-	if err != nil {
-		return 0, stint.Invalid("permits", problem.Short(text), "any integer of 64 bits")
-	}
-	return n, nil
+	return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
 }
 
 // settleRules settles what rules decided about a request.
-func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, permits string) error {
-	if s.rulesState() == RulesUnknown {
+func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, permits int64) (err error) {
+	switch {
+	case s.rulesState() == RulesUnknown:
 		return errRulesUnknown()
-	}
-	n, err := permitsOf(permits)
-	if err != nil {
-		return err
+	case q.has(waitMember):
+		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")
 	}
 	v := &e.verdict
-	if err = s.rules.Settle(r.Context(), &e.request, n, v); err == nil && v.Decision.Degraded {
+	if err = s.rules.Settle(r.Context(), &e.request, permits, v); err == nil && v.Decision.Degraded {
 		err = stint.ErrUnavailable
 	}
 	if err != nil {
@@ -171,6 +154,5 @@ func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluat
 		rest := restOf(&c)
 		response.Rest, response.Rule = &rest, v.Rule.ID
 	}
-	writeJSON(w, http.StatusOK, response)
-	return nil
+	return problem.Answer(w, r, http.StatusOK, response)
 }

@@ -1,21 +1,27 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/server/problem"
 )
 
 // A member is one of the things that a request may say: a query parameter or a
 // member of a JSON object. A set of them is their sum.
-type member uint8
+type member uint16
 
 const (
 	keyMember member = 1 << iota
@@ -23,33 +29,35 @@ const (
 	policyMember
 	permitsMember
 	detailsMember // of a query only
+	methodMember
+	pathMember
+	hostMember
+	ipMember
+	headersMember
+	attributesMember
+	waitMember
 
-	claimMembers = keyMember | algorithmMember | policyMember
-	costMembers  = claimMembers | permitsMember
+	claimMembers      = keyMember | algorithmMember | policyMember
+	costMembers       = claimMembers | permitsMember
+	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember
+	evaluationMembers = settledMembers | waitMember
 )
+
+// memberNames are the names of the members, in their order.
+var memberNames = [...]string{"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait"}
 
 // memberNamed returns the member of that name, or 0.
 func memberNamed(name string) member {
-	switch name {
-	case "key":
-		return keyMember
-	case "algorithm":
-		return algorithmMember
-	case "policy":
-		return policyMember
-	case "permits":
-		return permitsMember
-	case "details":
-		return detailsMember
-	default:
-		return 0
+	if i := slices.Index(memberNames[:], name); i >= 0 {
+		return 1 << i
 	}
+	return 0
 }
 
 // String lists the members' names.
 func (m member) String() string {
 	var names []string
-	for i, name := range []string{"key", "algorithm", "policy", "permits", "details"} {
+	for i, name := range memberNames {
 		if m&(1<<i) != 0 {
 			names = append(names, name)
 		}
@@ -68,16 +76,25 @@ type request struct {
 // has reports whether the request says any of the members.
 func (q *request) has(m member) bool { return q.present&m != 0 }
 
-// set notes a member, which must be among the allowed ones and not be there yet.
-func (q *request) set(name, value string, allowed member) error {
-	m := memberNamed(name)
-	if m&allowed == 0 {
-		return stint.Invalid("parameter", problem.Short(name), allowed.String())
-	}
-	if q.has(m) {
-		return badRequest(fmt.Sprintf("%s is repeated; allowed: once", name))
+// add notes a member, which must be among the allowed ones and not be there yet.
+func (q *request) add(name string, allowed member) (member, error) {
+	m := memberNamed(name) & allowed
+	switch {
+	case m == 0:
+		return 0, stint.Invalid("parameter", problem.Short(name), allowed.String())
+	case q.has(m):
+		return 0, errRepeated(name)
 	}
 	q.present |= m
+	return m, nil
+}
+
+func errRepeated(name string) error {
+	return badRequest(fmt.Sprintf("%s is repeated; allowed: once", problem.Short(name)))
+}
+
+// set keeps the value of a member that is a text.
+func (q *request) set(m member, value string) {
 	switch m {
 	case keyMember:
 		q.key = value
@@ -87,33 +104,18 @@ func (q *request) set(name, value string, allowed member) error {
 		q.policy = value
 	case permitsMember:
 		q.permits = value
-	case detailsMember:
-		if q.details = value == "true"; !q.details && value != "false" {
-			return stint.Invalid(name, problem.Short(value), "true or false")
-		}
-	case claimMembers, costMembers: // sets of members, not one
+	default:
 	}
-	return nil
 }
 
 // checkKey reports what is wrong with a key that a caller named.
 func checkKey(key string) error {
-	if key == "" || len(key) > stint.MaxKeyBytes {
+	switch {
+	case key == "" || len(key) > stint.MaxKeyBytes:
 		return stint.Invalid("key", problem.Short(key), fmt.Sprintf("1 to %d bytes; it has %d", stint.MaxKeyBytes, len(key)))
-	}
-	for i := range len(key) {
-		if key[i] < ' ' || key[i] > '~' {
-			return checkUnicodeKey(key)
-		}
-	}
-	return nil
-}
-
-func checkUnicodeKey(key string) error {
-	if !utf8.ValidString(key) {
+	case !utf8.ValidString(key):
 		return stint.Invalid("key", problem.Short(key), "UTF-8")
-	}
-	if strings.ContainsFunc(key, unicode.IsControl) {
+	case strings.ContainsFunc(key, unicode.IsControl):
 		return stint.Invalid("key", problem.Short(key), "no control characters")
 	}
 	return nil
@@ -123,27 +125,11 @@ var errNotInteger = errors.New("not an integer of 64 bits")
 
 // parseInteger reads an integer in decimal: digits, perhaps after a minus sign.
 func parseInteger(text string) (int64, error) {
-	digits := strings.TrimPrefix(text, "-")
-	negative := len(digits) < len(text)
-	if digits == "" {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || text[0] == '+' {
 		return 0, errNotInteger
 	}
-	var n int64 // -|value|, which reaches one further than |value|
-	for i := range len(digits) {
-		c := digits[i]
-		const last, lastDigit = -(1 << 63) / 10, 8
-		if c < '0' || c > '9' || n < last || n == last && c-'0' > lastDigit {
-			return 0, errNotInteger
-		}
-		n = n*10 - int64(c-'0')
-	}
-	if negative {
-		return n, nil
-	}
-	if n == -1<<63 {
-		return 0, errNotInteger
-	}
-	return -n, nil
+	return n, nil
 }
 
 // A batch's size is bounded by what one store call should carry.
@@ -153,28 +139,25 @@ func errBatchSize(came string) error {
 
 // parseQuery reads a query of which every parameter must be allowed and stand
 // once. It does not allocate unless a text is percent-encoded.
-func parseQuery(query string, allowed member) (request, error) {
-	var q request
-	for query != "" {
-		pair := query
-		if end := strings.IndexByte(query, '&'); end >= 0 {
-			pair, query = query[:end], query[end+1:]
-		} else {
-			query = ""
-		}
+func parseQuery(query string, allowed member) (q request, err error) {
+	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(pair, "=")
-		name, err := unescape(name)
-		if err != nil {
+		if name, err = unescape(name); err != nil {
 			return q, err
 		}
 		if value, err = unescape(value); err != nil {
 			return q, err
 		}
-		if err := q.set(name, value, allowed); err != nil {
+		m, err := q.add(name, allowed)
+		if err != nil {
 			return q, err
+		}
+		q.set(m, value)
+		if q.details = q.details || m == detailsMember && value == "true"; m == detailsMember && !q.details && value != "false" {
+			return q, stint.Invalid(name, problem.Short(value), "true or false")
 		}
 	}
 	return q, nil
@@ -182,42 +165,11 @@ func parseQuery(query string, allowed member) (request, error) {
 
 // unescape decodes a name or value of a query, in which a plus is a space.
 func unescape(text string) (string, error) {
-	i := 0
-	for i < len(text) && text[i] != '%' && text[i] != '+' {
-		i++
+	decoded, err := url.QueryUnescape(text)
+	if err != nil {
+		return "", stint.Invalid("query", problem.Short(text), "percent-encoding, % with two hexadecimal digits")
 	}
-	if i == len(text) {
-		return text, nil
-	}
-	decoded := make([]byte, i, len(text))
-	copy(decoded, text)
-	for ; i < len(text); i++ {
-		switch c := text[i]; c {
-		case '+':
-			decoded = append(decoded, ' ')
-		case '%':
-			if i+2 >= len(text) || hexDigit(text[i+1]) < 0 || hexDigit(text[i+2]) < 0 {
-				return "", stint.Invalid("query", problem.Short(text), "percent-encoding, % with two hexadecimal digits")
-			}
-			decoded = append(decoded, byte(hexDigit(text[i+1])<<4|hexDigit(text[i+2])))
-			i += 2
-		default:
-			decoded = append(decoded, c)
-		}
-	}
-	return string(decoded), nil
-}
-
-// hexDigit is the value of a hexadecimal digit, or -1.
-func hexDigit(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	default:
-		return -1
-	}
+	return decoded, nil
 }
 
 // detailsOf reads the query of a request whose other parameters are members of the body. A settlement has no details.
@@ -236,34 +188,44 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 	return q.details, nil
 }
 
-// A scanner reads the shapes that a body can have: an object of known members, an array of
-// such objects, or an object that holds others, see parseEvaluation. It is stricter than encoding/json: members are
-// spelled exactly and stand once, and texts hold what they say, without replacement
-// characters for what could not be read.
+// A scanner reads the shapes that a body can have: an object of known members, or an array of
+// such objects. It is stricter than encoding/json: members are spelled exactly and stand once, and texts hold what
+// they say, without replacement characters for what could not be read.
 type scanner struct {
-	text    string
-	at      int
-	allowed member
+	text       string
+	at         int
+	allowed    member
+	evaluation *evaluation        // has the evaluationMembers; nil if none are allowed
+	clients    *clientip.Resolver // as above
 }
 
-// parseBody reads a body that must be one object, or, when list is true, may be
-// an array of 1 to api.MaxBatch objects. batch says that it was an array.
-func parseBody(text string, allowed member, list bool) (requests []request, batch bool, err error) {
-	if !utf8.ValidString(text) {
-		return nil, false, badRequest("the body is not UTF-8; allowed: JSON in UTF-8")
-	}
+// parseBody reads a body that may be an array of 1 to api.MaxBatch objects in the place of one. batch says that it was an array.
+func parseBody(text string, allowed member) (requests []request, batch bool, err error) {
 	s := &scanner{text: text, allowed: allowed}
-	if s.next() == '[' && list {
-		batch = true
-		requests, err = s.array()
-	} else {
+	err = s.whole(func() (err error) {
+		if batch = s.next() == '['; batch {
+			requests, err = s.array()
+			return err
+		}
 		requests = make([]request, 1)
 		requests[0], err = s.object()
-	}
-	if err == nil && s.next() != 0 {
-		err = s.malformed("the end of the body")
-	}
+		return err
+	})
 	return requests, batch, err
+}
+
+// whole has a body read to its end.
+func (s *scanner) whole(read func() error) error {
+	if !utf8.ValidString(s.text) {
+		return badRequest("the body is not UTF-8; allowed: JSON in UTF-8")
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	if s.next() != 0 {
+		return s.malformed("the end of the body")
+	}
+	return nil
 }
 
 // next skips white space and returns the byte that follows, 0 at the end. A zero
@@ -328,14 +290,103 @@ func (s *scanner) object() (q request, err error) {
 	if s.next() != '{' {
 		return q, s.malformed("a JSON object with " + s.allowed.String())
 	}
-	err = s.members(func(name string) error {
-		value, err := s.value(name)
-		if err != nil {
-			return err
-		}
-		return q.set(name, value, s.allowed)
-	})
+	err = s.members(func(name string) error { return s.member(&q, name) })
 	return q, err
+}
+
+// member reads a member's value. A settlement is of a key or of a described request, as its first members say.
+func (s *scanner) member(q *request, name string) error {
+	m, err := q.add(name, s.allowed)
+	switch {
+	case err != nil:
+		return err
+	case m == permitsMember:
+		q.permits, err = s.integer(name, "an integer")
+		return err
+	case m&claimMembers != 0:
+		s.allowed &= costMembers
+		value, err := s.textOf(name)
+		q.set(m, value)
+		return err
+	}
+	s.allowed &^= claimMembers
+	return s.describe(m, name)
+}
+
+// describe reads what a body says about the request that it describes.
+func (s *scanner) describe(m member, name string) (err error) {
+	q := &s.evaluation.request
+	switch m {
+	case methodMember:
+		q.Method, err = s.textOf(name)
+	case hostMember:
+		q.Host, err = s.textOf(name)
+	case pathMember:
+		if q.Path, err = s.textOf(name); err == nil {
+			err = checkPath(name, q.Path)
+		}
+	case ipMember:
+		q.Address, err = s.address(name)
+	case waitMember:
+		s.evaluation.now, err = s.isFalse(name)
+	default: // headers, attributes
+		if s.next() != '{' {
+			return s.mistyped(name, "an object")
+		}
+		read := s.headerField
+		if m == attributesMember {
+			read = s.attribute
+		}
+		return s.members(read)
+	}
+	return err
+}
+
+// address reads the client's address and makes a key of it.
+func (s *scanner) address(name string) (string, error) {
+	text, err := s.textOf(name)
+	if err != nil {
+		return "", err
+	}
+	addr, ok := clientip.Parse(text)
+	if !ok {
+		return "", stint.Invalid(name, problem.Short(text), "an IPv4 or IPv6 address")
+	}
+	return s.clients.KeyOf(addr), nil
+}
+
+// headerField reads one member of headers.
+func (s *scanner) headerField(name string) error {
+	value, err := s.textOf("headers." + name)
+	if err != nil {
+		return err
+	}
+	e, field := s.evaluation, http.CanonicalHeaderKey(name)
+	if _, twice := e.header[field]; twice {
+		return errRepeated("headers." + name)
+	}
+	e.lines = append(e.lines, value)
+	n := len(e.lines)
+	e.header[field] = e.lines[n-1 : n : n]
+	return nil
+}
+
+// attribute reads one member of attributes: a string, or an integer as its decimal text.
+func (s *scanner) attribute(name string) (err error) {
+	e, full := s.evaluation, "attributes."+name
+	if _, twice := e.attributes[name]; twice {
+		return errRepeated(full)
+	}
+	var value string
+	if s.next() == '"' {
+		value, err = s.string()
+	} else if value, err = s.integer(full, "a string or an integer"); err == nil {
+		if _, err = parseInteger(value); err != nil {
+			err = stint.Invalid(problem.Short(full), problem.Short(value), "a string, or an integer of 64 bits")
+		}
+	}
+	e.attributes[name] = value
+	return err
 }
 
 // members reads an object, whose brace comes next, and calls read where a member's value
@@ -368,23 +419,24 @@ func (s *scanner) members(read func(name string) error) error {
 	}
 }
 
-// value reads a member's value: an integer for permits, else a string. An unknown
-// member is refused before its value is read.
-func (s *scanner) value(name string) (string, error) {
-	m := memberNamed(name) & s.allowed
-	if m == 0 {
-		return "", new(request).set(name, "", s.allowed)
+// textOf reads a string.
+func (s *scanner) textOf(name string) (string, error) {
+	if s.next() != '"' {
+		return "", s.mistyped(name, "a string")
 	}
-	wanted := "a string"
-	if m == permitsMember {
-		wanted = "an integer"
-		if isNumber(s.next()) {
-			return s.integer(name)
+	return s.string()
+}
+
+// isFalse reads a boolean.
+func (s *scanner) isFalse(name string) (bool, error) {
+	s.next()
+	for text, is := range map[string]bool{"true": false, "false": true} {
+		if strings.HasPrefix(s.text[s.at:], text) {
+			s.at += len(text)
+			return is, nil
 		}
-	} else if s.next() == '"' {
-		return s.string()
 	}
-	return "", s.mistyped(name, wanted)
+	return false, s.mistyped(name, "true or false")
 }
 
 // isNumber reports whether a number can begin with the byte.
@@ -402,97 +454,67 @@ func (s *scanner) mistyped(name, wanted string) error {
 	if !known {
 		return s.malformed(wanted)
 	}
-	return badRequest(fmt.Sprintf("%s is %s; allowed: %s", name, kind, wanted))
+	return badRequest(fmt.Sprintf("%s is %s; allowed: %s", problem.Short(name), kind, wanted))
 }
 
 // integer reads a number that is written as an integer (RFC 8259, section 6). What
-// it is worth is judged later.
-func (s *scanner) integer(name string) (string, error) {
-	start := s.at
-	for s.at < len(s.text) && strings.IndexByte("+-.0123456789Ee", s.text[s.at]) >= 0 {
-		s.at++
+// it is worth is judged later. wanted says what there may be.
+func (s *scanner) integer(name, wanted string) (string, error) {
+	if !isNumber(s.next()) {
+		return "", s.mistyped(name, wanted)
 	}
-	number := s.text[start:s.at]
+	number := s.text[s.at:]
+	number = number[:len(number)-len(strings.TrimLeft(number, "+-.0123456789Ee"))]
+	s.at += len(number)
 	digits := strings.TrimPrefix(number, "-")
 	if digits == "" || strings.ContainsAny(digits, "+-.Ee") || digits[0] == '0' && len(digits) > 1 {
-		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", name, problem.Short(number)))
+		return "", badRequest(fmt.Sprintf("%s is %s; allowed: an integer", problem.Short(name), problem.Short(number)))
 	}
 	return number, nil
 }
 
 // string reads a string, whose quote comes next (RFC 8259, section 7).
 func (s *scanner) string() (string, error) {
-	s.at++
-	start := s.at
-	var decoded []byte // what stood before start, once there was an escape
-	for s.at < len(s.text) {
-		switch c := s.text[s.at]; {
-		case c == '"':
-			plain := s.text[start:s.at]
-			s.at++
-			if decoded == nil {
-				return plain, nil
-			}
-			return string(append(decoded, plain...)), nil
-		case c < ' ':
+	begin, escapes := s.at, false
+	for s.at++; s.at < len(s.text) && s.text[s.at] != '"'; s.at++ {
+		switch {
+		case s.text[s.at] < ' ':
 			return "", s.malformed("no control character in a string")
-		case c == '\\':
-			decoded = append(decoded, s.text[start:s.at]...)
-			r, err := s.escape()
-			if err != nil {
-				return "", err
-			}
-			decoded = utf8.AppendRune(decoded, r)
-			start = s.at
-		default:
+		case s.text[s.at] == '\\':
+			escapes = true
 			s.at++
 		}
 	}
-	return "", s.malformed("the closing quote of a string")
-}
-
-// escape reads an escape sequence, whose backslash comes next.
-func (s *scanner) escape() (rune, error) {
-	s.at++
-	if s.at == len(s.text) {
-		return 0, s.malformed("an escape sequence")
-	}
-	const names, meanings = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
-	if i := strings.IndexByte(names, s.text[s.at]); i >= 0 {
-		s.at++
-		return rune(meanings[i]), nil
-	}
-	r, err := s.codeUnit()
-	if err != nil || !utf16.IsSurrogate(r) {
-		return r, err
-	}
-	if s.at < len(s.text) && s.text[s.at] == '\\' {
-		s.at++
-		low, err := s.codeUnit()
-		if err != nil {
-			return 0, err
-		}
-		if pair := utf16.DecodeRune(r, low); pair != utf8.RuneError {
-			return pair, nil
-		}
-	}
-	return 0, s.malformed("surrogates in pairs")
-}
-
-// codeUnit reads a u and four hexadecimal digits.
-func (s *scanner) codeUnit() (rune, error) {
-	const digits = 4
-	if s.at >= len(s.text) || s.text[s.at] != 'u' {
-		return 0, s.malformed("an escape sequence")
+	if s.at >= len(s.text) {
+		return "", s.malformed("the closing quote of a string")
 	}
 	s.at++
-	r := rune(0)
-	for range digits {
-		if s.at >= len(s.text) || hexDigit(s.text[s.at]) < 0 {
-			return 0, s.malformed("four hexadecimal digits")
-		}
-		r = r<<4 | rune(hexDigit(s.text[s.at]))
-		s.at++
+	quoted := s.text[begin:s.at]
+	if !escapes {
+		return quoted[1 : len(quoted)-1], nil
 	}
-	return r, nil
+	text := new(string)
+	others := soundEscape.ReplaceAllLiteralString(quoted, "")
+	if loneSurrogate.MatchString(others) || json.Unmarshal([]byte(quoted), text) != nil {
+		s.at = begin
+		return "", s.malformed("a string whose escape sequences are JSON's, with surrogates in pairs")
+	}
+	return *text, nil
+}
+
+// A soundEscape is an escape sequence of one letter or of a pair of surrogates.
+var (
+	soundEscape   = regexp.MustCompile(`\\[^u]|(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
+	loneSurrogate = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+)
+
+func badRequest(detail string) error {
+	return &problem.Error{Status: http.StatusBadRequest, Detail: detail}
+}
+
+// inElement says in which element of a batch the error lies.
+func inElement(index int, err error) error {
+	e := *problem.Of(err)
+	e.Detail = fmt.Sprintf("element %d: %s", index, e.Detail)
+	return &e
 }

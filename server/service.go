@@ -64,8 +64,8 @@ type service struct {
 
 // readRequest reads a body that describes a request, as an evaluation's does.
 func (s *service) readRequest(text string) (*rules.Request, error) {
-	e := new(evaluation)
-	err := e.read(text, s.clients)
+	e := newEvaluation()
+	_, err := e.read(text, evaluationMembers, s.clients)
 	return &e.request, err
 }
 
@@ -90,13 +90,9 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, collector := range append([]prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, config.Collectors...) {
-		if err := registerer.Register(collector); err != nil {
-			return nil, err
-		}
+	own := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	if err := register(registerer, append(own, config.Collectors...)...); err != nil {
+		return nil, err
 	}
 	metrics, err := promlimit.New(registerer)
 	if err != nil {
@@ -160,6 +156,15 @@ func newService(config *Config) (*service, error) {
 	return s, nil
 }
 
+func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := registry.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ServeHTTP routes by the path, and answers a panic as a mistake of the server.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w, r)
@@ -197,64 +202,39 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	problem.Write(w, errors.New("a panic"))
 }
 
-func (s *service) route(w http.ResponseWriter, r *http.Request) error {
-	switch r.URL.Path {
-	case api.PathCheck:
-		switch r.Method {
-		case http.MethodGet:
-			return s.checkQuery(w, r)
-		case http.MethodPost:
-			return s.checkBody(w, r)
-		default:
-			return problem.Method(r.Method, "GET, POST")
-		}
-	case api.PathReset:
-		if r.Method != http.MethodDelete {
-			return problem.Method(r.Method, http.MethodDelete)
-		}
-		return s.reset(w, r)
-	case api.PathSettle:
-		if r.Method != http.MethodPost {
-			return problem.Method(r.Method, http.MethodPost)
-		}
-		return s.settle(w, r)
-	case api.PathEvaluate:
-		if r.Method != http.MethodPost {
-			return problem.Method(r.Method, http.MethodPost)
-		}
-		return s.evaluate(w, r)
-	case api.PathForwardAuth:
-		if r.Method != http.MethodGet {
-			return problem.Method(r.Method, http.MethodGet)
-		}
-		return s.forwardAuth(w, r)
-	}
-	look, ok := s.look(r.URL.Path)
-	if !ok {
-		return problem.NoPath(r.URL.Path)
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return problem.Method(r.Method, "GET, HEAD")
-	}
-	return look(w, r)
+// An endpoint answers the requests to one path.
+type endpoint struct {
+	methods []string
+	serve   func(*service, http.ResponseWriter, *http.Request) error
 }
 
-// look returns the handler of a path that only looks.
-func (s *service) look(path string) (func(http.ResponseWriter, *http.Request) error, bool) {
-	switch path {
-	case api.PathRemaining:
-		return s.remaining, true
-	case api.PathHealth, api.PathReadiness:
-		return s.readiness, true
-	case api.PathLiveness:
-		return liveness, true
-	case api.PathInfo:
-		return s.info, true
-	case api.PathMetrics, api.PathMetricsAlias:
-		return s.scrapeMetrics, true
-	case api.PathOpenAPI:
-		return describe, true
-	default:
-		return nil, false
+// looks are the methods of what only looks.
+var looks = []string{"GET", "HEAD"}
+
+// endpoints are those of the paths.
+var endpoints = map[string]endpoint{
+	api.PathCheck:        {[]string{"GET", "POST"}, (*service).checkOne},
+	api.PathReset:        {[]string{"DELETE"}, (*service).reset},
+	api.PathSettle:       {[]string{"POST"}, (*service).settle},
+	api.PathEvaluate:     {[]string{"POST"}, (*service).evaluate},
+	api.PathForwardAuth:  {[]string{"GET"}, (*service).forwardAuth},
+	api.PathRemaining:    {looks, (*service).remaining},
+	api.PathHealth:       {looks, (*service).readiness},
+	api.PathReadiness:    {looks, (*service).readiness},
+	api.PathLiveness:     {looks, (*service).liveness},
+	api.PathInfo:         {looks, (*service).info},
+	api.PathMetrics:      {looks, (*service).scrapeMetrics},
+	api.PathMetricsAlias: {looks, (*service).scrapeMetrics},
+	api.PathOpenAPI:      {looks, (*service).describeAPI},
+}
+
+func (s *service) route(w http.ResponseWriter, r *http.Request) error {
+	e, known := endpoints[r.URL.Path]
+	if !known {
+		return problem.NoPath(r.URL.Path)
 	}
+	if err := problem.CheckMethod(r, e.methods...); err != nil {
+		return err
+	}
+	return e.serve(s, w, r)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -11,8 +12,8 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/netip"
-	"os"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,13 +47,10 @@ type simulator struct {
 	room    uint64 // bytes by which the process's memory may grow meanwhile
 	heap    uint64 // what it was before
 	rules   func() *rules.Set
-	recent  func() decisions // nil: nothing is known
+	recent  *activity.Recorder // nil: nothing is known
 	options rules.Options
 	deny    bool // rules_default
 }
-
-// decisions are recent ones, the same ones each time.
-type decisions func(yield func(activity.Decision) bool) activity.Sample
 
 // A simulationRequest says what is simulated, on what.
 type simulationRequest struct {
@@ -93,9 +91,10 @@ type simulationAnswer struct {
 
 // serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
 func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return problem.Method(r.Method, "POST")
+	if err := problem.CheckMethod(r, "POST"); err != nil {
+		return err
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
@@ -125,7 +124,6 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer t.end()
 	source := s.within(ctx, t.source)
 	switch err = source(simulation.Add); {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -144,14 +142,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	text, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	w.Header()["Content-Type"] = jsonType
-	w.Header()["Cache-Control"] = noStore
-	_, _ = w.Write(text) // a client that is gone has no use for the error
-	return nil
+	return problem.Answer(w, r, http.StatusOK, answer)
 }
 
 func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
@@ -210,7 +201,6 @@ type traffic struct {
 	input   *simulate.Input // of a log
 	notes   []string
 	leftOut int64 // as in simulationAnswer
-	end     func()
 }
 
 // within is a source that ends with ctx, and refuses to be longer than a simulation may be.
@@ -247,7 +237,7 @@ func heapBytes() uint64 {
 
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
 func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
-	t := &traffic{end: func() {}}
+	t := new(traffic)
 	if p := request.Pattern; p != nil {
 		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
 		var err error
@@ -272,35 +262,21 @@ func (s *simulator) traffic(ctx context.Context, request *simulationRequest, par
 	return t, s.log(ctx, t, request, part)
 }
 
-// log makes a log the source. If it is read several times it is kept in a file, which only this process can read.
+// log makes a log the source. If it is read several times it is kept.
 func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
+	var kept []byte
 	if request.Suggest != nil {
-		file, err := os.CreateTemp("", "stint-log-*")
-		if err != nil {
-			return fmt.Errorf("a log is kept in a file while limits are looked for: %w", err)
-		}
-		removed := os.Remove(file.Name()) == nil // so that nothing is left of it however the process ends; not on Windows
-		t.end = func() {
-			_ = file.Close() // nobody needs it any more
-			if !removed {
-				_ = os.Remove(file.Name()) // as above
-			}
-		}
-		n, err := io.Copy(file, io.LimitReader(log, maxSimulatedLog+1))
-		if err == nil && n > maxSimulatedLog {
-			err = problem.TooLarge(maxSimulatedLog)
-		}
-		if err != nil {
-			t.end()
+		var err error
+		if kept, err = io.ReadAll(io.LimitReader(log, maxSimulatedLog+1)); err != nil {
 			return err
 		}
-		log = file
+		if len(kept) > maxSimulatedLog {
+			return problem.TooLarge(maxSimulatedLog)
+		}
 	}
 	t.source = func(add func(*simulate.Event) error) error {
-		if file, is := log.(*os.File); is {
-			if _, err := file.Seek(0, io.SeekStart); err != nil {
-				return err
-			}
+		if kept != nil {
+			log = bytes.NewReader(kept)
 		}
 		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) }})
 		if err != nil {
@@ -331,12 +307,12 @@ func (s *simulator) replay(t *traffic) error {
 	if s.recent == nil {
 		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
 	}
-	set, recent := s.rules(), s.recent()
+	set, recent := s.rules(), s.recent.Hold()
 	t.source = func(add func(*simulate.Event) error) error {
 		order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
 		var fault error
 		t.leftOut, t.notes = 0, nil
-		sample := recent(func(d activity.Decision) bool {
+		recent.Each(func(d activity.Decision) bool {
 			event, known := eventOf(set, &d)
 			if !known {
 				t.leftOut++
@@ -345,8 +321,8 @@ func (s *simulator) replay(t *traffic) error {
 			fault = order.Add(event)
 			return fault == nil
 		})
-		if sample.OneIn > 1 {
-			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", sample.OneIn))
+		if recent.Sample.OneIn > 1 {
+			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", recent.Sample.OneIn))
 		}
 		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
 		if fault != nil {
@@ -382,4 +358,68 @@ func addressOf(client string) string {
 	}
 	sum := sha256.Sum256([]byte(client))
 	return netip.AddrFrom16([16]byte(append([]byte{0x01, 0, 0, 0, 0, 0, 0, 0}, sum[:8]...))).String()
+}
+
+// maxSuggestions bounds the rules that one simulation suggests limits for.
+const maxSuggestions = 20
+
+// A suggestionRequest says what is looked for.
+type suggestionRequest struct {
+	// Share is which part of the clients is to be left alone: above 0, up to 1.
+	Share float64 `json:"share"`
+	// Rule is the ID of the one rule whose limits are looked for. Default: "", the rules with the most requests.
+	Rule string `json:"rule"`
+	// Rate looks for the rate of a bucket, in the place of its capacity.
+	Rate bool `json:"rate"`
+}
+
+// A suggestion is of a rule of a candidate.
+type suggestion struct {
+	Candidate string `json:"candidate"`
+	*simulate.Suggestion
+}
+
+// suggest adds to an answer what suits the clients of rules, with notes about what could not be found.
+func (s *simulator) suggest(request *suggestionRequest, candidates []simulate.Candidate, source simulate.Source, answer *simulationAnswer) error {
+	if !(request.Share > 0 && request.Share <= 1) {
+		return stint.Invalid("suggest.share", request.Share, "above 0, up to 1")
+	}
+	goal := simulate.Goal{Share: request.Share, Rate: request.Rate, MaxClients: maxSimulatedClients}
+	type wanted struct{ candidate, rule int }
+	var list []wanted
+	asked := func(w wanted) int64 { return answer.Candidates[w.candidate].Rules[w.rule].Requests }
+	for i, c := range candidates {
+		for j := range answer.Candidates[i].Rules {
+			rule, _ := c.Set.Rule(answer.Candidates[i].Rules[j].Rule)
+			if goal.Suits(&rule) && (request.Rule == "" || request.Rule == rule.ID) {
+				list = append(list, wanted{i, j})
+			}
+		}
+	}
+	if len(list) == 0 {
+		answer.Notes = append(answer.Notes, "No rule with limits that can be looked for holds for the traffic.")
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b wanted) int { return cmp.Compare(asked(b), asked(a)) })
+	if len(list) > maxSuggestions {
+		answer.Notes = append(answer.Notes, fmt.Sprintf("Limits were looked for of the %d rules with the most requests; %d others have some.", maxSuggestions, len(list)-maxSuggestions))
+		list = list[:maxSuggestions]
+	}
+	for i, w := range list {
+		c := candidates[w.candidate]
+		rule, _ := c.Set.Rule(answer.Candidates[w.candidate].Rules[w.rule].Rule)
+		made, err := simulate.Suggest(source, rule, s.options, goal)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			answer.Notes = append(answer.Notes, fmt.Sprintf("There was no time to look for the limits of %d rules.", len(list)-i))
+			return nil
+		case errors.Is(err, stint.ErrInvalid): // of this rule
+			answer.Notes = append(answer.Notes, fmt.Sprintf("Of rule %s no limit was found: %v.", rule.ID, err))
+		case err != nil:
+			return err
+		case made.Clients > 0:
+			answer.Suggestions = append(answer.Suggestions, suggestion{c.Name, made})
+		}
+	}
+	return nil
 }

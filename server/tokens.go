@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/server/problem"
+	"github.com/stint-go/stint/server/session"
 )
 
 // challengeInvalidToken answers a token that is not known (RFC 6750, section 3.1).
@@ -18,7 +19,7 @@ const challengeInvalidToken = `Bearer error="invalid_token"` //nolint:gosec // G
 
 // A tokenSet holds bearer tokens by their hashes, so that comparing takes as long
 // whatever came, and however long it was.
-type tokenSet [][sha256.Size]byte
+type tokenSet []session.Secret
 
 func newTokenSet(tokens []string) tokenSet {
 	var set tokenSet
@@ -53,13 +54,6 @@ func (s tokenSet) find(lines []string) (int, error) {
 		return 0, unauthorized("Authorization holds an unknown token", challengeInvalidToken)
 	}
 	return place, nil
-}
-
-// check reports why the lines of Authorization don't hold a token of the set, nil
-// when they do.
-func (s tokenSet) check(lines []string) error {
-	_, err := s.find(lines)
-	return err
 }
 
 func unauthorized(fault, challenge string) error {
@@ -110,24 +104,19 @@ func (a *authority) mayNameKeys(r *http.Request) error {
 func (a *authority) mayManage(r *http.Request) error {
 	switch {
 	case len(a.tokens) > 0:
-		return a.tokens.check(r.Header["Authorization"])
+		_, err := a.tokens.find(r.Header["Authorization"])
+		return err
 	case a.open:
 		return nil
-	case a.loopback.Load():
-		return mayFromLoopback(r)
+	case a.loopback.Load(): // where a page in a browser of this machine makes requests, too, and has no right to
+		if err := checkOrigin(r); err != nil {
+			return forbidden(problem.Of(err).Detail + "; set api.tokens_file or api.open to allow others")
+		}
+		return nil
 	default:
 		return forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
 			"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
 	}
-}
-
-// mayFromLoopback reports why a request may not manage for coming from this machine: a page in a
-// browser of it makes requests, too, and has no right to.
-func mayFromLoopback(r *http.Request) error {
-	if err := checkOrigin(r); err != nil {
-		return forbidden(problem.Of(err).Detail + "; set api.tokens_file or api.open to allow others")
-	}
-	return nil
 }
 
 func forbidden(detail string) error {

@@ -6,17 +6,15 @@
 //	go recorder.Run(ctx)
 //	...
 //	recorder.Observe(&activity.Event{At: now, Rule: "api", Client: "10.1.2.3"})
-//	mux.Handle("/api/v1/", recorder.Handler(authorize))
+//	err := recorder.Serve(w, r, names)
 //
-// The handler serves [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+// Serve answers [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
 package activity
 
 import (
 	"context"
 	"hash/maphash"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -92,34 +90,7 @@ const (
 	maxPath      = 256
 	maxMethod    = 16
 	maxRequestID = 48
-	maxText      = maxClient + maxPath + maxMethod + maxRequestID
 )
-
-const (
-	shardEvents = 64
-	shardText   = 8 << 10
-	maxShards   = 64
-)
-
-// A shard gathers events, which are counted when it is full, or when somebody asks.
-type shard struct {
-	mu     sync.Mutex
-	n      int
-	used   int // of text
-	events [shardEvents]pending
-	text   [shardText]byte
-}
-
-// A pending event is one of a shard. Its texts stand one after another.
-type pending struct {
-	at, permits                       int64
-	micros                            uint64
-	rule, reason                      string
-	start                             uint16
-	client, request, method, pathSize uint16
-	outcome                           Outcome
-	near, degraded, timed             bool
-}
 
 // A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB, and
 // 32 MiB more for recent decisions.
@@ -127,9 +98,6 @@ type Recorder struct {
 	config Config
 	seed   maphash.Seed
 	secret [32]byte // by which clients are masked
-	shards []*shard
-	next   atomic.Uint32
-	handy  sync.Pool // of *shard: the one that a processor used last
 	hub    hub
 	shared shared
 
@@ -153,10 +121,6 @@ func New(config Config) *Recorder {
 	}
 	r := &Recorder{config: config, seed: maphash.MakeSeed()}
 	r.identify()
-	for range min(runtime.GOMAXPROCS(0), maxShards) {
-		r.shards = append(r.shards, new(shard))
-	}
-	r.handy.New = func() any { return r.shards[int(r.next.Add(1))%len(r.shards)] }
 	r.rules.init()
 	r.heaviest.init()
 	r.denied.init()
@@ -166,80 +130,31 @@ func New(config Config) *Recorder {
 	return r
 }
 
-// Observe counts a decision. It does not allocate, and keeps nothing of the event but what Event says.
+// Observe counts a decision. It allocates once in some thousand calls, and keeps nothing of the event but what Event says.
 func (r *Recorder) Observe(e *Event) {
-	s, _ := r.handy.Get().(*shard)
-	s.mu.Lock()
-	if s.n == shardEvents || s.used > shardText-maxText {
-		r.drain(s)
-	}
-	p := &s.events[s.n]
-	*p = pending{
-		at: int64(e.At), permits: e.Permits, micros: uint64(max(0, e.Elapsed.Microseconds())), rule: e.Rule, reason: e.Reason,
-		start: uint16(s.used), outcome: e.Outcome, near: e.Near, degraded: e.Degraded, timed: e.Elapsed > 0,
-	}
-	p.client = s.write(e.Client, maxClient)
-	p.request = s.write(e.RequestID, maxRequestID)
-	p.method = s.write(e.Method, maxMethod)
-	p.pathSize = s.write(e.Path, maxPath)
-	s.n++
-	s.mu.Unlock()
-	r.handy.Put(s)
-}
-
-func (s *shard) write(text string, most int) uint16 {
-	n := copy(s.text[s.used:s.used+most], text)
-	s.used += n
-	return uint16(n)
-}
-
-// drain counts a shard's events; its mu is held.
-func (r *Recorder) drain(s *shard) {
+	client := e.Client[:min(len(e.Client), maxClient)]
+	hash := maphash.String(r.seed, client)
+	key := hash ^ maphash.String(r.seed, e.Rule)
+	second := uint32(e.At / 1e6)
 	r.mu.Lock()
-	for i := range s.events[:s.n] {
-		r.count(&s.events[i], s.text[s.events[i].start:])
+	defer r.mu.Unlock()
+	r.totals.count(second, e)
+	if e.Rule != "" {
+		r.rules.find(e.Rule, second).count(second, e.Outcome, e.Near)
 	}
-	r.mu.Unlock()
-	clear(s.events[:s.n]) // so that rules that are gone can be collected
-	s.n, s.used = 0, 0
-}
-
-// flush counts what was observed until now.
-func (r *Recorder) flush() {
-	for _, s := range r.shards {
-		s.mu.Lock()
-		r.drain(s)
-		s.mu.Unlock()
-	}
-}
-
-// count counts one event; mu is held.
-func (r *Recorder) count(p *pending, text []byte) {
-	take := func(n uint16) (part []byte) {
-		part, text = text[:n:n], text[n:]
-		return part
-	}
-	client, request, method, path := take(p.client), take(p.request), take(p.method), take(p.pathSize)
-	second := uint32(p.at / 1e6)
-	r.totals.count(second, p)
-	if p.rule != "" {
-		r.rules.find(p.rule, second).count(second, p.outcome, p.near)
-	}
-	if p.outcome >= ShadowAdmitted {
+	if e.Outcome >= ShadowAdmitted {
 		return
 	}
-	hash := maphash.Bytes(r.seed, client)
-	if len(client) > 0 {
-		key := hash ^ maphash.String(r.seed, p.rule)
-		r.heaviest.count(second/60, key, p.rule, client)
-		if p.outcome == Denied {
-			r.denied.count(second/60, key, p.rule, client)
+	if client != "" {
+		r.heaviest.count(second/60, key, e.Rule, client)
+		if e.Outcome == Denied {
+			r.denied.count(second/60, key, e.Rule, client)
 		}
 	}
-	if p.outcome == Denied {
-		r.denials.add(p, client, request)
+	if e.Outcome == Denied {
+		r.denials.add(e, client)
 	}
-	r.recent.add(p, hash, client, method, path)
+	r.recent.add(e, hash, client)
 }
 
 // StoreChanged notes that the store, or a shard of it, became unreachable for a cause, or with "" that it can be reached again.

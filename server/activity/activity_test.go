@@ -206,7 +206,9 @@ func TestRecent(t *testing.T) {
 		}
 	}
 	first, last, counts := map[string]int64{}, map[string]int64{}, map[string]int{}
-	sample := s.Hold().Each(func(d activity.Decision) bool {
+	held := s.Hold()
+	sample := held.Sample
+	held.Each(func(d activity.Decision) bool {
 		if d.Path != path || d.Method != "GET" || d.Rule != "api" || d.Outcome != "admitted" {
 			t.Fatalf("a decision is %+v", d)
 		}
@@ -247,7 +249,7 @@ func TestRecent(t *testing.T) {
 			s.Observe(&activity.Event{At: s.At() + stint.Instant(i)*100_000, Rule: "api", Client: fmt.Sprintf("client-%d", i), Path: path})
 		}
 	}
-	if sample = s.Hold().Each(func(activity.Decision) bool { return false }); sample.OneIn != 1 {
+	if sample = s.Hold().Sample; sample.OneIn != 1 {
 		t.Errorf("under light traffic one client in %d is sampled", sample.OneIn)
 	}
 }

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -25,12 +26,12 @@ type denials struct {
 	made  uint64
 }
 
-func (d *denials) add(p *pending, client, request []byte) {
+func (d *denials) add(e *Event, client string) {
 	s := &d.slots[d.made%maxDenials]
 	d.made++
-	s.at, s.rule, s.reason = p.at, p.rule, p.reason
+	s.at, s.rule, s.reason = int64(e.At), e.Rule, e.Reason
 	s.client = uint16(copy(s.text[:], client))
-	s.extent = s.client + uint16(copy(s.text[s.client:], request))
+	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }
 
 func (s *denial) show(number uint64) Denial {
@@ -88,11 +89,10 @@ type changes struct {
 func (c *changes) add(change Change) {
 	c.made++
 	change.Seq = c.made
-	if len(c.slots) < maxChanges {
-		c.slots = append(c.slots, change)
-	} else {
-		c.slots[(c.made-1)%maxChanges] = change
+	if len(c.slots) == maxChanges {
+		c.slots = slices.Delete(c.slots, 0, 1)
 	}
+	c.slots = append(c.slots, change)
 	if change.Kind == "rules" {
 		c.revision = change.State
 		return
@@ -113,8 +113,10 @@ func (c *changes) add(change Change) {
 // list is the changes after a number, the newest first.
 func (c *changes) list(after uint64) []Change {
 	list := []Change{}
-	for number := c.made; number > after && number+maxChanges > c.made; number-- {
-		list = append(list, c.slots[(number-1)%maxChanges])
+	for _, change := range slices.Backward(c.slots) {
+		if change.Seq > after {
+			list = append(list, change)
+		}
 	}
 	return list
 }

@@ -177,24 +177,24 @@ func (r *Recorder) takeSnapshot() func(names bool) any {
 }
 
 func (r *Recorder) sharedOf(v *view, names bool) Shared {
-	clientOf := func(client string) string { return r.mask(names, client) }
 	const few = 20
+	clientOf := r.mask(names)
 	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(denialQuery{}, few, clientOf)}
 }
 
 func (r *Recorder) lastDenials(names bool, after uint64, n int) []Denial {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	clientOf := r.mask(names)
 	found, _ := r.denialsOf(denialQuery{after: after}, n)
 	for i := range found {
-		found[i].Client = r.mask(names, found[i].Client)
+		found[i].Client = clientOf(found[i].Client)
 	}
 	return found
 }
 
 // publish counts what was observed, and tells the streams of the seconds that have ended.
 func (r *Recorder) publish() {
-	r.flush()
 	h := &r.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -244,7 +244,7 @@ func (r *Recorder) publishShared(v *view) {
 }
 
 // serveEvents sends events until the reader goes, or is too slow.
-func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, caller Caller) error {
+func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, names bool) error {
 	s, first, err := r.subscribe(q.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err
@@ -259,7 +259,7 @@ func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, caller Ca
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // nginx would hold the events back
 	audience := 0
-	if caller.Names {
+	if names {
 		audience = 1
 	}
 	controller := http.NewResponseController(w)

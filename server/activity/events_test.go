@@ -52,10 +52,9 @@ func (s *service) listen(lastID string) *reader {
 	if lastID != "" {
 		request.Header.Set("Last-Event-ID", lastID)
 	}
-	handler := s.Handler(s.authorize)
 	go func() {
 		defer close(r.done)
-		handler.ServeHTTP(&pipeWriter{out, http.Header{}, r.status}, request)
+		s.ServeHTTP(&pipeWriter{out, http.Header{}, r.status}, request)
 		_ = out.Close()
 	}()
 	return r

@@ -1,159 +1,68 @@
 package activity
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
-	"fmt"
+	"context"
+	"math"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/server/problem"
 )
 
-// A Caller is who asks.
-type Caller struct {
-	// Names says that clients are shown by name, to holders of a token. Default: false, a name is replaced by a
-	// text that is the same for the same client, and a client can't be asked for.
-	Names bool
-}
-
-// An Authorize tells who sent a request, or why it is refused, by an error that has a status by problem.Of.
-type Authorize func(r *http.Request) (Caller, error)
-
-// An endpoint answers one path, with a document unless it writes the answer itself.
+// An endpoint answers one path with a document. names says that clients are shown by name.
 type endpoint struct {
 	query []string // the parameters that it knows
-	serve func(r *Recorder, q query, caller Caller, req *http.Request) (any, error)
+	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
 }
 
-func endpointOf(path string) (endpoint, bool) {
-	switch path {
-	case PathStats:
-		return endpoint{[]string{"seconds", "rules", "rule"}, serveStats}, true
-	case PathTop:
-		return endpoint{[]string{"limit"}, serveTop}, true
-	case PathDenials:
-		return endpoint{[]string{"scope", "rule", "client", "reason", "q", "before", "limit"}, serveDenials}, true
-	case PathTimeline:
-		return endpoint{[]string{"client", "rule", "limit"}, serveTimeline}, true
-	case PathProcesses:
-		return endpoint{nil, serveProcesses}, true
-	case PathEvents:
-		return endpoint{}, true
-	default:
-		return endpoint{}, false
-	}
+var endpoints = map[string]endpoint{
+	PathStats:     {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
+	PathTop:       {[]string{"limit"}, (*Recorder).serveTop},
+	PathDenials:   {[]string{"scope", "rule", "client", "reason", "q", "before", "limit"}, (*Recorder).serveDenials},
+	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
+	PathProcesses: {nil, (*Recorder).serveProcesses},
+	PathEvents:    {},
 }
 
-// Serves reports whether a path is one of the handler's.
+// Serves reports whether a path is one that [Recorder.Serve] answers.
 func Serves(path string) bool {
-	_, known := endpointOf(path)
+	_, known := endpoints[path]
 	return known
 }
 
-// Handler serves the paths of this package to those whom authorize admits. Errors are problem documents.
-func (r *Recorder) Handler(authorize Authorize) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := r.serve(w, req, authorize); err != nil {
-			problem.Write(w, err)
-		}
-	})
-}
-
-func (r *Recorder) serve(w http.ResponseWriter, req *http.Request, authorize Authorize) error {
-	caller, err := authorize(req)
-	if err != nil {
-		return err
-	}
-	e, known := endpointOf(req.URL.Path)
+// Serve answers a request for one of the paths of this package, unless it returns an error, which has a status by [problem.Of].
+// names says that clients are shown by name, to holders of a token. Else a name is replaced by a text that is the same for the
+// same client, and a client can't be asked for.
+func (r *Recorder) Serve(w http.ResponseWriter, req *http.Request, names bool) error {
+	e, known := endpoints[req.URL.Path]
 	if !known {
 		return problem.NoPath(req.URL.Path)
 	}
-	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		return problem.Method(req.Method, "GET, HEAD")
+	methods := []string{"GET", "HEAD"}
+	if e.serve == nil {
+		methods = methods[:1]
 	}
-	q, err := parseQuery(req.URL.RawQuery, e.query)
+	if err := problem.CheckMethod(req, methods...); err != nil {
+		return err
+	}
+	q, err := problem.ParseQuery(req.URL.RawQuery, e.query)
 	if err != nil {
 		return err
 	}
 	if e.serve == nil {
-		if req.Method == http.MethodHead {
-			return problem.Method(req.Method, "GET")
-		}
-		return r.serveEvents(w, req, caller)
+		return r.serveEvents(w, req, names)
 	}
-	document, err := e.serve(r, q, caller, req)
+	document, err := e.serve(r, req.Context(), q, names)
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		return err
-	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Length", strconv.Itoa(text.Len()))
-	if req.Method == http.MethodGet {
-		_, _ = w.Write(text.Bytes()) // a client that is gone has no use for the error
-	}
-	return nil
-}
-
-// A query is the parameters of a request, each once.
-type query map[string]string
-
-func parseQuery(text string, known []string) (query, error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return nil, stint.Invalid("query", short(text), "NAME=VALUE, percent-encoded, joined by &")
-	}
-	q := query{}
-	for name, all := range values {
-		if !slices.Contains(known, name) {
-			allowed := "none"
-			if len(known) > 0 {
-				allowed = strings.Join(known, ", ")
-			}
-			return nil, stint.Invalid("parameter", short(name), allowed)
-		}
-		if len(all) > 1 {
-			return nil, stint.Invalid("parameter", name, "once")
-		}
-		q[name] = all[0]
-	}
-	return q, nil
-}
-
-// integer reads a parameter between bounds; without it, it is otherwise.
-func (q query) integer(name string, otherwise, least, most uint64) (uint64, error) {
-	text, given := q[name]
-	if !given {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, stint.Invalid(name, short(text), fmt.Sprintf("%d to %d", least, most))
-	}
-	return n, nil
-}
-
-func short(text string) string {
-	const most = 64
-	return clip.To(most, text)
+	return problem.Answer(w, req, http.StatusOK, document)
 }
 
 // stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.
 func (r *Recorder) stats(seconds, most int, rule string) Stats {
-	r.flush()
 	now, figures := r.now(), r.storeFigures()
 	second := uint32(now / 1e6)
 	r.mu.Lock()
@@ -188,57 +97,54 @@ func (r *Recorder) storeFigures() *StoreFigures {
 	return &figures
 }
 
-func serveStats(r *Recorder, q query, _ Caller, req *http.Request) (any, error) {
-	seconds, err := q.integer("seconds", totalSeconds, 1, totalSeconds)
+func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any, error) {
+	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
 	if err != nil {
 		return nil, err
 	}
-	most, err := q.integer("rules", snapshotRules, 0, maxRules)
+	most, err := q.Integer("rules", snapshotRules, 0, maxRules)
 	if err != nil {
 		return nil, err
 	}
-	s := r.stats(int(seconds), int(most), q["rule"])
-	v := r.view(req.Context())
-	s.All = v.rates()
+	s := r.stats(int(seconds), int(most), q.Get("rule"))
+	s.All = r.view(ctx).rates()
 	return s, nil
 }
 
-func serveTop(r *Recorder, q query, caller Caller, req *http.Request) (any, error) {
-	n, err := q.integer("limit", 20, 1, topItems)
+func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (any, error) {
+	n, err := q.Integer("limit", 20, 1, topItems)
 	if err != nil {
 		return nil, err
 	}
-	v := r.view(req.Context())
-	return v.top(int(n), func(client string) string { return r.mask(caller.Names, client) }), nil
+	return r.view(ctx).top(int(n), r.mask(names)), nil
 }
 
 func errNames() error {
 	return problem.New(http.StatusForbidden, "client is given; allowed: with a token only, to whose holders clients are shown by name")
 }
 
-func serveDenials(r *Recorder, q query, caller Caller, req *http.Request) (any, error) {
-	wanted := denialQuery{rule: q["rule"], client: q["client"], reason: q["reason"], text: q["q"], masked: !caller.Names}
-	if wanted.client != "" && !caller.Names {
+func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
+	wanted := denialQuery{rule: q.Get("rule"), client: q.Get("client"), reason: q.Get("reason"), text: q.Get("q"), masked: !names}
+	if wanted.client != "" && !names {
 		return nil, errNames()
 	}
-	n, err := q.integer("limit", topItems, 1, 1000)
+	n, err := q.Integer("limit", topItems, 1, 1000)
 	if err != nil {
 		return nil, err
 	}
-	if wanted.before, err = q.integer("before", 0, 1, 1<<63); err != nil {
+	before, err := q.Integer("before", 0, 1, math.MaxInt64)
+	if err != nil {
 		return nil, err
 	}
-	clientOf := func(client string) string { return r.mask(caller.Names, client) }
-	switch scope, given := q["scope"]; {
-	case given && scope != ScopeAll && scope != ScopeProcess:
-		return nil, stint.Invalid("scope", short(scope), "all or process")
-	case wanted.before > 0 && scope != ScopeProcess:
-		return nil, stint.Invalid("before", strconv.FormatUint(wanted.before, 10), "with scope=process only, as each process counts its own")
+	switch scope := q.Get("scope"); {
+	case q.Has("scope") && scope != ScopeAll && scope != ScopeProcess:
+		return nil, stint.Invalid("scope", problem.Short(scope), "all or process")
+	case before > 0 && scope != ScopeProcess:
+		return nil, stint.Invalid("before", before, "with scope=process only, as each process counts its own")
 	case scope != ScopeProcess:
-		v := r.view(req.Context())
-		return v.denials(wanted, int(n), clientOf), nil
+		return r.view(ctx).denials(wanted, int(n), r.mask(names)), nil
 	}
-	r.flush()
+	wanted.before = uint64(before)
 	r.mu.Lock()
 	found, more := r.denialsOf(wanted, int(n))
 	r.mu.Unlock()
@@ -246,27 +152,30 @@ func serveDenials(r *Recorder, q query, caller Caller, req *http.Request) (any, 
 	if more {
 		d.Next = found[len(found)-1].Seq
 	}
+	clientOf := r.mask(names)
 	for i := range found {
 		found[i].Client = clientOf(found[i].Client)
 	}
 	return d, nil
 }
 
-func serveTimeline(r *Recorder, q query, caller Caller, _ *http.Request) (any, error) {
-	if !caller.Names {
+func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool) (any, error) {
+	if !names {
 		return nil, errNames()
 	}
-	client := q["client"]
+	client := q.Get("client")
 	if client == "" {
 		return nil, stint.Invalid("client", "", "the client as the top shows it")
 	}
-	n, err := q.integer("limit", topItems, 1, 1000)
+	n, err := q.Integer("limit", topItems, 1, 1000)
 	if err != nil {
 		return nil, err
 	}
 	t := Timeline{Scope: ScopeProcess, Client: client, Decisions: []Decision{}}
-	t.Sample = r.recentOf(client, func(d Decision) bool {
-		if rule := q["rule"]; rule != "" && d.Rule != rule {
+	held := r.Hold()
+	t.Sample = held.Sample
+	t.Sampled = held.of(client, func(d Decision) bool {
+		if rule := q.Get("rule"); rule != "" && d.Rule != rule {
 			return true
 		}
 		if len(t.Decisions) == int(2*n) { // the older half is not wanted
@@ -277,14 +186,12 @@ func serveTimeline(r *Recorder, q query, caller Caller, _ *http.Request) (any, e
 	})
 	slices.SortStableFunc(t.Decisions, func(a, b Decision) int { return cmp.Compare(b.At, a.At) })
 	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
-	t.Sampled = r.isSampled(client, t.Sample)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t.Denials, _ = r.denialsOf(denialQuery{client: client, rule: q["rule"]}, int(n))
+	t.Denials, _ = r.denialsOf(denialQuery{client: client, rule: q.Get("rule")}, int(n))
 	return t, nil
 }
 
-func serveProcesses(r *Recorder, _ query, _ Caller, req *http.Request) (any, error) {
-	v := r.view(req.Context())
-	return v.processes(), nil
+func (r *Recorder) serveProcesses(ctx context.Context, _ problem.Query, _ bool) (any, error) {
+	return r.view(ctx).processes(), nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/server/activity"
+	"github.com/stint-go/stint/server/problem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,8 +64,11 @@ func (s *service) see(n int, rule, client string, outcome activity.Outcome) {
 	}
 }
 
-func (s *service) authorize(*http.Request) (activity.Caller, error) {
-	return activity.Caller{Names: s.names}, nil
+// ServeHTTP answers as the admin listener does.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.Serve(w, r, s.names); err != nil {
+		problem.Write(w, err)
+	}
 }
 
 // description loads the description of the admin API.
@@ -85,7 +89,7 @@ func (s *service) ask(method, target string) *httptest.ResponseRecorder {
 	s.t.Helper()
 	r := httptest.NewRequestWithContext(s.t.Context(), method, target, nil)
 	w := httptest.NewRecorder()
-	s.Handler(s.authorize).ServeHTTP(w, r)
+	s.ServeHTTP(w, r)
 	router, err := description()
 	if err != nil {
 		s.t.Fatal(err)

@@ -1,7 +1,6 @@
 package activity
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"time"
@@ -30,7 +29,6 @@ type recent struct {
 }
 
 type segment struct {
-	number      int // 1 and on
 	share       uint8
 	first, last int64 // times
 	text        []byte
@@ -40,12 +38,8 @@ func (r *recent) init() { r.begin(0, 0) }
 
 // begin begins the next segment.
 func (r *recent) begin(at int64, share uint8) {
-	s := &r.segments[r.made%segments]
+	r.segments[r.made%segments] = segment{share: share, first: at, last: at, text: make([]byte, 0, segmentBytes)}
 	r.made++
-	if s.text == nil {
-		s.text = make([]byte, 0, segmentBytes)
-	}
-	*s = segment{number: r.made, share: share, first: at, last: at, text: s.text[:0]}
 }
 
 func (r *recent) current() *segment { return &r.segments[(r.made-1)%segments] }
@@ -75,45 +69,38 @@ func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
 
 // add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits, zigzag;
 // and the texts, each behind its length.
-func (r *recent) add(p *pending, hash uint64, client, method, path []byte) {
+func (r *recent) add(e *Event, hash uint64, client string) {
+	at := int64(e.At)
 	s := r.current()
 	if !sampled(hash, s.share) {
 		return
 	}
 	if len(s.text) == 0 {
-		s.first, s.last = p.at, p.at
+		s.first, s.last = at, at
 	}
 	if len(s.text) > segmentBytes-maxRecord {
 		share := r.nextShare()
-		r.begin(p.at, share)
+		r.begin(at, share)
 		if s = r.current(); !sampled(hash, share) {
 			return
 		}
 	}
-	s.last = max(s.last, p.at)
-	flags := byte(p.outcome)
-	if p.degraded {
+	s.last = max(s.last, at)
+	flags := byte(e.Outcome)
+	if e.Degraded {
 		flags |= 1 << 2
 	}
 	t := binary.LittleEndian.AppendUint64(s.text, hash)
-	t = binary.AppendVarint(t, p.at-s.first)
+	t = binary.AppendVarint(t, at-s.first)
 	t = append(t, flags)
-	t = binary.AppendVarint(t, p.permits)
-	for _, part := range [...]string{p.rule, p.reason} {
-		part = part[:min(len(part), maxClient)]
-		t = binary.AppendUvarint(t, uint64(len(part)))
-		t = append(t, part...)
-	}
-	for _, part := range [...][]byte{client, method, path} {
-		t = binary.AppendUvarint(t, uint64(len(part)))
-		t = append(t, part...)
+	t = binary.AppendVarint(t, e.Permits)
+	texts := [...]string{e.Rule, e.Reason, client, e.Method, e.Path}
+	for i, most := range [...]int{maxClient, maxClient, maxClient, maxMethod, maxPath} {
+		text := texts[i][:min(len(texts[i]), most)]
+		t = binary.AppendUvarint(t, uint64(len(text)))
+		t = append(t, text...)
 	}
 	s.text = t
-}
-
-// isSampled reports whether a client is in a sample.
-func (r *Recorder) isSampled(client string, sample Sample) bool {
-	return maphash.String(r.seed, client)&(sample.OneIn-1) == 0
 }
 
 // A Decision is a recent one.
@@ -137,88 +124,57 @@ type Sample struct {
 	OneIn uint64 `json:"oneIn"`
 }
 
-// sample says what the segments have in common.
-func (r *recent) sample() (sample Sample, share uint8) {
-	for i := range r.segments {
-		if s := &r.segments[i]; s.number > 0 {
-			share = max(share, s.share)
-			if len(s.text) > 0 && (sample.From == 0 || s.first < int64(sample.From)) {
-				sample.From = stint.Instant(s.first)
-			}
-		}
-	}
-	sample.OneIn = 1 << share
-	return sample, share
-}
-
-// recentOf yields a client's recent decisions until yield returns false. Their order is that of time, give or take a second.
-// Decisions that are made meanwhile may be missing, and the oldest may be overwritten.
-func (r *Recorder) recentOf(client string, yield func(Decision) bool) Sample {
-	r.flush()
-	hash := maphash.String(r.seed, client)
-	r.mu.Lock()
-	sample, share := r.recent.sample()
-	made := r.recent.made
-	r.mu.Unlock()
-	text := make([]byte, 0, segmentBytes)
-	for number := max(1, made-segments+1); number <= made; number++ {
-		r.mu.Lock() // for the copying of one segment only
-		s := r.recent.segments[(number-1)%segments]
-		if s.number == number {
-			text = append(text[:0], s.text...)
-		}
-		r.mu.Unlock()
-		s.text = text
-		wanted := func(h uint64) bool { return sampled(h, share) && h == hash }
-		if s.number == number && !s.each(wanted, func(d Decision) bool { return d.Client != client || yield(d) }) {
-			break
-		}
-	}
-	return sample
-}
-
-// each yields the segment's decisions whose hash is wanted, until yield returns false; it reports whether it never did.
-func (s *segment) each(wanted func(hash uint64) bool, yield func(Decision) bool) bool {
-	for rest := s.text; len(rest) > 0; {
-		var is bool
-		var d Decision
-		if rest = d.read(rest, s.first, func(h uint64) bool { is = wanted(h); return is }); is && !yield(d) {
-			return false
-		}
-	}
-	return true
-}
-
-// A Held is a copy of recent decisions, which can be read again and again. It is safe for concurrent use.
+// A Held is the recent decisions of one moment, which can be read again and again. It is safe for concurrent use.
 type Held struct {
-	segments []segment
-	share    uint8
-	sample   Sample
+	// Sample says what the decisions are of.
+	Sample Sample
+
+	seed     maphash.Seed
+	segments []segment // to which is added behind what is held here
 }
 
-// Hold copies this process's recent decisions, up to 32 MiB.
+// Hold holds this process's recent decisions, up to 32 MiB, while others are made.
 func (r *Recorder) Hold() *Held {
-	r.flush()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := new(Held)
-	h.sample, h.share = r.recent.sample()
-	for number := max(1, r.recent.made-segments+1); number <= r.recent.made; number++ {
-		s := r.recent.segments[(number-1)%segments]
-		s.text = bytes.Clone(s.text)
-		h.segments = append(h.segments, s)
+	h, share := &Held{seed: r.seed}, uint8(0)
+	for number := max(0, r.recent.made-segments); number < r.recent.made; number++ {
+		s := r.recent.segments[number%segments]
+		h.segments, share = append(h.segments, s), max(share, s.share)
+		if len(s.text) > 0 && (h.Sample.From == 0 || s.first < int64(h.Sample.From)) {
+			h.Sample.From = stint.Instant(s.first)
+		}
 	}
+	h.Sample.OneIn = 1 << share
 	return h
 }
 
+func (h *Held) sampled(hash uint64) bool { return hash&(h.Sample.OneIn-1) == 0 }
+
 // Each yields the decisions until yield returns false. Their order is that of time, give or take a second.
-func (h *Held) Each(yield func(Decision) bool) Sample {
+func (h *Held) Each(yield func(Decision) bool) { h.each(h.sampled, yield) }
+
+// of yields the decisions of a client, as Each does, and reports whether it is sampled.
+func (h *Held) of(client string, yield func(Decision) bool) (sampled bool) {
+	hash := maphash.String(h.seed, client)
+	if sampled = h.sampled(hash); sampled {
+		h.each(func(other uint64) bool { return other == hash }, func(d Decision) bool { return d.Client != client || yield(d) })
+	}
+	return sampled
+}
+
+// each yields the decisions whose hash is wanted.
+func (h *Held) each(wanted func(hash uint64) bool, yield func(Decision) bool) {
 	for i := range h.segments {
-		if !h.segments[i].each(func(hash uint64) bool { return sampled(hash, h.share) }, yield) {
-			break
+		s := &h.segments[i]
+		for rest := s.text; len(rest) > 0; {
+			var is bool
+			var d Decision
+			if rest = d.read(rest, s.first, func(hash uint64) bool { is = wanted(hash); return is }); is && !yield(d) {
+				return
+			}
 		}
 	}
-	return h.sample
 }
 
 // read reads a record, its texts only if its hash is wanted, and returns what follows.

@@ -24,12 +24,12 @@ type total struct {
 // totals are those of an hour.
 type totals [totalSeconds]total
 
-func (t *totals) count(second uint32, p *pending) {
+func (t *totals) count(second uint32, e *Event) {
 	bin := &t[second%totalSeconds]
 	if bin.second != second {
 		*bin = total{second: second}
 	}
-	switch p.outcome {
+	switch e.Outcome {
 	case Admitted:
 		bin.admitted++
 	case Denied:
@@ -38,12 +38,12 @@ func (t *totals) count(second uint32, p *pending) {
 		bin.shadow++
 	case ShadowAdmitted:
 	}
-	if p.degraded {
+	if e.Degraded {
 		bin.degraded++
 	}
-	if p.timed {
+	if e.Elapsed > 0 {
 		bin.timed++
-		bin.micros += p.micros
+		bin.micros += uint64(e.Elapsed.Microseconds())
 	}
 }
 

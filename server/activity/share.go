@@ -74,19 +74,20 @@ func (r *Recorder) identify() {
 	}
 }
 
-// mask replaces a client's name for callers without a token. In this process the same client gets the same text.
-func (r *Recorder) mask(names bool, client string) string {
-	if names || client == "" {
-		return client
+// mask returns what replaces a client's name for callers without a token. In this process the same client gets the same text.
+func (r *Recorder) mask(names bool) func(client string) string {
+	return func(client string) string {
+		if names || client == "" {
+			return client
+		}
+		sum := hmac.New(sha256.New, r.secret[:])
+		_, _ = sum.Write([]byte(client)) // which never fails
+		return "client-" + hex.EncodeToString(sum.Sum(nil)[:6])
 	}
-	sum := hmac.New(sha256.New, r.secret[:])
-	_, _ = sum.Write([]byte(client)) // which never fails
-	return "client-" + hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // summarize is this process's summary.
 func (r *Recorder) summarize() summary {
-	r.flush()
 	now := r.now()
 	s := summary{ProcessStatus: ProcessStatus{Process: r.config.Process, At: now}}
 	r.mu.Lock()

@@ -36,7 +36,7 @@ func (s *sliding) init() {
 	}
 }
 
-func (s *sliding) count(number uint32, key uint64, rule string, client []byte) {
+func (s *sliding) count(number uint32, key uint64, rule, client string) {
 	m := &s[number%topMinutes]
 	if m.number != number {
 		m.sketch.Reset()

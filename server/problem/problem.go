@@ -1,11 +1,18 @@
-// Package problem is the one place where errors turn into statuses and problem documents (RFC 9457).
+// Package problem is the one place where errors turn into statuses and problem documents (RFC 9457), and has what else the
+// answers of both listeners share: JSON, and the faults of a query.
 package problem
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -42,9 +49,13 @@ func NoPath(path string) *Error {
 	return New(http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", Short(path), api.PathOpenAPI)
 }
 
-// Method is that of a method that a path does not have.
-func Method(method, allowed string) *Error {
-	e := New(http.StatusMethodNotAllowed, "method is %q; allowed: %s", Short(method), allowed)
+// CheckMethod refuses other methods than those that a path has.
+func CheckMethod(r *http.Request, has ...string) error {
+	if slices.Contains(has, r.Method) {
+		return nil
+	}
+	allowed := strings.Join(has, ", ")
+	e := New(http.StatusMethodNotAllowed, "method is %q; allowed: %s", Short(r.Method), allowed)
 	e.Field, e.Value = "Allow", allowed
 	return e
 }
@@ -99,12 +110,73 @@ func Write(w http.ResponseWriter, err error) {
 	if e.Type == api.ProblemReducedCapacity {
 		document.Type, document.Title = e.Type, "Temporary Reduced Capacity"
 	}
-	header.Set("Content-Type", "application/problem+json")
+	header.Set("Content-Type", api.ProblemType)
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(e.Status)
-	encoder := json.NewEncoder(w)
+	text, _ := Marshal(document) // which has nothing that can't be
+	_, _ = w.Write(text)         // a client that is gone has no use for the error
+}
+
+// Marshal writes a value as JSON for people: without escapes for HTML.
+func Marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(document) // a client that is gone has no use for the error
+	err := encoder.Encode(v)
+	return text.Bytes(), err
+}
+
+// Answer answers with a document, in JSON. An error is the document's; nothing was answered then.
+func Answer(w http.ResponseWriter, r *http.Request, status int, document any) error {
+	text, err := Marshal(document)
+	if err == nil {
+		AnswerJSON(w, r, status, text)
+	}
+	return err
+}
+
+// AnswerJSON answers with a text that is JSON.
+func AnswerJSON(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text) // a client that is gone has no use for the error
+	}
+}
+
+// A Query is the parameters of a request's query.
+type Query struct{ url.Values }
+
+// ParseQuery reads a query, of which only the names may be there, each once. label may be there several times.
+func ParseQuery(text string, names []string) (Query, error) {
+	values, err := url.ParseQuery(text)
+	if err != nil {
+		return Query{}, stint.Invalid("query", Short(text), "percent-encoding, % with two hexadecimal digits, and no semicolon")
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			return Query{}, stint.Invalid("parameter", Short(name), cmp.Or(strings.Join(names, ", "), "none"))
+		}
+		if name != "label" && len(values[name]) > 1 {
+			return Query{}, stint.Invalid("parameter", name, "once")
+		}
+	}
+	return Query{values}, nil
+}
+
+// Integer reads a parameter between bounds; without it, it is otherwise.
+func (q Query) Integer(name string, otherwise, least, most int64) (int64, error) {
+	if !q.Has(name) {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, stint.Invalid(name, Short(q.Get(name)), fmt.Sprintf("%d to %d", least, most))
+	}
+	return n, nil
 }
 
 const (

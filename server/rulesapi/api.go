@@ -56,7 +56,7 @@ type API struct {
 	metrics          *metrics
 	unknownCallers   *logsampler.Sampler // records of refused callers who are not known
 	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
-	parsing          parseSemaphore
+	parsing          chan struct{}       // holds one while a large document is parsed
 }
 
 // New makes an API, or reports that its metrics can't be registered.
@@ -69,7 +69,7 @@ func New(config Config) (*API, error) {
 		return nil, err
 	}
 	return &API{
-		config: config, mux: newMux(), metrics: m, parsing: newParseSemaphore(),
+		config: config, mux: newMux(), metrics: m, parsing: make(chan struct{}, 1),
 		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
 }
@@ -128,7 +128,7 @@ func (a *API) noRoute(r *http.Request) error {
 	if allowed == nil {
 		return problem.NoPath(r.URL.Path)
 	}
-	return problem.Method(r.Method, strings.Join(allowed, ", "))
+	return problem.CheckMethod(r, allowed...)
 }
 
 func isRoute(handler http.Handler) bool {
@@ -159,7 +159,7 @@ type call struct {
 	rule       string // the ID in the path; "" is none
 	client     string // as overrides name it
 	number     int64  // of a version
-	query      query
+	query      problem.Query
 	conditions conditions
 
 	action  string
@@ -228,7 +228,7 @@ func (c *call) prepare() (err error) {
 			return problem.NoPath(c.r.URL.Path)
 		}
 	}
-	if c.query, err = parseQuery(c.r.URL.RawQuery, c.route.query); err != nil {
+	if c.query, err = problem.ParseQuery(c.r.URL.RawQuery, c.route.query); err != nil {
 		return err
 	}
 	c.conditions, err = conditionsOf(c.r.Header)

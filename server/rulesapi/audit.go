@@ -23,27 +23,30 @@ const (
 	outcomeUnconfirmed = "unconfirmed"
 )
 
+// outcomes are those of calls that failed with a status of their own.
+var outcomes = map[int]string{
+	http.StatusUnauthorized:       "unauthenticated",
+	http.StatusForbidden:          "forbidden",
+	http.StatusNotFound:           "not_found",
+	http.StatusGone:               "not_found",
+	http.StatusConflict:           "conflict",
+	http.StatusTooManyRequests:    "conflict",
+	http.StatusPreconditionFailed: "precondition_failed",
+	http.StatusServiceUnavailable: outcomeUnconfirmed,
+}
+
 // outcomeOf says what came of a call that failed.
 func outcomeOf(err error) string {
-	status := statusOf(err)
-	switch {
+	switch status := problem.Of(err).Status; {
 	case errors.Is(err, errUnconfirmed):
 		return outcomeUnconfirmed
 	case hidden(err) != nil:
 		return outcomeFailed
-	case status == http.StatusUnauthorized:
-		return "unauthenticated"
-	case status == http.StatusForbidden:
-		return "forbidden"
-	case status == http.StatusNotFound, status == http.StatusGone:
-		return "not_found"
-	case status == http.StatusConflict, status == http.StatusTooManyRequests:
-		return "conflict"
-	case status == http.StatusPreconditionFailed:
-		return "precondition_failed"
-	case status == http.StatusServiceUnavailable, errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.Canceled):
+	case outcomes[status] != "":
+		return outcomes[status]
+	case errors.Is(err, context.Canceled):
 		return outcomeUnconfirmed
-	case status != 0 && status < 500, errors.Is(err, stint.ErrInvalid):
+	case status < 500:
 		return "invalid"
 	default:
 		return outcomeFailed

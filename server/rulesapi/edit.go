@@ -35,7 +35,7 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 
 // commit has the manager make a version.
 func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
-	comment, err := c.query.comment()
+	comment, err := c.comment()
 	if err != nil {
 		return store.Edited{}, err
 	}
@@ -85,7 +85,7 @@ func (c *call) edited(v *store.Edited) error {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return c.answer(api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
 }
 
 // changesOf are IDs on the wire.
@@ -143,11 +143,7 @@ func (c *call) put() error {
 
 // readPatch reads a JSON merge patch (RFC 7396).
 func (c *call) readPatch() (document.Value, error) {
-	var faults document.Faults
-	change, err := c.value(patchBody, &faults)
-	if err == nil {
-		err = faults.Err()
-	}
+	change, err := c.value(patchBody)
 	if err == nil && change.Kind != document.KindMapping {
 		err = stint.Invalid("the patch", document.Verbatim(change.String()), "an object with what changes")
 	}
@@ -288,7 +284,7 @@ func (c *call) removeSelected() error {
 
 // editSelected edits all rules that the query selects, by their label or the prefix of their ID.
 func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) error) error {
-	f, err := c.query.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
@@ -333,7 +329,7 @@ func (c *call) validate() error {
 				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
 			})
 		}
-		return c.answer(validation)
+		return problem.Answer(c.w, c.r, http.StatusOK, validation)
 	}
 	if err != nil {
 		return err
@@ -345,14 +341,12 @@ func (c *call) validate() error {
 			validation.Enabled++
 		}
 	}
-	return c.answer(validation)
+	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 
 // readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
-func (c *call) readRule() (rule rules.Rule, err error) {
-	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		rule = file.Rule(written, "the rule", faults)
-	})
+func (c *call) readRule() (rules.Rule, error) {
+	rule, err := readOne(c, "the rule", file.Rule)
 	if err != nil {
 		return rule, err
 	}
@@ -363,19 +357,6 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
 	}
 	return rule, nil
-}
-
-// readOne hands a body of one thing to read.
-func (c *call) readOne(read func(document.Value, *document.Faults)) error {
-	var faults document.Faults
-	written, err := c.value(ruleBody, &faults)
-	if err != nil {
-		return err
-	}
-	if faults.Err() == nil {
-		read(written, &faults)
-	}
-	return faults.Err()
 }
 
 // checkList holds the conditions against all rules of the draft.

@@ -1,14 +1,9 @@
 package rulesapi
 
 import (
-	"bytes"
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -19,7 +14,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
@@ -56,21 +50,36 @@ func (c *call) parse(most int64, types []string, do func(source string, text []b
 	if err != nil {
 		return err
 	}
-	leave, err := c.api.parsing.enter(c.r.Context(), len(text))
-	if err != nil {
-		return err
+	if len(text) >= largeBody {
+		select {
+		case c.api.parsing <- struct{}{}:
+			defer func() { <-c.api.parsing }()
+		case <-c.r.Context().Done():
+			return problem.New(http.StatusServiceUnavailable, "other large documents were being parsed until this request ended; try again")
+		}
 	}
-	defer leave()
 	return do(source, []byte(text))
 }
 
 // value reads a body of one value, JSON or YAML.
-func (c *call) value(types []string, faults *document.Faults) (value document.Value, err error) {
+func (c *call) value(types []string) (value document.Value, err error) {
 	err = c.parse(c.api.config.MaxBodyBytes, types, func(source string, text []byte) error {
-		value = document.Parse(source, text, len(text), faults)
-		return nil
+		var faults document.Faults
+		value = document.Parse(source, text, len(text), &faults)
+		return faults.Err()
 	})
 	return value, err
+}
+
+// readOne reads a body of one thing, which faults call what.
+func readOne[T any](c *call, what string, read func(document.Value, string, *document.Faults) T) (one T, err error) {
+	written, err := c.value(ruleBody)
+	if err != nil {
+		return one, err
+	}
+	var faults document.Faults
+	one = read(written, what, &faults)
+	return one, faults.Err()
 }
 
 // document reads rules as files have them, and makes a set of them.
@@ -85,55 +94,6 @@ func (c *call) document() (set *rules.Set, list []rules.Rule, err error) {
 // largeBody is from how many bytes on documents are parsed one at a time: parsing takes some
 // hundred times their size of memory, and does not end when the client leaves.
 const largeBody = 64 << 10
-
-// A parseSemaphore lets one large document be parsed at a time.
-type parseSemaphore chan struct{}
-
-func newParseSemaphore() parseSemaphore { return make(parseSemaphore, 1) }
-
-// enter waits until a document of so many bytes may be parsed, or ctx ends. The caller calls leave afterwards.
-func (s parseSemaphore) enter(ctx context.Context, size int) (leave func(), err error) {
-	if size < largeBody {
-		return func() {}, nil
-	}
-	select {
-	case s <- struct{}{}:
-		return func() { <-s }, nil
-	case <-ctx.Done():
-		return nil, problem.New(http.StatusServiceUnavailable, "other large documents were being parsed until this request ended; try again")
-	}
-}
-
-// marshal writes a value as JSON for people: without escapes for HTML.
-func marshal(v any) ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	return text.Bytes(), err
-}
-
-// answer writes a document, with the status 200.
-func (c *call) answer(v any) error {
-	text, err := marshal(v)
-	if err != nil {
-		return err
-	}
-	return c.write(http.StatusOK, text)
-}
-
-// write writes a document that is JSON already.
-func (c *call) write(status int, text []byte) error {
-	header := c.w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Length", strconv.Itoa(len(text)))
-	c.w.WriteHeader(status)
-	if c.r.Method != http.MethodHead {
-		_, _ = c.w.Write(text) //nolint:gosec // JSON, said to be JSON; a client that is gone has no use for the error
-	}
-	return nil
-}
 
 // empty answers without a body.
 func (c *call) empty(status int) error {
@@ -154,7 +114,8 @@ func (c *call) show(version int64, tag string, text func() ([]byte, error)) erro
 	if err != nil {
 		return err
 	}
-	return c.write(http.StatusOK, body)
+	problem.AnswerJSON(c.w, c.r, http.StatusOK, body)
+	return nil
 }
 
 // stored answers with what the path names of a rule as an edit made it.
@@ -165,53 +126,22 @@ func (c *call) stored(rule *rules.Rule, created bool) error {
 	}
 	c.w.Header().Set("Etag", tagOf(text))
 	if !created {
-		return c.write(http.StatusOK, text)
+		problem.AnswerJSON(c.w, c.r, http.StatusOK, text)
+		return nil
 	}
 	location := api.PathRules + "/" + url.PathEscape(rule.ID)
 	if c.client != "" {
 		location += "/overrides/" + url.PathEscape(c.client)
 	}
 	c.w.Header().Set("Location", location)
-	return c.write(http.StatusCreated, text)
-}
-
-// A query is the parameters of a request's query.
-type query struct{ url.Values }
-
-// parseQuery reads a query, of which only the names may be there, each once. label may be there several times.
-func parseQuery(text string, names []string) (query, error) {
-	values, err := url.ParseQuery(text)
-	if err != nil {
-		return query{}, invalid("query", text, "percent-encoding, % with two hexadecimal digits, and no semicolon")
-	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(names, name) {
-			return query{}, invalid("parameter", name, cmp.Or(strings.Join(names, ", "), "none"))
-		}
-		if name != "label" && len(values[name]) > 1 {
-			return query{}, stint.Invalid("parameter", name, "once")
-		}
-	}
-	return query{values}, nil
-}
-
-// integer reads a parameter between bounds; without it, it is otherwise.
-func (q query) integer(name string, otherwise, least, most int64) (int64, error) {
-	if !q.Has(name) {
-		return otherwise, nil
-	}
-	text := q.Get(name)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, invalid(name, text, fmt.Sprintf("%d to %d", least, most))
-	}
-	return n, nil
+	problem.AnswerJSON(c.w, c.r, http.StatusCreated, text)
+	return nil
 }
 
 // comment is what the author of an edit has to say.
-func (q query) comment() (string, error) {
+func (c *call) comment() (string, error) {
 	const most = 512
-	text := q.Get("comment")
+	text := c.query.Get("comment")
 	if len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return "", invalid("comment", text, "up to 512 bytes of UTF-8 without control characters")
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
@@ -35,7 +34,7 @@ func (c *call) listOverrides() error {
 		}
 		list.Overrides = append(list.Overrides, text)
 	}
-	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return marshal(list) })
+	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
 }
 
 // putOverride lets something else hold for a client.
@@ -56,10 +55,8 @@ func (c *call) putOverride() error {
 
 // readOverride reads an override of the body, with the client of the path. The body may leave the
 // client out.
-func (c *call) readOverride() (override rules.Override, err error) {
-	err = c.readOne(func(written document.Value, faults *document.Faults) {
-		override = file.Override(written, "the override", faults)
-	})
+func (c *call) readOverride() (rules.Override, error) {
+	override, err := readOne(c, "the override", file.Override)
 	if err != nil {
 		return override, err
 	}

@@ -8,61 +8,18 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/server/problem"
 )
-
-// One large document is parsed at a time; small ones do not wait, and a client that leaves does not either.
-func TestReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newParseSemaphore()
-		leave, err := r.enter(t.Context(), largeBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if leaveSmall, err := r.enter(t.Context(), largeBody-1); err != nil {
-			t.Error(err)
-		} else {
-			leaveSmall()
-		}
-		gone, cancel := context.WithCancel(t.Context())
-		left := make(chan error)
-		go func() {
-			_, err := r.enter(gone, largeBody)
-			left <- err
-		}()
-		synctest.Wait()
-		cancel()
-		var failed *problem.Error
-		if err := <-left; !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
-			t.Errorf("%v; want 503", err)
-		}
-		entered := make(chan func())
-		go func() {
-			leave, _ := r.enter(t.Context(), largeBody)
-			entered <- leave
-		}()
-		synctest.Wait()
-		select {
-		case <-entered:
-			t.Fatal("two large documents at a time")
-		default:
-		}
-		leave()
-		(<-entered)()
-	})
-}
 
 func readAll(_ http.ResponseWriter, r *http.Request, _ int64) (string, func(), error) {
 	text, err := io.ReadAll(r.Body)
 	return string(text), nil, err
 }
 
-// Every document and rule that is large waits.
+// Every document and rule that is large waits until no other is parsed; small ones do not wait, and a client that leaves does not either.
 func TestLargeBodiesWait(t *testing.T) {
-	a := &API{config: Config{MaxBodyBytes: 1 << 20, ReadBody: readAll}, parsing: newParseSemaphore()}
+	a := &API{config: Config{MaxBodyBytes: 1 << 20, ReadBody: readAll}, parsing: make(chan struct{}, 1)}
 	request := func(ctx context.Context) *call {
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("[]"+strings.Repeat(" ", largeBody)))
 		r.Header.Set("Content-Type", "application/yaml")
@@ -72,21 +29,28 @@ func TestLargeBodiesWait(t *testing.T) {
 	cancel()
 	for name, read := range map[string]func(*call) error{
 		"document": func(c *call) error { _, _, err := c.document(); return err },
-		"value":    func(c *call) error { _, err := c.value(ruleBody, new(document.Faults)); return err },
+		"value":    func(c *call) error { _, err := c.value(ruleBody); return err },
 	} {
 		for range 2 { // the first leaves when it has been read
 			if err := read(request(t.Context())); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		leave, err := a.parsing.enter(t.Context(), largeBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a.parsing <- struct{}{}
 		var failed *problem.Error
 		if err := read(request(gone)); !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
 			t.Errorf("%s: %v; want 503", name, err)
 		}
-		leave()
+		small := request(t.Context())
+		small.r.Body = io.NopCloser(strings.NewReader("[]"))
+		if err := read(small); err != nil {
+			t.Errorf("%s: a small one: %v", name, err)
+		}
+		waiting, read := make(chan error), read
+		go func() { waiting <- read(request(t.Context())) }()
+		<-a.parsing
+		if err := <-waiting; err != nil {
+			t.Errorf("%s: one that waited: %v", name, err)
+		}
 	}
 }

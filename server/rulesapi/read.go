@@ -32,7 +32,7 @@ type filter struct {
 
 // list shows rules, by ID.
 func (c *call) list() error {
-	f, err := c.query.filter()
+	f, err := c.filter()
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (c *call) list() error {
 			}
 			page.Rules, last = append(page.Rules, text), rule.ID
 		}
-		return marshal(page)
+		return problem.Marshal(page)
 	})
 }
 
@@ -108,7 +108,8 @@ func (c *call) get() error {
 }
 
 // filter reads which rules are asked for.
-func (q query) filter() (filter, error) {
+func (c *call) filter() (filter, error) {
+	q := c.query
 	f := filter{set: q.Get("set"), prefix: q.Get("prefix"), after: q.Get("after")}
 	if text := q.Get("enabled"); q.Has("enabled") {
 		enabled := text == "true"
@@ -128,7 +129,7 @@ func (q query) filter() (filter, error) {
 		f.labels = append(f.labels, [2]string{name, value})
 	}
 	var err error
-	f.limit, err = q.integer("limit", 0, 1, maxPage)
+	f.limit, err = q.Integer("limit", 0, 1, maxPage)
 	return f, err
 }
 
@@ -179,7 +180,7 @@ func (c *call) explain() error {
 	if err != nil {
 		return stateUnreachable(err, "the store could not answer; nothing was consumed")
 	}
-	return c.answer(Explanation(x))
+	return problem.Answer(c.w, c.r, http.StatusOK, Explanation(x))
 }
 
 // explainClient says what a client, as overrides name it, has left by each rule that can count it.
@@ -194,7 +195,7 @@ func (c *call) explainClient() error {
 	for i := range list {
 		shown.Rules = append(shown.Rules, explained(&list[i]))
 	}
-	return c.answer(shown)
+	return problem.Answer(c.w, c.r, http.StatusOK, shown)
 }
 
 // Explanation is an explanation on the wire.

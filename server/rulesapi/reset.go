@@ -47,11 +47,11 @@ func (c *call) readReset() (client string, err error) {
 
 // readStruct reads a body into a struct by its tags. allowed says what the body may be.
 func (c *call) readStruct(into any, allowed string) (body document.Value, err error) {
-	var faults document.Faults
-	if body, err = c.value(jsonBody, &faults); err != nil {
+	if body, err = c.value(jsonBody); err != nil {
 		return body, err
 	}
-	if body.Kind != document.KindMapping && faults.Err() == nil {
+	var faults document.Faults
+	if body.Kind != document.KindMapping {
 		return body, stint.Invalid("the body", document.Verbatim(body.String()), allowed)
 	}
 	document.Kinds(nil).Read(document.Root("the body", ""), body, into, &faults)
@@ -85,7 +85,7 @@ func (c *call) reset() error {
 	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
 		return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 	}
-	return c.answer(api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
@@ -108,15 +108,12 @@ func (c *call) resetEverything() error {
 func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) error {
 	start := time.Now()
 	err := c.resetStore("the store can't reset "+what, do)
-	outcome := outcomeDone
 	if err != nil {
-		outcome = outcomeOf(err)
-	}
-	c.api.metrics.resets.WithLabelValues(outcome).Inc()
-	if err != nil {
+		c.api.metrics.resets.WithLabelValues(outcomeOf(err)).Inc()
 		return err
 	}
-	return c.answer(api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
+	c.api.metrics.resets.WithLabelValues(outcomeDone).Inc()
+	return problem.Answer(c.w, c.r, http.StatusOK, api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
 }
 
 func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter) error) error {

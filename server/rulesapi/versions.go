@@ -32,11 +32,11 @@ func (c *call) manager() (*store.Manager, error) {
 
 // listVersions shows who edited rules, the newest first.
 func (c *call) listVersions() error {
-	before, err := c.query.integer("before", 0, 1, math.MaxInt64)
+	before, err := c.query.Integer("before", 0, 1, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	limit, err := c.query.integer("limit", defaultVersions, 1, maxVersions)
+	limit, err := c.query.Integer("limit", defaultVersions, 1, maxVersions)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *call) listVersions() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(list)
+	return problem.Answer(c.w, c.r, http.StatusOK, list)
 }
 
 // versions are at most limit versions before one, of a rule if it is not "". It looks for about historyTimeout, and says
@@ -118,7 +118,7 @@ func notKept(err error) error {
 
 // getVersion shows a version with the rules that it changed as they were before and after.
 func (c *call) getVersion() error {
-	since, err := c.query.integer("since", max(0, c.number-1), 0, math.MaxInt64)
+	since, err := c.query.Integer("since", max(0, c.number-1), 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (c *call) getVersion() error {
 			}
 			diff.Changes = append(diff.Changes, shown)
 		}
-		return marshal(diff)
+		return problem.Marshal(diff)
 	})
 }
 
