@@ -74,11 +74,11 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 		defer cancel()
 		return ping(ctx)
 	}
-	o.Collectors = append(o.Collectors, promlimit.NewFailoverCollector(func() promlimit.FailoverStats {
+	o.Collectors = append(o.Collectors, promlimit.NewStatsCollector(func() promlimit.FailoverStats {
 		s := store.Stats()
 		return promlimit.FailoverStats{
 			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
-			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Shards: s.Shards, Unreachable: s.Unreachable, Overloaded: s.Overloaded, Uncharged: s.Touched,
+			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded, Uncharged: s.Touched,
 		}
 	}))
 	return nil

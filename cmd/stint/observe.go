@@ -52,7 +52,7 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	if o.alerts, err = alerts.New(settings); err != nil {
 		return nil, misconfigured(err)
 	}
-	store.Collectors = append(store.Collectors, promlimit.NewAlertsCollector(func() promlimit.AlertStats {
+	store.Collectors = append(store.Collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
 		s := o.alerts.Stats()
 		return promlimit.AlertStats{Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Dropped: s.Overflowed, Failed: s.Failed, Queued: s.Queued}
 	}))

@@ -249,7 +249,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	c := loaded.Store
 	if c.Memory() {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
-		stats := promlimit.NewStoreCollector(func() promlimit.StoreStats {
+		stats := promlimit.NewStatsCollector(func() promlimit.StoreStats {
 			s := store.Stats()
 			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions, Reclaimed: s.Reclaimed}
 		})
@@ -277,7 +277,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	if err != nil {
 		return nil, storeFault(c, err)
 	}
-	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
+	stats := promlimit.NewStatsCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
