@@ -10,9 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/server/alerts"
 )
@@ -219,22 +217,6 @@ func TestRights(t *testing.T) {
 	stop()
 	if denied, err := redis.Do("ACL", "LOG"); err != nil || len(denied.([]any)) > 0 || !keys["alert"] {
 		t.Errorf("Redis refused %v, %v; keys %v", denied, err, keys)
-	}
-}
-
-func TestWindowOf(t *testing.T) {
-	for _, test := range []struct {
-		limit stint.Limit
-		want  time.Duration
-	}{
-		{stint.TokenBucket(100, stint.PerSecond(10)), 10 * time.Second},
-		{stint.LeakyBucket(1_000_000_000, stint.Every(100*time.Millisecond)), 100_000_000 * time.Second},
-		{stint.SlidingWindowLog(5, 90*time.Second), 90 * time.Second},
-		{stint.CalendarWindow(5, stint.CalendarWeek, ""), 168 * time.Hour},
-	} {
-		if got := windowOf(test.limit); got != test.want {
-			t.Errorf("%v: %v, want %v", test.limit, got, test.want)
-		}
 	}
 }
 
