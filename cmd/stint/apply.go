@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -36,7 +35,7 @@ func applyCommand(p process) *cobra.Command {
 		}
 		var answer api.Edited
 		body, _, err := a.do(call{
-			method: http.MethodPut, path: "rules", query: commentQuery(*comment), document: c.document, match: c.tag,
+			method: http.MethodPut, path: "/api/v1/rules", query: commentQuery(*comment), document: c.document, header: map[string]string{"If-Match": c.tag},
 		}, &answer)
 		if err != nil {
 			return err
@@ -88,9 +87,9 @@ func (c *comparison) none() bool {
 }
 
 // compareFlags makes a command take a path, and returns what compares its rules.
-func compareFlags(p process, command *cobra.Command, a *administrator) func(path string) (*comparison, error) {
+func compareFlags(p process, command *cobra.Command, a *asker) func(path string) (*comparison, error) {
 	command.Args = cobra.ExactArgs(1)
-	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
+	load := settingFlags(p, command.Flags(), "ipv6_prefix")
 	return func(path string) (*comparison, error) {
 		loaded, err := load()
 		if err != nil {
@@ -101,7 +100,7 @@ func compareFlags(p process, command *cobra.Command, a *administrator) func(path
 			return nil, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
 		}
 		var current api.RuleList
-		_, tag, err := a.do(call{method: http.MethodGet, path: "rules"}, &current)
+		_, tag, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &current)
 		if err != nil {
 			return nil, err
 		}
