@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,22 +56,13 @@ func (r *ruleRow) state() string {
 
 func (r *ruleRow) matches() string {
 	m := &r.Match
-	var parts []string
-	for _, part := range []string{
-		strings.Join(m.Methods, ","), strings.Join(append(m.Hosts, list(m.Host)...), ","), strings.Join(append(m.Paths, list(m.Path)...), ","),
-	} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return cmp.Or(strings.Join(parts, " "), "all requests")
+	hosts, paths := append(m.Hosts, m.Host), append(m.Paths, m.Path)
+	return cmp.Or(joined(" ", joined(",", m.Methods...), joined(",", hosts...), joined(",", paths...)), "all requests")
 }
 
-func list(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+// joined joins texts that are not "".
+func joined(between string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), between)
 }
 
 // allows says what the rule lets each client do.
@@ -161,10 +153,10 @@ func revisionsCommand(p process) *cobra.Command {
 				return err
 			}
 			var pretty bytes.Buffer
-			if a.json || json.Indent(&pretty, body, "", "  ") != nil {
-				return say(p.Out, "%s\n", bytes.TrimSpace(body))
+			if !a.json && json.Indent(&pretty, body, "", "  ") == nil {
+				body = pretty.Bytes()
 			}
-			return say(p.Out, "%s\n", bytes.TrimSpace(pretty.Bytes()))
+			return say(p.Out, "%s\n", bytes.TrimSpace(body))
 		}
 		query := url.Values{"limit": {fmt.Sprint(*limit)}}
 		if *rule != "" {
@@ -193,13 +185,8 @@ func rollbackCommand(p process) *cobra.Command {
 	command.Args = cobra.ExactArgs(1)
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		var answer api.Edited
 		path := "/api/v1/rule-versions/" + url.PathEscape(args[0]) + "/rollback"
-		body, _, err := a.do(call{method: http.MethodPost, path: path, query: commentQuery(*comment)}, &answer)
-		if err != nil {
-			return err
-		}
-		return a.edited(body, &answer)
+		return a.edit(call{method: http.MethodPost, path: path, query: commentQuery(*comment)})
 	}
 	return command
 }
@@ -235,7 +222,12 @@ func commentQuery(comment string) url.Values {
 	return url.Values{"comment": {comment}}
 }
 
-// edited prints what an edit of all rules did.
-func (a *asker) edited(body []byte, answer *api.Edited) error {
+// edit makes a call that edits rules, and prints what it did.
+func (a *asker) edit(c call) error {
+	var answer api.Edited
+	body, _, err := a.do(c, &answer)
+	if err != nil {
+		return err
+	}
 	return a.show(body, []string{fmt.Sprintf("revision %d: %s", answer.Version, changesText(&answer.RuleChanges))})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/server"
 )
 
@@ -196,19 +197,17 @@ func (q *query) check(key string, wait bool, most time.Duration, words []string)
 	case err != nil:
 		return err
 	}
-	switch {
-	case len(words) == 0 || !answer.Allowed && q.json:
+	if len(words) == 0 || !answer.Allowed && q.json {
 		if err := q.show(body, checkRows(&answer)...); err != nil {
 			return err
 		}
-	case !answer.Allowed:
-		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
-	}
-	if !answer.Allowed || len(words) == 0 {
 		return deniedExit(answer.Allowed)
 	}
-	if err := pause(ctx, time.Duration(answer.DelayMicros)*time.Microsecond); err != nil {
-		return err
+	if !answer.Allowed {
+		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
+	}
+	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
+		return errStopped
 	}
 	return runCommand(ctx, q.process, words)
 }

@@ -155,7 +155,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		return failed(err)
 	}
 	if e.json {
-		if err := sayJSON(p.Out, rulesapi.Explanation(x)); err != nil {
+		if err := sayJSON(p.Out, rulesapi.Explanation(x), ""); err != nil {
 			return err
 		}
 		return deniedExit(x.Verdict.Allowed)

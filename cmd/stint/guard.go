@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a signal. 126, 127 and 128 are
@@ -67,27 +68,15 @@ func await(ctx context.Context, most time.Duration, answer api.CheckResponse, ch
 			break
 		}
 		// Those that wait for one limit ask a little apart.
-		err := pause(ctx, wait+rand.N(wait/16+time.Millisecond)) //nolint:gosec // it spreads requests
-		if err == nil {
-			answer, err = check()
+		if sleep.For(ctx, wait+rand.N(wait/16+time.Millisecond)) != nil { //nolint:gosec // it spreads requests
+			return answer, errStopped
 		}
-		if err != nil {
+		var err error
+		if answer, err = check(); err != nil {
 			return answer, err
 		}
 	}
 	return answer, nil
-}
-
-// pause waits, unless a signal comes.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return errStopped
-	}
 }
 
 // runCommand runs a command with the program's own input and outputs, hands signals on to it, and returns its exit code as an

@@ -88,7 +88,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 		}
 	}
 	if asJSON {
-		if err := sayJSON(out, all); err != nil {
+		if err := sayJSON(out, all, ""); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,9 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	}
 	defer endMetrics()
 	announceStore(loaded, logger)
-	defer store.observe(ctx)()
+	if store.health != nil {
+		defer background(ctx, store.health.Run)()
+	}
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err
@@ -311,23 +313,6 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return f
 	}
 	return opened, nil
-}
-
-// observe asks the store's own server for its health until the function that it returns is called.
-func (o *openedStore) observe(ctx context.Context) (stop func()) {
-	if o.health == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		o.health.Run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // startWait is the longest that the service waits for its store before it listens.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/server/activity"
 )
 
@@ -38,7 +39,7 @@ func topCommand(p process) *cobra.Command {
 		w := &watcher{asker: a, events: make(chan sentEvent), keys: make(chan byte)}
 		ended := make(chan error, 1)
 		go func() { ended <- w.follow(ctx) }()
-		if screen, ok := p.Out.(*os.File); ok && !a.json && term.IsTerminal(int(screen.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
+		if screen, ok := p.Out.(*os.File); ok && !a.json && isTerminal(screen) && isTerminal(os.Stdin) {
 			return w.live(ctx, screen, ended)
 		}
 		return w.lines(ctx, *count, ended)
@@ -80,13 +81,8 @@ func (w *watcher) follow(ctx context.Context) error {
 		if w.last == "" {
 			return err
 		}
-		if !w.emit(ctx, sentEvent{err: err}) {
+		if !w.emit(ctx, sentEvent{err: err}) || sleep.For(ctx, retryGap) != nil {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryGap):
 		}
 	}
 }
