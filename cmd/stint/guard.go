@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,16 +44,8 @@ func (s status) Error() string { return "" }
 
 // guardCode turns the exit code of a check into the one that it has in front of a command.
 func guardCode(code int) int {
-	switch code {
-	case exitDenied:
-		return guardDenied
-	case exitUnreachable:
-		return guardUnreachable
-	case exitFailed, exitUsage:
-		return guardFailed
-	default:
-		return code
-	}
+	in := map[int]int{exitDenied: guardDenied, exitUnreachable: guardUnreachable, exitFailed: guardFailed, exitUsage: guardFailed}
+	return cmp.Or(in[code], code)
 }
 
 // errStopped is that a signal ended a wait.
