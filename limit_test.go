@@ -140,6 +140,8 @@ func TestPolicyPrepared(t *testing.T) {
 		prepare = func(string) func() any { return func() any { t.Error("prepared twice"); return nil } }
 	}
 }
+
+// A limit renews itself within its window, nominally of its calendar, or in the time that its bucket takes to fill.
 func TestSpan(t *testing.T) {
 	for _, test := range []struct {
 		limit stint.Limit

@@ -187,4 +187,5 @@ type retry struct {
 	left   int
 }
 
-func (r retry) before(other retry) bool { return r.at < other.at }
+// Before orders retries.
+func (r retry) Before(other retry) bool { return r.at < other.at }

@@ -274,15 +274,16 @@ type wake struct {
 	waiter *waiter
 }
 
-func (w wake) before(other wake) bool {
+// Before orders wakes.
+func (w wake) Before(other wake) bool {
 	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.waiter.number, other.waiter.number)) < 0
 }
 
 // upcoming is a heap of what is to come, the next one first.
-type upcoming[T interface{ before(other T) bool }] []T
+type upcoming[T interface{ Before(other T) bool }] []T
 
 func (h upcoming[T]) Len() int           { return len(h) }
-func (h upcoming[T]) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h upcoming[T]) Less(i, j int) bool { return h[i].Before(h[j]) }
 func (h upcoming[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *upcoming[T]) Push(x any)        { *h = append(*h, x.(T)) }
 func (h *upcoming[T]) Pop() any {
