@@ -1,6 +1,9 @@
 package stint
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // An Algorithm names one of the five ways to count. The zero value is not an
 // algorithm.
@@ -93,4 +96,26 @@ func ParseCalendar(name string) (Calendar, error) {
 		}
 	}
 	return CalendarNone, Invalid("calendar", name, "one of "+strings.Join(calendarNames[1:], ", "))
+}
+
+// Length is how long a window of the unit lasts: nominally, where a month has 30 days and a year 365; and at the longest,
+// with what a zone's clocks may be set back within it. CalendarNone has none.
+func (c Calendar) Length() (nominal, longest time.Duration) {
+	const day = 24 * time.Hour
+	switch c {
+	case CalendarMinute:
+		return time.Minute, time.Minute
+	case CalendarHour:
+		return time.Hour, time.Hour + day
+	case CalendarDay:
+		return day, 2*day + time.Hour
+	case CalendarWeek:
+		return 7 * day, 9 * day
+	case CalendarMonth:
+		return 30 * day, 33 * day
+	case CalendarYear:
+		return 365 * day, 368 * day
+	default:
+		return 0, 0
+	}
 }

@@ -177,6 +177,23 @@ func (l Limit) IsBucket() bool {
 	return l.Algorithm == AlgorithmTokenBucket || l.Algorithm == AlgorithmLeakyBucket
 }
 
+// Span is the time in which a valid limit renews itself: its window; nominally that of its calendar; or how long a bucket takes to
+// fill or drain at its rate, rounded up to a microsecond.
+func (l Limit) Span() time.Duration {
+	switch {
+	case l.IsBucket():
+		// capacity x period / permits, which is less than ten years, though the product may not fit.
+		hi, lo := bits.Mul64(uint64(l.Capacity), uint64(l.Rate.Period.Microseconds()))
+		micros, rest := bits.Div64(hi, lo, uint64(l.Rate.Permits))
+		return time.Duration(micros+min(rest, 1)) * time.Microsecond
+	case l.Calendar != CalendarNone:
+		nominal, _ := l.Calendar.Length()
+		return nominal
+	default:
+		return l.Window
+	}
+}
+
 // Validate reports everything that is wrong with the limit, joined; each fault is
 // an [InvalidError].
 func (l Limit) Validate() error {

@@ -59,17 +59,6 @@ func (s *Store) countOn() {
 	}
 }
 
-// calendarLife is the longest that a window of the calendar lasts, an hour that the clocks
-// are set back included.
-var calendarLife = map[stint.Calendar]time.Duration{
-	stint.CalendarMinute: time.Minute,
-	stint.CalendarHour:   25 * time.Hour,
-	stint.CalendarDay:    49 * time.Hour,
-	stint.CalendarWeek:   9 * 24 * time.Hour,
-	stint.CalendarMonth:  33 * 24 * time.Hour,
-	stint.CalendarYear:   368 * 24 * time.Hour,
-}
-
 // longestLife is for how long a permit of a limit counts at most.
 func longestLife(limit stint.Limit) time.Duration {
 	switch {
@@ -78,7 +67,8 @@ func longestLife(limit stint.Limit) time.Duration {
 		full, _ := bits.Div64(hi, lo, uint64(limit.Rate.Permits)) // a valid limit drains within stint.MaxDrain
 		return time.Duration(full+1) * time.Microsecond
 	case limit.Calendar != stint.CalendarNone:
-		return calendarLife[limit.Calendar]
+		_, longest := limit.Calendar.Length()
+		return longest
 	case limit.Algorithm == stint.AlgorithmSlidingWindowCounter:
 		return 2 * limit.Window
 	default:

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"math/bits"
 	"net/http"
 	"strconv"
 	"strings"
@@ -184,39 +183,14 @@ func appendPolicyItem(text []byte, name string, limit stint.Limit) []byte {
 	text = appendQuoted(text, name)
 	text = append(text, ";q="...)
 	text = strconv.AppendInt(text, limit.Capacity, 10)
-	if w := windowSeconds(limit); w > 0 {
+	if w := secondsOrNone(limit.Span()); w > 0 {
 		text = append(text, ";w="...)
 		text = strconv.AppendInt(text, w, 10)
 	}
 	return text
 }
 
-var calendarSeconds = [...]int64{
-	stint.CalendarMinute: 60,
-	stint.CalendarHour:   3600,
-	stint.CalendarDay:    86400,
-	stint.CalendarWeek:   604800,
-	stint.CalendarMonth:  2592000,
-	stint.CalendarYear:   31536000,
-}
-
-// windowSeconds is the length of the limit's window in seconds, rounded up: the
-// nominal one of a calendar's unit, the time to full of a bucket. It is 0 when it
-// is less than a second.
-func windowSeconds(limit stint.Limit) int64 {
-	switch {
-	case limit.IsBucket():
-		// capacity x period / permits, rounded up: less than ten years, though the product may not fit.
-		hi, lo := bits.Mul64(uint64(limit.Capacity), uint64(limit.Rate.Period.Microseconds()))
-		micros, rest := bits.Div64(hi, lo, uint64(limit.Rate.Permits))
-		return secondsOrNone(time.Duration(micros+min(rest, 1)) * time.Microsecond)
-	case limit.Calendar != stint.CalendarNone:
-		return calendarSeconds[limit.Calendar]
-	default:
-		return secondsOrNone(limit.Window)
-	}
-}
-
+// secondsOrNone are whole seconds, rounded up; 0 for less than one.
 func secondsOrNone(d time.Duration) int64 {
 	if d < time.Second {
 		return 0

@@ -12,7 +12,7 @@ import (
 
 func TestAlertsCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(promlimit.NewAlertsCollector(func() promlimit.AlertStats {
+	registry.MustRegister(promlimit.NewStatsCollector(func() promlimit.AlertStats {
 		return promlimit.AlertStats{Sent: 1, Repeated: 2, Retries: 3, Dropped: 4, Failed: 5, Queued: 6}
 	}))
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`

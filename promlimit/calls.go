@@ -50,3 +50,13 @@ func (c *Calls) Done(elapsed time.Duration, operations, coalesced int, err error
 		c.coalesced.Add(float64(coalesced))
 	}
 }
+
+// histogram describes a histogram with classic buckets, and native ones for servers that scrape them.
+func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor:     1.1, // how much wider each native bucket is than the one before
+		NativeHistogramMaxBucketNumber:  100,
+		NativeHistogramMinResetDuration: time.Hour,
+	}
+}

@@ -12,11 +12,11 @@ import (
 
 func TestFailoverCollector(t *testing.T) {
 	stats := promlimit.FailoverStats{Open: 100}
-	collector := promlimit.NewFailoverCollector(func() promlimit.FailoverStats { return stats })
+	collector := promlimit.NewStatsCollector(func() promlimit.FailoverStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = promlimit.FailoverStats{ // read at each scrape
-		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Overloaded: 9, Uncharged: 10, Shards: 16, Unreachable: 2,
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Overloaded: 9, Uncharged: 10, Up: 14, Unreachable: 2,
 	}
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.

@@ -26,35 +26,19 @@ type RedisConfig struct {
 	Nodes func(context.Context) ([]RedisNode, error)
 	// Interval is how often they are asked, by one INFO each. Default: 0, which is 15 seconds.
 	Interval time.Duration
-	// Timeout bounds each time that they are listed and asked. Default: 0, which is 2 seconds.
-	Timeout time.Duration
 }
 
 // A RedisCollector reads the health of a store's own Redis or Valkey from INFO, and serves what it read last; a scrape
-// asks nobody. A figure that a server does not tell is left out.
-//
-//	rate_limiter_redis_up{node}                          1 if it answered when it was asked last, else 0
-//	rate_limiter_redis_uptime_seconds{node}              since it was started
-//	rate_limiter_redis_loading{node}                     1 while it loads its data
-//	rate_limiter_redis_memory_used_bytes{node}           memory used
-//	rate_limiter_redis_memory_max_bytes{node}            its limit; 0 is none
-//	rate_limiter_redis_expired_keys_total{node}          keys that expired
-//	rate_limiter_redis_evicted_keys_total{node}          keys evicted at the memory's limit
-//	rate_limiter_redis_network_bytes_total{node,direction}  received (in) and sent (out)
-//	rate_limiter_redis_connected_clients{node}           connections
-//	rate_limiter_redis_max_clients{node}                 their limit
-//	rate_limiter_redis_keyspace_lookups_total{node,outcome}  lookups of keys: hit, miss
-//	rate_limiter_redis_script_calls_total{node}          EVAL, EVALSHA
-//	rate_limiter_redis_script_seconds_total{node}        time in them
-//	rate_limiter_redis_connected_replicas{node}          replicas
-//	rate_limiter_redis_replication_lag_bytes{node}       how far the last of them is behind
-//	rate_limiter_redis_replication_lag_seconds{node}     since the last of them acknowledged
-//	rate_limiter_redis_persistence_ok{node,kind}         1 if the last snapshot (rdb), or write of the append-only file (aof), succeeded
-//	rate_limiter_redis_last_save_timestamp_seconds{node} time of the last snapshot
+// asks nobody. A figure that a server does not tell is left out. docs/reference/metrics.md lists them.
 type RedisCollector struct {
 	config  RedisConfig
+	up      *prometheus.Desc // of every node; the figures are of those that answered
+	figures []redisFigure
 	samples atomic.Pointer[[]redisSample]
 }
+
+// redisTimeout bounds each time that the servers are listed and asked.
+const redisTimeout = 2 * time.Second
 
 // redisSample is what one node said last.
 type redisSample struct {
@@ -65,8 +49,7 @@ type redisSample struct {
 // NewRedisCollector makes a collector, which has no figures until [RedisCollector.Run] has asked. The caller registers it.
 func NewRedisCollector(config RedisConfig) *RedisCollector {
 	config.Interval = cmp.Or(config.Interval, 15*time.Second)
-	config.Timeout = cmp.Or(config.Timeout, 2*time.Second)
-	c := &RedisCollector{config: config}
+	c := &RedisCollector{config: config, up: redisDesc("up", "Whether the server answered when it was asked last."), figures: redisFigures()}
 	c.samples.Store(new([]redisSample))
 	return c
 }
@@ -87,7 +70,7 @@ func (c *RedisCollector) Run(ctx context.Context) {
 
 // ask asks all nodes at once.
 func (c *RedisCollector) ask(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	nodes, err := c.config.Nodes(ctx)
 	if err != nil || len(nodes) == 0 { // nobody can be asked: none of those that were there answers
@@ -104,7 +87,7 @@ func (c *RedisCollector) ask(ctx context.Context) {
 		samples[i].node = node.Name
 		group.Go(func() {
 			if reply, err := node.Ask(ctx, "INFO", "all"); err == nil && len(reply) > 0 {
-				samples[i].info = parseInfo(reply[0])
+				samples[i].info = pairs(reply[0], "\n", ":")
 			}
 		})
 	}
@@ -112,22 +95,11 @@ func (c *RedisCollector) ask(ctx context.Context) {
 	c.samples.Store(&samples)
 }
 
-// parseInfo takes an INFO's reply apart: lines NAME:VALUE, and titles that begin with #.
-func parseInfo(text string) map[string]string {
-	info := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok {
-			info[name] = value
-		}
-	}
-	return info
-}
-
-// parts takes a value such as calls=1,usec=20 apart.
-func parts(value string) map[string]string {
+// pairs takes apart an INFO's reply of lines NAME:VALUE, or a value such as calls=1,usec=20.
+func pairs(text, between, within string) map[string]string {
 	fields := map[string]string{}
-	for field := range strings.SplitSeq(value, ",") {
-		name, value, _ := strings.Cut(field, "=")
+	for field := range strings.SplitSeq(text, between) {
+		name, value, _ := strings.Cut(strings.TrimSpace(field), within)
 		fields[name] = value
 	}
 	return fields
@@ -153,17 +125,19 @@ func field(name string) func(map[string]string) (float64, bool) {
 	}
 }
 
-// succeeded finds out whether all of these are ok, where a kind of persistence is in use.
-func succeeded(applies func(map[string]string) bool, names ...string) func(map[string]string) (float64, bool) {
+// succeeded finds out whether all of these are ok, if a kind of persistence is in use.
+func succeeded(names ...string) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (float64, bool) {
+		if strings.HasPrefix(names[0], "aof_") && info["aof_enabled"] != "1" {
+			return 0, false
+		}
 		ok := 1.0
 		for _, name := range names {
 			if status, told := info[name]; told && status != "ok" {
 				ok = 0
 			}
 		}
-		_, told := info[names[0]]
-		return ok, told && applies(info)
+		return ok, info[names[0]] != ""
 	}
 }
 
@@ -171,50 +145,28 @@ func succeeded(applies func(map[string]string) bool, names ...string) func(map[s
 func scripts(figure string, unit float64) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (sum float64, known bool) {
 		for _, command := range []string{"eval", "evalsha", "eval_ro", "evalsha_ro"} {
-			if n, err := strconv.ParseFloat(parts(info["cmdstat_"+command])[figure], 64); err == nil {
-				sum += n
-				known = true
+			if n, ok := field(figure)(pairs(info["cmdstat_"+command], ",", "=")); ok {
+				sum, known = sum+n*unit, true
 			}
 		}
-		return sum * unit, known
+		return sum, known
 	}
 }
 
-// lag is the largest of what of says about each replica, unless there is none.
-func lag(of func(info, replica map[string]string) (float64, error)) func(map[string]string) (float64, bool) {
+// lag is the largest figure of the replicas; if the server tells its own as from, how far that is ahead.
+func lag(figure, from string) func(map[string]string) (float64, bool) {
 	return func(info map[string]string) (worst float64, known bool) {
-		for i := 0; ; i++ {
-			value, ok := info["slave"+strconv.Itoa(i)]
-			if !ok {
-				return worst, known
+		for i := 0; info["slave"+strconv.Itoa(i)] != ""; i++ {
+			n, ok := field(figure)(pairs(info["slave"+strconv.Itoa(i)], ",", "="))
+			if sent, told := field(from)(info); from != "" {
+				n, ok = sent-n, ok && told
 			}
-			if n, err := of(info, parts(value)); err == nil {
+			if ok {
 				worst, known = max(worst, n), true
 			}
 		}
+		return worst, known
 	}
-}
-
-func lagBytes(info, replica map[string]string) (float64, error) {
-	sent, err := strconv.ParseFloat(info["master_repl_offset"], 64)
-	if err != nil {
-		return 0, err
-	}
-	received, err := strconv.ParseFloat(replica["offset"], 64)
-	return sent - received, err
-}
-
-func lagSeconds(_, replica map[string]string) (float64, error) {
-	return strconv.ParseFloat(replica["lag"], 64)
-}
-
-func always(map[string]string) bool { return true }
-
-func appendOnly(info map[string]string) bool { return info["aof_enabled"] == "1" }
-
-// redisUp is told of every node, the others of those that answered.
-func redisUp() *prometheus.Desc {
-	return redisDesc("up", "Whether the server answered when it was asked last.")
 }
 
 func redisFigures() []redisFigure {
@@ -238,32 +190,31 @@ func redisFigures() []redisFigure {
 		{redisDesc("script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
 		{redisDesc("script_seconds_total", "Time that the server spent in scripts."), counter, "", scripts("usec", 1e-6)},
 		{redisDesc("connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
-		{redisDesc("replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag(lagBytes)},
-		{redisDesc("replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag(lagSeconds)},
-		{persistence, gauge, "rdb", succeeded(always, "rdb_last_bgsave_status")},
-		{persistence, gauge, "aof", succeeded(appendOnly, "aof_last_write_status", "aof_last_bgrewrite_status")},
+		{redisDesc("replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag("offset", "master_repl_offset")},
+		{redisDesc("replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
+		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
+		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
 		{redisDesc("last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."), gauge, "", field("rdb_last_save_time")},
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (c *RedisCollector) Describe(descs chan<- *prometheus.Desc) {
-	descs <- redisUp()
-	for _, f := range redisFigures() {
+	descs <- c.up
+	for _, f := range c.figures {
 		descs <- f.desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
 func (c *RedisCollector) Collect(metrics chan<- prometheus.Metric) {
-	up, figures := redisUp(), redisFigures()
 	for _, sample := range *c.samples.Load() {
 		answered := 0.0
 		if sample.info != nil {
 			answered = 1
 		}
-		metrics <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, answered, sample.node)
-		for _, f := range figures {
+		metrics <- prometheus.MustNewConstMetric(c.up, prometheus.GaugeValue, answered, sample.node)
+		for _, f := range c.figures {
 			n, known := f.of(sample.info)
 			if !known {
 				continue
@@ -275,4 +226,32 @@ func (c *RedisCollector) Collect(metrics chan<- prometheus.Metric) {
 			metrics <- prometheus.MustNewConstMetric(f.desc, f.kind, n, labels...)
 		}
 	}
+}
+
+// RedisMemory sums the memory of a store's servers.
+type RedisMemory struct {
+	Used    int64 // bytes
+	Max     int64 // bytes; 0: a server has no limit
+	Evicted int64 // keys
+}
+
+// Memory sums what the servers that answered said last; the zero value if none did.
+func (c *RedisCollector) Memory() (sum RedisMemory) {
+	bounded := true
+	for _, sample := range *c.samples.Load() {
+		if sample.info == nil {
+			continue
+		}
+		number := func(name string) int64 {
+			n, _ := strconv.ParseInt(sample.info[name], 10, 64) // 0 if the server does not tell
+			return n
+		}
+		most := number("maxmemory")
+		bounded = bounded && most > 0
+		sum.Used, sum.Max, sum.Evicted = sum.Used+number("used_memory"), sum.Max+most, sum.Evicted+number("evicted_keys")
+	}
+	if !bounded {
+		sum.Max = 0
+	}
+	return sum
 }

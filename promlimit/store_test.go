@@ -12,7 +12,7 @@ import (
 
 func TestStoreCollector(t *testing.T) {
 	stats := promlimit.StoreStats{States: 1}
-	collector := promlimit.NewStoreCollector(func() promlimit.StoreStats { return stats })
+	collector := promlimit.NewStatsCollector(func() promlimit.StoreStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = promlimit.StoreStats{States: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6} // read at each scrape
@@ -43,7 +43,7 @@ rate_limiter_store_states 3
 
 func TestSharedCollector(t *testing.T) {
 	stats := promlimit.SharedStats{Calls: 1}
-	collector := promlimit.NewSharedCollector(func() promlimit.SharedStats { return stats })
+	collector := promlimit.NewStatsCollector(func() promlimit.SharedStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, LostHashes: 4, EvictedKeys: 6, ScriptLoads: 12} // read at each scrape

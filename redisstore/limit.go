@@ -73,7 +73,8 @@ func (l *limit) describe(encoding LogEncoding) {
 		life, lengthWidth := length, 1
 		l.letter = "f"
 		if l.calendar() {
-			life, l.letter = calendarLife[spec.Calendar], "c"
+			_, longest := spec.Calendar.Length()
+			life, l.letter = longest.Microseconds(), "c"
 			lengthWidth = width(life)
 		}
 		l.parameters = parameters(2*life, lengthWidth, width(l.maxCount()), number{length, 6})
@@ -96,17 +97,6 @@ func (l *limit) describe(encoding LogEncoding) {
 		l.letter = logLetters[encoding]
 		l.number(max(window, interval), window, interval, counts)
 	}
-}
-
-// calendarLife is the longest that a calendar's window lasts, an hour that the clocks
-// are set back included, in microseconds.
-var calendarLife = map[stint.Calendar]int64{
-	stint.CalendarMinute: int64(time.Minute / time.Microsecond),
-	stint.CalendarHour:   int64(25 * time.Hour / time.Microsecond),
-	stint.CalendarDay:    int64(49 * time.Hour / time.Microsecond),
-	stint.CalendarWeek:   int64(9 * 24 * time.Hour / time.Microsecond),
-	stint.CalendarMonth:  int64(33 * 24 * time.Hour / time.Microsecond),
-	stint.CalendarYear:   int64(368 * 24 * time.Hour / time.Microsecond),
 }
 
 func (l *limit) calendar() bool { return l.limit.Calendar != stint.CalendarNone }

@@ -28,16 +28,9 @@ type candidate struct {
 
 // A tally counts what a rule did, or all of a candidate's together.
 type tally struct {
-	rule     *rules.Rule
-	requests int64 // for which the rule holds
-	admitted int64 // in the end, by all rules
-	denied   int64 // by this rule; of the total: by any
-	shadow   int64 // that a rule in shadow would have denied
-	held     int64 // requests that waited
-	waited   int64 // how long in all, in microseconds
-	longest  int64
-	delayed  int64 // turns of leaky buckets, in microseconds in all
-	latest   int64
+	Counts
+
+	rule *rules.Rule
 }
 
 func newCandidate(c Candidate, config *Config) *candidate {
@@ -114,7 +107,7 @@ func (c *candidate) add(r *request) {
 func (r *request) match(c *candidate, ev *Event) {
 	r.time, r.line, r.claims, r.shadows, r.shadowed = ev.Time, ev.Line, r.claims[:0], r.shadows[:0], r.shadowed[:0]
 	r.waits, r.reason, r.denier = false, "", nil
-	c.total.requests++
+	c.total.Requests++
 	if err := c.set.Match(&ev.Request, &c.matches); err != nil {
 		r.reason = "invalid"
 		return
@@ -126,7 +119,7 @@ func (r *request) match(c *candidate, ev *Event) {
 			continue
 		}
 		rule := c.tally(held.Rule)
-		rule.requests++
+		rule.Requests++
 		inShadow := held.Rule.OnExceed == rules.Shadow
 		none = none && inShadow
 		why := ""
@@ -146,7 +139,7 @@ func (r *request) match(c *candidate, ev *Event) {
 		switch {
 		case why == "":
 		case inShadow && why != "invalid":
-			rule.shadow++
+			rule.Shadow++
 			r.shadowed = append(r.shadowed, held.Rule.ID)
 		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"): // who is denied is not asked for more
 			r.denier, r.reason = rule, why
@@ -199,7 +192,7 @@ func (c *candidate) note(r *request, allowed bool, now stint.Instant) {
 			p.table.note(p.client, now, allowed, p.permits)
 		}
 		if rule := r.claims[p.claim].rule; !admits && rule != last {
-			rule.denied++
+			rule.Denied++
 			last = rule
 		}
 	}
@@ -219,7 +212,7 @@ func (c *candidate) finish(r *request, o *outcome) {
 		}
 	}
 	if len(r.shadowed) > 0 {
-		c.total.shadow++
+		c.total.Shadow++
 	}
 	var last *tally
 	for i := range r.claims {
@@ -230,9 +223,9 @@ func (c *candidate) finish(r *request, o *outcome) {
 	}
 	c.total.end(allowed, o)
 	if !allowed {
-		c.total.denied++
+		c.total.Denied++
 		if o.reason != "" && o.rule != nil {
-			o.rule.denied++
+			o.rule.Denied++
 		}
 	}
 	c.plot.add(r.time, allowed, len(r.shadowed) > 0)
@@ -253,9 +246,9 @@ func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) 
 		p.table.note(p.client, now, d.Allowed, p.permits)
 	}
 	if rule := claims[0].rule; d.Allowed {
-		rule.admitted++
+		rule.Admitted++
 	} else {
-		rule.shadow++
+		rule.Shadow++
 		r.shadowed = append(r.shadowed, rule.rule.ID)
 	}
 }
@@ -263,15 +256,15 @@ func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) 
 // end counts a request that all rules have decided.
 func (t *tally) end(allowed bool, o *outcome) {
 	if allowed {
-		t.admitted++
+		t.Admitted++
 		delay := o.decision.Delay.Microseconds()
-		t.delayed += delay
-		t.latest = max(t.latest, delay)
+		t.Delayed += delay
+		t.LongestDelay = max(t.LongestDelay, delay)
 	}
 	if o.waited > 0 {
-		t.held++
-		t.waited += o.waited
-		t.longest = max(t.longest, o.waited)
+		t.Held++
+		t.Waited += o.waited
+		t.LongestWait = max(t.LongestWait, o.waited)
 	}
 }
 

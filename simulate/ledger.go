@@ -167,20 +167,15 @@ func statesFor(l stint.Limit) states {
 	}
 }
 
-// spanOf is the window over which a limit's admissions are counted: its own; the time that a bucket takes to fill or drain;
-// the longest unit of its calendar.
+// spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and years the longest.
 func spanOf(l stint.Limit) time.Duration {
 	const day = 24 * time.Hour
-	switch {
-	case l.IsBucket():
-		period, permits := l.Rate.Period.Microseconds(), l.Rate.Permits
-		whole, part := l.Capacity/permits, l.Capacity%permits
-		return time.Duration(whole*period+part*period/permits) * time.Microsecond
-	case l.Calendar == stint.CalendarNone:
-		return l.Window
+	switch l.Calendar {
+	case stint.CalendarMonth:
+		return 31 * day
+	case stint.CalendarYear:
+		return 366 * day
 	default:
-		return [...]time.Duration{
-			0, time.Minute, time.Hour, day, 7 * day, 31 * day, 366 * day,
-		}[l.Calendar]
+		return l.Span()
 	}
 }

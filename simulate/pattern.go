@@ -155,7 +155,7 @@ func (g *generator) boundary() error {
 func (g *generator) storm() error {
 	end, t := g.Length.Seconds(), 0.0
 	down, up := end/3, end*2/5
-	var again retries
+	var again upcoming[retry]
 	for {
 		t += g.rng.ExpFloat64() / g.Rate
 		for len(again) > 0 && again[0].at <= min(t, end) {
@@ -180,21 +180,12 @@ func (g *generator) storm() error {
 	}
 }
 
-// retries are to come, the next one first.
-type retries []retry
-
+// A retry is to come.
 type retry struct {
 	at     float64
 	client int
 	left   int
 }
 
-func (h retries) Len() int           { return len(h) }
-func (h retries) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h retries) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *retries) Push(x any)        { *h = append(*h, x.(retry)) }
-func (h *retries) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
+// Before orders retries.
+func (r retry) Before(other retry) bool { return r.at < other.at }

@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
@@ -142,8 +143,9 @@ func TestDirtyLog(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	var malformed, late, late5, sorted int64
-	in, out := io.Pipe()
+	in, pipe := io.Pipe()
 	go func() {
+		out := bufio.NewWriterSize(pipe, 64<<10)
 		for i := range lines {
 			at := int64(1_790_000_000 + i/100)
 			line := combinedLine(at, fmt.Sprintf("10.0.%d.%d", rng.IntN(4), rng.IntN(250)), "/")
@@ -165,11 +167,12 @@ func TestDirtyLog(t *testing.T) {
 					late5++
 				}
 			}
-			if _, err := io.WriteString(out, line+"\n"); err != nil {
+			if _, err := out.WriteString(line + "\n"); err != nil {
 				return
 			}
 		}
-		_ = out.Close()
+		_ = out.Flush()
+		_ = pipe.Close()
 	}()
 	r, err := simulate.NewReader(simulate.ReaderOptions{})
 	if err != nil {

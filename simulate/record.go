@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
@@ -53,6 +54,22 @@ type recordLine struct {
 	Delay     int64         `json:"delay,omitempty"`
 	Applied   int64         `json:"applied,omitempty"`
 	Source    string        `json:"source,omitempty"` // "": the store
+}
+
+// lineOf is that of a decision, without its claims.
+func lineOf(verb stint.Verb, d stint.Decision) recordLine {
+	return recordLine{
+		At: d.At, Verb: verb.String(), Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: microsOrNever(d.RetryAfter),
+		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
+	}
+}
+
+// microsOrNever are microseconds, of which -1 is never.
+func microsOrNever(d time.Duration) int64 {
+	if d == stint.Never {
+		return -1
+	}
+	return d.Microseconds()
 }
 
 type recordClaim struct {
@@ -146,13 +163,7 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 		}
 		return
 	}
-	line := recordLine{
-		At: d.At, Verb: op.Verb.String(), Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: d.RetryAfter.Microseconds(),
-		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
-	}
-	if d.RetryAfter == stint.Never {
-		line.Retry = -1
-	}
+	line := lineOf(op.Verb, d)
 	if d.Source != stint.SourceStore || d.Leased {
 		line.Source = d.Source.String()
 	}

@@ -204,15 +204,8 @@ func (r *replay) compare(op *recordedOp) {
 		}
 	}
 	d, _ := r.ledger.decide(verb, r.claims, op.At)
-	got := recordLine{
-		At: op.At, Verb: op.Verb, Claims: op.Claims, Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: d.RetryAfter.Microseconds(),
-		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
-	}
-	if d.RetryAfter == stint.Never {
-		got.Retry = -1
-	}
-	want := op.recordLine
-	want.Source = ""
+	got, want := lineOf(verb, d), op.recordLine
+	got.At, got.Claims, want.Source = op.At, op.Claims, ""
 	texts := [2][]byte{}
 	for i, line := range []recordLine{want, got} {
 		texts[i], _ = json.Marshal(line) // which was read as JSON

@@ -41,11 +41,10 @@ type CandidateReport struct {
 	Steps    []Step        `json:"steps"`
 }
 
-// A RuleReport is of one rule, or of a candidate in total.
-type RuleReport struct {
-	Rule string `json:"rule,omitempty"`
-	// Requests are those for which the rule holds: Admitted in the end, Denied by this rule; Shadow would have been denied by a rule
-	// in shadow.
+// Counts are what became of requests, by one rule or in total.
+type Counts struct {
+	// Requests are those for which the rule holds: Admitted in the end, by all rules; Denied by this rule, in total by any; Shadow would
+	// have been denied by a rule in shadow.
 	Requests int64 `json:"requests"`
 	Admitted int64 `json:"admitted"`
 	Denied   int64 `json:"denied"`
@@ -57,6 +56,12 @@ type RuleReport struct {
 	// Delayed is the sum of the delays that leaky buckets gave, LongestDelay the longest.
 	Delayed      int64 `json:"delayed"`
 	LongestDelay int64 `json:"longestDelay"`
+}
+
+// A RuleReport is of one rule, or of a candidate in total.
+type RuleReport struct {
+	Rule string `json:"rule,omitempty"`
+	Counts
 	// Clients asked, and ClientsDenied of them were denied at least once.
 	Clients       int64 `json:"clients,omitempty"`
 	ClientsDenied int64 `json:"clientsDenied,omitempty"`
@@ -111,7 +116,7 @@ func (s *Simulation) report() *Report {
 	for _, c := range s.candidates {
 		c.plot.smooth()
 		made := CandidateReport{
-			Name: c.name, Total: c.total.report(),
+			Name: c.name, Total: RuleReport{Counts: c.total.Counts},
 			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,
 		}
 		for _, rule := range c.set.Rules() {
@@ -126,17 +131,9 @@ func (s *Simulation) report() *Report {
 	return r
 }
 
-func (t *tally) report() RuleReport {
-	return RuleReport{
-		Requests: t.requests, Admitted: t.admitted, Denied: t.denied, Shadow: t.shadow,
-		Held: t.held, Waited: t.waited, LongestWait: t.longest, Delayed: t.delayed, LongestDelay: t.latest,
-	}
-}
-
 // ruleReport is of a rule, with the clients of all its policies.
 func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
-	r := tally.report()
-	r.Rule, r.Sample, r.Shares = tally.rule.ID, 1, make([]int64, 8)
+	r := RuleReport{Rule: tally.rule.ID, Counts: tally.Counts, Sample: 1, Shares: make([]int64, 8)}
 	var denied, heavy []ranked
 	for _, t := range c.tables(r.Rule) {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)

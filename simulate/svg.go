@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"html"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -178,9 +177,9 @@ func (r *RuleReport) SVG(candidate string) string {
 	return p.close()
 }
 
-// WriteHTML writes the report as one page that needs nothing else, and no script: it works under any content security policy that
+// HTML is the report as one page that needs nothing else, and no script: it works under any content security policy that
 // admits style attributes.
-func (r *Report) WriteHTML(out io.Writer) error {
+func (r *Report) HTML() string {
 	var b strings.Builder
 	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
 		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>stint simulate</title>\n<style>\n" +
@@ -200,6 +199,5 @@ func (r *Report) WriteHTML(out io.Writer) error {
 		}
 	}
 	b.WriteString("</body>\n</html>\n")
-	_, err := io.WriteString(out, b.String())
-	return err
+	return b.String()
 }

@@ -131,13 +131,6 @@ func (r *Report) Notes() (notes []string) {
 	return notes
 }
 
-// WriteJSON writes the report as JSON.
-func (r *Report) WriteJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
-
 // AppendJSON appends the verdict as a line of JSON. Times are in microseconds since the Unix epoch, waits in microseconds; a retryAfter of -1 is never.
 func (v *Verdict) AppendJSON(to []byte) []byte {
 	line := struct {
@@ -157,10 +150,7 @@ func (v *Verdict) AppendJSON(to []byte) []byte {
 		Shadowed   []string `json:"shadowed,omitempty"`
 	}{
 		v.Line, int64(v.Time), v.Candidate, v.Allowed, v.Reason, v.Rule, v.Key, v.Permits, v.Decision.Limit, v.Decision.Remaining,
-		v.Decision.RetryAfter.Microseconds(), v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
-	}
-	if v.Decision.RetryAfter == stint.Never {
-		line.RetryAfter = -1
+		microsOrNever(v.Decision.RetryAfter), v.Decision.Delay.Microseconds(), v.Waited.Microseconds(), v.Shadowed,
 	}
 	text, err := json.Marshal(line)
 	if err != nil {

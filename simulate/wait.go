@@ -16,7 +16,7 @@ import (
 type queue struct {
 	arrived uint64
 	lines   map[spotID][]*spot // each in the order of arrival
-	wakes   wakes
+	wakes   upcoming[wake]
 }
 
 // defaultWaiters is how many requests of a client wait at once unless its rule says otherwise, as in package enforce.
@@ -268,21 +268,25 @@ func (q *queue) quit(s *spot, now stint.Instant) {
 
 func (q *queue) wakeAt(w *waiter, at stint.Instant) { heap.Push(&q.wakes, wake{at, w}) }
 
-// wakes are to come, the next one first, and whoever came first of those at one instant.
-type wakes []wake
-
+// A wake is to come; of those at one instant, that of whoever came first.
 type wake struct {
 	at     stint.Instant
 	waiter *waiter
 }
 
-func (h wakes) Len() int { return len(h) }
-func (h wakes) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].waiter.number, h[j].waiter.number)) < 0
+// Before orders wakes.
+func (w wake) Before(other wake) bool {
+	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.waiter.number, other.waiter.number)) < 0
 }
-func (h wakes) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *wakes) Push(x any)   { *h = append(*h, x.(wake)) }
-func (h *wakes) Pop() any {
+
+// upcoming is a heap of what is to come, the next one first.
+type upcoming[T interface{ Before(other T) bool }] []T
+
+func (h upcoming[T]) Len() int           { return len(h) }
+func (h upcoming[T]) Less(i, j int) bool { return h[i].Before(h[j]) }
+func (h upcoming[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *upcoming[T]) Push(x any)        { *h = append(*h, x.(T)) }
+func (h *upcoming[T]) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
@@ -27,8 +26,7 @@ func newWatched(ctx context.Context, c config.Config, figures func() activity.St
 		return nil, nil //nolint:nilnil // as its type says
 	}
 	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
-	w := &watched{}
-	hangUp := func() {}
+	w, hangUp := &watched{}, func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))
 		if err != nil {
@@ -37,12 +35,9 @@ func newWatched(ctx context.Context, c config.Config, figures func() activity.St
 		w.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
 	}
 	w.Recorder = activity.New(settings)
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() { w.Run(ctx) })
+	stop := background(ctx, w.Run)
 	w.end = func() {
-		cancel()
-		running.Wait()
+		stop()
 		hangUp()
 	}
 	return w, nil

@@ -54,6 +54,7 @@ func read[T any](t *testing.T, url string) (document T) {
 // Two services on one Redis: what either decides is seen through both, and one that ends is gone. A stream of events that is open
 // does not keep a service from ending. No rule matches the evaluations.
 func TestTwoServices(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	url1, admin1, stop1 := serveAdmin(t, "--store", redis.URL())
 	url2, admin2, stop2 := serveAdmin(t, "--store", redis.URL())

@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,104 +17,12 @@ import (
 	"github.com/stint-go/stint/api"
 )
 
-// An administrator asks the admin API of a running service.
-type administrator struct {
-	process
-
-	token, tokenFile string
-	json             bool
-	timeout          time.Duration
-	command          *cobra.Command
-}
-
-const (
-	defaultAdmin = "http://127.0.0.1:8079"
-	// maxAdminBytes bounds an answer of the admin API: 100,000 rules of 600 bytes.
-	maxAdminBytes = 64 << 20
-)
-
 // administerCommand makes a command that asks the admin API.
-func administerCommand(p process, use, short, long string) (*cobra.Command, *administrator) {
+func administerCommand(p process, use, short, long string) (*cobra.Command, *asker) {
 	command := &cobra.Command{Use: use, Short: short, Long: long + "\n\nIt asks the admin listener of a running service.", Args: cobra.NoArgs}
-	a := &administrator{process: p, command: command}
-	flags := command.Flags()
-	flags.String("admin", defaultAdmin, "`URL` of the service's admin listener [STINT_ADMIN]")
-	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag [STINT_ADMIN_TOKEN]")
-	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
-	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "longest `DURATION` to wait for an answer")
+	a := newAsker(p, command, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", 30*time.Second)
+	command.Flags().StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	return command, a
-}
-
-// A call is one request to the admin API.
-type call struct {
-	method, path string // below /api/v1/
-	query        url.Values
-	document     []byte // sent as JSON; nil for no body
-	match        string // If-Match; "" for none
-}
-
-// do makes a call, decodes the answer and returns it as it came, with its ETag.
-func (a *administrator) do(c call, answer any) (body []byte, tag string, err error) {
-	base, err := serviceURL(a.process, a.command.Flags(), "admin", "STINT_ADMIN", defaultAdmin)
-	if err != nil {
-		return nil, "", err
-	}
-	token, err := a.bearer()
-	if err != nil {
-		return nil, "", err
-	}
-	target := base.JoinPath("/api/v1/", c.path)
-	target.RawQuery = c.query.Encode()
-	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.document))
-	if err != nil {
-		return nil, "", failed(err)
-	}
-	if c.document != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	if c.match != "" {
-		request.Header.Set("If-Match", c.match)
-	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := noRedirects()
-	defer client.CloseIdleConnections()
-	response, body, err := exchange(client, request, base, "--admin", maxAdminBytes)
-	if err != nil {
-		return nil, "", err
-	}
-	if response.StatusCode == http.StatusPreconditionFailed {
-		return nil, "", failed(errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again"))
-	}
-	return body, response.Header.Get("ETag"), understand(base, response, body, answer)
-}
-
-// bearer is the token to send, "" for none.
-func (a *administrator) bearer() (string, error) {
-	if a.tokenFile == "" {
-		return cmp.Or(a.token, a.env("STINT_ADMIN_TOKEN")), nil
-	}
-	if a.token != "" {
-		return "", misused("--token and --token-file are given; allowed: one of them")
-	}
-	text, err := os.ReadFile(a.tokenFile)
-	if err != nil {
-		return "", failed(err)
-	}
-	token, _, _ := strings.Cut(string(text), "\n")
-	return strings.TrimSpace(token), nil
-}
-
-// show prints an answer as it came if JSON is asked for, else as rows.
-func (a *administrator) show(body []byte, rows [][]string) error {
-	if a.json {
-		return say(a.Out, "%s\n", bytes.TrimSpace(body))
-	}
-	return ruleTable(a.Out, rows)
 }
 
 // A ruleRow is what a list shows of a rule. Parameters that it does not show are not decoded.
@@ -150,22 +56,13 @@ func (r *ruleRow) state() string {
 
 func (r *ruleRow) matches() string {
 	m := &r.Match
-	var parts []string
-	for _, part := range []string{
-		strings.Join(m.Methods, ","), strings.Join(append(m.Hosts, list(m.Host)...), ","), strings.Join(append(m.Paths, list(m.Path)...), ","),
-	} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return cmp.Or(strings.Join(parts, " "), "all requests")
+	hosts, paths := append(m.Hosts, m.Host), append(m.Paths, m.Path)
+	return cmp.Or(joined(" ", joined(",", m.Methods...), joined(",", hosts...), joined(",", paths...)), "all requests")
 }
 
-func list(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+// joined joins texts that are not "".
+func joined(between string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), between)
 }
 
 // allows says what the rule lets each client do.
@@ -224,7 +121,7 @@ func listRulesCommand(p process) *cobra.Command {
 			query.Set("enabled", strconv.FormatBool(*enabled))
 		}
 		var answer api.RuleList
-		body, _, err := a.do(call{method: http.MethodGet, path: "rules", query: query}, &answer)
+		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules", query: query}, &answer)
 		if err != nil {
 			return err
 		}
@@ -236,7 +133,7 @@ func listRulesCommand(p process) *cobra.Command {
 			}
 			rows = append(rows, []string{r.ID, r.state(), r.scopeText(), r.matches(), r.allows()})
 		}
-		return a.show(body, rows)
+		return a.show(body, rows...)
 	}
 	return command
 }
@@ -251,22 +148,22 @@ func revisionsCommand(p process) *cobra.Command {
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			var answer json.RawMessage
-			body, _, err := a.do(call{method: http.MethodGet, path: "rule-versions/" + url.PathEscape(args[0])}, &answer)
+			body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-versions/" + url.PathEscape(args[0])}, &answer)
 			if err != nil {
 				return err
 			}
 			var pretty bytes.Buffer
-			if a.json || json.Indent(&pretty, body, "", "  ") != nil {
-				return say(p.Out, "%s\n", bytes.TrimSpace(body))
+			if !a.json && json.Indent(&pretty, body, "", "  ") == nil {
+				body = pretty.Bytes()
 			}
-			return say(p.Out, "%s\n", bytes.TrimSpace(pretty.Bytes()))
+			return say(p.Out, "%s\n", bytes.TrimSpace(body))
 		}
 		query := url.Values{"limit": {fmt.Sprint(*limit)}}
 		if *rule != "" {
 			query.Set("rule", *rule)
 		}
 		var answer api.RuleVersionList
-		body, _, err := a.do(call{method: http.MethodGet, path: "rule-versions", query: query}, &answer)
+		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-versions", query: query}, &answer)
 		if err != nil {
 			return err
 		}
@@ -277,7 +174,7 @@ func revisionsCommand(p process) *cobra.Command {
 				fmt.Sprint(v.Version), v.At.UTC().Format(time.RFC3339), v.By, v.Action, fmt.Sprint(v.Rules), v.Comment,
 			})
 		}
-		return a.show(body, rows)
+		return a.show(body, rows...)
 	}
 	return command
 }
@@ -288,13 +185,8 @@ func rollbackCommand(p process) *cobra.Command {
 	command.Args = cobra.ExactArgs(1)
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		var answer api.Edited
-		path := "rule-versions/" + url.PathEscape(args[0]) + "/rollback"
-		body, _, err := a.do(call{method: http.MethodPost, path: path, query: commentQuery(*comment)}, &answer)
-		if err != nil {
-			return err
-		}
-		return a.edited(body, &answer)
+		path := "/api/v1/rule-versions/" + url.PathEscape(args[0]) + "/rollback"
+		return a.edit(call{method: http.MethodPost, path: path, query: commentQuery(*comment)})
 	}
 	return command
 }
@@ -309,16 +201,16 @@ func resetAllCommand(p process) *cobra.Command {
 		if !*yes {
 			return misused("--yes is missing; allowed: with --yes, as all clients may use their limits anew")
 		}
-		path, what := "reset", "everything"
+		path, what := "/api/v1/reset", "everything"
 		if *rule != "" {
-			path, what = "rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
+			path, what = "/api/v1/rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
 		}
 		var answer api.RuleReset
 		body, _, err := a.do(call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)}, &answer)
 		if err != nil {
 			return err
 		}
-		return a.show(body, [][]string{{"reset of " + what + ": " + answer.State}})
+		return a.show(body, []string{"reset of " + what + ": " + answer.State})
 	}
 	return command
 }
@@ -330,7 +222,12 @@ func commentQuery(comment string) url.Values {
 	return url.Values{"comment": {comment}}
 }
 
-// edited prints what an edit of all rules did.
-func (a *administrator) edited(body []byte, answer *api.Edited) error {
-	return a.show(body, [][]string{{fmt.Sprintf("revision %d: %s", answer.Version, changesText(&answer.RuleChanges))}})
+// edit makes a call that edits rules, and prints what it did.
+func (a *asker) edit(c call) error {
+	var answer api.Edited
+	body, _, err := a.do(c, &answer)
+	if err != nil {
+		return err
+	}
+	return a.show(body, []string{fmt.Sprintf("revision %d: %s", answer.Version, changesText(&answer.RuleChanges))})
 }

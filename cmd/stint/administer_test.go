@@ -24,6 +24,7 @@ func startAdmin(t *testing.T, flags ...string) (base, admin string) {
 }
 
 func TestAdminister(t *testing.T) {
+	t.Parallel()
 	base, admin := startAdmin(t)
 	file := writeFile(t, `
 rules:

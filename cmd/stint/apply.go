@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -34,14 +34,9 @@ func applyCommand(p process) *cobra.Command {
 				return err
 			}
 		}
-		var answer api.Edited
-		body, _, err := a.do(call{
-			method: http.MethodPut, path: "rules", query: commentQuery(*comment), document: c.document, match: c.tag,
-		}, &answer)
-		if err != nil {
-			return err
-		}
-		return a.edited(body, &answer)
+		return a.edit(call{
+			method: http.MethodPut, path: "/api/v1/rules", query: commentQuery(*comment), document: c.document, header: map[string]string{"If-Match": c.tag},
+		})
 	}
 	return command
 }
@@ -56,12 +51,7 @@ func diffCommand(p process) *cobra.Command {
 			return err
 		}
 		if a.json {
-			text, err := json.Marshal(c.changes)
-			if err != nil {
-				return failed(err)
-			}
-			err = say(p.Out, "%s\n", text)
-			if err != nil {
+			if err := sayJSON(p.Out, c.changes, ""); err != nil {
 				return err
 			}
 		} else if err := c.print(p); err != nil {
@@ -88,9 +78,9 @@ func (c *comparison) none() bool {
 }
 
 // compareFlags makes a command take a path, and returns what compares its rules.
-func compareFlags(p process, command *cobra.Command, a *administrator) func(path string) (*comparison, error) {
+func compareFlags(p process, command *cobra.Command, a *asker) func(path string) (*comparison, error) {
 	command.Args = cobra.ExactArgs(1)
-	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
+	load := settingFlags(p, command.Flags(), "ipv6_prefix")
 	return func(path string) (*comparison, error) {
 		loaded, err := load()
 		if err != nil {
@@ -101,7 +91,7 @@ func compareFlags(p process, command *cobra.Command, a *administrator) func(path
 			return nil, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
 		}
 		var current api.RuleList
-		_, tag, err := a.do(call{method: http.MethodGet, path: "rules"}, &current)
+		_, tag, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &current)
 		if err != nil {
 			return nil, err
 		}
@@ -129,27 +119,37 @@ func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*c
 		texts = append(texts, text)
 	}
 	c.document = slices.Concat([]byte("["), bytes.Join(texts, []byte(",\n")), []byte("]"))
-	for id, text := range after {
-		was, known := before[id]
+	for id, rule := range pairs(before, after) {
 		switch {
-		case !known:
+		case rule.was == nil:
 			c.changes.Added = append(c.changes.Added, id)
-		case !bytes.Equal(was, text):
-			if lines := differences(was, text); len(lines) > 0 {
+		case rule.is == nil:
+			c.changes.Removed = append(c.changes.Removed, id)
+		default:
+			if lines := differences(rule.was, rule.is); len(lines) > 0 {
 				c.changes.Changed = append(c.changes.Changed, id)
 				c.parts[id] = lines
 			}
 		}
 	}
-	for id := range before {
-		if _, stays := after[id]; !stays {
-			c.changes.Removed = append(c.changes.Removed, id)
+	return c, nil
+}
+
+// A pair is a value as it was and as it is, nil if it was not, or is not any more.
+type pair struct{ was, is json.RawMessage }
+
+// pairs are the values that differ, in the order of their names.
+func pairs(before, after map[string]json.RawMessage) iter.Seq2[string, pair] {
+	all := map[string]json.RawMessage{}
+	maps.Copy(all, before)
+	maps.Copy(all, after)
+	return func(yield func(string, pair) bool) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if p := (pair{before[name], after[name]}); !bytes.Equal(p.was, p.is) && !yield(name, p) {
+				return
+			}
 		}
 	}
-	for _, ids := range [][]string{c.changes.Added, c.changes.Removed, c.changes.Changed} {
-		slices.Sort(ids)
-	}
-	return c, nil
 }
 
 // differences are the parameters in which two rules differ, each a line with both values.
@@ -158,17 +158,8 @@ func differences(was, is []byte) (lines []string) {
 	if json.Unmarshal(was, &before) != nil || json.Unmarshal(is, &after) != nil {
 		return []string{"it can't be compared"}
 	}
-	names := slices.Collect(maps.Keys(after))
-	for name := range before {
-		if _, both := after[name]; !both {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if !bytes.Equal(before[name], after[name]) {
-			lines = append(lines, fmt.Sprintf("%s: %s -> %s", name, valueText(before[name]), valueText(after[name])))
-		}
+	for name, value := range pairs(before, after) {
+		lines = append(lines, fmt.Sprintf("%s: %s -> %s", name, valueText(value.was), valueText(value.is)))
 	}
 	return lines
 }

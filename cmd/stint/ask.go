@@ -1,34 +1,32 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/server"
 )
 
-// A question is what check, peek and reset have in common: whom to ask, about what.
+// A query is what check, peek and reset have in common: whom to ask, about what.
 type query struct {
-	token             string
+	*asker
 	algorithm, policy string
 	permits           int64 // of a check, or of what a peek asks about
-	json              bool
-	timeout           time.Duration
 	loadStore         func() (config.Config, error)
-	command           *cobra.Command
 }
-
-const defaultServer = "http://127.0.0.1:8080"
 
 // askCommand makes a command that asks about one key.
 func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
@@ -40,24 +38,98 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
 			"limits of --config as a service with the same file would.",
 		Args: cobra.ExactArgs(1),
 	}
-	q := &query{command: command}
+	q := &query{asker: newAsker(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
 	flags := command.Flags()
-	flags.String("server", defaultServer, "`URL` of the service [STINT_SERVER]")
-	flags.StringVar(&q.token, "token", "", "bearer `TOKEN` for the service; other users may see a flag [STINT_TOKEN]")
 	flags.StringVar(&q.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
 	flags.StringVar(&q.policy, "policy", "", "`NAME` of the policy to use")
-	flags.BoolVar(&q.json, "json", false, "print the answer as JSON")
-	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "longest `DURATION` to wait for the answer")
-	q.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
-		switch s.Name {
-		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions":
-			return true
-		default:
-			return false
-		}
-	})
+	q.loadStore = settingFlags(p, flags, storeSettings()...)
 	flags.Lookup("store").DefValue = "" // without it, a service is asked
 	return command, q
+}
+
+// put asks about a key, as the flags say.
+func (q *query) put(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
+	query.Set("key", key)
+	for name, text := range map[string]string{"algorithm": q.algorithm, "policy": q.policy} {
+		if q.command.Flags().Changed(name) {
+			query.Set(name, text)
+		}
+	}
+	body, _, err := q.ask(s, call{method: method, path: path, query: query}, answer)
+	return body, err
+}
+
+// connect returns whom to ask: a service, or a store. It has to be closed.
+func (q *query) connect() (*service, error) {
+	flags := q.command.Flags()
+	if flags.Changed("store") {
+		if flags.Changed("server") {
+			return nil, misused("--server and --store are given; allowed: one of them")
+		}
+		return q.connectStore()
+	}
+	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
+		if flags.Changed(name) {
+			return nil, misused("--%s is given; allowed: only with --store", name)
+		}
+	}
+	return q.service()
+}
+
+// connectStore makes a service without a listener in this process, so that a store
+// is asked exactly as a service would ask it. It fails rather than guess when the
+// store is unreachable, and lets the caller name keys.
+func (q *query) connectStore() (_ *service, err error) {
+	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
+	defer cancel()
+	loaded, err := q.loadStore()
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Store.Memory() {
+		return nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
+	}
+	store, err := openStore(loaded)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			store.Close()
+		}
+	}()
+	if err := store.Health(ctx); err != nil {
+		return nil, storeFault(loaded.Store, err)
+	}
+	loaded.OnStoreFailure = failover.Closed
+	logger := slog.New(slog.DiscardHandler)
+	if err := store.withFailover(loaded, logger); err != nil {
+		return nil, err
+	}
+	loaded.API = config.API{ExplicitKeys: true, Open: true}
+	made := serverConfig(loaded, store)
+	made.Logger = logger
+	s, err := server.New(made)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	client := &http.Client{Transport: inProcess{s.Handler()}}
+	return &service{base: &url.URL{Scheme: "http", Host: "store"}, client: client, close: store.Close}, nil
+}
+
+// inProcess is a transport that hands requests to a handler.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	incoming := r.Clone(r.Context())
+	incoming.RequestURI, incoming.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:0"
+	if incoming.Body == nil {
+		incoming.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	t.handler.ServeHTTP(w, incoming)
+	return w.Result(), nil
 }
 
 func checkCommand(p process) *cobra.Command {
@@ -84,7 +156,7 @@ func checkCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return q.check(p, args[0], command.Flags().Changed("wait"), most, args[1:])
+		return q.check(args[0], command.Flags().Changed("wait"), most, args[1:])
 	}
 	return command
 }
@@ -102,8 +174,8 @@ func waitOfFlag(text string) (time.Duration, error) {
 }
 
 // check checks the key, waits if it is asked to, and runs the command, if there is one.
-func (q *query) check(p process, key string, wait bool, most time.Duration, words []string) error {
-	s, err := q.connect(p)
+func (q *query) check(key string, wait bool, most time.Duration, words []string) error {
+	s, err := q.connect()
 	if err != nil {
 		return err
 	}
@@ -111,7 +183,7 @@ func (q *query) check(p process, key string, wait bool, most time.Duration, word
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
 		permits := url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
-		body, err = q.send(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		body, err = q.put(s, http.MethodGet, api.PathCheck, key, permits, &answer)
 		return answer, err
 	}
 	ctx := q.command.Context()
@@ -125,21 +197,19 @@ func (q *query) check(p process, key string, wait bool, most time.Duration, word
 	case err != nil:
 		return err
 	}
-	switch {
-	case len(words) == 0 || !answer.Allowed && q.json:
-		if err := q.show(p.Out, body, checkRows(&answer)); err != nil {
+	if len(words) == 0 || !answer.Allowed && q.json {
+		if err := q.show(body, checkRows(&answer)...); err != nil {
 			return err
 		}
-	case !answer.Allowed:
-		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
-	}
-	if !answer.Allowed || len(words) == 0 {
 		return deniedExit(answer.Allowed)
 	}
-	if err := pause(ctx, time.Duration(answer.DelayMicros)*time.Microsecond); err != nil {
-		return err
+	if !answer.Allowed {
+		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
 	}
-	return runCommand(ctx, p, words)
+	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
+		return errStopped
+	}
+	return runCommand(ctx, q.process, words)
 }
 
 func peekCommand(p process) *cobra.Command {
@@ -147,16 +217,21 @@ func peekCommand(p process) *cobra.Command {
 		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
 	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		var answer api.RemainingResponse
-		var permits url.Values
-		if command.Flags().Changed("permits") { // which an older service refuses
-			permits = url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
-		}
-		body, err := q.ask(p, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
+		s, err := q.connect()
 		if err != nil {
 			return err
 		}
-		return q.show(p.Out, body, peekRows(&answer))
+		defer s.close()
+		permits := url.Values{}
+		if command.Flags().Changed("permits") { // which an older service refuses
+			permits.Set("permits", strconv.FormatInt(q.permits, 10))
+		}
+		var answer api.RemainingResponse
+		body, err := q.put(s, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
+		if err != nil {
+			return err
+		}
+		return q.show(body, peekRows(&answer)...)
 	}
 	return command
 }
@@ -165,35 +240,30 @@ func resetCommand(p process) *cobra.Command {
 	command, q := askCommand(p, "reset", "Clear the state of a key",
 		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		var answer api.ResetResponse
-		body, err := q.ask(p, http.MethodDelete, api.PathReset, args[0], nil, &answer)
+		s, err := q.connect()
 		if err != nil {
 			return err
 		}
-		return q.show(p.Out, body, resetRows(&answer))
+		defer s.close()
+		var answer api.ResetResponse
+		body, err := q.put(s, http.MethodDelete, api.PathReset, args[0], url.Values{}, &answer)
+		if err != nil {
+			return err
+		}
+		of := "all algorithms and policies"
+		switch {
+		case answer.Policy != "":
+			of = "policy " + answer.Policy
+		case answer.Algorithm != "":
+			of = answer.Algorithm
+		}
+		return q.show(body, []string{"reset", answer.Key}, []string{"under", of})
 	}
 	return command
 }
 
-// A row is one line of an answer for people.
-type row struct{ name, text string }
-
-// show prints an answer: as it came, or for people.
-func (q *query) show(out io.Writer, body []byte, rows []row) error {
-	if q.json {
-		return say(out, "%s\n", bytes.TrimSpace(body))
-	}
-	var block bytes.Buffer
-	table := tabwriter.NewWriter(&block, 0, 0, 2, ' ', 0)
-	for _, r := range rows {
-		_, _ = fmt.Fprintf(table, "%s\t%s\n", r.name, r.text) // into memory
-	}
-	_ = table.Flush()
-	return say(out, "%s", block.Bytes())
-}
-
-func checkRows(c *api.CheckResponse) []row {
-	rows := []row{
+func checkRows(c *api.CheckResponse) [][]string {
+	rows := [][]string{
 		{"allowed", yesOrNo(c.Allowed)},
 		{"limit", limitText(c.Limit, c.Policy, c.Algorithm)},
 		{"remaining", fmt.Sprint(c.Remaining)},
@@ -201,19 +271,19 @@ func checkRows(c *api.CheckResponse) []row {
 		{"retry after", waitText(c.RetryAfterMicros)},
 	}
 	if c.DelayMicros > 0 {
-		rows = append(rows, row{"delay", waitText(c.DelayMicros)})
+		rows = append(rows, []string{"delay", waitText(c.DelayMicros)})
 	}
 	if c.Degraded {
-		rows = append(rows, row{"degraded", "the store is unreachable; its failure policy answered"})
+		rows = append(rows, []string{"degraded", "the store is unreachable; its failure policy answered"})
 	}
 	return rows
 }
 
 // peekRows shows what a check would be told, or of an older service, which does not say, what
 // is left.
-func peekRows(r *api.RemainingResponse) []row {
+func peekRows(r *api.RemainingResponse) [][]string {
 	if r.At == 0 {
-		return []row{
+		return [][]string{
 			{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
 			{"remaining", fmt.Sprint(r.Remaining)},
 			{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
@@ -223,17 +293,6 @@ func peekRows(r *api.RemainingResponse) []row {
 		Allowed: r.Allowed, Policy: r.Policy, Algorithm: r.Algorithm, Limit: r.Limit, Remaining: r.Remaining,
 		ResetAfterMicros: r.ResetAfterMicros, RetryAfterMicros: r.RetryAfterMicros, DelayMicros: r.DelayMicros,
 	})
-}
-
-func resetRows(r *api.ResetResponse) []row {
-	of := "all algorithms and policies"
-	switch {
-	case r.Policy != "":
-		of = "policy " + r.Policy
-	case r.Algorithm != "":
-		of = r.Algorithm
-	}
-	return []row{{"reset", r.Key}, {"under", of}}
 }
 
 func yesOrNo(b bool) string {

@@ -8,217 +8,181 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
+	"text/tabwriter"
+	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
-	"github.com/stint-go/stint/failover"
-	"github.com/stint-go/stint/server"
 )
 
-// maxAnswerBytes bounds what is read of an answer.
-const maxAnswerBytes = 1 << 20
+// maxAnswerBytes bounds what is read of an answer: 100,000 rules of 600 bytes.
+const maxAnswerBytes = 64 << 20
 
-// ask connects, sends one request and returns the body of the answer, decoded into answer as well.
-func (q *query) ask(p process, method, path, key string, query url.Values, answer any) ([]byte, error) {
-	s, err := q.connect(p)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	return q.send(s, method, path, key, query, answer)
+// An asker is a command that asks a running service: its REST API, or its admin API.
+type asker struct {
+	process
+	command *cobra.Command
+
+	flag             string // that names the service
+	token, tokenFile string
+	tokenVariable    string
+	json             bool
+	timeout          time.Duration
 }
 
-// An endpoint is where a question is put.
-type endpoint struct {
+// newAsker gives a command the flags that say whom to ask, and how. The standard URL and timeout are their defaults.
+func newAsker(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *asker {
+	a := &asker{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
+	flags := command.Flags()
+	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
+	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
+	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
+	flags.DurationVar(&a.timeout, "timeout", timeout, "longest `DURATION` to wait for an answer")
+	return a
+}
+
+// A service is whom a command asks.
+type service struct {
 	base   *url.URL
-	client *http.Client
+	flag   string // that names it
 	token  string
+	client *http.Client
 	close  func()
 }
 
-// send sends one request to a service. An answer that is not one of the API's is an error.
-func (q *query) send(s *endpoint, method, path, key string, query url.Values, answer any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
-	defer cancel()
-	if query == nil {
-		query = url.Values{}
-	}
-	query.Set("key", key)
-	for name, text := range map[string]string{"algorithm": q.algorithm, "policy": q.policy} {
-		if q.command.Flags().Changed(name) {
-			query.Set(name, text)
-		}
-	}
-	target := s.base.JoinPath(path)
-	target.RawQuery = query.Encode()
-	request, err := http.NewRequestWithContext(ctx, method, target.String(), http.NoBody)
-	if err != nil {
-		return nil, failed(err)
-	}
-	request.Header.Set("Accept", "application/json")
-	if s.token != "" {
-		request.Header.Set("Authorization", "Bearer "+s.token)
-	}
-	response, body, err := exchange(s.client, request, s.base, "--server", maxAnswerBytes)
-	if err != nil {
-		return nil, err
-	}
-	return body, understand(s.base, response, body, answer)
+// A call is one request.
+type call struct {
+	method, path string
+	query        url.Values
+	document     []byte            // sent as JSON; nil for no body
+	header       map[string]string // fields that are not ""
 }
 
-// exchange sends a request and reads the answer, of which it keeps so many bytes at most. flag names the service.
-func exchange(client *http.Client, request *http.Request, base *url.URL, flag string, most int64) (*http.Response, []byte, error) {
-	response, err := client.Do(request)
-	if err != nil {
-		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
-			err = known.Err
-		}
-		return nil, nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with %s", base.Redacted(), err, flag))
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, most))
-	if err != nil {
-		return nil, nil, unreachable(fmt.Errorf("the answer of %s broke off: %w", base.Redacted(), err))
-	}
-	return response, body, nil
-}
-
-// noRedirects makes a client that follows no redirection.
-func noRedirects() *http.Client {
-	return &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-}
-
-// serviceURL is the URL of a service that a flag names, or the environment if the flag is not given.
-func serviceURL(p process, flags *pflag.FlagSet, flag, variable, standard string) (*url.URL, error) {
-	from, text := "--"+flag, flags.Lookup(flag).Value.String()
-	if env := p.env(variable); env != "" && !flags.Changed(flag) {
+// service is the one that the flag names, or the environment if the flag is not given. It has to be closed.
+func (a *asker) service() (*service, error) {
+	flag, variable := a.command.Flags().Lookup(a.flag), "STINT_"+strings.ToUpper(a.flag)
+	from, text := "--"+a.flag, flag.Value.String()
+	if env := a.env(variable); env != "" && !flag.Changed {
 		from, text = variable, env
 	}
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
-		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), standard)
+		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), flag.DefValue)
 	}
-	return base, nil
+	token := cmp.Or(a.token, a.env(a.tokenVariable))
+	if a.tokenFile != "" {
+		if a.token != "" {
+			return nil, misused("--token and --token-file are given; allowed: one of them")
+		}
+		text, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return nil, failed(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		token = strings.TrimSpace(first)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &service{base, a.flag, token, client, client.CloseIdleConnections}, nil
 }
 
-// understand decodes an answer. A denied check is one.
-func understand(base *url.URL, response *http.Response, body []byte, answer any) error {
-	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
-	if media == api.ProblemType {
-		var problem api.Problem
-		if err := json.Unmarshal(body, &problem); err == nil {
-			if response.StatusCode == http.StatusServiceUnavailable {
-				return unreachable(&problem)
-			}
-			return failed(&problem)
+// send sends a request.
+func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
+	target := s.base.JoinPath(c.path)
+	target.RawQuery = c.query.Encode()
+	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.document))
+	if err != nil {
+		return nil, failed(err)
+	}
+	for name, text := range c.header {
+		if text != "" {
+			request.Header.Set(name, text)
 		}
+	}
+	if c.document != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
+			err = known.Err
+		}
+		return nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with --%s", s.base.Redacted(), err, s.flag))
+	}
+	return response, nil
+}
+
+// ask sends a request, decodes the answer, and returns it as it came, with its ETag. A denied check is an answer, one that is not the
+// API's an error.
+func (a *asker) ask(s *service, c call, answer any) (body []byte, tag string, err error) {
+	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
+	defer cancel()
+	response, err := s.send(ctx, c)
+	if err != nil {
+		return nil, "", err
+	}
+	body, err = s.read(response, answer)
+	return body, response.Header.Get("ETag"), err
+}
+
+// do asks the service that the flags name.
+func (a *asker) do(c call, answer any) (body []byte, tag string, err error) {
+	s, err := a.service()
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.close()
+	return a.ask(s, c, answer)
+}
+
+// read reads an answer and decodes it.
+func (s *service) read(response *http.Response, answer any) ([]byte, error) {
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, unreachable(fmt.Errorf("the answer of %s broke off: %w", s.base.Redacted(), err))
+	}
+	if response.StatusCode == http.StatusPreconditionFailed {
+		return nil, failed(errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again"))
+	}
+	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	var problem api.Problem
+	if media == api.ProblemType && json.Unmarshal(body, &problem) == nil {
+		if response.StatusCode == http.StatusServiceUnavailable {
+			return nil, unreachable(&problem)
+		}
+		return nil, failed(&problem)
 	}
 	denied := response.StatusCode == http.StatusTooManyRequests
 	if media != "application/json" || response.StatusCode != http.StatusOK && !denied || json.Unmarshal(body, answer) != nil {
-		return failed(fmt.Errorf("%s does not answer like stint: %s, %q", base.Redacted(), response.Status, media))
+		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))
 	}
-	return nil
+	return body, nil
 }
 
-// connect returns whom to ask. It has to be closed.
-func (q *query) connect(p process) (*endpoint, error) {
-	flags := q.command.Flags()
-	if flags.Changed("store") {
-		if flags.Changed("server") {
-			return nil, misused("--server and --store are given; allowed: one of them")
-		}
-		return q.connectStore()
+// show prints an answer as it came if JSON is asked for, else as rows.
+func (a *asker) show(body []byte, rows ...[]string) error {
+	if a.json {
+		return say(a.Out, "%s\n", bytes.TrimSpace(body))
 	}
-	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
-		if flags.Changed(name) {
-			return nil, misused("--%s is given; allowed: only with --store", name)
-		}
-	}
-	base, err := serviceURL(p, flags, "server", "STINT_SERVER", defaultServer)
-	if err != nil {
-		return nil, err
-	}
-	client := noRedirects()
-	return &endpoint{base, client, cmp.Or(q.token, p.env("STINT_TOKEN")), client.CloseIdleConnections}, nil
+	return sayTable(a.Out, rows)
 }
 
-// connectStore makes a service without a listener in this process, so that a store
-// is asked exactly as a service would ask it. It fails rather than guess when the
-// store is unreachable, and lets the caller name keys.
-func (q *query) connectStore() (*endpoint, error) {
-	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
-	defer cancel()
-	loaded, err := q.loadStore()
-	if err != nil {
-		return nil, err
+// sayTable prints rows in columns.
+func sayTable(out io.Writer, rows [][]string) error {
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // into memory
 	}
-	if loaded.Store.Memory() {
-		return nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
-	}
-	store, err := openStore(loaded)
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Health(ctx); err != nil {
-		store.Close()
-		return nil, storeFault(loaded.Store, err)
-	}
-	loaded.OnStoreFailure = failover.Closed
-	logger := slog.New(slog.DiscardHandler)
-	if err := store.withFailover(loaded, logger); err != nil {
-		store.Close()
-		return nil, err
-	}
-	loaded.API = config.API{ExplicitKeys: true, Open: true}
-	service := serverConfig(loaded, store)
-	service.Logger = logger
-	s, err := server.New(service)
-	if err != nil {
-		store.Close()
-		return nil, misconfigured(err)
-	}
-	base := &url.URL{Scheme: "http", Host: "store"}
-	return &endpoint{base: base, client: &http.Client{Transport: inProcess{s.Handler()}}, close: store.Close}, nil
+	_ = table.Flush()
+	return say(out, "%s", text.Bytes())
 }
-
-// inProcess is a transport that hands requests to a handler.
-type inProcess struct{ handler http.Handler }
-
-// RoundTrip implements [http.RoundTripper].
-func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
-	incoming := r.Clone(r.Context())
-	incoming.RequestURI = r.URL.RequestURI()
-	incoming.RemoteAddr = "127.0.0.1:0"
-	if incoming.Body == nil {
-		incoming.Body = http.NoBody
-	}
-	w := answerWriter{header: http.Header{}, status: http.StatusOK}
-	t.handler.ServeHTTP(&w, incoming)
-	return &http.Response{
-		Status:     fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)),
-		StatusCode: w.status,
-		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        w.header,
-		Body:          io.NopCloser(&w.body),
-		ContentLength: int64(w.body.Len()),
-		Request:       r,
-	}, nil
-}
-
-// answerWriter keeps an answer.
-type answerWriter struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *answerWriter) Header() http.Header                { return w.header }
-func (w *answerWriter) WriteHeader(status int)             { w.status = status }
-func (w *answerWriter) Write(text []byte) (n int, _ error) { return w.body.Write(text) }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	_ "embed" // the rules
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	mathrand "math/rand/v2"
@@ -15,7 +13,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
 )
@@ -41,11 +41,10 @@ func demonstrable(c *config.Config) (token string, err error) {
 
 // A demo makes up traffic.
 type demo struct {
-	handler http.Handler
-	token   string // of the REST API, "" for none
-	logger  *slog.Logger
-	random  *mathrand.Rand
-	second  float64 // since it began
+	client *client.Client
+	logger *slog.Logger
+	random *mathrand.Rand
+	second float64 // since it began
 }
 
 // demoTick is the time between two bursts of requests.
@@ -64,10 +63,15 @@ func startDemo(ctx context.Context, c config.Config, token string, m *store.Mana
 	}); err != nil {
 		return failed(err)
 	}
-	d := &demo{handler: s.Handler(), logger: logger, random: mathrand.New(mathrand.NewPCG(1, 2))} //nolint:gosec // it makes up traffic
+	options := client.Options{HTTPClient: &http.Client{Transport: inProcess{s.Handler()}}}
 	if len(c.API.Tokens) > 0 {
-		d.token = c.API.Tokens[0]
+		options.Token = c.API.Tokens[0]
 	}
+	opened, err := client.Open("http://localhost", options)
+	if err != nil {
+		return failed(err)
+	}
+	d := &demo{client: opened, logger: logger, random: mathrand.New(mathrand.NewPCG(1, 2))} //nolint:gosec // it makes up traffic
 	go func() {
 		select {
 		case <-s.Listening():
@@ -83,23 +87,16 @@ func startDemo(ctx context.Context, c config.Config, token string, m *store.Mana
 	return nil
 }
 
+// run makes the traffic. It ends if the service refuses it, but not if it is overloaded.
 func (d *demo) run(ctx context.Context) {
-	ticker := time.NewTicker(demoTick)
-	defer ticker.Stop()
-	for {
+	for ; sleep.For(ctx, demoTick) == nil; d.second += demoTick.Seconds() {
 		for _, request := range d.burst() {
-			if err := d.send(ctx, request); err != nil {
-				if ctx.Err() == nil {
-					d.logger.Error("the demonstration has ended", "err", err)
-				}
+			_, err := d.client.Evaluate(ctx, request)
+			var problem *api.Problem
+			if errors.As(err, &problem) && problem.Status != http.StatusServiceUnavailable {
+				d.logger.Error("the demonstration has ended", "err", err)
 				return
 			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			d.second += demoTick.Seconds()
 		}
 	}
 }
@@ -137,29 +134,4 @@ func (d *demo) burst() (requests []api.EvaluateRequest) {
 		requests = append(requests, api.EvaluateRequest{Method: http.MethodGet, Path: "/", Host: "demo.example", IP: "203.0.113.66"})
 	}
 	return requests
-}
-
-func (d *demo) send(ctx context.Context, what api.EvaluateRequest) error {
-	body, err := json.Marshal(what)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+api.PathEvaluate, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Request-Id", fmt.Sprintf("demo-%08x", d.random.Uint32()))
-	if d.token != "" {
-		request.Header.Set("Authorization", "Bearer "+d.token)
-	}
-	response, err := inProcess{d.handler}.RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	text, _ := io.ReadAll(response.Body) // which is in memory
-	if response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusBadRequest {
-		return fmt.Errorf("the service answers %s: %s", response.Status, text)
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 // What --demo makes up is seen by stint top, by lines and as JSON, with names for the token that it made.
 func TestDemoAndTop(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	log, writer := io.Pipe()
 	ended := make(chan int, 1)

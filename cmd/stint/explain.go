@@ -57,14 +57,7 @@ func explainCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&e.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
 	flags.StringArrayVar(&e.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
 	flags.BoolVar(&e.json, "json", false, "print the answer as JSON, as the admin API has it")
-	e.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
-		switch s.Name {
-		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions", "ipv6_prefix", "ambiguous_paths", "rules_default":
-			return true
-		default:
-			return false
-		}
-	})
+	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)
 	flags.Lookup("store").DefValue = "" // without it, a service is asked
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		return e.explain(command.Context(), p)
@@ -162,7 +155,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		return failed(err)
 	}
 	if e.json {
-		if err := sayJSON(p.Out, rulesapi.Explanation(x)); err != nil {
+		if err := sayJSON(p.Out, rulesapi.Explanation(x), ""); err != nil {
 			return err
 		}
 		return deniedExit(x.Verdict.Allowed)
@@ -180,7 +173,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		rows = append(rows, row)
 	}
 	if len(rows) > 1 {
-		if err := ruleTable(p.Out, rows); err != nil {
+		if err := sayTable(p.Out, rows); err != nil {
 			return err
 		}
 	}

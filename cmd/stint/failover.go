@@ -34,22 +34,22 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	}
 	settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}) // a rule may be local
 	settings.Rule = failureRules(c.OnStoreFailure)
-	adviser := newAdviser(o.advise, logger)
+	wakeAdviser, closeAdviser := adviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
 	settings.StateChanged = func(change failover.Change) {
 		o.watched.storeChanged(change)
 		if changes.note(change) {
-			adviser.wake()
+			wakeAdviser()
 		}
 	}
 	settings.Answered = o.answered
 	store, err := failover.New(settings)
 	if err != nil {
-		adviser.close()
+		closeAdviser()
 		return misconfigured(err)
 	}
 	if c.Store.Memory() {
-		adviser.close()
+		closeAdviser()
 		o.Store, o.Close = store, store.Close
 		return nil
 	}
@@ -57,13 +57,13 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	o.unreachable = func() int { return len(store.Down()) }
 	o.Store = store
 	o.Close = func() {
-		adviser.close()
+		closeAdviser()
 		store.Close()
 		closeServer()
 	}
 	o.Watch = func() {
 		store.Probe()
-		adviser.wake()
+		wakeAdviser()
 	}
 	// A server that is known to be unreachable is not asked: that would take until the deadline.
 	o.Health = func(ctx context.Context) error {
@@ -74,11 +74,11 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 		defer cancel()
 		return ping(ctx)
 	}
-	o.Collectors = append(o.Collectors, promlimit.NewFailoverCollector(func() promlimit.FailoverStats {
+	o.Collectors = append(o.Collectors, promlimit.NewStatsCollector(func() promlimit.FailoverStats {
 		s := store.Stats()
 		return promlimit.FailoverStats{
 			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
-			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Shards: s.Shards, Unreachable: s.Unreachable, Overloaded: s.Overloaded, Uncharged: s.Touched,
+			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded, Uncharged: s.Touched,
 		}
 	}))
 	return nil
@@ -138,24 +138,16 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 	return false
 }
 
-// An adviser logs what is unwise about a server's configuration, once.
-type adviser struct {
-	wakes chan struct{}
-	end   context.CancelFunc
-	done  chan struct{}
-}
-
-func newAdviser(advise func(context.Context) []string, logger *slog.Logger) *adviser {
-	ctx, cancel := context.WithCancel(context.Background())
-	a := &adviser{wakes: make(chan struct{}, 1), end: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(a.done)
-		told := map[string]bool{}
+// adviser logs what is unwise about a server's configuration, each advice once. It asks the server each time that wake is called,
+// in the background, until close is.
+func adviser(advise func(context.Context) []string, logger *slog.Logger) (wake, closing func()) {
+	wakes, told := make(chan struct{}, 1), map[string]bool{}
+	closing = background(context.Background(), func(ctx context.Context) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-a.wakes:
+			case <-wakes:
 			}
 			bounded, cancel := context.WithTimeout(ctx, adviceTimeout)
 			for _, advice := range advise(bounded) {
@@ -166,19 +158,12 @@ func newAdviser(advise func(context.Context) []string, logger *slog.Logger) *adv
 			}
 			cancel()
 		}
-	}()
-	return a
-}
-
-// wake has the server asked, now.
-func (a *adviser) wake() {
-	select {
-	case a.wakes <- struct{}{}:
-	default:
+	})
+	wake = func() {
+		select {
+		case wakes <- struct{}{}:
+		default:
+		}
 	}
-}
-
-func (a *adviser) close() {
-	a.end()
-	<-a.done
+	return wake, closing
 }

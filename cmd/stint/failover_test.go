@@ -153,6 +153,7 @@ func TestServerIsSilent(t *testing.T) {
 
 // Processes that share a store share its limits while it is unreachable, as many as there were.
 func TestInstancesAreCounted(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
 	args := []string{"--store", redis.URL(), "--on-store-failure", "local", "--instances", "auto"}
 	url, log := start(t, args...)
@@ -183,6 +184,7 @@ func TestInstancesAreCounted(t *testing.T) {
 
 // What is unwise about the server is told when it is there, and once.
 func TestAdvice(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
 	if err := redis.Stop(); err != nil {
 		t.Fatal(err)

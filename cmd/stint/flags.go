@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,13 +31,18 @@ func (f settingFlag) Set(text string) error {
 
 func (f settingFlag) Type() string { return f.setting.Value() }
 
-// settingFlags registers the flags of the settings that choose, and returns what
+// storeSettings are those with which a store is asked.
+func storeSettings() []string {
+	return []string{"store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions"}
+}
+
+// settingFlags registers the flags of the settings of these names, or of all, and returns what
 // reads the configuration from all sources once the flags are parsed.
-func settingFlags(p process, flags *pflag.FlagSet, choose func(config.Setting) bool) func() (config.Config, error) {
+func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (config.Config, error) {
 	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
 	texts := map[string]*string{}
 	for _, s := range config.Settings() {
-		if !choose(s) || s.Secret() {
+		if len(names) > 0 && !slices.Contains(names, s.Name) || s.Secret() {
 			continue
 		}
 		texts[s.Flag()] = new(string)
@@ -77,7 +83,7 @@ func serveCommand(p process) *cobra.Command {
 			"where the limits are. docs/stint.example.yaml explains the file.",
 		Args: cobra.NoArgs,
 	}
-	load := settingFlags(p, command.Flags(), func(config.Setting) bool { return true })
+	load := settingFlags(p, command.Flags())
 	demo := command.Flags().Bool("demo", false, demoHelp)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		loaded, err := load()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a signal. 126, 127 and 128 are
@@ -42,16 +44,8 @@ func (s status) Error() string { return "" }
 
 // guardCode turns the exit code of a check into the one that it has in front of a command.
 func guardCode(code int) int {
-	switch code {
-	case exitDenied:
-		return guardDenied
-	case exitUnreachable:
-		return guardUnreachable
-	case exitFailed, exitUsage:
-		return guardFailed
-	default:
-		return code
-	}
+	in := map[int]int{exitDenied: guardDenied, exitUnreachable: guardUnreachable, exitFailed: guardFailed, exitUsage: guardFailed}
+	return cmp.Or(in[code], code)
 }
 
 // errStopped is that a signal ended a wait.
@@ -67,27 +61,15 @@ func await(ctx context.Context, most time.Duration, answer api.CheckResponse, ch
 			break
 		}
 		// Those that wait for one limit ask a little apart.
-		err := pause(ctx, wait+rand.N(wait/16+time.Millisecond)) //nolint:gosec // it spreads requests
-		if err == nil {
-			answer, err = check()
+		if sleep.For(ctx, wait+rand.N(wait/16+time.Millisecond)) != nil { //nolint:gosec // it spreads requests
+			return answer, errStopped
 		}
-		if err != nil {
+		var err error
+		if answer, err = check(); err != nil {
 			return answer, err
 		}
 	}
 	return answer, nil
-}
-
-// pause waits, unless a signal comes.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return errStopped
-	}
 }
 
 // runCommand runs a command with the program's own input and outputs, hands signals on to it, and returns its exit code as an

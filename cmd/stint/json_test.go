@@ -82,6 +82,7 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 
 // At its start the service says where state lives, without the password.
 func TestStoreIsNamedAtStart(t *testing.T) {
+	t.Parallel()
 	_, log := start(t)
 	if want := `level=INFO msg=store url=memory:// shared=false note="state lives in this process alone`; !strings.Contains(log.String(), want) {
 		t.Errorf("the log lacks %s:\n%s", want, log)
@@ -94,6 +95,7 @@ func TestStoreIsNamedAtStart(t *testing.T) {
 
 // Callers who may name keys can see facts about the store and the rules.
 func TestHealthDetails(t *testing.T) {
+	t.Parallel()
 	url, _ := start(t, "--store", "redis-sentinel://user:hunter2@127.0.0.1:1/main", "--on-store-failure", "closed", "--instances", "auto")
 	body := asked(t, http.DefaultClient, url+api.PathHealth+"?details=true")
 	var health api.Health

@@ -19,11 +19,13 @@ import (
 // A log that is full, or whose reader is gone, holds up neither the service nor its
 // end.
 func TestLogThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, reader, writer *os.File){
 		"full":   func(t *testing.T, _, writer *os.File) { fill(t, writer) },
 		"closed": func(t *testing.T, reader, _ *os.File) { _ = reader.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			defer cancel()
 			reader, writer, err := os.Pipe()

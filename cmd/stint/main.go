@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -165,7 +166,7 @@ func versionCommand(p process) *cobra.Command {
 			b := build()
 			return sayJSON(p.Out, api.Info{
 				Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version(), TimeZones: api.TimeZones(stint.TimeZones()),
-			})
+			}, "")
 		}
 		return say(p.Out, "stint version %s\n", versionText())
 	}
@@ -184,11 +185,12 @@ func jsonFlag(command *cobra.Command) *bool {
 	return command.Flags().Bool("json", false, "print the answer as JSON")
 }
 
-// sayJSON writes what was asked for as JSON.
-func sayJSON(out io.Writer, v any) error {
+// sayJSON writes what was asked for as JSON, in one line if indent is "".
+func sayJSON(out io.Writer, v any, indent string) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
 	if err := encoder.Encode(v); err != nil {
 		return failed(err)
 	}
@@ -201,4 +203,15 @@ func say(out io.Writer, format string, args ...any) error {
 		return failed(err)
 	}
 	return nil
+}
+
+// background runs a function until the one that it returns is called, which waits for its end.
+func background(ctx context.Context, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }

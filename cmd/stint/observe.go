@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/internal/decisionlog"
 	"github.com/stint-go/stint/promlimit"
@@ -52,7 +51,7 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	if o.alerts, err = alerts.New(settings); err != nil {
 		return nil, misconfigured(err)
 	}
-	store.Collectors = append(store.Collectors, promlimit.NewAlertsCollector(func() promlimit.AlertStats {
+	store.Collectors = append(store.Collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
 		s := o.alerts.Stats()
 		return promlimit.AlertStats{Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Dropped: s.Overflowed, Failed: s.Failed, Queued: s.Queued}
 	}))
@@ -114,27 +113,10 @@ func (o *observer) decided(ctx context.Context, d server.Decided) {
 		return
 	}
 	if d.Policy != nil {
-		event.Window = windowOf(d.Policy.Limit(int(d.Decision.Index)))
+		event.Window = d.Policy.Limit(int(d.Decision.Index)).Span()
 	}
 	o.alerts.Notify(event)
 }
 
 // windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
 const windowWithoutLimit = time.Hour
-
-// windowOf is the time in which a limit renews itself: its window, that of a calendar's unit, or the time until a bucket is full
-// or empty.
-func windowOf(l stint.Limit) time.Duration {
-	const day = 24 * time.Hour
-	switch {
-	case l.IsBucket():
-		return time.Duration(float64(l.Capacity) / float64(l.Rate.Permits) * float64(l.Rate.Period))
-	case l.Calendar == stint.CalendarNone:
-		return l.Window
-	default:
-		return [...]time.Duration{
-			stint.CalendarMinute: time.Minute, stint.CalendarHour: time.Hour, stint.CalendarDay: day, stint.CalendarWeek: 7 * day,
-			stint.CalendarMonth: 30 * day, stint.CalendarYear: 365 * day,
-		}[l.Calendar]
-	}
-}

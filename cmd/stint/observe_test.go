@@ -10,9 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/server/alerts"
 )
@@ -55,6 +53,7 @@ func metricOf(t *testing.T, url, name string) string {
 // TestAlerts: two services on one Redis tell a receiver once that a client is near its limit, and once that it is denied. The receiver
 // fails, then hangs, then returns: attempts carry the same ID, signed, and are counted.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	const secret = "a secret of the test"
 	var mu sync.Mutex
 	attempts, ids, confirmed := 0, map[alerts.Kind]string{}, map[alerts.Kind]int{}
@@ -157,6 +156,7 @@ func TestAlertsOfOne(t *testing.T) {
 // TestAlertsThatFail: the log says where alerts are sent, that the receiver refuses them, and that those that wait are lost, all
 // before the service says that it has stopped.
 func TestAlertsThatFail(t *testing.T) {
+	t.Parallel()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	t.Cleanup(receiver.Close)
 	url, log, stop := startIn(t, map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_NEAR_LIMIT": "off"})
@@ -183,6 +183,7 @@ func TestAlertsThatFail(t *testing.T) {
 
 // The rights that docs/redis.md lists do for the traffic of all processes and for alerts.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
@@ -222,22 +223,6 @@ func TestRights(t *testing.T) {
 	}
 }
 
-func TestWindowOf(t *testing.T) {
-	for _, test := range []struct {
-		limit stint.Limit
-		want  time.Duration
-	}{
-		{stint.TokenBucket(100, stint.PerSecond(10)), 10 * time.Second},
-		{stint.LeakyBucket(1_000_000_000, stint.Every(100*time.Millisecond)), 100_000_000 * time.Second},
-		{stint.SlidingWindowLog(5, 90*time.Second), 90 * time.Second},
-		{stint.CalendarWindow(5, stint.CalendarWeek, ""), 168 * time.Hour},
-	} {
-		if got := windowOf(test.limit); got != test.want {
-			t.Errorf("%v: %v, want %v", test.limit, got, test.want)
-		}
-	}
-}
-
 // TestDenialsInTheLog: a denial names its rule, its client by an HMAC, its reason and the request, and an admission is not logged.
 func TestDenialsInTheLog(t *testing.T) {
 	url, log := start(t, "--log-denials=sampled", "--log-key-file", writeFile(t, "0123456789abcdef\n"))
@@ -256,6 +241,7 @@ func TestDenialsInTheLog(t *testing.T) {
 
 // TestDegradedInTheLog: the first degraded answer names its cause, a summary follows, and neither shows the store's password.
 func TestDegradedInTheLog(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
 	if err := redis.Stop(); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -39,4 +45,49 @@ func (o *openedStore) record(c config.Config) (end func(), err error) {
 			_ = files.Close() // nobody is left to tell
 		}
 	}, nil
+}
+
+// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be claimed to be the same.
+func (s *simulation) replayRecords() error {
+	if len(s.logs) == 0 {
+		return misused("there are no files; give the FILE of serve --record, one for each process")
+	}
+	var records []io.Reader
+	for _, name := range s.logs {
+		var files []io.Reader
+		for i, at := 0, name; ; i, at = i+1, fmt.Sprintf("%s.%d", name, i+1) {
+			f, err := os.Open(filepath.Clean(at))
+			if i > 0 && os.IsNotExist(err) {
+				break
+			}
+			if err != nil {
+				return failed(err)
+			}
+			defer func() { _ = f.Close() }() // which was read
+			files = append(files, f)
+		}
+		slices.Reverse(files) // the oldest first
+		records = append(records, io.MultiReader(files...))
+	}
+	c, err := simulate.Replay(records...)
+	if err != nil {
+		return failed(err)
+	}
+	if s.json {
+		err = sayJSON(s.Out, c, "  ")
+	} else {
+		err = say(s.Out, "%d decisions: %d equal, %d different, %d by the denial cache, which are not compared\n",
+			c.Decisions, c.Decisions-c.Answered-c.Different, c.Different, c.Answered)
+	}
+	switch {
+	case err != nil:
+		return failed(err)
+	case c.Unfit != "":
+		return failed(fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different))
+	case c.Decisions == 0:
+		return failed(errors.New("there are no decisions in the record"))
+	case c.Different > 0:
+		return failed(fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference))
+	}
+	return nil
 }

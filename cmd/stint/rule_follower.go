@@ -167,7 +167,7 @@ func (f *ruleFollower) refuse(err error) {
 type rulesCache string
 
 // write puts rules into the file, whole or not at all. Only the service's user may read it, as rules can name API keys.
-func (c rulesCache) write(set *rules.Set) (err error) {
+func (c rulesCache) write(set *rules.Set) error {
 	if c == "" {
 		return nil
 	}
@@ -179,19 +179,14 @@ func (c rulesCache) write(set *rules.Set) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(file.Name()) // the error says what is wrong
-		}
-	}()
-	if _, err = file.Write(text); err != nil {
-		_ = file.Close() // as above
-		return err
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), string(c))
 	}
-	if err = file.Close(); err != nil {
-		return err
+	if err != nil {
+		_ = os.Remove(file.Name()) // the error says what is wrong
 	}
-	return os.Rename(file.Name(), string(c))
+	return err
 }
 
 // read returns the rules of the file.

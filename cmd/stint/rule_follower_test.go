@@ -45,6 +45,7 @@ func ruleFile(id, limit string) string {
 
 // Rules of the configuration decide from the first request on.
 func TestServeRules(t *testing.T) {
+	t.Parallel()
 	url, _ := start(t, "--config", writeFile(t, someRules))
 	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login everybody" {
@@ -62,6 +63,7 @@ func TestServeRules(t *testing.T) {
 // Rules in a file are followed: what changes is in force, what is wrong is not, and clients keep
 // their state.
 func TestServeFollowsRules(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	put := func(text string) {
 		t.Helper()

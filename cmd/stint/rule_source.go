@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -118,16 +119,10 @@ func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
 		refused = fault
 		cancel()
 	})
-	switch {
-	case err != nil:
-		return nil, err
-	case set != nil:
-		return set, nil
-	case refused != nil:
-		return nil, refused
-	default:
-		return nil, ctx.Err()
+	if err == nil && set == nil {
+		err = cmp.Or(refused, ctx.Err())
 	}
+	return set, err
 }
 
 // fixed rules never change.

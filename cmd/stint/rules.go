@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -47,7 +45,7 @@ func validateCommand(p process) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 	}
 	asJSON := jsonFlag(command)
-	load := settingFlags(p, command.Flags(), func(s config.Setting) bool { return s.Name == "ipv6_prefix" })
+	load := settingFlags(p, command.Flags(), "ipv6_prefix")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		loaded, err := load()
 		if err != nil {
@@ -90,7 +88,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 		}
 	}
 	if asJSON {
-		if err := sayJSON(out, all); err != nil {
+		if err := sayJSON(out, all, ""); err != nil {
 			return err
 		}
 	}
@@ -113,20 +111,6 @@ func ruleFaults(err error) (list []api.RuleFault) {
 		list = append(list, api.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
 	}
 	return list
-}
-
-// ruleTable shows what each rule makes of a request.
-func ruleTable(out io.Writer, rows [][]string) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		if _, err := fmt.Fprintln(table, strings.Join(row, "\t")); err != nil {
-			return failed(err)
-		}
-	}
-	if err := table.Flush(); err != nil {
-		return failed(err)
-	}
-	return nil
 }
 
 func importCommand(p process) *cobra.Command {

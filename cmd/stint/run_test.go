@@ -250,6 +250,7 @@ func TestServeOtherLayout(t *testing.T) {
 // The service starts while its Redis is unreachable and answers by its policy; when Redis
 // comes, Redis decides.
 func TestServeBeforeStore(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
 	if err := redis.Stop(); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,7 @@ func tells(t *testing.T, what, text string) {
 // A service that knows every kind of secret shows none: not in its log, at the most
 // talkative, nor in its metrics, its health, /actuator/info or the answers to others.
 func TestNoSecretIsTold(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t, testredis.Password(secretPassword))
 	tokens, admins := writeFile(t, secretToken+"\n"), writeFile(t, secretAdmin+"\n")
 	url, log := start(t, "--store", redis.URL(), "--log-level=debug", "--api-tokens-file", tokens, "--admin-tokens-file", admins,
@@ -100,6 +101,7 @@ func TestNoSecretIsTold(t *testing.T) {
 // A store that nobody answers for is told of without what is secret in its URL, by the
 // service, which goes on, and by a command, which does not.
 func TestNoSecretIsToldByAbsence(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{
 		"nobody there":      "redis://user:" + secretPassword + "@127.0.0.1:1",
 		"nobody there, TLS": "rediss://:" + secretPassword + "@127.0.0.1:1",
@@ -107,6 +109,7 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 		"no sentinel there": "redis-sentinel://user:" + secretPassword + "@127.0.0.1:1/name",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			_, log := start(t, "--store", url, "--log-level=debug")
 			eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 			tells(t, "the log", log.String())

@@ -118,7 +118,9 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	}
 	defer endMetrics()
 	announceStore(loaded, logger)
-	defer store.observe(ctx)()
+	if store.health != nil {
+		defer background(ctx, store.health.Run)()
+	}
 	stop, err := followed.start(ctx, source, s)
 	if err != nil {
 		return err
@@ -249,7 +251,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	c := loaded.Store
 	if c.Memory() {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
-		stats := promlimit.NewStoreCollector(func() promlimit.StoreStats {
+		stats := promlimit.NewStatsCollector(func() promlimit.StoreStats {
 			s := store.Stats()
 			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions, Reclaimed: s.Reclaimed}
 		})
@@ -277,7 +279,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	if err != nil {
 		return nil, storeFault(c, err)
 	}
-	stats := promlimit.NewSharedCollector(func() promlimit.SharedStats {
+	stats := promlimit.NewStatsCollector(func() promlimit.SharedStats {
 		s := store.Stats()
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
@@ -311,23 +313,6 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return f
 	}
 	return opened, nil
-}
-
-// observe asks the store's own server for its health until the function that it returns is called.
-func (o *openedStore) observe(ctx context.Context) (stop func()) {
-	if o.health == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		o.health.Run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // startWait is the longest that the service waits for its store before it listens.

@@ -61,6 +61,7 @@ func put(t *testing.T, r *store.Manager, limit int64) {
 
 // Processes on one Redis have the rules that are kept in it, and each edit of them.
 func TestServeSharedRules(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
 	put(t, shared, 2)
@@ -92,6 +93,7 @@ func TestServeSharedRules(t *testing.T) {
 // A process that may not subscribe has the edits of others nonetheless, and says once that they take
 // longer.
 func TestServeDeaf(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, testredis.User("deaf", ">s3cret", "~*", "&*", "+@all", "-subscribe"))
 	shared := editor(t, server.URL())
 	put(t, shared, 1)
@@ -110,6 +112,7 @@ func TestServeDeaf(t *testing.T) {
 
 // Rules in a MongoDB decide by states that are elsewhere.
 func TestServeRulesInMongo(t *testing.T) {
+	t.Parallel()
 	url := testmongo.Start(t).URL("stint")
 	backend, err := mongo.New(url)
 	if err != nil {
@@ -134,6 +137,7 @@ func TestServeRulesInMongo(t *testing.T) {
 // A process that starts while its rules are unreachable has none until they can be read, and says so: it is not
 // ready, and requests get what is asked for while a store is unreachable.
 func TestServeWithoutItsRules(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	put(t, editor(t, server.URL()), 1)
 	if err := server.Stop(); err != nil {
@@ -174,6 +178,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 
 // A process that starts while its rules are unreachable begins with those of rules_cache, and restores nothing by them.
 func TestServeFromRulesCache(t *testing.T) {
+	t.Parallel()
 	cache := filepath.Join(t.TempDir(), "rules.json")
 	server := testredis.Start(t)
 	put(t, editor(t, server.URL()), 1)
@@ -213,6 +218,7 @@ func TestServeFromRulesCache(t *testing.T) {
 
 // A wrong password is said as such, with the settings to check.
 func TestServeWrongPassword(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
 	url := strings.Replace(server.URL(), "redis://", "redis://limiter:wrong@", 1)
 	_, log := start(t, "--rules-from", url)
@@ -233,6 +239,7 @@ func current(t *testing.T, url, want string) {
 
 // What rules were in force is written back to a server that lost them, which is said.
 func TestServeRestoresRules(t *testing.T) {
+	t.Parallel()
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
 	put(t, shared, 1)

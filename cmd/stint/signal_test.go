@@ -95,6 +95,7 @@ func (p *program) signal(t *testing.T) {
 }
 
 func TestSIGTERMDrains(t *testing.T) {
+	t.Parallel()
 	p := startProgram(t)
 	const body = `{"key":"k","permits":3}`
 	conn, reader := p.begin(t, body)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -340,44 +341,28 @@ func (s *simulation) openDecisions() (closing func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var lines []byte
+	var line []byte
+	buffered := bufio.NewWriterSize(out, 1<<16)
 	s.config.Decided = func(v *simulate.Verdict) error {
-		if lines = v.AppendJSON(lines); len(lines) < 1<<16 {
-			return nil
-		}
-		_, err := out.Write(lines)
-		lines = lines[:0]
+		line = v.AppendJSON(line[:0])
+		_, err := buffered.Write(line)
 		return err
 	}
-	return func() error {
-		_, err := out.Write(lines)
-		return errors.Join(err, out.Close())
-	}, nil
+	return func() error { return errors.Join(buffered.Flush(), out.Close()) }, nil
 }
 
 // write writes the report wherever it is to go.
 func (s *simulation) write(report *simulate.Report) error {
-	for path, write := range map[string]func(io.Writer) error{
-		s.html: report.WriteHTML,
-		s.svg:  func(out io.Writer) error { _, err := io.WriteString(out, report.SVG()); return err },
-	} {
+	for path, text := range map[string]func() string{s.html: report.HTML, s.svg: report.SVG} {
 		if path == "" {
 			continue
 		}
-		if err := saveFile(path, write); err != nil {
+		if err := os.WriteFile(path, []byte(text()), 0o666); err != nil { //nolint:gosec // as files that others may read
 			return failed(err)
 		}
 	}
 	if s.json {
-		return orFailed(report.WriteJSON(s.Out))
+		return sayJSON(s.Out, report, "  ")
 	}
 	return orFailed(report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out)))
-}
-
-func saveFile(path string, write func(io.Writer) error) error {
-	out, err := os.Create(filepath.Clean(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(out), out.Close())
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,9 +55,7 @@ func (s *simulation) suggest(ctx context.Context) error {
 		return misused("no rule has limits to search; with --suggest-rate, a rule has one bucket as its only limit")
 	}
 	if s.json {
-		e := json.NewEncoder(s.Out)
-		e.SetIndent("", "  ")
-		return orFailed(e.Encode(found))
+		return sayJSON(s.Out, found, "  ")
 	}
 	for _, made := range found {
 		if err := say(s.Out, "%s", suggestionText(made)); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/server/activity"
 )
 
@@ -35,10 +36,10 @@ func topCommand(p process) *cobra.Command {
 		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
-		w := &watcher{administrator: a, events: make(chan sentEvent), keys: make(chan byte)}
+		w := &watcher{asker: a, events: make(chan sentEvent), keys: make(chan byte)}
 		ended := make(chan error, 1)
 		go func() { ended <- w.follow(ctx) }()
-		if screen, ok := p.Out.(*os.File); ok && !a.json && term.IsTerminal(int(screen.Fd())) && term.IsTerminal(int(os.Stdin.Fd())) {
+		if screen, ok := p.Out.(*os.File); ok && !a.json && isTerminal(screen) && isTerminal(os.Stdin) {
 			return w.live(ctx, screen, ended)
 		}
 		return w.lines(ctx, *count, ended)
@@ -55,7 +56,7 @@ type sentEvent struct {
 
 // A watcher follows a service's events and what is typed.
 type watcher struct {
-	*administrator
+	*asker
 
 	events chan sentEvent
 	keys   chan byte
@@ -67,31 +68,21 @@ const retryGap = time.Second
 
 // follow reads events until ctx ends. It fails if the service refuses the first request; a connection that is lost is made again.
 func (w *watcher) follow(ctx context.Context) error {
-	base, err := serviceURL(w.process, w.command.Flags(), "admin", "STINT_ADMIN", defaultAdmin)
+	s, err := w.service()
 	if err != nil {
 		return err
 	}
-	token, err := w.bearer()
-	if err != nil {
-		return err
-	}
-	client := noRedirects()
-	defer client.CloseIdleConnections()
+	defer s.close()
 	for {
-		err := w.read(ctx, client, base, token)
+		err := w.read(ctx, s)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if w.last == "" {
 			return err
 		}
-		if !w.emit(ctx, sentEvent{err: err}) {
+		if !w.emit(ctx, sentEvent{err: err}) || sleep.For(ctx, retryGap) != nil {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryGap):
 		}
 	}
 }
@@ -106,28 +97,18 @@ func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 }
 
 // read reads one stream of events to its end.
-func (w *watcher) read(ctx context.Context, client *http.Client, base *url.URL, token string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(activity.PathEvents).String(), nil)
+func (w *watcher) read(ctx context.Context, s *service) error {
+	response, err := s.send(ctx, call{method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last}})
 	if err != nil {
-		return failed(err)
+		return err
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	if w.last != "" {
-		request.Header.Set("Last-Event-ID", w.last)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with --admin", base.Redacted(), errors.Unwrap(err)))
+	if response.Header.Get("Content-Type") != "text/event-stream" {
+		_, err := s.read(response, &struct{ Nothing chan int }{})
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.Header.Get("Content-Type") != "text/event-stream" {
-		body, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes)) // what was read is what there is
-		return understand(base, response, body, &struct{ Nothing chan int }{})
-	}
 	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, maxAdminBytes)
+	lines.Buffer(nil, maxAnswerBytes)
 	var e sentEvent
 	for lines.Scan() {
 		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
@@ -252,7 +233,7 @@ func (w *watcher) readKeys(ctx context.Context) {
 // explain says in a line or two what a rule is.
 func (w *watcher) explain(rule string) string {
 	var text json.RawMessage
-	if _, _, err := w.do(call{method: http.MethodGet, path: "rules/" + url.PathEscape(rule)}, &text); err != nil {
+	if _, _, err := w.do(call{method: http.MethodGet, path: "/api/v1/rules/" + url.PathEscape(rule)}, &text); err != nil {
 		return err.Error()
 	}
 	var r ruleRow
