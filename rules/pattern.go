@@ -3,6 +3,7 @@ package rules
 import (
 	"net/netip"
 	"strings"
+	"unique"
 
 	"github.com/stint-go/stint"
 )
@@ -47,7 +48,7 @@ func parsePattern(text string) (pattern, error) {
 	}
 	names := map[string]bool{}
 	for _, part := range strings.Split(canonical[1:], "/") {
-		s := segment{literal: part}
+		s := segment{literal: unique.Make(part).Value()} // kept once for all patterns that have it
 		switch {
 		case part == "*":
 			s = segment{any: true}
