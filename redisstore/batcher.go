@@ -19,7 +19,7 @@ import (
 // waits for one round trip, and batches grow with the load.
 //
 // Where a round trip takes long, since the server is far away, waiting for a reply
-// would double the time. There a batch is sent every sendGap, too.
+// would double the time. There a batch is sent every pace.gap, too.
 type batcher struct {
 	store    *Store
 	layout   atomic.Pointer[layout]
@@ -84,9 +84,11 @@ func (br *batcher) try(ctx context.Context) {
 // roundTrip makes a call of the batcher's server that is not a batch, watched like one.
 func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error) error {
 	var call watchdog.Call
+	began := time.Now()
 	br.watchdog.Begin(&call)
 	err := do(watchdog.With(ctx, &call))
 	br.report(ctx, &call, err)
+	br.notePace(began, err)
 	return err
 }
 
@@ -104,6 +106,15 @@ func (br *batcher) report(ctx context.Context, call *watchdog.Call, err error) {
 		br.watchdog.Abandoned(call)
 	default:
 		br.watchdog.Lost(call, cause(err))
+	}
+}
+
+// notePace notes for the pace how long a call took that was answered now.
+func (br *batcher) notePace(began time.Time, err error) {
+	if err == nil {
+		br.mu.Lock()
+		br.pace.note(time.Since(began), time.Now())
+		br.mu.Unlock()
 	}
 }
 
@@ -231,7 +242,7 @@ func (br *batcher) startSender() {
 		if br.timerSet {
 			return
 		}
-		if wait := sendGap - time.Since(br.lastMoved); wait > 0 {
+		if wait := br.pace.gap() - time.Since(br.lastMoved); wait > 0 {
 			br.timerSet = true
 			time.AfterFunc(wait, func() {
 				br.mu.Lock()
@@ -329,11 +340,7 @@ func (br *batcher) send(b *batch) error {
 	if observe := br.store.options.OnCall; observe != nil {
 		observe(time.Since(began), len(b.entries), max(0, len(b.opLimits)-len(b.states)), err)
 	}
-	if err == nil {
-		br.mu.Lock()
-		br.pace.note(time.Since(began), time.Now())
-		br.mu.Unlock()
-	}
+	br.notePace(began, err)
 	if err != nil && ctx.Err() != nil {
 		return unavailable(context.Cause(ctx))
 	}
@@ -374,7 +381,7 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 	br.mu.Lock()
 	defer br.mu.Unlock()
-	if br.inFlight > br.pace.maxInFlight() {
+	if br.inFlight > br.pace.maxInFlight() || br.pending.first == nil {
 		br.inFlight--
 		return list, 0
 	}
@@ -386,9 +393,7 @@ func (br *batcher) dequeue(list []*call) (calls []*call, maxLimits int) {
 		ops += len(c.ops) - c.appended
 		list = append(list, c)
 	}
-	if len(list) == 0 {
-		br.inFlight--
-	}
+	br.startSender() // for the rest
 	return list, maxLimits
 }
 

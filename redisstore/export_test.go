@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -97,8 +98,15 @@ func (s *Store) sum(of func(*batcher) int) int {
 	return total
 }
 
-// DepartureGap is how often a batch leaves for a server far away.
-const SendGap = sendGap
+// SetDistance makes a store believe that its servers are so far away.
+func (s *Store) SetDistance(roundTrip time.Duration) {
+	for _, br := range s.layout.Load().batchers {
+		br.mu.Lock()
+		br.pace = newPace(&s.options)
+		br.pace.note(roundTrip, time.Now())
+		br.mu.Unlock()
+	}
+}
 
 // Tags are what stands in braces in the keys of each partition.
 func (s *Store) Tags() []string { return s.layout.Load().tags }

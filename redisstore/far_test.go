@@ -23,57 +23,62 @@ func (c *heldConn) Eval(ctx context.Context, script *redisstore.Script, keys, ar
 	return c.Conn.Eval(ctx, script, keys, args)
 }
 
-// Where a call takes long, further ones leave without waiting for one to be back; where
-// it does not, what comes waits.
-func TestFlightsLeaveForAServerFarAway(t *testing.T) {
-	const callers = 6
+// Where the server is near, what comes while two calls are under way waits for one of them.
+// Where it is far away, further calls leave without waiting, until nothing is left.
+func TestCallsToAServerFarAway(t *testing.T) {
+	const near, far, callers = time.Millisecond, 800 * time.Millisecond, 8
 	conn := &heldConn{newConn(t), make(chan chan struct{}, callers)}
-	store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1})
+	store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1, MaxBatch: 2})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 100))
 	var work sync.WaitGroup
-	defer work.Wait()
-	ask := func() {
-		work.Go(func() {
-			if d, err := store.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); err != nil || !d.Allowed {
-				t.Errorf("%+v, %v", d, err)
-			}
-		})
-	}
-	call := func() (free chan struct{}) {
-		t.Helper()
-		select {
-		case free = <-conn.sent:
-		case <-time.After(20 * time.Second):
-			t.Error("nothing was sent")
-			free = make(chan struct{})
+	ask := func(n int) {
+		for range n {
+			work.Go(func() {
+				if d, err := store.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
 		}
-		return free
+	}
+	var held []chan struct{}
+	calls := func(n int) {
+		t.Helper()
+		for range n {
+			select {
+			case free := <-conn.sent:
+				held = append(held, free)
+			case <-time.After(20 * time.Second):
+				t.Error("nothing was sent")
+				return
+			}
+		}
 	}
 
-	// Nothing is known yet: two are under way at most.
-	ask()
-	first := call()
-	ask()
-	second := call()
-	ask()
-	until(t, "the third waits", func() bool { return store.Waiting() == 1 })
-	<-time.After(3 * redisstore.SendGap)
-	if len(conn.sent) > 0 || store.Waiting() != 1 {
-		t.Error("a third call left")
+	store.SetDistance(near)
+	ask(1)
+	calls(1)
+	ask(1)
+	calls(1)
+	ask(5)
+	until(t, "five wait", func() bool { return store.Waiting() == 5 })
+	if n := store.InFlight(); n != 2 {
+		t.Errorf("%d calls are under way, want 2", n)
 	}
-	close(first)
-	third := call()
-	until(t, "the first is back", func() bool { return store.InFlight() == 2 })
 
-	// That took long.
-	ask()
-	fourth := call()
-	ask()
-	fifth := call()
-	if n := store.InFlight(); n != 4 {
-		t.Errorf("%d calls are under way, want 4", n)
+	store.SetDistance(far)
+	ask(1)
+	calls(3)
+	if n := store.InFlight(); n != 5 {
+		t.Errorf("%d calls are under way, want 5", n)
 	}
-	for _, free := range []chan struct{}{second, third, fourth, fifth} {
+	for _, free := range held {
 		close(free)
 	}
+	go func() {
+		for free := range conn.sent {
+			close(free)
+		}
+	}()
+	work.Wait()
+	close(conn.sent)
 }

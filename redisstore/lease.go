@@ -44,7 +44,9 @@ func (c *leaseChunk) fresh(now time.Duration) bool {
 }
 
 // holds reports whether n permits may be spent of it now.
-func (c *leaseChunk) holds(n int64, now time.Duration) bool { return c.fresh(now) && c.left.Load() >= n }
+func (c *leaseChunk) holds(n int64, now time.Duration) bool {
+	return c.fresh(now) && c.left.Load() >= n
+}
 
 // spend takes n permits, all or none, and returns how many are left.
 func (c *leaseChunk) spend(n int64, now time.Duration) (left int64, ok bool) {

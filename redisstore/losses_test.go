@@ -145,7 +145,7 @@ func TestEvictions(t *testing.T) {
 	if lost := store.Losses(); lost.Hashes < 10 || lost.Evicted < 16 {
 		t.Errorf("%+v, want 16 hashes and keys or about as many", lost)
 	}
-	if l := <-reports; l.Hashes < 10 && l.Evicted < 16 {
+	if l := <-reports; l == (redisstore.Loss{}) { // it may come before all are missed
 		t.Errorf("%+v is reported", l)
 	}
 }

@@ -55,7 +55,7 @@ type Options struct {
 	// takes about 5 microseconds for each. Default: 256.
 	MaxBatch int
 	// InFlight is how many script calls are in flight at once, per server or partition of a
-	// cluster: 1 to 64. Default: 2, and up to 64 where they take more than 20 ms.
+	// cluster: 1 to 64. Default: 2, and 18 where they take more than 4 ms.
 	InFlight int
 	// MaxQueue is how many operations wait at most, per server or partition; the next fails
 	// with an error that wraps stint.ErrOverloaded. Default: 65,536.

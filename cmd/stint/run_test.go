@@ -130,7 +130,7 @@ func environment(variables map[string]string) func(string) (string, bool) {
 func do(t testing.TB, variables map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // for whole simulations
 	defer cancel()
 	code = run(ctx, args, process{Out: &out, Err: &log, Env: environment(variables)})
 	return code, out.String(), log.String()
