@@ -20,10 +20,10 @@ const (
 // An ID names a revision. The zero value is that of a store without any.
 type ID struct {
 	// Number counts the revisions from 1.
-	Number int64
+	Number int64 `json:"revision"`
 	// At is when it was made, microseconds since the Unix epoch. It tells two revisions of one
 	// number apart, of which one was lost with the store's data.
-	At int64
+	At int64 `json:"at"`
 }
 
 // Time is when the revision was made.
@@ -32,21 +32,21 @@ func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
 // An Author says who makes a revision, and why.
 type Author struct {
 	// By is the author's name, such as a token's. Default: "", unknown.
-	By string
+	By string `json:"by,omitempty"`
 	// Action says in a few words what it does, such as "replace login". Default: "".
-	Action string
+	Action string `json:"action,omitempty"`
 	// Comment is what the author has to say. Default: "".
-	Comment string
+	Comment string `json:"comment,omitempty"`
 }
 
-// Info describes a revision without its rules.
+// Info describes a revision without its rules. The tags are its form in Redis.
 type Info struct {
 	ID
 	Author
 	// Count is how many rules it has.
-	Count int
+	Count int `json:"rules"`
 	// Bytes is the size of its rules as the store writes them, before they are compressed.
-	Bytes int64
+	Bytes int64 `json:"bytes"`
 }
 
 // A Revision is a whole rule set as it is from one edit to the next. It never changes.
