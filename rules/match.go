@@ -399,13 +399,12 @@ func fieldsOf(headers map[string]string) []field {
 		fields = append(fields, field{name: http.CanonicalHeaderKey(name), value: value, any: value == "*"})
 	}
 	slices.SortFunc(fields, func(a, b field) int {
-		if a.any != b.any {
-			if a.any {
-				return 1
-			}
-			return -1
+		if a.any == b.any {
+			return strings.Compare(a.name, b.name)
+		} else if a.any {
+			return 1
 		}
-		return strings.Compare(a.name, b.name)
+		return -1
 	})
 	return fields
 }

@@ -231,7 +231,7 @@ func (r *limitReader) complete(v document.Value) {
 
 // validate records what is wrong with the limit beyond how its fields are written.
 func (r *limitReader) validate(v document.Value) {
-	for _, invalid := range Invalids(r.limit.Validate()) {
+	for _, invalid := range Unjoin[*stint.InvalidError](r.limit.Validate()) {
 		name, _, _ := strings.Cut(invalid.Param, " ")
 		dot := "."
 		if strings.HasPrefix(name, "(") { // about several fields
@@ -247,10 +247,6 @@ func (r *limitReader) validate(v document.Value) {
 		r.faults.Add(at, "%s%s%v", r.path, dot, invalid)
 	}
 }
-
-// Invalids takes joined and wrapped errors apart, and leaves out those that are
-// something else.
-func Invalids(err error) []*stint.InvalidError { return Unjoin[*stint.InvalidError](err) }
 
 // Unjoin takes joined errors apart, and leaves out those that neither are an E nor wrap one.
 func Unjoin[E error](err error) []E {
