@@ -1,6 +1,7 @@
 package document
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -91,15 +92,22 @@ func Between(field *time.Duration, least, most time.Duration) Setter {
 	}, KindText, KindInteger)
 }
 
-// duration reads any duration.
-func duration(field *time.Duration) Setter {
-	return func(v Value, fault func(Value, string)) {
-		d, err := stint.ParseDuration(v.Text)
-		if *field = d; err != nil || v.Kind != KindText && v.Kind != KindInteger && v.Kind != KindUntyped {
-			_, err = stint.ParseDuration("")
-			fault(v, allowed(err))
-		}
+// Parsed reads what a function parses, whose error says what is allowed.
+func Parsed[T any](field *T, parse func(text string) (T, error), kinds ...Kind) Setter {
+	_, none := parse("")
+	return Scalar(Allowed(none), func(text string) bool {
+		var err error
+		*field, err = parse(text)
+		return err == nil
+	}, kinds...)
+}
+
+// Allowed is what an invalid value's error says is allowed.
+func Allowed(err error) string {
+	if invalid, ok := errors.AsType[*stint.InvalidError](err); ok {
+		return invalid.Allowed
 	}
+	return fmt.Sprint(err)
 }
 
 // brief writes a duration without the units of which it has none: 10m, not 10m0s.

@@ -274,7 +274,7 @@ func plain(field reflect.Value) Setter {
 				err = errors.New("a text")
 			}
 			if err != nil {
-				fault(v, allowed(err))
+				fault(v, Allowed(err))
 			}
 		}
 	case *string:
@@ -286,16 +286,8 @@ func plain(field reflect.Value) Setter {
 	case *int64:
 		return Integer(field, math.MinInt64, math.MaxInt64)
 	case *time.Duration:
-		return duration(field)
+		return Parsed(field, stint.ParseDuration, KindText, KindInteger)
 	default:
 		return nil
 	}
-}
-
-// allowed is what an invalid value's error says is allowed.
-func allowed(err error) string {
-	if invalid, ok := errors.AsType[*stint.InvalidError](err); ok {
-		return invalid.Allowed
-	}
-	return fmt.Sprint(err)
 }

@@ -34,7 +34,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 				return l.giveUp(ctx, v, waiter, deadline)
 			}
 		}
-		if late, err := l.isLate(ctx, v, deadline); err != nil || late {
+		if late, err := l.isLate(ctx, v, deadline, true); err != nil || late {
 			return err
 		}
 		if err := l.decide(ctx, v, stint.Try, false); err != nil {
@@ -103,19 +103,23 @@ func (v *Verdict) patience() time.Duration {
 
 // isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
 // taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
-// store was to say so. While the store is unreachable there is no look, and the failure policy decides.
-func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time) (bool, error) {
+// store was to say so. While the store is unreachable there is no look, and the failure policy decides. Of a caller that can't wait it is
+// not known how long it would, so that it is to come back when the turn would have come.
+func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time, waits bool) (bool, error) {
 	if !v.queues() {
 		return false, nil
 	}
 	if seen, err := l.look(ctx, v); err != nil || !seen {
 		return false, err
 	}
-	late := v.lateness(deadline)
-	if late <= 0 {
+	retry := v.lateness(deadline)
+	if retry <= 0 {
 		return false, nil
 	}
-	v.miss(late)
+	if !waits {
+		retry = v.Decision.Delay
+	}
+	v.miss(retry)
 	l.shadow(ctx, v)
 	return true, nil
 }
@@ -131,25 +135,17 @@ func (v *Verdict) lateness(deadline time.Time) time.Duration {
 
 // takeNow decides at once by rules of which none waits. A turn that comes after the context's deadline is
 // not taken, unless others take turns between the look and the taking: then it stays taken.
-// How long the caller waits is not known, so that it is to come back when the turn would have come.
 func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()
-	if !bounded || !v.queues() {
-		return l.decide(ctx, v, stint.Take, true)
-	}
-	seen, err := l.look(ctx, v)
-	if err != nil {
-		return err
-	}
-	if seen && v.lateness(deadline) > 0 {
-		v.miss(v.Decision.Delay)
-		l.shadow(ctx, v)
-		return nil
+	if bounded {
+		if late, err := l.isLate(ctx, v, deadline, false); err != nil || late {
+			return err
+		}
 	}
 	if err := l.decide(ctx, v, stint.Take, true); err != nil {
 		return err
 	}
-	if v.lateness(deadline) > 0 {
+	if bounded && v.lateness(deadline) > 0 {
 		v.miss(v.Decision.Delay)
 	}
 	return nil
@@ -230,7 +226,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadli
 			return nil
 		}
 	}
-	if late, err := l.isLate(ctx, v, deadline); err != nil || late {
+	if late, err := l.isLate(ctx, v, deadline, true); err != nil || late {
 		return err
 	}
 	if err := l.decide(ctx, v, stint.Take, true); err != nil || !v.Allowed {

@@ -19,7 +19,14 @@ import (
 // were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless there are many.
 type weigher struct {
 	method string // a rule's; "" is whatever method each rule asks for
-	known  map[*node]int
+	known  map[*node]way
+}
+
+// A way is the best one from a node: how many limits are on it, and the segment and the node that it goes on by; nil where it ends.
+type way struct {
+	limits int
+	text   string // * for a segment that no rule names
+	next   *node
 }
 
 // triedMethods is how many methods are tried one by one at most.
@@ -42,13 +49,13 @@ func (s *Set) exceeds(index map[string]int) error {
 		hosts = append(hosts, "*."+name)
 	}
 	anyMethod := weigher{} // which visits each node of a tree once
-	always := anyMethod.best(s.always)
+	always := anyMethod.best(s.always).limits
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return always+anyMethod.sum(s.roots(host)[1:]) <= most })
 	if len(hosts) == 0 {
 		return nil
 	}
 	for _, method := range s.methods() {
-		w := weigher{method: method, known: map[*node]int{}}
+		w := weigher{method: method, known: map[*node]way{}}
 		for _, host := range hosts {
 			if limits := w.sum(s.roots(host)); limits > most {
 				return w.fault(host, s.roots(host), limits, index)
@@ -63,9 +70,9 @@ func (c *compiled) mostLimits() (limits int) {
 	if c.Disabled || c.OnExceed == Shadow {
 		return 0 // which are decided by themselves
 	}
-	limits = countOf(c.groups)
+	limits = c.own.limits()
 	for _, o := range c.overrides {
-		limits = max(limits, countOf(o.groups))
+		limits = max(limits, o.limits())
 	}
 	return limits
 }
@@ -133,54 +140,55 @@ func (w *weigher) of(l *leaf) (limits int) {
 // sum is the weight of the best ways from several nodes.
 func (w *weigher) sum(nodes []*node) (limits int) {
 	for _, n := range nodes {
-		limits += w.best(n)
+		limits += w.best(n).limits
 	}
 	return limits
 }
 
-// best is the weight of the best way from a node, which may be nil.
-func (w *weigher) best(n *node) int {
+// best is the best way from a node, which may be nil. Of equal ones it is that of the first text.
+func (w *weigher) best(n *node) (best way) {
 	if n == nil {
-		return 0
+		return best
 	}
 	if known, ok := w.known[n]; ok {
 		return known
 	}
-	longest := w.best(n.only)
-	for _, child := range n.literals {
-		longest = max(longest, w.best(child))
+	best = way{w.best(n.only).limits, n.literal, n.only}
+	for text, child := range n.literals {
+		if limits := w.best(child).limits; best.next == nil || limits > best.limits || limits == best.limits && text < best.text {
+			best = way{limits, text, child}
+		}
 	}
-	most := w.of(n.below) + max(w.of(n.here), w.best(n.any)+longest)
+	if best.limits == 0 {
+		best.text = "*"
+	}
+	wild := w.best(n.any).limits
+	if wild > best.limits {
+		best.next = n.any
+	}
+	best.limits += wild
+	if here := w.of(n.here); here >= best.limits {
+		best = way{limits: here}
+	}
+	best.limits += w.of(n.below)
 	if w.known != nil {
-		w.known[n] = most
+		w.known[n] = best
 	}
-	return most
+	return best
 }
 
-// way is the best way from a node, which may be nil: its path, with * for a segment that no rule names, and the rules on it.
-func (w *weigher) way(n *node) (path string, list []*compiled) {
+// follow is the path of the best way from a node, which may be nil, and the rules on it.
+func (w *weigher) follow(n *node) (path string, list []*compiled) {
 	add := func(c *compiled) { list = append(list, c) }
 	for n != nil {
 		w.each(n.below, add)
-		text, child := n.literal, n.only
-		for other, behind := range n.literals {
-			if child == nil || w.best(behind) > w.best(child) || w.best(behind) == w.best(child) && other < text {
-				text, child = other, behind
-			}
-		}
-		literal, wild := w.best(child), w.best(n.any)
-		if w.of(n.here) >= literal+wild {
+		best := w.best(n)
+		if best.next == nil {
 			w.each(n.here, add)
-			return path, list
+		} else {
+			path += "/" + best.text
 		}
-		if literal == 0 {
-			text = "*"
-		}
-		if wild > literal {
-			child = n.any
-		}
-		n = child
-		path += "/" + text
+		n = best.next
 	}
 	return path, list
 }
@@ -190,7 +198,7 @@ func (w *weigher) fault(host string, roots []*node, limits int, index map[string
 	const named = 10
 	path, found := "", []*compiled(nil)
 	for _, root := range roots {
-		if way, list := w.way(root); len(list) > len(found) {
+		if way, list := w.follow(root); len(list) > len(found) {
 			path, found = way, list
 		}
 	}

@@ -2,7 +2,9 @@ package rules
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
+	"unique"
 
 	"github.com/stint-go/stint"
 )
@@ -39,7 +41,7 @@ func parsePattern(text string) (pattern, error) {
 	body, rest := strings.CutSuffix(text, "/**")
 	p.rest = rest
 	canonical := string(AppendPath(nil, body))
-	if hasEncodedWild(body) || countWild(canonical) != countWild(body) {
+	if encodedWild.MatchString(body) || countWild(canonical) != countWild(body) {
 		return pattern{}, fault // ones that are meant literally, or that .. removes
 	}
 	if canonical == "/" {
@@ -47,7 +49,7 @@ func parsePattern(text string) (pattern, error) {
 	}
 	names := map[string]bool{}
 	for _, part := range strings.Split(canonical[1:], "/") {
-		s := segment{literal: part}
+		s := segment{literal: unique.Make(part).Value()} // kept once for all patterns that have it
 		switch {
 		case part == "*":
 			s = segment{any: true}
@@ -101,30 +103,12 @@ func (p *pattern) matches(path *variant) bool {
 	return true
 }
 
-// wild are the characters that stand for no text.
-const wild = "*{}"
+// encodedWild finds characters that stand for no text, percent-encoded.
+var encodedWild = regexp.MustCompile(`(?i)%(2a|7b|7d)`)
 
+// countWild counts the characters that stand for no text.
 func countWild(text string) int {
-	n := 0
-	for _, c := range []byte(text) {
-		if strings.IndexByte(wild, c) >= 0 {
-			n++
-		}
-	}
-	return n
-}
-
-func hasEncodedWild(text string) bool {
-	for i := 0; i+2 < len(text); i++ {
-		if text[i] != '%' || !isHex(text[i+1]) || !isHex(text[i+2]) {
-			continue
-		}
-		if strings.IndexByte(wild, unhex(text[i+1])<<4|unhex(text[i+2])) >= 0 {
-			return true
-		}
-		i += 2
-	}
-	return false
+	return strings.Count(text, "*") + strings.Count(text, "{") + strings.Count(text, "}")
 }
 
 // parameter is the place of the segment that the name stands for.

@@ -42,6 +42,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -82,21 +83,20 @@ type Set struct {
 // A compiled rule is a rule with what can be known before a request comes.
 type compiled struct {
 	Rule
-	rank      int
-	weight    int     // see mostLimits
-	groups    []group // nil without limits
-	paths     []pattern
-	except    []pattern
-	strict    bool // as the set
-	taken     bool // whether an older set made it, which may be in force
-	fields    []field
-	scope     []part
-	overrides map[string]*override // by the client, all with API keys hashed or none; nil: none
-	hashed    bool                 // whether one of them names an API key by its hash
-	networks  [2][]int             // see networksOf
+	rank       int
+	weight     int // see mostLimits
+	own        terms
+	paths      []pattern
+	except     []pattern
+	strict     bool // as the set
+	fields     []field
+	parameters []bool            // which parts of the scope are parameters of the paths
+	overrides  map[string]*terms // by the client's key
+	networks   [2][]int          // lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
 }
 
-type override struct {
+// Terms are what a rule has for a client. With neither limits nor unlimited it is banned.
+type terms struct {
 	groups    []group
 	unlimited bool
 }
@@ -110,12 +110,12 @@ type group struct {
 // named reports whether a request may name the cost.
 func (g *group) named() bool { return g.cost.Header != "" || g.cost.Attribute != "" }
 
-// countOf is how many limits there are.
-func countOf(groups []group) (limits int) {
-	for i := range groups {
-		limits += groups[i].policy.Len()
+// limits is how many there are.
+func (t *terms) limits() (n int) {
+	for i := range t.groups {
+		n += t.groups[i].policy.Len()
 	}
-	return limits
+	return n
 }
 
 // Compile checks rules and makes a set of them. Everything that is wrong is reported at once,
@@ -129,11 +129,12 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	if bits < 1 || bits > 128 {
 		return nil, stint.Invalid("IPv6Prefix", bits, "1 to 128")
 	}
+	s := &Set{rules: make([]*compiled, len(list)), byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
 	var all []error
 	first := make(map[string]int, len(list))
 	for i := range list {
 		f := faults{index: i, id: list[i].ID, bits: bits}
-		if options.Previous.unchanged(&list[i], bits, options.StrictSlash) == nil {
+		if s.rules[i] = options.Previous.unchanged(&list[i], s); s.rules[i] == nil {
 			list[i].validate(&f)
 		}
 		if at, twice := first[list[i].ID]; twice && list[i].ID != "" {
@@ -146,27 +147,24 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	if err := errors.Join(all...); err != nil {
 		return nil, err
 	}
-	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
-	for i := range list {
-		c := options.Previous.unchanged(&list[i], bits, options.StrictSlash)
+	for i, c := range s.rules {
 		if c == nil {
 			var err error
 			if c, err = compile(&list[i], options); err != nil {
 				return nil, err
 			}
+			s.rules[i] = c
 		}
-		s.rules = append(s.rules, c)
 		s.byID[c.ID] = c
 	}
 	slices.SortFunc(s.rules, func(a, b *compiled) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
 	})
-	known := map[string]string{}
 	segments := 0
 	for i, c := range s.rules {
 		c.rank = i
 		if !c.Disabled {
-			segments += s.plant(c, known)
+			segments += s.plant(c)
 		}
 		if segments > maxPlanted {
 			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
@@ -178,10 +176,9 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	return s, nil
 }
 
-// unchanged returns a copy of what the set made of the same rule, for another set to rank; nil if it has none. The set may be
-// nil.
-func (s *Set) unchanged(rule *Rule, bits int, strict bool) *compiled {
-	if s == nil || s.bits != bits || s.strict != strict {
+// unchanged returns a copy of what the set, which may be nil, made of the same rule, for another set to rank; nil if it has none.
+func (s *Set) unchanged(rule *Rule, next *Set) *compiled {
+	if s == nil || s.bits != next.bits || s.strict != next.strict {
 		return nil
 	}
 	old := s.byID[rule.ID]
@@ -189,34 +186,19 @@ func (s *Set) unchanged(rule *Rule, bits int, strict bool) *compiled {
 		return nil
 	}
 	c := *old
-	c.taken = true
 	return &c
 }
 
 // maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its hosts.
 const maxPlanted = 1 << 22
 
-// plant puts a rule where requests find it, and returns in how many segments. The text of a segment that many patterns
-// have is kept once, in known.
-func (s *Set) plant(c *compiled, known map[string]string) (segments int) {
+// plant puts a rule where requests find it, and returns in how many segments.
+func (s *Set) plant(c *compiled) (segments int) {
 	paths := c.paths
 	if len(paths) == 0 {
 		paths = []pattern{{rest: true}}
 	}
 	for _, p := range paths {
-		for i := range p.segments {
-			text := p.segments[i].literal
-			switch _, ok := known[text]; {
-			case c.taken: // the older set reads it, and has its text once
-				if !ok {
-					known[text] = text
-				}
-				continue
-			case !ok:
-				known[text] = strings.Clone(text)
-			}
-			p.segments[i].literal = known[text]
-		}
 		if len(c.Match.Hosts) == 0 {
 			if s.always == nil {
 				s.always = new(node)
@@ -248,97 +230,100 @@ func (s *Set) root(text string) *node {
 	return (*trees)[host.name]
 }
 
-func compile(rule *Rule, options Options) (*compiled, error) {
-	c := &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), scope: scopeOf(rule), hashed: rule.namesHashes(), networks: networksOf(rule)}
-	c.strict = options.StrictSlash
+func compile(rule *Rule, options Options) (c *compiled, err error) {
+	c = &compiled{Rule: rule.Clone(), fields: fieldsOf(rule.Match.Headers), strict: options.StrictSlash}
 	c.paths, c.except = parsePatterns(rule.Match.Paths, c.strict), parsePatterns(rule.Match.Except, c.strict)
-	var old *compiled
-	if options.Previous != nil {
-		old = options.Previous.byID[rule.ID]
+	for _, scope := range rule.Scope {
+		c.parameters = append(c.parameters, rule.hasParameter(scope))
 	}
-	var err error
-	if len(rule.Limits) > 0 {
-		if c.groups, err = c.newGroups(rule.Limits, rule.Costs, old, ""); err != nil {
-			return nil, err
+	old := &compiled{}
+	if options.Previous != nil {
+		if was := options.Previous.byID[rule.ID]; was != nil && was.OnStoreFailure == rule.OnStoreFailure && was.Timeout == rule.Timeout {
+			old = was
 		}
+	}
+	if c.own, err = c.newTerms(rule.Limits, rule.Costs, rule.Unlimited, &old.own); err != nil {
+		return nil, err
+	}
+	if len(rule.Overrides) > 0 {
+		c.overrides = make(map[string]*terms, len(rule.Overrides))
 	}
 	for i := range rule.Overrides {
 		o := &rule.Overrides[i]
-		known, client := &override{unlimited: o.Unlimited}, o.Key
-		if c.hashed {
-			client = c.hashedClient(client)
+		parts, err := splitKey("key", o.Key, "")
+		if err != nil {
+			return nil, err
 		}
-		if len(o.Limits) > 0 {
-			if known.groups, err = c.newGroups(o.Limits, o.Costs, old, client); err != nil {
-				return nil, err
-			}
+		c.addNetwork(parts)
+		text, _ := c.keyOf(parts)
+		key := string(bounded(text))
+		known, err := c.newTerms(o.Limits, o.Costs, o.Unlimited, old.overrides[key])
+		if err != nil {
+			return nil, err
 		}
-		if c.overrides == nil {
-			c.overrides = make(map[string]*override, len(rule.Overrides))
-		}
-		c.overrides[client] = known
+		c.overrides[key] = &known
 	}
 	return c, nil
 }
 
-// policyName is under which name the rule's state is kept.
-func policyName(id string) string { return PolicyPrefix + id }
+// addNetwork notes how long the network is that an override may have in the place of an address.
+func (c *compiled) addNetwork(parts []keyPart) {
+	at := slices.Index(c.Scope, PerIP)
+	if at < 0 {
+		return
+	}
+	network, err := netip.ParsePrefix(parts[at].text)
+	if err != nil {
+		return
+	}
+	of := &c.networks[network.Addr().BitLen()/128]
+	if place, known := slices.BinarySearchFunc(*of, network.Bits(), func(a, b int) int { return b - a }); !known {
+		*of = slices.Insert(*of, place, network.Bits())
+	}
+}
 
 // PolicyPrefix begins the names of rules' policies; the ID follows. Who keeps other policies in
 // the same store must not let their names begin with it.
 const PolicyPrefix = "rule/"
 
-// newGroups groups limits by their costs, those with costs that a request may name first.
-func (c *compiled) newGroups(limits []stint.Limit, costs []Cost, old *compiled, client string) (groups []group, err error) {
+// newTerms groups limits by their costs, those with costs that a request may name first. A policy that older terms have of the same
+// limits is kept, with all that stores prepared for it.
+func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, old *terms) (terms, error) {
 	var members [][]stint.Limit
+	t := terms{unlimited: unlimited}
 	for i, limit := range limits {
 		g := group{cost: c.Cost}
 		if i < len(costs) && costs[i] != (Cost{}) {
 			g.cost = costs[i]
 		}
 		g.cost.Permits, g.cost.Header = max(g.cost.Permits, 1), http.CanonicalHeaderKey(g.cost.Header)
-		at := slices.IndexFunc(groups, func(known group) bool { return known.cost == g.cost })
+		at := slices.IndexFunc(t.groups, func(known group) bool { return known.cost == g.cost })
 		if at < 0 {
-			at = len(groups)
+			at = len(t.groups)
 			if g.named() {
-				at = slices.IndexFunc(append(groups, group{}), func(known group) bool { return !known.named() })
+				at = slices.IndexFunc(append(t.groups, group{}), func(known group) bool { return !known.named() })
 			}
-			groups, members = slices.Insert(groups, at, g), slices.Insert(members, at, nil)
+			t.groups, members = slices.Insert(t.groups, at, g), slices.Insert(members, at, nil)
 		}
 		members[at] = append(members[at], limit)
 	}
-	for i := range groups {
-		if groups[i].policy, err = c.newPolicy(members[i], old, client); err != nil {
-			return nil, err
-		}
+	if old == nil {
+		old = &terms{}
 	}
-	return groups, nil
-}
-
-// newPolicy makes the policy of limits of the rule, or takes the one that an older set has of the
-// same client if it is the same.
-func (c *compiled) newPolicy(limits []stint.Limit, old *compiled, client string) (*stint.Policy, error) {
-	if old != nil && old.OnStoreFailure == c.OnStoreFailure && old.Timeout == c.Timeout {
-		groups := old.groups
-		if client != "" {
-			groups = nil
-			if o := old.overrides[client]; o != nil {
-				groups = o.groups
-			}
+	for i := range t.groups {
+		g := &t.groups[i]
+		if at := slices.IndexFunc(old.groups, func(was group) bool { return slices.Equal(was.policy.Limits(), members[i]) }); at >= 0 {
+			g.policy = old.groups[at].policy
+			continue
 		}
-		for i := range groups {
-			if slices.Equal(groups[i].policy.Limits(), limits) {
-				return groups[i].policy, nil
-			}
+		policy, err := stint.NewPolicy(PolicyPrefix+c.ID, members[i]...)
+		if err != nil {
+			return t, fmt.Errorf("rule %q: %w", c.ID, err)
 		}
+		policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
+		g.policy = policy
 	}
-	policy, err := stint.NewPolicy(policyName(c.ID), limits...)
-	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", c.ID, err)
-	}
-	failure := Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout}
-	policy.Prepared(failureOwner{}, func() any { return failure })
-	return policy, nil
+	return t, nil
 }
 
 // Len is the number of rules, disabled ones included.

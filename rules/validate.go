@@ -284,7 +284,7 @@ func validateLimits(f *faults, param, id string, limits []stint.Limit, costs []C
 	if !isID(id) {
 		id = "" // which is a fault of its own, and hides none of the limits'
 	}
-	if _, err := stint.NewPolicy(policyName(id), limits...); err != nil {
+	if _, err := stint.NewPolicy(PolicyPrefix+id, limits...); err != nil {
 		f.add(param, fmt.Errorf("%s: %w", param, err))
 	}
 }
@@ -323,7 +323,7 @@ func (r *Rule) validateOverrides(f *faults) {
 		f.invalid("overrides", len(r.Overrides), fmt.Sprintf("at most %d", maxOverrides))
 		return
 	}
-	seen, hashes := make(map[string]bool, len(r.Overrides)), r.namesHashes()
+	seen := make(map[string]bool, len(r.Overrides))
 	for i := range r.Overrides {
 		o := &r.Overrides[i]
 		param := fmt.Sprintf("overrides[%d]", i)
@@ -334,12 +334,12 @@ func (r *Rule) validateOverrides(f *faults) {
 			}
 		}
 		client := o.Key
-		if hashes {
-			client = r.hashedClient(client)
-		}
-		_, err := r.partsOf(param+".key", o.Key, f.bits, true)
+		parts, err := r.partsOf(param+".key", o.Key, f.bits, true)
 		if len(r.Scope) == 0 || len(r.Scope) > maxScope { // a fault of its own
 			_, err = splitKey(param+".key", o.Key, r.shownKey(o.Key))
+		} else if err == nil {
+			key, _ := r.keyOf(parts)
+			client = string(key)
 		}
 		if err != nil {
 			f.add(param+".key", err)
@@ -353,72 +353,4 @@ func (r *Rule) validateOverrides(f *faults) {
 			validateLimits(f, param+".limits", r.ID, o.Limits, o.Costs)
 		}
 	}
-}
-
-// A keyPart is one part of a client as an override names it.
-type keyPart struct {
-	text   string
-	hashed bool // text is what stands for an API key: hashPrefix and its SHA-256
-}
-
-// splitKey takes an override's key apart. A fault shows it as shown.
-func splitKey(param, key, shown string) ([]keyPart, error) {
-	var parts []keyPart
-	for rest, more := key, true; more; {
-		part, after, ok := cutPart(rest)
-		if !ok {
-			return nil, stint.Invalid(param, shown, `a \ only before | and \`)
-		}
-		parts = append(parts, part)
-		rest, more = strings.CutPrefix(after, "|")
-	}
-	if slices.ContainsFunc(parts, func(p keyPart) bool { return p.text == "" }) {
-		return nil, stint.Invalid(param, shown, "a client, of which no part is empty")
-	}
-	return parts, nil
-}
-
-// cutPart takes the first part off a key. The rest begins with | or is "".
-func cutPart(key string) (part keyPart, after string, ok bool) {
-	if hash, after := cutHash(key); hash != "" {
-		return keyPart{hash, true}, after, true
-	}
-	var text []byte
-	for i := 0; i < len(key); i++ {
-		switch c := key[i]; {
-		case c == '|':
-			return keyPart{text: string(text)}, key[i:], true
-		case c == '\\' && i+1 < len(key) && (key[i+1] == '|' || key[i+1] == '\\'):
-			i++
-			text = append(text, key[i])
-		case c == '\\':
-			return keyPart{}, "", false
-		default:
-			text = append(text, c)
-		}
-	}
-	return keyPart{text: string(text)}, "", true
-}
-
-// JoinKey writes the parts of a client as an [Override] names it.
-func JoinKey(parts ...string) string {
-	var key []byte
-	for i, part := range parts {
-		if i > 0 {
-			key = append(key, '|')
-		}
-		key = appendPart(key, part)
-	}
-	return string(key)
-}
-
-// appendPart appends a part of a client so that it does not end before its end.
-func appendPart(key []byte, part string) []byte {
-	for i := range len(part) {
-		if part[i] == '|' || part[i] == '\\' {
-			key = append(key, '\\')
-		}
-		key = append(key, part[i])
-	}
-	return key
 }

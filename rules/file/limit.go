@@ -63,11 +63,11 @@ func setter(field any) document.Setter {
 			return ok
 		}, document.KindInteger)
 	case *stint.Rate:
-		return parsed(field, stint.ParseRate, document.KindText)
+		return document.Parsed(field, stint.ParseRate, document.KindText)
 	case *stint.Calendar:
-		return parsed(field, stint.ParseCalendar, document.KindText)
+		return document.Parsed(field, stint.ParseCalendar, document.KindText)
 	case *time.Duration:
-		return parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
+		return document.Parsed(field, stint.ParseDuration, document.KindText, document.KindInteger)
 	case *debt:
 		return readDebt(field)
 	default:
@@ -203,14 +203,14 @@ func (r *limitReader) algorithm(v document.Value) {
 		algorithm, err := stint.ParseAlgorithm(f.Value.Text)
 		if err != nil || f.Value.Kind != document.KindText {
 			_, err = stint.ParseAlgorithm("")
-			r.faults.Invalid(r.path+".algorithm", f.Value, allowed(err))
+			r.faults.Invalid(r.path+".algorithm", f.Value, document.Allowed(err))
 		} else {
 			r.limit.Algorithm = algorithm
 		}
 		return
 	}
 	_, err := stint.ParseAlgorithm("")
-	r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, allowed(err))
+	r.faults.Add(v.At, "%s.algorithm is missing; allowed: %s", r.path, document.Allowed(err))
 }
 
 // complete records what the limit lacks.
@@ -231,7 +231,7 @@ func (r *limitReader) complete(v document.Value) {
 
 // validate records what is wrong with the limit beyond how its fields are written.
 func (r *limitReader) validate(v document.Value) {
-	for _, invalid := range Invalids(r.limit.Validate()) {
+	for _, invalid := range Unjoin[*stint.InvalidError](r.limit.Validate()) {
 		name, _, _ := strings.Cut(invalid.Param, " ")
 		dot := "."
 		if strings.HasPrefix(name, "(") { // about several fields
@@ -248,10 +248,6 @@ func (r *limitReader) validate(v document.Value) {
 	}
 }
 
-// Invalids takes joined and wrapped errors apart, and leaves out those that are
-// something else.
-func Invalids(err error) []*stint.InvalidError { return Unjoin[*stint.InvalidError](err) }
-
 // Unjoin takes joined errors apart, and leaves out those that neither are an E nor wrap one.
 func Unjoin[E error](err error) []E {
 	var all []E
@@ -265,15 +261,6 @@ func Unjoin[E error](err error) []E {
 		all = append(all, one)
 	}
 	return all
-}
-
-// allowed is what an invalid value's error says is allowed.
-func allowed(err error) string {
-	var invalid *stint.InvalidError
-	if errors.As(err, &invalid) {
-		return invalid.Allowed
-	}
-	return err.Error()
 }
 
 // writeLimit writes a sound limit by the names that its algorithm's parameters have.
@@ -291,16 +278,6 @@ func writeLimit(l *stint.Limit) document.Value {
 		}
 	}
 	return v
-}
-
-// parsed reads what a function parses, whose error says what is allowed.
-func parsed[T any](field *T, parse func(text string) (T, error), kinds ...document.Kind) document.Setter {
-	_, none := parse("")
-	return document.Scalar(allowed(none), func(text string) (ok bool) {
-		var err error
-		*field, err = parse(text)
-		return err == nil
-	}, kinds...)
 }
 
 // readDebt reads the bound on debt, of which 0 is none.

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
@@ -55,27 +56,25 @@ func ReadSet(path string, options rules.Options) (*rules.Set, error) {
 type reading struct {
 	names  []string // of the sources
 	rules  []rules.Rule
-	items  []document.Value // of each rule
-	broken []bool           // the rules that could not be read in whole
+	items  []document.Value             // of each rule
+	broken []bool                       // the rules that could not be read in whole
+	first  map[string]document.Position // of each ID
 	faults document.Faults
 }
 
 // parse reads documents, all of which may have an ID only once.
 func parse(sources []source) *reading {
-	all, first := &reading{}, map[string]document.Position{}
+	all := &reading{first: map[string]document.Position{}}
 	for _, s := range sources {
 		d := &reading{}
 		d.read(s)
 		all.names = append(all.names, s.name)
 		for i := range d.rules {
 			id, at := d.rules[i].ID, d.items[i].At
-			was, twice := first[id]
-			switch {
-			case id == "":
-			case twice:
+			if was, twice := all.first[id]; twice {
 				d.faults.AddOf(id, at, "rule %q is given twice, first at %v", id, was)
-			default:
-				first[id] = at
+			} else if id != "" {
+				all.first[id] = at
 			}
 		}
 		all.rules, all.items, all.broken = append(all.rules, d.rules...), append(all.items, d.items...), append(all.broken, d.broken...)
@@ -159,51 +158,44 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 	if err := d.faults.Err(); err != nil {
 		return nil, nil, err
 	}
-	return d.rules, d.positions(), nil
-}
-
-// positions are where the rules begin.
-func (d *reading) positions() []document.Position {
 	positions := make([]document.Position, len(d.items))
 	for i, item := range d.items {
 		positions[i] = item.At
 	}
-	return positions
+	return d.rules, positions, nil
 }
 
-// set makes a set of the rules.
+// set makes a set of the rules, or tells all that is wrong: of rules that could be read also what does not make sense.
 func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
-	var senseless error
-	if len(d.faults) == 0 {
-		set, err := Compile(d.rules, d.positions(), options)
-		if err == nil {
-			return set, d.rules, nil
+	sound, places := make([]rules.Rule, 0, len(d.rules)), make([]int, 0, len(d.rules))
+	for i, rule := range d.rules {
+		if !d.broken[i] {
+			sound, places = append(sound, rule), append(places, i)
 		}
-		senseless = err
 	}
-	d.check(options)
-	if len(d.faults) == 0 {
-		return nil, d.rules, senseless // what is wrong with all of them together
+	set, err := rules.Compile(sound, options)
+	if err == nil && len(d.faults) == 0 {
+		return set, d.rules, nil
 	}
+	tell(&d.faults, err, d.names, func(fault *rules.Fault) (at document.Position, known bool) {
+		fault.Index = places[fault.Index]
+		item := d.items[fault.Index]
+		return item.Place(fault.Param), fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
+	})
 	slices.SortStableFunc(d.faults[:min(len(d.faults), document.MaxFaults)], func(a, b document.Fault) int {
 		return slices.Index(d.names, a.Position.Source) - slices.Index(d.names, b.Position.Source)
 	})
 	return nil, d.rules, d.faults.Err()
 }
 
-// check records what does not make sense of the rules that could be read, each by itself.
-func (d *reading) check(options rules.Options) {
-	for i := range d.rules {
-		if len(d.faults) > document.MaxFaults {
-			return // no more are kept
-		}
-		if d.broken[i] {
-			continue
-		}
-		_, err := rules.Compile(d.rules[i:i+1], options)
-		for _, fault := range Unjoin[*rules.Fault](err) {
-			fault.Index = i
-			d.faults.AddOf(fault.ID, d.items[i].Place(fault.Param), "%v", fault)
+// tell records what is wrong with rules that were read, where place says, or in the first source if it is with all of them.
+func tell(faults *document.Faults, err error, sources []string, place func(*rules.Fault) (at document.Position, known bool)) {
+	for _, part := range Unjoin[error](err) {
+		fault, ok := errors.AsType[*rules.Fault](part)
+		if !ok {
+			faults.Add(document.Position{Source: strings.Join(sources[:min(1, len(sources))], "")}, "%v", part)
+		} else if at, known := place(fault); !known {
+			faults.AddOf(fault.ID, at, "%v", fault)
 		}
 	}
 }
@@ -216,19 +208,15 @@ func Compile(list []rules.Rule, positions []document.Position, options rules.Opt
 		return set, nil
 	}
 	var faults document.Faults
-	for _, part := range Unjoin[error](err) {
-		var at document.Position
-		rule := ""
-		fault, ok := errors.AsType[*rules.Fault](part)
-		if ok {
-			rule = fault.ID
-		}
-		if ok && fault.Index < len(positions) {
-			at = positions[fault.Index]
-		} else if len(positions) > 0 {
-			at.Source = positions[0].Source
-		}
-		faults.AddOf(rule, at, "%v", part)
+	var sources []string
+	for _, at := range positions[:min(1, len(positions))] {
+		sources = append(sources, at.Source)
 	}
+	tell(&faults, err, sources, func(fault *rules.Fault) (at document.Position, known bool) {
+		if fault.Index < len(positions) {
+			at = positions[fault.Index]
+		}
+		return at, false
+	})
 	return nil, faults.Err()
 }

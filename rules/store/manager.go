@@ -1,11 +1,12 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -59,7 +60,7 @@ type Manager struct {
 	current Revision      // what the store has, as far as is known
 	seen    time.Time     // when it was last asked, since the manager is followed; zero: never
 	set     *rules.Set    // the last one without faults
-	fault   *refusal      // why the current revision is not in force; nil if it is
+	fault   error         // why the current revision is not in force; nil if it is
 	take    func(*rules.Set)
 	refused bool      // whether Follow's refused was called since take was
 	pending *Revision // was put to restore the current one, without an answer; nil for none
@@ -89,27 +90,27 @@ func NewManager(store Store, options Options) (*Manager, error) {
 	return &Manager{store: store, options: options, turn: make(chan struct{}, 1)}, nil
 }
 
-// begin waits for the turn, which the returned function ends.
-func (m *Manager) begin(ctx context.Context) (end func(), err error) {
+// hold does something when it is its turn, or returns the context's error.
+func (m *Manager) hold(ctx context.Context, do func() error) error {
 	select {
 	case m.turn <- struct{}{}:
-		return func() { <-m.turn }, nil
+		defer func() { <-m.turn }()
+		return do()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 
 // Current returns the newest revision that the store has now.
-func (m *Manager) Current(ctx context.Context) (Revision, error) {
-	end, err := m.begin(ctx)
-	if err != nil {
-		return Revision{}, err
-	}
-	defer end()
-	if err := m.refresh(ctx); err != nil {
-		return Revision{}, err
-	}
-	return m.current, nil
+func (m *Manager) Current(ctx context.Context) (now Revision, err error) {
+	err = m.hold(ctx, func() error {
+		err := m.refresh(ctx)
+		if err == nil {
+			now = m.current
+		}
+		return err
+	})
+	return now, err
 }
 
 // Revision returns one revision. The error is ErrNotKept if it is not kept.
@@ -155,19 +156,19 @@ const maxAttempts = 20
 //
 // When the store lost its rules they are restored before an edit, by a manager that is followed and
 // read them a moment ago, as [Manager.Follow] says. Any other edit begins without rules then.
-func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) error) (Edited, error) {
-	end, err := m.begin(ctx)
-	if err != nil {
-		return Edited{}, notBegun(err)
-	}
-	defer end()
-	for range maxAttempts {
-		edited, err := m.try(ctx, author, change)
-		if !errors.Is(err, ErrConflict) {
-			return edited, err
+func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) error) (edited Edited, err error) {
+	held := m.hold(ctx, func() error {
+		for range maxAttempts {
+			if edited, err = m.try(ctx, author, change); !errors.Is(err, ErrConflict) {
+				return nil
+			}
 		}
+		return nil
+	})
+	if held != nil {
+		return Edited{}, notBegun(held)
 	}
-	return Edited{}, ErrConflict
+	return edited, err
 }
 
 // Rollback makes a revision with the rules of an older one; 0 is before the
@@ -203,7 +204,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if err := m.refresh(ctx); err != nil {
 		return Edited{}, notBegun(err)
 	}
-	draft := &Draft{from: m.current}
+	draft := &Draft{from: m.current, rules: slices.Clone(m.current.Rules)}
 	if err := change(draft); err != nil {
 		return Edited{}, err
 	}
@@ -211,7 +212,7 @@ func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) er
 	if len(changes) == 0 {
 		return Edited{Info: m.current.Info}, nil
 	}
-	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.Rules()}
+	next := Revision{Info: Info{ID: m.nextID(), Author: author}, Rules: draft.rules}
 	set, err := m.compile(next.Rules)
 	if err != nil {
 		return Edited{}, err
@@ -234,38 +235,26 @@ func (m *Manager) nextID() ID {
 
 // check reports text of the author or of a changed rule that would be read as another, and rules that are too large.
 func check(changes []rules.Change, author Author) error {
-	for _, text := range []string{author.By, author.Action, author.Comment} {
-		if !utf8.ValidString(text) {
-			return stint.Invalid("the author", author, "text in UTF-8")
-		}
+	if !utf8.ValidString(author.By + author.Action + author.Comment) {
+		return stint.Invalid("the author", author, "text in UTF-8")
 	}
 	for _, change := range changes {
 		if change.After == nil {
 			continue
 		}
-		text, err := CheckSize(change.After)
+		name := fmt.Sprintf("rule %q", change.ID)
+		text, err := file.JSON(*change.After)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		text = bytes.Join([][]byte{[]byte("["), text, []byte("]")}, nil)
-		if read, err := Decode("the edit", text); err != nil || len(read) != 1 || !read[0].Equal(change.After) {
-			return stint.Invalid(fmt.Sprintf("rule %q", change.ID), "a rule that would be read as another", "text in UTF-8")
+		if len(text) > MaxRuleBytes {
+			return stint.Invalid(name, document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))), fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes))
+		}
+		if read, err := Decode("the edit", slices.Concat([]byte("["), text, []byte("]"))); err != nil || len(read) != 1 || !read[0].Equal(change.After) {
+			return stint.Invalid(name, "a rule that would be read as another", "text in UTF-8")
 		}
 	}
 	return nil
-}
-
-// CheckSize returns a rule as JSON, or reports that it exceeds MaxRuleBytes. The error wraps stint.ErrInvalid.
-func CheckSize(rule *rules.Rule) ([]byte, error) {
-	text, err := file.JSON(*rule)
-	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", rule.ID, err)
-	}
-	if len(text) > MaxRuleBytes {
-		return nil, stint.Invalid(fmt.Sprintf("rule %q", rule.ID), document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
-			fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes))
-	}
-	return text, nil
 }
 
 // notBegun is the error of a read that an edit begins with.
@@ -296,15 +285,12 @@ func (m *Manager) handOver() {
 
 // refresh takes over what the store has. While that can't be enforced the set from before stays
 // in force.
-func (m *Manager) refresh(ctx context.Context) error {
-	err := m.read(ctx)
-	if err == nil {
-		m.seen = m.options.Now()
-	}
-	return err
-}
-
-func (m *Manager) read(ctx context.Context) error {
+func (m *Manager) refresh(ctx context.Context) (err error) {
+	defer func() {
+		if err == nil {
+			m.seen = m.options.Now()
+		}
+	}()
 	head, err := m.store.Head(ctx)
 	if err != nil {
 		return err
@@ -320,7 +306,7 @@ func (m *Manager) read(ctx context.Context) error {
 	}
 	// A manager that is not followed has nothing in force, and may have read the rules long ago.
 	if head == (ID{}) && m.take != nil && len(m.current.Rules) > 0 {
-		return m.lost(ctx)
+		return m.restore(ctx)
 	}
 	next, err := m.store.Load(ctx, 0)
 	if err != nil {
@@ -329,41 +315,30 @@ func (m *Manager) read(ctx context.Context) error {
 	m.known, m.current = true, next
 	set, err := m.compile(next.Rules)
 	if err != nil {
-		m.fault = &refusal{fmt.Errorf("revision %d: %w", next.Number, err)}
+		m.fault = fmt.Errorf("revision %d: %w", next.Number, err)
 		return nil
 	}
 	m.enforce(set)
 	return nil
 }
 
-// A refusal is why a revision of the store can't be enforced.
-type refusal struct{ err error }
-
-func (r *refusal) Error() string { return r.err.Error() }
-
-func (r *refusal) Unwrap() error { return r.err }
-
 // restoreWithin is how long ago a store may have been read at most for its rules to be restored,
 // or three intervals if that is longer. It is the time of a restart; a process that could not ask for longer may
 // have missed edits of others.
 const restoreWithin = time.Minute
 
-// lost restores the rules in force to a store that has none any more, if they were the store's a moment ago.
+// restore puts the rules in force to a store that lost all of its own, if they were the store's a moment ago.
 // Otherwise they stay in force until somebody puts a revision.
-func (m *Manager) lost(ctx context.Context) error {
-	if m.options.Now().Sub(m.seen) <= max(restoreWithin, 3*m.options.Interval) {
-		return m.restore(ctx)
-	}
-	m.fault = &refusal{fmt.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", m.current.Number)}
-	m.current, m.pending = Revision{}, nil
-	return nil
-}
-
-// restore puts the rules that are known to a store that lost all of its own.
 func (m *Manager) restore(ctx context.Context) error {
+	now := m.options.Now()
+	if now.Sub(m.seen) > max(restoreWithin, 3*m.options.Interval) {
+		m.fault = fmt.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", m.current.Number)
+		m.current, m.pending = Revision{}, nil
+		return nil
+	}
 	next := Revision{
 		Info: Info{
-			ID:     ID{Number: 1, At: m.options.Now().UnixMicro()},
+			ID:     ID{Number: 1, At: now.UnixMicro()},
 			Author: Author{By: RestoredBy, Action: fmt.Sprintf("restore revision %d", m.current.Number), Comment: "the store had lost its rules"},
 		},
 		Rules: m.current.Rules,
@@ -386,5 +361,206 @@ func (m *Manager) restored(made *Revision) {
 	m.inForce.Store(made.Number)
 	if m.options.Restored != nil {
 		m.options.Restored(made.Info, was)
+	}
+}
+
+// A Draft is the rules as an edit has them so far. It is not safe for concurrent use.
+type Draft struct {
+	from  Revision
+	rules []rules.Rule // by ID
+}
+
+// ID is that of the revision that the draft began with.
+func (d *Draft) ID() ID { return d.from.ID }
+
+// Rule returns a rule as the draft has it, which the caller may change without effect on the draft.
+func (d *Draft) Rule(id string) (rules.Rule, bool) {
+	at, found := find(d.rules, id)
+	if !found {
+		return rules.Rule{}, false
+	}
+	return d.rules[at].Clone(), true
+}
+
+// Put adds a rule, or replaces the one with its ID.
+func (d *Draft) Put(rule rules.Rule) {
+	at, found := find(d.rules, rule.ID)
+	if !found {
+		d.rules = slices.Insert(d.rules, at, rules.Rule{})
+	}
+	d.rules[at] = rule.Clone()
+}
+
+// Delete removes a rule. It reports whether there was one.
+func (d *Draft) Delete(id string) bool {
+	at, found := find(d.rules, id)
+	if found {
+		d.rules = slices.Delete(d.rules, at, at+1)
+	}
+	return found
+}
+
+// Replace puts a list in the place of all rules. Of those with one ID the last counts.
+func (d *Draft) Replace(list []rules.Rule) {
+	d.rules = make([]rules.Rule, len(list))
+	for i := range list {
+		d.rules[len(list)-1-i] = list[i].Clone()
+	}
+	slices.SortStableFunc(d.rules, byID)
+	d.rules = slices.CompactFunc(d.rules, func(a, b rules.Rule) bool { return a.ID == b.ID })
+}
+
+// Rules are all rules as the draft has them, by ID. They must not be changed.
+func (d *Draft) Rules() []rules.Rule { return slices.Clone(d.rules) }
+
+// Changes are what the draft changes so far, by ID.
+func (d *Draft) Changes() []rules.Change { return rules.Diff(d.from.Rules, d.rules) }
+
+// Rule returns the rule of an ID, false if there is none. It must not be changed.
+func (r *Revision) Rule(id string) (rules.Rule, bool) {
+	if at, found := find(r.Rules, id); found {
+		return r.Rules[at], true
+	}
+	return rules.Rule{}, false
+}
+
+func find(list []rules.Rule, id string) (at int, found bool) {
+	return slices.BinarySearchFunc(list, id, func(rule rules.Rule, id string) int { return strings.Compare(rule.ID, id) })
+}
+
+func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
+
+// Follow puts every revision in force until ctx is done, as [rules.Source] says: those made
+// by edits of this manager before the edit returns, others when the store notifies of them, at
+// the latest after the options' Interval. While the store is unreachable, or its rules can't be
+// read, the rules stay; refused is called once for each reason, until that changes, and when it is over take gets the rules
+// again, though they be the same. A store that lost its rules
+// gets them back if they were read from it while following, and not longer ago than a minute or
+// three intervals, in a revision by [RestoredBy] that is the first of all; else they stay in force, and refused
+// is told. A manager is followed once at a time.
+func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
+	err := m.hold(ctx, func() error {
+		if m.take != nil {
+			return errFollowed
+		}
+		m.take, m.seen = take, time.Time{}
+		if m.set != nil {
+			m.handOver()
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errFollowed):
+		return err
+	case err != nil:
+		return nil //nolint:nilerr // ctx is done
+	}
+	notified, ended := make(chan struct{}, 1), make(chan struct{})
+	watching, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(ended)
+		m.watch(watching, notified)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+		_ = m.hold(context.WithoutCancel(ctx), func() error { m.take = nil; return nil })
+	}()
+	wrong := ""    // with the poll before
+	var told error // the fault that refused was called with
+	for ctx.Err() == nil {
+		_ = m.hold(ctx, func() error {
+			err := m.poll(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			refuse := func(err error) {
+				m.refused = true
+				refused(err)
+			}
+			now := kindOf(err)
+			if now != "" && (now != wrong || !m.refused) { // an edit may have been taken since it was told
+				refuse(err)
+			}
+			wrong = now
+			if m.fault != nil && m.fault != told { //nolint:errorlint // the very same
+				refuse(m.fault)
+				told = m.fault
+			}
+			if err == nil && m.fault == nil && m.refused {
+				m.handOver() // nothing is refused any longer
+			}
+			return nil
+		})
+		m.pause(ctx, notified)
+	}
+	return nil
+}
+
+// kindOf is one text for errors that need to be told once, "" for none. An unreachable store may give another
+// error each time, by the port that was tried.
+func kindOf(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, stint.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return "unreachable"
+	default:
+		return err.Error()
+	}
+}
+
+// errFollowed says that somebody follows already.
+var errFollowed = errors.New("rules/store: it is followed already")
+
+// pollTimeout bounds a poll of the store.
+const pollTimeout = 5 * time.Second
+
+func (m *Manager) poll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	return m.refresh(ctx)
+}
+
+// pause waits for a notification, or until it is time to poll without one.
+func (m *Manager) pause(ctx context.Context, notified <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, m.options.Interval)
+	defer cancel()
+	select {
+	case <-notified:
+	case <-ctx.Done():
+	}
+}
+
+// watch receives notifications, and subscribes again after a while when they end.
+func (m *Manager) watch(ctx context.Context, notified chan<- struct{}) {
+	notify := func() {
+		select {
+		case notified <- struct{}{}:
+		default: // one is enough
+		}
+	}
+	var cut time.Time // since when there are none
+	told := false
+	for ctx.Err() == nil {
+		var subscribed atomic.Bool
+		// A revision from before the subscription is found by the poll that ready asks for.
+		err := m.store.Watch(ctx, func() { subscribed.Store(true); notify() }, notify)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return
+		case subscribed.Load():
+			cut, told = time.Time{}, false
+		case cut.IsZero():
+			cut = m.options.Now()
+		case !told && m.options.Cut != nil:
+			_ = m.hold(ctx, func() error {
+				if told = m.seen.After(cut) && ctx.Err() == nil; told {
+					m.options.Cut(err)
+				}
+				return nil
+			})
+		}
+		m.pause(ctx, nil)
 	}
 }

@@ -4,6 +4,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint/rules"
@@ -19,10 +20,10 @@ const (
 // An ID names a revision. The zero value is that of a store without any.
 type ID struct {
 	// Number counts the revisions from 1.
-	Number int64
+	Number int64 `json:"revision"`
 	// At is when it was made, microseconds since the Unix epoch. It tells two revisions of one
 	// number apart, of which one was lost with the store's data.
-	At int64
+	At int64 `json:"at"`
 }
 
 // Time is when the revision was made.
@@ -31,21 +32,21 @@ func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
 // An Author says who makes a revision, and why.
 type Author struct {
 	// By is the author's name, such as a token's. Default: "", unknown.
-	By string
+	By string `json:"by,omitempty"`
 	// Action says in a few words what it does, such as "replace login". Default: "".
-	Action string
+	Action string `json:"action,omitempty"`
 	// Comment is what the author has to say. Default: "".
-	Comment string
+	Comment string `json:"comment,omitempty"`
 }
 
-// Info describes a revision without its rules.
+// Info describes a revision without its rules. The tags are its form in Redis.
 type Info struct {
 	ID
 	Author
 	// Count is how many rules it has.
-	Count int
+	Count int `json:"rules"`
 	// Bytes is the size of its rules as the store writes them, before they are compressed.
-	Bytes int64
+	Bytes int64 `json:"bytes"`
 }
 
 // A Revision is a whole rule set as it is from one edit to the next. It never changes.
@@ -95,3 +96,108 @@ type Store interface {
 	// Close ends its connections.
 	Close()
 }
+
+// Memory is a Store in the process, which is lost when the process ends. Make it with [NewMemory].
+type Memory struct {
+	mu        sync.Mutex
+	revisions []Revision // the newest last, numbered without gaps
+	bytes     int64      // of all of them
+	codec     Codec
+	watchers  map[*func()]bool
+}
+
+var _ Store = (*Memory)(nil)
+
+// NewMemory makes a store without revisions.
+func NewMemory() *Memory { return &Memory{watchers: map[*func()]bool{}} }
+
+// head is the newest revision, with m.mu held.
+func (m *Memory) head() Revision {
+	if len(m.revisions) == 0 {
+		return Revision{}
+	}
+	return m.revisions[len(m.revisions)-1]
+}
+
+// Head returns the newest revision's ID.
+func (m *Memory) Head(ctx context.Context) (ID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.head().ID, ctx.Err()
+}
+
+// Load returns a revision, the newest with number 0.
+func (m *Memory) Load(ctx context.Context, number int64) (Revision, error) {
+	if err := ctx.Err(); err != nil {
+		return Revision{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if number == 0 {
+		return m.head(), nil
+	}
+	at := number - (m.head().Number - int64(len(m.revisions)) + 1)
+	if at < 0 || at >= int64(len(m.revisions)) {
+		return Revision{}, ErrNotKept
+	}
+	return m.revisions[at], nil
+}
+
+// Put makes next the newest revision.
+func (m *Memory) Put(ctx context.Context, expected ID, next *Revision) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	text, err := m.codec.Encode(next.Rules)
+	if err != nil {
+		return err
+	}
+	next.Count, next.Bytes = len(next.Rules), int64(len(text))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if expected != m.head().ID || next.Number != expected.Number+1 {
+		return ErrConflict
+	}
+	m.codec.Known(text, next.Rules)
+	m.revisions, m.bytes = append(m.revisions, *next), m.bytes+next.Bytes
+	for len(m.revisions) > 1 && (len(m.revisions) > KeptRevisions || m.bytes > KeptBytes) {
+		m.bytes -= m.revisions[0].Bytes
+		m.revisions[0] = Revision{}
+		m.revisions = m.revisions[1:]
+	}
+	for notify := range m.watchers {
+		go (*notify)()
+	}
+	return nil
+}
+
+// History returns revisions without their rules, the newest first.
+func (m *Memory) History(ctx context.Context, before int64, n int) ([]Info, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []Info
+	for i := len(m.revisions) - 1; i >= 0 && len(list) < n; i-- {
+		if before == 0 || m.revisions[i].Number < before {
+			list = append(list, m.revisions[i].Info)
+		}
+	}
+	return list, ctx.Err()
+}
+
+// Watch notifies of each revision.
+func (m *Memory) Watch(ctx context.Context, ready, notify func()) error {
+	m.mu.Lock()
+	m.watchers[&notify] = true
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.watchers, &notify)
+	}()
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Close does nothing.
+func (m *Memory) Close() {}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
@@ -34,21 +34,26 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 // A Codec encodes and decodes rules of which each list has most in common with the one before: only the others are written and
 // read anew. The zero value is ready to use. It is safe for concurrent use.
 type Codec struct {
-	mu    sync.Mutex
-	lines map[string]rules.Rule // of the last text
-	byID  map[string]string     // its lines
+	last atomic.Pointer[map[string]written]
 }
 
-// last are the rules of the last text, by their lines, and these by the rules' IDs.
-func (c *Codec) last() (lines map[string]rules.Rule, byID map[string]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lines, c.byID
+// A written rule is one of the last text, by its ID, with its line there.
+type written struct {
+	line string
+	rule rules.Rule
+}
+
+// known are the rules of the last text.
+func (c *Codec) known() map[string]written {
+	if last := c.last.Load(); last != nil {
+		return *last
+	}
+	return nil
 }
 
 // Encode is the package's Encode.
 func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
-	lines, byID := c.last()
+	known := c.known()
 	var text bytes.Buffer
 	text.WriteString("[")
 	for i := range list {
@@ -56,9 +61,8 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 			text.WriteByte(',')
 		}
 		text.WriteByte('\n')
-		line, known := byID[list[i].ID]
-		if was := lines[line]; known && was.Equal(&list[i]) {
-			text.WriteString(line)
+		if was, is := known[list[i].ID]; is && was.rule.Equal(&list[i]) {
+			text.WriteString(was.line)
 		} else {
 			written, err := file.JSON(list[i])
 			if err != nil {
@@ -76,17 +80,15 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 
 // Known tells the codec of rules and of the text that Encode wrote of them.
 func (c *Codec) Known(text []byte, list []rules.Rule) {
-	written, ok := linesOf(text)
-	if !ok || len(written) != len(list) {
+	lines, ok := linesOf(text)
+	if !ok || len(lines) != len(list) {
 		return
 	}
-	lines, byID := make(map[string]rules.Rule, len(list)), make(map[string]string, len(list))
-	for i, line := range written {
-		lines[line], byID[list[i].ID] = list[i], line
+	last := make(map[string]written, len(list))
+	for i, line := range lines {
+		last[list[i].ID] = written{line, list[i]}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lines, c.byID = lines, byID
+	c.last.Store(&last)
 }
 
 // linesOf takes the rules' lines out of a text. It reports whether the text has the form that Encode writes.
@@ -110,12 +112,15 @@ func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	if !ok {
 		return Decode(source, text)
 	}
-	known, _ := c.last()
+	known := c.known()
 	list := make([]rules.Rule, len(lines))
 	var changed []int // places in the list
 	var others []string
 	for i, line := range lines {
-		if list[i], ok = known[line]; !ok {
+		id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
+		if was := known[id]; was.line == line {
+			list[i] = was.rule
+		} else {
 			if !json.Valid([]byte(line)) { // a rule may go over several lines of a text that Encode did not write
 				return Decode(source, text)
 			}

@@ -19,24 +19,18 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// A head is the document that makes a revision.
+// A head is the document that makes a revision: what names its chunks, or, made by somebody by hand, what holds its rules.
 type head struct {
-	Number  int64  `bson:"_id"`
-	At      int64  `bson:"at"`
-	By      string `bson:"by"`
-	Action  string `bson:"action"`
-	Comment string `bson:"comment"`
-	Count   int    `bson:"count"`
-	Bytes   int64  `bson:"bytes"`
+	Number  int64  `bson:"_id" doc:"_id"`
+	At      int64  `bson:"at" doc:"at"`
+	By      string `bson:"by" doc:"by"`
+	Action  string `bson:"action" doc:"action"`
+	Comment string `bson:"comment" doc:"comment"`
+	Count   int    `bson:"count" doc:"count"`
+	Bytes   int64  `bson:"bytes" doc:"bytes"`
 	Chunks  int    `bson:"chunks"`
 	Attempt string `bson:"attempt"`
-}
-
-func newHead(r *store.Revision, attempt string, chunks int) head {
-	return head{
-		Number: r.Number, At: r.At, By: r.By, Action: r.Action, Comment: r.Comment,
-		Count: r.Count, Bytes: r.Bytes, Chunks: chunks, Attempt: attempt,
-	}
+	Rules   inline `bson:"-" doc:"rules"`
 }
 
 // infoOf is what a head says about its revision, also one made by hand that lacks some of it.
@@ -190,18 +184,6 @@ func readRules(source string, chunk bson.Raw) ([]rules.Rule, error) {
 	return read, nil
 }
 
-// A handmade head is one that somebody made with its rules in it.
-type handmade struct {
-	Number  int64  `doc:"_id"`
-	At      int64  `doc:"at"`
-	By      string `doc:"by"`
-	Action  string `doc:"action"`
-	Comment string `doc:"comment"`
-	Count   int64  `doc:"count"`
-	Bytes   int64  `doc:"bytes"`
-	Rules   inline `doc:"rules"`
-}
-
 type inline []rules.Rule
 
 // ReadDocument reads the rules.
@@ -214,7 +196,7 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 	revision := store.Revision{Info: infoOf(raw)}
 	at := s.at(revision.Number)
 	var faults document.Faults
-	var made handmade
+	var made head
 	whole := toValue(at, raw)
 	_, dated := raw.Lookup("at").DateTimeOK()
 	whole.Fields = slices.DeleteFunc(whole.Fields, func(f document.Field) bool {

@@ -175,11 +175,11 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 		return store.ErrConflict
 	}
 	return s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
-		head, err := s.newest(ctx, db, "at")
+		newest, err := s.newest(ctx, db, "at")
 		if err != nil {
 			return refused(err)
 		}
-		if infoOf(head).ID != expected {
+		if infoOf(newest).ID != expected {
 			return store.ErrConflict
 		}
 		attempt := rand.Text()
@@ -193,7 +193,10 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 				return refused(err)
 			}
 		}
-		if err := s.insert(ctx, db, newHead(next, attempt, len(chunks))); err != nil {
+		if err := s.insert(ctx, db, head{
+			Number: next.Number, At: next.At, By: next.By, Action: next.Action, Comment: next.Comment,
+			Count: next.Count, Bytes: next.Bytes, Chunks: len(chunks), Attempt: attempt,
+		}); err != nil {
 			if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRefused) {
 				s.discard(ctx, db, next.Number, attempt)
 			}

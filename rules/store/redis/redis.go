@@ -113,17 +113,6 @@ func written(id store.ID) string {
 	return fmt.Sprintf("%d %d", id.Number, id.At)
 }
 
-// An info is a revision without its rules as JSON.
-type info struct {
-	Number  int64  `json:"revision"`
-	At      int64  `json:"at"`
-	By      string `json:"by,omitempty"`
-	Action  string `json:"action,omitempty"`
-	Comment string `json:"comment,omitempty"`
-	Count   int    `json:"rules"`
-	Bytes   int64  `json:"bytes"`
-}
-
 // Put makes next the newest revision, in one script call.
 func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
 	if err := ctx.Err(); err != nil {
@@ -137,7 +126,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 		return err
 	}
 	next.Count, next.Bytes = len(next.Rules), int64(len(text))
-	about, err := json.Marshal(info{next.Number, next.At, next.By, next.Action, next.Comment, next.Count, next.Bytes})
+	about, err := json.Marshal(next.Info)
 	if err != nil {
 		return err
 	}
@@ -207,12 +196,11 @@ func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info,
 	return list, nil
 }
 
-func (s *Store) parseInfo(text string) (store.Info, error) {
-	var i info
-	if err := json.Unmarshal([]byte(text), &i); err != nil || i.Number < 1 {
+func (s *Store) parseInfo(text string) (info store.Info, err error) {
+	if err := json.Unmarshal([]byte(text), &info); err != nil || info.Number < 1 {
 		return store.Info{}, s.unreadable("N:info", text)
 	}
-	return store.Info{ID: store.ID{Number: i.Number, At: i.At}, Author: store.Author{By: i.By, Action: i.Action, Comment: i.Comment}, Count: i.Count, Bytes: i.Bytes}, nil
+	return info, nil
 }
 
 // Watch hears of revisions by a channel, until the subscription is lost.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -13,9 +14,15 @@ import (
 // have. Few of them can be enforced.
 func Rules() *rapid.Generator[rules.Rule] { return rapid.Custom(randomRule) }
 
+// text is anything, often what means something to a server.
+var text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+	"", " ", "$", "$set", "$where", ".", "a.b", "..", "_id", "__proto__", "\x00", "\n", "\r\n", "\t", `"`, `'`, `\`, `\u0000`, "{}", "{tag}", "[1]", "%s", "%25",
+	"]]", "--", "<&>", "null", "0", "1e999", "ä", "日本", "\u2028", "\ufeff", "\ufffd", "🙂", "\x7f", strings.Repeat("long ", 1000),
+}))
+
 func randomRule(t *rapid.T) rules.Rule {
 	texts := func(name string) map[string]string {
-		texts := rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, name)
+		texts := rapid.MapOfN(text, text, 0, 3).Draw(t, name)
 		if len(texts) == 0 {
 			return nil
 		}
@@ -24,15 +31,15 @@ func randomRule(t *rapid.T) rules.Rule {
 	between := func(name string, most time.Duration) time.Duration {
 		return time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(int64(time.Millisecond), int64(most))).Draw(t, name))
 	}
-	some := rapid.StringN(1, 9, -1)
+	some := text.Filter(func(text string) bool { return text != "" })
+	list := func(name string) []string { return orNone(rapid.SliceOfN(some, 0, 3).Draw(t, name)) }
 	rule := rules.Rule{
-		ID:       rapid.StringMatching(`[a-zA-Z0-9_.:-]{1,96}`).Draw(t, "id"),
+		ID:       rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.:-]{1,96}`), rapid.SampledFrom([]string{".", "..", ":", "-", "A", "a", "0", "_id"})).Draw(t, "id"),
 		Disabled: rapid.Bool().Draw(t, "disabled"),
 		Priority: rapid.Int().Draw(t, "priority"),
 		Labels:   texts("labels"),
 		Match: rules.Match{
-			Methods: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "methods")), Paths: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "paths")),
-			Except: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "except")), Hosts: orNone(rapid.SliceOfN(some, 0, 3).Draw(t, "hosts")), Headers: texts("headers"),
+			Methods: list("methods"), Paths: list("paths"), Except: list("except"), Hosts: list("hosts"), Headers: texts("headers"),
 		},
 		Scope: orNone(rapid.SliceOfN(rapid.OneOf(
 			rapid.SampledFrom([]string{rules.Global, rules.PerIP, rules.PerUser, rules.PerAPIKey}), rapid.Map(some, rules.Custom),

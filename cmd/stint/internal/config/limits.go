@@ -43,7 +43,7 @@ func (p *policies) ReadDocument(path document.Path, v document.Value, faults *do
 			return true
 		}
 		_, err := stint.NewPolicy(f.Name, limits...)
-		for _, invalid := range file.Invalids(err) {
+		for _, invalid := range file.Unjoin[*stint.InvalidError](err) {
 			at, place := f.At, 0
 			if _, err := fmt.Sscanf(invalid.Param, "limit %d:", &place); err == nil {
 				at = f.Value.Items[place].At
