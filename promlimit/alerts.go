@@ -7,9 +7,10 @@ type AlertStats struct {
 	Sent     uint64 // alerts that the receiver confirmed, since the start
 	Repeated uint64 // alerts left out, as another one of the client, rule and window was sent
 	Retries  uint64 // attempts after the first one of each request
-	Dropped  uint64 // alerts dropped since too many waited
 	Failed   uint64 // alerts dropped since the receiver did not confirm them
 	Queued   int    // alerts that wait now
+
+	DroppedNearLimit, DroppedDenied uint64 // alerts of a kind dropped since too many of it waited
 }
 
 // NewAlertsCollector makes a collector that reads figures of alerts when it is scraped, by calling read, which must be safe for
@@ -18,10 +19,14 @@ type AlertStats struct {
 //	rate_limiter_alerts_sent_total      alerts that the receiver confirmed
 //	rate_limiter_alerts_repeated_total  alerts left out, as another one was sent
 //	rate_limiter_alert_retries_total    attempts after the first one
-//	rate_limiter_alerts_dropped_total   alerts dropped since too many waited
+//	rate_limiter_alerts_dropped_total   alerts dropped since too many of their kind waited, by kind
 //	rate_limiter_alerts_failed_total    alerts dropped since the receiver did not confirm them
 //	rate_limiter_alerts_queued          alerts that wait
 func NewAlertsCollector(read func() AlertStats) prometheus.Collector {
+	dropped := func(kind string, of func(*AlertStats) float64) figure[AlertStats] {
+		desc := prometheus.NewDesc("rate_limiter_alerts_dropped_total", "Alerts dropped because too many of their kind waited.", nil, prometheus.Labels{"kind": kind})
+		return figure[AlertStats]{desc, prometheus.CounterValue, of}
+	}
 	return newReader(read,
 		counter("rate_limiter_alerts_sent_total", "Alerts that the receiver confirmed.",
 			func(s *AlertStats) float64 { return float64(s.Sent) }),
@@ -29,8 +34,8 @@ func NewAlertsCollector(read func() AlertStats) prometheus.Collector {
 			func(s *AlertStats) float64 { return float64(s.Repeated) }),
 		counter("rate_limiter_alert_retries_total", "Attempts to send alerts after the first one.",
 			func(s *AlertStats) float64 { return float64(s.Retries) }),
-		counter("rate_limiter_alerts_dropped_total", "Alerts dropped because too many waited.",
-			func(s *AlertStats) float64 { return float64(s.Dropped) }),
+		dropped("near_limit", func(s *AlertStats) float64 { return float64(s.DroppedNearLimit) }),
+		dropped("denied", func(s *AlertStats) float64 { return float64(s.DroppedDenied) }),
 		counter("rate_limiter_alerts_failed_total", "Alerts dropped because the receiver did not confirm them.",
 			func(s *AlertStats) float64 { return float64(s.Failed) }),
 		gauge("rate_limiter_alerts_queued", "Alerts that wait to be sent.",

@@ -54,7 +54,10 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	}
 	store.Collectors = append(store.Collectors, promlimit.NewAlertsCollector(func() promlimit.AlertStats {
 		s := o.alerts.Stats()
-		return promlimit.AlertStats{Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Dropped: s.Overflowed, Failed: s.Failed, Queued: s.Queued}
+		return promlimit.AlertStats{
+			Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Failed: s.Failed, Queued: s.Queued,
+			DroppedNearLimit: s.OverflowedNearLimit, DroppedDenied: s.OverflowedDenied,
+		}
 	}))
 	return o, nil
 }
