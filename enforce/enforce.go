@@ -116,6 +116,12 @@ type Remote struct {
 	Header  http.Header // of the answer, with the rate limit fields
 }
 
+// A ShadowDenial is what a rule in shadow would have done.
+type ShadowDenial struct {
+	Key    string // the client; "" if the rule would have denied without its limits
+	Reason Reason
+}
+
 // A shadow is a rule in shadow, which is decided by itself.
 type shadow struct {
 	rule  *rules.Rule
@@ -146,6 +152,8 @@ type Verdict struct {
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
+	// ShadowDenials say of each of Shadowed whom it would have denied, and why. Default: none, decided by a service.
+	ShadowDenials []ShadowDenial
 	// Passed are the IDs of rules in shadow whose limits were asked and would have admitted.
 	Passed []string
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
@@ -179,7 +187,7 @@ func (v *Verdict) reset() {
 	v.byDefault, v.Remote = false, nil
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
-	v.Matched, v.Shadowed, v.Passed = v.Matched[:0], v.Shadowed[:0], v.Passed[:0]
+	v.Matched, v.Shadowed, v.ShadowDenials, v.Passed = v.Matched[:0], v.Shadowed[:0], v.ShadowDenials[:0], v.Passed[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
 
@@ -235,7 +243,7 @@ func (v *Verdict) settle(err error) error {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
 		v.Turn = 0
-		v.Shadowed, v.Passed, v.Undecided = v.Shadowed[:0], v.Passed[:0], v.claims
+		v.Shadowed, v.ShadowDenials, v.Passed, v.Undecided = v.Shadowed[:0], v.ShadowDenials[:0], v.Passed[:0], v.claims
 	}
 	return err
 }
@@ -275,7 +283,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 			v.claim(&matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
-				v.Shadowed = append(v.Shadowed, matched.Rule.ID)
+				v.shadowed(matched.Rule.ID, "", reasonWithoutLimit(matched.Outcome))
 			} else if v.Rule == nil {
 				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
 				v.Decision = stint.Decision{RetryAfter: stint.Never}
@@ -335,14 +343,27 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 
 // noteShadow notes what the store said to a rule in shadow. An error of the store is ignored.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
-	id := v.shadows[i].rule.ID
+	id, op := v.shadows[i].rule.ID, &v.shadows[i].op
 	switch {
 	case err != nil:
 	case d.Allowed:
 		v.Passed = append(v.Passed, id)
 	default:
-		v.Shadowed = append(v.Shadowed, id)
+		claim, index := op.Claim, int(d.Index) // which counts limits over all claims
+		for _, and := range op.And {
+			if index < claim.Policy.Len() {
+				break
+			}
+			claim, index = and, index-claim.Policy.Len()
+		}
+		v.shadowed(id, claim.Key, ReasonOf(claim.Policy.Limit(index), &d, claim.Permits))
 	}
+}
+
+// shadowed notes a rule in shadow that would have denied.
+func (v *Verdict) shadowed(id, key string, reason Reason) {
+	v.Shadowed = append(v.Shadowed, id)
+	v.ShadowDenials = append(v.ShadowDenials, ShadowDenial{key, reason})
 }
 
 // contextOf returns an error of rules in shadow only if it is the context's.

@@ -68,6 +68,14 @@ func TestShadowNeverDenies(t *testing.T) {
 			t.Errorf("request %d: %v by %s, shadowed %v, passed %v; want %v, %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, v.Passed, want, denies, admits)
 		}
 	}
+	lacking := rules.Rule{ID: "would-lack", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)}}
+	never := per("never", stint.FixedWindow(9, time.Hour), stint.TokenBucket(1, stint.PerHour(1))) // its second limit denies
+	never.OnExceed, never.Cost.Permits = rules.Shadow, 2
+	several, _ := newLimiter(t, banning, lacking, never)
+	whom := []enforce.ShadowDenial{{Reason: enforce.ReasonBanned}, {Reason: enforce.ReasonMissing}, {Key: alice.Address, Reason: enforce.ReasonNever}}
+	if v := decide(t, several, alice); !slices.Equal(v.Shadowed, []string{"would-ban", "would-lack", "never"}) || !slices.Equal(v.ShadowDenials, whom) {
+		t.Errorf("shadowed %v: %+v, want %+v", v.Shadowed, v.ShadowDenials, whom)
+	}
 	alone, store := newLimiter(t, shadow)
 	var v enforce.Verdict
 	for i, want := range [][2][]string{{nil, {"shadow"}}, {{"shadow"}, nil}} {

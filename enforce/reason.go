@@ -40,10 +40,8 @@ func (v *Verdict) Reason() Reason {
 		return v.Remote.Reason
 	case v.byDefault:
 		return ReasonDefault
-	case v.Outcome == rules.Banned:
-		return ReasonBanned
-	case v.Outcome == rules.Lacking:
-		return ReasonMissing
+	case v.Outcome == rules.Banned, v.Outcome == rules.Lacking:
+		return reasonWithoutLimit(v.Outcome)
 	case v.Allowed || v.Claim.Policy == nil:
 		return ""
 	case v.Turn > 0:
@@ -51,6 +49,14 @@ func (v *Verdict) Reason() Reason {
 	default:
 		return ReasonOf(v.Limit(), &v.Decision, v.Claim.Permits)
 	}
+}
+
+// reasonWithoutLimit is why a rule denies without its limits.
+func reasonWithoutLimit(o rules.Outcome) Reason {
+	if o == rules.Banned {
+		return ReasonBanned
+	}
+	return ReasonMissing
 }
 
 // Limit is the one that decided; the zero Limit when no limit was asked.

@@ -13,15 +13,16 @@ import (
 func TestAlertsCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(promlimit.NewStatsCollector(func() promlimit.AlertStats {
-		return promlimit.AlertStats{Sent: 1, Repeated: 2, Retries: 3, Dropped: 4, Failed: 5, Queued: 6}
+		return promlimit.AlertStats{Sent: 1, Repeated: 2, Retries: 3, DroppedNearLimit: 4, DroppedDenied: 7, Failed: 5, Queued: 6}
 	}))
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_alert_retries_total Attempts to send alerts after the first one.
 # TYPE rate_limiter_alert_retries_total counter
 rate_limiter_alert_retries_total 3
-# HELP rate_limiter_alerts_dropped_total Alerts dropped because too many waited.
+# HELP rate_limiter_alerts_dropped_total Alerts dropped because too many of their kind waited.
 # TYPE rate_limiter_alerts_dropped_total counter
-rate_limiter_alerts_dropped_total 4
+rate_limiter_alerts_dropped_total{kind="denied"} 7
+rate_limiter_alerts_dropped_total{kind="near_limit"} 4
 # HELP rate_limiter_alerts_failed_total Alerts dropped because the receiver did not confirm them.
 # TYPE rate_limiter_alerts_failed_total counter
 rate_limiter_alerts_failed_total 5

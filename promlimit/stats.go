@@ -52,9 +52,11 @@ type AlertStats struct {
 	Sent     uint64 `counter:"rate_limiter_alerts_sent_total" help:"Alerts that the receiver confirmed."`
 	Repeated uint64 `counter:"rate_limiter_alerts_repeated_total" help:"Alerts left out, since one of the same client, rule and window was sent, by this process or another."`
 	Retries  uint64 `counter:"rate_limiter_alert_retries_total" help:"Attempts to send alerts after the first one."`
-	Dropped  uint64 `counter:"rate_limiter_alerts_dropped_total" help:"Alerts dropped because too many waited."`
 	Failed   uint64 `counter:"rate_limiter_alerts_failed_total" help:"Alerts dropped because the receiver did not confirm them."`
 	Queued   int    `gauge:"rate_limiter_alerts_queued" help:"Alerts that wait to be sent."`
+
+	DroppedNearLimit uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=near_limit" help:"Alerts dropped because too many of their kind waited."`
+	DroppedDenied    uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=denied" help:"Alerts dropped because too many of their kind waited."`
 }
 
 // NewStatsCollector makes a collector that calls read at each scrape; read must be safe for concurrent use. Each field of the figures

@@ -141,8 +141,8 @@ type Config struct {
 
 	// Activity is told of every decision, and shown on the admin listener. Who runs the server runs it. Default: nil, none.
 	Activity *activity.Recorder
-	// Decided is told of every check and evaluation that was decided, before it is answered. It must not block, and is called
-	// by many at once. Default: nil, nobody is told.
+	// Decided is told of every check and evaluation that was decided, before it is answered, and then of each rule in shadow that
+	// would have denied it. It must not block, and is called by many at once. Default: nil, nobody is told.
 	Decided func(context.Context, Decided)
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector

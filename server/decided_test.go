@@ -61,25 +61,31 @@ func TestDecided(t *testing.T) {
 	r.Header.Set("X-Request-Id", "r-1")
 	f.do(r)
 	f.post(api.PathEvaluate, `{"path":"/nothing/at/all","ip":"192.0.2.9"}`)
+	for range 2 {
+		f.post(api.PathEvaluate, `{"path":"/shadow","ip":"192.0.2.9"}`)
+	}
 	type line struct {
-		allowed                      bool
+		allowed, shadow              bool
 		rule, client, reason         string
 		requestID, limited, degraded bool
 	}
 	var got []line
 	for _, d := range told {
-		got = append(got, line{d.Allowed, d.Rule, d.Client, d.Reason, d.RequestID == "r-1", d.Policy != nil, d.Decision.Degraded})
+		got = append(got, line{d.Allowed, d.Shadow, d.Rule, d.Client, d.Reason, d.RequestID == "r-1", d.Policy != nil, d.Decision.Degraded})
 		if d.RequestID == "" || d.At < stint.Instant(1_600_000_000_000_000) {
 			t.Errorf("%+v has no request ID, or no time", d)
 		}
 	}
 	want := []line{
-		{true, "policy/pair", "ann", "", false, true, false},
-		{false, "policy/pair", "ann", "limit", false, true, false},
-		{true, "algorithm/TOKEN_BUCKET", "bob", "", false, true, false},
-		{true, "algorithm/FIXED_WINDOW", "cyd", "", false, true, false},
-		{false, "banned", "192.0.2.9", "banned", true, false, false},
-		{true, "", "", "", false, false, false},
+		{true, false, "policy/pair", "ann", "", false, true, false},
+		{false, false, "policy/pair", "ann", "limit", false, true, false},
+		{true, false, "algorithm/TOKEN_BUCKET", "bob", "", false, true, false},
+		{true, false, "algorithm/FIXED_WINDOW", "cyd", "", false, true, false},
+		{false, false, "banned", "192.0.2.9", "banned", true, false, false},
+		{true, false, "", "", "", false, false, false},
+		{true, false, "", "", "", false, false, false},
+		{true, false, "", "", "", false, false, false},
+		{false, true, "shadow", "*", "limit", false, false, false},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("told of\n%+v\nwant\n%+v", got, want)

@@ -28,9 +28,11 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no limit.
+// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no limit; or what
+// a rule in shadow says of one.
 type Decided struct {
 	Allowed   bool
+	Shadow    bool   // a rule in shadow would have denied; the decision itself was told before. Policy is nil
 	Rule      string // the deciding rule's ID, policy/NAME or algorithm/NAME; "" if no rule holds
 	Set       string // the rule's
 	Client    string // the key; of a rule that denies without its limits, the address
@@ -63,6 +65,13 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 		d.Rule, d.Set, e.Near = v.Rule.ID, v.Rule.Set, promlimit.Near(&v.Decision)
 	}
 	s.observe(w, r, &d, &e)
+	if s.config.Decided != nil {
+		for i, denial := range v.ShadowDenials {
+			s.config.Decided(r.Context(), Decided{
+				Shadow: true, Rule: v.Shadowed[i], Client: cmp.Or(denial.Key, q.Address), Reason: string(denial.Reason), RequestID: d.RequestID, At: d.At,
+			})
+		}
+	}
 	if s.config.Activity == nil {
 		return
 	}

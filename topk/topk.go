@@ -3,6 +3,8 @@ package topk
 
 import (
 	"cmp"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -18,26 +20,28 @@ import (
 type Sketch[K comparable] struct {
 	most     int
 	total    int64
-	slots    map[K]int32 // the counter of a key
+	seed     maphash.Seed
+	index    []entry // where counters are found by their keys: a hash table of linear probing, at most a quarter full
 	counters []counter[K]
-	heap     []node // of counters, the least first: no child of heap[i] is less, which are arity*i+1 and on
+	counts   []int64 // of the counters, apart from them so that a least one is found fast
+
+	// A least count is sought from one counter to the next. The search starts again when it has passed all of them, with a
+	// floor that is at least 1 more. Since floor <= N/k, the steps in a stream of weight N are 2N at most, beside the first 2k.
+	floor int64 // no count is less
+	next  int   // the counts before it are more than floor
 }
 
+// A counter has the key that it counts.
 type counter[K comparable] struct {
-	Item[K]
-
-	place int32 // in the heap
+	key   K
+	hash  uint32
+	error int64
 }
 
-// A node is a counter's place in the heap, with its count, so that those of siblings lie side by side.
-type node struct {
-	count int64
-	slot  int32
+// An entry of the index is a counter's number plus 1, with its key's hash, whose low bits say where its place is. 0 is a free place.
+type entry struct {
+	hash, number uint32
 }
-
-// arity is how many children a node of the heap has. With 4 a heap is half as deep as with 2, and the
-// children's places are in one cache line.
-const arity = 4
 
 // An Item is a counted key.
 type Item[K comparable] struct {
@@ -49,7 +53,10 @@ type Item[K comparable] struct {
 // New makes a sketch with k counters, at least one.
 func New[K comparable](k int) *Sketch[K] {
 	k = max(1, k)
-	return &Sketch[K]{most: k, slots: make(map[K]int32, k), counters: make([]counter[K], 0, k), heap: make([]node, 0, k)}
+	return &Sketch[K]{
+		most: k, seed: maphash.MakeSeed(), index: make([]entry, 4<<bits.Len(uint(k-1))),
+		counters: make([]counter[K], 0, k), counts: make([]int64, 0, k),
+	}
 }
 
 // Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a caller can keep
@@ -60,32 +67,42 @@ func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 		return -1, false
 	}
 	s.total += weight
-	if slot, known := s.slots[key]; known {
-		c := &s.counters[slot]
-		c.Count += weight
-		s.sink(int(c.place), node{c.Count, slot})
-		return int(slot), false
+	hash := s.hash(key)
+	at, known := s.find(hash, key)
+	if known {
+		index = int(s.index[at].number - 1)
+		s.counts[index] += weight
+		return index, false
 	}
 	if len(s.counters) < s.most {
-		s.insert(Item[K]{Key: key, Count: weight})
-		return len(s.counters) - 1, true
+		return s.insert(Item[K]{Key: key, Count: weight}), true
 	}
-	slot := s.heap[0].slot
-	c := &s.counters[slot]
-	delete(s.slots, c.Key)
-	s.slots[key] = slot
-	c.Item = Item[K]{Key: key, Count: c.Count + weight, Error: c.Count}
-	s.sink(0, node{c.Count, slot})
-	return int(slot), true
+	index = s.leastCounter()
+	s.unlink(index)
+	s.counters[index] = counter[K]{key, hash, s.counts[index]}
+	s.counts[index] += weight
+	s.link(index)
+	return index, true
 }
 
 // insert puts a key into a counter that is not in use.
-func (s *Sketch[K]) insert(item Item[K]) {
-	slot := int32(len(s.counters))
-	s.counters = append(s.counters, counter[K]{item, slot})
-	s.heap = append(s.heap, node{item.Count, slot})
-	s.slots[item.Key] = slot
-	s.rise(int(slot))
+func (s *Sketch[K]) insert(item Item[K]) (index int) {
+	s.counters = append(s.counters, counter[K]{item.Key, s.hash(item.Key), item.Error})
+	s.counts = append(s.counts, item.Count)
+	s.link(len(s.counters) - 1)
+	return len(s.counters) - 1
+}
+
+// leastCounter finds one with the least count; all are in use.
+func (s *Sketch[K]) leastCounter() int {
+	for {
+		for ; s.next < len(s.counts); s.next++ {
+			if s.counts[s.next] == s.floor {
+				return s.next
+			}
+		}
+		s.next, s.floor = 0, slices.Min(s.counts)
+	}
 }
 
 // least is the most that a key without a counter may weigh.
@@ -93,48 +110,55 @@ func (s *Sketch[K]) least() int64 {
 	if len(s.counters) < s.most {
 		return 0
 	}
-	return s.heap[0].count
+	return slices.Min(s.counts)
 }
 
-// sink moves a counter down from its place in the heap, after its count has grown.
-func (s *Sketch[K]) sink(at int, n node) {
-	for {
-		first := arity*at + 1
-		if first >= len(s.heap) {
-			break
+func (s *Sketch[K]) hash(key K) uint32 { return uint32(maphash.Comparable(s.seed, key)) }
+
+// find returns the place of a key in the index, or else the free place where the search ended.
+func (s *Sketch[K]) find(hash uint32, key K) (at uint32, known bool) {
+	mask := uint32(len(s.index) - 1)
+	for at = hash & mask; ; at = (at + 1) & mask {
+		e := s.index[at]
+		if e.number == 0 {
+			return at, false
 		}
-		child := first
-		for i := first + 1; i < min(first+arity, len(s.heap)); i++ {
-			if s.heap[i].count < s.heap[child].count {
-				child = i
-			}
+		if e.hash == hash && s.counters[e.number-1].key == key {
+			return at, true
 		}
-		if n.count <= s.heap[child].count {
-			break
-		}
-		s.put(at, s.heap[child])
-		at = child
 	}
-	s.put(at, n)
 }
 
-// rise moves a new counter at the end of the heap up.
-func (s *Sketch[K]) rise(at int) {
-	n := s.heap[at]
-	for at > 0 {
-		parent := (at - 1) / arity
-		if s.heap[parent].count <= n.count {
-			break
-		}
-		s.put(at, s.heap[parent])
-		at = parent
+// link puts a counter into the index.
+func (s *Sketch[K]) link(index int) {
+	mask, hash := uint32(len(s.index)-1), s.counters[index].hash
+	at := hash & mask
+	for s.index[at].number != 0 {
+		at = (at + 1) & mask
 	}
-	s.put(at, n)
+	s.index[at] = entry{hash, uint32(index + 1)}
 }
 
-func (s *Sketch[K]) put(at int, n node) {
-	s.heap[at] = n
-	s.counters[n.slot].place = int32(at)
+// unlink takes a counter out of the index, and closes the gap, so that each search still meets no free place before its key.
+func (s *Sketch[K]) unlink(index int) {
+	mask := uint32(len(s.index) - 1)
+	gap := s.counters[index].hash & mask
+	for s.index[gap].number != uint32(index+1) {
+		gap = (gap + 1) & mask
+	}
+	for at := (gap + 1) & mask; s.index[at].number != 0; at = (at + 1) & mask {
+		if (at-s.index[at].hash)&mask >= (at-gap)&mask { // its own place is not behind the gap
+			s.index[gap] = s.index[at]
+			gap = at
+		}
+	}
+	s.index[gap] = entry{}
+}
+
+// item is what a counter counts.
+func (s *Sketch[K]) item(index int) Item[K] {
+	c := &s.counters[index]
+	return Item[K]{Key: c.key, Count: s.counts[index], Error: c.error}
 }
 
 // Total is the weight of the whole stream.
@@ -144,7 +168,7 @@ func (s *Sketch[K]) Total() int64 { return s.total }
 func (s *Sketch[K]) Top(n int) []Item[K] {
 	items := make([]Item[K], len(s.counters))
 	for i := range s.counters {
-		items[i] = s.counters[i].Item
+		items[i] = s.item(i)
 	}
 	sortItems(items)
 	return items[:max(0, min(n, len(items)))]
@@ -163,18 +187,18 @@ func (s *Sketch[K]) Merge(other *Sketch[K]) {
 	mine, theirs := s.least(), other.least()
 	items := make([]Item[K], 0, len(s.counters)+len(other.counters))
 	for i := range s.counters {
-		item := s.counters[i].Item
-		if slot, both := other.slots[item.Key]; both {
-			item.Count += other.counters[slot].Count
-			item.Error += other.counters[slot].Error
+		item := s.item(i)
+		if at, both := other.find(other.hash(item.Key), item.Key); both {
+			same := other.item(int(other.index[at].number - 1))
+			item.Count, item.Error = item.Count+same.Count, item.Error+same.Error
 		} else {
 			item.Count, item.Error = item.Count+theirs, item.Error+theirs
 		}
 		items = append(items, item)
 	}
 	for i := range other.counters {
-		item := other.counters[i].Item
-		if _, both := s.slots[item.Key]; !both {
+		item := other.item(i)
+		if _, both := s.find(s.hash(item.Key), item.Key); !both {
 			item.Count, item.Error = item.Count+mine, item.Error+mine
 			items = append(items, item)
 		}
@@ -190,7 +214,8 @@ func (s *Sketch[K]) Merge(other *Sketch[K]) {
 
 // Reset forgets everything.
 func (s *Sketch[K]) Reset() {
-	clear(s.slots)
+	clear(s.index)
 	clear(s.counters)
-	s.total, s.counters, s.heap = 0, s.counters[:0], s.heap[:0]
+	s.counters, s.counts = s.counters[:0], s.counts[:0]
+	s.total, s.floor, s.next = 0, 0, 0
 }

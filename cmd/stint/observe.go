@@ -53,7 +53,10 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	}
 	store.Collectors = append(store.Collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
 		s := o.alerts.Stats()
-		return promlimit.AlertStats{Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Dropped: s.Overflowed, Failed: s.Failed, Queued: s.Queued}
+		return promlimit.AlertStats{
+			Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Failed: s.Failed, Queued: s.Queued,
+			DroppedNearLimit: s.OverflowedNearLimit, DroppedDenied: s.OverflowedDenied,
+		}
 	}))
 	return o, nil
 }
@@ -96,10 +99,10 @@ func (o *observer) hook() func(context.Context, server.Decided) {
 
 func (o *observer) decided(ctx context.Context, d server.Decided) {
 	if o.loud {
-		o.log.Decided(ctx, decisionlog.Decision{Allowed: d.Allowed, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID})
+		o.log.Decided(ctx, decisionlog.Decision{Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID})
 	}
-	if o.alerts == nil || d.Decision.Degraded {
-		return // of the latter the store's failure is the reason, of which others alert
+	if o.alerts == nil || d.Shadow || d.Decision.Degraded {
+		return // of the last the store's failure is the reason, of which others alert
 	}
 	event := alerts.Event{
 		Kind: alerts.Denied, Rule: d.Rule, Set: d.Set, Client: d.Client, Limit: d.Decision.Limit, Remaining: d.Decision.Remaining,

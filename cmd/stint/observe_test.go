@@ -117,7 +117,7 @@ func TestAlerts(t *testing.T) {
 	eventually(t, "both alerts are confirmed", func() bool { return of("rate_limiter_alerts_sent_total") == 2 })
 	// Of three denials the second one of a process is known to it, and one of the two processes' claims comes late.
 	eventually(t, "the others are left out", func() bool { return of("rate_limiter_alerts_repeated_total") == 2 })
-	if retries, lost := of("rate_limiter_alert_retries_total"), of("rate_limiter_alerts_failed_total")+of("rate_limiter_alerts_dropped_total"); retries != 2 || lost != 0 {
+	if retries, lost := of("rate_limiter_alert_retries_total"), of("rate_limiter_alerts_failed_total")+of(`rate_limiter_alerts_dropped_total{kind="denied"}`)+of(`rate_limiter_alerts_dropped_total{kind="near_limit"}`); retries != 2 || lost != 0 {
 		t.Errorf("%v retries, %v alerts lost", retries, lost)
 	}
 	mu.Lock()

@@ -3,18 +3,17 @@ package main
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 )
 
 // otlpTime is the longest that what waits may take to be sent at the end.
@@ -30,26 +29,41 @@ func exported(p process, signal string) (bool, error) {
 	default:
 		return false, misconfigured(stint.Invalid(name, exporter, "otlp or none"))
 	}
-	named := p.env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || p.env("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
-	if exporter == "none" || exporter == "" && !named || p.env("OTEL_SDK_DISABLED") == "true" {
-		return false, nil
+	disabled := strings.ToLower(p.env("OTEL_SDK_DISABLED"))
+	switch disabled {
+	case "", "true", "false":
+	default:
+		return false, misconfigured(stint.Invalid("OTEL_SDK_DISABLED", disabled, "true or false"))
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if protocol := p.env(name); protocol != "" && protocol != "http/protobuf" {
-			return false, misconfigured(stint.Invalid(name, protocol, "http/protobuf"))
-		}
-	}
-	return true, nil
+	named := p.env(otlpPrefix+"ENDPOINT") != "" || p.env(otlpPrefix+signal+"_ENDPOINT") != ""
+	return exporter != "none" && (exporter == "otlp" || named) && disabled != "true", nil
 }
 
-// aboutService is what receivers are told of the service. What the variables say beats the name that is given here. From now on the
-// SDK's own faults are lines of the log.
-func aboutService(ctx context.Context, logger *slog.Logger) (*resource.Resource, error) {
+// prepareTelemetry validates the variables of all signals that are sent, before the SDK reads them, and has the SDK log.
+func prepareTelemetry(p process, logger *slog.Logger) error {
+	var signals []string
+	for _, signal := range []string{"TRACES", "METRICS"} {
+		is, err := exported(p, signal)
+		if err != nil {
+			return err
+		}
+		if is {
+			signals = append(signals, signal)
+		}
+	}
+	if len(signals) == 0 {
+		return nil
+	}
+	logTelemetry(logger)
+	return telemetryFaults(p, signals)
+}
+
+// aboutService is what receivers are told of the service. What the variables say beats the name that is given here.
+func aboutService(ctx context.Context) (*resource.Resource, error) {
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")), resource.WithFromEnv())
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { logger.Warn("telemetry was lost", "err", document.Redact(err.Error())) }))
 	return about, nil
 }
 
@@ -59,11 +73,11 @@ func startMetrics(ctx context.Context, p process, served prometheus.Gatherer, lo
 	if is, err := exported(p, "METRICS"); !is {
 		return func() {}, err
 	}
-	sender, err := otlpmetrichttp.New(ctx)
+	sender, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(otlpEndpoint(p, "METRICS")))
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	about, err := aboutService(ctx, logger)
+	about, err := aboutService(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -19,16 +19,20 @@ type traces struct {
 	logger   *slog.Logger
 }
 
-// startTraces reads the variables. The sampler, the service's name, headers and the rest are read by the SDK.
+// startTraces reads the variables, and says what is wrong with them, those of metrics among them. The sampler, the service's name,
+// headers and the rest are read by the SDK.
 func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, error) {
+	if err := prepareTelemetry(p, logger); err != nil {
+		return nil, err
+	}
 	if is, err := exported(p, "TRACES"); !is {
 		return nil, err
 	}
-	sender, err := otlptracehttp.New(ctx)
+	sender, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(otlpEndpoint(p, "TRACES")))
 	if err != nil {
 		return nil, misconfigured(err)
 	}
-	about, err := aboutService(ctx, logger)
+	about, err := aboutService(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -91,13 +91,3 @@ func TestTraces(t *testing.T) {
 		t.Errorf("%d spans of %q, want 3 of stint", len(received), service)
 	}
 }
-
-func TestTelemetryRefuses(t *testing.T) {
-	for name, allowed := range map[string]string{"OTEL_TRACES_EXPORTER": "otlp or none", "OTEL_METRICS_EXPORTER": "otlp or none", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"} {
-		variables := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: "jaeger"}
-		code, _, stderr := do(t, variables, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "off")
-		if code != exitUsage || !strings.Contains(stderr, name+` is "jaeger"; allowed: `+allowed) {
-			t.Errorf("exit code %d, %s", code, stderr)
-		}
-	}
-}

@@ -22,7 +22,7 @@ import (
 // A Config says what is logged. Logger has no default.
 type Config struct {
 	Logger *slog.Logger
-	// Denials logs a sample of denials at info: 10 lines at once, then one per second. Default: false.
+	// Denials logs a sample of denials at info: 10 lines at once, then one per second; and of those in shadow as many. Default: false.
 	Denials bool
 	// ShowClients logs clients as they are. Default: false, by an HMAC.
 	ShowClients bool
@@ -34,8 +34,8 @@ type Config struct {
 
 // A Log is safe for concurrent use; make it with [New].
 type Log struct {
-	config  Config
-	denials *logsampler.Sampler
+	config           Config
+	denials, shadows *logsampler.Sampler
 
 	outage           atomic.Bool // whether its first degraded answer was logged
 	admitted, denied atomic.Uint64
@@ -46,12 +46,14 @@ func New(config Config) *Log {
 	if config.Secret == nil {
 		config.Secret = []byte(rand.Text())
 	}
-	return &Log{config: config, denials: logsampler.New(10, time.Second, config.Now)}
+	sampler := func() *logsampler.Sampler { return logsampler.New(10, time.Second, config.Now) }
+	return &Log{config: config, denials: sampler(), shadows: sampler()}
 }
 
 // A Decision is what a line says. Empty fields are left out.
 type Decision struct {
 	Allowed   bool
+	Shadow    bool   // a rule in shadow would have denied
 	Rule      string // the deciding rule's ID, or the policy's name
 	Client    string // the key
 	Reason    string // of a denial
@@ -60,16 +62,19 @@ type Decision struct {
 
 // Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not logged.
 func (l *Log) Decided(ctx context.Context, d Decision) {
+	message, sampler := "denied", l.denials
+	switch {
+	case d.Allowed:
+		message = "allowed"
+	case d.Shadow:
+		message, sampler = "denied in shadow", l.shadows
+	}
 	switch {
 	case l.config.Logger.Enabled(ctx, slog.LevelDebug):
-		message := "denied"
-		if d.Allowed {
-			message = "allowed"
-		}
 		l.write(ctx, slog.LevelDebug, message, &d, 0)
 	case l.config.Denials && !d.Allowed && l.config.Logger.Enabled(ctx, slog.LevelInfo):
-		if skipped, ok := l.denials.Admit(); ok {
-			l.write(ctx, slog.LevelInfo, "denied", &d, skipped)
+		if skipped, ok := sampler.Admit(); ok {
+			l.write(ctx, slog.LevelInfo, message, &d, skipped)
 		}
 	}
 }

@@ -50,25 +50,27 @@ func (l *lines) take() string {
 func TestDecided(t *testing.T) {
 	denied := decisionlog.Decision{Rule: "login", Client: "ann", Reason: "limit", RequestID: "r-1"}
 	allowed := decisionlog.Decision{Allowed: true, Client: "ann"}
+	shadowed := decisionlog.Decision{Shadow: true, Rule: "trial"}
 	// As `printf '%s' ann | openssl dgst -sha256 -hmac s` begins.
-	const hashed = "3a96c6610ff1bf4e"
+	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial\n"
 	for name, test := range map[string]struct {
 		config decisionlog.Config
 		level  slog.Level
 		want   string
 	}{
-		"a denial at info": {decisionlog.Config{Denials: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=" + hashed + " reason=limit request_id=r-1\n"},
-		"with its client":  {decisionlog.Config{Denials: true, ShowClients: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=ann reason=limit request_id=r-1\n"},
+		"a denial at info": {decisionlog.Config{Denials: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=" + hashed + " reason=limit request_id=r-1\n" + shadow},
+		"with its client":  {decisionlog.Config{Denials: true, ShowClients: true}, slog.LevelInfo, "level=INFO msg=denied rule=login client=ann reason=limit request_id=r-1\n" + shadow},
 		"denials not":      {decisionlog.Config{}, slog.LevelInfo, ""},
 		"above info":       {decisionlog.Config{Denials: true}, slog.LevelWarn, ""},
 		"all at debug": {decisionlog.Config{}, slog.LevelDebug, "level=DEBUG msg=denied rule=login client=" + hashed +
-			" reason=limit request_id=r-1\nlevel=DEBUG msg=allowed client=" + hashed + "\n"},
+			" reason=limit request_id=r-1\nlevel=DEBUG msg=allowed client=" + hashed + "\nlevel=DEBUG msg=\"denied in shadow\" rule=trial\n"},
 	} {
 		var out bytes.Buffer
 		test.config.Logger, test.config.Secret = logger(&out, test.level), []byte("s")
 		log := decisionlog.New(test.config)
 		log.Decided(t.Context(), denied)
 		log.Decided(t.Context(), allowed)
+		log.Decided(t.Context(), shadowed)
 		if out.String() != test.want {
 			t.Errorf("%s: logged\n%swant\n%s", name, out.String(), test.want)
 		}
@@ -83,9 +85,15 @@ func TestSampled(t *testing.T) {
 	for range 25 {
 		log.Decided(t.Context(), decisionlog.Decision{Rule: "a"})
 	}
+	for range 12 { // of which there is a sample apart
+		log.Decided(t.Context(), decisionlog.Decision{Shadow: true, Rule: "s"})
+	}
 	now = now.Add(time.Second)
 	log.Decided(t.Context(), decisionlog.Decision{Rule: "b"})
-	if want := strings.Repeat("level=INFO msg=denied rule=a\n", 10) + "level=INFO msg=denied rule=b skipped=15\n"; out.String() != want {
+	log.Decided(t.Context(), decisionlog.Decision{Shadow: true, Rule: "s"})
+	const inShadow = "level=INFO msg=\"denied in shadow\" rule=s"
+	if want := strings.Repeat("level=INFO msg=denied rule=a\n", 10) + strings.Repeat(inShadow+"\n", 10) +
+		"level=INFO msg=denied rule=b skipped=15\n" + inShadow + " skipped=2\n"; out.String() != want {
 		t.Errorf("logged\n%s", out.String())
 	}
 	for name, d := range map[string]decisionlog.Decision{"a denial that is skipped": {Rule: "a"}, "an admission": {Allowed: true, Client: "ann"}} {

@@ -83,7 +83,7 @@ var folders = []folder{
 	// The program may import everything, its own internal folders among it.
 	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term", "go.opentelemetry.io/otel",
-		"go.opentelemetry.io/contrib/bridges/prometheus",
+		"go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
 	}},
 	{path: "cmd/stint/internal", floor: 5},
 	{path: "deploy", floor: 5, testsOnly: true},

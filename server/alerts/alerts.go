@@ -90,7 +90,7 @@ type Config struct {
 	Client *http.Client
 	// Timeout bounds each attempt. Default: 0, which is 5 seconds.
 	Timeout time.Duration
-	// MaxQueue bounds the events that wait; further ones are dropped. Default: 0, which is 10,000.
+	// MaxQueue bounds the events of each kind that wait; further ones are dropped. Default: 0, which is 10,000.
 	MaxQueue int
 	// MaxBatch bounds the events of one request. Default: 0, which is 100.
 	MaxBatch int
@@ -112,28 +112,26 @@ type Config struct {
 
 // Stats is what a sender has done since the start.
 type Stats struct {
-	Sent       uint64 // events that the receiver confirmed
-	Repeated   uint64 // events of a client that was told of in the window
-	Retries    uint64 // attempts after the first one
-	Overflowed uint64 // events dropped since the queue was full
-	Failed     uint64 // events dropped since the receiver did not confirm them, or at the end
-	Queued     int    // events that wait
+	Sent     uint64 // events that the receiver confirmed
+	Repeated uint64 // events of a client that was told of in the window
+	Retries  uint64 // attempts after the first one
+	Failed   uint64 // events dropped since the receiver did not confirm them, or at the end
+	Queued   int    // events that wait
+
+	OverflowedNearLimit, OverflowedDenied uint64 // events of a kind dropped since its queue was full
 }
 
 // A Sender sends events. It is safe for concurrent use; make it with [New].
 type Sender struct {
-	config Config
-	queue  chan Event
-	known  known
+	config    Config
+	nearLimit queue
+	denied    queue
 
 	receiver string   // the URL's scheme and host
 	secrets  []string // the rest of the URL, which is not logged
 	failure  error    // the receiver's last attempt; nil: it confirmed, or was not asked. Of Run alone
 
-	overflowing atomic.Bool   // whether events were lost in the last minute
-	unreported  atomic.Uint64 // events that were lost since the last line about them
-
-	sent, repeated, retries, overflowed, failed atomic.Uint64
+	sent, repeated, retries, failed atomic.Uint64
 }
 
 // New makes a sender, or says what is wrong with the configuration.
@@ -163,40 +161,38 @@ func New(config Config) (*Sender, error) {
 	config.Timeout, config.Gather = cmp.Or(config.Timeout, 5*time.Second), cmp.Or(config.Gather, time.Second)
 	config.MaxQueue, config.MaxBatch, config.MaxTries = cmp.Or(config.MaxQueue, 10_000), cmp.Or(config.MaxBatch, 100), cmp.Or(config.MaxTries, 10)
 	config.RetryMin, config.RetryMax = cmp.Or(config.RetryMin, time.Second), cmp.Or(config.RetryMax, time.Minute)
-	return &Sender{
-		config: config, queue: make(chan Event, config.MaxQueue), known: known{now: config.Now},
-		receiver: redacted(target), secrets: secretsOf(target),
-	}, nil
+	s := &Sender{config: config, receiver: redacted(target), secrets: secretsOf(target)}
+	s.nearLimit.init(&s.config, NearLimit)
+	s.denied.init(&s.config, Denied)
+	return s, nil
 }
 
 // Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block: if the
-// queue is full, the event is dropped and counted.
+// queue of its kind is full, the event is dropped and counted.
 func (s *Sender) Notify(event Event) {
 	event.Window = max(event.Window, time.Second)
-	if !s.known.first(&event) {
+	q := &s.denied
+	if event.Kind == NearLimit {
+		q = &s.nearLimit
+	}
+	if !q.known.first(&event) {
 		s.repeated.Add(1)
 		return
 	}
 	event.ID = rand.Text()
-	select {
-	case s.queue <- event:
-	default:
-		s.known.forget(&event) // the next one may find room
-		s.overflowed.Add(1)
-		s.unreported.Add(1)
-		if s.overflowing.CompareAndSwap(false, true) {
-			s.reportOverflow()
-		}
-	}
+	q.put(event)
 }
 
 // Stats reads the sender's figures.
 func (s *Sender) Stats() Stats {
 	return Stats{
-		Sent: s.sent.Load(), Repeated: s.repeated.Load(), Retries: s.retries.Load(), Overflowed: s.overflowed.Load(),
-		Failed: s.failed.Load(), Queued: len(s.queue),
+		Sent: s.sent.Load(), Repeated: s.repeated.Load(), Retries: s.retries.Load(), Failed: s.failed.Load(), Queued: s.queued(),
+		OverflowedNearLimit: s.nearLimit.overflowed.Load(), OverflowedDenied: s.denied.overflowed.Load(),
 	}
 }
+
+// queued is how many events wait.
+func (s *Sender) queued() int { return len(s.nearLimit.events) + len(s.denied.events) }
 
 // Run sends until the context ends, and for Config.Linger what waits then. What is not confirmed by that time is dropped, counted and
 // logged. It must be called once.
@@ -209,15 +205,18 @@ func (s *Sender) Run(ctx context.Context) {
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(s.config.Linger, cancel) })()
 	}
 	defer cancel()
-	for open := true; sending.Err() == nil && (open || len(s.queue) > 0); {
+	for open := true; sending.Err() == nil && (open || s.queued() > 0); {
 		var batch []Event
 		if batch, open = s.gather(ctx, sending); len(batch) > 0 {
 			s.deliver(sending, batch)
 		}
 	}
 	rest := 0
-	for ; len(s.queue) > 0; rest++ {
-		<-s.queue
+	for ; s.queued() > 0; rest++ {
+		select {
+		case <-s.nearLimit.events:
+		case <-s.denied.events:
+		}
 	}
 	if rest > 0 {
 		s.drop(rest, cmp.Or(s.failure, errStopped))
@@ -228,24 +227,26 @@ func (s *Sender) Run(ctx context.Context) {
 func (s *Sender) gather(ctx, sending context.Context) (batch []Event, open bool) {
 	var full <-chan time.Time // nil before the first event
 	for len(batch) < s.config.MaxBatch {
+		var event Event
 		select {
-		case event := <-s.queue:
-			if !s.claim(sending, &event) {
-				s.repeated.Add(1)
-				continue
-			}
-			if s.config.HashClients {
-				event.Client = hex.EncodeToString(hmacOf(s.config.Secret, []byte(event.Client)))
-			}
-			if batch = append(batch, event); full == nil {
-				timer := time.NewTimer(s.config.Gather)
-				defer timer.Stop()
-				full = timer.C
-			}
+		case event = <-s.nearLimit.events:
+		case event = <-s.denied.events:
 		case <-full:
 			return batch, true
 		case <-ctx.Done():
 			return batch, false
+		}
+		if !s.claim(sending, &event) {
+			s.repeated.Add(1)
+			continue
+		}
+		if s.config.HashClients {
+			event.Client = hex.EncodeToString(hmacOf(s.config.Secret, []byte(event.Client)))
+		}
+		if batch = append(batch, event); full == nil {
+			timer := time.NewTimer(s.config.Gather)
+			defer timer.Stop()
+			full = timer.C
 		}
 	}
 	return batch, true

@@ -137,7 +137,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 		<-time.After(20 * time.Second) // the first batch is given up, the second confirmed, the third hangs
 		stop()
 		s := sender.Stats()
-		if s.Sent+s.Failed+s.Overflowed+s.Repeated != 20 || s.Sent != 2 || s.Failed < 2 || s.Overflowed == 0 || s.Queued != 0 && s.Failed < uint64(s.Queued) {
+		if s.Sent+s.Failed+s.OverflowedDenied+s.Repeated != 20 || s.Sent != 2 || s.Failed < 2 || s.OverflowedDenied == 0 || s.Queued != 0 && s.Failed < uint64(s.Queued) {
 			t.Errorf("stats %+v of 20 events", s)
 		}
 		for _, line := range []string{"alerts are lost: too many wait", "alerts were lost: the receiver did not confirm them\" events=2 err=\"the receiver answered 500"} {
@@ -149,6 +149,41 @@ func TestNothingIsLostSilently(t *testing.T) {
 			t.Errorf("the log shows the address:\n%s", log.String())
 		}
 	})
+}
+
+// TestKindsWaitApart: a flood of one kind that fills its queue leaves the other's alone, and is counted by itself.
+func TestKindsWaitApart(t *testing.T) {
+	for _, flood := range []alerts.Kind{alerts.NearLimit, alerts.Denied} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &receiver{began: time.Now(), answer: func(attempt int) int {
+				if attempt == 1 {
+					return 500
+				}
+				return 204
+			}}
+			sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxQueue: 5, MaxBatch: 2, RetryMin: time.Minute})
+			for i := range 50 {
+				event := denied(fmt.Sprint(i))
+				event.Kind = flood
+				sender.Notify(event)
+			}
+			for _, kind := range []alerts.Kind{alerts.NearLimit, alerts.Denied} {
+				event := denied("ann")
+				event.Kind = kind
+				sender.Notify(event)
+			}
+			<-time.After(time.Hour)
+			stop()
+			s := sender.Stats()
+			lost, spared := s.OverflowedDenied, s.OverflowedNearLimit
+			if flood == alerts.NearLimit {
+				lost, spared = spared, lost
+			}
+			if !slices.Contains(r.clients(t), "ann") || lost < 40 || spared != 0 || s.Sent+lost != 52 {
+				t.Errorf("a flood of %s: stats %+v; clients %v", flood, s, r.clients(t))
+			}
+		})
+	}
 }
 
 // TestOncePerWindow: a client is told of once for each kind, rule and window, which begin at multiples since the epoch.

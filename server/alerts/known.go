@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxKnown bounds the clients that a process remembers to have told of. When they are more, those are forgotten whose window is
+// maxKnown bounds the clients that a process remembers to have told of, of each kind. When they are more, those are forgotten whose window is
 // over, or else all: an alert then may come twice.
 const maxKnown = 100_000
 
-// known are the clients that were told of in their windows.
+// known are the clients that were told of in their windows, by events of one kind.
 type known struct {
 	now func() time.Time
 
@@ -21,12 +21,9 @@ type known struct {
 }
 
 // subject is what is told once.
-type subject struct {
-	kind         Kind
-	rule, client string
-}
+type subject struct{ rule, client string }
 
-func subjectOf(event *Event) subject { return subject{event.Kind, event.Rule, event.Client} }
+func subjectOf(event *Event) subject { return subject{event.Rule, event.Client} }
 
 // first reports whether an event's client was not told of in the window, and remembers it.
 func (k *known) first(event *Event) bool {

@@ -57,9 +57,11 @@ func (s *Sender) watchOverflow() (end func()) {
 		for {
 			select {
 			case <-ticker.C:
-				s.overflowing.Store(s.reportOverflow())
+				s.nearLimit.overflowing.Store(s.nearLimit.reportOverflow())
+				s.denied.overflowing.Store(s.denied.reportOverflow())
 			case <-done:
-				s.reportOverflow()
+				s.nearLimit.reportOverflow()
+				s.denied.reportOverflow()
 				return
 			}
 		}
@@ -68,13 +70,4 @@ func (s *Sender) watchOverflow() (end func()) {
 		close(done)
 		<-ended
 	}
-}
-
-// reportOverflow logs how many events were lost since the last line, if any.
-func (s *Sender) reportOverflow() (lost bool) {
-	n := s.unreported.Swap(0)
-	if n > 0 {
-		s.config.Logger.Warn("alerts are lost: too many wait for their receiver", "lost", n, "waiting", s.config.MaxQueue)
-	}
-	return n > 0
 }

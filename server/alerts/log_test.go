@@ -121,13 +121,13 @@ func TestLostAreLogged(t *testing.T) {
 		<-time.After(3 * time.Minute)
 		notify(2)
 		stop()
-		const lost = `level=WARN msg="alerts are lost: too many wait for their receiver" lost=%d waiting=3`
+		const lost = `level=WARN msg="alerts are lost: too many wait for their receiver" kind=denied lost=%d waiting=3`
 		const unconfirmed = `level=WARN msg="alerts were lost: the receiver did not confirm them" events=%d err="the receiver answered 403 Forbidden"`
 		expectLines(
 			t, &log, startLine, failLine+`"the receiver answered 403 Forbidden"`, fmt.Sprintf(lost, 1), fmt.Sprintf(lost, 18), fmt.Sprintf(lost, 5),
 			fmt.Sprintf(lost, 1), fmt.Sprintf(unconfirmed, 1), fmt.Sprintf(unconfirmed, 3), fmt.Sprintf(lost, 1),
 		)
-		if s := sender.Stats(); s.Overflowed != 26 || s.Failed != 4 {
+		if s := sender.Stats(); s.OverflowedDenied != 26 || s.Failed != 4 {
 			t.Errorf("stats %+v", s)
 		}
 	})

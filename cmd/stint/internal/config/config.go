@@ -223,7 +223,7 @@ type Alerts struct {
 	// HashClients needs a secret.
 	HashClients bool          `doc:"clients" is:"one-of plain hash" default:"plain" value:"FORM" help:"what alerts say of clients: plain (their keys) or hash (the HMAC-SHA256 of their keys under the secret)"`
 	Timeout     time.Duration `doc:"timeout" is:"duration 10ms 1m" default:"5s" value:"DURATION" help:"longest time for one attempt to send, 10ms to 1m"`
-	MaxQueue    int           `doc:"max_queue" is:"integer 1 1000000" default:"10000" value:"N" help:"most alerts that wait; further ones are dropped and counted"`
+	MaxQueue    int           `doc:"max_queue" is:"integer 1 1000000" default:"10000" value:"N" help:"most alerts of each kind that wait; further ones are dropped and counted"`
 	MaxBatch    int           `doc:"max_batch" is:"integer 1 10000" default:"100" value:"N" help:"most alerts in one request"`
 	MaxTries    int           `doc:"max_tries" is:"integer 1 1000" default:"10" value:"N" help:"most attempts to send, with 1s to 1m between them; then the alerts are dropped and counted"`
 }
