@@ -70,7 +70,11 @@ func (c *capped) within() {
 // Whatever holds the memory, in whatever shards: a state that is being written stays, and
 // the limit holds.
 func TestCapKeepsWhatIsWritten(t *testing.T) {
-	const clients, capacity, rounds = 12, 3, 170
+	const clients, capacity = 12, 3
+	rounds := 170
+	if testing.Short() {
+		rounds = 20
+	}
 	hour, day := time.Hour, 24*time.Hour
 	for name, row := range map[string]struct {
 		holds    stint.Limit // the memory
