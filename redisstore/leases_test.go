@@ -398,7 +398,7 @@ func TestLeaseTells(t *testing.T) {
 }
 
 // However many ask at once, one asks the server, and the others are served of what it
-// brings. A caller who leaves takes nothing along.
+// brings. A caller that leaves takes nothing along.
 func TestOneAsks(t *testing.T) {
 	const callers = 50
 	conn := &shared{Conn: newConn(t), gate: make(chan struct{})}
@@ -486,7 +486,7 @@ func TestResetDropsTheLease(t *testing.T) {
 	store.Close()
 }
 
-// The leases at hand are bounded; those that are let go of give their permits back.
+// The leases at hand are bounded; those that are dropped return their permits.
 func TestLeasesAreBounded(t *testing.T) {
 	const clients = redisstore.MaxLeases + 500
 	clock := storetest.NewClock(dawn)

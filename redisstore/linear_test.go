@@ -270,7 +270,7 @@ func (h account) checkOrder(t *testing.T) {
 	}
 }
 
-// explain prints where the longest order of a key ends, if there is none of all.
+// explain prints where the longest valid order of a key ends, if no order of all operations is valid.
 func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupine.Operation) {
 	t.Helper()
 	longest := slices.MaxFunc(orders, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
