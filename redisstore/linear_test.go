@@ -89,7 +89,11 @@ func (a *asked) until() stint.Instant { return a.decision.At.Add(a.decision.Retr
 // hammer lets callers of several stores ask, and returns what all of them asked, by
 // the time of the call.
 func hammer(t *testing.T, policy *stint.Policy, options redisstore.Options) account {
-	const stores, callers, turns = 3, 4, 40
+	const stores, callers = 3, 4
+	turns := 40
+	if testing.Short() {
+		turns = 15
+	}
 	options.KeyPrefix = "linear" + strconv.FormatInt(prefixes.Add(1), 10)
 	var (
 		group     sync.WaitGroup
