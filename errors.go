@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Errors that callers tell apart with errors.Is. A denial is none of them: it is
+// Errors that callers tell apart with errors.Is. A denial is not an error: it is
 // a [Decision].
 var (
 	// ErrInvalid marks an input that is outside what is allowed. The message names

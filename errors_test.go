@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
-// A fault tells what came, and of what is long the beginning and how long it is: it ends in logs and in
-// answers to whoever sent it.
+// A fault repeats the value that came. Of a long value it repeats the beginning, and says how long it is: it ends in
+// logs and in answers to its sender.
 func TestFaultOfALongValue(t *testing.T) {
 	for _, value := range []string{strings.Repeat("x", 500_000), strings.Repeat("ä", 500_000), "x" + strings.Repeat("€", 500)} {
 		err := stint.Invalid("key", value, "1 to 256 bytes")

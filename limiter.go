@@ -168,7 +168,7 @@ func (l *Limiter) PeekN(ctx context.Context, key string, n int64) (Decision, err
 	return l.decide(ctx, Peek, key, n)
 }
 
-// Reset makes the key as new.
+// Reset clears the state of the key.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	_, err := l.decide(ctx, Reset, key, 0)
 	return err

@@ -138,8 +138,8 @@ func TestAllowBefore(t *testing.T) {
 	})
 }
 
-// Without a leaky bucket a deadline changes nothing, and what decides in the place of a store that
-// is away may do so.
+// Without a leaky bucket a deadline changes nothing, and a failure mode may decide
+// in place of an unreachable store.
 func TestAllowBeforeAsksOnce(t *testing.T) {
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	limiter, err := stint.New(store, "test", stint.TokenBucket(5, stint.PerSecond(1)))

@@ -33,7 +33,7 @@ type preparation struct {
 // wrong with them. State belongs to (policy name, limit name, algorithm, key): two
 // policies of one name share the state of limits with one name and algorithm, though
 // these differ in all else. So policies on one store need names, or their limits do
-// ([Limit.Named]), unless they are to count their clients together; who has but one
+// ([Limit.Named]), unless they are to count their clients together; a program with one policy
 // needs none.
 func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 	var faults faults

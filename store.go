@@ -24,7 +24,7 @@ const (
 	Try
 	// Peek decides as Take would and changes nothing.
 	Peek
-	// Reset makes the state as new.
+	// Reset clears the state.
 	Reset
 	// Settle charges (Permits > 0) or refunds (Permits < 0) after the fact.
 	Settle
@@ -163,7 +163,7 @@ type Binder interface {
 	Bind(policy *Policy) Taker
 }
 
-// A Resetter is a Store that can make all clients of a policy as new, or all clients of
+// A Resetter is a Store that can clear the state of all clients of a policy, or of
 // all policies.
 //
 // A reset is one step, whatever it resets: its cost does not grow with the number of
@@ -179,11 +179,11 @@ type Binder interface {
 // the context's. With ErrUnavailable or the context's error the reset may have been carried
 // out, also in a part of the store only. Doing it again completes it.
 type Resetter interface {
-	// ResetPolicy makes all clients of all policies with this name as new, whatever the
-	// limits of these were called and are. Other policies are not touched. That the store
-	// knows no such policy is no error.
+	// ResetPolicy clears the state of all clients of all policies with this name, whatever the
+	// names and parameters of their limits were and are. Other policies are not touched. A name that the store
+	// does not know is no error.
 	ResetPolicy(ctx context.Context, policyName string) error
-	// ResetAll makes all clients of all policies as new.
+	// ResetAll clears the state of all clients of all policies.
 	ResetAll(ctx context.Context) error
 }
 

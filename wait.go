@@ -20,8 +20,8 @@ import (
 // Callers of one limiter that wait for one key are served in the order in which they came, whatever they
 // cost, and only the first of them asks the store: twice for each caller that is admitted, unless somebody else takes
 // what it waits for. A caller behind others gets ErrDeadline at once if its deadline is
-// before the time at which the first will ask again, and otherwise when it is first itself. Allow does not wait
-// behind them, nor do callers in other processes.
+// before the time at which the first will ask again, and otherwise when it is first itself. Calls of Allow,
+// and callers in other processes, do not wait behind them.
 func (l *Limiter) Wait(ctx context.Context, key string) (Decision, error) {
 	return l.WaitN(ctx, key, 1)
 }

@@ -165,7 +165,7 @@ func (w *waiters) expect(t *testing.T, want ...string) {
 	}
 }
 
-// At most two operations are spent for each caller, who are served in the order in which they came.
+// At most two operations are spent for each caller, and callers are served in the order in which they came.
 func TestWaitInLine(t *testing.T) {
 	for name, limit := range map[string]stint.Limit{
 		"bucket":  stint.TokenBucket(1, stint.PerSecond(50)),
@@ -233,7 +233,7 @@ func TestWaitFirstLeaves(t *testing.T) {
 	})
 }
 
-// Whoever can't be admitted in time is told at once, as far as that is known, and whoever can never be.
+// A caller that can never be admitted, or is known not to be admitted in time, is told at once.
 func TestWaitBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &waiters{limiter: newLimiter(t, stint.TokenBucket(5, stint.PerSecond(1))), begun: time.Now()}

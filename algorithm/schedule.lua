@@ -153,8 +153,8 @@ function schedule.commit(state)
 end
 
 -- step takes n permits, if they fit, of a state in three numbers: the time of its last
--- change, how far past that it is due, and the rest. It returns what becomes of them,
--- or nothing.
+-- change, how far past that it is due, and the rest. It returns the new numbers,
+-- or nothing if the permits do not fit.
 function schedule.step(limit, now, last, us, rest, n)
   local more, more_rest = limit.step, limit.step_rest
   if n > limit.capacity then

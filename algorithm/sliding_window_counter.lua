@@ -108,7 +108,8 @@ function sliding_window_counter.commit(state)
 end
 
 -- step takes n permits, if they fit, of a state brought to now, in three numbers: the
--- window's start and the two counts. It returns what becomes of them, or nothing.
+-- window's start and the two counts. It returns the new numbers, or
+-- nothing if the permits do not fit.
 function sliding_window_counter.step(limit, now, start, previous, current, n)
   local total = current + n
   if previous > 0 then

@@ -229,7 +229,7 @@ func (w *SlidingWindowLog) Adopt(log *Log, writer *SlidingWindowLog, now stint.I
 	t := max(now, log.newest())
 	log.gone = log.until(t - stint.Instant(writer.window))
 	if log.total() == log.gone && writer.spaced(log, t) {
-		log.request, log.floor = 0, t // as new, but for its time
+		log.request, log.floor = 0, t // a new log, except its time
 	}
 }
 

@@ -53,7 +53,7 @@ function sliding_window_log.adopt(log, _, now)
   local t = max(now, newest(log))
   log.gone = up_to(log, t - log.window)
   if log.total == log.gone and spaced(log, log.interval, t) then
-    log.request, log.floor = 0, t -- as new, but for its time
+    log.request, log.floor = 0, t -- a new log, except its time
   end
 end
 

@@ -21,7 +21,7 @@ type step struct {
 	room   int64 // of admit: the largest cost that fits, as the Go algorithm found
 }
 
-// admit is no action of the algorithms: it takes n permits k times, one after
+// admit is not an action of the algorithms. It takes n permits k times, one after
 // another. Its result is how often they were admitted, as applied, and the largest
 // cost that would have been before, as remaining.
 const admit = algorithm.Settle + 1

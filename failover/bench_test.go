@@ -80,7 +80,7 @@ func BenchmarkDeadline(b *testing.B) {
 	}
 }
 
-// BenchmarkAway is what a decision takes while the store is away, with 512 callers at
+// BenchmarkAway is what a decision takes while the store is unreachable, with 512 callers at
 // once: each measures its own, and the median and the 99th percentile are reported.
 func BenchmarkAway(b *testing.B) {
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {

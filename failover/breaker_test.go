@@ -19,7 +19,7 @@ import (
 
 var errRefused = errors.New("connection refused")
 
-// One caller pays one deadline for a store that has gone silent; who comes after pays
+// One caller pays one deadline for a store that has gone silent; later callers pay
 // nothing.
 func TestSilenceCostsOneDeadline(t *testing.T) {
 	for name, take := range map[string]func(*fixture, *stint.Policy) (stint.Decision, error){
@@ -272,7 +272,7 @@ func TestLateFailuresDoNotCount(t *testing.T) {
 	})
 }
 
-// There is one probe at a time, whoever asks, and it writes.
+// There is one probe at a time, however many callers there are, and it writes.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFixture(t, nil), minutely(t)
@@ -342,7 +342,7 @@ func TestProbeIsRefused(t *testing.T) {
 		f.faulty.Inject(refuse)
 		<-time.After(time.Second)
 		if f.Down() != nil {
-			t.Errorf("it is away still: %v", f.Down())
+			t.Errorf("it is still unreachable: %v", f.Down())
 		}
 		before := f.Stats().Open
 		for range 10 {
@@ -391,7 +391,7 @@ func TestNoGoroutineWhileUp(t *testing.T) {
 }
 
 // Whatever goes wrong: no call takes longer than a deadline, each is answered, and
-// while the store is away nobody but a probe asks it.
+// only a probe contacts an unreachable store.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@
 // times in a row. Only time in which this process was awake counts. A caller's
 // deadline alone makes no store unreachable, so the timeout of one rule concerns no other.
 //
-// From then on decisions take microseconds and the store is not called, but for one probe at a
+// From then on decisions take microseconds and the store is not called, except by one probe at a
 // time: after about 50 ms, then in growing intervals of up to half a second. A probe takes a permit
 // of a policy of its own, so a replica, a full server and a user without permission don't pass. The
 // first probe that succeeds ends the outage. Parts that fail apart ([Sharded]) are avoided and probed
@@ -21,8 +21,8 @@
 //
 // A call that the store does not answer in time, or answers with a failure, is decided by the mode, too.
 // But a call that this process had no time to send, or whose answer it had no time to read, fails with an
-// error that wraps stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: a limiter
-// that opened under load could be opened by anybody who makes load.
+// error that wraps stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: if load
+// opened a limiter, anybody could open it by making load.
 //
 // # What is decided then
 //

@@ -19,8 +19,8 @@ type locals struct {
 	// account is taken out of the local store, or its share renewed, so that nothing falls in
 	// between.
 	deciding sync.RWMutex
-	// batch is a lock that is held, by who has filled it, while clients are taken out and
-	// charged.
+	// batch is a lock: a goroutine that has filled it holds it while it takes clients out and
+	// charges them.
 	batch chan struct{}
 
 	mu       sync.Mutex

@@ -49,7 +49,7 @@ type Overload uint8
 const (
 	// Reject returns an error that wraps stint.ErrOverloaded, whatever the mode.
 	Reject Overload = iota
-	// Admit has the mode decide, as if the store were unreachable. Who can keep the process
+	// Admit has the mode decide, as if the store were unreachable. A client that keeps the process
 	// busy is then not limited.
 	Admit
 )

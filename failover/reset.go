@@ -9,8 +9,8 @@ import (
 )
 
 // ResetPolicy implements [stint.Resetter], if the store does, and the local one, if there is
-// one; else the error wraps stint.ErrInvalid. What was spent locally of the policy, and not
-// charged yet, is reset last: if the store fails, it is still charged. Until then nothing is
+// one; else the error wraps stint.ErrInvalid. Permits of the policy that were spent locally, and not
+// charged yet, are reset last: if the store fails, they are still charged. Until then nothing is
 // charged, of other policies neither.
 //
 // No answer is made up: while any part of the store is unreachable the error wraps

@@ -25,7 +25,7 @@ func remaining(t testing.TB, store stint.Store, key string, policy *stint.Policy
 	return d.Remaining
 }
 
-// While the store is away nothing is reset. Afterwards the store and what was spent locally
+// While the store is unreachable nothing is reset. Afterwards the store and what was spent locally
 // are, and nothing of it is charged; of another policy it is, unless all are reset.
 func TestResets(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -74,8 +74,8 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// If the store fails to reset, what was spent locally is charged as if nothing had been
-// asked; nothing is charged meanwhile.
+// If the store fails to reset, the permits spent locally are charged as without the
+// reset; nothing is charged meanwhile.
 func TestResetFailsBeforeCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })

@@ -135,7 +135,7 @@ func (s *Store) Probe() {
 	}
 }
 
-// askOnce asks the shard, at most once a second. What comes of it is the watchdog's to judge.
+// askOnce asks the shard, at most once a second. The watchdog judges the outcome.
 func (sh *shard) askOnce() {
 	const atMostEvery = time.Second
 	sh.mu.Lock()

@@ -80,7 +80,7 @@ var (
 type Change struct {
 	// Shard is the part of the store, 0 when it has but one.
 	Shard int
-	// Up says that the store is asked again. Otherwise it is not asked but for probes, and modes decide.
+	// Up says that the store is asked again. Otherwise only probes contact it, and modes decide.
 	Up bool
 	// Cause is why the store is unreachable, or was before it was up.
 	Cause error

@@ -128,7 +128,7 @@ func TestClientRulesMaxWait(t *testing.T) {
 		}
 		expectElapsed(t, start, 0)
 
-		// Who stands in line does not know how long it will be.
+		// A waiter does not know how long it will wait.
 		ahead := make(chan error, 1)
 		go func() { ahead <- limiter.Decide(t.Context(), &rules.Request{Path: "/a"}, new(enforce.Verdict)) }()
 		synctest.Wait()

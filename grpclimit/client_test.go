@@ -118,7 +118,7 @@ func TestClientDoesNotWaitInVain(t *testing.T) {
 	})
 }
 
-// A call ends with its context while it waits, be it for the limiter or the server.
+// A call ends with its context while it waits, for the limiter or for the server.
 func TestClientWaitIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := bubbled(t, grpclimit.ClientConfig{}, stint.TokenBucket(1, stint.PerMinute(2)))
@@ -164,7 +164,7 @@ func TestClientHeedsRetryInfo(t *testing.T) {
 	}
 }
 
-// Who waits for the server goes on waiting when it asks for more meanwhile.
+// A call that waits for the server goes on waiting if the server meanwhile asks for a longer pause.
 func TestClientHeedsWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := bubbled(t, grpclimit.ClientConfig{}, plenty())

@@ -93,7 +93,7 @@ func NewRules(config RulesConfig) (*Server, error) {
 	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
 }
 
-// describe is a call as rules see it, but for its host and for who makes it. Metadata gets the names that
+// describe is a call as rules see it, without its host and its caller. Metadata gets the names that
 // HTTP has for it; what begins with a colon is no field.
 func describe(e *enforce.Evaluation, method string, md metadata.MD) {
 	if e.Header == nil {

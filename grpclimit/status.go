@@ -21,8 +21,8 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// denials are the details of denied calls. What does not change from denial to
-// denial is made once, since denials come in floods.
+// denials are the details of denied calls. The parts that are equal in all
+// denials are made once, since denials come in floods.
 type denials struct {
 	exceeded [][]*anypb.Any // QuotaFailure of each limit
 	above    [][]*anypb.Any // the same when the cost is above the limit itself
@@ -63,7 +63,7 @@ func violation(subject, description string) []*anypb.Any {
 	return []*anypb.Any{detail}
 }
 
-// subjectOf is limit:LIMITER/LIMIT, or of a rule rule:ID/LIMIT. What has no name is left out; a plain limit
+// subjectOf is limit:LIMITER/LIMIT, or of a rule rule:ID/LIMIT. Missing names are left out; a plain limit
 // and limiter without names are "default".
 func subjectOf(policy *stint.Policy, limit stint.Limit) string {
 	if id, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {

@@ -65,7 +65,7 @@ func exhausted(field string) (wait time.Duration, ok bool) {
 }
 
 // A quota is one item of RateLimit: what is left of a limit, and in how many seconds
-// there will be more. What is not told is -1.
+// there will be more. An unknown number is -1.
 type quota struct{ remaining, grows int64 }
 
 // item is a bare item of RFC 9651, section 3.3: decimal, integer, string, token, bytes, boolean, date, display string.
@@ -189,7 +189,7 @@ func resetAfter(remaining, reset []string, now time.Time) (time.Duration, bool) 
 	return min(max(time.Unix(n, 0).Sub(now), 0), maxAdvice), true
 }
 
-// decimal reads digits and nothing else. What is too large becomes the largest number.
+// decimal reads digits and nothing else. A number that is too large becomes the largest int64.
 func decimal(text string) (int64, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false

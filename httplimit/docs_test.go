@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The snippets of docs/middleware.md stand in compiled examples, but for what those do about
-// errors, and for the clock that stands still so that their output is the same at every run.
+// The snippets of docs/middleware.md stand in compiled examples. Only the
+// handling of errors differs, and the clock, which stands still so that every run prints the same.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../docs/middleware.md")
 	if err != nil {

@@ -46,7 +46,7 @@ func ExampleMiddleware_Wrap() {
 	// {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"the rate limit is exceeded"}
 }
 
-// The key may be anything that the request says, here who is logged in.
+// The key may be anything that the request says, here the user who is logged in.
 func ExampleNew() {
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
 	if err != nil {

@@ -242,7 +242,7 @@ func appendQuoted(text []byte, s string) []byte {
 	return append(text, '"')
 }
 
-// Fields is a set of header fields. The zero value is none of them.
+// Fields is a set of header fields. The zero value is the empty set.
 type Fields uint8
 
 // The header fields that a response can carry.

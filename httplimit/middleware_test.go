@@ -95,7 +95,7 @@ func TestMiddleware(t *testing.T) {
 	}
 	expect(t, w.Header(), fields)
 
-	w = ask(t, h, "192.0.2.1:2000") // the port is no part of a client
+	w = ask(t, h, "192.0.2.1:2000") // the port does not identify a client
 	expectProblem(t, w, http.StatusTooManyRequests, "exceeded")
 	fields["Retry-After"] = "40"
 	expect(t, w.Header(), fields)
@@ -342,7 +342,7 @@ func TestMiddlewareFields(t *testing.T) {
 	}
 }
 
-// A leaky bucket's turns are kept: who comes early is held.
+// A leaky bucket's turns are kept: a request that comes early is held.
 func TestMiddlewareHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

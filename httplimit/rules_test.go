@@ -141,7 +141,7 @@ func TestRulesAreSwapped(t *testing.T) {
 	}
 }
 
-// Nothing says when to come again to who is banned, or lacks what a rule asks for.
+// An answer to a banned client, or to a request without the property that a rule asks for, has no Retry-After.
 func TestDeniedWithoutLimit(t *testing.T) {
 	banned := rules.Rule{ID: "banned", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Paths: []string{"/banned"}}}
 	lacking := perMinute("lacking", 10, rules.PerUser)
@@ -154,7 +154,7 @@ func TestDeniedWithoutLimit(t *testing.T) {
 	}
 }
 
-// Describe tells who asks, and may correct the rest.
+// Describe names the client, and may correct the rest.
 func TestDescribe(t *testing.T) {
 	h := wrapRules(t, httplimit.RulesConfig{
 		Limiter: standing(t, perMinute("user", 1, rules.PerUser), perMinute("key", 1, rules.PerAPIKey),
@@ -320,7 +320,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Who waits is held before the handler, by a rule or until a leaky bucket's turn.
+// A request that waits, by a rule or for a leaky bucket's turn, is held before the handler.
 func TestRulesHold(t *testing.T) {
 	waits := rules.Rule{
 		ID: "waits", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(1, stint.PerSecond(5))},
@@ -407,7 +407,7 @@ func TestNewRulesRefuses(t *testing.T) {
 	}
 }
 
-// Admit answers only who is denied.
+// Admit writes an answer only to a denied request.
 func TestAdmit(t *testing.T) {
 	m, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: standing(t, perMinute("r", 1, rules.Global))})
 	if err != nil {

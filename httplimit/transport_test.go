@@ -239,8 +239,8 @@ func TestTransportDeadlines(t *testing.T) {
 	}
 }
 
-// Who waits for the limiter when the server asks for a pause heeds it; who waits for
-// the server spends no permit meanwhile.
+// A call that waits for the limiter keeps to a pause that the server asks for meanwhile. A call that waits for
+// the server spends no permit in that time.
 func TestTransportServerBeforeLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -70,7 +70,11 @@ func (c *capped) within() {
 // Whatever holds the memory, in whatever shards: a state that is being written stays, and
 // the limit holds.
 func TestCapKeepsWhatIsWritten(t *testing.T) {
-	const clients, capacity, rounds = 12, 3, 170
+	const clients, capacity = 12, 3
+	rounds := 170
+	if testing.Short() {
+		rounds = 20
+	}
 	hour, day := time.Hour, 24*time.Hour
 	for name, row := range map[string]struct {
 		holds    stint.Limit // the memory
@@ -202,7 +206,7 @@ func TestCapEvictsWhatCostsLeast(t *testing.T) {
 	}
 }
 
-// The cap holds, and what is counted as held is held, whoever writes at once.
+// The cap holds, and the bytes counted are those in use, with many writers at once.
 func TestCapConcurrently(t *testing.T) {
 	c := newCapped(t)
 	policies := []*stint.Policy{

@@ -8,14 +8,14 @@
 //
 // A client is identified by a 64-bit hash of its key under a seed that is random
 // per store. Two of n clients are taken for one with a probability of about
-// n^2 / 2^65: 3 in a million with 10 million clients. Nobody who does not know the
-// seed can aim for it.
+// n^2 / 2^65: 3 in a million with 10 million clients. Without the seed nobody
+// can make two keys collide.
 //
 // State that has become worthless, because it equals an untouched one or was reset with its
 // policy, is reclaimed in small steps as decisions are made.
 //
 // When the memory cap is reached, a few states are sampled and the one nearest to
-// untouched is dropped, which makes that client as new; [Stats] counts it. States that
+// untouched is dropped, and its client starts anew; [Stats] counts it. States that
 // the operation at hand writes are never dropped. A log that does not fit under the cap
 // by itself becomes coarser instead: neighbouring records become one, at the later time,
 // so that its permits return late rather than early.
@@ -106,7 +106,7 @@ func (s *Store) clock() stint.Instant {
 	return s.origin + stint.Instant(time.Since(s.anchor)/time.Microsecond)
 }
 
-// Decide implements [stint.Store]. It does not block but for the locks.
+// Decide implements [stint.Store]. It blocks on nothing but the locks.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	if err := op.Validate(); err != nil {
 		return stint.Decision{}, err

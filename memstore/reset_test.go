@@ -47,7 +47,7 @@ func checkReset(t testing.TB, s *Store, policy *stint.Policy, clients int) {
 	}
 }
 
-// A reset looks at no state: it waits for nobody who holds one.
+// A reset looks at no state: it does not wait for the holder of one.
 func TestResetLooksAtNoState(t *testing.T) {
 	s := New(Config{Now: still})
 	policy := named(t, "a", stint.TokenBucket(10, stint.PerHour(1)))

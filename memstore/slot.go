@@ -13,8 +13,8 @@ import (
 //
 // Its epoch is its lock. Who swaps the id for 0 holds the slot, and alone reads and
 // writes its words until the id is put back. An empty slot stays 0, and so does one
-// of a table that was replaced: nobody can take hold of them. The hash is written by
-// who has the shard's lock as well.
+// of a table that was replaced: nobody can take hold of them. Writing the hash
+// needs the shard's lock as well.
 type slot struct {
 	hash atomic.Uint64 // 0: empty
 	words
@@ -32,7 +32,7 @@ type words struct {
 func (w *words) set(from *words) { w.a, w.b, w.c = from.a, from.b, from.c }
 
 // tryHold takes hold of the slot if it is that of the hash, and its state is of the epoch
-// with the id. What is done with a slot takes tens of nanoseconds, so it is worth trying
+// with the id. A slot is held for tens of nanoseconds, so it is worth trying
 // a few times, each after a longer pause. Of two cores that want one slot, the one
 // that has it goes on meanwhile with what its cache holds.
 func (s *slot) tryHold(hash uint64, id uint32) bool {

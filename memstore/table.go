@@ -24,7 +24,7 @@ const (
 	page = 8192 / groupBytes
 )
 
-// shard is one part of the clients. Its lock is for who adds, moves or removes
+// shard is one part of the clients. Its lock is needed to add, move or remove
 // states. To decide on a state that is there, holding its slot is enough.
 type shard struct {
 	mu    sync.Mutex
@@ -107,7 +107,7 @@ func (t *table) find(hash uint64) (s *slot, group int) {
 
 // hold finds the state of a hash that is of the writer's epoch, whose id was read before,
 // and takes hold of its slot. It needs no lock. When it returns nil, the state may be there
-// all the same, busy or just being moved: who has the shard's lock can tell.
+// all the same, busy or just being moved. Under the shard's lock this is certain.
 func (t *table) hold(hash uint64, id uint32, w *writer) *slot {
 	s, _ := t.find(hash)
 	if s == nil || !s.tryHold(hash, id) {

@@ -8,8 +8,11 @@ import (
 // TestTable compares a table with a map, over random insertions and deletions that
 // crowd a few homes and the end of the table, where a search goes on at its start.
 func TestTable(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 200 {
+	random, rounds := rand.New(rand.NewPCG(1, 2)), 200
+	if testing.Short() {
+		rounds = 20
+	}
+	for round := range rounds {
 		groups := 1 + random.IntN(12)
 		tab, want := newTable(groups), map[uint64]uint64{}
 		hashes := make([]uint64, groups*groupSlots)

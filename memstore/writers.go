@@ -115,7 +115,7 @@ func (s *Store) discard(w *writer) {
 	s.leave(w.epoch)
 }
 
-// forget lets go of a writer but for its epoch. The store is locked.
+// forget removes a writer, and keeps its epoch. The store is locked.
 func (s *Store) forget(w *writer) {
 	delete(s.known, w.writing)
 	s.bytes.Add(-w.writing.bytes())
@@ -130,8 +130,8 @@ func (s *Store) leave(e *epoch) {
 // gain counts a slot that is about to be of the epoch.
 func (e *epoch) gain() { e.slots.Add(1) }
 
-// lose counts a slot off that is of the epoch no more. Its shard is locked. Either this finds
-// that the plans are gone, or who lets the last of them go finds that the slots are.
+// lose counts off a slot that left the epoch. Its shard is locked. If this was the last slot and
+// the plans are gone, the writer is forgotten here; if plans remain, the last of them forgets it.
 func (s *Store) lose(e *epoch) {
 	left, w := e.slots.Add(-1), e.writer
 	switch {

@@ -59,7 +59,11 @@ func heap() uint64 {
 
 // Policies that come and go, and policies that are edited, leave nothing behind.
 func TestPoliciesComeAndGo(t *testing.T) {
-	const rounds, each = 20, 2000
+	const each = 2000
+	rounds := 20
+	if testing.Short() {
+		rounds = 4
+	}
 	clock := storetest.NewClock(0)
 	s := New(Config{Now: clock.Now})
 	round := func(n int) {

@@ -123,7 +123,7 @@ func (h *hanging) spent(key string) int64 {
 	return hangingLimit - decide(h.t, h.Store, op(stint.Peek, key, h.policy, 1)).Remaining
 }
 
-// caller is one who makes operations under a context of its own.
+// caller makes operations under a context of its own.
 type caller struct {
 	ops     []stint.Op
 	results []stint.Result
@@ -178,8 +178,8 @@ func (c *caller) untouched(t *testing.T) {
 
 // Callers that are cancelled while their operations are under way, or wait, or are
 // under way in part, return although the server hangs, with their context's error;
-// what they own is not touched any more. What had been sent is spent, what had not is
-// not.
+// what they own is not touched any more. Operations that had been sent are spent, the others
+// are not.
 func TestCallersLeave(t *testing.T) {
 	for _, single := range []bool{true, false} {
 		h := newHanging(t, redisstore.Options{InFlight: 2, MaxBatch: 3})
@@ -202,7 +202,7 @@ func TestCallersLeave(t *testing.T) {
 			c.leave(t)
 		}
 		if n := h.Waiting(); n != 0 {
-			t.Errorf("%d operations of callers who have left wait", n)
+			t.Errorf("%d operations of callers that have left wait", n)
 		}
 		h.resume()
 		for i, c := range callers {
@@ -274,7 +274,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("operation %d of three more: %v, want %v", i, r.Err, stint.ErrOverloaded)
 		}
 	}
-	// Whoever leaves makes room.
+	// A caller that leaves makes room.
 	callers[1].leave(t)
 	callers[1] = h.call("k", 2)
 	until(t, "the next is queued", func() bool { return h.Waiting() == 3 })

@@ -55,7 +55,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	keep(1)
 	memory.key(name(2))
 	if denied(1) != 2 || denied(2) != 0 {
-		t.Errorf("%d denials of who was denied twice, %d of who was not", denied(1), denied(2))
+		t.Errorf("%d denials of the client that was denied twice, %d of the other", denied(1), denied(2))
 	}
 	for i := range 10_000 {
 		keep(i)
@@ -100,7 +100,7 @@ func (c *held) Cluster() bool { return c.cluster }
 
 func (c *held) Close() {}
 
-// A batch sends the keys as they were, even if who asked has left it and uses their memory
+// A batch sends the keys as they were, even if the caller has left it and uses their memory
 // for others.
 func TestBatchesOfBorrowedKeys(t *testing.T) {
 	for name, limits := range map[string][]stint.Limit{
@@ -142,7 +142,7 @@ func TestBatchesOfBorrowedKeys(t *testing.T) {
 	}
 }
 
-// So do the shares of an operation on a cluster, which are let go of behind a caller's back.
+// So do the shares of an operation on a cluster, which are released without the caller's knowledge.
 func TestSharesOfBorrowedKeys(t *testing.T) {
 	store, err := New(&held{cluster: true}, Options{})
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 		if info, err := server.Ask(ctx, "INFO", "memory"); err == nil {
 			if policy := infoOf(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many clients at once, "+
-					"who may then use all of their limits again; use noeviction, in a Redis that nothing else shares", policy))
+					"and these may use their whole limits again; use noeviction, in a Redis that nothing else shares", policy))
 			}
 		}
 		if setting, err := server.Ask(ctx, "CONFIG", "GET", "lazyfree-lazy-expire"); err == nil && len(setting) == 2 && setting[1] == "no" {

@@ -271,7 +271,7 @@ func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Dura
 		}
 	}
 	kept.outcomes = append([]stint.Outcome(nil), d.outcomes...)
-	// The key's memory is its caller's, who may use it again. An assignment to a key that is
+	// The caller may use the key's memory again. An assignment to a key that is
 	// there replaces that one too.
 	s.clients[strings.Clone(client)] = append(s.clients[client], kept)
 	s.count++

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// heldConn holds every script call until it is let go.
+// heldConn holds every script call until it is released.
 type heldConn struct {
 	redisstore.Conn
 	sent chan chan struct{} // closed to let the call go

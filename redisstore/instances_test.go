@@ -9,8 +9,8 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
-// Processes count each other: those who come, those who leave and those who are not
-// heard of any more, also after the clock was set back. Without an answer the last
+// Processes count each other: new ones, those that leave and those that fell
+// silent, also after the clock was set back. Without an answer the last
 // count stands.
 func TestInstances(t *testing.T) {
 	own := testredis.Start(t)
@@ -60,7 +60,7 @@ func TestInstances(t *testing.T) {
 		t.Error("a killed server answers")
 	}
 	if got := stores[0].Instances(); got != 2 {
-		t.Errorf("%d are counted while the server is away, want the last count, 2", got)
+		t.Errorf("%d are counted while the server is unreachable, want the last count, 2", got)
 	}
 }
 

@@ -160,8 +160,8 @@ func slot(tag string) int {
 
 // keyCopies are copies of the keys of callers that may leave before a batch has been answered, and may then use
 // the memory of their keys for others. They are copied one behind another, so that an
-// allocation lasts for many batches. What is written stays as it is: a connection may have
-// a command to send yet whose batch was given up. The zero value is ready to use.
+// allocation lasts for many batches. Copies are never overwritten: a connection may still have
+// to send a command whose batch was given up. The zero value is ready to use.
 type keyCopies struct{ room strings.Builder }
 
 // keyCopiesBytes is how much room is made at once.

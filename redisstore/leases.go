@@ -16,7 +16,7 @@ import (
 // leases are the permits that this process has leased, by limit and client. docs/redis.md says
 // what they keep to: a chunk is spent within the lease time V from when it was requested, and its
 // permits were charged in between. So what is spent in [a, b] was charged in [a - V, b], where the
-// server admits no more than the limit. What is left of a chunk is returned once, after it can't be
+// server admits no more than the limit. The rest of a chunk is returned once, after it can't be
 // spent any more, and leaves the state no better than if it had never been charged (see
 // [algorithm.TokenBucket.Lapse] and [algorithm.FixedWindow.Release]).
 type leases struct {

@@ -130,7 +130,11 @@ func keepsTo(t *testing.T, limit stint.Limit, all []spent) {
 // random order, also around the ends of windows: the bounds hold, and a good part is
 // spent without the server.
 func TestLeasesKeepTheirBounds(t *testing.T) {
-	const seeds, steps = 6, 600
+	const steps = 600
+	seeds := uint64(6)
+	if testing.Short() {
+		seeds = 2
+	}
 	for name, limit := range map[string]stint.Limit{
 		"token bucket":              stint.TokenBucket(60, stint.Per(300, time.Second)).WithLease(8),
 		"slow token bucket":         stint.TokenBucket(40, stint.Per(7, time.Second)).WithLease(9),
@@ -144,7 +148,7 @@ func TestLeasesKeepTheirBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			leased, admitted := 0, 0
-			for seed := range uint64(seeds) {
+			for seed := range seeds {
 				rng := rand.New(rand.NewPCG(seed, 6))
 				clock := storetest.NewClock(dawn)
 				var mu sync.Mutex
@@ -398,7 +402,7 @@ func TestLeaseTells(t *testing.T) {
 }
 
 // However many ask at once, one asks the server, and the others are served of what it
-// brings. A caller who leaves takes nothing along.
+// brings. A caller that leaves takes nothing along.
 func TestOneAsks(t *testing.T) {
 	const callers = 50
 	conn := &shared{Conn: newConn(t), gate: make(chan struct{})}
@@ -486,7 +490,7 @@ func TestResetDropsTheLease(t *testing.T) {
 	store.Close()
 }
 
-// The leases at hand are bounded; those that are let go of give their permits back.
+// The leases at hand are bounded; those that are dropped return their permits.
 func TestLeasesAreBounded(t *testing.T) {
 	const clients = redisstore.MaxLeases + 500
 	clock := storetest.NewClock(dawn)

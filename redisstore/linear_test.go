@@ -89,7 +89,11 @@ func (a *asked) until() stint.Instant { return a.decision.At.Add(a.decision.Retr
 // hammer lets callers of several stores ask, and returns what all of them asked, by
 // the time of the call.
 func hammer(t *testing.T, policy *stint.Policy, options redisstore.Options) account {
-	const stores, callers, turns = 3, 4, 40
+	const stores, callers = 3, 4
+	turns := 40
+	if testing.Short() {
+		turns = 15
+	}
 	options.KeyPrefix = "linear" + strconv.FormatInt(prefixes.Add(1), 10)
 	var (
 		group     sync.WaitGroup
@@ -270,7 +274,7 @@ func (h account) checkOrder(t *testing.T) {
 	}
 }
 
-// explain prints where the longest order of a key ends, if there is none of all.
+// explain prints where the longest valid order of a key ends, if no order of all operations is valid.
 func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupine.Operation) {
 	t.Helper()
 	longest := slices.MaxFunc(orders, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })

@@ -194,8 +194,8 @@ end
 
 -- What has left is dropped in steps, since a server that drops 200,000 records at once
 -- answers nobody meanwhile: each call drops about so many at most, and a log of a sorted
--- set at least a few with each write, more than the write adds. What is left of them
--- changes no answer: a log's gone says that they have left.
+-- set at least a few with each write, more than the write adds. Records that remain
+-- change no answer: a log's gone says that they have left.
 local spare = { zset = 1000, stream = 10000 }
 local FEW = 4
 

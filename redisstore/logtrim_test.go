@@ -63,7 +63,7 @@ func TestTrimInSteps(t *testing.T) {
 				clock.Advance(time.Millisecond)
 				both(stint.Take, 1)
 			}
-			// What has left is gone by now, but for a node of a stream.
+			// Records that have left are gone by now, except those in one node of a stream.
 			if left, live := length(), int64(entries/2+70); left > live+200 {
 				t.Errorf("%d entries are kept, of which about %d are live", left, live)
 			}

@@ -137,6 +137,9 @@ func TestLongLogsAgree(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() {
+				c.ops /= 2
+			}
 			mustAgree(t, newConn(t), newTrace(t, 1, c.limits...).run(c.ops))
 		})
 	}

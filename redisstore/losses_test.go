@@ -93,7 +93,7 @@ func TestLosses(t *testing.T) {
 				}
 			}
 			clock.Advance(c.also)
-			for i := range 4 { // others, who are not found in cur
+			for i := range 4 { // others, which are not found in cur
 				clock.Advance(time.Microsecond)
 				take(t, store, fmt.Sprint("other", i), policy, 1)
 			}

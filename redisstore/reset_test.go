@@ -169,7 +169,7 @@ func TestResetUnheard(t *testing.T) {
 	}
 }
 
-// A server that is away makes it unavailable.
+// A reset fails with ErrUnavailable while the server is unreachable.
 func TestResetNobody(t *testing.T) {
 	own := testredis.Start(t)
 	store := open(t, own.URL(), redisstore.Options{})
@@ -227,7 +227,7 @@ func TestResetInForceEverywhere(t *testing.T) {
 	check("one after all", 4, 10)
 }
 
-// A reset costs a fixed number of commands. The hashes of before are removed by who knows them, logs
+// A reset costs a fixed number of commands. The old hashes are removed by the stores that know them, logs
 // stay until their time to live is over.
 func TestResetFreesHashes(t *testing.T) {
 	clock := storetest.NewClock(dawn)
@@ -347,7 +347,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 	}
 	check(5)
 	if _, err := first.Decide(t.Context(), op(stint.Peek, "k", policy, 1)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "partitions") {
-		t.Errorf("of who says another number: %v, want %v", err, stint.ErrInvalid)
+		t.Errorf("of a store with another number: %v, want %v", err, stint.ErrInvalid)
 	}
 }
 

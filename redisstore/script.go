@@ -135,7 +135,10 @@ func stripUnused(source string) string {
 			open = line != "end\n"
 			continue
 		}
-		name := strings.Join(append(definition.FindStringSubmatch(line), "", "")[1:], "")
+		name := ""
+		if line[0] != ' ' { // an expression tried on every line takes most of the time
+			name = strings.Join(append(definition.FindStringSubmatch(line), "", "")[1:], "")
+		}
 		open = strings.HasSuffix(line, ")\n") && strings.Contains(line, "function ") && name != ""
 		pieces = append(pieces, piece{name, line})
 	}

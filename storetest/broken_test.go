@@ -125,8 +125,12 @@ func TestBrokenStoresAreCaught(t *testing.T) {
 // its TTL, and after a step back that shows (ALGORITHMS.md, time and arithmetic).
 func TestForgetfulStorePasses(t *testing.T) {
 	forgetful := like(&reference{forget: forgetting(func(c candidate) stint.Instant { return c.dropFrom })})
+	sequences := uint64(25)
+	if testing.Short() {
+		sequences = 5
+	}
 	for _, algorithm := range stint.Algorithms() {
-		if sequence, err := firstFailure(t, forgetful, algorithm, 25); err != nil {
+		if sequence, err := firstFailure(t, forgetful, algorithm, sequences); err != nil {
 			t.Errorf("%s, seed %d: %v", algorithm, sequence.Seed, err)
 		}
 	}
@@ -178,7 +182,7 @@ func highest() func(op *stint.Op, now *stint.Instant) {
 
 // Property tests of broken stores keep no files, don't shrink for long, and are the same each time.
 func TestMain(m *testing.M) {
-	if err := errors.Join(flag.Set("rapid.nofailfile", "true"), flag.Set("rapid.seed", "1"), flag.Set("rapid.shrinktime", "5s")); err != nil {
+	if err := errors.Join(flag.Set("rapid.nofailfile", "true"), flag.Set("rapid.seed", "1"), flag.Set("rapid.shrinktime", "5m")); err != nil {
 		panic(err)
 	}
 	m.Run()
@@ -236,7 +240,7 @@ func TestRandomShrinks(t *testing.T) {
 		{"resets of no policy", &reference{reset: func(string) string { return "nobody" }}, 8, "reset of policy"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			seen := watch(t, func(t testing.TB) { testRandom(t, like(row.store), stint.AlgorithmFixedWindow, 20_000) })
+			seen := watch(t, func(t testing.TB) { testRandom(t, like(row.store), stint.AlgorithmFixedWindow, 5000) })
 			text := seen.text.String()
 			if n := strings.Count(text, "Z batch "); !seen.failed || n == 0 || n > row.most || !strings.Contains(text, row.says) || !strings.Contains(text, "-rapid.seed=") {
 				t.Errorf("failed: %t with %d operations, expected at most %d, of which one is %q, and how to repeat it:\n%s", seen.failed, n, row.most, row.says, text)

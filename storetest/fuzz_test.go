@@ -12,9 +12,13 @@ func FuzzSequences(f *testing.F) {
 
 // A seed always gives the same sequence, of valid operations.
 func TestGenerate(t *testing.T) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 10
+	}
 	for _, algorithm := range stint.Algorithms() {
 		found := false
-		for seed := range uint64(30) {
+		for seed := range seeds {
 			sequence := Generate(seed, algorithm, 100)
 			if len(sequence.Steps) != 100 || sequence.Seed != seed {
 				t.Fatalf("seed %d gave %d steps with seed %d", seed, len(sequence.Steps), sequence.Seed)

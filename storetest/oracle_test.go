@@ -274,8 +274,11 @@ func chance(rng *rand.Rand) dice { return rolling(rng.Uint64) }
 func TestClone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	policy := policyOf(t, "", stint.TokenBucket(5, stint.PerSecond(3)), stint.SlidingWindowLog(5, 2*time.Second), stint.SlidingWindowCounter(5, 2*time.Second))
-	oracle, now := NewOracle(), noon
-	for range 2000 {
+	oracle, now, operations := NewOracle(), noon, 2000
+	if testing.Short() {
+		operations = 200
+	}
+	for range operations {
 		now += stint.Instant(random.IntN(s))
 		op := operation(stint.Verb(random.IntN(int(stint.Settle)+1)), "k", policy, 1+random.Int64N(6))
 		before, one, other := oracle.String(), oracle.Clone(), oracle.Clone()

@@ -83,5 +83,11 @@ func like(broken *reference) newStoreFunc {
 }
 
 // The suite passes for the store that is made of the oracle. Its random sequences
-// compare the oracle with itself here, so fewer of them will do.
-func TestReference(t *testing.T) { Run(t, like(&reference{}), Options{Operations: 20_000}) }
+// compare the oracle with itself here, so fewer of them will do, and very few where only races count.
+func TestReference(t *testing.T) {
+	options := Options{Operations: 20_000}
+	if testing.Short() {
+		options.Operations = 2000
+	}
+	Run(t, like(&reference{}), options)
+}

@@ -33,7 +33,10 @@ func testConcurrency(t *testing.T, newStore newStoreFunc) {
 // before the reset began is of what was; one that began after the reset had returned is of what
 // is new. What remains at the end tells how many are new. Another policy knows nothing of it.
 func testResetMeanwhile(t *testing.T, newStore newStoreFunc, policy *stint.Policy) {
-	const rounds = 8 // of each way to take
+	rounds := 8 // of each way to take
+	if testing.Short() {
+		rounds = 3
+	}
 	b, kept := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
 	if _, ok := b.store.(stint.Resetter); !ok {
 		return

@@ -29,7 +29,7 @@ func (e *exchange) admit(limit *httplimit.Middleware, c fiber.Ctx) bool {
 	e.answer.c = c
 	admitted := limit.Admit(&e.answer, e.request(c))
 	if !e.answer.written {
-		e.answer.writeFields() // the status and the body are fiber's, of whoever wrote them there
+		e.answer.writeFields() // fiber has the status and the body already
 	}
 	return admitted
 }

@@ -1,6 +1,6 @@
 // Package fiberlimit puts limits, plain ones or rules, into fiber: [Handler] makes a middleware of
-// one of package httplimit. It is a module of its own, so that nobody else who uses stint
-// downloads fiber.
+// one of package httplimit. It is a module of its own, so that other users of stint do not
+// download fiber.
 package fiberlimit
 
 import (

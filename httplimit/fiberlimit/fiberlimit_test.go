@@ -73,7 +73,7 @@ func server(config fiber.Config, calls *int, middleware ...any) *fiber.App {
 func get(t testing.TB, app *fiber.App, path string, fields ...string) (*http.Response, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com:80/", nil)
-	r.RequestURI = path // as it is, be it well formed or not
+	r.RequestURI = path // as it is, well formed or not
 	for _, field := range fields {
 		name, value, _ := strings.Cut(field, ": ")
 		r.Header.Add(name, value)

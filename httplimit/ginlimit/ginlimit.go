@@ -1,6 +1,6 @@
 // Package ginlimit puts limits, plain ones or rules, into gin: [Handler] makes a middleware of
-// one of package httplimit. It is a module of its own, so that nobody else who uses stint
-// downloads gin.
+// one of package httplimit. It is a module of its own, so that other users of stint do not
+// download gin.
 package ginlimit
 
 import (

@@ -1,3 +1,3 @@
 // Package routers holds the tests that package httplimit works with chi and echo as it is. It is a
-// module of its own, so that nobody who uses stint downloads them.
+// module of its own, so that users of stint do not download them.
 package routers

@@ -34,8 +34,8 @@ func TestAdvise(t *testing.T) {
 	}
 }
 
-// Who leaves while the primaries are still being listed gets an error, and nothing that
-// changes behind its back.
+// A caller that leaves while the primaries are still being listed gets an error, and no list that
+// changes afterwards.
 func TestServersTooLate(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})))

@@ -326,7 +326,7 @@ func TestFollowsMovingKeys(t *testing.T) {
 	}
 }
 
-// After a failure of the network a cluster client looks who has the slots now.
+// After a failure of the network a cluster client asks which nodes have the slots now.
 func TestReloadsCluster(t *testing.T) {
 	leakless(t)
 	way := startProxy(t, server.Addr())

@@ -105,7 +105,7 @@ func TestSubscriptionAtNodeThatLeft(t *testing.T) {
 	}
 }
 
-// A server that is no node of a cluster is not taken for one.
+// A server outside of a cluster is not taken for a node of one.
 func TestNoCluster(t *testing.T) {
 	server := newFake(t, func([]string) string { return "-ERR This instance has cluster support disabled\r\n" })
 	if err := newFakeCluster(t, server.address).Ready(t.Context()); err == nil {

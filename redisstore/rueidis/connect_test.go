@@ -109,6 +109,7 @@ func TestTopologies(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				until(t, "the store is connected", func() bool { return store.Ping(t.Context()) == nil })
 				exercise(t, store, string(encoding))
 				policy := policyOf(t, "settled"+string(encoding), aLimit(stint.AlgorithmSlidingWindowLog, 50))
 				take(t, store, "k", policy, 50)
