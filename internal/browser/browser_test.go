@@ -39,7 +39,7 @@ func TestChangeOfARule(t *testing.T) {
 	p.shows("Compared with the change in shadow")
 	p.until("the change in shadow denies nothing", `Number(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText) > 0`)
 	p.press("Enforce the change")
-	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('4 at 5/s')")
+	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
 	var rule struct {
 		OnExceed string `json:"on_exceed"`
 		Limits   []struct{ Capacity int }
@@ -111,6 +111,7 @@ func TestDeniedClient(t *testing.T) {
 		t.Error(status)
 	}
 	p.press("Reset")
+	p.shows("No state; all rules would admit.")
 }
 
 // What strangers send is shown as text, never as markup.

@@ -68,7 +68,7 @@ func TestRuleForm(t *testing.T) {
 	p.shows("The form can't show this YAML")
 	p.write(`(text) => text.replace("scope: [per_user", "scope: per_user")`)
 	p.press("Enforce at once")
-	p.shows("60 at 60/m per user")
+	p.shows("60 per minute (60 at once) per user")
 	var saved struct {
 		Match struct {
 			Methods, Paths, Except []string
