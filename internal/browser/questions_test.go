@@ -3,6 +3,7 @@ package browser
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -66,4 +67,19 @@ func TestQuestions(t *testing.T) {
 	p.until("the search is not in the address", `location.hash.includes("q=demo-ban")`)
 	p.do(chromedp.Reload())
 	p.until("the search is lost", `document.querySelector("input[type=search]")?.value === "demo-ban"`)
+}
+
+// A connection that breaks is said, and mends itself when the service is there again; the session goes on.
+func TestBrokenConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.expectRefusals()
+	p.signIn(writer)
+	p.shows("Rules by denials")
+	s.end()
+	p.shows("The connection to the service is broken.")
+	serve(t, "--demo", "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
+	p.until("the break is still told", `!document.body.innerText.includes("connection to the service is broken")`)
+	p.shows("Rules by denials")
 }
