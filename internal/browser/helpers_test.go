@@ -52,6 +52,7 @@ type service struct {
 	t          testing.TB
 	api, admin string // URLs
 	process    int
+	end        func() // ends it before the test does
 }
 
 // serve starts the service, until the test ends.
@@ -69,12 +70,12 @@ func serve(t testing.TB, args ...string) *service {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	s := &service{t: t, process: command.Process.Pid, end: sync.OnceFunc(func() {
 		stop()
 		_ = command.Wait() // it was told to end
 		_ = in.Close()
-	})
-	s := &service{t: t, process: command.Process.Pid}
+	})}
+	t.Cleanup(s.end)
 	found := make(chan struct{})
 	go func() {
 		var text strings.Builder

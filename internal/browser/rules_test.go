@@ -31,6 +31,7 @@ func (p *page) draft() string {
 
 // The form and the YAML are two views of one draft: each shows what the other changes, and its faults. What the form can't show stays.
 func TestRuleForm(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--demo")
 	rule := map[string]any{
 		"match": map[string]any{"path": "/orders", "headers": map[string]any{"X-Plan": "free"}}, "scope": "per_user", "missing": "deny", "cost": 2,
@@ -68,7 +69,7 @@ func TestRuleForm(t *testing.T) {
 	p.shows("The form can't show this YAML")
 	p.write(`(text) => text.replace("scope: [per_user", "scope: per_user")`)
 	p.press("Enforce at once")
-	p.shows("60 at 60/m per user")
+	p.shows("60 per minute (60 at once) per user")
 	var saved struct {
 		Match struct {
 			Methods, Paths, Except []string
@@ -86,6 +87,7 @@ func TestRuleForm(t *testing.T) {
 
 // A limit that is suggested is shown with its evidence, and saved in shadow beside the rule that it would change; so is what a candidate changes.
 func TestSuggestion(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--demo")
 	p := open(t, s, 1280)
 	p.signIn(writer)
@@ -126,6 +128,7 @@ func TestSuggestion(t *testing.T) {
 
 // The overview says which rules are near their limit and how the store does, and leads from a change to what it changed.
 func TestOverview(t *testing.T) {
+	t.Parallel()
 	s := serve(t, "--demo")
 	p := open(t, s, 1280)
 	p.signIn(writer)

@@ -223,7 +223,7 @@ export interface Answer<T> {
   etag?: string;
 }
 
-type Options = { method?: string; body?: unknown; form?: FormData; text?: string; type?: string; ifMatch?: string; ifNoneMatch?: string };
+type Options = { method?: string; body?: unknown; form?: FormData; text?: string; type?: string; ifMatch?: string; ifNoneMatch?: string; signal?: AbortSignal };
 
 let onSignedOut = () => {};
 /** whenSignedOut is told when an answer says that the session is over. */
@@ -246,7 +246,7 @@ export async function ask<T>(path: string, o: Options = {}): Promise<Answer<T>> 
   if (o.ifNoneMatch) headers["If-None-Match"] = o.ifNoneMatch;
   let response: Response;
   try {
-    response = await fetch(path, { method: o.method ?? "GET", headers, body, credentials: "same-origin", cache: "no-store" });
+    response = await fetch(path, { method: o.method ?? "GET", headers, body, credentials: "same-origin", cache: "no-store", signal: o.signal });
   } catch {
     throw new Problem(0, "The service can't be reached.");
   }

@@ -4,6 +4,8 @@ const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const compactForm = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const minute = new Intl.DateTimeFormat(undefined, { hour: "numeric", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 
 export const integer = (n: number) => whole.format(n);
 export const compact = (n: number) => (Math.abs(n) < 10_000 ? whole.format(n) : compactForm.format(n));
@@ -51,19 +53,36 @@ export function bytes(n: number): string {
   return (n < 10 && i > 0 ? n.toFixed(1) : n.toFixed(0)) + " " + units[i];
 }
 
-export const timeOfDay = (micros: number) => clock.format(micros / 1000);
+export const minuteOf = (seconds: number) => minute.format(seconds * 1000);
+
+/** timeOfDay has the day too, if it is long ago. */
+export function timeOfDay(micros: number): string {
+  const at = micros / 1000;
+  return (Math.abs(Date.now() - at) > 43_200_000 ? day.format(at) + ", " : "") + clock.format(at);
+}
+
+/** elapsed is a time since a start: "1:05", "2:00:00". */
+export function elapsed(seconds: number): string {
+  const two = (n: number) => String(Math.floor(n)).padStart(2, "0");
+  return (seconds >= 3600 ? `${Math.floor(seconds / 3600)}:${two((seconds % 3600) / 60)}` : String(Math.floor(seconds / 60))) + ":" + two(seconds % 60);
+}
+
 export const fullTime = (micros: number) => full.format(micros / 1000);
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** perWindow writes a limit as people say it: "100 per minute". */
+const units: Record<string, string> = { s: "second", m: "minute", min: "minute", h: "hour", d: "day", "1s": "second", "1m": "minute", "1h": "hour", "1d": "day" };
+
+/** limitText writes a limit as people say it: "100 per minute", "5 per second (40 at once)". */
 export function limitText(limit: Record<string, unknown>): string {
   const count = limit.capacity ?? limit.limit ?? limit.burst;
-  const rateOf = limit.rate ?? limit.refill ?? limit.leak;
-  const window = limit.window ?? limit.calendar;
+  const pace = limit.rate ?? limit.refill ?? limit.leak;
   const parts: string[] = [];
-  if (window !== undefined) parts.push(`${count} per ${String(window)}`);
-  else if (rateOf !== undefined) parts.push(`${count ?? ""} at ${String(rateOf)}`.trim());
-  else parts.push(String(count ?? ""));
-  if (limit.min_interval !== undefined) parts.push(`every ${String(limit.min_interval)} at most`);
+  if (limit.window !== undefined) parts.push(`${count} per ${units[String(limit.window)] ?? String(limit.window)}`);
+  else if (limit.calendar !== undefined) parts.push(`${count} per calendar ${String(limit.calendar)}`);
+  else if (pace !== undefined) {
+    const [amount, unit = ""] = String(pace).split("/", 2);
+    parts.push(`${amount} per ${units[unit] ?? unit}` + (count === undefined ? "" : ` (${count} at once)`));
+  } else parts.push(String(count ?? ""));
+  if (limit.min_interval !== undefined) parts.push(`${String(limit.min_interval)} apart`);
   return parts.join(", ");
 }

@@ -5,7 +5,8 @@ import { ask } from "./api";
 import type { Change, Denial, Processes, RuleSeries, Series, Stats, Store, StoreFigures, Top, Totals } from "./api";
 
 const HOUR = 3600;
-const RULE_SECONDS = 300;
+export const RULE_SECONDS = 300;
+const MINUTES = 60;
 const DENIALS = 1000;
 
 /** A Ring counts by second: the last of a given number of seconds. */
@@ -18,14 +19,22 @@ export class Ring {
     this.counts = new Float64Array(size);
   }
 
-  /** put notes what a second counted; of older ones, and of seconds that were told before, nothing is added twice. */
-  put(second: number, count: number) {
+  /** put notes what a second counted, and returns how much more that is than was known. */
+  put(second: number, count: number): number {
     if (this.last === 0) this.last = second;
     while (this.last < second) {
       this.last++;
       this.counts[this.last % this.size] = 0;
     }
-    if (second > this.last - this.size) this.counts[second % this.size] = count;
+    if (second <= this.last - this.size) return 0;
+    const more = count - this.at(second);
+    this.counts[second % this.size] = count;
+    return more;
+  }
+
+  /** add counts more of a second. */
+  add(second: number, more: number) {
+    if (more !== 0) this.put(second, this.at(second) + more);
   }
 
   at(second: number): number {
@@ -45,7 +54,7 @@ export interface RuleActivity {
   denied: Ring;
   shadow: Ring;
   near: Ring; // admitted, with little of a client's limit left
-  minutes?: Series;
+  minutes: { admitted: Ring; denied: Ring; shadow: Ring }; // of the last hour; their seconds are minutes
 }
 
 export interface Live {
@@ -126,17 +135,26 @@ function addTotals(t: Totals) {
 function addRule(r: RuleSeries) {
   let known = live.rules.get(r.rule);
   if (!known) {
-    known = { admitted: new Ring(RULE_SECONDS), denied: new Ring(RULE_SECONDS), shadow: new Ring(RULE_SECONDS), near: new Ring(RULE_SECONDS) };
+    known = { admitted: new Ring(RULE_SECONDS), denied: new Ring(RULE_SECONDS), shadow: new Ring(RULE_SECONDS), near: new Ring(RULE_SECONDS), minutes: { admitted: new Ring(MINUTES), denied: new Ring(MINUTES), shadow: new Ring(MINUTES) } };
     live.rules.set(r.rule, known);
   }
-  if (r.minutes) known.minutes = r.minutes;
-  const { admitted, denied, shadow, near } = known;
+  const { admitted, denied, shadow, near, minutes } = known;
   each(r.seconds, (second, i) => {
-    admitted.put(second, r.seconds.admitted[i] ?? 0);
-    denied.put(second, r.seconds.denied[i] ?? 0);
-    shadow.put(second, r.seconds.shadowDenied[i] ?? 0);
+    const minute = Math.floor(second / 60);
+    minutes.admitted.add(minute, admitted.put(second, r.seconds.admitted[i] ?? 0));
+    minutes.denied.add(minute, denied.put(second, r.seconds.denied[i] ?? 0));
+    minutes.shadow.add(minute, shadow.put(second, r.seconds.shadowDenied[i] ?? 0));
     near.put(second, r.near?.[i] ?? 0);
   });
+  const told = r.minutes;
+  if (told) {
+    each(told, (second, i) => {
+      const minute = second / 60;
+      minutes.admitted.put(minute, told.admitted[i] ?? 0);
+      minutes.denied.put(minute, told.denied[i] ?? 0);
+      minutes.shadow.put(minute, told.shadowDenied[i] ?? 0);
+    });
+  }
 }
 
 function addStore(store: Store, at: number) {
@@ -211,15 +229,16 @@ function receive(m: Message) {
 
 /** read asks for what was before this tab was there. */
 async function read() {
-  const [stats, denials, top, processes] = await Promise.all([
+  const [stats, denials, shared, top, processes] = await Promise.all([
     ask<Stats>("/api/v1/stats"),
-    ask<{ denials: Denial[] }>("/api/v1/denials?limit=200"),
+    ask<{ denials: Denial[] }>("/api/v1/denials?limit=1000&scope=process"),
+    ask<{ denials: Denial[] }>("/api/v1/denials?limit=20"),
     ask<Top>("/api/v1/top"),
     ask<Processes>("/api/v1/processes"),
   ]);
   addStats(stats.body);
-  live.denials = newest(live.denials, denials.body.denials.filter((d) => d.process === stats.body.process), DENIALS);
-  addShared({ processes: processes.body, top: top.body, denials: denials.body });
+  live.denials = newest(live.denials, denials.body.denials, DENIALS);
+  addShared({ processes: processes.body, top: top.body, denials: shared.body });
   announce();
 }
 

@@ -7,6 +7,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, whenSignedOut } from "./api";
 import type { Session } from "./api";
+import { zone } from "./format";
 import { start, useLive } from "./live";
 import { messageOf } from "./ui";
 import { Client } from "./pages/client";
@@ -30,18 +31,28 @@ const pages = [
 
 /** place is the address of the page that is shown: the parts of what follows #/. */
 function usePlace(): string[] {
-  const read = () => location.hash.replace(/^#\/?/, "").split("/").map((part) => {
-    try {
-      return decodeURIComponent(part);
-    } catch {
-      return part;
-    }
-  });
+  const read = () => {
+    const raw = location.hash.replace(/^#\/?/, "").split("/");
+    const state = raw.findIndex((part) => part.includes("=")); // it is the last part, and what people type has its slashes as they are
+    if (state >= 0 && raw[0] !== "client") raw.push(raw.splice(state).join("/"));
+    const parts = raw.map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+    return parts[0]?.includes("=") ? ["", ...parts] : parts; // the state of the overview
+  };
   const [place, set] = useState(read);
   useEffect(() => {
+    let shown = read();
     const changed = () => {
-      set(read());
-      scrollTo(0, 0);
+      const next = read();
+      const stays = shown[0] === next[0] && (shown[1] === next[1] || !!(shown[1] ?? next[1])?.includes("="));
+      shown = next;
+      set(next);
+      if (!stays) scrollTo(0, 0);
     };
     addEventListener("hashchange", changed);
     set(read()); // it may have changed before somebody listened
@@ -54,23 +65,23 @@ function Page({ place, writes }: { place: string[]; writes: boolean }) {
   const [page = "", one, two] = place;
   switch (page) {
     case "":
-      return <Overview />;
+      return <Overview state={one} writes={writes} />;
     case "client":
       return <Client key={one} name={one || undefined} writes={writes} />;
     case "rules":
-      return !one ? <Rules writes={writes} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} /> : <RulePage key={one} id={one} writes={writes} />;
+      return !one ? <Rules writes={writes} /> : one === "new" ? <RulePage key="new" template={two} writes={writes} /> : one.includes("=") ? <Rules state={one} writes={writes} /> : <RulePage key={one} id={one} writes={writes} />;
     case "revisions":
       return one ? <Revision key={one} number={one} writes={writes} /> : <Revisions />;
     case "denials":
-      return <Denials />;
+      return <Denials state={one} />;
     case "explain":
-      return <Explain />;
+      return <Explain state={one} />;
     case "simulate":
-      return <Simulate writes={writes} />;
+      return <Simulate state={one} writes={writes} />;
     case "playground":
-      return writes ? <Playground state={one} /> : <p class="empty">The playground takes work of the service; it needs a token with the role write.</p>;
+      return writes ? <Playground state={one} /> : <><h1 class="lead">Playground</h1><p class="empty">The playground uses the service's processor. It needs a token with the role write.</p></>;
     default:
-      return <p class="empty">There is no such page. <a href="#/">Overview</a></p>;
+      return <><h1 class="lead">There is no such page.</h1><p><a href="#/">Overview</a></p></>;
   }
 }
 
@@ -83,9 +94,9 @@ function Themes() {
   }, [theme]);
   return (
     <select aria-label="Theme" value={theme} onChange={(e) => set(e.currentTarget.value)}>
-      <option value="">system</option>
-      <option value="light">light</option>
-      <option value="dark">dark</option>
+      <option value="">system theme</option>
+      <option value="light">light theme</option>
+      <option value="dark">dark theme</option>
     </select>
   );
 }
@@ -95,21 +106,22 @@ function Shell({ session, signOut }: { session: Session; signOut: () => void }) 
   const live = useLive();
   useEffect(start, []);
   const title = pages.find((p) => p.path === place[0])?.name ?? place[0] ?? "";
-  useEffect(() => void (document.title = [place[1], title, "stint"].filter(Boolean).join(" · ")), [place, title]);
+  useEffect(() => void (document.title = [place[1]?.includes("=") ? "" : place[1], title, "stint"].filter(Boolean).join(" · ")), [place, title]);
   return (
     <>
       <header class="top">
         <strong>stint</strong>
         <nav aria-label="Pages">
-          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={place[0] === p.path ? "page" : undefined}>{p.name}</a>)}
+          {pages.map((p) => <a key={p.path} href={"#/" + p.path} aria-current={(place[0] === "revisions" ? "rules" : place[0]) === p.path ? "page" : undefined}>{p.name}</a>)}
         </nav>
         <span class="spring" />
+        <span class="faint" title="All times are in this time zone.">{zone()}</span>
         <span class="faint">{session.name ?? ""}{session.writes ? "" : " (read only)"}</span>
         <Themes />
         {session.required && <button onClick={signOut}>Sign out</button>}
       </header>
-      {live.state === "lost" && <div class="notice bad" role="status">The connection to the service is broken. What is shown is from before; it goes on by itself once the service answers.</div>}
-      {live.state === "refused" && <div class="notice bad" role="status">The service does not tell what happens now. The page asks again every 5 seconds.</div>}
+      {live.state === "lost" && <div class="notice bad" role="status">The connection to the service is broken. The figures below are old. The page reconnects by itself.</div>}
+      {live.state === "refused" && <div class="notice bad" role="status">The service refuses the stream of events. The figures below are old. The page asks again every 5 seconds.</div>}
       {!session.required && (
         <div class="notice">
           No admin token is configured, so everybody on this machine may do everything here, and clients are shown without their names. To change that, put a line such as <code>TOKEN write alice</code> into a file, with a TOKEN of <code>openssl rand -hex 32</code>, and start with <code>--admin-tokens-file FILE</code>.

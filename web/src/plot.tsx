@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { elapsed, minuteOf } from "./format";
 
 const color = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -21,6 +22,8 @@ interface Props {
   marks?: Mark[];
   height?: number;
   label: string;
+  since?: boolean; // whether times are shown as what has passed since midnight, as those of made-up traffic are
+  range?: [number, number]; // what is brushed
   onBrush?: (range: [number, number] | undefined) => void;
 }
 
@@ -65,11 +68,27 @@ function drawMarks(u: uPlot, marks: Mark[]) {
   ctx.restore();
 }
 
+/** select shows the times that are brushed where they are now. */
+function select(u: uPlot, range?: [number, number]) {
+  if (!range) return u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  const most = u.bbox.width / devicePixelRatio;
+  const [from = 0, to = 0] = range.map((t) => Math.min(most, Math.max(0, u.valToPos(t, "x"))));
+  u.setSelect({ left: from, top: 0, width: to - from, height: u.bbox.height / devicePixelRatio }, false);
+}
+
+/** nice is the largest round number up to a number. */
+function nice(n: number): number {
+  if (n <= 1) return 1;
+  const size = 10 ** Math.floor(Math.log10(n));
+  return size * Math.max(...[1, 2, 3, 5].filter((m) => m * size <= n));
+}
+
 export function Plot(p: Props) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(p);
   latest.current = p;
+  const dragging = useRef(false);
   const height = p.height ?? 220;
 
   useEffect(() => {
@@ -77,14 +96,16 @@ export function Plot(p: Props) {
     if (!element) return;
     const make = () => {
       plot.current?.destroy();
+      const clock = (u: uPlot, ticks: number[]) => ticks.map((t) => (u.valToPos(t, "x") > u.bbox.width / devicePixelRatio - 20 ? "" : latest.current.since ? elapsed(t % 86_400) : t % 60 ? ":" + String(t % 60).padStart(2, "0") : minuteOf(t)));
       const axis = { stroke: color("--faint"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: '11px "IBM Plex Sans", sans-serif' };
       const options: uPlot.Options = {
         width: element.clientWidth,
         height,
         legend: { show: false },
-        cursor: { points: { show: false }, drag: { x: true, y: false, setScale: false } },
+        padding: [8, 8, 0, 0],
+        cursor: { y: false, x: !!latest.current.onBrush, points: { show: false }, drag: { x: !!latest.current.onBrush, y: false, setScale: false } },
         scales: { y: { range: (_u, _min, max) => [0, Math.max(1, max * 1.08)] } },
-        axes: [axis, { ...axis, size: 52, values: (_u, ticks) => ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v))) }],
+        axes: [{ ...axis, size: 28, values: clock }, { ...axis, size: 44, splits: latest.current.height && latest.current.height < 160 ? (_u, _i, _min, max) => [0, nice(max / 1.08)] : undefined, values: (_u, ticks) => ticks.map((v) => (v >= 1000 ? `${v / 1000}k` : String(v))) }],
         series: [
           {},
           { label: "offered", stroke: color("--ink"), width: 1.25 },
@@ -94,7 +115,12 @@ export function Plot(p: Props) {
         ],
         bands: [{ series: [1, 2], fill: color("--denied-fill") }],
         hooks: {
-          draw: [(u) => drawMarks(u, latest.current.marks ?? [])],
+          draw: [
+            (u) => {
+              drawMarks(u, latest.current.marks ?? []);
+              if (!dragging.current) select(u, latest.current.range);
+            },
+          ],
           setSelect: [
             (u) => {
               const { left, width } = u.select;
@@ -106,6 +132,9 @@ export function Plot(p: Props) {
       plot.current = new uPlot(options, dataOf(latest.current), element);
     };
     make();
+    const pressed = (e: Event) => (dragging.current = e.type === "mousedown");
+    element.addEventListener("mousedown", pressed);
+    addEventListener("mouseup", pressed, true);
     const resize = new ResizeObserver(() => plot.current?.setSize({ width: element.clientWidth, height }));
     resize.observe(element);
     const theme = new MutationObserver(make);
@@ -113,6 +142,7 @@ export function Plot(p: Props) {
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", make);
     return () => {
+      removeEventListener("mouseup", pressed, true);
       resize.disconnect();
       theme.disconnect();
       scheme.removeEventListener("change", make);
@@ -120,7 +150,7 @@ export function Plot(p: Props) {
     };
   }, [height]);
 
-  useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks]);
+  useEffect(() => plot.current?.setData(dataOf(p)), [p.times, p.admitted, p.denied, p.degraded, p.shadow, p.marks, p.range]);
 
   return <div class="plot" ref={box} role="img" aria-label={p.label} />;
 }

@@ -27,6 +27,47 @@ export function Time({ micros }: { micros: number }) {
   return <time dateTime={new Date(micros / 1000).toISOString()} title={fullTime(micros)}>{timeOfDay(micros)}</time>;
 }
 
+/** address is that of a page with its state, of which only what differs from the initial one is told. */
+export function address(page: string, state: Record<string, string>, initial: Record<string, string> = {}): string {
+  const told = new URLSearchParams(Object.entries(state).filter(([name, value]) => value !== (initial[name] ?? ""))).toString();
+  return "#/" + [page, encodeURIComponent(told).replaceAll("%3D", "=").replaceAll("%26", "&")].filter(Boolean).join("/");
+}
+
+/** useKept is a state that stands in the address of a page, so that it can be shared. */
+export function useKept<T extends Record<string, string>>(page: string, initial: T, given = ""): [T, (change: Partial<T>) => void] {
+  const read = (): T => ({ ...initial, ...Object.fromEntries(new URLSearchParams(given)) });
+  const [state, set] = useState<T>(read);
+  const written = useRef(given);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => {
+    if (given !== written.current) set(read());
+    written.current = given;
+  }, [given]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const change = (more: Partial<T>) => {
+    const next = { ...state, ...more };
+    set(next);
+    clearTimeout(timer.current); // a slider changes often, and browsers refuse to write so many addresses
+    timer.current = setTimeout(() => {
+      const to = address(page, next, initial);
+      written.current = decodeURIComponent(to.slice(page ? page.length + 3 : 2));
+      history.replaceState(null, "", to);
+      dispatchEvent(new Event("hashchange"));
+    }, 150);
+  };
+  return [state, change];
+}
+
+/** useEvery does something again and again while the page is looked at. */
+export function useEvery(seconds: number, run: () => void) {
+  const latest = useRef(run);
+  latest.current = run;
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || latest.current(), seconds * 1000);
+    return () => clearInterval(timer);
+  }, [seconds]);
+}
+
 /** at is the address of a page. */
 export const at = (...parts: string[]) => "#/" + parts.map(encodeURIComponent).join("/");
 
@@ -39,6 +80,7 @@ export function RuleLink({ id }: { id?: string }) {
 }
 
 export function ClientLink({ name }: { name?: string }) {
+  if (name === "*") return <span class="faint" title="The rule counts all requests together.">all together</span>;
   return name ? <a class="mono" href={at("client", name)}>{name}</a> : <span class="faint">none</span>;
 }
 
@@ -69,7 +111,7 @@ export function useAsk<T>(path: string | undefined) {
 export const messageOf = (fault: unknown) => (fault instanceof Error ? fault.message : String(fault));
 
 /** Window draws those rows of a long list that can be seen. */
-export function Window<T>({ rows, rowHeight = 28, head, row, empty }: { rows: T[]; rowHeight?: number; head: ComponentChildren; row: (item: T, i: number) => ComponentChildren; empty: ComponentChildren }) {
+export function Window<T>({ rows, rowHeight = 28, low, label, head, row, empty }: { rows: T[]; rowHeight?: number; low?: boolean; label?: string; head: ComponentChildren; row: (item: T, i: number) => ComponentChildren; empty: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
@@ -88,7 +130,7 @@ export function Window<T>({ rows, rowHeight = 28, head, row, empty }: { rows: T[
   const shown = useMemo(() => rows.slice(from, to), [rows, from, to]);
   if (rows.length === 0) return <div class="empty">{empty}</div>;
   return (
-    <div class="window" ref={box} tabIndex={0} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
+    <div class={low ? "window low" : "window"} role="group" aria-label={label} ref={box} tabIndex={0} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
       <table aria-rowcount={rows.length}>
         <thead>{head}</thead>
         <tbody>
@@ -101,10 +143,11 @@ export function Window<T>({ rows, rowHeight = 28, head, row, empty }: { rows: T[
   );
 }
 
-/** Act is a button that does something, and says when it could not. */
-export function Act({ children, run, confirm, disabled, main }: { children: ComponentChildren; run: () => Promise<unknown>; confirm?: string; disabled?: boolean; main?: boolean }) {
+/** Act is a button that does something, and says that it is done or why it could not be. */
+export function Act({ children, run, confirm, disabled, main, done }: { children: ComponentChildren; run: () => Promise<unknown>; confirm?: string; disabled?: boolean; main?: boolean; done?: string }) {
   const [busy, setBusy] = useState(false);
   const [fault, setFault] = useState("");
+  const [told, tell] = useState(false);
   return (
     <>
       <button
@@ -114,12 +157,14 @@ export function Act({ children, run, confirm, disabled, main }: { children: Comp
           if (confirm && !window.confirm(confirm)) return;
           setBusy(true);
           setFault("");
-          run().catch((e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
+          tell(false);
+          run().then(() => tell(true)).catch((e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
         }}
       >
         {children}
       </button>
       {fault && <span class="fault" role="alert">{fault}</span>}
+      {told && done && <span class="done" role="status">{done}</span>}
     </>
   );
 }

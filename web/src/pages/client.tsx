@@ -1,11 +1,14 @@
 // One client: what it has left by each rule, why it was denied, and what can be done.
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { LimitState, Timeline } from "../api";
+import type { Decision, Limit, LimitState, Rule, Timeline } from "../api";
 import { compact, duration, integer } from "../format";
-import { Act, at, messageOf, Panel, RuleLink, Time, useAsk } from "../ui";
+import { Plot } from "../plot";
+import { Act, at, messageOf, Panel, RuleLink, Time, useAsk, useEvery, Window } from "../ui";
+import { yaml } from "../yaml";
 import { reasonText } from "./overview";
+import { what } from "./rules";
 
 interface ClientState {
   client: string;
@@ -28,101 +31,148 @@ export function Client({ name, writes }: { name?: string; writes: boolean }) {
         </label>
         <button class="main" type="submit">Look up</button>
       </form>
-      {name ? <Found key={name} name={name} writes={writes} /> : <p class="empty">Look up a client to see what it has left by each rule, why it was last denied, and its requests.</p>}
+      {name ? <Found key={name} name={name} writes={writes} /> : <><h1 class="lead">Client</h1><p class="empty">Look up a client to see what it has left by each rule, why it was last denied, and its requests. The <a href="#/">overview</a> lists the clients that are denied most.</p></>}
     </>
   );
+}
+
+/** requestsOf are a client's requests by second, for the plot. */
+function requestsOf(decisions: Decision[]) {
+  const last = Math.floor((decisions[0]?.at ?? 0) / 1e6);
+  const first = Math.floor((decisions.at(-1)?.at ?? 0) / 1e6);
+  const step = Math.max(1, Math.ceil((last - first) / 300));
+  const n = Math.max(2, Math.floor((last - first) / step) + 1);
+  const count = (which: (d: Decision) => boolean) => {
+    const sums = new Array<number>(n).fill(0);
+    for (const d of decisions) if (which(d)) sums[Math.floor((Math.floor(d.at / 1e6) - first) / step)]! += 1 / step;
+    return sums;
+  };
+  return { times: Array.from({ length: n }, (_, i) => first + i * step), admitted: count((d) => d.outcome === "admitted"), denied: count((d) => d.outcome === "denied") };
 }
 
 function Found({ name, writes }: { name: string; writes: boolean }) {
   const state = useAsk<ClientState>(`/api/v1/clients/${encodeURIComponent(name)}`);
-  const timeline = useAsk<Timeline>(`/api/v1/timeline?client=${encodeURIComponent(name)}`);
+  const timeline = useAsk<Timeline>(`/api/v1/timeline?limit=500&client=${encodeURIComponent(name)}`);
   const again = () => {
     state.again();
     timeline.again();
   };
-  const used = (state.body?.rules ?? []).filter((r) => !r.allowed || r.standing === "banned" || r.limits?.some((l) => l.remaining < l.limit));
-  const last = timeline.body?.denials[0];
+  useEvery(2, again);
+  const rules = state.body?.rules ?? [];
+  const used = rules.filter((r) => !r.allowed || r.standing === "banned" || r.limits?.some((l) => l.remaining < l.limit));
+  const decisions = timeline.body?.decisions ?? [];
+  const denials = timeline.body?.denials ?? [];
+  const plot = useMemo(() => requestsOf(decisions), [decisions[0]?.at, decisions.length]);
+  const last = denials[0];
   return (
     <>
       <h1 class="lead"><span class="mono">{name}</span>{last ? <>: last denied at <Time micros={last.at} /> by <RuleLink id={last.rule} />, {reasonText(last.reason)}</> : ": no denial is known"}.</h1>
       <div class="panels">
-        <Panel title="What it has left" scope="the store's state, all processes" more={<button class="plain" onClick={again}>ask again</button>}>
-          {state.fault && <p class="fault" role="alert">{messageOf(state.fault)}</p>}
-          {state.body && used.length === 0 && <p class="empty">No state; all rules would admit.</p>}
-          {used.length > 0 && (
-            <table>
-              <thead><tr><th>rule</th><th class="hide-narrow">limit</th><th class="n">left</th><th>next</th><th /></tr></thead>
-              <tbody>
-                {used.flatMap((r) => (r.limits?.length ? r.limits : [undefined]).map((l, i) => (
-                  <tr key={r.rule + i}>
-                    <td>{i === 0 ? <RuleLink id={r.rule} /> : ""}</td>
-                    {l ? (
-                      <>
-                        <td class="faint hide-narrow">{l.name || l.algorithm.toLowerCase().replaceAll("_", " ")}</td>
-                        <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
-                        <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
-                      </>
-                    ) : <td colSpan={3} class={r.standing === "banned" ? "denied" : "faint"}>{r.standing}</td>}
-                    <td class="n">{i === 0 && writes && <Act confirm={`Reset what ${name} has used by ${r.rule}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(r.rule)}/reset`, { method: "POST", body: { key: name } }).then(again)}>Reset</Act>}</td>
-                  </tr>
-                )))}
-              </tbody>
-            </table>
-          )}
-        </Panel>
-        {writes && <Override name={name} rules={(state.body?.rules ?? []).map((r) => r.rule)} done={again} />}
-        <Panel title="Its requests" scope="this process">
-          {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
-          {timeline.body && !timeline.body.sampled && <p class="empty">One of {integer(timeline.body.sample.oneIn)} clients is recorded in full, and this is none of them. Its denials are below.</p>}
-          {timeline.body?.sampled && timeline.body.decisions.length === 0 && <p class="empty">None since <Time micros={timeline.body.sample.from} />.</p>}
-          {timeline.body && timeline.body.decisions.length > 0 && (
-            <table>
-              <thead><tr><th>time</th><th>rule</th><th>outcome</th><th class="n hide-narrow">cost</th><th class="hide-narrow">request</th></tr></thead>
-              <tbody>
-                {timeline.body.decisions.map((d, i) => (
+        <div>
+          <Panel title="What it has left" scope="the store's state, all processes">
+            {state.fault && <p class="fault" role="alert">{messageOf(state.fault)}</p>}
+            {state.body && used.length === 0 && <p class="empty">No state; all rules would admit.</p>}
+            {used.length > 0 && (
+              <table>
+                <thead><tr><th>rule</th><th class="hide-narrow">limit</th><th class="n">left</th><th>next</th><th /></tr></thead>
+                <tbody>
+                  {used.flatMap((r) => (r.limits?.length ? r.limits : [undefined]).map((l, i) => (
+                    <tr key={r.rule + i}>
+                      <td>{i === 0 && <><RuleLink id={r.rule} />{r.onExceed === "shadow" && <span class="shadow"> shadow</span>}</>}</td>
+                      {l ? (
+                        <>
+                          <td class="faint hide-narrow">{l.name || l.algorithm.toLowerCase().replaceAll("_", " ")}</td>
+                          <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
+                          <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
+                        </>
+                      ) : <td colSpan={3} class={r.standing === "banned" ? "denied" : "faint"}>{r.standing}</td>}
+                      <td class="n">{i === 0 && writes && l && <Act done="reset" confirm={`Reset what ${name} has used by ${r.rule}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(r.rule)}/reset`, { method: "POST", body: { key: name } }).then(again)}>Reset</Act>}</td>
+                    </tr>
+                  )))}
+                </tbody>
+              </table>
+            )}
+          </Panel>
+          <Panel title="Its requests" scope="this process">
+            {timeline.fault && <p class="fault" role="alert">{messageOf(timeline.fault)}</p>}
+            {timeline.body && !timeline.body.sampled && <p class="empty">The requests of one in {integer(timeline.body.sample.oneIn)} clients are recorded. This client is not among them; its denials are.</p>}
+            {timeline.body?.sampled && decisions.length === 0 && <p class="empty">None{timeline.body.sample.from > 0 && <> since <Time micros={timeline.body.sample.from} /></>}.</p>}
+            {decisions.length > 1 && <Plot {...plot} height={120} label={`Requests per second of ${name}: admitted, and denied as the gap above`} />}
+            {decisions.length > 0 && (
+              <Window
+                low
+                label="Its requests"
+                rows={decisions}
+                empty=""
+                head={<tr><th class="t">time</th><th>rule</th><th style={{ width: "34%" }}>outcome</th><th class="hide-narrow" style={{ width: "26%" }}>request</th></tr>}
+                row={(d, i) => (
                   <tr key={i}>
                     <td><Time micros={d.at} /></td>
                     <td><RuleLink id={d.rule} /></td>
                     <td class={d.outcome === "denied" ? "denied" : d.degraded ? "degraded" : ""}>{d.outcome}{d.reason ? ", " + reasonText(d.reason) : ""}{d.degraded ? ", degraded" : ""}</td>
-                    <td class="n hide-narrow">{d.permits}</td>
-                    <td class="mono hide-narrow">{d.method} {d.path}</td>
+                    <td class="mono hide-narrow" title={`${d.method} ${d.path}`}>{d.method} {d.path}{d.permits > 1 && `, cost ${d.permits}`}</td>
                   </tr>
-                ))}
-              </tbody>
-            </table>
-          )}
-        </Panel>
-        <Panel title="Its last denials" scope="this process">
-          {timeline.body?.denials.length === 0 && <p class="empty">None.</p>}
-          <table aria-label="Its last denials"><tbody>
-            {timeline.body?.denials.slice(0, 50).map((d) => (
-              <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td>{reasonText(d.reason)}</td><td class="mono hide-narrow">{d.requestId}</td></tr>
-            ))}
-          </tbody></table>
-        </Panel>
+                )}
+              />
+            )}
+          </Panel>
+        </div>
+        <div>
+          {writes && rules.length > 0 && <Override name={name} rules={rules.map((r) => r.rule)} first={last?.rule ?? used[0]?.rule} done={again} />}
+          <Panel title="Its last denials" scope="this process">
+            <Window
+              low
+              label="Its last denials"
+              rows={denials}
+              empty="None."
+              head={<tr><th class="t">time</th><th>rule</th><th>reason</th><th class="hide-narrow" style={{ width: "34%" }}>request</th></tr>}
+              row={(d) => <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td>{reasonText(d.reason)}</td><td class="mono hide-narrow">{d.requestId}</td></tr>}
+            />
+          </Panel>
+        </div>
       </div>
     </>
   );
 }
 
-function Override({ name, rules, done }: { name: string; rules: string[]; done: () => void }) {
+/** wider are limits with twice the room, or more of it. */
+const wider = (limits: Limit[]): Limit[] =>
+  limits.map((l) => Object.fromEntries(Object.entries(l).map(([name, value]) => {
+    const pace = (name === "refill" || name === "leak") && typeof value === "string" ? /^(\d+)(\/.*)$/.exec(value) : null;
+    if ((name === "capacity" || name === "limit") && typeof value === "number") return [name, 2 * value];
+    return [name, pace ? 2 * Number(pace[1]) + (pace[2] ?? "") : value];
+  })) as Limit);
+
+function Override({ name, rules, first, done }: { name: string; rules: string[]; first?: string; done: () => void }) {
   const [rule, setRule] = useState("");
-  const [what, setWhat] = useState("limits:\n  - algorithm: token_bucket\n    capacity: 200\n    refill: 20/s\n");
-  const chosen = rule || rules[0] || "";
+  const [typed, setTyped] = useState<string>();
+  const chosen = rule || (first && rules.includes(first) ? first : rules[0]) || "";
+  const known = useAsk<Rule>(`/api/v1/rules/${encodeURIComponent(chosen)}`);
+  const present = known.body?.overrides?.find((o) => o.key === name);
+  const { key: _key, ...own } = present ?? { key: "" };
+  const limits = known.body?.limits;
+  const text = typed ?? (present ? yaml(own) : limits ? yaml({ limits: wider(limits) }) : "unlimited: true\n");
   const path = `/api/v1/rules/${encodeURIComponent(chosen)}/overrides/${encodeURIComponent(name)}`;
+  const put = () => {
+    setTyped(undefined);
+    known.again();
+    done();
+  };
   return (
-    <Panel title="Let something else hold for it" scope="an override of one rule">
+    <Panel title="Override for this client" scope="of one rule">
       <div class="row">
         <label class="field"><span>Rule</span>
-          <select value={chosen} onChange={(e) => setRule(e.currentTarget.value)}>{rules.map((id) => <option key={id}>{id}</option>)}</select>
+          <select value={chosen} onChange={(e) => { setRule(e.currentTarget.value); setTyped(undefined); }}>{rules.map((id) => <option key={id}>{id}</option>)}</select>
         </label>
-        <button onClick={() => setWhat("unlimited: true\n")}>Unlimited</button>
-        <button onClick={() => setWhat("banned: true\n")}>Banned</button>
+        {limits && <button onClick={() => setTyped(yaml({ limits: wider(limits) }))}>Twice the limit</button>}
+        <button onClick={() => setTyped("unlimited: true\n")}>Unlimited</button>
+        <button onClick={() => setTyped("banned: true\n")}>Banned</button>
       </div>
-      <textarea rows={5} aria-label="The override, as YAML" value={what} onInput={(e) => setWhat(e.currentTarget.value)} />
+      <p class="faint tight">{present ? "In force for this client: the override below." : known.body ? `In force, as for every client: ${what(known.body)}.` : ""}</p>
+      <textarea rows={5} aria-label="The override, as YAML" value={text} onInput={(e) => setTyped(e.currentTarget.value)} />
       <div class="row">
-        <Act main disabled={!chosen} run={() => ask(path, { method: "PUT", text: what }).then(done)}>Put in force</Act>
-        <Act disabled={!chosen} run={() => ask(path, { method: "DELETE" }).then(done)}>Remove it</Act>
+        <Act main done="in force" disabled={!chosen} run={() => ask(path, { method: "PUT", text }).then(put)}>Put in force</Act>
+        {present && <Act done="removed" run={() => ask(path, { method: "DELETE" }).then(put)}>Remove the override</Act>}
       </div>
     </Panel>
   );

@@ -127,7 +127,7 @@ export function Form({ text, set, faults, writes, fresh }: { text: string; set: 
         <Group title="Rule">
           <div class="row">
             {fresh && box("ID", ["id"], undefined, { size: 20 })}
-            {box("Name", ["name"], undefined, { size: 28 })}
+            {box("Name", ["name"], undefined, { size: 24 })}
             {box("Set", ["set"])}
             <Box label="Priority" size={6} value={textOf(at("priority"))} set={(t) => put(["priority"], /^-?\d+$/.test(t.trim()) ? Number(t) : t.trim() || undefined)} fault={faultOf("priority")} />
           </div>

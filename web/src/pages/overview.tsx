@@ -1,12 +1,14 @@
 // What happens now, to whom, by which rule.
 
-import { useMemo, useState } from "preact/hooks";
-import { live as current, useLive } from "../live";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { ask } from "../api";
+import type { Denial } from "../api";
+import { RULE_SECONDS, useLive } from "../live";
 import type { Live, RuleActivity } from "../live";
 import { Plot, Spark } from "../plot";
 import type { Mark } from "../plot";
-import { bytes, compact, duration, integer, rate, share, timeOfDay, zone } from "../format";
-import { at, ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time } from "../ui";
+import { bytes, compact, duration, integer, rate, share, timeOfDay } from "../format";
+import { at, ClientLink, lastSeconds, Panel, RuleLink, scopeText, Time, useKept, Window } from "../ui";
 
 const spans = [
   { name: "5 min", seconds: 300 },
@@ -55,10 +57,48 @@ function within(range: Range | undefined, micros: number) {
   return !range || (micros / 1e6 >= range[0] && micros / 1e6 <= range[1]);
 }
 
-export function Overview() {
+/** around is five minutes with a time of day in their middle, the last such time that there was. */
+function around(time: string): Range | undefined {
+  const [hours, minutes] = time.split(":").map(Number);
+  if (hours === undefined || minutes === undefined) return undefined;
+  const middle = new Date().setHours(hours, minutes, 0, 0) / 1000;
+  const from = middle - 150;
+  return from * 1000 > Date.now() ? [from - 86_400, from - 86_100] : [from, from + 300];
+}
+
+export function Overview({ state: given, writes }: { state?: string; writes: boolean }) {
   const live = useLive();
-  const [span, setSpan] = useState(300);
-  const [range, setRange] = useState<Range>();
+  const [kept, keep] = useKept("", { span: "300", from: "", to: "" }, given);
+  const span = spans.find((s) => String(s.seconds) === kept.span)?.seconds ?? 300;
+  const from = Number(kept.from);
+  const to = Number(kept.to);
+  const range = useMemo((): Range | undefined => (from > 0 && to > from ? [from, to] : undefined), [from, to]);
+  const setRange = (r?: Range) => {
+    const old = r && r[0] < live.now - span; // it is seen only if the plot goes back so far
+    keep({ ...(old && { span: "3600" }), from: r ? String(Math.floor(r[0])) : "", to: r ? String(Math.ceil(r[1])) : "" });
+  };
+  // The page has the last denials. A time that goes back further keeps those that there were when it was chosen, and asks for older ones.
+  const some = live.denials.length > 0;
+  const known = useMemo(() => live.denials, [range, some]);
+  const [older, setOlder] = useState<Denial[]>([]);
+  useEffect(() => {
+    setOlder([]);
+    let wanted = range !== undefined;
+    const read = async (before: Denial | undefined, found: Denial[]): Promise<void> => {
+      if (!range || !before || before.at / 1e6 < range[0] || before.seq <= 1) return;
+      const { body } = await ask<{ denials: Denial[] }>(`/api/v1/denials?scope=process&limit=1000&before=${before.seq}`);
+      if (!wanted || body.denials.length === 0) return;
+      const all = [...found, ...body.denials];
+      setOlder(all);
+      return read(all.at(-1), all);
+    };
+    void read(known.at(-1), []).catch(() => {}); // what is shown says how far it goes back
+    return () => void (wanted = false);
+  }, [range, known]);
+  const denials = useMemo(() => {
+    const last = live.denials.at(-1)?.seq ?? 0;
+    return range ? [...live.denials, ...[...known, ...older].filter((d) => d.seq < last)] : live.denials;
+  }, [live.denials, known, older, range]);
   const step = stepOf(span);
   const until = live.now - (live.now % step);
   const plot = useMemo(() => {
@@ -68,6 +108,7 @@ export function Overview() {
     return { times, admitted: per(live.admitted), denied: per(live.denied), degraded: per(live.degraded), shadow: per(live.shadow), marks: marksOf(live) };
   }, [until, span, live.changes]);
   const processes = live.processes?.processes.length ?? 1;
+  const started = (live.processes?.processes.find((p) => p.self)?.startedAt ?? 0) / 1e6;
   if (live.now === 0) return <p class="empty">{live.state === "connecting" ? "Reading what happened…" : "Nothing is known yet."}</p>;
   if (live.admitted.sum(3600) + live.denied.sum(3600) === 0 && live.rules.size === 0) return <>{sentence(live)}<Empty /></>;
   return (
@@ -83,26 +124,34 @@ export function Overview() {
         </ul>
         <span style={{ flex: 1 }} />
         {spans.map((s) => (
-          <button key={s.name} class="plain" aria-pressed={span === s.seconds} onClick={() => setSpan(s.seconds)} style={span === s.seconds ? { color: "var(--ink)", textDecoration: "underline" } : {}}>
+          <button key={s.name} class="plain" aria-pressed={span === s.seconds} onClick={() => keep({ span: String(s.seconds) })}>
             {s.name}
           </button>
         ))}
-        <span class="faint hide-narrow">requests per second, this process, {zone()}</span>
+        <label class="faint">around <input type="time" onChange={(e) => setRange(around(e.currentTarget.value))} /></label>
+        <span class="faint hide-narrow">requests per second, this process</span>
       </div>
-      <Plot {...plot} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} onBrush={setRange} />
+      <Plot {...plot} label={`Requests per second over the last ${span / 60} minutes: offered, admitted, and denied as the gap between`} range={range} onBrush={setRange} />
       {range && (
-        <div class="row">
-          <span>Between {timeOfDay(range[0] * 1e6)} and {timeOfDay(range[1] * 1e6)}: {integer(sumOver(live.denied, range))} denied of {integer(sumOver(live.denied, range) + sumOver(live.admitted, range))}.</span>
-          <button onClick={() => setRange(undefined)}>Show all times</button>
+        <div class="row" role="status">
+          <span>
+            {timeOfDay(range[0] * 1e6)} to {timeOfDay(range[1] * 1e6)}:{" "}
+            {range[1] < started ? `this process started at ${timeOfDay(started * 1e6)}, and knows nothing of before.` : range[1] < live.now - 3600 ? "counts are kept for one hour only; changes and revisions are kept longer." : `${integer(sumOver(live.denied, range))} denied of ${integer(sumOver(live.denied, range) + sumOver(live.admitted, range))}.`}
+          </span>
+          <button onClick={() => setRange()}>Show what happens now</button>
         </div>
       )}
       <div class="panels">
-        <Rules live={live} range={range} />
-        <Tops live={live} processes={processes} />
-        <Denials live={live} range={range} processes={processes} />
-        <StorePanel live={live} />
-        <Changes live={live} range={range} />
-        <Processes live={live} />
+        <div>
+          <Rules live={live} range={range} denials={denials} writes={writes} />
+          <Denials live={live} range={range} denials={denials} processes={processes} />
+        </div>
+        <div>
+          <Tops live={live} range={range} denials={denials} processes={processes} />
+          <Changes live={live} range={range} />
+          <StorePanel live={live} />
+          <Processes live={live} />
+        </div>
       </div>
     </>
   );
@@ -112,26 +161,50 @@ function sumOver(ring: Live["admitted"], [from, to]: Range) {
   return ring.sum(Math.max(1, Math.floor(to) - Math.ceil(from) + 1), Math.floor(to));
 }
 
-function Rules({ live, range }: { live: Live; range?: Range }) {
-  const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow" | "near") => (range ? sumOver(r[of], range) : r[of].sum(60, live.now));
+/** deniedBy are the clients that each rule has denied within a time, of the denials that are known. */
+function deniedBy(denials: Denial[], from: number, to: number) {
+  const found = new Map<string, Map<string, { count: number; reason?: string }>>();
+  for (const d of denials) {
+    if (d.at / 1e6 < from || d.at / 1e6 > to) continue;
+    const rule = d.rule ?? "";
+    const clients = found.get(rule) ?? new Map<string, { count: number; reason?: string }>();
+    found.set(rule, clients);
+    const client = clients.get(d.client ?? "") ?? { count: 0, reason: d.reason };
+    clients.set(d.client ?? "", { ...client, count: client.count + 1 });
+  }
+  return found;
+}
+
+/** oldest is when the first of the denials that are known was, in Unix seconds. */
+const oldest = (denials: Denial[]) => (denials.at(-1)?.at ?? 0) / 1e6;
+
+function Rules({ live, range, denials, writes }: { live: Live; range?: Range; denials: Denial[]; writes: boolean }) {
+  // Seconds are kept for five minutes, minutes for an hour.
+  const minutes = range && range[0] < live.now - RULE_SECONDS;
+  const count = (r: RuleActivity, of: "admitted" | "denied" | "shadow") =>
+    !range ? r[of].sum(60, live.now) : minutes ? sumOver(r.minutes[of], [Math.floor(range[0] / 60), Math.floor((range[1] - 1) / 60)]) : sumOver(r[of], range);
+  const from = range?.[0] ?? live.now - 59;
+  const clients = deniedBy(denials, from, range?.[1] ?? Infinity);
+  const all = denials.length < 1000 || oldest(denials) <= from;
   const rows = [...live.rules]
-    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), near: count(r, "near"), all: count(r, "denied") + count(r, "admitted") }))
-    .filter((row) => row.all + row.shadow > 0)
+    .map(([id, r]) => ({ id, r, denied: count(r, "denied"), shadow: count(r, "shadow"), near: range ? 0 : r.near.sum(60, live.now), all: count(r, "denied") + count(r, "admitted") + count(r, "shadow") }))
+    .filter((row) => row.all > 0)
     .sort((a, b) => b.denied - a.denied || b.shadow - a.shadow || b.all - a.all)
     .slice(0, 12);
   return (
-    <Panel title="Rules by denials" scope={range ? "chosen time, this process" : "last minute, this process"}>
+    <Panel title="Rules by denials" scope={(range ? (minutes ? "these minutes" : "chosen time") : "last minute") + ", this process"} more={writes && <a href="#/simulate/least=0.99&run=1" title="Finds, from what was asked lately, the least limit of each rule that never denies 99 % of its clients.">suggest limits</a>}>
       {rows.length === 0 ? <p class="empty">No rule has decided anything {range ? "then" : "in the last minute"}.</p> : (
         <table>
-          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n">of</th><th class="n" title="admitted requests that left a client a fifth of its limit or less">near</th><th class="hide-narrow">5 min</th></tr></thead>
+          <thead><tr><th>rule</th><th class="n">denied</th><th class="n">share</th><th class="n hide-narrow">requests</th><th class="n" title="different clients that were denied">clients</th>{!range && <th class="n" title="admitted requests that left a client a fifth of its limit or less">near limit</th>}<th class="n hide-narrow">5 min</th></tr></thead>
           <tbody>
-            {rows.map(({ id, r, denied, shadow, near, all }) => (
+            {rows.map(({ id, r, denied, shadow, near, all: requests }) => (
               <tr key={id}>
                 <td><RuleLink id={id} /></td>
-                <td class={denied ? "n denied" : "n"}>{compact(denied)}{shadow > 0 && <span class="shadow"> +{compact(shadow)} in shadow</span>}</td>
-                <td class="n">{share(denied, all)}</td>
-                <td class="n">{compact(all)}</td>
-                <td class="n">{near ? compact(near) : ""}</td>
+                <td class={denied ? "n denied" : "n"}>{shadow > 0 && <span class="shadow">{compact(shadow)} in shadow</span>}{denied > 0 && shadow > 0 && ", "}{(denied > 0 || shadow === 0) && compact(denied)}</td>
+                <td class="n">{share(denied + shadow, requests)}</td>
+                <td class="n hide-narrow">{compact(requests)}</td>
+                <td class="n">{clients.get(id) && (all ? "" : "≥ ") + compact(clients.get(id)?.size ?? 0)}</td>
+                {!range && <td class="n">{near ? compact(near) : ""}</td>}
                 <td class="hide-narrow"><Spark admitted={lastSeconds(r.admitted, live.now, 300, 10)} denied={lastSeconds(r.denied, live.now, 300, 10)} shadow={lastSeconds(r.shadow, live.now, 300, 10)} /></td>
               </tr>
             ))}
@@ -142,30 +215,36 @@ function Rules({ live, range }: { live: Live; range?: Range }) {
   );
 }
 
-function Tops({ live, processes }: { live: Live; processes: number }) {
-  const [denied, setDenied] = useState(true);
-  const list = (denied ? live.top?.denied : live.top?.clients) ?? [];
+function Tops({ live, range, denials, processes }: { live: Live; range?: Range; denials: Denial[]; processes: number }) {
+  const [mostDenied, setMostDenied] = useState(true);
+  const denied = mostDenied || !!range;
+  const known = deniedBy(denials, range?.[0] ?? 0, range?.[1] ?? Infinity);
+  const list = range
+    ? [...known].flatMap(([rule, clients]) => [...clients].map(([client, { count }]) => ({ rule, client, count, error: 0 }))).sort((a, b) => b.count - a.count)
+    : ((denied ? live.top?.denied : live.top?.clients) ?? []);
   const most = Math.max(1, ...list.map((t) => t.count));
   const minutes = live.top && live.now ? Math.max(1, Math.round((live.now - live.top.from / 1e6) / 60)) : 0;
+  const part = range && oldest(denials) > range[0] && denials.length >= 1000;
   return (
     <Panel
       title="Clients"
-      scope={`last ${minutes} min, ${scopeText(live.top?.scope, processes)}`}
+      scope={range ? (part ? `since ${timeOfDay(oldest(denials) * 1e6)}, this process` : "chosen time, this process") : `last ${minutes} min, ${scopeText(live.top?.scope, processes)}`}
       more={<>
-        <button class="plain" aria-pressed={denied} style={denied ? { color: "var(--ink)" } : {}} onClick={() => setDenied(true)}>most denied</button>
-        <button class="plain" aria-pressed={!denied} style={denied ? {} : { color: "var(--ink)" }} onClick={() => setDenied(false)}>heaviest</button>
+        <button class="plain" aria-pressed={denied} onClick={() => setMostDenied(true)}>most denied</button>
+        {!range && <button class="plain" aria-pressed={!denied} onClick={() => setMostDenied(false)}>heaviest</button>}
       </>}
     >
       {list.length === 0 ? <p class="empty">{denied ? "Nobody was denied." : "Nobody has asked."}</p> : (
         <table>
-          <thead><tr><th>client</th><th>rule</th><th class="n">{denied ? "denied" : "requests"}</th><th class="hide-narrow" /></tr></thead>
+          <thead><tr><th>client</th><th>rule</th>{denied && <th>why</th>}<th class="n">{denied ? "denied" : "requests"}</th><th class="hide-narrow" /></tr></thead>
           <tbody>
             {list.slice(0, 12).map((t) => (
               <tr key={t.rule + "/" + t.client}>
                 <td><ClientLink name={t.client} /></td>
                 <td><RuleLink id={t.rule} /></td>
+                {denied && <td>{reasonText(known.get(t.rule)?.get(t.client)?.reason)}</td>}
                 <td class="n" title={t.error ? `at most ${integer(t.count)}, at least ${integer(t.count - t.error)}` : undefined}>{t.error > 0 ? "≤ " : ""}{compact(t.count)}</td>
-                <td class="hide-narrow" style={{ width: "30%" }}><span class={denied ? "bar denied" : "bar"} style={{ width: (100 * t.count) / most + "%" }} /></td>
+                <td class="hide-narrow" style={{ width: "20%" }}><span class={denied ? "bar denied" : "bar"} style={{ width: (100 * t.count) / most + "%" }} /></td>
               </tr>
             ))}
           </tbody>
@@ -175,26 +254,26 @@ function Tops({ live, processes }: { live: Live; processes: number }) {
   );
 }
 
-function Denials({ live, range, processes }: { live: Live; range?: Range; processes: number }) {
+function Denials({ live, range, denials, processes }: { live: Live; range?: Range; denials: Denial[]; processes: number }) {
   const shared = processes > 1 && !range;
-  const rows = (shared ? live.allDenials : live.denials).filter((d) => within(range, d.at)).slice(0, 12);
+  const rows = (shared ? live.allDenials : denials).filter((d) => within(range, d.at)).slice(0, range ? 500 : 12);
   return (
-    <Panel title="Last denials" scope={scopeText(shared ? "all" : "process", processes)} more={<a href="#/denials">search</a>}>
-      {rows.length === 0 ? <p class="empty">Nothing was denied.</p> : (
-        <table>
-          <thead><tr><th>time</th><th>client</th><th>rule</th><th>reason</th></tr></thead>
-          <tbody>
-            {rows.map((d) => (
-              <tr key={d.process + "/" + d.seq}>
-                <td><Time micros={d.at} /></td>
-                <td><ClientLink name={d.client} /></td>
-                <td><RuleLink id={d.rule} /></td>
-                <td>{reasonText(d.reason)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+    <Panel title={range ? "Denials then" : "Last denials"} scope={scopeText(shared ? "all" : "process", processes)} more={<a href="#/denials">search</a>}>
+      <Window
+        low
+        label="Denials"
+        rows={rows}
+        empty={<p>{range && denials.length >= 1000 && oldest(denials) > range[1] ? `The denials that are known go back to ${timeOfDay(oldest(denials) * 1e6)}.` : "Nothing was denied."}</p>}
+        head={<tr><th class="t">time</th><th class="c">client</th><th>rule</th><th>reason</th></tr>}
+        row={(d) => (
+          <tr key={d.process + "/" + d.seq}>
+            <td><Time micros={d.at} /></td>
+            <td><ClientLink name={d.client} /></td>
+            <td><RuleLink id={d.rule} /></td>
+            <td>{reasonText(d.reason)}</td>
+          </tr>
+        )}
+      />
     </Panel>
   );
 }
@@ -266,22 +345,23 @@ function RevisionLink({ state }: { state: string }) {
 }
 
 function Changes({ live, range }: { live: Live; range?: Range }) {
-  const rows = live.changes.filter((c) => within(range, c.at)).slice(0, 8);
+  const rows = live.changes.filter((c) => within(range, c.at));
   return (
-    <Panel title="What changed" scope="this process" more={<a href="#/revisions">revisions of rules</a>}>
-      {rows.length === 0 ? <p class="empty">Neither the rules nor the store's state {range ? "changed then" : "have changed"}.</p> : (
-        <table>
-          <tbody>
-            {rows.map((c) => (
-              <tr key={c.seq}>
-                <td><Time micros={c.at} /></td>
-                <td>{c.kind === "rules" ? <RevisionLink state={c.state} /> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
-                <td class="faint">{c.detail}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+    <Panel title={range ? "What changed then" : "What changed"} scope="this process, since its start" more={<a href="#/revisions">all revisions</a>}>
+      <Window
+        low
+        label="What changed"
+        rows={rows}
+        empty={<p>Neither the rules nor the store's state {range ? "changed then" : "have changed"}.</p>}
+        head={<tr><th>time</th><th>what</th><th style={{ width: "50%" }}>detail</th></tr>}
+        row={(c) => (
+          <tr key={c.seq}>
+            <td><Time micros={c.at} /></td>
+            <td>{c.kind === "rules" ? <RevisionLink state={c.state} /> : <span class={c.state === "up" ? "" : "degraded"}>store {c.state}</span>}</td>
+            <td class="faint" title={c.detail}>{c.detail}</td>
+          </tr>
+        )}
+      />
     </Panel>
   );
 }
@@ -313,13 +393,11 @@ function Empty() {
   const host = location.hostname.includes(":") ? `[${location.hostname}]` : location.hostname;
   return (
     <div class="empty">
-      <p>Nothing has asked this service yet. Try one:</p>
+      <p>No request has come to this service yet. Send one:</p>
       <pre>curl -i 'http://{host}:8080/api/v1/rate-limit/check?key=user:123'</pre>
-      <p>or let it decide a request by rules. <a href="#/rules">Make the first rule</a>, then:</p>
+      <p>Or let rules decide. <a href="#/rules">Make the first rule</a>, then:</p>
       <pre>{`curl -i http://${host}:8080/api/v1/rate-limit/evaluate -d '{"method": "GET", "path": "/", "ip": "192.0.2.1"}'`}</pre>
       <p>To look around with made-up traffic, start <code>stint serve --demo</code>.</p>
     </div>
   );
 }
-
-export const liveNow = () => current;

@@ -2,12 +2,13 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "../api";
-import type { Rule, RuleList, Validation, Version } from "../api";
-import { compact, share } from "../format";
+import type { Denial, Rule, RuleList, Validation, Version } from "../api";
+import { compact, share, timeOfDay } from "../format";
 import { useLive } from "../live";
 import { Plot } from "../plot";
-import { Act, at, lastSeconds, messageOf, Panel, useAsk } from "../ui";
+import { Act, address, at, ClientLink, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
 import { diff, yaml } from "../yaml";
+import { reasonText } from "./overview";
 import { matchText, stateOf, templates, what } from "./rules";
 
 /** candidateOf is the ID of the rule in shadow by which a change is tried. */
@@ -28,19 +29,19 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
   return (
     <>
       <h1 class="lead">{rule.body.name ?? id}: {what(rule.body)}</h1>
-      <p class="faint">{stateOf(rule.body)}, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
-      <Activity id={id} />
+      <p class="faint">{rule.body.name && `${id}, `}<span class={stateOf(rule.body) === "shadow" ? "shadow" : ""}>{stateOf(rule.body)}</span>, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
+      <Activity id={id} candidate={candidate?.id} />
       {candidate && <Compare rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
-      <Panel title="The rule" scope="in force everywhere within seconds of saving">
+      <Panel title="The rule" scope="in force everywhere, seconds after saving">
         <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
       </Panel>
       <div class="two">
-        <History id={id} />
+        <Denied id={id} />
         <div>
+          <History id={id} />
           {writes && (
-            <Panel title="Clear what clients have used">
-              <div class="row"><Act confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act></div>
-              <div class="row"><Act confirm={`Remove the rule ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE", ifMatch: rule.etag }).then(() => (location.hash = "#/rules"))}>Remove the rule</Act></div>
+            <Panel title="Reset or remove">
+              <div class="row"><Act done="reset" confirm={`Reset all clients of ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}/reset`, { method: "POST", body: { all: true } })}>Reset all clients of this rule</Act><Act confirm={`Remove the rule ${id}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(id)}`, { method: "DELETE", ifMatch: rule.etag }).then(() => (location.hash = "#/rules"))}>Remove the rule</Act></div>
             </Panel>
           )}
         </div>
@@ -49,16 +50,51 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
   );
 }
 
-function Activity({ id }: { id: string }) {
+/** Denied are the clients that the rule denies, those that it denied most first. */
+function Denied({ id }: { id: string }) {
+  const { body, fault, again } = useAsk<{ denials: Denial[] }>(`/api/v1/denials?scope=process&limit=1000&rule=${encodeURIComponent(id)}`);
+  useEvery(5, again);
+  const clients = useMemo(() => {
+    const found = new Map<string, { client: string; count: number; last: Denial }>();
+    for (const d of body?.denials ?? []) {
+      const known = found.get(d.client ?? "");
+      if (known) known.count++;
+      else found.set(d.client ?? "", { client: d.client ?? "", count: 1, last: d });
+    }
+    return [...found.values()].sort((a, b) => b.count - a.count);
+  }, [body]);
+  const first = body?.denials.at(-1);
+  return (
+    <Panel title="Clients that it denies" scope={first ? `since ${timeOfDay(first.at)}, this process` : "this process"} more={<a href={address("denials", { q: id })}>denials</a>}>
+      {fault && <p class="fault">{messageOf(fault)}</p>}
+      {body && clients.length === 0 && <p class="empty">It has denied nobody lately.</p>}
+      {clients.length > 0 && (
+        <table>
+          <thead><tr><th>client</th><th>why</th><th>last</th><th class="n">denied</th></tr></thead>
+          <tbody>
+            {clients.slice(0, 10).map((c) => (
+              <tr key={c.client}><td><ClientLink name={c.client} /></td><td>{reasonText(c.last.reason)}</td><td><Time micros={c.last.at} /></td><td class="n denied">{compact(c.count)}</td></tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {clients.length > 10 && <p class="faint">and {compact(clients.length - 10)} others</p>}
+    </Panel>
+  );
+}
+
+/** Activity shows what the rule decides, and what a change of it in shadow would deny. */
+function Activity({ id, candidate }: { id: string; candidate?: string }) {
   const live = useLive();
   const activity = live.rules.get(id);
+  const tried = candidate ? live.rules.get(candidate)?.shadow : activity?.shadow;
   const until = live.now - (live.now % 2);
   const data = useMemo(() => {
     const times: number[] = [];
     for (let t = until - 300 + 2; t <= until; t += 2) times.push(t);
     const per = (ring?: Parameters<typeof lastSeconds>[0]) => (ring ? lastSeconds(ring, until, 300, 2).map((n) => n / 2) : times.map(() => 0));
-    return { times, admitted: per(activity?.admitted), denied: per(activity?.denied), shadow: per(activity?.shadow) };
-  }, [until, activity]);
+    return { times, admitted: per(activity?.admitted), denied: per(activity?.denied), shadow: per(tried) };
+  }, [until, activity, tried]);
   if (!activity) return <p class="empty">This rule has decided nothing lately in this process.</p>;
   return <Plot {...data} height={140} label={`Requests per second that ${id} decided in the last five minutes`} />;
 }
@@ -74,7 +110,7 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
     // Both in one edit, so that no request meets neither or both.
     const { body, etag: tag } = await ask<RuleList>("/api/v1/rules");
     const current = body.rules.find((r) => r.id === rule.id);
-    if (!current || JSON.stringify(current) !== JSON.stringify(rule)) throw new Problem(412, "Somebody has changed the rule meanwhile. Look at it again.", etag);
+    if (!current || JSON.stringify(current) !== JSON.stringify(rule)) throw new Problem(412, "Somebody has changed the rule meanwhile. Reload the page.", etag);
     const next: Rule = { ...candidate, id: rule.id, on_exceed: rule.on_exceed };
     if (next.on_exceed === undefined) delete next.on_exceed;
     const rules = body.rules.filter((r) => r.id !== candidate.id).map((r) => (r.id === rule.id ? next : r));
@@ -93,7 +129,7 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
       {writes && (
         <div class="row">
           <Act main run={enforce}>Enforce the change</Act>
-          <Act run={() => ask(`/api/v1/rules/${encodeURIComponent(candidate.id)}`, { method: "DELETE" }).then(again)}>Drop it</Act>
+          <Act run={() => ask(`/api/v1/rules/${encodeURIComponent(candidate.id)}`, { method: "DELETE" }).then(again)}>Drop the change</Act>
         </div>
       )}
     </Panel>
@@ -178,6 +214,7 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
       <div class="two views">
         {Form ? <Form text={text} set={setText} faults={check?.faults ?? []} writes={writes} fresh={!rule} /> : <p class="empty">Reading…</p>}
         <div>
+          <h2>YAML</h2>
           <textarea rows={Math.min(36, Math.max(14, text.split("\n").length + 1))} spellcheck={false} aria-label="The rule, as YAML" value={text} readOnly={!writes} onInput={(e) => setText(e.currentTarget.value)} />
           {check?.faults?.map((f) => <p key={f.line + f.detail} class="fault">line {f.line}, column {Math.max(1, f.column - 2)}: {f.detail}</p>)}
         </div>
@@ -190,6 +227,7 @@ function Editor({ rule, etag, start, writes, saved, candidate }: EditorProps) {
           {candidate && rule && !rule.id.endsWith(".candidate") && <Act disabled={!changed || check?.valid === false} run={tryIt}>Try it in shadow</Act>}
           <Act main disabled={(!changed && !!rule) || check?.valid === false} run={save}>{rule ? "Enforce at once" : "Make the rule"}</Act>
           {changed && rule && <button onClick={() => setText(base.text)}>Undo</button>}
+          {!changed && rule && <span class="faint beside">Change the rule above, then try the change in shadow: it decides, and denies nobody.</span>}
         </div>
       )}
     </>
@@ -212,7 +250,7 @@ function History({ id }: { id: string }) {
       {fault && <p class="fault">{messageOf(fault)}</p>}
       <table><tbody>
         {body?.versions.map((v) => (
-          <tr key={v.version}><td class="n"><a href={at("revisions", String(v.version))}>{v.version}</a></td><td>{new Date(v.at).toLocaleString()}</td><td>{v.by}</td><td class="faint">{v.comment || v.action}</td></tr>
+          <tr key={v.version}><td class="n"><a href={at("revisions", String(v.version))}>{v.version}</a></td><td><Time micros={Date.parse(v.at) * 1000} /></td><td>{v.by}</td><td class="faint">{v.comment || v.action}</td></tr>
         ))}
       </tbody></table>
       {body?.versions.length === 0 && <p class="empty">None is kept.</p>}

@@ -1,13 +1,13 @@
 // All rules: dense rows, with what each one does now.
 
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { ask } from "../api";
 import type { Rule, RuleList } from "../api";
-import { compact, integer, limitText, share } from "../format";
+import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
-import { Act, at, lastSeconds, messageOf, useAsk, Window } from "../ui";
+import { Act, at, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
 
@@ -37,11 +37,10 @@ const matches = (rule: Rule, words: string[]) => {
   return words.every((w) => text.includes(w));
 };
 
-export function Rules({ writes }: { writes: boolean }) {
+export function Rules({ state, writes }: { state?: string; writes: boolean }) {
   const live = useLive();
   const { body, fault, again } = useAsk<RuleList>("/api/v1/rules");
-  const [search, setSearch] = useState("");
-  const [set, setSet] = useState("");
+  const [{ q: search, set }, keep] = useKept("rules", { q: "", set: "" }, state);
   const sets = useMemo(() => [...new Set((body?.rules ?? []).map((r) => r.set).filter((s): s is string => !!s))].sort(), [body]);
   const rows = useMemo(() => {
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -51,25 +50,27 @@ export function Rules({ writes }: { writes: boolean }) {
     ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
   return (
     <>
-      <h1 class="lead">{body ? `${integer(body.rules.length)} rules, revision ${body.version}` : "Rules"}</h1>
+      <h1 class="lead">{body ? !body.rules.length ? "No rules" : `${integer(body.rules.length)} ${body.rules.length === 1 ? "rule" : "rules"}, revision ${body.version}` : "Rules"}</h1>
       <div class="row">
-        <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} /></label>
+        {body?.rules.length !== 0 && <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} size={26} onInput={(e) => keep({ q: e.currentTarget.value })} /></label>}
         {sets.length > 0 && (
           <label class="field"><span>Set</span>
-            <select value={set} onChange={(e) => setSet(e.currentTarget.value)}><option value="">all</option>{sets.map((s) => <option key={s}>{s}</option>)}</select>
+            <select value={set} onChange={(e) => keep({ set: e.currentTarget.value })}><option value="">all</option>{sets.map((s) => <option key={s}>{s}</option>)}</select>
           </label>
         )}
         <span style={{ flex: 1 }} />
-        <a href="#/explain">Explain a request</a>
-        <a href="#/revisions">Revisions</a>
-        {writes && <a href="#/rules/new">New rule</a>}
+        <span class="links beside">
+          <a href="#/explain">Explain a request</a>
+          <a href="#/revisions">Revisions</a>
+          {writes && <a href="#/rules/new">New rule</a>}
+        </span>
       </div>
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
       {body && (
         <Window
           rows={rows}
           empty={body.rules.length ? "No rule matches the search." : <NoRules writes={writes} />}
-          head={<tr><th style={{ width: "20%" }}>rule</th><th style={{ width: "70px" }}>state</th><th>match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "80px" }}>denied</th>{writes && <th style={{ width: "96px" }} class="hide-narrow" />}</tr>}
+          head={<tr><th class="id">rule</th><th style={{ width: "64px" }} class="hide-narrow">state</th><th class="hide-narrow">match</th><th>limit</th><th style={{ width: "108px" }} class="hide-narrow">5 min</th><th class="n" style={{ width: "72px" }} title="in the last minute, this process">denied</th>{writes && <th style={{ width: "84px" }} class="hide-narrow" />}</tr>}
           row={(rule) => <Row key={rule.id} rule={rule} activity={live.rules.get(rule.id)} now={live.now} change={writes ? change : undefined} />}
         />
       )}
@@ -81,17 +82,17 @@ export function Rules({ writes }: { writes: boolean }) {
 function Row({ rule, activity, now, change }: { rule: Rule; activity?: RuleActivity; now: number; change?: (rule: Rule, patch: Partial<Rule>) => Promise<unknown> }) {
   return useMemo(() => {
     const denied = activity?.denied.sum(60, now) ?? 0;
-    const all = denied + (activity?.admitted.sum(60, now) ?? 0);
     const shadow = activity?.shadow.sum(60, now) ?? 0;
+    const all = denied + shadow + (activity?.admitted.sum(60, now) ?? 0);
     const state = stateOf(rule);
     return (
       <tr>
-        <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint"> {rule.set}</span>}</td>
-        <td class={state === "shadow" ? "shadow" : state === "off" ? "faint" : ""}>{state}</td>
-        <td class="mono" title={matchText(rule)}>{matchText(rule)}</td>
-        <td title={what(rule)}>{what(rule)}</td>
+        <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint hide-narrow"> {rule.set}</span>}</td>
+        <td class={"hide-narrow" + (state === "shadow" ? " shadow" : state === "off" ? " faint" : "")}>{state}</td>
+        <td class="mono hide-narrow" title={matchText(rule)}>{matchText(rule)}</td>
+        <td title={what(rule)}>{(state === "shadow" || state === "off") && <span class={state === "off" ? "faint only-narrow" : "shadow only-narrow"}>{state}: </span>}{what(rule)}</td>
         <td class="hide-narrow">{activity && <Spark admitted={lastSeconds(activity.admitted, now, 300, 10)} denied={lastSeconds(activity.denied, now, 300, 10)} shadow={lastSeconds(activity.shadow, now, 300, 10)} />}</td>
-        <td class={denied ? "n denied" : shadow ? "n shadow" : "n"} title="in the last minute, this process">{shadow ? compact(shadow) : share(denied, all)}</td>
+        <td class={denied ? "n denied" : shadow ? "n shadow" : "n"} title="in the last minute, this process">{shadow ? share(shadow, all) : share(denied, all)}</td>
         {change && <td class="n hide-narrow"><Act run={() => change(rule, { enabled: rule.enabled === false })}>{rule.enabled === false ? "Enable" : "Disable"}</Act></td>}
       </tr>
     );
@@ -108,8 +109,8 @@ export const templates: Record<string, string> = {
 function NoRules({ writes }: { writes: boolean }) {
   return (
     <>
-      <p>There are no rules yet. {writes ? "Begin with one of these:" : "A token with the role write may make one."}</p>
-      {writes && <div class="row">{Object.keys(templates).map((name) => <a key={name} href={at("rules", "new", name)}>{name}</a>)}</div>}
+      <p>There are no rules yet. {writes ? "Start from a template:" : "To make one, sign in with a token that has the role write."}</p>
+      {writes && <div class="templates">{Object.entries(templates).map(([name, text]) => <section key={name}><a href={at("rules", "new", name)}>{name}</a><pre>{text}</pre></section>)}</div>}
     </>
   );
 }

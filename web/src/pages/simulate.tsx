@@ -1,12 +1,12 @@
 // What rules would do: to made-up traffic, to a log, or to what this service decided lately. And the playground:
 // all five algorithms on one pattern.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask } from "../api";
 import type { Rule, Suggestion } from "../api";
-import { compact, duration, share } from "../format";
+import { compact, duration, integer, share } from "../format";
 import { Plot } from "../plot";
-import { Act, at, messageOf, Panel, useAsk } from "../ui";
+import { Act, at, messageOf, Panel, RuleLink, useAsk, useKept } from "../ui";
 import { yaml } from "../yaml";
 import { what } from "./rules";
 
@@ -55,11 +55,11 @@ interface Pattern {
   window: string;
 }
 
-async function simulate(request: unknown, log?: File): Promise<Report> {
+async function simulate(request: unknown, signal: AbortSignal, log?: File): Promise<Report> {
   const form = new FormData();
   form.set("request", JSON.stringify(request));
   if (log) form.set("log", log);
-  return (await ask<Report>("/api/v1/simulate", { method: "POST", form })).body;
+  return (await ask<Report>("/api/v1/simulate", { method: "POST", form, signal })).body;
 }
 
 const patterns: Record<string, string> = {
@@ -70,17 +70,6 @@ const patterns: Record<string, string> = {
   spike: "calm, and a sudden crowd",
   "retry-storm": "denied clients come again, more and more",
 };
-
-/** kept is a state that stands in the address, so that it can be shared. */
-function useKept<T extends Record<string, string>>(page: string, initial: T, given?: string): [T, (change: Partial<T>) => void] {
-  const [state, set] = useState<T>(() => ({ ...initial, ...Object.fromEntries(new URLSearchParams(given ?? "")) }));
-  const change = (more: Partial<T>) => {
-    const next = { ...state, ...more };
-    set(next);
-    history.replaceState(null, "", at(page, new URLSearchParams(next).toString()));
-  };
-  return [state, change];
-}
 
 const algorithmNames: Record<string, string> = {
   token_bucket: "Token bucket",
@@ -115,15 +104,15 @@ export function Playground({ state: given }: { state?: string }) {
     pattern: { name: s.pattern, seed: Number(s.seed), rate: Number(s.rate), clients: Number(s.clients), length: s.length, window: s.window } satisfies Pattern,
   });
   useEffect(() => {
-    let wanted = true;
+    const stop = new AbortController();
     const timer = setTimeout(() => {
-      simulate(JSON.parse(request)).then(
-        (r) => wanted && (setReport(r), setFault("")),
-        (e: unknown) => wanted && setFault(messageOf(e)),
+      simulate(JSON.parse(request), stop.signal).then(
+        (r) => (setReport(r), setFault("")),
+        (e: unknown) => stop.signal.aborted || setFault(messageOf(e)),
       );
     }, 200);
     return () => {
-      wanted = false;
+      stop.abort();
       clearTimeout(timer);
     };
   }, [request]);
@@ -142,14 +131,14 @@ export function Playground({ state: given }: { state?: string }) {
       </div>
       {fault && <p class="fault" role="alert">{fault}</p>}
       <div class="two">
-        <div>{report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={120} />)}</div>
+        <div>{report?.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={algorithmNames[c.name] ?? c.name} height={112} since />)}</div>
         <Guide />
       </div>
     </>
   );
 }
 
-function CandidatePlot({ candidate: c, title, height }: { candidate: CandidateReport; title: string; height: number }) {
+function CandidatePlot({ candidate: c, title, height, since }: { candidate: CandidateReport; title: string; height: number; since?: boolean }) {
   const data = useMemo(() => {
     const steps = c.steps ?? [];
     return {
@@ -163,50 +152,72 @@ function CandidatePlot({ candidate: c, title, height }: { candidate: CandidateRe
   return (
     <section>
       <h2>{title} <span class="faint">{share(c.total.denied, c.total.requests)} denied{limit && `; at most ${limit.atLeast ? "≥ " : ""}${compact(limit.clientPeak)} of one client in ${duration(limit.span)}`}{c.total.longestDelay > 0 && `; held up to ${duration(c.total.longestDelay)}`}</span></h2>
-      <Plot {...data} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
+      <Plot {...data} since={since} height={height} label={`${title}: offered and admitted requests per ${duration(c.step)}`} />
     </section>
   );
 }
 
+/** Guide leads to an algorithm by questions. */
 function Guide() {
   return (
-    <section class="panel">
+    <section class="panel tree">
       <header><h2>Which one?</h2></header>
       <ul>
-        <li>Short bursts are fine, the average counts: <strong>token bucket</strong>. The default.</li>
-        <li>What comes after must see an even pace, and requests may wait: <strong>leaky bucket</strong>.</li>
-        <li>A quota by the calendar, such as 1,000 a day: <strong>fixed window</strong>. Twice the limit may pass around a boundary.</li>
-        <li>Never more than N in any window, and N is small, such as logins: <strong>sliding window log</strong>.</li>
-        <li>Nearly that for large N, in little memory: <strong>sliding window counter</strong>.</li>
+        <li>Is the limit a quota of a calendar period, such as 1,000 a day?
+          <ul>
+            <li>Yes: <strong>fixed window</strong>. Around a boundary of windows twice the limit may pass.</li>
+            <li>No. Does the service behind need an even pace?
+              <ul>
+                <li>Yes: <strong>leaky bucket</strong>. Requests may wait for their turn.</li>
+                <li>No. May a client send short bursts?
+                  <ul>
+                    <li>Yes: <strong>token bucket</strong>. The default.</li>
+                    <li>No: never more than N in any window.
+                      <ul>
+                        <li>N is small, such as 5 logins: <strong>sliding window log</strong>. Exact.</li>
+                        <li>N is large: <strong>sliding window counter</strong>. Nearly exact, in little memory.</li>
+                      </ul>
+                    </li>
+                  </ul>
+                </li>
+              </ul>
+            </li>
+          </ul>
+        </li>
       </ul>
     </section>
   );
 }
 
-export function Simulate({ writes }: { writes: boolean }) {
+export function Simulate({ state, writes }: { state?: string; writes: boolean }) {
+  const [{ source, pattern, least, run: atOnce }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", least: "", run: "" }, state);
   const rules = useAsk<{ rules: Rule[] }>("/api/v1/rules");
-  const [source, setSource] = useState("recent");
   const [log, setLog] = useState<File>();
-  const [pattern, setPattern] = useState("poisson");
   const [text, setText] = useState<string>();
-  const [least, setLeast] = useState("");
   const [done, setDone] = useState<Done>();
   const [fault, setFault] = useState("");
   const [busy, setBusy] = useState(false);
-  const draft = text ?? (rules.body ? yaml(rules.body.rules) : "");
-  if (!writes) return <p class="empty">Simulating takes work of the service; it needs a token with the role write.</p>;
+  const stop = useRef(new AbortController()); // who leaves the page does not wait for it, and the service has one simulation at a time
+  useEffect(() => () => stop.current.abort(), []);
+  const draft = text ?? (rules.body?.rules.length ? yaml(rules.body.rules) : "");
   const run = () => {
     setBusy(true);
     setFault("");
     const request = {
       inForce: true,
       ...(least && { suggest: { share: Number(least) } }),
-      ...(draft.trim() && { candidates: [{ name: "candidate", rules: draft }] }),
+      ...(text?.trim() && { candidates: [{ name: "candidate", rules: text }] }),
       ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: 50, clients: 200, length: pattern === "diurnal" ? "1d" : "10m", window: "1m" } }),
     };
-    const candidate = draft;
-    simulate(request, source === "log" ? log : undefined).then((report) => setDone({ report, candidate }), (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
+    const candidate = text ?? "";
+    simulate(request, stop.current.signal, source === "log" ? log : undefined).then((report) => setDone({ report, candidate }), (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
   };
+  useEffect(() => {
+    if (!writes || !atOnce || !rules.body || source === "log") return;
+    keep({ run: "" });
+    run();
+  }, [atOnce, rules.body]);
+  if (!writes) return <><h1 class="lead">Simulate</h1><p class="empty">A simulation uses the service's processor. It needs a token with the role write.</p></>;
   return (
     <>
       <h1 class="lead">What would other rules have done?</h1>
@@ -217,16 +228,16 @@ export function Simulate({ writes }: { writes: boolean }) {
           </label>
           <div class="row">
             <label class="field"><span>Traffic</span>
-              <select value={source} onChange={(e) => setSource(e.currentTarget.value)}>
-                <option value="recent">the last minutes of this service</option>
+              <select value={source} onChange={(e) => keep({ source: e.currentTarget.value })}>
+                <option value="recent">the last minutes of this process</option>
                 <option value="log">an access log</option>
                 <option value="pattern">a pattern</option>
               </select>
             </label>
             {source === "log" && <label class="field"><span>Log: nginx, Apache, Caddy, Envoy, ALB, CSV, JSON lines; plain, gzip or zstd; 64 MiB unpacked</span><input type="file" onChange={(e) => setLog(e.currentTarget.files?.[0])} /></label>}
-            {source === "pattern" && <Choice name="pattern" label="Pattern" value={pattern} options={Object.keys(patterns)} set={setPattern} />}
+            {source === "pattern" && <Choice name="pattern" label="Pattern" value={pattern} options={Object.keys(patterns)} set={(pattern) => keep({ pattern })} />}
             <label class="field"><span>Suggest limits that never deny</span>
-              <select value={least} onChange={(e) => setLeast(e.currentTarget.value)}>
+              <select value={least} onChange={(e) => keep({ least: e.currentTarget.value })}>
                 <option value="">suggest none</option>
                 <option value="0.9">90 % of the clients</option>
                 <option value="0.95">95 % of the clients</option>
@@ -238,32 +249,33 @@ export function Simulate({ writes }: { writes: boolean }) {
             <button class="main" disabled={busy || (source === "log" && !log)} onClick={run}>{busy ? "Simulating…" : "Simulate"}</button>
           </div>
           {fault && <p class="fault" role="alert">{fault}</p>}
-          <p class="faint">Nothing is taken from anybody. A change that is saved in shadow decides real requests and denies none; its <a href="#/rules">rule</a> then compares both.</p>
+          <p class="faint">A simulation takes nothing from anybody. A change that is saved in shadow decides real requests and denies none; the page of its rule then compares both.</p>
         </section>
-        <section>{done ? <><Result report={done.report} /><Saves done={done} rules={rules.body?.rules ?? []} again={rules.again} /></> : <p class="empty">The result compares the rules in force with the candidate.</p>}</section>
+        <section>{done ? <><Result report={done.report} /><Saves done={done} rules={rules.body?.rules ?? []} again={rules.again} /></> : busy ? <p class="empty">Simulating… It goes over all recorded requests, which may take some seconds.</p> : <p class="empty">The result compares the rules in force with the candidate: what each denies, to how many clients, and for how long.</p>}</section>
       </div>
     </>
   );
 }
 
 function Result({ report }: { report: Report }) {
+  if (report.events === 0) return <p class="empty">There is no request to simulate. Send some to the service, or choose a log or a pattern.</p>;
   return (
     <>
-      <p>{compact(report.events)} requests in {duration(report.last - report.first)}{report.leftOut ? `; ${compact(report.leftOut)} left out` : ""}{report.input ? `; ${report.input.format}, ${compact(report.input.lines)} lines, ${compact(report.input.malformed)} malformed` : ""}.</p>
-      {report.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={c.name} height={130} />)}
+      <p>{integer(report.events)} requests in {duration(report.last - report.first)}{report.leftOut ? `; ${compact(report.leftOut)} left out` : ""}{report.input ? `; ${report.input.format}, ${compact(report.input.lines)} lines, ${compact(report.input.malformed)} malformed` : ""}.</p>
+      {report.candidates.map((c) => <CandidatePlot key={c.name} candidate={c} title={c.name === "in force" ? "In force" : "Candidate"} height={130} />)}
       <table>
-        <thead><tr><th>rule</th><th>by</th><th class="n">denied</th><th class="n">share</th><th class="n">clients denied</th><th class="n">shut out</th></tr></thead>
+        <thead><tr><th>rule</th><th>with</th><th class="n">denied</th><th class="n hide-narrow">share</th><th class="n">clients</th><th class="n" title="the longest time that a client was denied without a break">shut out</th></tr></thead>
         <tbody>
           {[...new Set(report.candidates.flatMap((c) => (c.rules ?? []).map((r) => r.rule ?? "")))].flatMap((id) =>
             report.candidates.map((c, i) => {
               const r = c.rules?.find((rule) => rule.rule === id);
               return (
                 <tr key={id + c.name}>
-                  <td>{i === 0 ? id : ""}</td>
+                  <td>{i === 0 ? <RuleLink id={id} /> : ""}</td>
                   <td class="faint">{c.name}</td>
-                  <td class={r?.denied ? "n denied" : "n"}>{r ? compact(r.denied) : "–"}{r && r.shadow > 0 && <span class="shadow"> +{compact(r.shadow)}</span>}</td>
-                  <td class="n">{r ? share(r.denied, r.requests) : ""}</td>
-                  <td class="n">{r ? `${compact(r.clientsDenied ?? 0)} of ${compact(r.clients ?? 0)}` : ""}</td>
+                  <td class={r?.denied ? "n denied" : "n"}>{r ? compact(r.denied) : "–"}{r && r.shadow > 0 && <span class="shadow"> +{compact(r.shadow)} in shadow</span>}</td>
+                  <td class="n hide-narrow">{r ? share(r.denied, r.requests) : ""}</td>
+                  <td class="n">{r?.clients ? `${compact(r.clientsDenied ?? 0)} of ${compact(r.clients)}` : ""}</td>
                   <td class="n">{r?.longestShut ? duration(r.longestShut) : ""}</td>
                 </tr>
               );

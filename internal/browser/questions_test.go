@@ -1,0 +1,85 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// follow clicks the first link with a text in a panel.
+func (p *page) follow(panel, text string) {
+	p.t.Helper()
+	link := fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] a")].find((a) => a.textContent === %q)`, panel, text)
+	p.until(fmt.Sprintf("%s has no link %q", panel, text), link+" !== undefined")
+	eval[bool](p, "("+link+".click(), true)")
+}
+
+// Each question of an operator at night is answered from the overview: who is denied and why, and what to do about it; which limit is
+// too low; what changed at a time. An address that was shared shows the same.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	const guesser = "198.51.100.251"
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+
+	p.until("the overview does not say why a client is denied", fmt.Sprintf(`[...document.querySelectorAll("section[aria-label=Clients] tr")].some((r) => r.innerText.includes(%q) && r.innerText.includes("over the limit"))`, guesser))
+	p.follow("Clients", guesser)
+	p.shows("In force, as for every client: 5 per minute per address.")
+	p.press("Twice the limit")
+	p.press("Put in force")
+	p.shows("In force for this client: the override below.")
+	var rule struct {
+		Overrides []struct {
+			Key    string
+			Limits []struct{ Limit int }
+		}
+	}
+	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &rule); len(rule.Overrides) != 1 || rule.Overrides[0].Key != guesser || rule.Overrides[0].Limits[0].Limit != 10 {
+		t.Errorf("the rule has the overrides %+v", rule.Overrides)
+	}
+
+	p.visit("")
+	p.until("no time can be chosen", `document.querySelector("input[type=time]") !== null`)
+	eval[bool](p, `(() => {
+		const box = document.querySelector("input[type=time]"), now = new Date();
+		box.value = String(now.getHours()).padStart(2, "0") + ":" + String(now.getMinutes()).padStart(2, "0");
+		return box.dispatchEvent(new Event("change", {bubbles: true}));
+	})()`)
+	p.until("the address does not have the time", `location.hash.includes("from=")`)
+	for range 2 {
+		p.until("the change of that time is not shown", `document.querySelector("section[aria-label='What changed then']")?.innerText.includes("changed demo-login")`)
+		p.until("the denials of that time are not shown", fmt.Sprintf(`document.querySelector("section[aria-label='Denials then']")?.innerText.includes(%q)`, guesser))
+		p.do(chromedp.Reload())
+	}
+	p.follow("What changed then", "revision 2")
+	p.shows(`+   - key: "` + guesser + `"`)
+
+	p.visit("")
+	p.follow("Rules by denials", "suggest limits")
+	p.shows("are never denied")
+
+	p.visit("denials")
+	p.fill("input[type=search]", `() => "demo-ban"`)
+	p.until("the search is not in the address", `location.hash.includes("q=demo-ban")`)
+	p.do(chromedp.Reload())
+	p.until("the search is lost", `document.querySelector("input[type=search]")?.value === "demo-ban"`)
+}
+
+// A connection that breaks is said, and mends itself when the service is there again; the session goes on.
+func TestBrokenConnection(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.expectRefusals()
+	p.signIn(writer)
+	p.shows("Rules by denials")
+	s.end()
+	p.shows("The connection to the service is broken.")
+	serve(t, "--demo", "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
+	p.until("the break is still told", `!document.body.innerText.includes("connection to the service is broken")`)
+	p.shows("Rules by denials")
+}
