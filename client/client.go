@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 var _ stint.Store = (*Client)(nil)
@@ -99,7 +99,7 @@ func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.Ch
 func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
 	for i := range requests {
 		if err := checkKey(requests[i].Key); err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
+			return nil, prefix.Errorf("element %d: %w", i, err)
 		}
 	}
 	q := question{method: http.MethodPost, path: api.PathCheck, body: requests}

@@ -11,7 +11,7 @@ import (
 func TestParseJSON(t *testing.T) {
 	var faults document.Faults
 	v := document.JSON("s", []byte("{ \"ä\" : [1, -2.5,\n\ttrue,null, \"ü\" ],\r\n\"b\":{}, \"b\": 5 }\n"), &faults)
-	if got := faults.Error(); got != `s:3:9: "b" is given twice, first in line 3` {
+	if got := faults.Error(); got != `stint: s:3:9: "b" is given twice, first in line 3` {
 		t.Error(got)
 	}
 	at := func(line, column int) document.Position {
@@ -48,7 +48,7 @@ func TestNotJSON(t *testing.T) {
 	} {
 		var faults document.Faults
 		v := document.JSON("s", []byte(text), &faults)
-		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), want) || v.Kind != document.KindNull {
+		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "stint: "+want) || v.Kind != document.KindNull {
 			t.Errorf("%.20q: %+v, %v; want %s", text, v, faults, want)
 		}
 	}

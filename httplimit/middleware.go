@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -221,7 +222,7 @@ func (c Config) Validate() error {
 	if c.Key != nil && c.Clients != nil {
 		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
 	}
-	return errors.Join(append(faults, c.Fields.validate())...)
+	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
 // problem answers with a problem document (RFC 9457), which nobody may cache.
@@ -249,7 +250,7 @@ func problem(status int, detail string) http.HandlerFunc {
 func unfit(w http.ResponseWriter, r *http.Request, err error) {
 	detail := "the request does not say what its rate limit needs to know"
 	if errors.Is(err, stint.ErrInvalid) {
-		detail = err.Error()
+		detail = prefix.Trim(err.Error())
 	}
 	problem(http.StatusBadRequest, detail)(w, r)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // Metrics counts decisions. It is safe for concurrent use; make it with [New].
@@ -80,7 +81,7 @@ func register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 			for _, done := range collectors[:i] {
 				registerer.Unregister(done)
 			}
-			return err
+			return prefix.Errorf("registering metrics: %w", err)
 		}
 	}
 	return nil

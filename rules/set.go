@@ -39,7 +39,6 @@ package rules
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -47,6 +46,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // MaxRules bounds the rules of a set.
@@ -143,7 +143,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		}
 		all = append(all, f.all...)
 	}
-	if err := errors.Join(all...); err != nil {
+	if err := prefix.Join(all...); err != nil {
 		return nil, err
 	}
 	s := &Set{byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
@@ -334,7 +334,7 @@ func (c *compiled) newPolicy(limits []stint.Limit, old *compiled, client string)
 	}
 	policy, err := stint.NewPolicy(policyName(c.ID), limits...)
 	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", c.ID, err)
+		return nil, prefix.Errorf("rule %q: %w", c.ID, err)
 	}
 	failure := Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout}
 	policy.Prepared(failureOwner{}, func() any { return failure })

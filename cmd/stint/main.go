@@ -22,6 +22,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/server"
 )
 
@@ -87,7 +88,7 @@ type exit struct {
 func (e exit) Error() string { return e.text }
 
 func failed(err error) error {
-	return exit{exitFailed, "stint: " + strings.TrimPrefix(err.Error(), "stint: ")}
+	return exit{exitFailed, err.Error()}
 }
 
 // unreachable is the failure to reach the service or a store.
@@ -126,7 +127,7 @@ func run(ctx context.Context, args []string, p process) int {
 		known = exit{exitUsage, fmt.Sprintf("stint: %v\nstint: see '%s --help'", err, command.CommandPath())}
 	}
 	if known.text != "" {
-		_, _ = fmt.Fprintln(p.Err, known.text) // nobody is left to tell
+		_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(known.text), "\n", "\nstint: ")) // nobody is left to tell
 	}
 	if command.Name() == "check" && slices.Contains(args, "--") {
 		return guardCode(known.code)

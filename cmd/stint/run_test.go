@@ -216,11 +216,11 @@ func TestServeFailures(t *testing.T) {
 		t.Error("an address in use is not told from a free one")
 	}
 	code, _, stderr := do(t, nil, "serve", "--admin-listen=off", "--listen", ln.Addr().String())
-	if code != exitFailed || !strings.Contains(stderr, "stint: server: listen: another program listens on ") {
+	if code != exitFailed || !strings.Contains(stderr, "stint: listen: another program listens on ") {
 		t.Errorf("a taken address: exit code %d, %s", code, stderr)
 	}
 	code, stdout, stderr := do(t, nil, "serve", "--admin-listen=0.0.0.0:0", "--listen=127.0.0.1:0")
-	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `stint: server: admin_listen: admin.tokens_file is ""; allowed: `) {
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `stint: admin_listen: admin.tokens_file is ""; allowed: `) {
 		t.Errorf("an admin listener for all: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	silent := strings.Replace(ln.Addr().String(), "127.0.0.1", "user:hunter2@127.0.0.1", 1)

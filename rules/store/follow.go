@@ -73,7 +73,7 @@ func kindOf(err error) string {
 }
 
 // errFollowed says that somebody follows already.
-var errFollowed = errors.New("rules/store: it is followed already")
+var errFollowed = errors.New("stint: the manager is followed already")
 
 // attach lets take hear of every set, of the one in force at once.
 func (m *Manager) attach(ctx context.Context, take func(*rules.Set)) error {

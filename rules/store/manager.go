@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -20,7 +21,7 @@ import (
 const MaxRuleBytes = 2 << 20
 
 // ErrNotBegun says that nothing was made of an edit, as the rules that it would have changed could not be read.
-var ErrNotBegun = errors.New("rules/store: the edit could not begin, and nothing was stored")
+var ErrNotBegun = errors.New("stint: the edit could not begin, and nothing was stored")
 
 // Options say how a [Manager] works. The zero value is complete.
 type Options struct {
@@ -83,7 +84,7 @@ func NewManager(store Store, options Options) (*Manager, error) {
 	if options.IPv6Prefix < 0 || options.IPv6Prefix > 128 {
 		faults = append(faults, stint.Invalid("IPv6Prefix", options.IPv6Prefix, "1 to 128"))
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := prefix.Join(faults...); err != nil {
 		return nil, err
 	}
 	return &Manager{store: store, options: options, turn: make(chan struct{}, 1)}, nil
@@ -259,7 +260,7 @@ func check(changes []rules.Change, author Author) error {
 func CheckSize(rule *rules.Rule) ([]byte, error) {
 	text, err := file.JSON(*rule)
 	if err != nil {
-		return nil, fmt.Errorf("rule %q: %w", rule.ID, err)
+		return nil, prefix.Errorf("rule %q: %w", rule.ID, err)
 	}
 	if len(text) > MaxRuleBytes {
 		return nil, stint.Invalid(fmt.Sprintf("rule %q", rule.ID), document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
@@ -269,7 +270,7 @@ func CheckSize(rule *rules.Rule) ([]byte, error) {
 }
 
 // notBegun is the error of a read that an edit begins with.
-func notBegun(err error) error { return fmt.Errorf("%w: %w", ErrNotBegun, err) }
+func notBegun(err error) error { return prefix.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix})
@@ -329,7 +330,7 @@ func (m *Manager) read(ctx context.Context) error {
 	m.known, m.current = true, next
 	set, err := m.compile(next.Rules)
 	if err != nil {
-		m.fault = &refusal{fmt.Errorf("revision %d: %w", next.Number, err)}
+		m.fault = &refusal{prefix.Errorf("revision %d: %w", next.Number, err)}
 		return nil
 	}
 	m.enforce(set)
@@ -354,7 +355,7 @@ func (m *Manager) lost(ctx context.Context) error {
 	if m.options.Now().Sub(m.seen) <= max(restoreWithin, 3*m.options.Interval) {
 		return m.restore(ctx)
 	}
-	m.fault = &refusal{fmt.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", m.current.Number)}
+	m.fault = &refusal{prefix.Errorf("the store has no rules any more, and revision %d was read too long ago to be restored; what is in force stays until the next edit, which begins without rules", m.current.Number)}
 	m.current, m.pending = Revision{}, nil
 	return nil
 }
