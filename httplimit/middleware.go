@@ -106,10 +106,13 @@ func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Ev
 	return nil
 }
 
-// PerAddress makes a middleware that limits each client's address, as [New] does by default. The limiter must not be nil. Behind a
+// PerAddress makes a middleware that limits each client's address, as [New] does by default. It panics if the limiter is nil. Behind a
 // proxy use New: it is told by Config.Clients whose forwarded fields to believe.
 func PerAddress(limiter *stint.Limiter) *Middleware {
-	m, _ := New(Config{Limiter: limiter}) // of which nothing else can be wrong
+	m, err := New(Config{Limiter: limiter})
+	if err != nil { // the limiter is nil
+		panic(err) //nolint:forbidigo // as net/http does for a nil handler: at the start, not with the first request
+	}
 	return m
 }
 

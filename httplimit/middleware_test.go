@@ -207,6 +207,16 @@ func TestMiddlewareCostOfNothing(t *testing.T) {
 	}
 }
 
+// A program that forgot its limiter fails at its start.
+func TestPerAddressWithoutLimiter(t *testing.T) {
+	defer func() {
+		if fault, ok := recover().(error); !ok || !errors.Is(fault, stint.ErrInvalid) {
+			t.Errorf("PerAddress(nil): %v", fault)
+		}
+	}()
+	httplimit.PerAddress(nil)
+}
+
 // Failed is told why a request got neither the handler's answer nor a denial, once and before the
 // answer.
 func TestMiddlewareFailed(t *testing.T) {
