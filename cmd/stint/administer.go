@@ -44,7 +44,8 @@ func administerCommand(p process, use, short, long string) (*cobra.Command, *adm
 	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag [STINT_ADMIN_TOKEN]")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
-	flags.DurationVar(&a.timeout, "timeout", 30*time.Second, "longest `DURATION` to wait for an answer")
+	a.timeout = 30 * time.Second
+	flags.Var((*timeoutFlag)(&a.timeout), "timeout", "longest `DURATION` to wait for an answer")
 	return command, a
 }
 

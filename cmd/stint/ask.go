@@ -47,7 +47,8 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
 	flags.StringVar(&q.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
 	flags.StringVar(&q.policy, "policy", "", "`NAME` of the policy to use")
 	flags.BoolVar(&q.json, "json", false, "print the answer as JSON")
-	flags.DurationVar(&q.timeout, "timeout", 5*time.Second, "longest `DURATION` to wait for the answer")
+	q.timeout = 5 * time.Second
+	flags.Var((*timeoutFlag)(&q.timeout), "timeout", "longest `DURATION` to wait for the answer")
 	q.loadStore = settingFlags(p, flags, func(s config.Setting) bool {
 		switch s.Name {
 		case "store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions":

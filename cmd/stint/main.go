@@ -113,6 +113,7 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetArgs(args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
 	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
