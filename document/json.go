@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 )
@@ -209,4 +211,32 @@ func (r *jsonReader) name() string {
 		}
 	}
 	return name
+}
+
+// JSONFault says in words what an error of encoding/json says by the names of Go: which member is wrong, what came, and what is allowed.
+func JSONFault(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case ok && wrong.Field == "":
+		wrong.Field = "the whole"
+	case ok:
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "the text ends too soon"
+	default:
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	var allowed string
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		allowed = "string"
+	case reflect.Bool:
+		allowed = "bool"
+	case reflect.Slice, reflect.Array:
+		allowed = "array"
+	case reflect.Struct, reflect.Map:
+		allowed = "object"
+	default:
+		allowed = "number"
+	}
+	return fmt.Sprintf("%s is of type %s; allowed: type %s", wrong.Field, wrong.Value, allowed)
 }

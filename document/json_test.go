@@ -1,6 +1,7 @@
 package document_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -55,5 +56,35 @@ func TestNotJSON(t *testing.T) {
 	var faults document.Faults
 	if v := document.JSON("s", []byte(strings.Repeat("[", 64)+strings.Repeat("]", 64)), &faults); len(faults) > 0 || v.Kind != document.KindList {
 		t.Errorf("%v, %v", v, faults)
+	}
+}
+
+// What is wrong with JSON is said by its own names, not by Go's.
+func TestJSONFault(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 5}`:          "a is of type number; allowed: type string",
+		`{"b": {"c": "x"}}`: "b.c is of type string; allowed: type number",
+		`{"b": [1]}`:        "b is of type array; allowed: type object",
+		`{"d": {}}`:         "d is of type object; allowed: type array",
+		`{"e": "true"}`:     "e is of type string; allowed: type bool",
+		`[]`:                "the whole is of type array; allowed: type object",
+		`{"f": 1}`:          `unknown field "f"`,
+		`{"a": "x"`:         "the text ends too soon",
+		``:                  "the text ends too soon",
+		`{"a": x}`:          "invalid character 'x' looking for beginning of value",
+	} {
+		var into struct {
+			A string `json:"a"`
+			B struct {
+				C int `json:"c"`
+			} `json:"b"`
+			D []string `json:"d"`
+			E bool     `json:"e"`
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if got := document.JSONFault(d.Decode(&into)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }
