@@ -228,15 +228,16 @@ func JSONFault(err error) string {
 	var allowed string
 	switch wrong.Type.Kind() {
 	case reflect.String:
-		allowed = "string"
+		allowed = "a string"
 	case reflect.Bool:
-		allowed = "bool"
+		allowed = "true or false"
 	case reflect.Slice, reflect.Array:
-		allowed = "array"
+		allowed = "a list"
 	case reflect.Struct, reflect.Map:
-		allowed = "object"
+		allowed = "an object"
 	default:
-		allowed = "number"
+		allowed = "a number"
 	}
-	return fmt.Sprintf("%s is of type %s; allowed: type %s", wrong.Field, wrong.Value, allowed)
+	came := strings.NewReplacer("array", "a list", "object", "an object", "string", "a string", "bool", "true or false", "number", "a number").Replace(wrong.Value)
+	return fmt.Sprintf("%s is %s; allowed: %s", wrong.Field, came, allowed)
 }

@@ -62,12 +62,12 @@ func TestNotJSON(t *testing.T) {
 // What is wrong with JSON is said by its own names, not by Go's.
 func TestJSONFault(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"a": 5}`:          "a is of type number; allowed: type string",
-		`{"b": {"c": "x"}}`: "b.c is of type string; allowed: type number",
-		`{"b": [1]}`:        "b is of type array; allowed: type object",
-		`{"d": {}}`:         "d is of type object; allowed: type array",
-		`{"e": "true"}`:     "e is of type string; allowed: type bool",
-		`[]`:                "the whole is of type array; allowed: type object",
+		`{"a": 5}`:          "a is a number; allowed: a string",
+		`{"b": {"c": "x"}}`: "b.c is a string; allowed: a number",
+		`{"b": [1]}`:        "b is a list; allowed: an object",
+		`{"d": {}}`:         "d is an object; allowed: a list",
+		`{"e": "true"}`:     "e is a string; allowed: true or false",
+		`[]`:                "the whole is a list; allowed: an object",
 		`{"f": 1}`:          `unknown field "f"`,
 		`{"a": "x"`:         "the text ends too soon",
 		``:                  "the text ends too soon",

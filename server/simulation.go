@@ -168,7 +168,7 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(request); err != nil {
-		return nil, stint.Invalid("request", document.Verbatim(problem.Short(document.JSONFault(err))), "JSON with budget, inForce, candidates, pattern, format and suggest")
+		return nil, problem.New(http.StatusBadRequest, "request: %s. It is JSON with budget, inForce, candidates, pattern, format and suggest", problem.Short(document.JSONFault(err)))
 	}
 	return request, nil
 }
