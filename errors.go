@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -58,10 +57,10 @@ func Invalid(param string, value any, allowed string) *InvalidError {
 	return &InvalidError{Param: param, Value: text, Allowed: allowed}
 }
 
-// Error reads "capacity is 0; allowed: 1 to 1000000000". Of a long value, and of a long name or of what is
+// Error reads "stint: capacity is 0; allowed: 1 to 1000000000". Of a long value, and of a long name or of what is
 // allowed, it repeats the beginning.
 func (e *InvalidError) Error() string {
-	return fmt.Sprintf("%s is %s; allowed: %s", shown(e.Param, maxShown), shown(e.Value, maxShown), shown(e.Allowed, maxAllowed))
+	return fmt.Sprintf("stint: %s is %s; allowed: %s", shown(e.Param, maxShown), shown(e.Value, maxShown), shown(e.Allowed, maxAllowed))
 }
 
 const (
@@ -79,14 +78,6 @@ func shown(text string, most int) string {
 		end--
 	}
 	return fmt.Sprintf("%s… (%d bytes)", text[:end], len(text))
-}
-
-// inPackage begins an error about an input with the package's name, as what leaves a package does.
-func inPackage(err error) error {
-	if errors.Is(err, ErrInvalid) && !strings.HasPrefix(err.Error(), "stint: ") {
-		return fmt.Errorf("stint: %w", err)
-	}
-	return err
 }
 
 // Is reports whether target is [ErrInvalid].

@@ -23,7 +23,7 @@ func TestFaultOfALongValue(t *testing.T) {
 		}
 	}
 	longest := strings.Repeat("k", stint.MaxKeyBytes)
-	if text := stint.Invalid("key", longest, "another").Error(); text != `key is "`+longest+`"; allowed: another` {
+	if text := stint.Invalid("key", longest, "another").Error(); text != `stint: key is "`+longest+`"; allowed: another` {
 		t.Errorf("the longest key: %q", text)
 	}
 }

@@ -1,11 +1,12 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 	"strconv"
 	"time"
+
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // The ranges that limits accept. Inside them every intermediate value of every
@@ -217,7 +218,7 @@ func (l Limit) Validate() error {
 	}
 	l.validateOptions(&faults)
 	l.validateLease(&faults)
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 func (l Limit) validateBucket(faults *faults) {

@@ -42,7 +42,7 @@ type Limiter struct {
 // is an error; [Limiter.With] is for limits that change.
 func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	if name == "" || strings.Contains(name, "/") {
-		return nil, inPackage(Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes)))
+		return nil, Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
 	}
 	policy, err := NewPolicy(name, limits...)
 	if err != nil {
@@ -50,7 +50,7 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	}
 	if store, ok := store.(Registrar); ok {
 		if err := store.Register(policy); err != nil {
-			return nil, inPackage(err)
+			return nil, err
 		}
 	}
 	return NewLimiter(Config{Store: store, Policy: policy})
@@ -93,10 +93,10 @@ func (l *Limiter) with(limits []Limit) (*Limiter, error) {
 // NewLimiter makes a limiter.
 func NewLimiter(config Config) (*Limiter, error) {
 	if config.Store == nil {
-		return nil, inPackage(Invalid("store", "nil", "a store such as memstore.New makes"))
+		return nil, Invalid("store", "nil", "a store such as memstore.New makes")
 	}
 	if config.Policy == nil {
-		return nil, inPackage(Invalid("policy", "nil", "a policy made by NewPolicy"))
+		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
 	l := &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}
 	l.taker = (*takeByOp)(l)
@@ -117,11 +117,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	d, err := l.taker.Take(ctx, key, n)
-	if err != nil {
-		err = inPackage(err)
-	}
-	return d, err
+	return l.taker.Take(ctx, key, n)
 }
 
 // AllowEach is AllowN, and tells what each limit said: each receives the outcomes in
@@ -222,9 +218,6 @@ func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
 		start = time.Now()
 	}
 	d, err := l.store.Decide(ctx, op)
-	if err != nil {
-		err = inPackage(err)
-	}
 	if l.hooks.Decided != nil {
 		l.hooks.Decided(ctx, Event{Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
 	}

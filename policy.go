@@ -1,10 +1,11 @@
 package stint
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
+
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // MaxLimits bounds the limits of one policy.
@@ -45,7 +46,7 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 	for i, limit := range limits {
 		if err := limit.Validate(); err != nil {
 			if len(limits) > 1 {
-				err = fmt.Errorf("limit %d: %w", i, err)
+				err = prefix.Errorf("limit %d: %w", i, err)
 			}
 			faults = append(faults, err)
 			continue
@@ -57,8 +58,8 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 			}
 		}
 	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, inPackage(err)
+	if err := prefix.Join(faults...); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

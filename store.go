@@ -3,6 +3,8 @@ package stint
 import (
 	"context"
 	"fmt"
+
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // MaxKeyBytes bounds a key.
@@ -100,7 +102,7 @@ func (op *Op) Validate() error {
 	limits := op.Policy.Len()
 	for i := range op.And {
 		if err := op.And[i].validate(op.Verb); err != nil {
-			return fmt.Errorf("claim %d: %w", i+1, err)
+			return prefix.Errorf("claim %d: %w", i+1, err)
 		}
 		if limits += op.And[i].Policy.Len(); limits > MaxOpLimits {
 			return Invalid("claims", fmt.Sprintf("%d or more limits", limits), fmt.Sprintf("at most %d limits in one operation", MaxOpLimits))
@@ -114,7 +116,7 @@ func (op *Op) Validate() error {
 				other = &op.And[j]
 			}
 			if other.Key == op.And[i].Key && other.Policy.overlaps(op.And[i].Policy) {
-				return fmt.Errorf("claim %d: %w", i+1, Invalid("claims", op.And[i].Key,
+				return prefix.Errorf("claim %d: %w", i+1, Invalid("claims", op.And[i].Key,
 					"each key with limits whose state no other claim of the operation names"))
 			}
 		}

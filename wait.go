@@ -34,7 +34,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, n int64) (Decision, err
 	}
 	op := Op{Verb: Try, Claim: Claim{Key: key, Policy: l.policy, Permits: n}}
 	if err := op.Validate(); err != nil {
-		return Decision{}, inPackage(err)
+		return Decision{}, err
 	}
 	if !l.policy.canFit(n) {
 		d, err := l.carry(ctx, op)

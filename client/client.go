@@ -46,7 +46,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -55,6 +54,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 var _ stint.Store = (*Client)(nil)
@@ -143,7 +143,7 @@ func (c *Client) CheckAll(ctx context.Context, requests []api.Request) ([]api.Ch
 func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.CheckResponse, error) {
 	for i := range requests {
 		if err := checkKey(requests[i].Key); err != nil {
-			return nil, fmt.Errorf("element %d: %w", i, err)
+			return nil, prefix.Errorf("element %d: %w", i, err)
 		}
 	}
 	q := question{method: http.MethodPost, path: api.PathCheck, body: requests}

@@ -176,7 +176,7 @@ func TestRefusedOptions(t *testing.T) {
 		"default twice":     {sound, client.Options{Defaults: []stint.Limit{bucket, bucket}}, "default 1 is "},
 	} {
 		_, err := client.Open(row.url, row.options)
-		if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2") {
+		if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), "stint: "+row.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want ErrInvalid beginning with %q", name, err, row.want)
 		}
 	}

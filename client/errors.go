@@ -37,7 +37,7 @@ func (c *Client) lost(ctx, bounded context.Context, err error) error {
 	}
 	switch {
 	case ended != nil:
-		return fmt.Errorf("client: asking %s: %w", c.base.Redacted(), ended)
+		return fmt.Errorf("stint: asking %s: %w", c.base.Redacted(), ended)
 	case bounded.Err() != nil:
 		return c.unavailable(fmt.Errorf("%w, %s", errSilent, c.timeout))
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -2,7 +2,6 @@ package client
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // DefaultTimeout bounds a request unless the Options say otherwise.
@@ -96,13 +96,13 @@ func (o Options) Validate() error {
 	}
 	for i, limit := range o.Defaults {
 		if err := limit.Validate(); err != nil {
-			faults = append(faults, fmt.Errorf("default %d: %w", i, err))
+			faults = append(faults, prefix.Errorf("default %d: %w", i, err))
 		}
 		if slices.ContainsFunc(o.Defaults[:i], func(l stint.Limit) bool { return l.Algorithm == limit.Algorithm }) {
 			add(fmt.Sprintf("default %d", i), limit.Algorithm, "one default for each algorithm")
 		}
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // parseBase reads the service's URL. No error shows a password in it.

@@ -48,7 +48,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := c.Decide(t.Context(), row.op)
-			if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), row.want) {
+			if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), "stint: "+row.want) {
 				t.Errorf("Decide: %v, want ErrInvalid beginning with %q", err, row.want)
 			}
 			results := make([]stint.Result, 1)

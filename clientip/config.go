@@ -1,13 +1,13 @@
 package clientip
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // DefaultIPv6Prefix is how many leading bits of an IPv6 address name a client
@@ -83,7 +83,7 @@ func (c Config) Validate() error {
 	if c.IPv6Prefix < 0 || c.IPv6Prefix > 128 {
 		faults = append(faults, stint.Invalid("ipv6_prefix", c.IPv6Prefix, "1 to 128"))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // IsFieldName reports whether the text can name a header field, for which it has to be a token

@@ -67,7 +67,7 @@ func TestBounds(t *testing.T) {
 	}
 	var faults document.Faults
 	document.Parse("y.yaml", []byte("12345"), 4, &faults)
-	if got := faults.Error(); got != "y.yaml: the document has 5 bytes; allowed: at most 4" {
+	if got := faults.Error(); got != "stint: y.yaml: the document has 5 bytes; allowed: at most 4" {
 		t.Error(got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Position says where a value was given: a file with line and column, or an
@@ -38,8 +39,8 @@ type Fault struct {
 	Rule string
 }
 
-// Error reads stint.yaml:3:5: ipv6_prefix is 300; allowed: 1 to 128.
-func (f Fault) Error() string { return f.Position.String() + ": " + f.Message }
+// Error reads stint: stint.yaml:3:5: ipv6_prefix is 300; allowed: 1 to 128.
+func (f Fault) Error() string { return "stint: " + f.Position.String() + ": " + f.Message }
 
 // Faults is everything that is wrong with what was written, in the order of the
 // positions, but no more than [MaxFaults]. errors.Is(err, [stint.ErrInvalid]) holds.
@@ -48,13 +49,13 @@ type Faults []Fault
 // MaxFaults is how many faults are kept. One more says that there are more, at the first of these.
 const MaxFaults = 1000
 
-// Error holds one fault on each line.
+// Error holds one fault on each line, behind stint: at the beginning.
 func (f Faults) Error() string {
 	lines := make([]string, len(f))
 	for i, fault := range f {
-		lines[i] = fault.Error()
+		lines[i] = fault.Position.String() + ": " + fault.Message
 	}
-	return strings.Join(lines, "\n")
+	return "stint: " + strings.Join(lines, "\n")
 }
 
 // Is reports whether target is [stint.ErrInvalid].
@@ -72,7 +73,7 @@ func (f *Faults) Add(at Position, format string, args ...any) { f.AddOf("", at, 
 // AddOf is Add for a fault of the rule with an ID.
 func (f *Faults) AddOf(rule string, at Position, format string, args ...any) {
 	if !f.full(at) {
-		message := clip.To(maxMessage, Redact(fmt.Sprintf(format, args...)))
+		message := clip.To(maxMessage, Redact(prefix.Trim(fmt.Sprintf(format, args...))))
 		*f = append(*f, Fault{Position: at, Message: message, Rule: clip.To(maxName, rule)})
 	}
 }

@@ -41,7 +41,7 @@ func TestMoreFaultsLast(t *testing.T) {
 		faults.Add(document.Position{Source: "a", Line: line, Column: 1}, "wrong")
 	}
 	text := faults.Err().Error()
-	if !strings.HasPrefix(text, "a:1001:1: wrong\n") || !strings.HasSuffix(text, "a:2000:1: wrong\na:1000:1: and more") {
+	if !strings.HasPrefix(text, "stint: a:1001:1: wrong\n") || !strings.HasSuffix(text, "a:2000:1: wrong\na:1000:1: and more") {
 		t.Errorf("%.50s ... %s", text, text[len(text)-50:])
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 )
@@ -209,4 +211,33 @@ func (r *jsonReader) name() string {
 		}
 	}
 	return name
+}
+
+// JSONFault says in words what an error of encoding/json says by the names of Go: which member is wrong, what came, and what is allowed.
+func JSONFault(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case ok && wrong.Field == "":
+		wrong.Field = "the whole"
+	case ok:
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "the text ends too soon"
+	default:
+		return strings.TrimPrefix(err.Error(), "json: ")
+	}
+	var allowed string
+	switch wrong.Type.Kind() {
+	case reflect.String:
+		allowed = "a string"
+	case reflect.Bool:
+		allowed = "true or false"
+	case reflect.Slice, reflect.Array:
+		allowed = "a list"
+	case reflect.Struct, reflect.Map:
+		allowed = "an object"
+	default:
+		allowed = "a number"
+	}
+	came := strings.NewReplacer("array", "a list", "object", "an object", "string", "a string", "bool", "true or false", "number", "a number").Replace(wrong.Value)
+	return fmt.Sprintf("%s is %s; allowed: %s", wrong.Field, came, allowed)
 }

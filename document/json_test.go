@@ -1,6 +1,7 @@
 package document_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 func TestParseJSON(t *testing.T) {
 	var faults document.Faults
 	v := document.JSON("s", []byte("{ \"ä\" : [1, -2.5,\n\ttrue,null, \"ü\" ],\r\n\"b\":{}, \"b\": 5 }\n"), &faults)
-	if got := faults.Error(); got != `s:3:9: "b" is given twice, first in line 3` {
+	if got := faults.Error(); got != `stint: s:3:9: "b" is given twice, first in line 3` {
 		t.Error(got)
 	}
 	at := func(line, column int) document.Position {
@@ -48,12 +49,42 @@ func TestNotJSON(t *testing.T) {
 	} {
 		var faults document.Faults
 		v := document.JSON("s", []byte(text), &faults)
-		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), want) || v.Kind != document.KindNull {
+		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "stint: "+want) || v.Kind != document.KindNull {
 			t.Errorf("%.20q: %+v, %v; want %s", text, v, faults, want)
 		}
 	}
 	var faults document.Faults
 	if v := document.JSON("s", []byte(strings.Repeat("[", 64)+strings.Repeat("]", 64)), &faults); len(faults) > 0 || v.Kind != document.KindList {
 		t.Errorf("%v, %v", v, faults)
+	}
+}
+
+// What is wrong with JSON is said by its own names, not by Go's.
+func TestJSONFault(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 5}`:          "a is a number; allowed: a string",
+		`{"b": {"c": "x"}}`: "b.c is a string; allowed: a number",
+		`{"b": [1]}`:        "b is a list; allowed: an object",
+		`{"d": {}}`:         "d is an object; allowed: a list",
+		`{"e": "true"}`:     "e is a string; allowed: true or false",
+		`[]`:                "the whole is a list; allowed: an object",
+		`{"f": 1}`:          `unknown field "f"`,
+		`{"a": "x"`:         "the text ends too soon",
+		``:                  "the text ends too soon",
+		`{"a": x}`:          "invalid character 'x' looking for beginning of value",
+	} {
+		var into struct {
+			A string `json:"a"`
+			B struct {
+				C int `json:"c"`
+			} `json:"b"`
+			D []string `json:"d"`
+			E bool     `json:"e"`
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.DisallowUnknownFields()
+		if got := document.JSONFault(d.Decode(&into)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
 	}
 }

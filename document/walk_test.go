@@ -88,7 +88,7 @@ func readWhole(text string) (whole, string) {
 	into := whole{Text: "as before"}
 	kinds.Read(document.Root("the whole", ""), document.Parse("w.yaml", []byte(text), 1<<20, &faults), &into, &faults)
 	if err := faults.Err(); err != nil {
-		return into, strings.ReplaceAll(err.Error(), "w.yaml:", "")
+		return into, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), "w.yaml:", "")
 	}
 	return into, ""
 }
@@ -192,7 +192,7 @@ func TestSettings(t *testing.T) {
 	if into.Text != "5" || into.Wait != time.Second || into.Shared.Ratio != 1 || !into.Section.On {
 		t.Errorf("%+v", into)
 	}
-	if got := faults.Error(); got != `--section.key: section.key is "redacted"; allowed: k` {
+	if got := faults.Error(); got != `stint: --section.key: section.key is "redacted"; allowed: k` {
 		t.Error(got)
 	}
 }

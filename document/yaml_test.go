@@ -95,7 +95,7 @@ func TestYAMLFaults(t *testing.T) {
 	} {
 		var faults document.Faults
 		document.Parse("y.yaml", []byte(text), 1<<20, &faults)
-		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); got != want {
+		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); got != "stint: "+want {
 			t.Errorf("%q: got\n%s\nwant\n%s", text, got, want)
 		}
 	}

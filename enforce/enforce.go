@@ -26,12 +26,12 @@ package enforce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -270,7 +270,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 		v.byDefault = v.byDefault && inShadow
 		if err != nil {
 			if !inShadow && fault == nil {
-				fault = fmt.Errorf("rule %q: %w", matched.Rule.ID, err)
+				fault = prefix.Errorf("rule %q: %w", matched.Rule.ID, err)
 			}
 			continue
 		}

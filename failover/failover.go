@@ -73,12 +73,12 @@ package failover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -151,7 +151,7 @@ func (c Config) Validate() error {
 	if c.Mode == Local && c.Local == nil {
 		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // A Sharded store has parts that fail apart from each other. It is asked for them if it is [Watched].

@@ -2,10 +2,10 @@ package failover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // ResetPolicy implements [stint.Resetter], if the store does, and the local one, if there is
@@ -23,7 +23,7 @@ func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
 	return s.reset(ctx,
 		func(ctx context.Context, r stint.Resetter) error { return r.ResetPolicy(ctx, policyName) },
 		func(ctx context.Context, r stint.Resetter) error {
-			return errors.Join(r.ResetPolicy(ctx, policyName), r.ResetPolicy(ctx, account))
+			return prefix.Join(r.ResetPolicy(ctx, policyName), r.ResetPolicy(ctx, account))
 		})
 }
 

@@ -3,12 +3,12 @@ package failover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -87,7 +87,7 @@ func unavailable(cause error) error {
 	if errors.Is(cause, stint.ErrUnavailable) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", stint.ErrUnavailable, cause)
+	return prefix.Errorf("%w: %w", stint.ErrUnavailable, cause)
 }
 
 // When probes are made: so long after the one before, or less, down to half, by chance.

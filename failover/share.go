@@ -2,12 +2,12 @@ package failover
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math/big"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A share is what one of n processes may admit by itself of a policy's limits. The
@@ -59,7 +59,7 @@ func newShare(policy *stint.Policy, n int) (*share, error) {
 	if denied != nil {
 		s.denied, deniedErr = stint.NewPolicy(accountName(policy.Name()), denied...)
 	}
-	return s, errors.Join(err, accountErr, deniedErr)
+	return s, prefix.Join(err, accountErr, deniedErr)
 }
 
 // accountName is the name of the policy that counts what is to be charged of another.

@@ -3,10 +3,10 @@ package failover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
@@ -105,7 +105,7 @@ func (w *watching) judge(ctx context.Context, call *watchdog.Call, source stint.
 	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
 		own, bounded := ctx.(*deadline)
 		if bounded && own.Context.Err() == nil && 2*w.watchdog.Age(call) < own.timeout {
-			err = fmt.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
+			err = prefix.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
 		}
 		return abandoned, err
 	case errors.Is(err, stint.ErrOverloaded):

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -275,5 +276,5 @@ func (c ClientConfig) Validate() error {
 	if c.Retries < 0 {
 		faults = append(faults, stint.Invalid("retries", c.Retries, "0 or more"))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -156,7 +157,7 @@ type failure struct {
 	cause  error
 }
 
-func (f *failure) Error() string              { return "grpclimit: " + f.cause.Error() }
+func (f *failure) Error() string              { return "stint: " + prefix.Trim(f.cause.Error()) }
 func (f *failure) Unwrap() error              { return f.cause }
 func (f *failure) GRPCStatus() *status.Status { return f.status }
 

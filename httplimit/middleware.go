@@ -8,6 +8,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 )
 
@@ -105,10 +106,17 @@ func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Ev
 	return nil
 }
 
-// PerAddress makes a middleware that limits each client's address, as [New] does by default. The limiter must not be nil. Behind a
-// proxy use New: it is told by Config.Clients whose forwarded fields to believe.
+// PerAddress makes a middleware that limits each client's address, as [New] does by default. Without a limiter every request gets
+// status 500. Behind a proxy use New: it is told by Config.Clients whose forwarded fields to believe.
 func PerAddress(limiter *stint.Limiter) *Middleware {
-	m, _ := New(Config{Limiter: limiter}) // of which nothing else can be wrong
+	m, err := New(Config{Limiter: limiter})
+	if err != nil { // the limiter is nil
+		answer := problem(http.StatusInternalServerError, prefix.Trim(err.Error()))
+		m = &Middleware{
+			describe: func(*http.Request, *enforce.Evaluation) error { return err },
+			unfit:    func(w http.ResponseWriter, r *http.Request, _ error) { answer(w, r) },
+		}
+	}
 	return m
 }
 
@@ -221,7 +229,7 @@ func (c Config) Validate() error {
 	if c.Key != nil && c.Clients != nil {
 		faults = append(faults, stint.Invalid("clients", "set", "nil when there is a key function, which is asked instead"))
 	}
-	return errors.Join(append(faults, c.Fields.validate())...)
+	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
 // problem answers with a problem document (RFC 9457), which nobody may cache.
@@ -249,7 +257,7 @@ func problem(status int, detail string) http.HandlerFunc {
 func unfit(w http.ResponseWriter, r *http.Request, err error) {
 	detail := "the request does not say what its rate limit needs to know"
 	if errors.Is(err, stint.ErrInvalid) {
-		detail = err.Error()
+		detail = prefix.Trim(err.Error())
 	}
 	problem(http.StatusBadRequest, detail)(w, r)
 }

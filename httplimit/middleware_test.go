@@ -207,6 +207,15 @@ func TestMiddlewareCostOfNothing(t *testing.T) {
 	}
 }
 
+// A program that forgot its limiter lets nobody through, and says why.
+func TestPerAddressWithoutLimiter(t *testing.T) {
+	answer := httptest.NewRecorder()
+	httplimit.PerAddress(nil).Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	if answer.Code != http.StatusInternalServerError || !strings.Contains(answer.Body.String(), "made by stint.New") {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+}
+
 // Failed is told why a request got neither the handler's answer nor a denial, once and before the
 // answer.
 func TestMiddlewareFailed(t *testing.T) {

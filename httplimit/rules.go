@@ -1,12 +1,12 @@
 package httplimit
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -62,7 +62,7 @@ func (c RulesConfig) Validate() error {
 	if c.Limiter == nil {
 		faults = append(faults, stint.Invalid("limiter", "nil", "a limiter made by enforce.New, or a client's Rules"))
 	}
-	return errors.Join(append(faults, c.Fields.validate())...)
+	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
 // NewRules makes a middleware by rules, or reports everything that is wrong with the

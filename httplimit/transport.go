@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
@@ -76,7 +77,7 @@ func (c TransportConfig) Validate() error {
 	if c.MaxPause < 0 {
 		faults = append(faults, stint.Invalid("max_pause", c.MaxPause, "a positive duration; 0 for the default"))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // A RefusedError says that a call was not made. It wraps stint.ErrDeadline when the
@@ -104,12 +105,12 @@ func (e *RefusedError) Error() string {
 	case e.Rule != "":
 		who = "rule " + e.Rule
 	}
-	text := fmt.Sprintf("httplimit: no call to %s for %v, says %s", e.Host, e.RetryAfter, who)
+	text := fmt.Sprintf("stint: no call to %s for %v, says %s", e.Host, e.RetryAfter, who)
 	if e.RetryAfter == stint.Never {
-		text = fmt.Sprintf("httplimit: no call to %s, says %s", e.Host, who)
+		text = fmt.Sprintf("stint: no call to %s, says %s", e.Host, who)
 	}
 	if e.cause != nil {
-		text += ": " + e.cause.Error()
+		text += ": " + prefix.Trim(e.cause.Error())
 	}
 	return text
 }

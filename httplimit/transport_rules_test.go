@@ -122,7 +122,7 @@ func TestTransportRulesRefusals(t *testing.T) {
 	tr := transport(t, httplimit.TransportConfig{Rules: standing(t, banned), Base: base(fine)})
 	err := call(t.Context(), t, tr, "http://a.example/")
 	var refused *httplimit.RefusedError
-	if !errors.As(err, &refused) || refused.RetryAfter != stint.Never || err.Error() != "httplimit: no call to a.example, says rule banned" {
+	if !errors.As(err, &refused) || refused.RetryAfter != stint.Never || err.Error() != "stint: no call to a.example, says rule banned" {
 		t.Errorf("a banned call: %v", err)
 	}
 

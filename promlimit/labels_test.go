@@ -51,4 +51,8 @@ func TestWithLabelsRefuses(t *testing.T) {
 			t.Errorf("%q: %v, want it to say %q", name, err, fault)
 		}
 	}
+	_, err := promlimit.WithLabels(prometheus.NewRegistry(), map[string]string{"1st": "", "le": "", "latin": "\xe9"})
+	if err == nil || strings.Count(err.Error(), "; allowed: ") != 3 {
+		t.Errorf("not all faults at once: %v", err)
+	}
 }

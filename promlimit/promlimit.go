@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // Metrics counts decisions. It is safe for concurrent use; make it with [New].
@@ -86,7 +87,7 @@ func register(registerer prometheus.Registerer, collectors ...prometheus.Collect
 			for _, done := range collectors[:i] {
 				registerer.Unregister(done)
 			}
-			return err
+			return prefix.Errorf("registering metrics: %w", err)
 		}
 	}
 	return nil
@@ -147,18 +148,22 @@ var ownLabels = []string{
 }
 
 // WithLabels returns a registerer that gives every metric these labels, such as {"application": "shop"}. The
-// values are constant. An error wraps stint.ErrInvalid: a name is not one of Prometheus's, or a metric
+// values are constant. An error wraps stint.ErrInvalid, and holds all faults: a name is not one of Prometheus's, or a metric
 // has a label of that name itself; or a value is not UTF-8.
 func WithLabels(registerer prometheus.Registerer, labels map[string]string) (prometheus.Registerer, error) {
+	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		switch {
 		case !labelName.MatchString(name) || strings.HasPrefix(name, "__"):
-			return nil, stint.Invalid("metrics.labels", name, "names of letters, digits and _, which begin with neither a digit nor __")
+			faults = append(faults, stint.Invalid("metrics.labels", name, "names of letters, digits and _, which begin with neither a digit nor __"))
 		case slices.Contains(ownLabels, name):
-			return nil, stint.Invalid("metrics.labels", name, fmt.Sprintf("names other than those that metrics have themselves (%s)", strings.Join(ownLabels, ", ")))
+			faults = append(faults, stint.Invalid("metrics.labels", name, fmt.Sprintf("names other than those that metrics have themselves (%s)", strings.Join(ownLabels, ", "))))
 		case !utf8.ValidString(labels[name]):
-			return nil, stint.Invalid("metrics.labels."+name, fmt.Sprintf("%q", labels[name]), "UTF-8")
+			faults = append(faults, stint.Invalid("metrics.labels."+name, labels[name], "UTF-8"))
 		}
+	}
+	if err := prefix.Join(faults...); err != nil {
+		return nil, err
 	}
 	if len(labels) == 0 {
 		return registerer, nil

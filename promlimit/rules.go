@@ -65,7 +65,7 @@ func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 		all:  prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
 	r.Set()
-	return r, registerer.Register(r)
+	return r, register(registerer, r)
 }
 
 // Set says which rules there are now: those of all these sets, of which nil has none. A rule that stays keeps its

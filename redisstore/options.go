@@ -2,12 +2,12 @@ package redisstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // What Options are by default, where a program may need to know it.
@@ -115,7 +115,7 @@ func (o *Options) validate() error {
 	if o.LeaseTime < minLeaseTime || o.LeaseTime > maxLeaseTime {
 		invalid("lease_time", o.LeaseTime, fmt.Sprintf("%s to %s", minLeaseTime, maxLeaseTime))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 func validPartitions(n int) bool { return n >= 1 && n <= maxPartitions && n&(n-1) == 0 }

@@ -8,12 +8,12 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Store is a stint.Store in Redis or Valkey. It is safe for concurrent use.
@@ -292,4 +292,4 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 
 // unavailable wraps a failure of the connection or the server; a context's end stays
 // recognisable.
-func unavailable(err error) error { return fmt.Errorf("%w: %w", stint.ErrUnavailable, err) }
+func unavailable(err error) error { return prefix.Errorf("%w: %w", stint.ErrUnavailable, err) }

@@ -73,7 +73,7 @@ func TestOverridesOfAddresses(t *testing.T) {
 		_, err := rules.Compile([]rules.Rule{banning(test.key, rules.PerIP)}, rules.Options{IPv6Prefix: test.bits})
 		want := ""
 		if test.allowed != "" {
-			want = fmt.Sprintf(`rule "a": overrides[0].key is %q; allowed: %s`, test.key, test.allowed)
+			want = fmt.Sprintf(`stint: rule "a": overrides[0].key is %q; allowed: %s`, test.key, test.allowed)
 		}
 		if got := text(err); got != want {
 			t.Errorf("%q of %d bits: %s, want %s", test.key, test.bits, got, want)
@@ -119,7 +119,7 @@ func TestOverridesOfAddressesAndMore(t *testing.T) {
 		t.Error(err)
 	}
 	_, err := rules.Compile([]rules.Rule{banning("ann|2001:db8::1", rules.PerUser, rules.PerIP)}, rules.Options{})
-	const want = `rule "a": overrides[0].key is "ann|2001:db8::1"; allowed: in the place of per_ip: 2001:db8::/64, by which the client is counted`
+	const want = `stint: rule "a": overrides[0].key is "ann|2001:db8::1"; allowed: in the place of per_ip: 2001:db8::/64, by which the client is counted`
 	if text(err) != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -127,7 +127,7 @@ func TestOverridesOfAddressesAndMore(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("an API key in a fault: %v", err)
 	}
-	if _, err := rules.Compile(nil, rules.Options{IPv6Prefix: 129}); text(err) != "IPv6Prefix is 129; allowed: 1 to 128" {
+	if _, err := rules.Compile(nil, rules.Options{IPv6Prefix: 129}); text(err) != "stint: IPv6Prefix is 129; allowed: 1 to 128" {
 		t.Error(err)
 	}
 }

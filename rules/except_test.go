@@ -97,7 +97,7 @@ func TestTooManyPathsAndHosts(t *testing.T) {
 		list = append(list, r)
 		list[i].ID = fmt.Sprint(i)
 	}
-	const want = "rules is more than 4194304 segments of paths, those of several hosts counted for each; allowed: fewer"
+	const want = "stint: rules is more than 4194304 segments of paths, those of several hosts counted for each; allowed: fewer"
 	if _, err := rules.Compile(list, rules.Options{}); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -87,7 +87,7 @@ func TestClientKey(t *testing.T) {
 		got, err := rule.ClientKey(test.client)
 		fault := ""
 		if err != nil {
-			fault = err.Error()
+			fault = strings.TrimPrefix(err.Error(), "stint: ")
 		}
 		if got != test.key || fault != test.fault || err != nil && !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%s of %s: %q, %s; want %q, %s", test.client, test.scope, got, fault, test.key, test.fault)

@@ -39,7 +39,6 @@ package rules
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -48,6 +47,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // MaxRules bounds the rules of a set.
@@ -144,7 +144,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		}
 		all = append(all, f.all...)
 	}
-	if err := errors.Join(all...); err != nil {
+	if err := prefix.Join(all...); err != nil {
 		return nil, err
 	}
 	for i, c := range s.rules {
@@ -318,7 +318,7 @@ func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, 
 		}
 		policy, err := stint.NewPolicy(PolicyPrefix+c.ID, members[i]...)
 		if err != nil {
-			return t, fmt.Errorf("rule %q: %w", c.ID, err)
+			return t, prefix.Errorf("rule %q: %w", c.ID, err)
 		}
 		policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
 		g.policy = policy

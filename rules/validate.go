@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Fault is one thing that is wrong with a rule of a list. It wraps what is wrong, so that
@@ -29,12 +30,12 @@ type Fault struct {
 // maxShownID bounds, in bytes, what is repeated of an ID that is too long.
 const maxShownID = MaxIDBytes
 
-// Error reads: rule "login": scope is "per_moon"; allowed: …
+// Error reads: stint: rule "login": scope is "per_moon"; allowed: …
 func (f *Fault) Error() string {
 	if f.ID == "" {
-		return fmt.Sprintf("rule %d: %v", f.Index, f.Err)
+		return prefix.Errorf("rule %d: %v", f.Index, f.Err).Error()
 	}
-	return fmt.Sprintf("rule %q: %v", clip.To(maxShownID, f.ID), f.Err)
+	return prefix.Errorf("rule %q: %v", clip.To(maxShownID, f.ID), f.Err).Error()
 }
 
 // Unwrap returns what is wrong.
@@ -79,7 +80,7 @@ const (
 func (r *Rule) Validate() error {
 	f := faults{id: r.ID}
 	r.validate(&f)
-	return errors.Join(f.all...)
+	return prefix.Join(f.all...)
 }
 
 func (r *Rule) validate(f *faults) {
@@ -285,7 +286,7 @@ func validateLimits(f *faults, param, id string, limits []stint.Limit, costs []C
 		id = "" // which is a fault of its own, and hides none of the limits'
 	}
 	if _, err := stint.NewPolicy(PolicyPrefix+id, limits...); err != nil {
-		f.add(param, fmt.Errorf("%s: %w", param, err))
+		f.add(param, prefix.Errorf("%s: %w", param, err))
 	}
 }
 

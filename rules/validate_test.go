@@ -163,7 +163,7 @@ func TestEveryFaultAtOnce(t *testing.T) {
 	if !equalIDs(params, want) {
 		t.Errorf("faults are %v, want %s", params, want)
 	}
-	if got := all[5].Error(); got != `rule "a": id is "a"; allowed: an ID that no other rule has; rule 0 has it` {
+	if got := all[5].Error(); got != `stint: rule "a": id is "a"; allowed: an ID that no other rule has; rule 0 has it` {
 		t.Error(got)
 	}
 	if _, err := rules.Compile(make([]rules.Rule, rules.MaxRules+1), rules.Options{}); !errors.Is(err, stint.ErrInvalid) || strings.Count(err.Error(), "\n") > 0 {

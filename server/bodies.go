@@ -116,7 +116,7 @@ func (b *bodyBudget) add(account *atomic.Int64, n int64) (held, own int64) {
 }
 
 // errBodyMemory says that a body's memory can't be had.
-var errBodyMemory = errors.New("server: no memory for a body")
+var errBodyMemory = errors.New("stint: no memory for a body")
 
 // read reads a body to its end and charges it to a client, with the memory that the request uses
 // besides. What it returns is released when the request is answered. The error is errBodyMemory, or from's.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
 )
 
@@ -177,5 +178,5 @@ func (c *certificates) parse(p pemFiles) (*tls.Config, error) {
 }
 
 func (c *certificates) invalid(param, name, allowed string, why error) error {
-	return fmt.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
+	return prefix.Errorf("%w: %w", stint.Invalid(c.section+"."+param, name, allowed), why)
 }

@@ -365,7 +365,7 @@ func TestRunWithoutCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Run(t.Context()); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "server: "+want+" is ") {
+		if err := s.Run(t.Context()); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "stint: "+want+" is ") {
 			t.Errorf("Run = %v, want that %s is wrong", err, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -365,7 +366,7 @@ func newTargets(config *Config) (*targets, error) {
 	for _, algorithm := range stint.Algorithms() {
 		t, err := newTarget("", config.Headers, config.Defaults[algorithm])
 		if err != nil {
-			return nil, fmt.Errorf("defaults: %s: %w", algorithm, err)
+			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
 		}
 		ts.defaults[algorithm] = t
 		ts.all = append(ts.all, t)
@@ -374,7 +375,7 @@ func newTargets(config *Config) (*targets, error) {
 	for _, name := range names {
 		t, err := newTarget(name, config.Headers, config.Policies[name]...)
 		if err != nil {
-			return nil, fmt.Errorf("policies: %s: %w", name, err)
+			return nil, prefix.Errorf("policies: %s: %w", name, err)
 		}
 		ts.policies[name] = t
 		ts.all = append(ts.all, t)

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server/activity"
@@ -335,7 +335,7 @@ func (c Config) Validate() error {
 		if limit := c.Defaults[algorithm]; limit.Algorithm != algorithm {
 			add("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String())
 		} else if err := limit.Validate(); err != nil {
-			faults = append(faults, fmt.Errorf("defaults: %s: %w", algorithm, err))
+			faults = append(faults, prefix.Errorf("defaults: %s: %w", algorithm, err))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
@@ -344,10 +344,10 @@ func (c Config) Validate() error {
 			continue
 		}
 		if _, err := stint.NewPolicy(policyPrefix+name, c.Policies[name]...); err != nil {
-			faults = append(faults, fmt.Errorf("policies: %s: %w", name, err))
+			faults = append(faults, prefix.Errorf("policies: %s: %w", name, err))
 		}
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // A RulesState says how the rules in force are known. The zero value is RulesUnknown.

@@ -113,7 +113,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	extra := promlimit.NewStoreCollector(func() promlimit.StoreStats { return promlimit.StoreStats{States: 42} })
+	extra := promlimit.NewStatsCollector(func() promlimit.StoreStats { return promlimit.StoreStats{States: 42} })
 	f := newFixture(t, func(c *server.Config) { c.Collectors = []prometheus.Collector{extra} })
 	f.get(check + "?key=secret-key&permits=100")
 	f.get(check + "?key=secret-key")

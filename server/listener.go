@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/server/dashboard"
 )
@@ -86,7 +87,7 @@ func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error
 		}
 	}
 	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
-		return listeners, fmt.Errorf("server: admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+		return listeners, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
 			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
 	}
 	return listeners, nil
@@ -161,7 +162,7 @@ func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
 	certificates, err := openCertificates(section, files, s.config.Logger, time.Now)
 	if err != nil {
-		return fmt.Errorf("server: %w", err)
+		return prefix.Errorf("%w", err)
 	}
 	f.server.TLSConfig = certificates.Config()
 	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
@@ -181,10 +182,10 @@ func listen(ctx context.Context, param, address string) (net.Listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("server: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
+		return nil, fmt.Errorf("stint: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
 			param, address, strings.ReplaceAll(param, "_", "-"), err)
 	case err != nil:
-		return nil, fmt.Errorf("server: %s: can't listen on %s; choose an address of this machine with --%s: %w",
+		return nil, fmt.Errorf("stint: %s: can't listen on %s; choose an address of this machine with --%s: %w",
 			param, address, strings.ReplaceAll(param, "_", "-"), err)
 	}
 	return ln, nil

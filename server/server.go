@@ -21,6 +21,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -100,7 +101,7 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 // DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
-		return errors.New("server: Run was called before")
+		return errors.New("stint: Run was called before")
 	}
 	listeners, err := s.open(ctx)
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *Server) drain(listeners []*httpListener, wait bool) error {
 		go func() {
 			err := f.server.Shutdown(ctx)
 			if err != nil {
-				err = errors.Join(fmt.Errorf("server: requests were cut off after %s: %w", s.config.DrainTimeout, err), f.server.Close())
+				err = prefix.Join(fmt.Errorf("requests were cut off after %s: %w", s.config.DrainTimeout, err), f.server.Close())
 			}
 			stopped <- err
 		}()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server/activity"
@@ -158,7 +159,7 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(request); err != nil {
-		return nil, stint.Invalid("request", problem.Short(err.Error()), "JSON with budget, inForce, candidates, pattern, format and suggest")
+		return nil, problem.New(http.StatusBadRequest, "request: %s. It is JSON with budget, inForce, candidates, pattern, format and suggest", problem.Short(document.JSONFault(err)))
 	}
 	return request, nil
 }
@@ -291,7 +292,7 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && refused == nil && !errors.Is(err, stint.ErrInvalid):
-			return stint.Invalid("log", problem.Short(err.Error()), "a whole file: text, gzip or zstd")
+			return stint.Invalid("log", problem.Short(prefix.Trim(err.Error())), "a whole file: text, gzip or zstd")
 		case err != nil:
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -399,7 +400,7 @@ func (r *Reader) parseJSON(line string, ev *Event) error {
 	d.UseNumber()
 	var l jsonLine
 	if err := d.Decode(&l); err != nil {
-		return err
+		return errors.New(document.JSONFault(err))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return errors.New("more than one JSON value")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -122,7 +123,7 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 			}
 			return nil
 		case err != nil:
-			return fmt.Errorf("after line %d: %w", r.input.Lines, err)
+			return prefix.Errorf("after line %d: %w", r.input.Lines, err)
 		case held == maxLine:
 			r.input.Lines++
 			r.malformed(text, fmt.Errorf("longer than %d bytes", maxLine))
@@ -157,11 +158,11 @@ func decompress(in io.Reader) (io.Reader, func(), error) {
 	switch {
 	case bytes.HasPrefix(begin, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(buffered)
-		return z, func() {}, err
+		return z, func() {}, prefix.Join(err)
 	case bytes.Equal(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, prefix.Join(err)
 		}
 		return z, z.Close, nil
 	default:

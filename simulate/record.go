@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -241,7 +242,7 @@ func NewRotator(name string, size int64, files int) (*Rotator, error) {
 func (r *Rotator) open() (err error) {
 	r.written = 0
 	r.out, err = os.OpenFile(r.name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	return err
+	return prefix.Join(err)
 }
 
 // Write writes whole lines.
@@ -258,11 +259,11 @@ func (r *Rotator) Write(lines []byte) (int, error) {
 	}
 	n, err := r.out.Write(lines)
 	r.written += int64(n)
-	return n, err
+	return n, prefix.Join(err)
 }
 
 func (r *Rotator) rotate() error {
-	if err := r.out.Close(); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	if err := r.rename(); err != nil {
@@ -272,7 +273,7 @@ func (r *Rotator) rotate() error {
 		return err
 	}
 	_, err := r.out.Write(r.policies)
-	return err
+	return prefix.Join(err)
 }
 
 // rename makes room for a new file.
@@ -285,14 +286,14 @@ func (r *Rotator) rename() error {
 	}
 	for i := r.files - 2; i >= 0; i-- {
 		if err := os.Rename(at(i), at(i+1)); err != nil && !os.IsNotExist(err) {
-			return err
+			return prefix.Join(err)
 		}
 	}
 	if r.files == 1 {
-		return os.Remove(r.name)
+		return prefix.Join(os.Remove(r.name))
 	}
 	return nil
 }
 
 // Close closes the file.
-func (r *Rotator) Close() error { return r.out.Close() }
+func (r *Rotator) Close() error { return prefix.Join(r.out.Close()) }

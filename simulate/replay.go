@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/file"
 )
 
@@ -111,7 +112,7 @@ func (r *replay) read(in io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return err
+			return prefix.Join(err)
 		}
 	}
 }
@@ -159,7 +160,7 @@ func (r *replay) define(line recordLine, number int64) error {
 		}
 		policy, err := stint.NewPolicy(line.Name, parsed[0].Limits...)
 		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
+			return prefix.Errorf("line %d: %w", number, err)
 		}
 		r.made[id] = policy
 	}

@@ -387,7 +387,7 @@ func (s *suggestor) prove(values []int64) (*Suggestion, error) {
 	}
 	for _, below := range r.UntouchedBelow {
 		if r.Untouched < s.wanted || below >= s.wanted {
-			return nil, fmt.Errorf("the replay does not prove what was found: %+v", r)
+			return nil, fmt.Errorf("stint: the replay does not prove what was found: %+v", r)
 		}
 	}
 	r.RestUntouched, r.RestClients, err = s.rest(values)

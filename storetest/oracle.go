@@ -250,7 +250,7 @@ func explain(op stint.Op, now stint.Instant, parts []part, states []candidate, d
 	for i, p := range parts {
 		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*p.limit), p.id.key, states[i]))
 	}
-	return fmt.Errorf("at %s, %s:\n\t%s", now, describeOp(op), strings.Join(differences, "\n\t"))
+	return fmt.Errorf("stint: at %s, %s:\n\t%s", now, describeOp(op), strings.Join(differences, "\n\t"))
 }
 
 // micros is a duration in microseconds.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A Step is one operation of a sequence.
@@ -120,7 +121,7 @@ func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, 
 			to++
 		}
 		if err := c.carryOut(ctx, steps[from:to], learn); err != nil {
-			return fmt.Errorf("batch from step %d: %w", from, err)
+			return prefix.Errorf("batch from step %d: %w", from, err)
 		}
 		from = to
 	}
@@ -163,7 +164,7 @@ func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step
 			outcomes = outcomes[:last]
 		}
 		if err != nil {
-			return fmt.Errorf("at %s, %s: %w", steps[i].At, describeOp(op), err)
+			return prefix.Errorf("at %s, %s: %w", steps[i].At, describeOp(op), err)
 		}
 		if err := c.oracle.Check(op, steps[i].At, results[i].Decision, outcomes); err != nil {
 			return err

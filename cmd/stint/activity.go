@@ -6,6 +6,7 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/server/activity"
@@ -59,7 +60,7 @@ func (w *watched) storeChanged(change failover.Change) {
 	}
 	cause := ""
 	if !change.Up {
-		cause = document.Redact(change.Cause.Error())
+		cause = prefix.Trim(document.Redact(change.Cause.Error()))
 	}
 	w.StoreChanged(change.Shard, cause)
 }

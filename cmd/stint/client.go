@@ -43,7 +43,8 @@ func newAsker(p process, command *cobra.Command, flag, standard, tokenVariable s
 	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
 	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
 	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
-	flags.DurationVar(&a.timeout, "timeout", timeout, "longest `DURATION` to wait for an answer")
+	a.timeout = timeout
+	flags.Var((*timeoutFlag)(&a.timeout), "timeout", "longest `DURATION` to wait for an answer")
 	return a
 }
 

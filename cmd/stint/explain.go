@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/server/rulesapi"
@@ -165,7 +166,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		rule := &x.Rules[i]
 		row := []string{rule.Rule.ID, outcome(&rule.Matched), "-", "-", "-", "-", "-"}
 		if rule.Fault != nil {
-			row[1] += ", " + rule.Fault.Error()
+			row[1] += ", " + prefix.Trim(rule.Fault.Error())
 		}
 		if d := rule.Decision; rule.Claim.Policy != nil {
 			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))

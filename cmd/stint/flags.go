@@ -1,13 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 )
 
@@ -93,4 +96,33 @@ func serveCommand(p process) *cobra.Command {
 		return serve(command.Context(), p, loaded, *demo)
 	}
 	return command
+}
+
+// flagFault says of a flag that can't be read what came and what is allowed.
+func flagFault(err error) error {
+	fault, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	allowed, ok := map[string]string{
+		"bool": "true or false", "duration": "a duration above 0 such as 500ms, 1m30s or 1d", "float64": "a number",
+		"int": "an integer", "int64": "an integer of 64 bits", "uint64": "an integer from 0 to 18446744073709551615",
+	}[fault.GetFlag().Value.Type()]
+	if !ok {
+		return err
+	}
+	return stint.Invalid("--"+fault.GetFlag().Name, fault.GetValue(), allowed)
+}
+
+// A timeoutFlag is a duration above 0.
+type timeoutFlag time.Duration
+
+func (f *timeoutFlag) String() string { return time.Duration(*f).String() }
+func (f *timeoutFlag) Type() string   { return "duration" }
+func (f *timeoutFlag) Set(text string) error {
+	d, err := stint.ParseDuration(text)
+	if *f = timeoutFlag(d); err == nil && d <= 0 {
+		err = stint.ErrInvalid
+	}
+	return err
 }

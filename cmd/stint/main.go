@@ -23,6 +23,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/server"
 )
 
@@ -88,7 +89,7 @@ type exit struct {
 func (e exit) Error() string { return e.text }
 
 func failed(err error) error {
-	return exit{exitFailed, "stint: " + strings.TrimPrefix(err.Error(), "stint: ")}
+	return exit{exitFailed, err.Error()}
 }
 
 // unreachable is the failure to reach the service or a store.
@@ -113,6 +114,7 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetArgs(args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
 	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
 	command, err := root.ExecuteContextC(ctx)
@@ -127,7 +129,7 @@ func run(ctx context.Context, args []string, p process) int {
 		known = exit{exitUsage, fmt.Sprintf("stint: %v\nstint: see '%s --help'", err, command.CommandPath())}
 	}
 	if known.text != "" {
-		_, _ = fmt.Fprintln(p.Err, known.text) // nobody is left to tell
+		_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(known.text), "\n", "\nstint: ")) // nobody is left to tell
 	}
 	if command.Name() == "check" && slices.Contains(args, "--") {
 		return guardCode(known.code)

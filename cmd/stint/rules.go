@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
@@ -105,7 +106,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 func ruleFaults(err error) (list []api.RuleFault) {
 	var faults document.Faults
 	if !errors.As(err, &faults) {
-		return []api.RuleFault{{Detail: err.Error()}}
+		return []api.RuleFault{{Detail: prefix.Trim(err.Error())}}
 	}
 	for _, fault := range faults {
 		list = append(list, api.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})

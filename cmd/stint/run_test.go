@@ -154,7 +154,11 @@ func TestUsage(t *testing.T) {
 		{[]string{"serve", "--loud"}, "stint: unknown flag: --loud\nstint: see 'stint serve --help'\n"},
 		{[]string{"serve", "now"}, `stint: unknown command "now" for "stint serve"`},
 		{[]string{"check"}, "stint: there are 0 keys; allowed: one, and a command only after --\nstint: see 'stint check --help'\n"},
-		{[]string{"check", "k", "--permits", "few"}, `stint: invalid argument "few" for "--permits" flag`},
+		{[]string{"check", "k", "--permits", "few"}, `stint: --permits is "few"; allowed: an integer of 64 bits`},
+		{[]string{"check", "k", "--timeout", "0"}, `stint: --timeout is "0"; allowed: a duration above 0 such as 500ms, 1m30s or 1d`},
+		{[]string{"top", "--timeout", "-5s"}, `stint: --timeout is "-5s"; allowed: a duration above 0`},
+		{[]string{"simulate", "--rate", "fast"}, `stint: --rate is "fast"; allowed: a number`},
+		{[]string{"rules", "list", "--enabled=perhaps"}, `stint: --enabled is "perhaps"; allowed: true or false`},
 		{[]string{"check", "k", "--server", "ftp://h"}, `stint: --server is "ftp://h"; allowed: a URL such as http://127.0.0.1:8080`},
 		{[]string{"peek", "k", "--config", "f"}, "stint: --config is given; allowed: only with --store\n"},
 		{[]string{"peek", "k", "--store", "redis://h", "--server", "http://h"}, "stint: --server and --store are given; allowed: one of them\n"},
@@ -216,11 +220,11 @@ func TestServeFailures(t *testing.T) {
 		t.Error("an address in use is not told from a free one")
 	}
 	code, _, stderr := do(t, nil, "serve", "--admin-listen=off", "--listen", ln.Addr().String())
-	if code != exitFailed || !strings.Contains(stderr, "stint: server: listen: another program listens on ") {
+	if code != exitFailed || !strings.Contains(stderr, "stint: listen: another program listens on ") {
 		t.Errorf("a taken address: exit code %d, %s", code, stderr)
 	}
 	code, stdout, stderr := do(t, nil, "serve", "--admin-listen=0.0.0.0:0", "--listen=127.0.0.1:0")
-	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `stint: server: admin_listen: admin.tokens_file is ""; allowed: `) {
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `stint: admin_listen: admin.tokens_file is ""; allowed: `) {
 		t.Errorf("an admin listener for all: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	silent := strings.Replace(ln.Addr().String(), "127.0.0.1", "user:hunter2@127.0.0.1", 1)

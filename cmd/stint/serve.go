@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/logqueue"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
@@ -216,7 +217,12 @@ func lostLine(log config.Log) func(lost int64) []byte {
 }
 
 func newLogger(out io.Writer, log config.Log) *slog.Logger {
-	options := &slog.HandlerOptions{Level: log.Level}
+	options := &slog.HandlerOptions{Level: log.Level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == "err" || a.Key == "cause" || a.Key == "detail" {
+			a.Value = slog.StringValue(prefix.Trim(a.Value.String()))
+		}
+		return a
+	}}
 	if log.Format == "json" {
 		return slog.New(slog.NewJSONHandler(out, options))
 	}

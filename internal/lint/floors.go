@@ -95,6 +95,7 @@ var folders = []folder{
 
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
+	{path: "internal/prefix", floor: -1},
 	{path: "internal/logsampler", floor: 2},
 	{path: "internal/decisionlog", floor: 3},
 

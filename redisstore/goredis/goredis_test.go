@@ -133,7 +133,7 @@ func TestRefusal(t *testing.T) {
 				conn.Close()
 				return
 			}
-			if !errors.Is(err, stint.ErrInvalid) || err.Error() != c.want || conn != nil {
+			if !errors.Is(err, stint.ErrInvalid) || err.Error() != "stint: "+c.want || conn != nil {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -62,7 +63,7 @@ type TLSFiles struct {
 // arguments or the files that they name, with an error that wraps stint.ErrInvalid.
 func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
 	d, err := c.dialConfig()
-	if err := errors.Join(options.Validate(), err); err != nil {
+	if err := prefix.Join(options.Validate(), err); err != nil {
 		return nil, err
 	}
 	conn, err := d.connect()
@@ -117,7 +118,7 @@ func (c Connection) dialConfig() (*dialConfig, error) {
 	} else if c.TLS != (TLSFiles{}) {
 		faults = append(faults, stint.Invalid("tls", c.TLS, "only with a store URL of TLS, such as rediss://"))
 	}
-	return d, errors.Join(faults...)
+	return d, prefix.Join(faults...)
 }
 
 // faults reports what is wrong with credentials.

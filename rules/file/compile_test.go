@@ -28,7 +28,7 @@ func TestCompileTellsWhere(t *testing.T) {
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("the error is %v", err)
 	}
-	lines := strings.Split(err.Error(), "\n")
+	lines := strings.Split(strings.TrimPrefix(err.Error(), "stint: "), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d faults, want 2:\n%v", len(lines), err)
 	}
@@ -58,7 +58,7 @@ func TestCompileTellsWhereLimitsAreTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = file.Compile(list, positions, rules.Options{})
-	if err == nil || !strings.HasPrefix(err.Error(), `rules.yaml:16:`) || !strings.Contains(err.Error(), "1024 together, ") {
+	if err == nil || !strings.HasPrefix(err.Error(), `stint: rules.yaml:16:`) || !strings.Contains(err.Error(), "1024 together, ") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func TestParseFaults(t *testing.T) {
 		strings.Repeat(" ", file.MaxBytes+1): "r.yaml: the document has 33554433 bytes; allowed: at most 33554432",
 	} {
 		got, positions, err := file.Parse("r.yaml", []byte(text))
-		if err == nil || err.Error() != want || !errors.Is(err, stint.ErrInvalid) || got != nil || positions != nil {
+		if err == nil || err.Error() != "stint: "+want || !errors.Is(err, stint.ErrInvalid) || got != nil || positions != nil {
 			t.Errorf("%.60q: got\n%v\nwant\n%s", text, err, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestReadFaults(t *testing.T) {
 		if err == nil || got != nil || !errors.Is(err, stint.ErrInvalid) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		return strings.ReplaceAll(err.Error(), folder, "F")
+		return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), folder, "F")
 	}
 	if got := read(); got != "F: the folder is without files of rules; allowed: one or more files *.yaml, *.yml or *.json" {
 		t.Error(got)

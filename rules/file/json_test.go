@@ -50,7 +50,7 @@ func TestUnspeakableRules(t *testing.T) {
 		"limits[0]: algorithm is 0; allowed: one of":                   {Limits: []stint.Limit{{}}},
 		"overrides[0].limits[0]: limit is 0; allowed: 1 to 1000000000": {Overrides: []rules.Override{{Limits: []stint.Limit{stint.FixedWindow(0, time.Second)}}}},
 	} {
-		if _, err := file.JSON(rule); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := file.JSON(rule); err == nil || !strings.HasPrefix(err.Error(), "stint: "+want) {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A parameter is one of a limit, as documents have it.
@@ -244,7 +245,7 @@ func (r *limitReader) validate(v document.Value) {
 		if !given {
 			at = v.At
 		}
-		r.faults.Add(at, "%s%s%v", r.path, dot, invalid)
+		r.faults.Add(at, "%s%s%s", r.path, dot, prefix.Trim(invalid.Error()))
 	}
 }
 

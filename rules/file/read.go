@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -128,5 +129,5 @@ func Bytes(name string, most int64) ([]byte, error) {
 	if err == nil {
 		data, err = os.ReadFile(name) //nolint:gosec // the operator names the file
 	}
-	return data, cause(err)
+	return data, prefix.Join(cause(err))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -86,11 +87,11 @@ func Written(rule rules.Rule) (document.Value, error) {
 		return document.Value{}, stint.Invalid("on_store_failure", string(failure), "open, closed or local")
 	}
 	for i := range rule.Overrides {
-		if err := sound(rule.Overrides[i].Limits); err != nil {
-			return document.Value{}, fmt.Errorf("overrides[%d].%w", i, err)
+		if err := sound(fmt.Sprintf("overrides[%d].", i), rule.Overrides[i].Limits); err != nil {
+			return document.Value{}, err
 		}
 	}
-	if err := sound(rule.Limits); err != nil {
+	if err := sound("", rule.Limits); err != nil {
 		return document.Value{}, err
 	}
 	v := write(&rule)
@@ -111,7 +112,7 @@ func JSON(rule rules.Rule) ([]byte, error) {
 
 // OverrideJSON writes what holds for one client, as [JSON] does among the rule's overrides.
 func OverrideJSON(override rules.Override) ([]byte, error) {
-	if err := sound(override.Limits); err != nil {
+	if err := sound("", override.Limits); err != nil {
 		return nil, err
 	}
 	v := write(&override)
@@ -130,10 +131,10 @@ func addCosts(of document.Value, costs []rules.Cost) {
 }
 
 // sound reports a limit that can't be written.
-func sound(limits []stint.Limit) error {
+func sound(of string, limits []stint.Limit) error {
 	for i, limit := range limits {
 		if err := limit.Validate(); err != nil {
-			return fmt.Errorf("limits[%d]: %w", i, err)
+			return prefix.Errorf("%slimits[%d]: %w", of, i, err)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func faultsIn(t *testing.T, source, text string) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return strings.TrimPrefix(err.Error(), "stint: ")
 }
 
 // What is written wrongly hides nothing of what makes no sense elsewhere, and each fault is where it is.
@@ -90,7 +90,7 @@ F/c.json:1:2: rule "c": limits is missing; allowed: 1 to 64 limits, or unlimited
 	if err == nil || set != nil {
 		t.Fatal(set, err)
 	}
-	if got := strings.ReplaceAll(err.Error(), folder, "F"); got != want {
+	if got := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), folder, "F"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if _, err := file.ReadSet(folder+"/none", rules.Options{}); err == nil {
@@ -116,7 +116,7 @@ func TestMoreFaultsThanAreKept(t *testing.T) {
 // What is wrong with all rules together is no rule's fault.
 func TestFaultOfAllRules(t *testing.T) {
 	_, _, err := file.ParseSet("r.yaml", []byte("[{id: a, scope: global, banned: true}]"), rules.Options{IPv6Prefix: 129})
-	if err == nil || err.Error() != "r.yaml: IPv6Prefix is 129; allowed: 1 to 128" {
+	if err == nil || err.Error() != "stint: r.yaml: IPv6Prefix is 129; allowed: 1 to 128" {
 		t.Error(err)
 	}
 }

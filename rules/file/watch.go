@@ -3,7 +3,6 @@ package file
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -56,7 +56,7 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 	if s.Quiet < time.Millisecond || s.Quiet > 10*time.Second {
 		faults = append(faults, stint.Invalid("Quiet", s.Quiet, "1ms to 10s"))
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := prefix.Join(faults...); err != nil {
 		return err
 	}
 	w := &watch{Source: s, take: take}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -21,7 +22,7 @@ import (
 const MaxRuleBytes = 2 << 20
 
 // ErrNotBegun says that nothing was made of an edit, as the rules that it would have changed could not be read.
-var ErrNotBegun = errors.New("rules/store: the edit could not begin, and nothing was stored")
+var ErrNotBegun = errors.New("stint: the edit could not begin, and nothing was stored")
 
 // Options say how a [Manager] works. The zero value is complete.
 type Options struct {
@@ -84,7 +85,7 @@ func NewManager(store Store, options Options) (*Manager, error) {
 	if options.IPv6Prefix < 0 || options.IPv6Prefix > 128 {
 		faults = append(faults, stint.Invalid("IPv6Prefix", options.IPv6Prefix, "1 to 128"))
 	}
-	if err := errors.Join(faults...); err != nil {
+	if err := prefix.Join(faults...); err != nil {
 		return nil, err
 	}
 	return &Manager{store: store, options: options, turn: make(chan struct{}, 1)}, nil
@@ -258,7 +259,7 @@ func check(changes []rules.Change, author Author) error {
 }
 
 // notBegun is the error of a read that an edit begins with.
-func notBegun(err error) error { return fmt.Errorf("%w: %w", ErrNotBegun, err) }
+func notBegun(err error) error { return prefix.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix})
@@ -315,7 +316,7 @@ func (m *Manager) refresh(ctx context.Context) (err error) {
 	m.known, m.current = true, next
 	set, err := m.compile(next.Rules)
 	if err != nil {
-		m.fault = fmt.Errorf("revision %d: %w", next.Number, err)
+		m.fault = prefix.Errorf("revision %d: %w", next.Number, err)
 		return nil
 	}
 	m.enforce(set)
@@ -511,7 +512,7 @@ func kindOf(err error) string {
 }
 
 // errFollowed says that somebody follows already.
-var errFollowed = errors.New("rules/store: it is followed already")
+var errFollowed = errors.New("stint: the manager is followed already")
 
 // pollTimeout bounds a poll of the store.
 const pollTimeout = 5 * time.Second

@@ -58,18 +58,18 @@ type Revision struct {
 
 var (
 	// ErrConflict says that another revision was put first.
-	ErrConflict = errors.New("rules/store: another revision was made first")
+	ErrConflict = errors.New("stint: another revision of the rules was made first")
 	// ErrNotKept says that a revision is not kept, or not any more.
-	ErrNotKept = errors.New("rules/store: the revision is not kept")
+	ErrNotKept = errors.New("stint: the revision of the rules is not kept")
 	// ErrUnreadable says that a store holds something that stint did not write. Such an error
 	// wraps stint.ErrInvalid too.
-	ErrUnreadable = errors.New("rules/store: the stored rules can't be read")
+	ErrUnreadable = errors.New("stint: the stored rules can't be read")
 	// ErrCredentials says that the server does not accept the name or password. Such an error wraps stint.ErrUnavailable
 	// too.
-	ErrCredentials = errors.New("rules/store: wrong user name or password")
+	ErrCredentials = errors.New("stint: wrong user name or password")
 	// ErrRefused says that the store refused a revision before any of it was written, for example
 	// because its memory is full.
-	ErrRefused = errors.New("rules/store: the revision was refused and not stored")
+	ErrRefused = errors.New("stint: the revision was refused and not stored")
 )
 
 // A Store keeps whole revisions of one rule set, the newest ones up to a number of bytes. It is safe for

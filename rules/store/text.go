@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -26,7 +27,7 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 	var faults document.Faults
 	list := file.Rules(document.JSON(source, text, &faults), "rules", &faults)
 	if err := faults.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, prefix.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return list, nil
 }
@@ -66,7 +67,7 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 		} else {
 			written, err := file.JSON(list[i])
 			if err != nil {
-				return nil, fmt.Errorf("rule %q: %w", list[i].ID, err)
+				return nil, prefix.Errorf("rule %q: %w", list[i].ID, err)
 			}
 			text.Write(written)
 		}

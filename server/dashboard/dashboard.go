@@ -60,7 +60,7 @@ func load(dist fs.FS) (*Handler, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dashboard: %w", err)
+		return nil, fmt.Errorf("stint: the dashboard: %w", err)
 	}
 	if index := h.files["/index.html"]; index != nil {
 		h.files["/"] = index

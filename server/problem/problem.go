@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 )
 
 // An Error is an error with its status.
@@ -41,7 +42,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // New is an error with a status.
 func New(status int, format string, args ...any) *Error {
-	return &Error{Status: status, Detail: fmt.Sprintf(format, args...)}
+	return &Error{Status: status, Detail: prefix.Trim(fmt.Sprintf(format, args...))}
 }
 
 // NoPath is that of a path that the listener does not have.
@@ -87,7 +88,7 @@ func Of(err error) *Error {
 	case errors.As(err, &known):
 		return known
 	case errors.Is(err, stint.ErrInvalid):
-		return &Error{Status: http.StatusBadRequest, Detail: err.Error()}
+		return &Error{Status: http.StatusBadRequest, Detail: prefix.Trim(err.Error())}
 	case errors.Is(err, stint.ErrOverloaded):
 		overloaded := ReducedCapacity("the service is overloaded; whether anything was consumed is not known")
 		overloaded.Cause = stint.ErrOverloaded

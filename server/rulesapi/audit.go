@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/server/problem"
 )
@@ -101,7 +102,7 @@ func errorAttr(err error) slog.Attr {
 		return slog.Attr{}
 	}
 	const most = 1024
-	return slog.String("err", clip.To(most, document.Redact(err.Error())))
+	return slog.String("err", clip.To(most, prefix.Trim(document.Redact(err.Error()))))
 }
 
 // note records what came of the call.
@@ -112,7 +113,7 @@ func (c *call) note(err error) {
 		outcome = outcomeOf(err)
 		// What is wrong with rules is not repeated: it may quote what the caller sent, an API key among it.
 		if statusOf(err) != 0 {
-			detail = err.Error()
+			detail = prefix.Trim(err.Error())
 		}
 	case outcome == "":
 		outcome = outcomeDone
@@ -156,7 +157,7 @@ func (a *API) refused(ctx context.Context, caller Caller, action, rule string, e
 			return
 		}
 	}
-	a.audit(ctx, caller, action, outcome, slog.String("rule", rule), slog.String("detail", err.Error()), slog.Int64("left_out", leftOut))
+	a.audit(ctx, caller, action, outcome, slog.String("rule", rule), slog.String("detail", prefix.Trim(err.Error())), slog.Int64("left_out", leftOut))
 }
 
 // about notes which client of a rule the call is about, in a form that can be shown.

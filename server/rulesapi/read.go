@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server/problem"
@@ -218,7 +219,7 @@ func Explanation(x *enforce.Explanation) api.Explanation {
 func explained(rule *enforce.Explained) api.ExplainedRule {
 	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
 	if rule.Fault != nil {
-		shown.Allowed, shown.Error = true, rule.Fault.Error()
+		shown.Allowed, shown.Error = true, prefix.Trim(rule.Fault.Error())
 		return shown
 	}
 	switch rule.Outcome {

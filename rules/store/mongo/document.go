@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/store"
@@ -99,7 +100,7 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 	for i := range next.Rules {
 		rule, err := encodeRule(next.Rules[i])
 		if err != nil {
-			return nil, fmt.Errorf("rule %q: %w", next.Rules[i].ID, err)
+			return nil, prefix.Errorf("rule %q: %w", next.Rules[i].ID, err)
 		}
 		if n := len(now.Rules); n == chunkRules || n > 0 && size+len(rule) > chunkBytes {
 			end()
@@ -166,7 +167,7 @@ func (s *Store) unreadable(number int64, format string, args ...any) error {
 	return unreadable(faults)
 }
 
-func unreadable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnreadable, err) }
+func unreadable(err error) error { return prefix.Errorf("%w: %w", store.ErrUnreadable, err) }
 
 // at is where a head is, for people.
 func (s *Store) at(number int64) document.Position {

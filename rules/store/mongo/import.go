@@ -2,7 +2,6 @@ package mongo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -138,12 +138,12 @@ func (i *importer) add(doc bson.Raw) {
 			i.note("rule %q: %s is not kept", rule.ID, name)
 		}
 	}
-	err := errors.Join(faults...)
+	err := prefix.Join(faults...)
 	if err == nil {
 		err = rule.Validate()
 	}
 	if err != nil {
-		i.note("rule %q is not imported: %s", rule.ID, strings.ReplaceAll(err.Error(), "\n", "; "))
+		i.note("rule %q is not imported: %s", rule.ID, strings.ReplaceAll(prefix.Trim(err.Error()), "\n", "; "))
 		return
 	}
 	i.rules = append(i.rules, rule)
@@ -247,7 +247,7 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 		names[name] = true
 		rule.Limits = append(rule.Limits, limit.Named(name))
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }
 
 // limitName is a band's label if a limit can have it. One of several limits needs a name.
@@ -274,5 +274,5 @@ func patterns(list []string) error {
 			}
 		}
 	}
-	return errors.Join(faults...)
+	return prefix.Join(faults...)
 }

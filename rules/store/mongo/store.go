@@ -17,7 +17,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,6 +25,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules/store"
 )
 
@@ -228,7 +228,7 @@ func (s *Store) insert(ctx context.Context, db *mongo.Database, h head) error {
 }
 
 // refused is the error of a revision whose head was not inserted.
-func refused(err error) error { return fmt.Errorf("%w: %w", store.ErrRefused, err) }
+func refused(err error) error { return prefix.Errorf("%w: %w", store.ErrRefused, err) }
 
 // discard removes the chunks of an attempt that failed. What it can't remove, clean does.
 func (s *Store) discard(ctx context.Context, db *mongo.Database, number int64, attempt string) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules/store"
 )
@@ -135,7 +136,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 		strconv.Itoa(store.KeptRevisions), strconv.Itoa(store.KeptBytes), s.channel)
 	switch {
 	case refused(err):
-		return fmt.Errorf("%w: %w", store.ErrRefused, s.failure(ctx, err))
+		return prefix.Errorf("%w: %w", store.ErrRefused, s.failure(ctx, err))
 	case err != nil:
 		return s.failure(ctx, err)
 	case reply == "conflict":
@@ -222,7 +223,7 @@ func (s *Store) failure(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "WRONGTYPE "):
 		return s.unreadable("the type", err.Error())
 	case strings.HasPrefix(reply, "WRONGPASS "), strings.HasPrefix(reply, "NOAUTH "):
-		return fmt.Errorf("%w: %w: the rules in Redis: %w", stint.ErrUnavailable, store.ErrCredentials, err)
+		return prefix.Errorf("%w: %w: the rules in Redis: %w", stint.ErrUnavailable, store.ErrCredentials, err)
 	default:
 		return fmt.Errorf("%w: the rules in Redis: %w", stint.ErrUnavailable, err)
 	}
@@ -231,7 +232,7 @@ func (s *Store) failure(ctx context.Context, err error) error {
 // unreadable is the error of something that this package did not write.
 func (s *Store) unreadable(field, value string) error {
 	const most = 200
-	return fmt.Errorf("%w: %w", store.ErrUnreadable,
+	return prefix.Errorf("%w: %w", store.ErrUnreadable,
 		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value), fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
 }
 

@@ -41,7 +41,7 @@ func TestAlerts(t *testing.T) {
 		there + "max_queue: 0, max_tries: 0, timeout: 1h}": ":1:37: alerts.max_queue is 0; allowed: 1 to 1000000",
 	} {
 		file := write(t, text)
-		if _, err := config.Load(config.Sources{File: file}); err == nil || !strings.HasPrefix(err.Error(), file+want) || strings.Contains(err.Error(), "hush") {
+		if _, err := config.Load(config.Sources{File: file}); err == nil || !strings.HasPrefix(err.Error(), "stint: "+file+want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}

@@ -52,7 +52,7 @@ func faults(t testing.TB, text string) string {
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("%v is not ErrInvalid", err)
 	}
-	return strings.ReplaceAll(err.Error(), name+":", "")
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), name+":", "")
 }
 
 func TestPrecedence(t *testing.T) {
@@ -111,7 +111,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 	if err == nil {
 		t.Fatal("no fault")
 	}
-	got := err.Error() + "\n"
+	got := strings.TrimPrefix(err.Error(), "stint: ") + "\n"
 	if strings.Contains(got, "hunter2") {
 		t.Error("a message shows a password")
 	}
@@ -149,7 +149,7 @@ func TestNotADocument(t *testing.T) {
 		}
 	}
 	_, err := config.Load(config.Sources{File: "no/such.yaml", FileFrom: "--config"})
-	if err == nil || !strings.HasPrefix(err.Error(), "--config: no/such.yaml: ") {
+	if err == nil || !strings.HasPrefix(err.Error(), "stint: --config: no/such.yaml: ") {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -420,7 +420,7 @@ func TestTokens(t *testing.T) {
 		if err == nil {
 			return got, ""
 		}
-		return got, strings.ReplaceAll(err.Error(), tokens, "TOKENS")
+		return got, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), tokens, "TOKENS")
 	}
 	got, fault := load("# ours\n\n0123456789abcdef\r\n  another-token.of_mine==\n", 0o644)
 	if fault != "" || !reflect.DeepEqual(got.API.Tokens, []string{"0123456789abcdef", "another-token.of_mine=="}) {
@@ -468,7 +468,7 @@ func TestAdminTokensHaveRoles(t *testing.T) {
 		if err == nil {
 			return got, ""
 		}
-		return got, strings.ReplaceAll(err.Error(), tokens, "TOKENS")
+		return got, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), tokens, "TOKENS")
 	}
 	got, fault := load("0123456789abcdef\n0123456789abcdeg read\n 0123456789abcdeh\twrite  ann@example.com\n")
 	want := []server.AdminToken{
@@ -540,7 +540,7 @@ func TestUnknownVariables(t *testing.T) {
 	got, err := config.Load(config.Sources{Env: env(variables), Variables: slices.Collect(maps.Keys(variables))})
 	const says = ": there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN"
 	want := "STINT_LISTN" + says + "\nSTINT_PORTS" + says + "\nSTINT_STORE_TIMEOUTS" + says
-	if err == nil || err.Error() != want || got.Listen != "127.0.0.1:1" {
+	if err == nil || err.Error() != "stint: "+want || got.Listen != "127.0.0.1:1" {
 		t.Errorf("%s, got\n%v\nwant\n%s", got.Listen, err, want)
 	}
 }
