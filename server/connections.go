@@ -33,7 +33,6 @@ type idleTracker struct {
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
 	peers map[string]int // how many connections each has; only when they are bounded
-	empty chan struct{}  // nil until somebody waits for it
 }
 
 // streaming is the state of an HTTP/2 connection with requests under way. They
@@ -109,27 +108,11 @@ func (w *idleTracker) sweep(now int64) {
 	}
 }
 
-// emptied is closed once there are no connections. It is for when no more are accepted.
-func (w *idleTracker) emptied() <-chan struct{} {
+// open is how many connections there are.
+func (w *idleTracker) open() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.empty == nil {
-		w.empty = make(chan struct{})
-		w.noteEmpty()
-	}
-	return w.empty
-}
-
-// noteEmpty closes empty, once, if somebody waits and there are no connections; mu is held.
-func (w *idleTracker) noteEmpty() {
-	if w.empty == nil || len(w.conns) > 0 {
-		return
-	}
-	select {
-	case <-w.empty:
-	default:
-		close(w.empty)
-	}
+	return len(w.conns)
 }
 
 // cut closes a connection that is known; mu is held.
@@ -343,7 +326,6 @@ func (w *idleTracker) forget(conn *trackedConn) {
 	delete(w.conns, conn)
 	w.limiter.metrics.open.Dec()
 	w.leave(conn)
-	w.noteEmpty()
 }
 
 // leave no longer counts a connection among its peer's; mu is held.

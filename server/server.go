@@ -220,14 +220,24 @@ func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) (fail
 	for _, f := range listeners {
 		failed = errors.Join(failed, f.listener.Close())
 	}
-	for _, f := range listeners {
+	ticker := time.NewTicker(keptGap)
+	defer ticker.Stop()
+	for open := 1; open > 0; {
 		select {
-		case <-f.tracker.emptied():
+		case <-ticker.C:
 		case <-ctx.Done():
+			return failed
+		}
+		open = 0
+		for _, f := range listeners {
+			open += f.tracker.open()
 		}
 	}
 	return failed
 }
+
+// keptGap is the time between two looks at the connections that are left.
+const keptGap = 10 * time.Millisecond
 
 // isLoopback reports whether the address is reached from this machine only.
 func isLoopback(addr net.Addr) bool {

@@ -2,7 +2,6 @@ package activity
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -273,13 +272,9 @@ func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, names boo
 		}
 		return controller.Flush() == nil
 	}
-	return forward(q.Context(), s, first, write)
-}
-
-func forward(ctx context.Context, s stream, first []*message, write func(...*message) bool) error {
 	for open := write(first...); open; {
 		select {
-		case <-ctx.Done():
+		case <-q.Context().Done():
 			return nil
 		case m, more := <-s:
 			open = more && write(m)
