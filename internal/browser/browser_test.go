@@ -251,6 +251,7 @@ var views = []view{
 	{"revisions", "revisions", "made up by --demo"},
 	{"revisions/1", "revision", "+ id: demo-stricter"},
 	{"simulate/run=1", "simulate", "shut out"},
+	{"simulate/run=1&source=pattern&rate=9&clients=3", "simulate-pattern", "5,420 requests in 10.0 min"},
 	{"playground", "playground", "at most 200 of one client"},
 	{"nowhere", "nowhere", "There is no such page."},
 }

@@ -190,7 +190,7 @@ function Guide() {
 }
 
 export function Simulate({ state, writes }: { state?: string; writes: boolean }) {
-  const [{ source, pattern, least, run: atOnce }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", least: "", run: "" }, state);
+  const [{ source, pattern, rate, clients, least, run: atOnce }, keep] = useKept("simulate", { source: "recent", pattern: "poisson", rate: "50", clients: "200", least: "", run: "" }, state);
   const rules = useAsk<{ rules: Rule[] }>("/api/v1/rules");
   const [log, setLog] = useState<File>();
   const [text, setText] = useState<string>();
@@ -207,7 +207,7 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
       inForce: true,
       ...(least && { suggest: { share: Number(least) } }),
       ...(text?.trim() && { candidates: [{ name: "candidate", rules: text }] }),
-      ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: 50, clients: 200, length: pattern === "diurnal" ? "1d" : "10m", window: "1m" } }),
+      ...(source === "pattern" && { pattern: { name: pattern, seed: 1, rate: Number(rate), clients: Number(clients), length: pattern === "diurnal" ? "1d" : "10m", window: "1m" } }),
     };
     const candidate = text ?? "";
     simulate(request, stop.current.signal, source === "log" ? log : undefined).then((report) => setDone({ report, candidate }), (e: unknown) => setFault(messageOf(e))).finally(() => setBusy(false));
@@ -236,6 +236,8 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
             </label>
             {source === "log" && <label class="field"><span>Log: nginx, Apache, Caddy, Envoy, ALB, CSV, JSON lines; plain, gzip or zstd; 64 MiB unpacked</span><input type="file" onChange={(e) => setLog(e.currentTarget.files?.[0])} /></label>}
             {source === "pattern" && <Choice name="pattern" label="Pattern" value={pattern} options={Object.keys(patterns)} set={(pattern) => keep({ pattern })} />}
+            {source === "pattern" && <Slide label="Requests per second" value={rate} least={1} most={500} step={1} set={(rate) => keep({ rate })} />}
+            {source === "pattern" && <Slide label="Clients" value={clients} least={1} most={1000} step={1} set={(clients) => keep({ clients })} />}
             <label class="field"><span>Suggest limits that never deny</span>
               <select value={least} onChange={(e) => keep({ least: e.currentTarget.value })}>
                 <option value="">suggest none</option>
