@@ -101,8 +101,13 @@ func TestTracesAreSampled(t *testing.T) {
 		sampler, ratio string
 		least, most    int // expected of 4000, give or take 6 standard deviations
 	}{
-		{"", "", requests, requests}, {"always_off", "", 0, 0}, {"traceidratio", "", requests, requests}, {"traceidratio", "0", 0, 0},
-		{"parentbased_traceidratio", "1", requests, requests}, {"Parentbased_TraceIDRatio", "0.1", 286, 514}, {"traceidratio", "0.5", 1810, 2190},
+		{"", "", requests, requests},
+		{"always_off", "", 0, 0},
+		{"traceidratio", "", requests, requests},
+		{"traceidratio", "0", 0, 0},
+		{"parentbased_traceidratio", "1", requests, requests},
+		{"Parentbased_TraceIDRatio", "0.1", 286, 514},
+		{"traceidratio", "0.5", 1810, 2190},
 	} {
 		variables := map[string]string{"OTEL_TRACES_SAMPLER": test.sampler, "OTEL_TRACES_SAMPLER_ARG": test.ratio}
 		for name, value := range variables {
