@@ -13,9 +13,9 @@ import (
 // names; propagation.TraceContext{} reads W3C's traceparent. The provider's sampler says which are recorded. The others
 // reach next with the request as it came.
 func Handler(next http.Handler, provider trace.TracerProvider, propagator propagation.TextMapPropagator) http.Handler {
-	tracer := provider.Tracer(scope)
+	tracer, options := provider.Tracer(scope), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, span := tracer.Start(propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), r.Method, trace.WithSpanKind(trace.SpanKindServer))
+		ctx, span := tracer.Start(propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), r.Method, options...)
 		defer span.End()
 		if !span.IsRecording() {
 			next.ServeHTTP(w, r)

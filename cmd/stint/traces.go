@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/otellimit"
@@ -17,6 +22,7 @@ import (
 type traces struct {
 	provider *sdk.TracerProvider
 	logger   *slog.Logger
+	bound    uint64 // a request of no trace is recorded if a random number of 63 bits is below
 }
 
 // startTraces reads the variables, and says what is wrong with them, those of metrics among them. The sampler, the service's name,
@@ -37,7 +43,50 @@ func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, 
 		return nil, err
 	}
 	logger.Info("traces are sent by OTLP")
-	return &traces{sdk.NewTracerProvider(sdk.WithBatcher(sender), sdk.WithResource(about)), logger}, nil
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(sender), sdk.WithResource(about), sdk.WithIDGenerator(drawnIDs{}))
+	return &traces{provider, logger, recordedBelow(p)}, nil
+}
+
+// recordedBelow is the SDK's bound for what the variables say: it compares 63 bits of a trace's ID with it.
+func recordedBelow(p process) uint64 {
+	const all = 1 << 63
+	sampler := strings.ToLower(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER")))
+	switch {
+	case strings.HasSuffix(sampler, "always_off"):
+		return 0
+	case strings.HasSuffix(sampler, "traceidratio"):
+		ratio, err := strconv.ParseFloat(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER_ARG")), 64)
+		if err != nil { // it is absent
+			return all
+		}
+		return uint64(ratio * all)
+	default:
+		return all
+	}
+}
+
+// drawn is the key of a context's random number for the ID of a new trace.
+type drawn struct{}
+
+// drawnIDs makes IDs. That of a new trace ends with the number of its context.
+type drawnIDs struct{}
+
+// NewIDs implements [sdk.IDGenerator].
+func (g drawnIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	end, found := ctx.Value(drawn{}).(uint64)
+	if !found {
+		end = rand.Uint64() //nolint:gosec // an ID need not be secret
+	}
+	var id trace.TraceID
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()) //nolint:gosec // an ID need not be secret
+	binary.BigEndian.PutUint64(id[8:], end)
+	return id, g.NewSpanID(ctx, id)
+}
+
+// NewSpanID implements [sdk.IDGenerator]. No ID is 0.
+func (drawnIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
+	binary.BigEndian.PutUint64(id[:], rand.Uint64()|1) //nolint:gosec // an ID need not be secret
+	return id
 }
 
 // close sends what waits.
@@ -68,12 +117,24 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
-// middleware makes spans of requests, in the trace that they name; nil without traces.
+// middleware makes spans of requests, in the trace that they name; nil without traces. Of requests that name none, most are not recorded:
+// that is decided before the SDK makes anything of them, by the number that becomes the end of the trace's ID.
 func (t *traces) middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil
 	}
 	return func(next http.Handler) http.Handler {
-		return otellimit.Handler(next, t.provider, propagation.TraceContext{})
+		traced := otellimit.Handler(next, t.provider, propagation.TraceContext{})
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(r.Header["Traceparent"]) == 0 {
+				number := rand.Uint64() //nolint:gosec // it chooses requests
+				if number>>1 >= t.bound {
+					next.ServeHTTP(w, r)
+					return
+				}
+				r = r.WithContext(context.WithValue(r.Context(), drawn{}, number))
+			}
+			traced.ServeHTTP(w, r)
+		})
 	}
 }

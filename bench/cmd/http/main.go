@@ -3,6 +3,8 @@
 //	http service     requests per second of "stint serve" on memory beside those of a
 //	                 net/http handler that writes the same bytes
 //	http middleware  requests per second of a handler with and without the middleware
+//	http traces      processor time of a check of "stint serve" on memory with 1 % of
+//	                 traces recorded, and with none
 //	http openloop    latency at a fixed rate of one and of four processes of "stint
 //	                 serve" on one Redis, and whether they admit exactly what they may
 //
@@ -32,12 +34,14 @@ func run(ctx context.Context, args []string) error {
 		return measureService(ctx, args)
 	case "middleware":
 		return measureMiddleware(ctx, args)
+	case "traces":
+		return measureTraces(ctx, args)
 	case "openloop":
 		return measureOpenLoop(ctx, args)
 	case "serve":
 		return serve(ctx, args)
 	default:
-		return fmt.Errorf("the first argument is %q; allowed: service, middleware, openloop, serve", measure)
+		return fmt.Errorf("the first argument is %q; allowed: service, middleware, traces, openloop, serve", measure)
 	}
 }
 

@@ -37,5 +37,6 @@ func compareGates(ctx context.Context, o options, handler string) (err error) {
 		defer func() { err = errors.Join(err, server.Stop()) }()
 		entrants = append(entrants, entrant{gate, server})
 	}
-	return race(ctx, o, entrants, "/items/42", "BenchmarkMiddleware/handler="+handler+"/impl=%s", false)
+	_, err = race(ctx, o, entrants, "/items/42", "BenchmarkMiddleware/handler="+handler+"/impl=%s", false)
+	return err
 }

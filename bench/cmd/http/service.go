@@ -65,7 +65,8 @@ func compareService(ctx context.Context, o options, path, bucket string, status 
 	if err := sameShape(own, repeated); err != nil {
 		return fmt.Errorf("stint and bare do not write the same: %w", err)
 	}
-	return race(ctx, o, []entrant{{"bare", bare}, {"stint", service}}, checkPath, "BenchmarkService/impl=%s/path="+path, status != 200)
+	_, err = race(ctx, o, []entrant{{"bare", bare}, {"stint", service}}, checkPath, "BenchmarkService/impl=%s/path="+path, status != 200)
+	return err
 }
 
 // startStint starts a process of "stint serve".
