@@ -49,7 +49,7 @@ type redisSample struct {
 // NewRedisCollector makes a collector, which has no figures until [RedisCollector.Run] has asked. The caller registers it.
 func NewRedisCollector(config RedisConfig) *RedisCollector {
 	config.Interval = cmp.Or(config.Interval, 15*time.Second)
-	c := &RedisCollector{config: config, up: redisDesc("up", "Whether the server answered when it was asked last."), figures: redisFigures()}
+	c := &RedisCollector{config: config, up: redisDesc("rate_limiter_redis_up", "Whether the server answered when it was asked last."), figures: redisFigures()}
 	c.samples.Store(new([]redisSample))
 	return c
 }
@@ -114,7 +114,7 @@ type redisFigure struct {
 }
 
 func redisDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("rate_limiter_redis_"+name, help, append([]string{"node"}, labels...), nil)
+	return prometheus.NewDesc(name, help, append([]string{"node"}, labels...), nil)
 }
 
 // field finds a number by its name.
@@ -171,30 +171,30 @@ func lag(figure, from string) func(map[string]string) (float64, bool) {
 
 func redisFigures() []redisFigure {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	network := redisDesc("network_bytes_total", "Bytes that the server received and sent.", "direction")
-	lookups := redisDesc("keyspace_lookups_total", "Lookups of keys by commands that read, by whether the key was there.", "outcome")
-	persistence := redisDesc("persistence_ok", "Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
+	network := redisDesc("rate_limiter_redis_network_bytes_total", "Bytes that the server received and sent.", "direction")
+	lookups := redisDesc("rate_limiter_redis_keyspace_lookups_total", "Lookups of keys by commands that read, by whether the key was there.", "outcome")
+	persistence := redisDesc("rate_limiter_redis_persistence_ok", "Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
 	return []redisFigure{
-		{redisDesc("uptime_seconds", "Time since the server was started."), gauge, "", field("uptime_in_seconds")},
-		{redisDesc("loading", "Whether the server loads its data."), gauge, "", field("loading")},
-		{redisDesc("memory_used_bytes", "Memory that the server uses."), gauge, "", field("used_memory")},
-		{redisDesc("memory_max_bytes", "The limit of the server's memory; 0 is none."), gauge, "", field("maxmemory")},
-		{redisDesc("expired_keys_total", "Keys that expired."), counter, "", field("expired_keys")},
-		{redisDesc("evicted_keys_total", "Keys that were evicted at the memory's limit."), counter, "", field("evicted_keys")},
+		{redisDesc("rate_limiter_redis_uptime_seconds", "Time since the server was started."), gauge, "", field("uptime_in_seconds")},
+		{redisDesc("rate_limiter_redis_loading", "Whether the server loads its data."), gauge, "", field("loading")},
+		{redisDesc("rate_limiter_redis_memory_used_bytes", "Memory that the server uses."), gauge, "", field("used_memory")},
+		{redisDesc("rate_limiter_redis_memory_max_bytes", "The limit of the server's memory; 0 is none."), gauge, "", field("maxmemory")},
+		{redisDesc("rate_limiter_redis_expired_keys_total", "Keys that expired."), counter, "", field("expired_keys")},
+		{redisDesc("rate_limiter_redis_evicted_keys_total", "Keys that were evicted at the memory's limit."), counter, "", field("evicted_keys")},
 		{network, counter, "in", field("total_net_input_bytes")},
 		{network, counter, "out", field("total_net_output_bytes")},
-		{redisDesc("connected_clients", "Connections of clients."), gauge, "", field("connected_clients")},
-		{redisDesc("max_clients", "The limit of the connections of clients."), gauge, "", field("maxclients")},
+		{redisDesc("rate_limiter_redis_connected_clients", "Connections of clients."), gauge, "", field("connected_clients")},
+		{redisDesc("rate_limiter_redis_max_clients", "The limit of the connections of clients."), gauge, "", field("maxclients")},
 		{lookups, counter, "hit", field("keyspace_hits")},
 		{lookups, counter, "miss", field("keyspace_misses")},
-		{redisDesc("script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
-		{redisDesc("script_seconds_total", "Time that the server spent in scripts."), counter, "", scripts("usec", 1e-6)},
-		{redisDesc("connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
-		{redisDesc("replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag("offset", "master_repl_offset")},
-		{redisDesc("replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
+		{redisDesc("rate_limiter_redis_script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
+		{redisDesc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "", scripts("usec", 1e-6)},
+		{redisDesc("rate_limiter_redis_connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
+		{redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag("offset", "master_repl_offset")},
+		{redisDesc("rate_limiter_redis_replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
 		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
 		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
-		{redisDesc("last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."), gauge, "", field("rdb_last_save_time")},
+		{redisDesc("rate_limiter_redis_last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."), gauge, "", field("rdb_last_save_time")},
 	}
 }
 
