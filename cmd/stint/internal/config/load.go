@@ -2,11 +2,23 @@ package config
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server"
 )
@@ -267,4 +279,230 @@ func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
 		l.faults.Add(l.from[setting], "%s: %v", setting, err)
 	}
 	return tokens
+}
+
+// kinds are what settings may be besides what package document knows.
+var kinds = document.Kinds{
+	"address": text("HOST:PORT with a port from 0 to 65535", func(text string) bool {
+		_, port, err := net.SplitHostPort(text)
+		n, ok := document.ParseInteger(port)
+		return err == nil && ok && n >= 0 && n <= 65535
+	}),
+	"not-yet": func(_ any, what []string) document.Reader {
+		return document.Scalar("off, since this version does not offer "+strings.Join(what, " ")+" yet",
+			func(text string) bool { return text == "" || text == "off" }, document.KindText, document.KindNull)
+	},
+	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
+		return text == memoryURL || isURL(text, redisSchemes)
+	}),
+	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
+		target, err := url.Parse(text)
+		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
+	}, document.KindNull),
+	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
+		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
+	}, document.KindNull),
+	"key-prefix": text("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {
+		return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
+			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
+		})
+	}),
+	"partitions": func(field any, _ []string) document.Reader {
+		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
+			n, ok := document.ParseInteger(text)
+			*field.(*int) = int(n)
+			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
+		}, document.KindInteger)
+	},
+	"header": text("the name of a header field, or nothing", func(text string) bool { return text == "" || clientip.IsFieldName(text) }),
+	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
+		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
+			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
+		})
+	},
+	"networks": func(field any, _ []string) document.Reader {
+		return document.List(field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network)
+	},
+	"level": func(field any, _ []string) document.Reader {
+		return document.Scalar("debug, info, warn or error", func(text string) bool {
+			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) && field.(*slog.Level).UnmarshalText([]byte(text)) == nil
+		}, document.KindText)
+	},
+}
+
+// text is a kind of texts.
+func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
+	return func(field any, _ []string) document.Reader {
+		return document.Scalar(allowed, func(text string) bool {
+			*field.(*string) = text
+			return is(text)
+		}, append(others, document.KindText)...)
+	}
+}
+
+var (
+	redisSchemes = []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
+	mongoSchemes = []string{"mongodb", "mongodb+srv"}
+)
+
+// isURL reports whether the text names a server by one of the schemes.
+func isURL(text string, schemes []string) bool {
+	scheme, rest, found := strings.Cut(text, "://")
+	return found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
+}
+
+// mayHoldPassword reports whether a text may be a mistyped URL with a password, which is not
+// shown as the path of a file that is not there.
+func mayHoldPassword(text string) bool {
+	before, _, found := strings.Cut(text, "@")
+	return found && strings.Contains(before, ":")
+}
+
+// RulesInRedis reports whether rules are kept in a Redis of their own.
+func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes) }
+
+// RulesInMongo reports whether rules are kept in a MongoDB.
+func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
+
+func network(text string) (netip.Prefix, bool) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil && prefix == prefix.Masked()
+}
+
+func isLetterOrDigit(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// ReadDocument takes over the limits that the algorithms' names stand for. What a
+// default leaves out keeps its built-in value.
+func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	var names []string
+	for _, algorithm := range stint.Algorithms() {
+		names = append(names, strings.ToLower(algorithm.String()))
+	}
+	faults.Mapping(path.String(), v, func(f document.Field) bool {
+		place := slices.Index(names, f.Name)
+		if place < 0 {
+			return false
+		}
+		algorithm := stint.Algorithms()[place]
+		if limit, ok := file.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
+			(*d)[algorithm] = limit
+		}
+		return true
+	}, names)
+}
+
+// ReadDocument takes over the named lists of limits.
+func (p *policies) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	faults.Mapping(path.String(), v, func(f document.Field) bool {
+		if f.Name == "" {
+			faults.Add(f.At, "a policy's name is empty; allowed: 1 to %d printable ASCII characters", stint.MaxNameBytes)
+			return true
+		}
+		name := path.Field(f.Name).String()
+		limits, ok := file.Limits(name, f.Value, faults)
+		if !ok {
+			return true
+		}
+		_, err := stint.NewPolicy(f.Name, limits...)
+		for _, invalid := range file.Unjoin[*stint.InvalidError](err) {
+			at, place := f.At, 0
+			if _, err := fmt.Sscanf(invalid.Param, "limit %d:", &place); err == nil {
+				at = f.Value.Items[place].At
+			}
+			faults.Add(at, "%s: %v", name, invalid)
+		}
+		if err == nil {
+			(*p)[f.Name] = limits
+		}
+		return true
+	}, []string{"policies by name"})
+}
+
+// ReadDocument takes over the list of rules.
+func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	if list := file.Rules(v, path.String(), faults); len(list) > 0 {
+		*l = list
+	}
+}
+
+// minTokenBytes keeps out tokens that can be guessed.
+const minTokenBytes = 16
+
+// readTokens reads bearer tokens: one a line, blank lines and lines that start with
+// # left out. The file must not be writable for others than its owner, since who
+// can write it can let anybody in; it may be readable, as mounted secrets are. All
+// faults are reported at once, by line, without the tokens.
+//
+// With roles, a token may be followed by read or write, and that by the holder's name. Without a
+// role it may write.
+func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
+	data, err := file.Bytes(name, maxFileBytes)
+	if err != nil {
+		return nil, []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, []error{err}
+	}
+	var faults []error
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
+	}
+	var tokens []server.AdminToken
+	first := map[string]int{}
+	for i, line := range strings.Split(string(data), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", name, i+1)
+		token := server.AdminToken{Token: line, Role: server.RoleWrite}
+		if roles {
+			if token, err = withRole(line); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", at, err))
+				continue
+			}
+		}
+		line = token.Token
+		switch {
+		case first[line] > 0 && roles:
+			faults = append(faults, fmt.Errorf("%s: the token of line %d again; allowed: each token once", at, first[line]))
+		case len(line) < minTokenBytes:
+			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at, utf8.RuneCountInString(line), minTokenBytes))
+		case !server.IsBearerToken(line):
+			faults = append(faults, fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
+		default:
+			tokens, first[line] = append(tokens, token), i+1
+		}
+	}
+	if len(tokens) == 0 && len(faults) == 0 {
+		faults = append(faults, fmt.Errorf("%s: no token; allowed: one or more, one a line", name))
+	}
+	return tokens, faults
+}
+
+// withRole takes a line apart: TOKEN [read|write] [NAME].
+func withRole(line string) (server.AdminToken, error) {
+	fields := strings.Fields(line)
+	token := server.AdminToken{Token: fields[0], Role: server.RoleWrite}
+	if len(fields) > 3 {
+		return token, fmt.Errorf("%d words; allowed: a token, perhaps with read or write, and that with a name", len(fields))
+	}
+	if len(fields) > 1 {
+		role, err := server.ParseAdminRole(fields[1])
+		if err != nil {
+			return token, errors.New("the second word is another one; allowed: read or write") // it may be a token
+		}
+		token.Role = role
+	}
+	if len(fields) > 2 {
+		token.Name = fields[2]
+	}
+	return token, nil
 }
