@@ -210,7 +210,7 @@ func TestMiddlewareCostOfNothing(t *testing.T) {
 // A program that forgot its limiter lets nobody through, and says why.
 func TestPerAddressWithoutLimiter(t *testing.T) {
 	answer := httptest.NewRecorder()
-	httplimit.PerAddress(nil).Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	httplimit.PerAddress(nil).Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
 	if answer.Code != http.StatusInternalServerError || !strings.Contains(answer.Body.String(), "made by stint.New") {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}

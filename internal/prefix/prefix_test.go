@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/stint-go/stint"
@@ -137,7 +136,6 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"redisstore.Reset":          deadStore.ResetAll(ctx),
 		"redisstore.Decide":         of(deadStore.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
 		"goredis.New":               of(goredis.New(nil)),
-		"goredis.Open":              of(goredis.Open(redis.NewClient(&redis.Options{}), redisstore.Options{KeyPrefix: "{"})),
 		"rueidis.Open":              of(rueidis.Open(rueidis.Connection{URL: "http://h"}, redisstore.Options{KeyPrefix: "{", Partitions: -1})),
 		"rueidis.Dial":              of(rueidis.Dial(rueidis.Connection{URL: "redis://u:p@h", Username: "u", PasswordFile: "none", TLS: rueidis.TLSFiles{CAFile: "none"}})),
 		"rueidis.Dial TLS":          of(rueidis.Dial(rueidis.Connection{URL: "rediss://h", TLS: rueidis.TLSFiles{CAFile: "none"}})),
@@ -229,7 +227,7 @@ func TestTrim(t *testing.T) {
 
 func must[T any](v T, err error) T {
 	if err != nil {
-		panic(err) //nolint:forbidigo // of a test
+		panic(err)
 	}
 	return v
 }
