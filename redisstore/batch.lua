@@ -4,7 +4,7 @@
 -- works out from it what each operation is told: of the fixed-size algorithms the
 -- states as they were stored, of logs the outcomes.
 --
--- The first part is operations of any kind on states by their number, or (policies.lua) takes and
+-- The first part is operations of any kind on states by their number, or (first_part_takes.lua) takes and
 -- tries alone of neither logs nor calendars. The second part is takes of one limit each, those on one state together. Their
 -- states are distinct. Letters, verbs, tags and replies are in protocol.go; N is a number in text.
 --
@@ -13,7 +13,7 @@
 -- ARGV  time ('' for the server's) and the channel for announcements; settings.lua's arguments;
 --       N, and that many limits: parameters ('' for a log), letter and limitNumbers
 --       first part, if there is one: N groups: N clients, each, limit numbers (>I2 each, one if all
---         have the same); and if it is mixed (operations.lua) N logs: limit N, client; N markers: state N;
+--         have the same); and if it is mixed (first_part.lua) N logs: limit N, client; N markers: state N;
 --         operations, joined: >BBI2 verb, growth (1 or 0), states; refund and return_lease
 --         >i8 time taken; for each state >I2i8 its number (groups, then logs, from 1), permits
 --       second part, until the end, groups: limit N, N clients, 1 if each takes 1 permit once or 0,

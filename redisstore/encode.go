@@ -92,10 +92,10 @@ func (b *batch) encode() {
 	}
 	b.args[b.described-1] = text(int64(len(b.args)-b.described) / 2)
 	if b.mixed {
-		b.mix |= operations
+		b.mix |= firstAny
 		b.encodeFirst()
 	} else if len(b.firstGroups) > 0 {
-		b.mix |= policies
+		b.mix |= firstTakes
 		b.encodeFirst()
 	}
 	for _, g := range b.secondGroups {
@@ -146,7 +146,7 @@ func (b *batch) isSingle() bool {
 	return ref.runsOnly && len(ref.runs) == 1 && ref.runs[0].k == 1
 }
 
-// encodeSingle is encode for one take, as take.lua reads it.
+// encodeSingle is encode for one take, as single_take.lua reads it.
 func (b *batch) encodeSingle() {
 	ref := &b.states[0]
 	l := ref.limit

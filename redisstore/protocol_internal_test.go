@@ -39,8 +39,8 @@ func TestProtocol(t *testing.T) {
 		t.Errorf("verb %d has no name", i)
 	}
 	for _, verb := range verbNames { // takes have a way of their own, and refund is what return_lease is not
-		if verb != "try" && verb != "refund" && !strings.Contains(operationsLua, "'"+verb+"'") {
-			t.Errorf("operations.lua does not know %q", verb)
+		if verb != "try" && verb != "refund" && !strings.Contains(firstPartLua, "'"+verb+"'") {
+			t.Errorf("first_part.lua does not know %q", verb)
 		}
 	}
 }

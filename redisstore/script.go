@@ -19,34 +19,36 @@ var (
 	generationsLua string
 	//go:embed logs.lua
 	logsLua string
-	//go:embed take.lua
-	takeLua string
+	//go:embed single_take.lua
+	singleTakeLua string
 	//go:embed batch.lua
 	batchLua string
-	//go:embed policies.lua
-	policiesLua string
-	//go:embed operations.lua
-	operationsLua string
-	//go:embed takes.lua
-	takesLua string
-	//go:embed done.lua
-	doneLua string
+	//go:embed first_part_takes.lua
+	firstPartTakesLua string
+	//go:embed first_part.lua
+	firstPartLua string
+	//go:embed second_part.lua
+	secondPartLua string
+	//go:embed reply.lua
+	replyLua string
 )
 
-// mix is what a batch needs of a script: the algorithms, by bits, whether it has a
-// first part, and whether it is one take. A server defines all of a script's functions each time
+// mix is what a batch needs of a script: whether it is one take, whether it has a first part, and the
+// algorithms, a bit for each. A server defines all of a script's functions each time
 // that it runs it, so there is one script for every mix, with no more in it than the mix needs.
-type mix uint8
+type mix uint16
 
-// A first part is one of policies or of operations of any kind. The bits between are
-// the algorithms'.
+// A first part has takes of several limits, or operations of any kind.
 const (
-	single     mix = 1 << 0
-	policies   mix = 1 << 6
-	operations mix = 1 << 7
+	single mix = 1 << iota
+	firstTakes
+	firstAny
+	firstAlgorithm
+
+	mixes = firstAlgorithm << stint.AlgorithmSlidingWindowCounter // more than any mix
 )
 
-func mixOf(a stint.Algorithm) mix { return 1 << a }
+func mixOf(a stint.Algorithm) mix { return firstAlgorithm << (a - 1) }
 
 // script is the script for a mix. Two batches may put one together at once; one of
 // the two is kept.
@@ -69,7 +71,7 @@ func (s *Store) loadScripts(ctx context.Context) {
 		for _, a := range stint.Algorithms() {
 			mixes := []mix{mixOf(a), mixOf(a) | single}
 			if a == stint.AlgorithmSlidingWindowLog {
-				mixes = []mix{mixOf(a) | operations}
+				mixes = []mix{mixOf(a) | firstAny}
 			}
 			for _, m := range mixes {
 				group.Go(func() {
@@ -98,7 +100,7 @@ func (m mix) source() string {
 		}
 	}
 	if m&single != 0 {
-		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + takeLua
+		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
 	}
 	// Twins that are left out are nil.
 	limits := []string{luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
@@ -106,13 +108,13 @@ func (m mix) source() string {
 		limits = append(limits, logsLua)
 	}
 	limits = append(limits, batchLua)
-	if m&policies != 0 {
-		limits = append(limits, policiesLua)
+	if m&firstTakes != 0 {
+		limits = append(limits, firstPartTakesLua)
 	}
-	if m&operations != 0 {
-		limits = append(limits, operationsLua)
+	if m&firstAny != 0 {
+		limits = append(limits, firstPartLua)
 	}
-	limits = append(limits, takesLua, doneLua)
+	limits = append(limits, secondPartLua, replyLua)
 	return strings.Join(limits, "")
 }
 

@@ -50,14 +50,29 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 		{takes, "token_bucket.lapse", false},
 		{takes, "settle", false},
 		{takes, "write_state", true},
-		{takes | policies, "schedule.step", true},
-		{takes | policies, "schedule.fits", false},
-		{takes | operations, "schedule.apply", true},
-		{takes | operations, "schedule.fits", true},
-		{takes | operations, "token_bucket.lapse", true},
+		{takes | firstTakes, "schedule.step", true},
+		{takes | firstTakes, "schedule.fits", false},
+		{takes | firstAny, "schedule.apply", true},
+		{takes | firstAny, "schedule.fits", true},
+		{takes | firstAny, "token_bucket.lapse", true},
 	} {
 		if got := strings.Contains(newScript(c.mix.source()).Source, "function "+c.function+"("); got != c.there {
 			t.Errorf("mix %b has %s: %t, want %t", c.mix, c.function, got, c.there)
 		}
+	}
+}
+
+// Each algorithm has a bit of its own, and the array of scripts has room for all.
+func TestMixes(t *testing.T) {
+	all := single | firstTakes | firstAny
+	for _, a := range stint.Algorithms() {
+		if m := mixOf(a); m == 0 || m&all != 0 {
+			t.Errorf("%s has the bits %b, of which %b are taken", a, m, all)
+		} else {
+			all |= m
+		}
+	}
+	if all >= mixes {
+		t.Errorf("there is room for %d scripts, not for that of mix %d", mixes, all)
 	}
 }

@@ -43,7 +43,7 @@ type Store struct {
 
 	scriptLoads atomic.Uint64 // before the first decisions
 
-	scripts   [256]atomic.Pointer[Script] // by mix
+	scripts   [mixes]atomic.Pointer[Script] // by mix
 	batchPool sync.Pool
 	callPool  sync.Pool
 

@@ -95,6 +95,7 @@ func TestBadBodies(t *testing.T) {
 		`{"key":"\ud800"}`:        "malformed",
 		`{"key":"\ud800\u0041"}`:  "malformed",
 		`{"key":"\udc00\ud800"}`:  "malformed",
+		`{"key":"\ud800udc00"}`:   "malformed",
 		`{"key":"k"} {}`:          "malformed",
 		`{"key":"k"}]`:            "malformed",
 		"{\"key\":\"\xff\"}":      "not UTF-8",

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
@@ -494,19 +494,43 @@ func (s *scanner) string() (string, error) {
 		return quoted[1 : len(quoted)-1], nil
 	}
 	text := new(string)
-	others := soundEscape.ReplaceAllLiteralString(quoted, "")
-	if loneSurrogate.MatchString(others) || json.Unmarshal([]byte(quoted), text) != nil {
+	if !pairsSurrogates(quoted) || json.Unmarshal([]byte(quoted), text) != nil {
 		s.at = begin
 		return "", s.malformed("a string whose escape sequences are JSON's, with surrogates in pairs")
 	}
 	return *text, nil
 }
 
-// A soundEscape is an escape sequence of one letter or of a pair of surrogates.
-var (
-	soundEscape   = regexp.MustCompile(`\\[^u]|(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
-	loneSurrogate = regexp.MustCompile(`(?i)\\ud[89a-f]`)
-)
+// pairsSurrogates reports whether the escaped surrogates of a string are in pairs. encoding/json takes
+// U+FFFD for a lone one, which would let different keys name one client.
+func pairsSurrogates(quoted string) bool {
+	for {
+		_, escape, found := strings.Cut(quoted, `\`)
+		if !found {
+			return true
+		}
+		quoted = escape[1:]
+		high, escaped := escapedUnit(escape)
+		if !escaped || !utf16.IsSurrogate(high) {
+			continue
+		}
+		next, follows := strings.CutPrefix(escape[5:], `\`)
+		low, escaped := escapedUnit(next)
+		if !follows || !escaped || utf16.DecodeRune(high, low) == unicode.ReplacementChar {
+			return false
+		}
+		quoted = escape[11:]
+	}
+}
+
+// escapedUnit is the unit of UTF-16 that text of the form uXXXX begins with.
+func escapedUnit(text string) (unit rune, escaped bool) {
+	if len(text) < 5 || text[0] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[1:5], 16, 16)
+	return rune(n), err == nil
+}
 
 func badRequest(detail string) error {
 	return &problem.Error{Status: http.StatusBadRequest, Detail: detail}
