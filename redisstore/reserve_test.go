@@ -351,7 +351,7 @@ func refusesApart(t *testing.T, cluster *testredis.Cluster) {
 		for _, i := range c.named {
 			named = append(named, fmt.Sprintf("%q", keys[i]))
 		}
-		want := "claims is " + strings.Join(named, ", ") + c.why
+		want := "stint: claims is " + strings.Join(named, ", ") + c.why
 		for _, verb := range []stint.Verb{stint.Take, stint.Try} {
 			_, err := store.Decide(t.Context(), spanning(verb, claims...))
 			if !errors.Is(err, stint.ErrInvalid) || err.Error() != want {

@@ -1,4 +1,4 @@
-package prefix_test
+package lint_test
 
 import (
 	"context"
