@@ -108,7 +108,7 @@ func fitting(sequence storetest.Sequence) bool {
 }
 
 // Standalone or on a cluster, with warm or cold scripts, the decisions are the same
-// (DESIGN.md, "The Redis engine"). On one server with warm scripts other tests hold them
+// (docs/internals/engine.md). On one server with warm scripts other tests hold them
 // to the same, batched or not.
 func TestDeploymentsAgree(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)

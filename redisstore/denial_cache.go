@@ -16,12 +16,12 @@ import (
 // denialCache remembers denials, so that a client that keeps asking is answered without
 // asking the server: a denial says until when the same cost of the same claims is
 // denied. Another cost waits for longer or less, and other claims may be denied by
-// another limit, so both are asked. What this process itself takes of a state ends the
-// denials of it, since then the wait is longer than they say. What others take is not noticed.
+// another limit, so both are asked. When this process takes from a state, its remembered
+// denials are dropped: the true wait is longer now. What others take is not noticed.
 //
 // A denial is kept until its RetryAfter, and never for longer than the longest that a
-// state of the limit matters: a longer wait is due to a state from a time that the
-// server's clock does not have any more, and the clock may be put right before.
+// state of the limit matters: a longer wait means that the server's clock has stepped
+// back, and it may be corrected sooner.
 //
 // What could make a denial wrong (a reset, a refund, a limit with other parameters
 // that takes a state over) is announced by the script that does it, on a channel that

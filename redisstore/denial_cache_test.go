@@ -90,7 +90,7 @@ func deny(t *testing.T, store stint.Store, key string, policy *stint.Policy) sti
 	return d
 }
 
-// from fails the test when a take is not denied by the source.
+// denied fails the test when a take is not denied by the source.
 func denied(t *testing.T, store stint.Store, key string, policy *stint.Policy, permits int64, by stint.Source) stint.Decision {
 	t.Helper()
 	d := take(t, store, key, policy, permits)

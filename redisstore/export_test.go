@@ -35,20 +35,20 @@ const (
 // Lapse gives back permits that were leased.
 const ReturnLease = returnLease
 
-// Sending is an operation as only the store itself makes it.
+// InternalOp is an operation as only the store itself makes it.
 type InternalOp struct {
 	Op      stint.Op
 	Bulk    int64         // permits on top of the operation
 	TakenAt stint.Instant // of a lapse
 }
 
-// Landed is the answer to a Sending.
+// InternalResult is the answer to an InternalOp.
 type InternalResult struct {
 	Decision     stint.Decision
 	BulkAdmitted int64 // permits admitted on top
 }
 
-// FlyTogether carries out operations in one script call.
+// DecideInOneBatch carries out operations in one script call.
 func (s *Store) DecideInOneBatch(t testing.TB, sendings ...InternalOp) []InternalResult {
 	t.Helper()
 	br := s.layout.Load().batchers[0]
@@ -79,7 +79,7 @@ func (s *Store) DecideInOneBatch(t testing.TB, sendings ...InternalOp) []Interna
 // Waiting is how many operations wait to be sent.
 func (s *Store) Waiting() int { return s.sum(func(br *batcher) int { return br.queued }) }
 
-// UnderWay is how many script calls are under way.
+// InFlight is how many script calls are under way.
 func (s *Store) InFlight() int { return s.sum(func(br *batcher) int { return br.inFlight }) }
 
 // Withdrawn waits until no reservation is being given back.

@@ -22,7 +22,7 @@ import (
 	"github.com/stint-go/stint/server"
 )
 
-// A fixture is where an administrator sits: a running server, whose rules are those of a registry.
+// An adminFixture is a running server with rules to edit.
 type adminFixture struct {
 	*running
 	registry *rulestore.Manager

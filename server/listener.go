@@ -40,7 +40,7 @@ const (
 	streamFrame = 16 << 10
 )
 
-// A listener is one listener with what serves its connections.
+// An httpListener is a listener with what serves its connections.
 type httpListener struct {
 	service  string
 	listener net.Listener

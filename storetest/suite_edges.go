@@ -10,9 +10,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// testLargeBatch: the operations of a batch are decided "one after another in arrival
-// order; one that does not fit is denied and does not block later ones" (DESIGN.md,
-// coalescing), also if they are more than a random sequence's.
+// testLargeBatch: the operations of a batch are decided one after another, in the order in which they
+// came; one that does not fit is denied and does not block later ones. It has more than a random sequence.
 func testLargeBatch(t *testing.T, newStore newStoreFunc) {
 	b, policy := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 700))
 	b.store.DecideAll(b.ctx, nil, nil)

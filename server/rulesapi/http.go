@@ -238,7 +238,7 @@ func conditionsOf(header http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// hold reports how the conditions are broken by what is there; tag "" is nothing.
+// check reports how the conditions are broken by what is there; tag "" is nothing.
 func (c conditions) check(tag string) error {
 	var detail string
 	switch {

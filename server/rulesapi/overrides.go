@@ -147,7 +147,7 @@ func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error
 	return shown, err
 }
 
-// place is where a client's override is in a rule, -1 if there is none. The client and the override
+// overrideIndex is where a client's override is in a rule, -1 if there is none. The client and the override
 // may name an API key each by itself or by its hash.
 func overrideIndex(rule *rules.Rule, client string) int {
 	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
