@@ -357,7 +357,7 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), c.URL, document.RedactURL(c.URL))
+	text := strings.ReplaceAll(prefix.Trim(err.Error()), c.URL, document.RedactURL(c.URL))
 	return exit{exitUnreachable, "stint: store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
 }
 
