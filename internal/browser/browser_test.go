@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"net/http"
@@ -120,16 +119,8 @@ func TestStrangersMarkup(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--demo")
 	const markup = `<img src=x onerror="document.title='broken'">`
-	body, err := json.Marshal(map[string]any{"path": "/api/x", "ip": "192.0.2.9", "attributes": map[string]string{"userId": markup}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 60 {
-		response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", strings.NewReader(string(body))) //nolint:noctx // a test
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
+		s.check("/api/x", "192.0.2.9", markup)
 	}
 	p := open(t, s, 1280)
 	p.signIn(writer)
@@ -277,7 +268,9 @@ func TestAccessibility(t *testing.T) {
 	}
 	t.Run("traffic", func(t *testing.T) {
 		t.Parallel()
-		p := open(t, serve(t, "--demo"), 1280)
+		s := serve(t, "--demo")
+		s.check("/", "203.0.113.66", "") // the banned address, which the made-up traffic may bring late
+		p := open(t, s, 1280)
 		eval[bool](p, string(axe)+"; true") // once for all pages, which are one document
 		p.inspect(view{name: "sign-in", shows: "Admin token"})
 		p.signIn(writer)

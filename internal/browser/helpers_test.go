@@ -18,6 +18,8 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/api"
 )
 
 const (
@@ -132,6 +134,24 @@ func (s *service) ask(method, path string, content, body any) int {
 		}
 	}
 	return response.StatusCode
+}
+
+// check asks for a request of an address, and of a user unless that is "".
+func (s *service) check(path, ip, user string) {
+	s.t.Helper()
+	request := api.EvaluateRequest{Path: path, IP: ip}
+	if user != "" {
+		request.Attributes = map[string]string{api.AttributeUserID: user}
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", bytes.NewReader(body)) //nolint:noctx // a test
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = response.Body.Close()
 }
 
 // A page is a tab of a browser that is the test's alone.
