@@ -42,7 +42,7 @@ type Metrics struct {
 // once, since finding it by its labels costs more than counting.
 type series struct {
 	requests prometheus.Counter
-	seconds  prometheus.Observer
+	seconds  *durations
 }
 
 // New makes the metrics and registers them. It fails when the registerer has
@@ -53,8 +53,8 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		Name: "rate_limiter_requests_total",
 		Help: "Checks answered, by the deciding limit's algorithm and by whether they were admitted.",
 	}, labels)
-	seconds := prometheus.NewHistogramVec(histogram("rate_limiter_check_seconds", "Time that the store took to decide checks.",
-		1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1), labels)
+	seconds := newDurationHistogram("rate_limiter_check_seconds", "Time that the store took to decide checks.",
+		[]float64{1e-6, 2.5e-6, 1e-5, 2.5e-5, 1e-4, 2.5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1}, labels...)
 	degraded := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rate_limiter_degraded_total",
 		Help: "Checks that a failure policy answered instead of the store.",
@@ -69,7 +69,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		for _, algorithm := range stint.Algorithms() {
 			m.checks[algorithm][i] = series{
 				requests: requests.WithLabelValues(algorithm.String(), text),
-				seconds:  seconds.WithLabelValues(algorithm.String(), text),
+				seconds:  seconds.with(algorithm.String(), text),
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (m *Metrics) Checked(algorithm stint.Algorithm, d stint.Decision, elapsed t
 	}
 	s := &m.checks[algorithm][i]
 	s.requests.Inc()
-	s.seconds.Observe(elapsed.Seconds())
+	s.seconds.observe(elapsed)
 	if d.Degraded {
 		m.degraded[i].Inc()
 	}

@@ -87,7 +87,9 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 
 // observe tells those who want to know of a decision, and completes the event with it.
 func (s *service) observe(w http.ResponseWriter, r *http.Request, d *Decided, e *activity.Event) {
-	d.RequestID = requestID(w)
+	if s.config.Decided != nil || !d.Allowed {
+		d.RequestID = requestID(w)
+	}
 	if s.config.Decided != nil {
 		s.config.Decided(r.Context(), *d)
 	}
