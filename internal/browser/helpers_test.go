@@ -165,11 +165,21 @@ type page struct {
 	refusals bool     // whether answers that refuse are none
 }
 
-// open opens the dashboard.
+// open opens the dashboard in a browser that nobody has signed in with.
 func open(t *testing.T, s *service, width int64) *page {
 	t.Helper()
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun)
-	ctx, endBrowser := chromedp.NewContext(allocator)
+	t.Cleanup(endAllocator)
+	p := openTab(t, s, allocator)
+	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
+	return p
+}
+
+// openTab opens an empty tab: in a browser of its own, or in that of the parent if there is one. What its console says, and what it
+// requests from others than the service, fails the test.
+func openTab(t *testing.T, s *service, parent context.Context) *page { //nolint:revive // the parent is no context of the call's
+	t.Helper()
+	ctx, end := chromedp.NewContext(parent)
 	p := &page{t: t, ctx: ctx, s: s}
 	messages := chromedp.Console(ctx)
 	requests := chromedp.Events(ctx, network.RequestWillBeSent)
@@ -195,14 +205,12 @@ func open(t *testing.T, s *service, width int64) *page {
 		}
 	})
 	t.Cleanup(func() {
-		endBrowser()
-		endAllocator()
+		end()
 		watching.Wait()
 		for _, fault := range p.faults {
 			t.Error(fault)
 		}
 	})
-	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
 	return p
 }
 

@@ -69,6 +69,36 @@ func TestQuestions(t *testing.T) {
 	p.until("the search is lost", `document.querySelector("input[type=search]")?.value === "demo-ban"`)
 }
 
+// Ten tabs of a browser stay live at once, though it makes no more than six connections to one service: they share a stream of events. They
+// go on when the tab that came first is closed.
+func TestTenTabs(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--demo")
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.shows("Rules by denials")
+	tabs := []*page{p}
+	for len(tabs) < 10 {
+		tab := openTab(t, s, p.ctx)
+		tab.do(chromedp.Navigate(s.admin + "/"))
+		tab.shows("Rules by denials")
+		tabs = append(tabs, tab)
+	}
+	const counts = `document.querySelector("section[aria-label='Rules by denials']").innerText`
+	live := func(tabs []*page) {
+		before := make([]string, len(tabs))
+		for i, tab := range tabs {
+			before[i] = eval[string](tab, counts)
+		}
+		for i, tab := range tabs {
+			tab.until(fmt.Sprintf("tab %d of %d is not live", i+1, len(tabs)), fmt.Sprintf("%s !== %q", counts, before[i]))
+		}
+	}
+	live(tabs)
+	p.do(chromedp.Navigate("about:blank"))
+	live(tabs[1:])
+}
+
 // A connection that breaks is said, and mends itself when the service is there again; the session goes on.
 func TestBrokenConnection(t *testing.T) {
 	t.Parallel()

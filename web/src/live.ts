@@ -260,4 +260,5 @@ export function start() {
   };
   worker.port.start();
   addEventListener("pagehide", () => worker.port.postMessage("leave"));
+  addEventListener("pageshow", (event) => event.persisted && location.reload()); // a page that comes back has left
 }
