@@ -26,7 +26,11 @@ func newWatched(ctx context.Context, c config.Config, figures func() activity.St
 	if c.AdminListen == "" && c.Store.Memory() {
 		return nil, nil //nolint:nilnil // as its type says
 	}
-	settings := activity.Config{Process: activity.Process{Version: build().Version}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
+	scheme := "http://"
+	if c.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	settings := activity.Config{Process: activity.Process{Version: build().Version, API: scheme + c.Listen}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
 	w, hangUp := &watched{}, func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))

@@ -249,7 +249,7 @@ var views = []view{
 
 // emptyViews are the pages of a service that has no rules, no traffic and no state.
 var emptyViews = []view{
-	{"", "overview-empty", "No request has come to this service yet."},
+	{"", "overview-empty", "curl -i 'http://127.0.0.1:PORT/api/v1/rate-limit/check?key=user:123'"},
 	{"client", "client-none", "Look up a client"},
 	{"client/nobody", "client-empty", "No state; all rules would admit."},
 	{"rules", "rules-empty", "Start from a template"},

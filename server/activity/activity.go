@@ -42,6 +42,8 @@ type Process struct {
 	Host      string        `json:"host"`
 	Version   string        `json:"version"`
 	StartedAt stint.Instant `json:"startedAt"` // default: when the recorder is made
+	// API is where its REST API listens, such as http://0.0.0.0:8080, as configured. Default: "", not known.
+	API string `json:"api,omitempty"`
 }
 
 // An Outcome is what came of a request. The zero value is Admitted.

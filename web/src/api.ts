@@ -85,6 +85,7 @@ export interface ProcessStatus {
   host: string;
   version: string;
   startedAt: number;
+  api?: string;
   self: boolean;
   at: number;
   revision: string;

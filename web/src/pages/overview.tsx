@@ -390,13 +390,15 @@ function Processes({ live }: { live: Live }) {
 }
 
 function Empty() {
-  const host = location.hostname.includes(":") ? `[${location.hostname}]` : location.hostname;
+  const [, scheme = "http", listens = "0.0.0.0", port = ":8080"] = /^(https?):\/\/(.*)(:\d+)$/.exec(useLive().processes?.processes.find((p) => p.self)?.api ?? "") ?? [];
+  const here = location.hostname.includes(":") ? `[${location.hostname}]` : location.hostname;
+  const api = scheme + "://" + (["", "0.0.0.0", "[::]"].includes(listens) ? here : listens) + (port === ":0" ? ":PORT" : port);
   return (
     <div class="empty">
       <p>No request has come to this service yet. Send one:</p>
-      <pre>curl -i 'http://{host}:8080/api/v1/rate-limit/check?key=user:123'</pre>
+      <pre>curl -i '{api}/api/v1/rate-limit/check?key=user:123'</pre>
       <p>Or let rules decide. <a href="#/rules">Make the first rule</a>, then:</p>
-      <pre>{`curl -i http://${host}:8080/api/v1/rate-limit/evaluate -d '{"method": "GET", "path": "/", "ip": "192.0.2.1"}'`}</pre>
+      <pre>{`curl -i ${api}/api/v1/rate-limit/evaluate -d '{"method": "GET", "path": "/", "ip": "192.0.2.1"}'`}</pre>
       <p>To look around with made-up traffic, start <code>stint serve --demo</code>.</p>
     </div>
   );
