@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // formField is the field of the form with a label.
@@ -124,6 +126,28 @@ func TestSuggestion(t *testing.T) {
 	}
 	p.visit("rules/demo-search")
 	p.shows("Compared with the change in shadow")
+}
+
+// A rule's label leads to the rules that have it, at an address of its own.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--demo")
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"labels": map[string]string{"team": "mail"}}, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules")
+	const label = `[...document.querySelectorAll("main td a")].find((a) => a.textContent === "team:mail")`
+	p.until("the label is not shown", label+" !== undefined")
+	eval[bool](p, "("+label+".click(), true)")
+	p.until("other rules are shown", `document.querySelectorAll("main tbody tr").length === 1`)
+	if at := eval[string](p, "location.hash"); !strings.Contains(at, "team") {
+		t.Errorf("the address is %s", at)
+	}
+	p.do(chromedp.Reload())
+	p.until("the address does not show the same", `document.querySelectorAll("main tbody tr").length === 1`)
+	p.shows("demo-export")
 }
 
 // The overview says which rules are near their limit and how the store does, and leads from a change to what it changed.

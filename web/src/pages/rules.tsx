@@ -7,7 +7,7 @@ import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
-import { Act, at, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
+import { Act, address, at, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
 
@@ -32,8 +32,10 @@ export function matchText(rule: Rule): string {
 
 export const stateOf = (rule: Rule) => (rule.enabled === false ? "off" : rule.on_exceed === "shadow" ? "shadow" : (rule.on_exceed ?? "reject"));
 
+const labelsOf = (rule: Rule) => Object.entries(rule.labels ?? {}).map(([k, v]) => `${k}:${v}`);
+
 const matches = (rule: Rule, words: string[]) => {
-  const text = [rule.id, rule.name, rule.set, matchText(rule), what(rule), ...Object.entries(rule.labels ?? {}).map(([k, v]) => `${k}:${v}`)].join(" ").toLowerCase();
+  const text = [rule.id, rule.name, rule.set, matchText(rule), what(rule), ...labelsOf(rule)].join(" ").toLowerCase();
   return words.every((w) => text.includes(w));
 };
 
@@ -87,7 +89,9 @@ function Row({ rule, activity, now, change }: { rule: Rule; activity?: RuleActiv
     const state = stateOf(rule);
     return (
       <tr>
-        <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint hide-narrow"> {rule.set}</span>}</td>
+        <td title={rule.name}><a href={at("rules", rule.id)}>{rule.id}</a>{rule.set && <span class="faint hide-narrow"> {rule.set}</span>}
+          {labelsOf(rule).map((label) => <a key={label} class="label hide-narrow" href={address("rules", { q: label })} title="shows the rules with this label">{label}</a>)}
+        </td>
         <td class={"hide-narrow" + (state === "shadow" ? " shadow" : state === "off" ? " faint" : "")}>{state}</td>
         <td class="mono hide-narrow" title={matchText(rule)}>{matchText(rule)}</td>
         <td title={what(rule)}>{(state === "shadow" || state === "off") && <span class={state === "off" ? "faint only-narrow" : "shadow only-narrow"}>{state}: </span>}{what(rule)}</td>
