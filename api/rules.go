@@ -7,19 +7,19 @@ import (
 
 // The paths of the administration of rules, on the admin listener.
 const (
-	PathResetAll     = "/api/v1/reset"
-	PathRules        = "/api/v1/rules"
-	PathRuleVersions = "/api/v1/rule-versions"
+	PathResetAll      = "/api/v1/reset"
+	PathRules         = "/api/v1/rules"
+	PathRuleRevisions = "/api/v1/rule-revisions"
 )
 
-// HeaderVersion is the header field with the version of all rules that an answer is about.
-const HeaderVersion = "X-Stint-Version"
+// HeaderRevision is the header field with the revision of all rules that an answer is about.
+const HeaderRevision = "X-Stint-Revision"
 
-// A RuleList is some of the rules as they are at a version, by ID.
+// A RuleList is some of the rules as they are at a revision, by ID.
 type RuleList struct {
-	// Version counts the edits, from 1; 0 where rules are not edited here, or never were.
-	Version int64 `json:"version"`
-	// At is when the version was made; left out with version 0.
+	// Revision counts the edits, from 1; 0 where rules are not edited here, or never were.
+	Revision int64 `json:"revision"`
+	// At is when the revision was made; left out with revision 0.
 	At    time.Time         `json:"at,omitzero"`
 	Rules []json.RawMessage `json:"rules"`
 	// Next is the last ID of a page after which more follow.
@@ -28,7 +28,7 @@ type RuleList struct {
 
 // An OverrideList is what holds for single clients of a rule, in the rule's order.
 type OverrideList struct {
-	Version   int64             `json:"version"`
+	Revision  int64             `json:"revision"`
 	Rule      string            `json:"rule"`
 	Overrides []json.RawMessage `json:"overrides"`
 }
@@ -42,8 +42,8 @@ type RuleChanges struct {
 
 // An Edited is the answer to an edit of all rules.
 type Edited struct {
-	Version int64     `json:"version"`
-	At      time.Time `json:"at,omitzero"`
+	Revision int64     `json:"revision"`
+	At       time.Time `json:"at,omitzero"`
 	RuleChanges
 }
 
@@ -122,16 +122,16 @@ type ExplainedLimit struct {
 	RetryAfterMicros  int64 `json:"retryAfterMicros"`
 }
 
-// A RuleVersionList is some of the versions of the rules, the newest first.
-type RuleVersionList struct {
-	Versions []RuleVersion `json:"versions"`
+// A RuleRevisionList is some of the revisions of the rules, the newest first.
+type RuleRevisionList struct {
+	Revisions []RuleRevision `json:"revisions"`
 	// Next is what before= has to be for those that follow.
 	Next int64 `json:"next,omitempty"`
 }
 
-// A RuleVersion says who edited rules, when, and how many there are since.
-type RuleVersion struct {
-	Version int64 `json:"version"`
+// A RuleRevision says who edited rules, when, and how many there are since.
+type RuleRevision struct {
+	Revision int64 `json:"revision"`
 	// At is when it was made.
 	At      time.Time `json:"at"`
 	By      string    `json:"by,omitempty"`
@@ -142,10 +142,10 @@ type RuleVersion struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// A RuleVersionDiff is what a version changed.
-type RuleVersionDiff struct {
-	RuleVersion
-	// Since is the version that it is compared with, 0 for none.
+// A RuleRevisionDiff is what a revision changed.
+type RuleRevisionDiff struct {
+	RuleRevision
+	// Since is the revision that it is compared with, 0 for none.
 	Since int64 `json:"since"`
 	// Changes are by ID.
 	Changes []RuleChange `json:"changes"`

@@ -78,10 +78,10 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 			{"GET", "/api/v1/rules"},
 			{"GET", "/api/v1/rules/a"},
 			{"GET", "/api/v1/rules/a/overrides"},
-			{"GET", "/api/v1/rule-versions"},
-			{"GET", "/api/v1/rule-versions/1"},
+			{"GET", "/api/v1/rule-revisions"},
+			{"GET", "/api/v1/rule-revisions/1"},
 			{"DELETE", "/api/v1/rules/a"},
-			{"POST", "/api/v1/rule-versions/0/rollback"},
+			{"POST", "/api/v1/rule-revisions/0/rollback"},
 		} {
 			before := len(d.log.String())
 			got := d.ask(call[0], call[1], "")
@@ -116,11 +116,11 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		},
 		{
 			fmt.Errorf("%s: %w", url, stint.ErrUnavailable),
-			`"the edit was not confirmed; GET /api/v1/rule-versions shows whether it was made"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			`"the edit was not confirmed; GET /api/v1/rule-revisions shows whether it was made"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 		{
 			fmt.Errorf("%s: %w", url, context.DeadlineExceeded),
-			"the edit was not confirmed in time; GET /api/v1/rule-versions shows whether it was made", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			"the edit was not confirmed in time; GET /api/v1/rule-revisions shows whether it was made", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 	} {
 		backend := &wrong{Store: rulestore.NewMemory()}

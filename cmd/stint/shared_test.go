@@ -258,7 +258,7 @@ func TestServeRestoresRules(t *testing.T) {
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
 	current(t, url, "1")
 	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
-	if text := log.String(); !strings.Contains(text, " restored=2 version=1 rules=1\n") {
+	if text := log.String(); !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
 		t.Errorf("the log:\n%s", text)
 	}
 }

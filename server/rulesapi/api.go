@@ -1,5 +1,5 @@
 // Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
-// editing them, their versions, explaining what they make of a request, and resets.
+// editing them, their revisions, explaining what they make of a request, and resets.
 package rulesapi
 
 import (
@@ -102,9 +102,9 @@ var routes = []route{
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
-	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
-	{"GET rule-versions/{number}", "get_version", (*call).getVersion, false, []string{"since"}},
-	{"POST rule-versions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
+	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
+	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
+	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
 }
 
 func newMux() *http.ServeMux {
@@ -158,16 +158,16 @@ type call struct {
 	caller     Caller
 	rule       string // the ID in the path; "" is none
 	client     string // as overrides name it
-	number     int64  // of a version
+	number     int64  // of a revision
 	query      problem.Query
 	conditions conditions
 
-	action  string
-	shown   string // the client as the audit names it
-	version int64
-	outcome string
-	release func() // of the body; nil is nothing
-	err     error
+	action   string
+	shown    string // the client as the audit names it
+	revision int64
+	outcome  string
+	release  func() // of the body; nil is nothing
+	err      error
 }
 
 type callKey struct{}

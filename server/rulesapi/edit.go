@@ -20,7 +20,7 @@ import (
 // editTimeout bounds the reading and the editing of rules.
 const editTimeout = 10 * time.Second
 
-// edit makes the next version of the rules, and notes it in the answer's header. change is called
+// edit makes the next revision of the rules, and notes it in the answer's header. change is called
 // as [store.Manager.Edit] says. what says for people what is done: "replace login".
 func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
 	return c.commit(what, func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
@@ -33,7 +33,7 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 	})
 }
 
-// commit has the manager make a version.
+// commit has the manager make a revision.
 func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
 	comment, err := c.comment()
 	if err != nil {
@@ -45,16 +45,16 @@ func (c *call) commit(what string, do func(context.Context, *store.Manager, stor
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	v, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
+	e, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
 	if err != nil {
 		return store.Edited{}, editFault(err)
 	}
-	c.version = v.Number
-	if v.None() {
+	c.revision = e.Number
+	if e.None() {
 		c.outcome = outcomeUnchanged
 	}
-	c.w.Header().Set(api.HeaderVersion, strconv.FormatInt(v.Number, 10))
-	return v, nil
+	c.w.Header().Set(api.HeaderRevision, strconv.FormatInt(e.Number, 10))
+	return e, nil
 }
 
 // errUnconfirmed says that what was asked for may have been done.
@@ -74,18 +74,18 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-versions shows whether it was made")
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-revisions shows whether it was made")
 	}
 }
 
 // edited answers an edit of several rules.
-func (c *call) edited(v *store.Edited) error {
-	tag, err := listTag(v.ID, nil) // before the first version there are no rules
+func (c *call) edited(e *store.Edited) error {
+	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)})
 }
 
 // changesOf are IDs on the wire.
@@ -94,7 +94,7 @@ func changesOf(ids rules.Changes) api.RuleChanges {
 	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
 }
 
-// timeOf is when a version was made, the zero time for none.
+// timeOf is when a revision was made, the zero time for none.
 func timeOf(id store.ID) time.Time {
 	if id.At == 0 {
 		return time.Time{}
@@ -306,7 +306,7 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 
 // editMany edits several rules, under conditions about the list of all.
 func (c *call) editMany(what string, change func(*store.Draft) error) error {
-	v, err := c.edit(what, func(d *store.Draft) error {
+	e, err := c.edit(what, func(d *store.Draft) error {
 		if err := c.checkList(d); err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (c *call) editMany(what string, change func(*store.Draft) error) error {
 	if err != nil {
 		return err
 	}
-	return c.edited(&v)
+	return c.edited(&e)
 }
 
 // validate says whether a document's rules could be enforced.
@@ -373,7 +373,7 @@ func (c *call) checkList(d *store.Draft) error {
 }
 
 // merge applies a JSON merge patch (RFC 7396, section 2): what the patch has takes the place of
-// what the target has, null removes it, and objects are merged by name. It takes as long as both are large: the registry's
+// what the target has, null removes it, and objects are merged by name. It takes as long as both are large: the manager's
 // turn is held meanwhile.
 func merge(target, patch document.Value) document.Value {
 	if patch.Kind != document.KindMapping {

@@ -103,10 +103,10 @@ func (c *call) empty(status int) error {
 }
 
 // show answers with something that has an ETag, unless the caller has it already.
-func (c *call) show(version int64, tag string, text func() ([]byte, error)) error {
+func (c *call) show(revision int64, tag string, text func() ([]byte, error)) error {
 	header := c.w.Header()
 	header.Set("Etag", tag)
-	header.Set(api.HeaderVersion, strconv.FormatInt(version, 10))
+	header.Set(api.HeaderRevision, strconv.FormatInt(revision, 10))
 	if c.conditions.noneMatch.has(tag) {
 		return c.empty(http.StatusNotModified)
 	}
@@ -148,7 +148,7 @@ func (c *call) comment() (string, error) {
 	return text, nil
 }
 
-// parseNumber reads the number of a version.
+// parseNumber reads the number of a revision.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil || strconv.FormatUint(n, 10) != text {
@@ -163,7 +163,7 @@ func tagOf(text []byte) string {
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-// listTag is the entity tag of all rules. Where no versions are counted it is that of what the
+// listTag is the entity tag of all rules. Where no revisions are counted it is that of what the
 // rules say.
 func listTag(head store.ID, list []rules.Rule) (string, error) {
 	if head != (store.ID{}) {

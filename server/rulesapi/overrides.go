@@ -20,7 +20,7 @@ func (c *call) listOverrides() error {
 	if err != nil {
 		return err
 	}
-	list := api.OverrideList{Version: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	list := api.OverrideList{Revision: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {

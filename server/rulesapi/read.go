@@ -46,7 +46,7 @@ func (c *call) list() error {
 		return err
 	}
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		page := api.RuleList{Version: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
+		page := api.RuleList{Revision: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
 		last := ""
 		for i := range now.Rules {
 			rule := &now.Rules[i]
