@@ -173,7 +173,7 @@ func TestFollowTwice(t *testing.T) {
 	})
 }
 
-// Without news a version is taken within the interval.
+// Without news a revision is taken within the interval.
 func TestPolling(t *testing.T) {
 	for name, change := range map[string]func(f *faulty){
 		"no news":        func(f *faulty) { f.deaf = true },
@@ -446,7 +446,7 @@ func (h hanging) Head(ctx context.Context) (store.ID, error) {
 	}
 }
 
-// A version that can't be enforced is refused once, with all its faults; the rules from before
+// A revision that can't be enforced is refused once, with all its faults; the rules from before
 // stay until the next one that can. Who reads or edits meanwhile does not keep that from being told.
 func TestFollowRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {

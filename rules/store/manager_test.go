@@ -44,7 +44,7 @@ func TestIPv6Prefix(t *testing.T) {
 	}
 }
 
-// An edit makes a version that says who made it, when, and what it changed.
+// An edit makes a revision that says who made it, when, and what it changed.
 func TestEdit(t *testing.T) {
 	now := time.UnixMicro(5000)
 	r, err := store.NewManager(store.NewMemory(), store.Options{Now: func() time.Time { return now }})
@@ -56,7 +56,7 @@ func TestEdit(t *testing.T) {
 	if err != nil || v.ID != (store.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	now = time.UnixMicro(4000) // a clock that steps back makes no version that is older than one before
+	now = time.UnixMicro(4000) // a clock that steps back makes no revision that is older than one before
 	v, err = r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
 		if d.ID().Number != 1 {
 			t.Errorf("the draft begins with %+v", d.ID())
@@ -122,7 +122,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// An edit that changes nothing makes no version.
+// An edit that changes nothing makes no revision.
 func TestNothingChanged(t *testing.T) {
 	kept := newFaulty()
 	r := manage(t, kept)

@@ -155,7 +155,7 @@ func TestRestoredOnce(t *testing.T) {
 	})
 }
 
-// That rules were restored is told once, by who did it, and which version they were: when an edit was
+// That rules were restored is told once, by who did it, and which revision they were: when an edit was
 // the first to notice the loss, and when the store did not say that it took them.
 func TestRestoringIsTold(t *testing.T) {
 	for name, notice := range map[string]func(t *testing.T, kept *faulty, r *store.Manager){
@@ -219,7 +219,7 @@ func TestRestoringIsTold(t *testing.T) {
 	}
 }
 
-// Versions of the same number that were made after a loss are told apart.
+// Revisions of the same number that were made after a loss are told apart.
 func TestFollowAnotherPast(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		f := follow(t, r)

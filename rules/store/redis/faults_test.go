@@ -101,13 +101,13 @@ func TestAllOrNothing(t *testing.T) {
 					t.Errorf("loading meanwhile: %v", err)
 				}
 				if _, err := b.History(t.Context(), 0, 5); err != nil {
-					t.Errorf("reading versions meanwhile: %v", err)
+					t.Errorf("reading revisions meanwhile: %v", err)
 				}
 				for _, command := range test.allow {
 					do(t, s, command...)
 				}
 			}
-			try(func(d *store.Draft) { d.Put(rule("a", 1)) }) // the first version
+			try(func(d *store.Draft) { d.Put(rule("a", 1)) }) // the first revision
 			put(t, r, rule("a", 1), rule("b", 1))
 			try(func(d *store.Draft) { d.Delete("b"); d.Put(rule("a", 2)) })
 			has(t, b, 1, "a:1 b:1")

@@ -155,9 +155,9 @@ func TestRulesComeBack(t *testing.T) {
 		}
 		cancel()
 		has(t, b, 1, "a:3 b:2")
-		versions, err := b.History(t.Context(), 0, 10)
-		if err != nil || len(versions) != 1 || versions[0].Comment == "" {
-			t.Errorf("loss %d: %+v, %v", i, versions, err)
+		revisions, err := b.History(t.Context(), 0, 10)
+		if err != nil || len(revisions) != 1 || revisions[0].Comment == "" {
+			t.Errorf("loss %d: %+v, %v", i, revisions, err)
 		}
 		if _, err := followed.Current(t.Context()); err != nil {
 			t.Error(err)

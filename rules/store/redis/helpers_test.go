@@ -19,7 +19,7 @@ import (
 // patience bounds how long a test waits for what has to come.
 const patience = 20 * time.Second
 
-// rule is one that can be enforced, with a capacity to tell its versions by.
+// rule is one that can be enforced, with a capacity by which edits of it are told apart.
 func rule(id string, capacity int64) rules.Rule {
 	return rules.Rule{ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(capacity, time.Minute)}}
 }
@@ -68,7 +68,7 @@ func has(t testing.TB, b *redis.Store, number int64, want string) {
 		t.Fatal(err)
 	}
 	if got := short(s.Rules); s.Number != number || got != want {
-		t.Errorf("version %d: %s; want %d: %s", s.Number, got, number, want)
+		t.Errorf("revision %d: %s; want %d: %s", s.Number, got, number, want)
 	}
 }
 
