@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxRevisions bounds a page of revisions, which has defaultRevisions where nothing is said.
+	// maxRevisions bounds a page of revisions. Its default length is defaultRevisions.
 	maxRevisions     = 1000
 	defaultRevisions = 50
-	// historyTimeout is how long revisions of a rule are looked for before what was found is shown.
+	// historyTimeout bounds the search for revisions of a rule. After it the answer has what was found.
 	historyTimeout = 2 * time.Second
 )
 
-// manager is what keeps the revisions.
+// manager returns the manager of the rules, or an error if there is none.
 func (c *call) manager() (*store.Manager, error) {
 	if c.api.config.Manager == nil {
 		return nil, problem.New(http.StatusNotFound, "there are no revisions: rules come from %s", c.api.config.RulesFrom)
@@ -47,8 +47,8 @@ func (c *call) listRevisions() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, list)
 }
 
-// revisions are at most limit revisions before one, of a rule if it is not "". It looks for about historyTimeout, and says
-// where to go on.
+// revisions lists at most limit revisions before one, with a rule only those that changed it. It searches for about
+// historyTimeout, and says where to continue.
 func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevisionList, error) {
 	list := api.RuleRevisionList{Revisions: []api.RuleRevision{}}
 	m, err := c.manager()
@@ -62,7 +62,7 @@ func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevision
 		return list, unreachable(err)
 	}
 	begun := time.Now()
-	var now store.Revision // the one of the info before
+	var now store.Revision // of the info before, or the zero Revision
 	for i, info := range infos {
 		changes := true
 		if rule != "" {
@@ -89,8 +89,8 @@ func revisionOf(info store.Info) api.RuleRevision {
 	}
 }
 
-// changedIn reports whether a revision changed a rule. It is false of a revision of which the one before is not kept.
-// now is that revision if it was loaded before, and then the one before it.
+// changedIn reports whether a revision changed a rule. It is false if the revision before it is not kept. now may hold
+// the revision, so that it is not loaded again. On return it holds the revision before.
 func changedIn(ctx context.Context, m *store.Manager, number int64, id string, now *store.Revision) (changed bool, err error) {
 	if now.Number != number {
 		if *now, err = m.Revision(ctx, number); err != nil {
@@ -108,7 +108,7 @@ func changedIn(ctx context.Context, m *store.Manager, number int64, id string, n
 	return was != is || was && !before.Equal(&after), nil
 }
 
-// notKept returns the error, nil if it says that a revision is not kept.
+// notKept turns store.ErrNotKept into nil, and returns other errors unchanged.
 func notKept(err error) error {
 	if errors.Is(err, store.ErrNotKept) {
 		return nil
@@ -116,7 +116,7 @@ func notKept(err error) error {
 	return err
 }
 
-// getRevision shows a revision with the rules that it changed as they were before and after.
+// getRevision shows a revision, and the rules that it changed, before and after.
 func (c *call) getRevision() error {
 	since, err := c.query.Integer("since", max(0, c.number-1), 0, math.MaxInt64)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *call) getRevision() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	var old store.Revision // the zero one is before the first
+	var old store.Revision // the zero Revision is before the first
 	now, err := m.Revision(ctx, c.number)
 	if err == nil && since > 0 {
 		old, err = m.Revision(ctx, since)
@@ -157,7 +157,7 @@ func (c *call) rollback() error {
 	}
 	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
 		e, err := m.Rollback(ctx, author, c.number, c.checkList)
-		return e, c.notKept(ctx, err, 0) // which is before the first
+		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})
 	if err != nil {
 		return err
@@ -165,7 +165,8 @@ func (c *call) rollback() error {
 	return c.edited(&e)
 }
 
-// notKept tells a revision that there was, from first on, from one that there never was.
+// notKept turns store.ErrNotKept into 410 if the revision existed once, and into 404 if it never did. Numbers begin
+// with first.
 func (c *call) notKept(ctx context.Context, err error, first int64) error {
 	if !errors.Is(err, store.ErrNotKept) {
 		return err
