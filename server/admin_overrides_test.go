@@ -233,7 +233,7 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_api_key","per_ip"],"overrides":null}`).is(200)
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_user"],"overrides":[{"key":"ann","banned":true}]}`).is(200)
 	// What was kept before such edits were refused is not shown either.
-	if _, err := d.registry.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
+	if _, err := d.manager.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
 		rule, _ := draft.Rule("one")
 		rule.Scope = []string{rules.PerUser}
 		draft.Put(rule)

@@ -106,30 +106,30 @@ func TestTagBeforeTheFirstRevision(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","banned":true}`, "If-None-Match: W/"+tag).problem(412, "it exists")
 }
 
-// away is a backend that can be cut off, and that keeps revisions from one on.
-type away struct {
+// cuttable is a store that can be made unreachable, and that keeps only revisions from first on.
+type cuttable struct {
 	rulestore.Store
 	cut   atomic.Bool
 	first atomic.Int64
 }
 
-func (a *away) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
-	if number > 0 && number < a.first.Load() {
+func (c *cuttable) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
+	if number > 0 && number < c.first.Load() {
 		return rulestore.Revision{}, rulestore.ErrNotKept
 	}
-	return a.Store.Load(ctx, number)
+	return c.Store.Load(ctx, number)
 }
 
-func (a *away) Head(ctx context.Context) (rulestore.ID, error) {
-	if a.cut.Load() {
+func (c *cuttable) Head(ctx context.Context) (rulestore.ID, error) {
+	if c.cut.Load() {
 		return rulestore.ID{}, stint.ErrUnavailable
 	}
-	return a.Store.Head(ctx)
+	return c.Store.Head(ctx)
 }
 
 func TestRevisionsThatAreNotKept(t *testing.T) {
-	backend := &away{Store: rulestore.NewMemory()}
-	d := newAdminFixture(t, backend, nil)
+	kept := &cuttable{Store: rulestore.NewMemory()}
+	d := newAdminFixture(t, kept, nil)
 	for i := range 60 {
 		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
 	}
@@ -138,7 +138,7 @@ func TestRevisionsThatAreNotKept(t *testing.T) {
 	if len(list.Revisions) != 60 || list.Revisions[59].Revision != 1 || list.Next != 0 {
 		t.Errorf("%d revisions, then %d", len(list.Revisions), list.Next)
 	}
-	backend.first.Store(3)
+	kept.first.Store(3)
 	d.ask("GET", "/api/v1/rule-revisions/2", "").problem(410, "revision 2, or the revision that it is compared with, is no longer kept")
 	d.ask("GET", "/api/v1/rule-revisions/0", "").problem(404, "no revision 0")
 	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").problem(410)
@@ -150,15 +150,15 @@ func TestRevisionsThatAreNotKept(t *testing.T) {
 	}
 }
 
-func TestRulesWhileTheirBackendIsAway(t *testing.T) {
-	backend := &away{Store: rulestore.NewMemory()}
-	r, err := rulestore.NewManager(backend, rulestore.Options{})
+func TestRulesWhileTheirStoreIsUnreachable(t *testing.T) {
+	kept := &cuttable{Store: rulestore.NewMemory()}
+	r, err := rulestore.NewManager(kept, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+	d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
-	backend.cut.Store(true)
+	kept.cut.Store(true)
 	d.ask("GET", "/api/v1/rules", "").problem(503, "could not be read")
 	d.ask("GET", "/api/v1/rules/a", "").problem(503)
 	d.ask("DELETE", "/api/v1/rules/a", "").problem(503, "nothing was changed")
@@ -166,6 +166,6 @@ func TestRulesWhileTheirBackendIsAway(t *testing.T) {
 	if last := lines[len(lines)-1]; !strings.Contains(last, "action=delete outcome=failed rule=a") {
 		t.Errorf("the record is %s", last)
 	}
-	backend.cut.Store(false)
+	kept.cut.Store(false)
 	d.ask("GET", "/api/v1/rules/a", "").is(200)
 }

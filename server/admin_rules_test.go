@@ -242,11 +242,11 @@ func TestBadEdits(t *testing.T) {
 	}
 }
 
-// Two servers on one backend are two processes: what one creates is in force in the other, and of
+// Two servers on one store are two processes: what one creates is in force in the other, and of
 // two editors with one tag the second is told so.
 func TestTwoProcessesOfOneRegistry(t *testing.T) {
-	backend := rulestore.NewMemory()
-	one, two := newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)
+	kept := rulestore.NewMemory()
+	one, two := newAdminFixture(t, kept, nil), newAdminFixture(t, kept, nil)
 	created := one.ask("POST", "/api/v1/rules", `{"id":"a","scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	eventually(t, func() bool {
 		return two.postPublic(evaluate, `{"path":"/","ip":"192.0.2.1"}`).evaluated(200).Rule == "a"
@@ -264,13 +264,13 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 // Concurrent edits with tags, in several processes, lose no edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	t.Parallel()
-	backend := rulestore.NewMemory()
-	desks := []*adminFixture{newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)}
-	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
+	kept := rulestore.NewMemory()
+	fixtures := []*adminFixture{newAdminFixture(t, kept, nil), newAdminFixture(t, kept, nil)}
+	fixtures[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	const editors = 32
 	var editing sync.WaitGroup
 	for i := range editors {
-		d := desks[i%2]
+		d := fixtures[i%2]
 		editing.Go(func() {
 			for { // read, add one, write: until nobody came between
 				read := d.ask("GET", "/api/v1/rules/a", "")
@@ -292,12 +292,12 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 		})
 	}
 	editing.Wait()
-	if got := desks[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderRevision) != fmt.Sprint(editors+1) {
+	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderRevision) != fmt.Sprint(editors+1) {
 		t.Errorf("after %d edits: revision %s of %s", editors, got.header.Get(api.HeaderRevision), got.body)
 	}
 }
 
-// Without a registry, the rules in force are shown, and edits say where to make them.
+// Without a manager, the rules in force are shown, and edits say where to make them.
 func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesFrom = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
 	d := &adminFixture{running: r}
