@@ -47,19 +47,19 @@ const (
 )
 
 // A Request is the body of a check or a settlement, and the query of the others.
-// Algorithm and Policy exclude each other; with neither, a check, a look at what
-// remains and a settlement are by TOKEN_BUCKET, and a reset is of everything.
+// Algorithm and Policy exclude each other. With neither, a check, a look at what
+// remains and a settlement use TOKEN_BUCKET, and a reset clears everything.
 type Request struct {
-	// Key is whom the limit applies to: 1 to 256 bytes of UTF-8 without control
+	// Key names the client that the limit applies to: 1 to 256 bytes of UTF-8 without control
 	// characters. Default: "", the client's own address.
 	Key string `json:"key,omitempty"`
 	// Algorithm is the name of an algorithm, such as TOKEN_BUCKET.
 	Algorithm string `json:"algorithm,omitempty"`
 	// Policy is the name of a configured policy.
 	Policy string `json:"policy,omitempty"`
-	// Permits is the cost of a check, or of the one that a look at what remains is about: 1
-	// to the limit's capacity; default: 0, which is left out and means 1. For a settlement it
-	// is the amount to charge (positive) or to refund (negative) and has no default. A reset
+	// Permits is the cost of a check, or of the check that a look at what remains asks about: 1
+	// to the limit's capacity. Default: 0, which is left out and means 1. For a settlement it
+	// is the amount to charge (positive) or to refund (negative), and has no default. A reset
 	// has none.
 	Permits int64 `json:"permits,omitempty"`
 }
@@ -78,8 +78,8 @@ type CheckResponse struct {
 	Limit             int64  `json:"limit"`
 	Remaining         int64  `json:"remaining"`
 	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
-	// RetryAfterSeconds is -1 when no wait will do, because the cost is above the
-	// limit; RetryAfterMicros is -1 with it.
+	// RetryAfterSeconds and RetryAfterMicros are -1 if waiting does not help, because the cost is above
+	// the limit.
 	RetryAfterSeconds int64  `json:"retryAfterSeconds"`
 	Message           string `json:"message"`
 	ResetAfterMicros  int64  `json:"resetAfterMicros"`
@@ -95,7 +95,7 @@ type CheckResponse struct {
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`
-	// Details are what each limit says by itself, in order. Default: nil; the query ?details=true asks for them.
+	// Details are the decisions of the single limits, in order. Default: nil; the query ?details=true asks for them.
 	Details []LimitDetails `json:"details,omitempty"`
 }
 
@@ -103,7 +103,7 @@ type CheckResponse struct {
 type LimitDetails struct {
 	Name      string `json:"name,omitempty"`
 	Algorithm string `json:"algorithm"`
-	// Allowed says whether this limit alone admits.
+	// Allowed says whether this limit alone would admit.
 	Allowed   bool  `json:"allowed"`
 	Limit     int64 `json:"limit"`
 	Remaining int64 `json:"remaining"`
@@ -115,46 +115,46 @@ type LimitDetails struct {
 	// the current one of its two, of a sliding window log a window before the decision. 0 of a bucket.
 	WindowStart int64 `json:"windowStart,omitempty"`
 	// ResetAfterMicros and RetryAfterMicros are as in [CheckResponse]. GrowsAfterMicros is how long until Remaining
-	// grows if nobody takes any; 0 when nothing is used.
+	// grows if nobody takes permits; 0 if nothing is used.
 	ResetAfterMicros int64 `json:"resetAfterMicros"`
 	RetryAfterMicros int64 `json:"retryAfterMicros"`
 	GrowsAfterMicros int64 `json:"growsAfterMicros"`
 	DelayMicros      int64 `json:"delayMicros"`
 }
 
-// An EvaluateRequest is the body of an evaluation: a request as rules see it. What is left
-// out, the described request does not have.
+// An EvaluateRequest is the body of an evaluation: a request as rules see it. A field that is left
+// out describes a request without it.
 type EvaluateRequest struct {
 	// Method is such as GET. Default: "", which only rules for any method match.
 	Method string `json:"method,omitempty"`
-	// Path is the path as it was sent, percent-encoded, beginning with a slash; a query is
-	// left out of account. Default: "", which is /.
+	// Path is the path as it was sent, percent-encoded, beginning with a slash. A query is
+	// ignored. Default: "", which is /.
 	Path string `json:"path,omitempty"`
-	// Host is the name that was asked for, with or without a port. Default: "", none.
+	// Host is the host of the request, with or without a port. Default: "", none.
 	Host string `json:"host,omitempty"`
-	// IP is the client's address, IPv4 or IPv6. Default: "", none; the caller's own is not
-	// taken.
+	// IP is the client's address, IPv4 or IPv6. Default: "", none; the caller's own address is not
+	// used.
 	IP string `json:"ip,omitempty"`
 	// Headers are the header fields, in any case, each once. Default: none.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Attributes are further facts; [AttributeUserID] and [AttributeAPIKey] say who is asking, and all
-	// others are for rules that name them. The service takes integers for their decimal text.
+	// Attributes are further facts. [AttributeUserID] and [AttributeAPIKey] identify the client, the
+	// others are for rules that name them. The service reads an integer as its decimal text.
 	// Default: none.
 	Attributes map[string]string `json:"attributes,omitempty"`
-	// Wait says whether rules that wait hold the request; without it they deny it at once when it would
+	// Wait says whether rules that wait hold the request. If false, they deny a request that would
 	// have to wait. Default: nil, true.
 	Wait *bool `json:"wait,omitempty"`
 }
 
-// The attributes that say who is asking.
+// The attributes that identify the client.
 const (
 	AttributeUserID = "userId"
 	AttributeAPIKey = "apiKey"
 )
 
 // An EvaluateResponse is the answer to an evaluation. The limit fields are of the rule that
-// decided. When no limit was asked, Algorithm is "" and no limit field is on the wire; a request
-// that a rule denies without its limits has RetryAfterSeconds and RetryAfterMicros of -1.
+// decided. If no limit was asked, Algorithm is "" and no limit field is on the wire. If a rule
+// denies without asking its limits, RetryAfterSeconds and RetryAfterMicros are -1.
 type EvaluateResponse struct {
 	CheckResponse
 	// Rule is the ID of the rule that decided; "" when none did.
@@ -163,12 +163,12 @@ type EvaluateResponse struct {
 	Matched []string `json:"matched"`
 	// Shadowed are the IDs of the rules in shadow that would have denied it.
 	Shadowed []string `json:"shadowed,omitempty"`
-	// Missing are the parts of the rule's scope that a request lacks which is denied for that.
+	// Missing are the parts of the rule's scope that the request lacks, if it is denied for that.
 	Missing []string `json:"missing,omitempty"`
 }
 
-// A Rest is what a key has left, of the limit that decides: on a denial the one with the
-// longest wait, otherwise the one with the fewest permits left.
+// A Rest is what a key has left of the limit that decides: on a denial the limit with the
+// longest wait, otherwise the limit with the fewest permits left.
 type Rest struct {
 	Key    string `json:"key"`
 	Policy string `json:"policy,omitempty"`
@@ -178,12 +178,12 @@ type Rest struct {
 	Remaining         int64  `json:"remaining"`
 	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
 	ResetAfterMicros  int64  `json:"resetAfterMicros"`
-	// At is the store's time, at which this was so.
+	// At is the store's time of the answer.
 	At int64 `json:"at"`
 }
 
-// A RemainingResponse says what a key has left, and whether a check of the permits asked about
-// would be admitted, without having taken any. What follows Rest is as in [CheckResponse].
+// A RemainingResponse says what a key has left, and whether a check of the permits would be
+// admitted. Nothing is taken. The fields after Rest are as in [CheckResponse].
 // No failure policy answers.
 type RemainingResponse struct {
 	Rest
@@ -203,8 +203,8 @@ type SettleResponse struct {
 	Applied int64 `json:"applied"`
 }
 
-// A SettleRulesResponse says what a settlement of a request that rules decided changed, and what is left after it of the limit that
-// changed least. Rest is nil, and Rule is "", when no limit was settled.
+// A SettleRulesResponse is the answer to a settlement of a request that rules decided. Rest is of the limit that
+// changed least. Rest is nil, and Rule is "", if no limit was settled.
 type SettleRulesResponse struct {
 	*Rest
 	Rule string `json:"rule,omitempty"`
@@ -214,8 +214,8 @@ type SettleRulesResponse struct {
 	Applied int64 `json:"applied"`
 }
 
-// A ResetResponse confirms a reset. Policy and Algorithm say of what; with neither
-// it was of all.
+// A ResetResponse confirms a reset of the key under Policy or Algorithm, or with neither, under
+// everything.
 type ResetResponse struct {
 	Key       string `json:"key"`
 	Policy    string `json:"policy,omitempty"`
@@ -249,12 +249,12 @@ type Info struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`
 	GoVersion string `json:"goVersion"`
-	// TimeZones is the data by which calendar windows are found. Processes that share
-	// limits should have the same.
+	// TimeZones is the data that calendar windows are computed from. Processes that share
+	// limits should have the same data.
 	TimeZones TimeZones `json:"timeZones"`
 }
 
-// TimeZones says which data of time zones a service goes by.
+// TimeZones identifies the time zone data of a service.
 type TimeZones struct {
 	Source  string `json:"source"`            // "program" or "system"
 	Version string `json:"version,omitempty"` // IANA's release, such as 2025c, if it is known
@@ -264,19 +264,19 @@ type TimeZones struct {
 // ProblemType is the media type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// ProblemReducedCapacity is the type of a [Problem] that the service has for a while, whoever asks
+// ProblemReducedCapacity is the type of a temporary [Problem] of the service, which affects all clients
 // (IETF httpapi draft of the RateLimit fields, section "Problem Types"). Retry-After says when to
-// ask again.
+// try again.
 const ProblemReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
 // A Problem says why a request was not served (RFC 9457). It is an error.
 type Problem struct {
-	// Type identifies the kind of problem; "about:blank" means that the status says
-	// it all.
+	// Type identifies the kind of problem. "about:blank" means that there is no more to know than
+	// the status.
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	// Detail names the parameter at fault, what came and what is allowed.
+	// Detail names the parameter at fault, its value and the allowed values.
 	Detail string `json:"detail"`
 }
 

@@ -7,8 +7,7 @@ import (
 )
 
 // AppendJSON appends the response as encoding/json would write it without HTML
-// escaping. It exists because a check is answered far more often than anything
-// else.
+// escaping. It exists because checks are by far the most frequent requests.
 func (c *CheckResponse) AppendJSON(text []byte) []byte {
 	return append(c.appendMembers(text), '}')
 }
@@ -52,8 +51,8 @@ func (c *CheckResponse) appendReason(text []byte) []byte {
 	return text
 }
 
-// AppendJSON appends the response; without a limit, that is without an Algorithm, it leaves out
-// what would be the limit's. Matched is always an array.
+// AppendJSON appends the response. Without a limit, that is without an Algorithm, it leaves out
+// the limit fields. Matched is always an array.
 func (e *EvaluateResponse) AppendJSON(text []byte) []byte {
 	if e.Algorithm != "" {
 		text = e.appendMembers(text)

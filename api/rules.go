@@ -7,33 +7,33 @@ import (
 
 // The paths of the administration of rules, on the admin listener.
 const (
-	PathResetAll     = "/api/v1/reset"
-	PathRules        = "/api/v1/rules"
-	PathRuleVersions = "/api/v1/rule-versions"
+	PathResetAll      = "/api/v1/reset"
+	PathRules         = "/api/v1/rules"
+	PathRuleRevisions = "/api/v1/rule-revisions"
 )
 
-// HeaderVersion is the header field with the version of all rules that an answer is about.
-const HeaderVersion = "X-Stint-Version"
+// HeaderRevision is the header field with the rules' revision that an answer is about.
+const HeaderRevision = "X-Stint-Revision"
 
-// A RuleList is some of the rules as they are at a version, by ID.
+// A RuleList is some of the rules of a revision, by ID.
 type RuleList struct {
-	// Version counts the edits, from 1; 0 where rules are not edited here, or never were.
-	Version int64 `json:"version"`
-	// At is when the version was made; left out with version 0.
+	// Revision counts the edits from 1. It is 0 before the first edit, and if rules can't be edited here.
+	Revision int64 `json:"revision"`
+	// At is the time of the revision. It is left out if Revision is 0.
 	At    time.Time         `json:"at,omitzero"`
 	Rules []json.RawMessage `json:"rules"`
 	// Next is the last ID of a page after which more follow.
 	Next string `json:"next,omitempty"`
 }
 
-// An OverrideList is what holds for single clients of a rule, in the rule's order.
+// An OverrideList is the overrides of a rule, in the rule's order.
 type OverrideList struct {
-	Version   int64             `json:"version"`
+	Revision  int64             `json:"revision"`
 	Rule      string            `json:"rule"`
 	Overrides []json.RawMessage `json:"overrides"`
 }
 
-// RuleChanges are the IDs in which rules differ from what they were, each list sorted.
+// RuleChanges are the IDs of the rules that differ. Each list is sorted.
 type RuleChanges struct {
 	Added   []string `json:"added"`
 	Removed []string `json:"removed"`
@@ -42,8 +42,8 @@ type RuleChanges struct {
 
 // An Edited is the answer to an edit of all rules.
 type Edited struct {
-	Version int64     `json:"version"`
-	At      time.Time `json:"at,omitzero"`
+	Revision int64     `json:"revision"`
+	At       time.Time `json:"at,omitzero"`
 	RuleChanges
 }
 
@@ -60,14 +60,14 @@ type Validation struct {
 
 // A RuleFault is one thing that is wrong with a document of rules.
 type RuleFault struct {
-	// Line and Column count from 1; 0 is the document as a whole.
+	// Line and Column count from 1. 0 is the document as a whole.
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Rule   string `json:"rule,omitempty"`
 	Detail string `json:"detail"`
 }
 
-// An Explanation says what the rules make of a request, without taking anything.
+// An Explanation shows how the rules would decide a request. Nothing is taken.
 type Explanation struct {
 	// Path is the request's path as it was matched.
 	Path string `json:"path"`
@@ -84,14 +84,14 @@ type Explanation struct {
 	Rules             []ExplainedRule `json:"rules"`
 }
 
-// A ClientExplanation says what a client has left by each rule that can count it.
+// A ClientExplanation says what a client has left under each rule that can count it.
 type ClientExplanation struct {
-	// Client is as an override names it.
+	// Client is the client as overrides name it.
 	Client string          `json:"client"`
 	Rules  []ExplainedRule `json:"rules"`
 }
 
-// An ExplainedRule is a rule that matches, and what it makes of the request by itself.
+// An ExplainedRule is a rule that matches, and its own decision about the request.
 type ExplainedRule struct {
 	Rule string `json:"rule"`
 	// Standing is limited, skipped, unlimited, banned or lacking.
@@ -100,11 +100,11 @@ type ExplainedRule struct {
 	OnExceed string `json:"onExceed"`
 	// Allowed says whether the rule alone would admit the request.
 	Allowed bool `json:"allowed"`
-	// Key is whom the rule counts and Cost what it takes, with standing limited.
+	// Key is the client that the rule counts, and Cost the permits that it takes. Only if Standing is limited.
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`
-	// Error is what is wrong with the cost that the request names, of a rule in shadow.
+	// Error is the fault of the cost that the request names. Only of a rule in shadow.
 	Error string `json:"error,omitempty"`
 }
 
@@ -117,22 +117,22 @@ type ExplainedLimit struct {
 	Remaining         int64  `json:"remaining"`
 	ResetAfterSeconds int64  `json:"resetAfterSeconds"`
 	ResetAfterMicros  int64  `json:"resetAfterMicros"`
-	// RetryAfterSeconds and RetryAfterMicros are -1 when no wait will do.
+	// RetryAfterSeconds and RetryAfterMicros are -1 if waiting does not help.
 	RetryAfterSeconds int64 `json:"retryAfterSeconds"`
 	RetryAfterMicros  int64 `json:"retryAfterMicros"`
 }
 
-// A RuleVersionList is some of the versions of the rules, the newest first.
-type RuleVersionList struct {
-	Versions []RuleVersion `json:"versions"`
-	// Next is what before= has to be for those that follow.
+// A RuleRevisionList is some of the revisions of the rules, the newest first.
+type RuleRevisionList struct {
+	Revisions []RuleRevision `json:"revisions"`
+	// Next is the value of before= for the next page. 0 is none.
 	Next int64 `json:"next,omitempty"`
 }
 
-// A RuleVersion says who edited rules, when, and how many there are since.
-type RuleVersion struct {
-	Version int64 `json:"version"`
-	// At is when it was made.
+// A RuleRevision describes a revision without its rules.
+type RuleRevision struct {
+	Revision int64 `json:"revision"`
+	// At is the time of the edit.
 	At      time.Time `json:"at"`
 	By      string    `json:"by,omitempty"`
 	Action  string    `json:"action,omitempty"`
@@ -142,10 +142,10 @@ type RuleVersion struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// A RuleVersionDiff is what a version changed.
-type RuleVersionDiff struct {
-	RuleVersion
-	// Since is the version that it is compared with, 0 for none.
+// A RuleRevisionDiff is a revision with the rules that it changed.
+type RuleRevisionDiff struct {
+	RuleRevision
+	// Since is the revision that it is compared with, 0 for none.
 	Since int64 `json:"since"`
 	// Changes are by ID.
 	Changes []RuleChange `json:"changes"`
@@ -154,7 +154,7 @@ type RuleVersionDiff struct {
 // A RuleChange is one rule that differs.
 type RuleChange struct {
 	ID string `json:"id"`
-	// Before and After are the rule as it was and as it is; left out if there was none, or is none any more.
+	// Before and After are the rule before and after. Before is left out of an added rule, After of a removed one.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }
@@ -162,7 +162,7 @@ type RuleChange struct {
 // A ClientReset is the answer to the reset of one client of a rule.
 type ClientReset struct {
 	Rule string `json:"rule"`
-	// Key is the client as the rule counts it, which hides an API key.
+	// Key is the client as the rule counts it. An API key is hashed.
 	Key   string `json:"key"`
 	Reset bool   `json:"reset"`
 }

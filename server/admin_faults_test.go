@@ -66,22 +66,22 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		{fmt.Errorf("dialling 192.0.2.9: %w", stint.ErrUnavailable), 503, "the rules could not be read", "failed", "192.0.2.9"},
 		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
-		backend := &wrong{Store: rulestore.NewMemory()}
-		r, err := rulestore.NewManager(backend, rulestore.Options{})
+		kept := &wrong{Store: rulestore.NewMemory()}
+		r, err := rulestore.NewManager(kept, rulestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
-		backend.err.Store(&test.err)
+		kept.err.Store(&test.err)
 		for _, call := range [][2]string{
 			{"GET", "/api/v1/rules"},
 			{"GET", "/api/v1/rules/a"},
 			{"GET", "/api/v1/rules/a/overrides"},
-			{"GET", "/api/v1/rule-versions"},
-			{"GET", "/api/v1/rule-versions/1"},
+			{"GET", "/api/v1/rule-revisions"},
+			{"GET", "/api/v1/rule-revisions/1"},
 			{"DELETE", "/api/v1/rules/a"},
-			{"POST", "/api/v1/rule-versions/0/rollback"},
+			{"POST", "/api/v1/rule-revisions/0/rollback"},
 		} {
 			before := len(d.log.String())
 			got := d.ask(call[0], call[1], "")
@@ -116,20 +116,20 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		},
 		{
 			fmt.Errorf("%s: %w", url, stint.ErrUnavailable),
-			`"the edit was not confirmed; GET /api/v1/rule-versions shows whether it was made"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			`"the edit was not confirmed; GET /api/v1/rule-revisions shows whether it was made"`, "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 		{
 			fmt.Errorf("%s: %w", url, context.DeadlineExceeded),
-			"the edit was not confirmed in time; GET /api/v1/rule-versions shows whether it was made", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
+			"the edit was not confirmed in time; GET /api/v1/rule-revisions shows whether it was made", "unconfirmed", "dialling redis://redacted@192.0.2.9:6379",
 		},
 	} {
-		backend := &wrong{Store: rulestore.NewMemory()}
-		r, err := rulestore.NewManager(backend, rulestore.Options{})
+		kept := &wrong{Store: rulestore.NewMemory()}
+		r, err := rulestore.NewManager(kept, rulestore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
-		backend.put.Store(&test.err)
+		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		kept.put.Store(&test.err)
 		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
 		got.problem(503, strings.Trim(test.detail, `"`))
 		if !strings.Contains(got.body, test.detail) || strings.Contains(got.body, "192.0.2.9") || strings.Contains(got.body, "OOM") {
@@ -144,14 +144,14 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 
 // Repeated requests for rules that can't be read do not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
-	backend := &wrong{Store: rulestore.NewMemory()}
-	r, err := rulestore.NewManager(backend, rulestore.Options{})
+	kept := &wrong{Store: rulestore.NewMemory()}
+	r, err := rulestore.NewManager(kept, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &adminFixture{registry: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+	d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	away := stint.ErrUnavailable
-	backend.err.Store(&away)
+	kept.err.Store(&away)
 	begun := time.Now()
 	for range 100 {
 		d.ask("GET", "/api/v1/rules", "").problem(503, "the rules could not be read")

@@ -22,7 +22,7 @@ func TestOverridesOfARule(t *testing.T) {
 	}
 	var list api.OverrideList
 	d.ask("GET", path, "").is(200).into(&list)
-	if list.Rule != "user" || list.Version != 1 || len(list.Overrides) != 3 || string(list.Overrides[2]) != `{"key":"mallory","banned":true}` {
+	if list.Rule != "user" || list.Revision != 1 || len(list.Overrides) != 3 || string(list.Overrides[2]) != `{"key":"mallory","banned":true}` {
 		t.Errorf("overrides: %+v", list)
 	}
 	created := d.ask("PUT", path+"/a%2Fb%20%C3%A9", `{"banned":true}`, "If-None-Match: *").is(201)
@@ -85,9 +85,9 @@ func TestReadersSeeNoAPIKeys(t *testing.T) {
 		named:                                    ofOne[:1],
 		"/api/v1/rules/one/overrides/a%5C%7Ckey": ofOne[1:],
 		"/api/v1/rules/two/overrides":            {ofTwo},
-		"/api/v1/rule-versions/2":                {ofTwo},
-		"/api/v1/rule-versions/3":                {`"before":{"id":"one"`, ofOne[0] + "," + ofOne[1] + `]}}]`},
-		"/api/v1/rule-versions":                  nil,
+		"/api/v1/rule-revisions/2":               {ofTwo},
+		"/api/v1/rule-revisions/3":               {`"before":{"id":"one"`, ofOne[0] + "," + ofOne[1] + `]}}]`},
+		"/api/v1/rule-revisions":                 nil,
 	} {
 		d.token = adminToken
 		whole := d.ask("GET", path, "").is(200)
@@ -233,7 +233,7 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_api_key","per_ip"],"overrides":null}`).is(200)
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_user"],"overrides":[{"key":"ann","banned":true}]}`).is(200)
 	// What was kept before such edits were refused is not shown either.
-	if _, err := d.registry.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
+	if _, err := d.manager.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
 		rule, _ := draft.Rule("one")
 		rule.Scope = []string{rules.PerUser}
 		draft.Put(rule)
@@ -243,10 +243,10 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	}
 	d.ask("PATCH", "/api/v1/rules/one", `{"scope":"per_api_key"}`).is(200)
 	d.token = reader
-	for _, version := range []string{"5", "6"} {
-		got := d.ask("GET", "/api/v1/rule-versions/"+version, "").is(200)
+	for _, revision := range []string{"5", "6"} {
+		got := d.ask("GET", "/api/v1/rule-revisions/"+revision, "").is(200)
 		if strings.Contains(got.body, secret) || strings.Count(got.body, strings.ReplaceAll(hash, `\`, `\\`)) != 2 {
-			t.Errorf("version %s is shown as\n%s", version, got.body)
+			t.Errorf("revision %s is shown as\n%s", revision, got.body)
 		}
 	}
 	if got := d.ask("GET", "/api/v1/rules/two", "").is(200); !strings.Contains(got.body, `"ann"`) {

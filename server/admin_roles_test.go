@@ -23,8 +23,8 @@ func TestAdminRoles(t *testing.T) {
 		{"GET", "/api/v1/rules/login"},
 		{"GET", "/api/v1/rules/user/overrides"},
 		{"GET", "/api/v1/rules/user/overrides/root"},
-		{"GET", "/api/v1/rule-versions"},
-		{"GET", "/api/v1/rule-versions/1"},
+		{"GET", "/api/v1/rule-revisions"},
+		{"GET", "/api/v1/rule-revisions/1"},
 		{"HEAD", "/api/v1/rules"},
 		{"POST", "/api/v1/rules/validate", `[]`},
 		{"POST", "/api/v1/rules/explain", `{"path":"/"}`},
@@ -39,7 +39,7 @@ func TestAdminRoles(t *testing.T) {
 		{"PUT", "/api/v1/rules/user/overrides/x", `{}`},
 		{"DELETE", "/api/v1/rules/user/overrides/root"},
 		{"POST", "/api/v1/rules/login/reset", `{}`},
-		{"POST", "/api/v1/rule-versions/0/rollback"},
+		{"POST", "/api/v1/rule-revisions/0/rollback"},
 		{"GET", "/debug/pprof/cmdline"},
 	}
 	d.token = "the-token-of-a-reader"
@@ -58,8 +58,8 @@ func TestAdminRoles(t *testing.T) {
 		}
 	}
 	d.token = adminToken
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderVersion); got != "1" {
-		t.Errorf("what was refused made version %s", got)
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("what was refused made revision %s", got)
 	}
 	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
 }
@@ -81,7 +81,7 @@ func TestAudit(t *testing.T) {
 	d.ask("DELETE", "/api/v1/rules/b", "").is(404)
 	d.ask("PUT", "/api/v1/rules/a/overrides/%2A", `{"banned":true}`).is(201)
 	d.ask("POST", "/api/v1/rules/a/reset", `{"key":"*"}`).is(200)
-	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").is(200)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").is(200)
 	d.ask("GET", "/api/v1/rules", "").is(200)
 	d.token = "the-token-of-a-reader"
 	d.ask("DELETE", "/api/v1/rules/a", "").is(403)
@@ -92,15 +92,15 @@ func TestAudit(t *testing.T) {
 
 	const ben = "who=token-"
 	want := []string{
-		ben + " action=create outcome=done rule=a version=1",
-		ben + " action=put outcome=unchanged rule=a version=1",
+		ben + " action=create outcome=done rule=a revision=1",
+		ben + " action=put outcome=unchanged rule=a revision=1",
 		ben + ` action=create outcome=conflict rule=a detail="there is a rule a already"`,
 		ben + ` action=patch outcome=precondition_failed rule=a detail="If-Match does not hold: it was changed meanwhile"`,
 		ben + " action=patch outcome=invalid rule=a",
 		ben + ` action=delete outcome=not_found rule=b detail="there is no rule \"b\""`,
-		ben + " action=put_override outcome=done rule=a client=* version=2",
+		ben + " action=put_override outcome=done rule=a client=* revision=2",
 		ben + " action=reset_client outcome=done rule=a client=*",
-		ben + " action=rollback outcome=done version=3",
+		ben + " action=rollback outcome=done revision=3",
 		`who=ann action=delete outcome=forbidden rule=a detail="the token has role read; allowed: role write"`,
 		`who="" action=delete outcome=unauthenticated rule=a detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
 		`who="" action=list outcome=unauthenticated detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
@@ -159,7 +159,7 @@ func TestPagesOfOthersDoNotEdit(t *testing.T) {
 			t.Errorf("%q: %d %s, want %d", fields, got.status, got.body, want)
 		}
 		if want == 403 {
-			d.ask("POST", "/api/v1/rule-versions/0/rollback", "", fields...).is(403)
+			d.ask("POST", "/api/v1/rule-revisions/0/rollback", "", fields...).is(403)
 		}
 	}
 	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "Same-Origin": 403, "same-origin": 200, "none": 200} {
@@ -173,18 +173,18 @@ func TestPagesOfOthersDoNotEdit(t *testing.T) {
 	rebound := d.request(http.MethodDelete, d.server.AdminAddr().String(), "/api/v1/rules/login")
 	rebound.Host = "evil.example"
 	d.send(rebound).problem(403, "Host")
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderVersion); got != "1" {
-		t.Errorf("a page made version %s", got)
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("a page made revision %s", got)
 	}
 	d.ask("POST", "/api/v1/rules", rule, "Origin: "+own).is(201)
 	lines := d.auditLines()
 	if last := lines[len(lines)-1]; !strings.Contains(last, `who="loopback 127.0.0.1" from=127.0.0.1:`) {
 		t.Errorf("the record is %s", last)
 	}
-	var list api.RuleVersionList
-	d.ask("GET", "/api/v1/rule-versions?limit=1", "").into(&list)
-	if list.Versions[0].By != "loopback 127.0.0.1" {
-		t.Errorf("the version is by %q", list.Versions[0].By)
+	var list api.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions?limit=1", "").into(&list)
+	if list.Revisions[0].By != "loopback 127.0.0.1" {
+		t.Errorf("the revision is by %q", list.Revisions[0].By)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestARulesLife(t *testing.T) {
 	}
 	const created = `{"id":"shop","match":{"path":"/shop"},"scope":"per_ip",` + fiveAnHour + `}`
 	got := d.ask("POST", "/api/v1/rules?comment=for+the+sale", created).is(201)
-	if got.body != created || got.header.Get("Location") != "/api/v1/rules/shop" || got.header.Get(api.HeaderVersion) != "1" {
+	if got.body != created || got.header.Get("Location") != "/api/v1/rules/shop" || got.header.Get(api.HeaderRevision) != "1" {
 		t.Errorf("created: %v %s", got.header, got.body)
 	}
 	if rule := evaluated(); rule != "shop" {
@@ -59,7 +59,7 @@ func TestARulesLife(t *testing.T) {
 	patched := d.ask("PATCH", "/api/v1/rules/shop", `{"enabled":false,"labels":{"team":"shop"},"match":{"methods":["GET"]}}`,
 		"Content-Type: application/merge-patch+json", "If-Match: "+read.etag()).is(200)
 	const want = `{"id":"shop","enabled":false,"labels":{"team":"shop"},"match":{"methods":["GET"],"path":"/shop"},"scope":"per_ip",` + fiveAnHour + `}`
-	if patched.body != want || patched.header.Get(api.HeaderVersion) != "2" {
+	if patched.body != want || patched.header.Get(api.HeaderRevision) != "2" {
 		t.Errorf("patched: %s, want %s", patched.body, want)
 	}
 	if rule := evaluated(); rule != "" {
@@ -118,8 +118,8 @@ func TestListRules(t *testing.T) {
 		if page.Next != "" {
 			got += " | " + page.Next
 		}
-		if got != want || page.Version != 3 || page.At.IsZero() {
-			t.Errorf("%s: %q of version %d, want %q", query, got, page.Version, want)
+		if got != want || page.Revision != 3 || page.At.IsZero() {
+			t.Errorf("%s: %q of revision %d, want %q", query, got, page.Revision, want)
 		}
 	}
 	list := d.ask("GET", "/api/v1/rules", "")
@@ -138,7 +138,7 @@ func TestReplaceAllRules(t *testing.T) {
 	got := d.ask("PUT", "/api/v1/rules", document, "Content-Type: text/yaml", "If-Match: "+before).is(200)
 	var edited api.Edited
 	got.into(&edited)
-	if edited.Version != 2 || !slices.Equal(edited.Added, []string{"new"}) || !slices.Equal(edited.Changed, []string{"login"}) || len(edited.Removed) != 10 {
+	if edited.Revision != 2 || !slices.Equal(edited.Added, []string{"new"}) || !slices.Equal(edited.Changed, []string{"login"}) || len(edited.Removed) != 10 {
 		t.Errorf("edited: %+v", edited)
 	}
 	if ids, _ := d.ask("GET", "/api/v1/rules", "").list(); !slices.Equal(ids, []string{"login", "new"}) {
@@ -150,8 +150,8 @@ func TestReplaceAllRules(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules", `[]`, "If-Match: "+before).problem(412)
 	d.ask("POST", "/api/v1/rules", `{"id":"x","scope":"global","unlimited":true}`, "If-Match: "+before).problem(412)
 	d.ask("PUT", "/api/v1/rules", document, "Content-Type: application/yaml").is(200)
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderVersion); got != "2" {
-		t.Errorf("the same rules again make version %s", got)
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "2" {
+		t.Errorf("the same rules again make revision %s", got)
 	}
 	d.ask("PUT", "/api/v1/rules", `[{"id":"a","scope":"global","unlimited":true},`+"\n"+`{"id":"a","scope":"per_moon","unlimited":true}]`).
 		problem(400, `body.json:2:19: rule "a": scope`)
@@ -186,8 +186,8 @@ func TestValidateRules(t *testing.T) {
 	if v = validate("{", "application/yaml"); v.Valid || len(v.Faults) != 1 {
 		t.Errorf("half a document: %+v", v)
 	}
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderVersion); got != "1" {
-		t.Errorf("validating makes version %s", got)
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("validating makes revision %s", got)
 	}
 	// A rule may be called so, too.
 	d.ask("PUT", "/api/v1/rules/validate", `{"scope":"global","unlimited":true}`).is(201)
@@ -224,12 +224,12 @@ func TestBadEdits(t *testing.T) {
 		{"PATCH", "/api/v1/rules?prefix=u", `{"id":"x"}`, nil, 400, "an ID can't be changed"},
 		{"OPTIONS", "/api/v1/rules", "", nil, 405, "GET, HEAD, PUT, POST, PATCH, DELETE"},
 		{"POST", "/api/v1/rules/user", "", nil, 405, "GET, HEAD, PUT, PATCH, DELETE"},
-		{"POST", "/api/v1/rule-versions", "", nil, 405, "GET, HEAD"},
+		{"POST", "/api/v1/rule-revisions", "", nil, 405, "GET, HEAD"},
 		{"GET", "/api/v1/rule", "", nil, 404, "path"},
 		{"GET", "/api/v1/rules/", "", nil, 404, "path"},
 		{"GET", "/api/v1/rules//overrides", "", nil, 404, "path"},
-		{"GET", "/api/v1/rule-versions/one", "", nil, 404, "path"},
-		{"GET", "/api/v1/rule-versions/01", "", nil, 404, "path"},
+		{"GET", "/api/v1/rule-revisions/one", "", nil, 404, "path"},
+		{"GET", "/api/v1/rule-revisions/01", "", nil, 404, "path"},
 	} {
 		got := d.ask(test.method, test.path, test.body, test.fields...)
 		got.problem(test.status, test.detail)
@@ -237,16 +237,16 @@ func TestBadEdits(t *testing.T) {
 			t.Errorf("%s %s: Allow is %q", test.method, test.path, got.header.Get("Allow"))
 		}
 	}
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderVersion); got != "1" {
-		t.Errorf("bad edits make version %s", got)
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("bad edits make revision %s", got)
 	}
 }
 
-// Two servers on one backend are two processes: what one creates is in force in the other, and of
+// Two servers on one store are two processes: what one creates is in force in the other, and of
 // two editors with one tag the second is told so.
 func TestTwoProcessesOfOneRegistry(t *testing.T) {
-	backend := rulestore.NewMemory()
-	one, two := newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)
+	kept := rulestore.NewMemory()
+	one, two := newAdminFixture(t, kept, nil), newAdminFixture(t, kept, nil)
 	created := one.ask("POST", "/api/v1/rules", `{"id":"a","scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	eventually(t, func() bool {
 		return two.postPublic(evaluate, `{"path":"/","ip":"192.0.2.1"}`).evaluated(200).Rule == "a"
@@ -264,13 +264,13 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 // Concurrent edits with tags, in several processes, lose no edit.
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	t.Parallel()
-	backend := rulestore.NewMemory()
-	desks := []*adminFixture{newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)}
-	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
+	kept := rulestore.NewMemory()
+	fixtures := []*adminFixture{newAdminFixture(t, kept, nil), newAdminFixture(t, kept, nil)}
+	fixtures[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	const editors = 32
 	var editing sync.WaitGroup
 	for i := range editors {
-		d := desks[i%2]
+		d := fixtures[i%2]
 		editing.Go(func() {
 			for { // read, add one, write: until nobody came between
 				read := d.ask("GET", "/api/v1/rules/a", "")
@@ -292,18 +292,18 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 		})
 	}
 	editing.Wait()
-	if got := desks[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderVersion) != fmt.Sprint(editors+1) {
-		t.Errorf("after %d edits: version %s of %s", editors, got.header.Get(api.HeaderVersion), got.body)
+	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderRevision) != fmt.Sprint(editors+1) {
+		t.Errorf("after %d edits: revision %s of %s", editors, got.header.Get(api.HeaderRevision), got.body)
 	}
 }
 
-// Without a registry, the rules in force are shown, and edits say where to make them.
+// Without a manager, the rules in force are shown, and edits say where to make them.
 func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesFrom = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
 	d := &adminFixture{running: r}
 	ids, page := d.ask("GET", "/api/v1/rules", "").is(200).list()
-	if len(ids) != len(ruleList()) || page.Version != 0 {
-		t.Errorf("rules %v of version %d", ids, page.Version)
+	if len(ids) != len(ruleList()) || page.Revision != 0 {
+		t.Errorf("rules %v of revision %d", ids, page.Revision)
 	}
 	list := d.ask("GET", "/api/v1/rules", "")
 	d.ask("GET", "/api/v1/rules", "", "If-None-Match: "+list.etag()).is(304)
@@ -312,8 +312,8 @@ func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
 		t.Error("other rules have the same tag")
 	}
 	d.ask("DELETE", "/api/v1/rules/login", "").problem(409, "they come from the file /etc/stint/rules.yaml")
-	d.ask("POST", "/api/v1/rule-versions/1/rollback", "").problem(409)
-	d.ask("GET", "/api/v1/rule-versions", "").problem(404, "the file /etc/stint/rules.yaml")
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").problem(409)
+	d.ask("GET", "/api/v1/rule-revisions", "").problem(404, "the file /etc/stint/rules.yaml")
 	d.ask("POST", "/api/v1/rules/validate", `[]`).is(200)
 }
 
@@ -324,11 +324,11 @@ func TestSelectedRules(t *testing.T) {
 		d.ask("PUT", "/api/v1/rules/"+rule, fmt.Sprintf(`{"labels":{"team":"%s"},"scope":"global","unlimited":true}`, rule[:1])).is(201)
 	}
 	stale := d.ask("GET", "/api/v1/rules", "").etag()
-	edited := func(method, query, body string, version int64, added, removed, changed string, fields ...string) {
+	edited := func(method, query, body string, revision int64, added, removed, changed string, fields ...string) {
 		t.Helper()
 		var got api.Edited
 		d.ask(method, "/api/v1/rules?"+query, body, fields...).is(200).into(&got)
-		if got.Version != version || strings.Join(got.Added, " ") != added || strings.Join(got.Removed, " ") != removed || strings.Join(got.Changed, " ") != changed {
+		if got.Revision != revision || strings.Join(got.Added, " ") != added || strings.Join(got.Removed, " ") != removed || strings.Join(got.Changed, " ") != changed {
 			t.Errorf("%s ?%s: %+v", method, query, got)
 		}
 	}
@@ -346,9 +346,9 @@ func TestSelectedRules(t *testing.T) {
 	}
 	edited("DELETE", "set=first", "", 8, "", "a-1", "")
 	d.ask("GET", "/api/v1/rules?set=", "").problem(400, "set is")
-	var list api.RuleVersionList
-	d.ask("GET", "/api/v1/rule-versions?before=7&limit=1", "").is(200).into(&list)
-	if v := list.Versions[0]; v.Action != "delete rules of label team:a" || v.Comment != "unused" {
-		t.Errorf("the version is %+v", v)
+	var list api.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions?before=7&limit=1", "").is(200).into(&list)
+	if v := list.Revisions[0]; v.Action != "delete rules of label team:a" || v.Comment != "unused" {
+		t.Errorf("the revision is %+v", v)
 	}
 }

@@ -198,11 +198,11 @@ func templates(public, admin string) []sent {
 		add("GET", admin+"/api/v1/rules?"+query, "")
 	}
 	for _, query := range []string{"before=%Q", "limit=%Q", "rule=%Q&x=1", "%Q=1"} {
-		add("GET", admin+api.PathRuleVersions+"?"+query, "")
+		add("GET", admin+api.PathRuleRevisions+"?"+query, "")
 	}
 	for _, path := range []string{
 		"/rules/%P", "/rules/%P/overrides", "/rules/login/overrides/%P", "/rules/%P/overrides/%P", "/rules/%P/reset", "/rules/%P/%P",
-		"/rule-versions/%P", "/rule-versions/%P/rollback", "/rules/%P/a/b/c",
+		"/rule-revisions/%P", "/rule-revisions/%P/rollback", "/rules/%P/a/b/c",
 	} {
 		for _, method := range []string{"GET", "PUT", "PATCH", "POST", "DELETE"} {
 			body := ""

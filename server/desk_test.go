@@ -25,18 +25,18 @@ import (
 // An adminFixture is a running server with rules to edit.
 type adminFixture struct {
 	*running
-	registry *rulestore.Manager
-	token    string // "" is none
+	manager *rulestore.Manager
+	token   string // "" is none
 }
 
-// newAdminFixture runs a server on rules of a backend, which it follows.
-func newAdminFixture(t *testing.T, backend rulestore.Store, change func(*server.Config)) *adminFixture {
+// newAdminFixture runs a server on rules of a store, which it follows.
+func newAdminFixture(t *testing.T, kept rulestore.Store, change func(*server.Config)) *adminFixture {
 	t.Helper()
-	r, err := rulestore.NewManager(backend, rulestore.Options{Interval: 10 * time.Millisecond})
+	r, err := rulestore.NewManager(kept, rulestore.Options{Interval: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &adminFixture{registry: r}
+	d := &adminFixture{manager: r}
 	d.running = run(t, func(c *server.Config) {
 		c.AdminListen, c.Manager, c.Rules = "127.0.0.1:0", r, nil
 		if change != nil {
@@ -162,7 +162,7 @@ func (r reply) is(status int) reply {
 
 func (r reply) etag() string { return r.header.Get("Etag") }
 
-// fill puts the rules of the tests into the registry.
+// fill puts the rules of the tests into the store.
 func (d *adminFixture) fill() *adminFixture {
 	d.t.Helper()
 	var all bytes.Buffer

@@ -68,9 +68,9 @@ func TestActivity(t *testing.T) {
 			t.Errorf("%s: %v, want %v", rule, series[rule], want)
 		}
 	}
-	var versions api.RuleVersionList
-	d.ask("GET", "/api/v1/rule-versions", "").is(200).into(&versions)
-	newest := strconv.FormatInt(versions.Versions[0].Version, 10)
+	var revisions api.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions", "").is(200).into(&revisions)
+	newest := strconv.FormatInt(revisions.Revisions[0].Revision, 10)
 	if len(stats.Changes) == 0 || !strings.Contains(stats.Changes[0].Detail, "login") || stats.Changes[0].State != newest {
 		t.Errorf("the changes are %+v", stats.Changes)
 	}

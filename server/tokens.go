@@ -129,7 +129,7 @@ type AdminRole uint8
 
 // The roles. Each may do what those before it may.
 const (
-	// RoleRead looks at rules, their versions and resets, validates and explains.
+	// RoleRead looks at rules, their revisions and resets, validates and explains.
 	RoleRead AdminRole = iota
 	// RoleWrite changes rules, resets clients, and takes profiles, which show memory.
 	RoleWrite
@@ -161,7 +161,7 @@ type AdminToken struct {
 	Token string
 	// Role says what its holder may do.
 	Role AdminRole
-	// Name says who holds it, in the audit and in the versions of rules: up to 64 printable ASCII
+	// Name says who holds it, in the audit and in the revisions of rules: up to 64 printable ASCII
 	// characters. Default: "", which is token- and the first digits of its SHA-256.
 	Name string
 }

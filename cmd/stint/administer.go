@@ -148,7 +148,7 @@ func revisionsCommand(p process) *cobra.Command {
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			var answer json.RawMessage
-			body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-versions/" + url.PathEscape(args[0])}, &answer)
+			body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])}, &answer)
 			if err != nil {
 				return err
 			}
@@ -162,16 +162,16 @@ func revisionsCommand(p process) *cobra.Command {
 		if *rule != "" {
 			query.Set("rule", *rule)
 		}
-		var answer api.RuleVersionList
-		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-versions", query: query}, &answer)
+		var answer api.RuleRevisionList
+		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions", query: query}, &answer)
 		if err != nil {
 			return err
 		}
 		rows := [][]string{{"REVISION", "TIME", "BY", "ACTION", "RULES", "COMMENT"}}
-		for i := range answer.Versions {
-			v := &answer.Versions[i]
+		for i := range answer.Revisions {
+			r := &answer.Revisions[i]
 			rows = append(rows, []string{
-				fmt.Sprint(v.Version), v.At.UTC().Format(time.RFC3339), v.By, v.Action, fmt.Sprint(v.Rules), v.Comment,
+				fmt.Sprint(r.Revision), r.At.UTC().Format(time.RFC3339), r.By, r.Action, fmt.Sprint(r.Rules), r.Comment,
 			})
 		}
 		return a.show(body, rows...)
@@ -185,7 +185,7 @@ func rollbackCommand(p process) *cobra.Command {
 	command.Args = cobra.ExactArgs(1)
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		path := "/api/v1/rule-versions/" + url.PathEscape(args[0]) + "/rollback"
+		path := "/api/v1/rule-revisions/" + url.PathEscape(args[0]) + "/rollback"
 		return a.edit(call{method: http.MethodPost, path: path, query: commentQuery(*comment)})
 	}
 	return command
@@ -229,5 +229,5 @@ func (a *asker) edit(c call) error {
 	if err != nil {
 		return err
 	}
-	return a.show(body, []string{fmt.Sprintf("revision %d: %s", answer.Version, changesText(&answer.RuleChanges))})
+	return a.show(body, []string{fmt.Sprintf("revision %d: %s", answer.Revision, changesText(&answer.RuleChanges))})
 }

@@ -52,11 +52,11 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	jsonOf(t, variables, exitOK, &edited, "rules", "apply", good)
 	var list api.RuleList
 	jsonOf(t, variables, exitOK, &list, "rules", "list")
-	var versions api.RuleVersionList
-	jsonOf(t, variables, exitOK, &versions, "rules", "revisions")
+	var revisions api.RuleRevisionList
+	jsonOf(t, variables, exitOK, &revisions, "rules", "revisions")
 	jsonOf(t, variables, exitOK, &edited, "rules", "rollback", "0")
-	if len(changes.Added) != 2 || len(list.Rules) != 2 || len(versions.Versions) != 1 || len(edited.Removed) != 2 {
-		t.Errorf("%+v, %+v, %+v, %+v", changes, list, versions, edited)
+	if len(changes.Added) != 2 || len(list.Rules) != 2 || len(revisions.Revisions) != 1 || len(edited.Removed) != 2 {
+		t.Errorf("%+v, %+v, %+v, %+v", changes, list, revisions, edited)
 	}
 	var checked api.CheckResponse
 	jsonOf(t, variables, exitOK, &checked, "check", "k", "--permits", "7")

@@ -97,7 +97,7 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 		},
 		Restored: func(made store.Info, was store.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
-				"restored", was.Number, "version", made.Number, "rules", made.Count)
+				"restored", was.Number, "revision", made.Number, "rules", made.Count)
 		},
 	})
 	if err != nil {

@@ -26,21 +26,21 @@ func editor(t *testing.T, url string) *store.Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend, err := redis.New(conn, redis.Options{})
+	opened, err := redis.New(conn, redis.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(backend.Close)
-	return manage(t, backend)
+	t.Cleanup(opened.Close)
+	return manage(t, opened)
 }
 
-func manage(t *testing.T, backend store.Store) *store.Manager {
+func manage(t *testing.T, opened store.Store) *store.Manager {
 	t.Helper()
-	r, err := store.NewManager(backend, store.Options{})
+	m, err := store.NewManager(opened, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return m
 }
 
 // put edits the login rule.
@@ -114,12 +114,12 @@ func TestServeDeaf(t *testing.T) {
 func TestServeRulesInMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("stint")
-	backend, err := mongo.New(url)
+	opened, err := mongo.New(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(backend.Close)
-	shared := manage(t, backend)
+	t.Cleanup(opened.Close)
+	shared := manage(t, opened)
 	put(t, shared, 1)
 	service, log := start(t, "--rules-from", url)
 	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
@@ -258,7 +258,7 @@ func TestServeRestoresRules(t *testing.T) {
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
 	current(t, url, "1")
 	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
-	if text := log.String(); !strings.Contains(text, " restored=2 version=1 rules=1\n") {
+	if text := log.String(); !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
 		t.Errorf("the log:\n%s", text)
 	}
 }

@@ -151,7 +151,7 @@ func TestReaders(t *testing.T) {
 		`fetch("/api/v1/rules/demo-api", {method: "PATCH", body: "{}", headers: {"Content-Type": "application/json"}})`,
 		`fetch("/api/v1/reset", {method: "POST", body: '{"all":true}', headers: {"Content-Type": "application/json"}})`,
 		`fetch("/api/v1/rules/demo-api/reset", {method: "POST", body: '{"all":true}', headers: {"Content-Type": "application/json"}})`,
-		`fetch("/api/v1/rule-versions/1/rollback", {method: "POST"})`,
+		`fetch("/api/v1/rule-revisions/1/rollback", {method: "POST"})`,
 		`fetch("/debug/pprof/heap")`,
 	} {
 		if status := eval[int](p, test+".then((r) => r.status)"); status != http.StatusForbidden {

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// A follower is what follows a manager, in a bubble of synctest.
+// A follower follows a manager, in a bubble of synctest.
 type follower struct {
 	t     *testing.T
 	stop  func()
@@ -89,7 +89,7 @@ func bubble(t *testing.T, test func(t *testing.T, kept *faulty, followed, other 
 
 func interval(n int) { <-time.After(time.Duration(n) * time.Second) }
 
-// Who follows takes the rules that are there, edits before they return, and others' at once.
+// A follower gets the existing rules, edits of its manager before they return, and other edits at once.
 func TestFollow(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
@@ -106,7 +106,7 @@ func TestFollow(t *testing.T) {
 		edit(t, other, remove("a", "b"))
 		f.expect([]string{""})
 		if d := time.Since(before); d != 0 {
-			t.Errorf("news took %s", d)
+			t.Errorf("the notification took %s", d)
 		}
 		interval(5)
 		f.expect(nil)
@@ -144,14 +144,14 @@ func TestFollowAtOnce(t *testing.T) {
 		f.expect([]string{""})
 		f.stop()
 		edit(t, r, put(rule("a", 1)))
-		kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 		f = follow(t, r)
 		f.expect([]string{" a:1"}, "pulled out")
 		f.stop()
 	})
 }
 
-// One follows at a time.
+// A manager can be followed once at a time.
 func TestFollowTwice(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
@@ -173,13 +173,13 @@ func TestFollowTwice(t *testing.T) {
 	})
 }
 
-// Without news a version is taken within the interval.
+// Without notifications a revision is taken within the interval.
 func TestPolling(t *testing.T) {
 	for name, change := range map[string]func(f *faulty){
-		"no news":        func(f *faulty) { f.deaf = true },
-		"news cut":       func(f *faulty) { f.before = cut },
-		"news are mute":  func(f *faulty) { f.at = mute{f.at} },
-		"news are flood": func(f *faulty) { f.at = flood{f.at} },
+		"unsupported": func(f *faulty) { f.noWatch = true },
+		"cut":         func(f *faulty) { f.before = cut },
+		"none sent":   func(f *faulty) { f.at = mute{f.at} },
+		"endless":     func(f *faulty) { f.at = flood{f.at} },
 	} {
 		bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 			kept.set(change)
@@ -223,12 +223,12 @@ func TestPollingManyRules(t *testing.T) {
 
 func cut(call string) error {
 	if call == "Watch" {
-		return errAway
+		return errUnreachable
 	}
 	return nil
 }
 
-// mute lets nobody hear of anything.
+// mute is a store that never notifies.
 type mute struct{ store.Store }
 
 func (mute) Watch(ctx context.Context, ready, _ func()) error {
@@ -242,10 +242,10 @@ type flood struct{ store.Store }
 
 func (flood) Watch(_ context.Context, ready, _ func()) error {
 	ready()
-	return errAway
+	return errUnreachable
 }
 
-// When news were cut, they are heard again.
+// After notifications were cut, they are received again.
 func TestNewsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		kept.set(func(f *faulty) { f.before = cut })
@@ -260,14 +260,14 @@ func TestNewsAgain(t *testing.T) {
 	})
 }
 
-// That news are cut off while the store answers is told once, until they are heard again; that
-// they are while it does not answer is not.
+// Cut is called once if notifications end while the store answers, until they are back. It is not called while the store
+// is unreachable.
 func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newFaulty()
 		told := 0
 		r, err := store.NewManager(kept, store.Options{Cut: func(err error) {
-			if !errors.Is(err, errAway) {
+			if !errors.Is(err, errUnreachable) {
 				t.Errorf("told %v", err)
 			}
 			told++
@@ -287,27 +287,27 @@ func TestCut(t *testing.T) {
 		f := follow(t, r)
 		expect("cut", 1)
 		kept.set(func(f *faulty) { f.before = nil })
-		expect("heard", 1)
-		kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
-		expect("away", 1)
+		expect("received", 1)
+		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+		expect("unreachable", 1)
 		kept.set(func(f *faulty) { f.before = nil })
 		expect("back", 1)
 		kept.set(func(f *faulty) { f.before = cut })
 		expect("cut again", 2)
-		kept.set(func(f *faulty) { f.deaf, f.before = true, nil })
-		expect("without news", 2)
+		kept.set(func(f *faulty) { f.noWatch, f.before = true, nil })
+		expect("unsupported", 2)
 		f.stop()
 	})
 }
 
-// While the store is away the rules stay. That is told once, until it is back.
-func TestFollowAway(t *testing.T) {
+// While the store is unreachable the rules stay in force. The follower is told once, until the store is back.
+func TestFollowUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
 		for n := int64(2); n <= 3; n++ {
-			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 			edit(t, other, put(rule("a", n)))
 			interval(5)
 			f.expect(nil, "pulled out")
@@ -319,7 +319,7 @@ func TestFollowAway(t *testing.T) {
 	})
 }
 
-// What can't be read is told after an outage too, each thing once, and again when all was well in between.
+// Unreadable rules are reported after an outage too, each fault once, and again if there was no fault in between.
 func TestFollowTells(t *testing.T) {
 	unreadable := func(what string) error {
 		return fmt.Errorf("%w: %w", store.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
@@ -334,15 +334,15 @@ func TestFollowTells(t *testing.T) {
 			told  []string
 		}{
 			{func() error { asked++; return fmt.Errorf("%w: port %d", stint.ErrUnavailable, asked) }, []string{"port "}},
-			{func() error { return context.DeadlineExceeded }, nil}, // it still is away
+			{func() error { return context.DeadlineExceeded }, nil}, // it still is unreachable
 			{func() error { return unreadable("rule a") }, []string{"rule a"}},
 			{func() error { return unreadable("rule b") }, []string{"rule b"}},
-			{func() error { return errAway }, []string{"pulled out"}},
+			{func() error { return errUnreachable }, []string{"pulled out"}},
 			{func() error { return unreadable("rule b") }, []string{"rule b"}},
 			{func() error { return nil }, nil},
 			{func() error { return unreadable("rule b") }, []string{"rule b"}},
 			{func() error { return nil }, nil},
-			{func() error { return errAway }, []string{"pulled out"}},
+			{func() error { return errUnreachable }, []string{"pulled out"}},
 		} {
 			kept.set(func(f *faulty) {
 				f.before = func(call string) error {
@@ -366,30 +366,30 @@ func TestFollowTells(t *testing.T) {
 	})
 }
 
-// When what was refused is over the rules are taken once more, though they are the same: so that who
-// follows knows that they are those of the store. What happens again after an edit was taken is told again.
+// When a fault is over, take is called with the same rules, so that the follower knows that they are those of
+// the store. A fault that returns after an edit is reported again.
 func TestFollowTakesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
-		kept.set(func(f *faulty) { f.deaf = true })
+		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.expect([]string{""})
-		away := func(yes bool) {
+		unreachable := func(yes bool) {
 			kept.set(func(f *faulty) {
 				f.before = nil
 				if yes {
-					f.before = func(string) error { return errAway }
+					f.before = func(string) error { return errUnreachable }
 				}
 			})
 		}
-		away(true)
+		unreachable(true)
 		interval(3)
 		f.expect(nil, "pulled out")
-		away(false)
+		unreachable(false)
 		edit(t, r, put(rule("a", 1)))
-		away(true)
+		unreachable(true)
 		interval(3)
 		f.expect([]string{" a:1"}, "pulled out")
-		away(false)
+		unreachable(false)
 		interval(3)
 		f.expect([]string{" a:1"})
 		interval(3)
@@ -398,7 +398,7 @@ func TestFollowTakesAgain(t *testing.T) {
 	})
 }
 
-// Who waits for an edit that takes long does not take the store to be away.
+// While a follower waits for a long edit, it does not report the store as unreachable.
 func TestFollowLongEdit(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
 		f := follow(t, r)
@@ -414,7 +414,7 @@ func TestFollowLongEdit(t *testing.T) {
 	})
 }
 
-// A store that does not answer holds nobody up for ever.
+// A store that does not answer is reported after a timeout, and followed on when it answers.
 func TestFollowHanging(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, other, put(rule("a", 1)))
@@ -431,7 +431,7 @@ func TestFollowHanging(t *testing.T) {
 	})
 }
 
-// hanging does not tell its head until it is let go.
+// hanging is a store whose Head does not return before until is closed.
 type hanging struct {
 	store.Store
 	until chan struct{}
@@ -446,11 +446,11 @@ func (h hanging) Head(ctx context.Context) (store.ID, error) {
 	}
 }
 
-// A version that can't be enforced is refused once, with all its faults; the rules from before
-// stay until the next one that can. Who reads or edits meanwhile does not keep that from being told.
+// A revision that can't be enforced is refused once, with all its faults; the rules from before
+// stay until the next revision that can. Reads and edits meanwhile do not suppress the report.
 func TestFollowRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
-		kept.set(func(f *faulty) { f.deaf = true })
+		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.expect([]string{""})
 		edit(t, r, put(rule("a", 1)))

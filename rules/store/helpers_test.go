@@ -14,31 +14,31 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// errAway is what a store says that can't be asked.
-var errAway = fmt.Errorf("%w: pulled out", stint.ErrUnavailable)
+// errUnreachable is the error of an unreachable store.
+var errUnreachable = fmt.Errorf("%w: pulled out", stint.ErrUnavailable)
 
-// A faulty store is another one with faults.
+// A faulty store is a store with faults.
 type faulty struct {
 	mu sync.Mutex
 	at store.Store
 	// before is called before each call by its name, and its error is returned in the call's place.
 	before func(call string) error
 	// after is called after each revision that was put, and its error returned.
-	after func() error
-	deaf  bool // Watch is unsupported
-	calls map[string]int
+	after   func() error
+	noWatch bool // Watch is unsupported
+	calls   map[string]int
 }
 
 func newFaulty() *faulty { return &faulty{at: store.NewMemory(), calls: map[string]int{}} }
 
-// set changes what the store does.
+// set changes the store's faults.
 func (f *faulty) set(change func(f *faulty)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
 }
 
-// called is how often a call was made.
+// called counts the calls of a name.
 func (f *faulty) called(call string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,9 +105,9 @@ func (f *faulty) Watch(ctx context.Context, ready, notify func()) error {
 		return err
 	}
 	f.mu.Lock()
-	deaf := f.deaf
+	noWatch := f.noWatch
 	f.mu.Unlock()
-	if deaf {
+	if noWatch {
 		return errors.ErrUnsupported
 	}
 	return at.Watch(ctx, ready, notify)
@@ -122,7 +122,7 @@ func manage(t testing.TB, at store.Store) *store.Manager {
 	return r
 }
 
-// rule is one that can be enforced, with a capacity to tell its revisions by.
+// rule is a valid rule. Its capacity says which edit made it.
 func rule(id string, capacity int64) rules.Rule {
 	return rules.Rule{ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(capacity, time.Minute)}}
 }
@@ -173,7 +173,7 @@ func now(t testing.TB, b store.Store) store.ID {
 	return head
 }
 
-// holds compares what the store has with rules in short.
+// holds compares the store's rules with rules in short.
 func holds(t testing.TB, r *store.Manager, number int64, want string) {
 	t.Helper()
 	s, err := r.Current(t.Context())

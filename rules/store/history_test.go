@@ -36,7 +36,7 @@ func TestManagerHistory(t *testing.T) {
 	}
 }
 
-// A rollback makes a new version that is as an older one was, over however many it goes.
+// A rollback makes a new revision with the rules of an older one, over any number of revisions.
 func TestRollback(t *testing.T) {
 	r := manage(t, store.NewMemory())
 	want := []string{""}
@@ -63,7 +63,7 @@ func TestRollback(t *testing.T) {
 			t.Fatalf("to %d: %+v, %v", number, v, err)
 		}
 		if v.Number != int64(len(want)) {
-			t.Errorf("to %d is version %d, want %d", number, v.Number, len(want))
+			t.Errorf("to %d is revision %d, want %d", number, v.Number, len(want))
 		}
 		note()
 		holds(t, r, v.Number, want[number])
@@ -91,7 +91,7 @@ func TestRollback(t *testing.T) {
 	holds(t, r, head, want[head])
 }
 
-// What is not kept any more can't be gone back to, and the versions since can.
+// A rollback to a revision that is no longer kept fails; to a later one it succeeds.
 func TestRollbackTooFar(t *testing.T) {
 	r := manage(t, store.NewMemory())
 	const made = store.KeptRevisions + 20
@@ -110,7 +110,7 @@ func TestRollbackTooFar(t *testing.T) {
 	holds(t, r, made+1, " a:21")
 }
 
-// An old version that this manager would refuse is not gone back to.
+// A rollback to a revision that this manager would refuse fails.
 func TestRollbackToWhatIsRefused(t *testing.T) {
 	kept := store.NewMemory()
 	bad := rule("bad", 1)

@@ -21,28 +21,28 @@ import (
 // MaxRuleBytes bounds a rule as JSON.
 const MaxRuleBytes = 2 << 20
 
-// ErrNotBegun says that nothing was made of an edit, as the rules that it would have changed could not be read.
+// ErrNotBegun says that an edit changed nothing, because the rules could not be read.
 var ErrNotBegun = errors.New("stint: the edit could not begin, and nothing was stored")
 
 // Options say how a [Manager] works. The zero value is complete.
 type Options struct {
-	// StrictSlash tells /users from /users/, as in [rules.Options]. Default: false.
+	// StrictSlash distinguishes /users from /users/, as in [rules.Options]. Default: false.
 	StrictSlash bool
-	// IPv6Prefix is by how many bits IPv6 clients are counted, as in [rules.Options]. It is the same
-	// for all processes that share a store. Default: 0, which is 64.
+	// IPv6Prefix is the number of bits by which IPv6 clients are counted, as in [rules.Options]. All
+	// processes that share a store need the same. Default: 0, which is 64.
 	IPv6Prefix int
 	// Interval is how often the store is asked for its newest revision without a notification:
 	// 10ms to 1m. Default: 0, which is 1s.
 	Interval time.Duration
-	// Now is the clock that revisions are dated by, and that says how long ago the store was read.
+	// Now is the clock. It dates revisions and measures how long ago the store was read.
 	// Default: nil, time.Now.
 	Now func() time.Time
-	// Cut is called with the reason when the store answers but does not notify, as without the right to
-	// subscribe: edits of others are in force only after Interval. It is called once, until notifications are back,
-	// and not while Follow's functions are. Default: nil.
+	// Cut is called with the reason when the store answers but does not notify, for example without the right to
+	// subscribe. Edits of others are then in force only after Interval. It is called once, until notifications are back,
+	// and not at the same time as Follow's functions. Default: nil.
 	Cut func(error)
-	// Restored is called after the manager restored revision was, as [Manager.Follow] says. The store's
-	// history is gone. It is not called while Follow's functions are, and must not call the manager. Default: nil.
+	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The store's
+	// history is gone. It is not called at the same time as Follow's functions, and must not call the manager. Default: nil.
 	Restored func(made Info, was ID)
 }
 
@@ -59,15 +59,15 @@ type Manager struct {
 	turn    chan struct{} // held while the fields below are read or written
 	known   bool          // whether the store's rules were ever read
 	current Revision      // what the store has, as far as is known
-	seen    time.Time     // when it was last asked, since the manager is followed; zero: never
+	seen    time.Time     // when the store last answered, since the manager is followed; zero: never
 	set     *rules.Set    // the last one without faults
 	fault   error         // why the current revision is not in force; nil if it is
 	take    func(*rules.Set)
-	refused bool      // whether Follow's refused was called since take was
-	pending *Revision // was put to restore the current one, without an answer; nil for none
+	refused bool      // whether Follow's refused was called since take was called
+	pending *Revision // was put without an answer, to restore the current one; nil for none
 }
 
-// NewManager makes a manager of the rules in a store. It asks nothing of it.
+// NewManager makes a manager of the rules in a store. It does not call the store.
 func NewManager(store Store, options Options) (*Manager, error) {
 	if options.Interval == 0 {
 		options.Interval = time.Second
@@ -91,7 +91,7 @@ func NewManager(store Store, options Options) (*Manager, error) {
 	return &Manager{store: store, options: options, turn: make(chan struct{}, 1)}, nil
 }
 
-// hold does something when it is its turn, or returns the context's error.
+// hold waits for its turn and calls do, or returns the context's error.
 func (m *Manager) hold(ctx context.Context, do func() error) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -134,29 +134,29 @@ func (m *Manager) History(ctx context.Context, before int64, n int) ([]Info, err
 	return m.store.History(ctx, before, n)
 }
 
-// An Edited says what came of an edit.
+// An Edited is the result of an edit.
 type Edited struct {
 	// Info is of the revision that was made, or of the newest if nothing was changed.
 	Info
 	rules.Changes
 }
 
-// maxAttempts bounds how often an edit begins anew as others came first.
+// maxAttempts bounds the attempts of an edit when others come first.
 const maxAttempts = 20
 
-// Edit changes rules: what change makes of the draft becomes the next revision, all of it or
+// Edit changes rules: change edits a draft, and the draft becomes the next revision, all of it or
 // nothing. When an edit of somebody else comes first, change is called again with a
-// draft of the newer rules, so it must do nothing but read and change its draft; its
-// error ends the edit and is returned as it is.
+// draft of the newer rules, so it must do nothing but read and change its draft. Its
+// error ends the edit and is returned unchanged.
 //
 // When Edit returns, the revision is in force where this manager is followed. Without a change it makes no
 // revision and returns the newest. Rules that can't be enforced together are an error that wraps
-// stint.ErrInvalid and names all faults, each a [*rules.Fault]. When the store could not be asked the error
-// wraps stint.ErrUnavailable or is the context's. If it wraps ErrNotBegun or ErrRefused too, nothing was stored;
-// else the revision may have been.
+// stint.ErrInvalid and names all faults, each a [*rules.Fault]. If the store is unreachable, the error
+// wraps stint.ErrUnavailable or is the context's. If it wraps ErrNotBegun or ErrRefused too, nothing was stored.
+// Otherwise the revision may have been stored.
 //
-// When the store lost its rules they are restored before an edit, by a manager that is followed and
-// read them a moment ago, as [Manager.Follow] says. Any other edit begins without rules then.
+// If the store lost its rules, a manager that is followed and read them a moment ago restores them before
+// an edit, as [Manager.Follow] says. Otherwise the edit begins without rules.
 func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) error) (edited Edited, err error) {
 	held := m.hold(ctx, func() error {
 		for range maxAttempts {
@@ -173,7 +173,7 @@ func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) e
 }
 
 // Rollback makes a revision with the rules of an older one; 0 is before the
-// first. check, which may be nil, is called as an edit's change would be, before anything is
+// first. check, which may be nil, is called with the draft before it is
 // changed. The error is ErrNotKept if the older one is not kept.
 func (m *Manager) Rollback(ctx context.Context, author Author, number int64, check func(*Draft) error) (Edited, error) {
 	if number < 0 {
@@ -234,7 +234,7 @@ func (m *Manager) nextID() ID {
 	return ID{Number: m.current.Number + 1, At: max(m.options.Now().UnixMicro(), m.current.At+1)}
 }
 
-// check reports text of the author or of a changed rule that would be read as another, and rules that are too large.
+// check reports text of the author or of a changed rule that a store would not return unchanged, and rules that are too large.
 func check(changes []rules.Change, author Author) error {
 	if !utf8.ValidString(author.By + author.Action + author.Comment) {
 		return stint.Invalid("the author", author, "text in UTF-8")
@@ -258,7 +258,7 @@ func check(changes []rules.Change, author Author) error {
 	return nil
 }
 
-// notBegun is the error of a read that an edit begins with.
+// notBegun is the error of an edit whose first read failed.
 func notBegun(err error) error { return prefix.Errorf("%w: %w", ErrNotBegun, err) }
 
 func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
@@ -284,7 +284,7 @@ func (m *Manager) handOver() {
 	}
 }
 
-// refresh takes over what the store has. While that can't be enforced the set from before stays
+// refresh reads the newest revision. If its rules can't be enforced, the set from before stays
 // in force.
 func (m *Manager) refresh(ctx context.Context) (err error) {
 	defer func() {
@@ -323,12 +323,12 @@ func (m *Manager) refresh(ctx context.Context) (err error) {
 	return nil
 }
 
-// restoreWithin is how long ago a store may have been read at most for its rules to be restored,
-// or three intervals if that is longer. It is the time of a restart; a process that could not ask for longer may
+// restoreWithin is the longest time since the store was last read after which its rules are restored,
+// or three intervals if that is longer. A restart takes less. A process that could not read for longer may
 // have missed edits of others.
 const restoreWithin = time.Minute
 
-// restore puts the rules in force to a store that lost all of its own, if they were the store's a moment ago.
+// restore puts the rules in force into a store that lost its data, if they were read from it a moment ago.
 // Otherwise they stay in force until somebody puts a revision.
 func (m *Manager) restore(ctx context.Context) error {
 	now := m.options.Now()
@@ -355,7 +355,7 @@ func (m *Manager) restore(ctx context.Context) error {
 	return nil
 }
 
-// restored takes over that a revision has the current rules.
+// restored records that a revision with the current rules was put.
 func (m *Manager) restored(made *Revision) {
 	was := m.current.ID
 	m.current = *made
@@ -365,16 +365,16 @@ func (m *Manager) restored(made *Revision) {
 	}
 }
 
-// A Draft is the rules as an edit has them so far. It is not safe for concurrent use.
+// A Draft is the rules during an edit. It is not safe for concurrent use.
 type Draft struct {
 	from  Revision
 	rules []rules.Rule // by ID
 }
 
-// ID is that of the revision that the draft began with.
+// ID is the ID of the revision that the draft began with.
 func (d *Draft) ID() ID { return d.from.ID }
 
-// Rule returns a rule as the draft has it, which the caller may change without effect on the draft.
+// Rule returns a copy of a rule of the draft.
 func (d *Draft) Rule(id string) (rules.Rule, bool) {
 	at, found := find(d.rules, id)
 	if !found {
@@ -401,7 +401,7 @@ func (d *Draft) Delete(id string) bool {
 	return found
 }
 
-// Replace puts a list in the place of all rules. Of those with one ID the last counts.
+// Replace replaces all rules by a list. Of rules with the same ID the last counts.
 func (d *Draft) Replace(list []rules.Rule) {
 	d.rules = make([]rules.Rule, len(list))
 	for i := range list {
@@ -411,10 +411,10 @@ func (d *Draft) Replace(list []rules.Rule) {
 	d.rules = slices.CompactFunc(d.rules, func(a, b rules.Rule) bool { return a.ID == b.ID })
 }
 
-// Rules are all rules as the draft has them, by ID. They must not be changed.
+// Rules are all rules of the draft, by ID. They must not be changed.
 func (d *Draft) Rules() []rules.Rule { return slices.Clone(d.rules) }
 
-// Changes are what the draft changes so far, by ID.
+// Changes are the changes of the draft so far, by ID.
 func (d *Draft) Changes() []rules.Change { return rules.Diff(d.from.Rules, d.rules) }
 
 // Rule returns the rule of an ID, false if there is none. It must not be changed.
@@ -431,14 +431,15 @@ func find(list []rules.Rule, id string) (at int, found bool) {
 
 func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 
-// Follow puts every revision in force until ctx is done, as [rules.Source] says: those made
-// by edits of this manager before the edit returns, others when the store notifies of them, at
-// the latest after the options' Interval. While the store is unreachable, or its rules can't be
-// read, the rules stay; refused is called once for each reason, until that changes, and when it is over take gets the rules
-// again, though they be the same. A store that lost its rules
-// gets them back if they were read from it while following, and not longer ago than a minute or
-// three intervals, in a revision by [RestoredBy] that is the first of all; else they stay in force, and refused
-// is told. A manager is followed once at a time.
+// Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this manager
+// before it returns, other edits when the store notifies of them, at the latest after the options' Interval.
+//
+// While the store is unreachable, or its rules can't be read, the rules stay in force, and refused is called once for
+// each reason. When that is over, take is called again, also with unchanged rules.
+//
+// A store that lost its rules gets them back in a first revision by [RestoredBy], if they were read from it
+// while following, at most a minute ago, or three intervals if that is longer. Otherwise the rules stay in force,
+// and refused is called. A manager can be followed once at a time.
 func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	err := m.hold(ctx, func() error {
 		if m.take != nil {
@@ -467,8 +468,8 @@ func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused fun
 		<-ended
 		_ = m.hold(context.WithoutCancel(ctx), func() error { m.take = nil; return nil })
 	}()
-	wrong := ""    // with the poll before
-	var told error // the fault that refused was called with
+	wrong := ""    // the kind of fault of the last poll
+	var told error // the last fault that refused was called with
 	for ctx.Err() == nil {
 		_ = m.hold(ctx, func() error {
 			err := m.poll(ctx)
@@ -498,8 +499,8 @@ func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused fun
 	return nil
 }
 
-// kindOf is one text for errors that need to be told once, "" for none. An unreachable store may give another
-// error each time, by the port that was tried.
+// kindOf is the same text for errors that are reported only once, "" for none. The errors of an unreachable store
+// differ, for example in the local port.
 func kindOf(err error) string {
 	switch {
 	case err == nil:
@@ -511,7 +512,7 @@ func kindOf(err error) string {
 	}
 }
 
-// errFollowed says that somebody follows already.
+// errFollowed says that the manager is followed already.
 var errFollowed = errors.New("stint: the manager is followed already")
 
 // pollTimeout bounds a poll of the store.
@@ -533,7 +534,7 @@ func (m *Manager) pause(ctx context.Context, notified <-chan struct{}) {
 	}
 }
 
-// watch receives notifications, and subscribes again after a while when they end.
+// watch receives notifications, and subscribes again an interval after they end.
 func (m *Manager) watch(ctx context.Context, notified chan<- struct{}) {
 	notify := func() {
 		select {
@@ -541,7 +542,7 @@ func (m *Manager) watch(ctx context.Context, notified chan<- struct{}) {
 		default: // one is enough
 		}
 	}
-	var cut time.Time // since when there are none
+	var cut time.Time // since when there are no notifications
 	told := false
 	for ctx.Err() == nil {
 		var subscribed atomic.Bool

@@ -44,7 +44,7 @@ func TestIPv6Prefix(t *testing.T) {
 	}
 }
 
-// An edit makes a version that says who made it, when, and what it changed.
+// An edit makes a revision that says who made it, when, and what it changed.
 func TestEdit(t *testing.T) {
 	now := time.UnixMicro(5000)
 	r, err := store.NewManager(store.NewMemory(), store.Options{Now: func() time.Time { return now }})
@@ -56,7 +56,7 @@ func TestEdit(t *testing.T) {
 	if err != nil || v.ID != (store.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	now = time.UnixMicro(4000) // a clock that steps back makes no version that is older than one before
+	now = time.UnixMicro(4000) // a clock that steps back makes no revision that is older than one before
 	v, err = r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
 		if d.ID().Number != 1 {
 			t.Errorf("the draft begins with %+v", d.ID())
@@ -84,7 +84,7 @@ func TestEdit(t *testing.T) {
 	holds(t, r, 2, " a:2 b:1 c:3")
 }
 
-// A draft is what was edited so far, and nobody else's.
+// A draft has the edits so far, and belongs to one edit.
 func TestDraft(t *testing.T) {
 	r := manage(t, store.NewMemory())
 	edit(t, r, put(rule("a", 1), rule("b", 1), rule("c", 1)))
@@ -122,7 +122,7 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// An edit that changes nothing makes no version.
+// An edit that changes nothing makes no revision.
 func TestNothingChanged(t *testing.T) {
 	kept := newFaulty()
 	r := manage(t, kept)
@@ -144,7 +144,7 @@ func TestNothingChanged(t *testing.T) {
 	}
 }
 
-// When another edit comes first, change is called again with what that one made.
+// When another edit comes first, change is called again with its rules.
 func TestEditConflicts(t *testing.T) {
 	kept := newFaulty()
 	mine, other := manage(t, kept), manage(t, kept.at)
@@ -239,9 +239,9 @@ func TestLargestRule(t *testing.T) {
 	}
 }
 
-// While the store is away, edits and reads fail by its error; what may have been made is seen
-// when it is back.
-func TestBackendAway(t *testing.T) {
+// While the store is unreachable, edits and reads return its error. A revision that was stored nevertheless is seen
+// when the store is back.
+func TestStoreUnreachable(t *testing.T) {
 	kept := newFaulty()
 	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
@@ -249,7 +249,7 @@ func TestBackendAway(t *testing.T) {
 		kept.set(func(f *faulty) {
 			f.before = func(name string) error {
 				if name == call {
-					return errAway
+					return errUnreachable
 				}
 				return nil
 			}
@@ -259,13 +259,13 @@ func TestBackendAway(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+	kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 	if _, err := r.Current(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("Current: %v", err)
 	}
 	kept.set(func(f *faulty) { f.before = nil })
 	holds(t, r, 1, " a:1")
-	kept.set(func(f *faulty) { f.after = func() error { return errAway } })
+	kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
 	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) {
 		t.Errorf("made and not told: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestBackendAway(t *testing.T) {
 	kept.set(func(f *faulty) {
 		f.after, f.before = nil, func(call string) error {
 			if call == "Load" {
-				return errAway
+				return errUnreachable
 			}
 			return nil
 		}
@@ -288,8 +288,8 @@ func TestBackendAway(t *testing.T) {
 	}
 }
 
-// An edit is made of the rules that are there, also when these were lost and others made anew with the same
-// number since they were read.
+// An edit changes the newest rules, also if the rules that it has read were lost and others were made with the same
+// number since.
 func TestEditAfterAnotherPast(t *testing.T) {
 	anew := store.NewMemory()
 	edit(t, manage(t, anew), put(rule("theirs", 1)))
@@ -310,7 +310,7 @@ func TestEditAfterAnotherPast(t *testing.T) {
 	holds(t, manage(t, anew), 2, " mine:1 theirs:1")
 }
 
-// replaced is a store in whose place another is as the second revision is put.
+// replaced is a store that is replaced by another when the second revision is put.
 type replaced struct {
 	store.Store
 	by store.Store

@@ -40,7 +40,7 @@ func TestFollowRestores(t *testing.T) {
 // The rules come back before an edit that is the first to notice the loss, so that it drops none.
 func TestEditRestores(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
-		kept.set(func(f *faulty) { f.deaf = true })
+		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1), rule("b", 2)))
@@ -53,18 +53,18 @@ func TestEditRestores(t *testing.T) {
 	})
 }
 
-// After a short outage the rules come back. After a long one others may have changed them, so
-// they stay in force and are not written over what is not known.
+// After a short outage the rules are restored. After a long one others may have changed them, so
+// they stay in force and are not written.
 func TestFollowRestoresWhatIsRecent(t *testing.T) {
-	for away, restored := range map[int]bool{1: true, 55: true, 65: false, 3600: false} {
+	for outage, restored := range map[int]bool{1: true, 55: true, 65: false, 3600: false} {
 		bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 			f := follow(t, r)
 			f.since()
 			edit(t, r, put(rule("a", 1), rule("b", 2)))
 			f.since()
 			empty := store.NewMemory()
-			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
-			interval(away)
+			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+			interval(outage)
 			f.expect(nil, "pulled out")
 			kept.set(func(f *faulty) { f.at, f.before = empty, nil })
 			interval(5)
@@ -74,7 +74,7 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 			} else {
 				f.expect(nil, "the store has no rules any more, and revision 1 ")
 				if head := now(t, empty); head != (store.ID{}) {
-					t.Errorf("after %ds: restored as %+v", away, head)
+					t.Errorf("after %ds: restored as %+v", outage, head)
 				}
 				holds(t, r, 0, "")
 				edit(t, r, put(rule("c", 3)))
@@ -85,7 +85,7 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 	}
 }
 
-// Who begins to follow with rules that were read before does not know whether they are the newest.
+// A manager that begins to follow does not know whether rules that it read before are the newest.
 func TestFollowRestoresNothingOld(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
 		edit(t, r, put(rule("a", 1)))
@@ -106,7 +106,7 @@ func TestFollowRestoresNothingOld(t *testing.T) {
 	})
 }
 
-// Who does not follow restores nothing: it may have read the rules long ago.
+// A manager that is not followed restores nothing: it may have read the rules long ago.
 func TestUnfollowedRestoresNothing(t *testing.T) {
 	kept := newFaulty()
 	r := manage(t, kept)
@@ -121,7 +121,7 @@ func TestUnfollowedRestoresNothing(t *testing.T) {
 	holds(t, r, 1, " b:1")
 }
 
-// Of several that notice the loss one restores.
+// If several managers notice the loss, one restores the rules.
 func TestRestoredOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		others := []*store.Manager{r, manage(t, kept), manage(t, kept)}
@@ -155,8 +155,8 @@ func TestRestoredOnce(t *testing.T) {
 	})
 }
 
-// That rules were restored is told once, by who did it, and which version they were: when an edit was
-// the first to notice the loss, and when the store did not say that it took them.
+// The manager that restores rules reports it once, with the revision that they were: also when an edit
+// notices the loss first, and when the store did not confirm them.
 func TestRestoringIsTold(t *testing.T) {
 	for name, notice := range map[string]func(t *testing.T, kept *faulty, r *store.Manager){
 		"by a look": func(*testing.T, *faulty, *store.Manager) { interval(3) },
@@ -164,13 +164,13 @@ func TestRestoringIsTold(t *testing.T) {
 			edit(t, r, put(rule("b", 2)))
 		},
 		"not confirmed": func(_ *testing.T, kept *faulty, _ *store.Manager) {
-			kept.set(func(f *faulty) { f.after = func() error { return errAway } })
+			kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
 			interval(2)
 			kept.set(func(f *faulty) { f.after = nil })
 			interval(2)
 		},
-		"away for too long": func(_ *testing.T, kept *faulty, _ *store.Manager) {
-			kept.set(func(f *faulty) { f.before = func(string) error { return errAway } })
+		"unreachable for too long": func(_ *testing.T, kept *faulty, _ *store.Manager) {
+			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 			interval(65)
 			kept.set(func(f *faulty) { f.before = nil })
 			interval(2)
@@ -178,7 +178,7 @@ func TestRestoringIsTold(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			kept := newFaulty()
-			kept.deaf = true
+			kept.noWatch = true
 			var told []string
 			options := store.Options{Restored: func(made store.Info, was store.ID) {
 				told = append(told, fmt.Sprintf("%d by %s of %d, %d rules", made.Number, made.By, was.Number, made.Count))
@@ -203,7 +203,7 @@ func TestRestoringIsTold(t *testing.T) {
 			notice(t, kept, all[0])
 			synctest.Wait()
 			want := "[1 by stint of 2, 1 rules]"
-			if name == "away for too long" {
+			if name == "unreachable for too long" {
 				want = "[]"
 			}
 			if got := fmt.Sprint(told); got != want {
@@ -219,7 +219,7 @@ func TestRestoringIsTold(t *testing.T) {
 	}
 }
 
-// Versions of the same number that were made after a loss are told apart.
+// Revisions of the same number, before and after a loss, are distinguished.
 func TestFollowAnotherPast(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
 		f := follow(t, r)

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	// KeptRevisions is how many revisions a store keeps at least, as far as they fit.
+	// KeptRevisions is the number of revisions that a store keeps at least, as far as they fit into KeptBytes.
 	KeptRevisions = 1000
-	// KeptBytes bounds the revisions that a store keeps in memory, as it keeps them. The newest is kept even if it is larger.
+	// KeptBytes bounds the size of the revisions that a store keeps, in the form in which it keeps them. The newest is kept even if it is larger.
 	KeptBytes = 64 << 20
 )
 
-// An ID names a revision. The zero value is that of a store without any.
+// An ID names a revision. The zero value is the ID of a store without revisions.
 type ID struct {
 	// Number counts the revisions from 1.
 	Number int64 `json:"revision"`
-	// At is when it was made, microseconds since the Unix epoch. It tells two revisions of one
-	// number apart, of which one was lost with the store's data.
+	// At is the time of the revision in microseconds since the Unix epoch. It distinguishes two revisions of one
+	// number, the first of which was lost with the store's data.
 	At int64 `json:"at"`
 }
 
-// Time is when the revision was made.
+// Time is the time of the revision.
 func (id ID) Time() time.Time { return time.UnixMicro(id.At) }
 
-// An Author says who makes a revision, and why.
+// An Author is the author of a revision, with the reason for it.
 type Author struct {
 	// By is the author's name, such as a token's. Default: "", unknown.
 	By string `json:"by,omitempty"`
-	// Action says in a few words what it does, such as "replace login". Default: "".
+	// Action describes the edit in a few words, such as "replace login". Default: "".
 	Action string `json:"action,omitempty"`
-	// Comment is what the author has to say. Default: "".
+	// Comment is the author's comment. Default: "".
 	Comment string `json:"comment,omitempty"`
 }
 
@@ -43,13 +43,13 @@ type Author struct {
 type Info struct {
 	ID
 	Author
-	// Count is how many rules it has.
+	// Count is the number of its rules.
 	Count int `json:"rules"`
 	// Bytes is the size of its rules as the store writes them, before they are compressed.
 	Bytes int64 `json:"bytes"`
 }
 
-// A Revision is a whole rule set as it is from one edit to the next. It never changes.
+// A Revision is a whole rule set, from one edit to the next. It never changes.
 type Revision struct {
 	Info
 	// Rules are sorted by ID. They must not be changed.
@@ -59,7 +59,7 @@ type Revision struct {
 var (
 	// ErrConflict says that another revision was put first.
 	ErrConflict = errors.New("stint: another revision of the rules was made first")
-	// ErrNotKept says that a revision is not kept, or not any more.
+	// ErrNotKept says that a revision does not exist, or is no longer kept.
 	ErrNotKept = errors.New("stint: the revision of the rules is not kept")
 	// ErrUnreadable says that a store holds something that stint did not write. Such an error
 	// wraps stint.ErrInvalid too.
@@ -73,31 +73,31 @@ var (
 )
 
 // A Store keeps whole revisions of one rule set, the newest ones up to a number of bytes. It is safe for
-// concurrent use, by several processes too. Its errors wrap stint.ErrUnavailable when its
-// server can't be asked, ErrUnreadable when what it holds can't be read, or are the context's.
+// concurrent use, by several processes too. Its errors wrap stint.ErrUnavailable if its
+// server is unreachable, ErrUnreadable if its data can't be read, or are the context's.
 type Store interface {
-	// Head returns the newest revision's ID. It costs little, so that it can be asked every second.
+	// Head returns the newest revision's ID. It costs little, so that it can be called every second.
 	Head(ctx context.Context) (ID, error)
-	// Load returns a revision, the newest with number 0. Without any revision it returns the zero
-	// Revision for number 0; the error is ErrNotKept for one that is not kept.
+	// Load returns a revision; number 0 is the newest. If there is none, number 0 returns the zero
+	// Revision. The error is ErrNotKept if the revision is not kept.
 	Load(ctx context.Context, number int64) (Revision, error)
 	// Put makes next the newest revision if expected still is the newest, by its number and
 	// its time. Otherwise, or if next.Number is not expected.Number + 1, the error is ErrConflict. The caller sets next.At, to
 	// later than expected.At, and sorts next.Rules by ID, which it must not change afterwards; Put sets next.Count and next.Bytes. An error that wraps
-	// ErrRefused says that nothing was stored; after any other error but ErrConflict and one that wraps stint.ErrInvalid
-	// the revision may have been. Whoever watches is notified.
+	// ErrRefused, ErrConflict or stint.ErrInvalid says that nothing was stored; after any other error
+	// the revision may have been stored. Watchers are notified.
 	Put(ctx context.Context, expected ID, next *Revision) error
 	// History returns at most n revisions with numbers below before, the newest first; with before 0
 	// it starts at the newest of all. Revisions that are not kept are left out.
 	History(ctx context.Context, before int64, n int) ([]Info, error)
-	// Watch calls ready once it hears of every new revision, and notify when there may be one, until
-	// ctx is done or notifications end, and returns why. A store that can't notify returns errors.ErrUnsupported.
+	// Watch calls ready when its subscription is complete, and then notify whenever there may be a new revision. It ends when
+	// ctx is done or notifications end, and returns the reason. A store that can't notify returns errors.ErrUnsupported.
 	Watch(ctx context.Context, ready, notify func()) error
-	// Close ends its connections.
+	// Close closes its connections.
 	Close()
 }
 
-// Memory is a Store in the process, which is lost when the process ends. Make it with [NewMemory].
+// Memory is a Store in the process. It is lost when the process ends. Make it with [NewMemory].
 type Memory struct {
 	mu        sync.Mutex
 	revisions []Revision // the newest last, numbered without gaps
@@ -108,7 +108,7 @@ type Memory struct {
 
 var _ Store = (*Memory)(nil)
 
-// NewMemory makes a store without revisions.
+// NewMemory makes an empty store.
 func NewMemory() *Memory { return &Memory{watchers: map[*func()]bool{}} }
 
 // head is the newest revision, with m.mu held.

@@ -32,13 +32,13 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 	return list, nil
 }
 
-// A Codec encodes and decodes rules of which each list has most in common with the one before: only the others are written and
-// read anew. The zero value is ready to use. It is safe for concurrent use.
+// A Codec encodes and decodes lists of rules. Each list has most rules in common with the one before, so only changed rules
+// are encoded and decoded. The zero value is ready to use. It is safe for concurrent use.
 type Codec struct {
 	last atomic.Pointer[map[string]written]
 }
 
-// A written rule is one of the last text, by its ID, with its line there.
+// A written rule is a rule of the last text, with its line.
 type written struct {
 	line string
 	rule rules.Rule
@@ -79,7 +79,7 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Known tells the codec of rules and of the text that Encode wrote of them.
+// Known gives the codec rules and the text that Encode made of them.
 func (c *Codec) Known(text []byte, list []rules.Rule) {
 	lines, ok := linesOf(text)
 	if !ok || len(lines) != len(list) {
@@ -92,7 +92,7 @@ func (c *Codec) Known(text []byte, list []rules.Rule) {
 	c.last.Store(&last)
 }
 
-// linesOf takes the rules' lines out of a text. It reports whether the text has the form that Encode writes.
+// linesOf returns the rules' lines of a text. It reports whether the text has the form that Encode writes.
 func linesOf(text []byte) (lines []string, ok bool) {
 	rest, begins := strings.CutPrefix(string(text), "[\n")
 	rest, ends := strings.CutSuffix(rest, "]\n")
@@ -115,7 +115,7 @@ func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	}
 	known := c.known()
 	list := make([]rules.Rule, len(lines))
-	var changed []int // places in the list
+	var changed []int // indices in the list
 	var others []string
 	for i, line := range lines {
 		id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
@@ -130,7 +130,7 @@ func (c *Codec) Decode(source string, text []byte) ([]rules.Rule, error) {
 	}
 	read, err := Decode(source, []byte("["+strings.Join(others, ",")+"]"))
 	if err != nil || len(read) != len(changed) {
-		return Decode(source, text) // which names the lines
+		return Decode(source, text) // its error names the lines
 	}
 	for i, at := range changed {
 		list[at] = read[i]

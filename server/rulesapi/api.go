@@ -1,5 +1,5 @@
 // Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
-// editing them, their versions, explaining what they make of a request, and resets.
+// editing them, their revisions, explaining their decisions, and resets.
 package rulesapi
 
 import (
@@ -24,25 +24,25 @@ import (
 // A Config says what an [API] is made of. Limiter, Store, ReadRequest, ReadBody, Logger and Registerer have no
 // defaults.
 type Config struct {
-	// Manager edits the rules. Default: nil, those of Limiter are shown and can't be edited.
+	// Manager edits the rules. Default: nil, the rules of Limiter are shown and can't be edited.
 	Manager *store.Manager
 	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
 	// Default: "", which is "the configuration".
 	RulesFrom string
 	// Limiter has the rules in force.
 	Limiter *enforce.Limiter
-	// Store has the states of the rules' clients.
+	// Store has the state of the rules' clients.
 	Store stint.Store
 	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
 	IPv6Prefix int
-	// ReadRequest reads a request that is to be explained, as an evaluation's body does.
+	// ReadRequest reads the request to explain from a body like that of an evaluation.
 	ReadRequest func(body string) (*rules.Request, error)
 	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
 	MaxBodyBytes int64
-	// ReadBody reads a body of at most so many bytes; release, unless it is nil, is called when its request was answered.
+	// ReadBody reads a body of at most so many bytes. release, unless it is nil, is called after the request is answered.
 	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
-	// Logger receives an audit record of every change and of every attempt that was refused, and
-	// what went wrong inside.
+	// Logger receives an audit record of every change and of every refused attempt, and
+	// internal errors.
 	Logger *slog.Logger
 	// Registerer takes the metrics.
 	Registerer prometheus.Registerer
@@ -54,7 +54,7 @@ type API struct {
 	config           Config
 	mux              *http.ServeMux // of *route
 	metrics          *metrics
-	unknownCallers   *logsampler.Sampler // records of refused callers who are not known
+	unknownCallers   *logsampler.Sampler // records of refused callers without a name
 	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
 	parsing          chan struct{}       // holds one while a large document is parsed
 }
@@ -82,7 +82,7 @@ type route struct {
 	query           []string
 }
 
-// routes are all of them, by net/http's patterns below /api/v1/.
+// routes are all routes. Their patterns are net/http's, below /api/v1/.
 var routes = []route{
 	{"POST rules/validate", "validate", (*call).validate, false, nil},
 	{"POST rules/explain", "explain", (*call).explain, false, nil},
@@ -102,9 +102,9 @@ var routes = []route{
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
-	{"GET rule-versions", "list_versions", (*call).listVersions, false, []string{"before", "limit", "rule"}},
-	{"GET rule-versions/{number}", "get_version", (*call).getVersion, false, []string{"since"}},
-	{"POST rule-versions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
+	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
+	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
+	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
 }
 
 func newMux() *http.ServeMux {
@@ -116,7 +116,7 @@ func newMux() *http.ServeMux {
 	return mux
 }
 
-// noRoute is the error of a request that no route is for.
+// noRoute is the error of a request without a route: 404 or 405.
 func (a *API) noRoute(r *http.Request) error {
 	var allowed []string
 	other := r.Clone(r.Context())
@@ -136,16 +136,16 @@ func isRoute(handler http.Handler) bool {
 	return ok
 }
 
-// A Caller is who sent a request.
+// A Caller is the sender of a request.
 type Caller struct {
-	// Name is who it is, such as a token's name; "" is not known.
+	// Name identifies the caller, such as a token's name. "" is unknown.
 	Name string
-	// From is the address that the request came from.
+	// From is the address of the caller's end of the connection.
 	From string
-	// Writes says that it may change rules and states, and is shown API keys in overrides as they are. Default: false, they appear as
-	// their SHA-256, as in the keys of states.
+	// Writes says that the caller may change rules and state, and sees API keys in overrides as they are. Default: false, it sees
+	// their SHA-256, as in the keys of state.
 	Writes bool
-	// Fault is why the caller may not make any request. Default: nil, it may.
+	// Fault is the reason to refuse all requests of the caller. Default: nil, they are served.
 	Fault error
 }
 
@@ -158,16 +158,16 @@ type call struct {
 	caller     Caller
 	rule       string // the ID in the path; "" is none
 	client     string // as overrides name it
-	number     int64  // of a version
+	number     int64  // of a revision
 	query      problem.Query
 	conditions conditions
 
-	action  string
-	shown   string // the client as the audit names it
-	version int64
-	outcome string
-	release func() // of the body; nil is nothing
-	err     error
+	action   string
+	shown    string // the client as the audit names it
+	revision int64
+	outcome  string
+	release  func() // of the body; nil is nothing
+	err      error
 }
 
 type callKey struct{}
@@ -183,11 +183,11 @@ func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error
 		return a.noRoute(r)
 	}
 	c := &call{api: a, w: w, caller: caller}
-	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c))) // which finds the path's values
+	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c))) // the mux sets the path's values
 	return c.err
 }
 
-// ServeHTTP is what [API.Serve] calls by way of the mux.
+// ServeHTTP is called by [API.Serve], by way of the mux.
 func (t *route) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	if c, ok := r.Context().Value(callKey{}).(*call); ok {
 		c.route, c.action, c.r, c.rule, c.client = t, t.action, r, r.PathValue("rule"), r.PathValue("client")
@@ -221,7 +221,7 @@ func (c *call) run() error {
 	return err
 }
 
-// prepare reads what the request says besides its body.
+// prepare reads the path, the query and the conditions.
 func (c *call) prepare() (err error) {
 	if text := c.r.PathValue("number"); text != "" {
 		if c.number, err = parseNumber(text); err != nil {
@@ -235,7 +235,7 @@ func (c *call) prepare() (err error) {
 	return err
 }
 
-// current is the rules as they are kept, or as they are in force where none are kept.
+// current returns the rules of the store, or without a manager the rules in force.
 func (c *call) current() (store.Revision, error) {
 	if c.api.config.Manager == nil {
 		list := c.api.config.Limiter.Set().Rules()
@@ -261,7 +261,7 @@ func (c *call) find() (rules.Rule, store.ID, error) {
 	return rule, now.ID, nil
 }
 
-// unavailable is an error of what keeps the rules or the states, with its cause for the log.
+// unavailable is a 503 with its cause for the log.
 func unavailable(cause error, detail string) error {
 	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: cause}
 }
@@ -272,7 +272,7 @@ func unreachable(err error) error {
 	case errors.Is(err, store.ErrUnreadable):
 		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
 	case errors.Is(err, context.Canceled):
-		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // which nobody hears
+		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // the caller is gone
 	case isUnreachable(err):
 		return unavailable(err, "the rules could not be read"+inTime(err)+"; the log says why")
 	default:
@@ -280,12 +280,12 @@ func unreachable(err error) error {
 	}
 }
 
-// isUnreachable reports whether an error is that a manager's store could not be asked.
+// isUnreachable reports whether the manager's store did not answer.
 func isUnreachable(err error) bool {
 	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// inTime is what to add to what did not happen, if time was the reason.
+// inTime returns " in time" if an error is a timeout, to be added to a message.
 func inTime(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return " in time"
@@ -293,7 +293,7 @@ func inTime(err error) string {
 	return ""
 }
 
-// stateUnreachable tells that the states' store did not answer, and what may have come of it.
+// stateUnreachable turns the error of a store of state that did not answer into a 503 with this detail.
 func stateUnreachable(err error, detail string) error {
 	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		return problem.New(http.StatusServiceUnavailable, "%s", detail)

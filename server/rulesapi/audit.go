@@ -24,7 +24,7 @@ const (
 	outcomeUnconfirmed = "unconfirmed"
 )
 
-// outcomes are those of calls that failed with a status of their own.
+// outcomes are the outcomes of failed calls by their status.
 var outcomes = map[int]string{
 	http.StatusUnauthorized:       "unauthenticated",
 	http.StatusForbidden:          "forbidden",
@@ -36,7 +36,7 @@ var outcomes = map[int]string{
 	http.StatusServiceUnavailable: outcomeUnconfirmed,
 }
 
-// outcomeOf says what came of a call that failed.
+// outcomeOf is the outcome of a failed call.
 func outcomeOf(err error) string {
 	switch status := problem.Of(err).Status; {
 	case errors.Is(err, errUnconfirmed):
@@ -54,7 +54,7 @@ func outcomeOf(err error) string {
 	}
 }
 
-// statusOf is the status that an error has by itself, 0 of another error.
+// statusOf is the status of a [problem.Error], and 0 of any other error.
 func statusOf(err error) int {
 	var known *problem.Error
 	if errors.As(err, &known) {
@@ -63,8 +63,8 @@ func statusOf(err error) int {
 	return 0
 }
 
-// hidden is what of an error the answer leaves out: nil where it says all, and where a caller is
-// gone.
+// hidden is the cause that the answer does not show. It is nil if the answer shows all, or if the caller
+// is gone.
 func hidden(err error) error {
 	var known *problem.Error
 	switch {
@@ -77,7 +77,7 @@ func hidden(err error) error {
 	}
 }
 
-// audit records a change, or an attempt at one, in the log, without secrets. What is empty or 0 is left out.
+// audit records a change, or an attempt at one, in the log, without secrets. Details that are empty or 0 are left out.
 func (a *API) audit(ctx context.Context, who Caller, action, outcome string, details ...slog.Attr) {
 	attributes := []slog.Attr{slog.String("who", who.Name), slog.String("from", who.From), slog.String("action", action), slog.String("outcome", outcome)}
 	for _, d := range details {
@@ -96,7 +96,7 @@ func (a *API) audit(ctx context.Context, who Caller, action, outcome string, det
 	a.config.Logger.LogAttrs(ctx, level, "audit", attributes...)
 }
 
-// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened. Of none it is empty.
+// errorAttr is an error in the log, without the secrets of URLs. Long errors are shortened. For nil it is empty.
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
@@ -105,13 +105,13 @@ func errorAttr(err error) slog.Attr {
 	return slog.String("err", clip.To(most, prefix.Trim(document.Redact(err.Error()))))
 }
 
-// note records what came of the call.
+// note records the outcome of the call.
 func (c *call) note(err error) {
 	outcome, detail := c.outcome, ""
 	switch {
 	case err != nil:
 		outcome = outcomeOf(err)
-		// What is wrong with rules is not repeated: it may quote what the caller sent, an API key among it.
+		// Faults of rules are not logged: they may quote an API key that the caller sent.
 		if statusOf(err) != 0 {
 			detail = prefix.Trim(err.Error())
 		}
@@ -120,11 +120,10 @@ func (c *call) note(err error) {
 	}
 	c.api.metrics.edits.WithLabelValues(c.action, outcome).Inc()
 	c.api.audit(c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown), slog.String("detail", detail),
-		errorAttr(hidden(err)), slog.Int64("version", c.version))
+		errorAttr(hidden(err)), slog.Int64("revision", c.revision))
 }
 
-// report writes to the log why a call failed that changes nothing, but not each time where the rules
-// could not be asked for.
+// report logs why a read failed. If the store of rules is unreachable, it logs only a sample.
 func (c *call) report(err, cause error) {
 	attributes := []slog.Attr{
 		slog.String("who", c.caller.Name), slog.String("action", c.action), slog.String("rule", problem.Short(c.rule)), errorAttr(cause),
@@ -146,8 +145,8 @@ func (a *API) Refused(ctx context.Context, caller Caller, err error) {
 	a.refused(ctx, caller, "request", "", err)
 }
 
-// refused records a refused call about a rule, if there is one. If there are many of unknown callers, some are left out; the next
-// record says how many.
+// refused records a refused call, with its rule if it names one. Of many calls by unknown callers only some are recorded; the next
+// record counts the others.
 func (a *API) refused(ctx context.Context, caller Caller, action, rule string, err error) {
 	outcome, leftOut := outcomeOf(err), int64(0)
 	a.metrics.refusals.WithLabelValues(outcome).Inc()
@@ -171,7 +170,7 @@ func (c *call) about(rule *rules.Rule, client string) {
 //
 //	rate_limiter_rule_edits_total{action,outcome}  calls that change something, refused ones included
 //	rate_limiter_admin_refused_total{outcome}      refused requests to the admin listener
-//	rate_limiter_rule_resets_total{outcome}        resets of whole rules, by what came of them
+//	rate_limiter_rule_resets_total{outcome}        resets of all clients of a rule, or of everything
 type metrics struct {
 	edits, refusals, resets *prometheus.CounterVec
 }

@@ -20,8 +20,8 @@ import (
 // editTimeout bounds the reading and the editing of rules.
 const editTimeout = 10 * time.Second
 
-// edit makes the next version of the rules, and notes it in the answer's header. change is called
-// as [store.Manager.Edit] says. what says for people what is done: "replace login".
+// edit makes the next revision of the rules, and sets the answer's header. change is called
+// as [store.Manager.Edit] says. what is the author's action, such as "replace login".
 func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
 	return c.commit(what, func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
 		return m.Edit(ctx, author, func(d *store.Draft) error {
@@ -33,7 +33,7 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 	})
 }
 
-// commit has the manager make a version.
+// commit has the manager make a revision.
 func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
 	comment, err := c.comment()
 	if err != nil {
@@ -45,19 +45,19 @@ func (c *call) commit(what string, do func(context.Context, *store.Manager, stor
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	v, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
+	e, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
 	if err != nil {
 		return store.Edited{}, editFault(err)
 	}
-	c.version = v.Number
-	if v.None() {
+	c.revision = e.Number
+	if e.None() {
 		c.outcome = outcomeUnchanged
 	}
-	c.w.Header().Set(api.HeaderVersion, strconv.FormatInt(v.Number, 10))
-	return v, nil
+	c.w.Header().Set(api.HeaderRevision, strconv.FormatInt(e.Number, 10))
+	return e, nil
 }
 
-// errUnconfirmed says that what was asked for may have been done.
+// errUnconfirmed says that an edit may have been made.
 var errUnconfirmed = errors.New("not confirmed")
 
 // editFault turns the error of an edit into one with a status.
@@ -66,7 +66,7 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrUnreadable):
 		return unreachable(err)
 	case errors.Is(err, store.ErrConflict):
-		return problem.New(http.StatusConflict, "other edits of the rules came in between, several times; try again")
+		return problem.New(http.StatusConflict, "other edits came first, several times; try again")
 	case errors.Is(err, store.ErrRefused):
 		return unavailable(err, "the server that keeps the rules refused the edit; nothing was changed. The log says why")
 	case !isUnreachable(err):
@@ -74,27 +74,27 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-versions shows whether it was made")
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-revisions shows whether it was made")
 	}
 }
 
 // edited answers an edit of several rules.
-func (c *call) edited(v *store.Edited) error {
-	tag, err := listTag(v.ID, nil) // before the first version there are no rules
+func (c *call) edited(e *store.Edited) error {
+	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
 	if err != nil {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Version: v.Number, At: timeOf(v.ID), RuleChanges: changesOf(v.Changes)})
+	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)})
 }
 
-// changesOf are IDs on the wire.
+// changesOf converts changes to their wire type.
 func changesOf(ids rules.Changes) api.RuleChanges {
 	list := func(ids []string) []string { return append([]string{}, ids...) }
 	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
 }
 
-// timeOf is when a version was made, the zero time for none.
+// timeOf is the time of a revision. Without a revision it is the zero time.
 func timeOf(id store.ID) time.Time {
 	if id.At == 0 {
 		return time.Time{}
@@ -102,7 +102,7 @@ func timeOf(id store.ID) time.Time {
 	return id.Time().UTC()
 }
 
-// create makes a rule that is not there yet.
+// create makes a rule. If its ID exists already, the answer is 409.
 func (c *call) create() error {
 	rule, err := c.readRule()
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *call) create() error {
 	return c.stored(&rule, true)
 }
 
-// put makes a rule, or puts it in the place of the one with its ID.
+// put makes a rule, or replaces the rule with its ID.
 func (c *call) put() error {
 	rule, err := c.readRule()
 	if err != nil {
@@ -162,7 +162,7 @@ func (c *call) patch() error {
 	})
 }
 
-// patched is a rule with a patch applied.
+// patched returns a rule with a patch applied.
 func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 	written, err := file.Written(rule)
 	if err != nil {
@@ -174,12 +174,12 @@ func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
 		return rule, err
 	}
 	if changed.ID != rule.ID {
-		return rule, invalid("id", changed.ID, rule.ID+", as an ID can't be changed: it is what the states of clients belong to")
+		return rule, invalid("id", changed.ID, rule.ID+", as an ID can't be changed: the state of clients belongs to it")
 	}
 	return changed, nil
 }
 
-// remove removes a rule, or lets the rule's own limits hold for a client again.
+// remove removes a rule, or the override of a client.
 func (c *call) remove() error {
 	what := "delete"
 	if c.client != "" {
@@ -207,7 +207,8 @@ func (c *call) remove() error {
 	return c.empty(http.StatusNoContent)
 }
 
-// checkOne holds the conditions against what the path names, and returns its rule and whether it is there.
+// checkOne checks the conditions against the rule or override that the path names. It returns the rule, and whether the
+// rule or override exists.
 func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
 	rule, found := d.Rule(c.rule)
 	if !found {
@@ -224,7 +225,8 @@ func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error
 	return rule, true, c.conditions.check(tagOf(text))
 }
 
-// editOne changes what the path names, which need not be there if it may be made, and answers with what it is then.
+// editOne changes the rule or override that the path names, and answers with the result. With anew it makes one that does
+// not exist.
 func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
 	var rule rules.Rule
 	exists := false
@@ -246,9 +248,9 @@ func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) e
 	return c.stored(&rule, !exists)
 }
 
-// replaceAll puts a document's rules in the place of all.
+// replaceAll replaces all rules by those of a document.
 func (c *call) replaceAll() error {
-	// The manager tells whether rules make sense, but not where they are in the document.
+	// The manager would find the same faults, but knows no lines and columns.
 	_, list, err := c.document()
 	if err != nil {
 		return err
@@ -259,7 +261,7 @@ func (c *call) replaceAll() error {
 	})
 }
 
-// patchSelected changes parts of all rules that the query selects.
+// patchSelected patches all rules that the query selects.
 func (c *call) patchSelected() error {
 	change, err := c.readPatch()
 	if err != nil {
@@ -306,7 +308,7 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 
 // editMany edits several rules, under conditions about the list of all.
 func (c *call) editMany(what string, change func(*store.Draft) error) error {
-	v, err := c.edit(what, func(d *store.Draft) error {
+	e, err := c.edit(what, func(d *store.Draft) error {
 		if err := c.checkList(d); err != nil {
 			return err
 		}
@@ -315,7 +317,7 @@ func (c *call) editMany(what string, change func(*store.Draft) error) error {
 	if err != nil {
 		return err
 	}
-	return c.edited(&v)
+	return c.edited(&e)
 }
 
 // validate says whether a document's rules could be enforced.
@@ -344,7 +346,7 @@ func (c *call) validate() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 
-// readRule reads a rule of the body, with the ID of the path. The body may leave the ID out that the path has.
+// readRule reads a rule from the body. If the path has an ID, the body needs none.
 func (c *call) readRule() (rules.Rule, error) {
 	rule, err := readOne(c, "the rule", file.Rule)
 	if err != nil {
@@ -359,7 +361,7 @@ func (c *call) readRule() (rules.Rule, error) {
 	return rule, nil
 }
 
-// checkList holds the conditions against all rules of the draft.
+// checkList checks the conditions against the list of all rules of the draft.
 func (c *call) checkList(d *store.Draft) error {
 	var list []rules.Rule
 	if d.ID() == (store.ID{}) {
@@ -372,9 +374,9 @@ func (c *call) checkList(d *store.Draft) error {
 	return c.conditions.check(tag)
 }
 
-// merge applies a JSON merge patch (RFC 7396, section 2): what the patch has takes the place of
-// what the target has, null removes it, and objects are merged by name. It takes as long as both are large: the registry's
-// turn is held meanwhile.
+// merge applies a JSON merge patch (RFC 7396, section 2): members of the patch replace members of
+// the target, null removes them, and objects are merged by name. Its time is linear in the size of both, because other edits
+// wait meanwhile.
 func merge(target, patch document.Value) document.Value {
 	if patch.Kind != document.KindMapping {
 		return patch

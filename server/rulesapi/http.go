@@ -29,8 +29,8 @@ var (
 	ruleBody  = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml"}
 )
 
-// body reads the request's body, which must be of one of the types, the first being JSON. The
-// source names it in faults, as document.Parse does. The text is released when the call was served.
+// body reads the request's body, which must be of one of the types; the first is JSON. The
+// source names it in faults, as in document.Parse. The text is released after the call.
 func (c *call) body(most int64, types []string) (text, source string, err error) {
 	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(types, mediaType) {
@@ -44,7 +44,7 @@ func (c *call) body(most int64, types []string) (text, source string, err error)
 	return text, source, err
 }
 
-// parse reads the request's body, as body does, and has it parsed when its turn has come.
+// parse reads the request's body, as body does, and calls do with it. Large bodies wait for each other.
 func (c *call) parse(most int64, types []string, do func(source string, text []byte) error) error {
 	text, source, err := c.body(most, types)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *call) value(types []string) (value document.Value, err error) {
 	return value, err
 }
 
-// readOne reads a body of one thing, which faults call what.
+// readOne reads one rule or override from the body. Faults name it by what.
 func readOne[T any](c *call, what string, read func(document.Value, string, *document.Faults) T) (one T, err error) {
 	written, err := c.value(ruleBody)
 	if err != nil {
@@ -82,7 +82,7 @@ func readOne[T any](c *call, what string, read func(document.Value, string, *doc
 	return one, faults.Err()
 }
 
-// document reads rules as files have them, and makes a set of them.
+// document reads a document of rules, in the format of rule files, and compiles them.
 func (c *call) document() (set *rules.Set, list []rules.Rule, err error) {
 	err = c.parse(file.MaxBytes, ruleBody, func(source string, text []byte) (fault error) {
 		set, list, fault = file.ParseSet(source, text, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix})
@@ -91,8 +91,8 @@ func (c *call) document() (set *rules.Set, list []rules.Rule, err error) {
 	return set, list, err
 }
 
-// largeBody is from how many bytes on documents are parsed one at a time: parsing takes some
-// hundred times their size of memory, and does not end when the client leaves.
+// largeBody is the size in bytes from which documents are parsed one at a time. Parsing takes about a
+// hundred times their size of memory, and continues after the client has left.
 const largeBody = 64 << 10
 
 // empty answers without a body.
@@ -102,11 +102,11 @@ func (c *call) empty(status int) error {
 	return nil
 }
 
-// show answers with something that has an ETag, unless the caller has it already.
-func (c *call) show(version int64, tag string, text func() ([]byte, error)) error {
+// show answers with a text and its ETag. If If-None-Match names the ETag, the answer is 304 without a body.
+func (c *call) show(revision int64, tag string, text func() ([]byte, error)) error {
 	header := c.w.Header()
 	header.Set("Etag", tag)
-	header.Set(api.HeaderVersion, strconv.FormatInt(version, 10))
+	header.Set(api.HeaderRevision, strconv.FormatInt(revision, 10))
 	if c.conditions.noneMatch.has(tag) {
 		return c.empty(http.StatusNotModified)
 	}
@@ -118,7 +118,7 @@ func (c *call) show(version int64, tag string, text func() ([]byte, error)) erro
 	return nil
 }
 
-// stored answers with what the path names of a rule as an edit made it.
+// stored answers an edit with the rule or override that it made.
 func (c *call) stored(rule *rules.Rule, created bool) error {
 	text, err := c.written(rule)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c *call) stored(rule *rules.Rule, created bool) error {
 	return nil
 }
 
-// comment is what the author of an edit has to say.
+// comment is the author's comment on an edit.
 func (c *call) comment() (string, error) {
 	const most = 512
 	text := c.query.Get("comment")
@@ -148,7 +148,7 @@ func (c *call) comment() (string, error) {
 	return text, nil
 }
 
-// parseNumber reads the number of a version.
+// parseNumber reads the number of a revision.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil || strconv.FormatUint(n, 10) != text {
@@ -157,14 +157,14 @@ func parseNumber(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// tagOf is the entity tag of a text: equal texts have equal ones.
+// tagOf is the entity tag of a text. Equal texts have equal tags.
 func tagOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-// listTag is the entity tag of all rules. Where no versions are counted it is that of what the
-// rules say.
+// listTag is the entity tag of the list of all rules: of its revision, or without one, of
+// the rules' text.
 func listTag(head store.ID, list []rules.Rule) (string, error) {
 	if head != (store.ID{}) {
 		return fmt.Sprintf(`"%d-%d"`, head.Number, head.At), nil
@@ -180,13 +180,13 @@ func listTag(head store.ID, list []rules.Rule) (string, error) {
 	return tagOf(all), nil
 }
 
-// tags are what a conditional field names.
+// tags are the entity tags of a conditional field.
 type tags struct {
 	any  bool // *
 	list []string
 }
 
-// has reports whether a tag is named. "" is what does not exist.
+// has reports whether the field names a tag. "" is the tag of something that does not exist.
 func (t tags) has(tag string) bool { return tag != "" && (t.any || slices.Contains(t.list, tag)) }
 
 func (t tags) given() bool { return t.any || t.list != nil }
@@ -197,9 +197,9 @@ const (
 	ifNoneMatch = "If-None-Match"
 )
 
-// tagsOf reads a conditional field. All tags of this API are strong: a weak one, as a proxy that
-// compresses makes of it, is like none in If-Match, whose comparison is strong, and like the
-// strong one in If-None-Match, whose comparison is weak.
+// tagsOf reads a conditional field. All tags of this API are strong, but a proxy that compresses may make
+// them weak. If-Match compares strongly, so weak tags are left out there. If-None-Match compares weakly, so
+// they count as strong.
 func tagsOf(header http.Header, field string) (tags, error) {
 	var t tags
 	lines := header.Values(field)
@@ -228,7 +228,7 @@ var (
 	tagList = regexp.MustCompile(`^(?:[ \t,]*` + oneTag.String() + `)*[ \t,]*$`)
 )
 
-// conditions are what a request asks of what it edits.
+// conditions are the conditional fields of a request.
 type conditions struct{ match, noneMatch tags }
 
 func conditionsOf(header http.Header) (c conditions, err error) {
@@ -238,7 +238,7 @@ func conditionsOf(header http.Header) (c conditions, err error) {
 	return c, err
 }
 
-// check reports how the conditions are broken by what is there; tag "" is nothing.
+// check returns a 412 if the conditions do not hold for a tag. "" is the tag of something that does not exist.
 func (c conditions) check(tag string) error {
 	var detail string
 	switch {

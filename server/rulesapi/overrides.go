@@ -14,13 +14,13 @@ import (
 	"github.com/stint-go/stint/server/problem"
 )
 
-// listOverrides shows what holds for single clients of a rule.
+// listOverrides shows the overrides of a rule.
 func (c *call) listOverrides() error {
 	rule, head, err := c.find()
 	if err != nil {
 		return err
 	}
-	list := api.OverrideList{Version: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	list := api.OverrideList{Revision: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {
@@ -37,7 +37,7 @@ func (c *call) listOverrides() error {
 	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
 }
 
-// putOverride lets something else hold for a client.
+// putOverride makes or replaces the override of a client.
 func (c *call) putOverride() error {
 	override, err := c.readOverride()
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *call) putOverride() error {
 	})
 }
 
-// readOverride reads an override of the body, with the client of the path. The body may leave the
-// client out.
+// readOverride reads an override from the body. The client is in the path, so the body need not name
+// it.
 func (c *call) readOverride() (rules.Override, error) {
 	override, err := readOne(c, "the override", file.Override)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *call) readOverride() (rules.Override, error) {
 	return override, nil
 }
 
-// shownClient is a client of a rule as it may be shown to all: with the SHA-256 of an API key.
+// shownClient is the name of a client that readers see: an API key is replaced by its SHA-256.
 func shownClient(rule *rules.Rule, client string) string {
 	if !countsKeys(rule) {
 		return client
@@ -77,21 +77,21 @@ func shownClient(rule *rules.Rule, client string) string {
 	if shown, err := rule.OverrideKey(client); err == nil {
 		return shown
 	}
-	return rules.HashedClient(client) // of a rule that can't be enforced
+	return rules.HashedClient(client) // the rule can't be enforced
 }
 
-// countsKeys reports whether a rule counts by API key, perhaps among others.
+// countsKeys reports whether a rule counts by API key, alone or with other values.
 func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rules.PerAPIKey) }
 
-// exposesKeys reports whether a change lets clients mean something else, of which there are API keys
-// before or after. A client's name on one side may then be an API key on the other.
+// exposesKeys reports whether a change moves a rule's scope to or from API keys. The name of
+// a client in an override may then be an API key before the change and not after it, or the reverse.
 func exposesKeys(change *rules.Change) bool {
 	before, after := change.Before, change.After
 	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
 }
 
-// refuseExposedKey refuses an edit by which an override that names an API key itself would stay under its
-// name where that means something else, which everybody is shown.
+// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override that names an API key
+// itself. Under the new scope readers would see the key.
 func refuseExposedKey(d *store.Draft) error {
 	for _, change := range d.Changes() {
 		if !exposesKeys(&change) {
@@ -111,7 +111,7 @@ func refuseExposedKey(d *store.Draft) error {
 	return nil
 }
 
-// masked is a rule as the caller sees it. Its tag is that of the rule itself.
+// masked is a rule as the caller sees it. Its ETag is that of the unmasked rule.
 func (c *call) masked(rule rules.Rule) rules.Rule {
 	if c.caller.Writes || !countsKeys(&rule) {
 		return rule
@@ -119,7 +119,7 @@ func (c *call) masked(rule rules.Rule) rules.Rule {
 	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
 }
 
-// renamed is a rule with its overrides' clients under other names.
+// renamed returns a rule with other names for the clients of its overrides.
 func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	rule.Overrides = slices.Clone(rule.Overrides)
 	for i := range rule.Overrides {
@@ -128,8 +128,8 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 	return rule
 }
 
-// shownChange is a change as the caller sees it. Where it moves API keys, all clients are
-// hashed, on both sides.
+// shownChange is a change as the caller sees it. If exposesKeys is true, readers see all clients
+// hashed, before and after.
 func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
@@ -147,8 +147,8 @@ func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error
 	return shown, err
 }
 
-// overrideIndex is where a client's override is in a rule, -1 if there is none. The client and the override
-// may name an API key each by itself or by its hash.
+// overrideIndex is the index of a client's override in a rule, -1 if there is none. The client and the override
+// may each name an API key by the key or by its hash.
 func overrideIndex(rule *rules.Rule, client string) int {
 	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
 	if at < 0 && countsKeys(rule) {

@@ -25,9 +25,9 @@ const maxPage = 10_000
 type filter struct {
 	enabled *bool
 	set     string      // "" is any
-	labels  [][2]string // all of which a rule has to have
+	labels  [][2]string // a rule must have all of them
 	prefix  string      // of the ID
-	after   string      // the ID
+	after   string      // an ID; only rules after it
 	limit   int64       // 0 is none
 }
 
@@ -46,7 +46,7 @@ func (c *call) list() error {
 		return err
 	}
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		page := api.RuleList{Version: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
+		page := api.RuleList{Revision: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
 		last := ""
 		for i := range now.Rules {
 			rule := &now.Rules[i]
@@ -67,7 +67,7 @@ func (c *call) list() error {
 	})
 }
 
-// missing tells that what the path names is not there, or can't be.
+// missing is the error of a rule or an override that does not exist, or of an override that can't exist.
 func (c *call) missing(rule *rules.Rule) error {
 	if c.client == "" || rule.ID == "" {
 		return noRule(c.rule)
@@ -78,7 +78,7 @@ func (c *call) missing(rule *rules.Rule) error {
 	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
 }
 
-// written is what the path names of a rule: the rule itself, or the override of a client; nil if there is none.
+// written is the rule or the override that the path names, as JSON. It is nil if there is no such override.
 func (c *call) written(rule *rules.Rule) ([]byte, error) {
 	if c.client == "" {
 		return file.JSON(*rule)
@@ -89,7 +89,7 @@ func (c *call) written(rule *rules.Rule) ([]byte, error) {
 	return nil, nil
 }
 
-// get shows a rule, or what holds for one client of it.
+// get shows a rule or an override.
 func (c *call) get() error {
 	rule, head, err := c.find()
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *call) get() error {
 	})
 }
 
-// filter reads which rules are asked for.
+// filter reads the filter from the query.
 func (c *call) filter() (filter, error) {
 	q := c.query
 	f := filter{set: q.Get("set"), prefix: q.Get("prefix"), after: q.Get("after")}
@@ -134,7 +134,7 @@ func (c *call) filter() (filter, error) {
 	return f, err
 }
 
-// has reports whether a rule passes the filter, whatever its limit.
+// has reports whether a rule passes the filter. The limit does not count here.
 func (f *filter) has(rule *rules.Rule) bool {
 	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
 		return false
@@ -147,7 +147,7 @@ func (f *filter) has(rule *rules.Rule) bool {
 	return true
 }
 
-// String is which rules are selected, for people.
+// String describes the selected rules for people.
 func (f *filter) String() string {
 	var parts []string
 	if f.set != "" {
@@ -162,10 +162,10 @@ func (f *filter) String() string {
 	return cmp.Or(problem.Short(strings.Join(parts, ", ")), "all")
 }
 
-// explainTimeout bounds the asking of the store.
+// explainTimeout bounds the calls to the store.
 const explainTimeout = 10 * time.Second
 
-// explain says what the rules in force make of a request, and takes nothing.
+// explain shows how the rules in force would decide a request, and consumes nothing.
 func (c *call) explain() error {
 	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
 	if err != nil {
@@ -184,7 +184,7 @@ func (c *call) explain() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, Explanation(x))
 }
 
-// explainClient says what a client, as overrides name it, has left by each rule that can count it.
+// explainClient shows what a client has left under each rule that can count it. The client is named as in overrides.
 func (c *call) explainClient() error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (c *call) explainClient() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, shown)
 }
 
-// Explanation is an explanation on the wire.
+// Explanation converts an explanation to its wire type.
 func Explanation(x *enforce.Explanation) api.Explanation {
 	v := &x.Verdict
 	shown := api.Explanation{

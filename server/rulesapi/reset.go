@@ -16,11 +16,11 @@ import (
 // resetTimeout bounds a reset.
 const resetTimeout = 10 * time.Second
 
-// resetBody is what the body of a reset may be.
+// resetBody describes the body of a reset.
 const resetBody = `{"key": CLIENT} for one client, or {"all": true} for all of the rule`
 
-// readReset reads which client is to be reset; "" is all, which has to be asked for
-// explicitly: a client that is left out by mistake resets nobody.
+// readReset reads the client to reset. "" is all clients, which the body must name
+// explicitly, so that a client left out by mistake resets nobody.
 func (c *call) readReset() (client string, err error) {
 	var asked struct {
 		Key string `doc:"key"`
@@ -45,7 +45,7 @@ func (c *call) readReset() (client string, err error) {
 	return asked.Key, nil
 }
 
-// readStruct reads a body into a struct by its tags. allowed says what the body may be.
+// readStruct reads a body into a struct by its tags. allowed describes the body in errors.
 func (c *call) readStruct(into any, allowed string) (body document.Value, err error) {
 	if body, err = c.value(jsonBody); err != nil {
 		return body, err
@@ -104,7 +104,7 @@ func (c *call) resetEverything() error {
 	return c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
 }
 
-// resetMany has the store carry out a reset of many clients, counts what came of it and answers.
+// resetMany lets the store reset many clients, counts the outcome and answers.
 func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) error {
 	start := time.Now()
 	err := c.resetStore("the store can't reset "+what, do)

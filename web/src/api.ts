@@ -137,13 +137,13 @@ export interface Rule {
   [member: string]: unknown;
 }
 export interface RuleList {
-  version: number;
+  revision: number;
   at?: string;
   rules: Rule[];
   next?: string;
 }
-export interface Version {
-  version: number;
+export interface RuleRevision {
+  revision: number;
   at: string;
   by?: string;
   action?: string;
@@ -151,7 +151,7 @@ export interface Version {
   rules: number;
   bytes: number;
 }
-export interface FullVersion extends Version {
+export interface RuleRevisionDiff extends RuleRevision {
   since: number;
   changes: { id: string; before?: Rule; after?: Rule }[];
 }

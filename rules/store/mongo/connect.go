@@ -23,13 +23,13 @@ import (
 const (
 	// callTimeout bounds a call whose context does not end sooner.
 	callTimeout = 30 * time.Second
-	// selectionTimeout bounds how long a server is looked for, unless the URL says otherwise.
+	// selectionTimeout bounds the search for a server, unless the URL says otherwise.
 	selectionTimeout = time.Second
 	// connectTimeout bounds how long connecting takes, unless the URL says otherwise.
 	connectTimeout = 5 * time.Second
 )
 
-// A connection connects when it is first used, so that the server may be unreachable before.
+// A connection is made on first use, so the server may be unreachable before.
 type connection struct {
 	place place
 
@@ -47,7 +47,7 @@ type attempt struct {
 
 var errClosed = errors.New("the store is closed")
 
-// Close ends the connections. Calls after it fail; closing again does nothing.
+// Close closes the connections. Calls after it fail; closing again does nothing.
 func (c *connection) Close() {
 	c.mu.Lock()
 	again, a := c.closed, c.attempt
@@ -65,7 +65,7 @@ func (c *connection) Close() {
 	_ = a.client.Disconnect(ctx) // there is nothing left to lose
 }
 
-// database connects if need be.
+// database returns the database, and connects if necessary.
 func (c *connection) database(ctx context.Context) (*mongo.Database, error) {
 	c.mu.Lock()
 	if c.closed {
@@ -86,7 +86,7 @@ func (c *connection) database(ctx context.Context) (*mongo.Database, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	// A revision must not be lost when another server becomes the primary, nor be in force before that is certain.
+	// A revision must not be in force before it is certain to survive a failover.
 	return a.client.Database(c.place.database, options.Database().
 		SetReadConcern(readconcern.Majority()).SetWriteConcern(writeconcern.Majority()).SetReadPreference(readpref.Primary())), nil
 }
@@ -113,7 +113,7 @@ func (c *connection) connect(a *attempt) {
 	c.attempt = nil // the next call tries again
 }
 
-// call runs one call of the store, bounded in time, and says what its error means.
+// call runs one call of the store within a timeout, and converts its error.
 func (c *connection) call(ctx context.Context, do func(context.Context, *mongo.Database) error) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -124,7 +124,7 @@ func (c *connection) call(ctx context.Context, do func(context.Context, *mongo.D
 	return meaning(ctx, err)
 }
 
-// meaning is what an error means to the caller.
+// meaning converts an error of the driver to an error of this package.
 func meaning(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -139,22 +139,22 @@ func meaning(ctx context.Context, err error) error {
 }
 
 const (
-	// urlForms is what a URL may be, in words.
+	// urlForms describes the allowed URLs.
 	urlForms = "mongodb://host:port,host:port/database?options or mongodb+srv://name/database?options, with a user and a password before the host"
-	// defaultDatabase is the one of a URL that names none.
+	// defaultDatabase is the database of a URL that names none.
 	defaultDatabase = "stint"
 	// maxName bounds a collection's name, in bytes. MongoDB allows 255 together with the database.
 	maxName = 120
 )
 
-// A place is what a URL names.
+// A place is the parts of a URL.
 type place struct {
 	url        string // for the driver
 	database   string
 	collection string
 }
 
-// parse reads a URL. The driver reads the other options; those of mongodb+srv when it connects.
+// parse reads a URL. The driver reads the other options, those of mongodb+srv when it connects.
 func parse(address, collection string) (place, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	if scheme != "mongodb" && scheme != "mongodb+srv" {
@@ -192,7 +192,7 @@ func parse(address, collection string) (place, error) {
 	return p, nil
 }
 
-// cutCollection takes the option collection out of a query, which the driver does not know.
+// cutCollection removes the option collection from a query, because the driver does not know it.
 func cutCollection(query, collection string) (name, rest string) {
 	var others []string
 	for option := range strings.SplitSeq(query, "&") {
@@ -213,7 +213,7 @@ func invalidURL(fault string) error {
 	return stint.Invalid("the URL", document.Verbatim(fault), urlForms)
 }
 
-// hide returns another message where one repeats what may be secret in a URL: the user, the password, and
+// hide replaces a message that repeats a part of a URL that may be secret: the user, the password, and
 // some options.
 func hide(message, address string) string {
 	_, rest, _ := strings.Cut(address, "://")

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// A head is the document that makes a revision: what names its chunks, or, made by somebody by hand, what holds its rules.
+// A head is the document of a revision. It names the chunks with its rules, or, if it was made by hand, holds the rules itself.
 type head struct {
 	Number  int64  `bson:"_id" doc:"_id"`
 	At      int64  `bson:"at" doc:"at"`
@@ -34,7 +34,7 @@ type head struct {
 	Rules   inline `bson:"-" doc:"rules"`
 }
 
-// infoOf is what a head says about its revision, also one made by hand that lacks some of it.
+// infoOf is the revision's Info from its head. A head made by hand may lack some of it.
 func infoOf(head bson.Raw) store.Info {
 	at := intOf(head, "at")
 	if date, ok := head.Lookup("at").DateTimeOK(); ok {
@@ -48,19 +48,19 @@ func infoOf(head bson.Raw) store.Info {
 	}
 }
 
-// intOf is a number of a document, 0 if it is none.
+// intOf is an integer of a document, 0 if the value is no integer.
 func intOf(doc bson.Raw, name string) int64 {
 	n, _ := doc.Lookup(name).AsInt64OK()
 	return n
 }
 
-// textOf is a text of a document, "" if it is none.
+// textOf is a text of a document, "" if the value is no text.
 func textOf(doc bson.Raw, name string) string {
 	text, _ := doc.Lookup(name).StringValueOK()
 	return text
 }
 
-// chunkPrefix begins the _id of all chunks of a number. The order of chunks is that of their numbers.
+// chunkPrefix is the start of the _id of all chunks of a revision's number. Chunks are ordered by that number.
 func chunkPrefix(number int64) string { return fmt.Sprintf("%019d/", number) }
 
 func chunkID(number int64, attempt string, i int) string {
@@ -70,7 +70,7 @@ func chunkID(number int64, attempt string, i int) string {
 // chunksOf matches the chunks of an attempt.
 func chunksOf(number int64, attempt string) bson.D {
 	prefix := chunkPrefix(number) + attempt
-	return byID(bson.D{{Key: "$gt", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}) // which follows /
+	return byID(bson.D{{Key: "$gt", Value: prefix + "/"}, {Key: "$lt", Value: prefix + "0"}}) // 0 follows /
 }
 
 // chunkRules and chunkBytes bound a chunk. One rule may be larger.
@@ -116,7 +116,7 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 	return chunks, nil
 }
 
-// encodeRule writes a rule as JSON would, with integers as short as they fit, as people write them.
+// encodeRule writes a rule in the form of its JSON, with integers in the smallest type that fits.
 func encodeRule(rule rules.Rule) (bson.Raw, error) {
 	written, err := file.Written(rule)
 	if err != nil {
@@ -154,13 +154,13 @@ func fromValue(v document.Value) any {
 	}
 }
 
-// What field names can't hold everywhere is written as in a URL.
+// Characters that some servers refuse in field names are escaped as in a URL.
 var (
 	escaper   = strings.NewReplacer("%", "%25", ".", "%2E", "$", "%24", "\x00", "%00")
 	unescaper = strings.NewReplacer("%25", "%", "%2E", ".", "%24", "$", "%00", "\x00")
 )
 
-// unreadable is the error of a revision that stint did not write like this.
+// unreadable is the error of a revision in a form that stint does not write.
 func (s *Store) unreadable(number int64, format string, args ...any) error {
 	var faults document.Faults
 	faults.Add(s.at(number), format, args...)
@@ -169,7 +169,7 @@ func (s *Store) unreadable(number int64, format string, args ...any) error {
 
 func unreadable(err error) error { return prefix.Errorf("%w: %w", store.ErrUnreadable, err) }
 
-// at is where a head is, for people.
+// at is the place of a head for error messages.
 func (s *Store) at(number int64) document.Position {
 	return document.Position{Source: fmt.Sprintf("%s: _id %d", s.place.collection, number)}
 }
@@ -212,7 +212,7 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 	if err := faults.Err(); err != nil {
 		return revision, unreadable(err)
 	}
-	if _, err := encode(&revision, ""); err != nil { // which counts
+	if _, err := encode(&revision, ""); err != nil { // it sets the count
 		return revision, unreadable(err)
 	}
 	if _, err := raw.LookupErr("bytes"); err != nil || revision.At == 0 {
@@ -221,11 +221,11 @@ func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw
 	return revision, nil
 }
 
-// check sorts rules that somebody wrote by their IDs, and records what makes no sense. By how many bits IPv6
-// clients are counted is not known here.
+// check sorts rules that were written by hand by their IDs, and records their faults. It does not know by how many
+// bits IPv6 clients are counted.
 func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	if len(*faults) > 0 {
-		return // which say enough, and could come twice
+		return // the same faults would be reported twice
 	}
 	slices.SortStableFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
 	for i := range list {
@@ -238,8 +238,8 @@ func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 	}
 }
 
-// complete writes into a head that somebody made what others need to know without reading its rules, and by the
-// server's clock when it was made. Without the right to do so its time is unknown.
+// complete adds to a head made by hand the count and size of its rules, and the time by the server's clock. Without
+// the right to write its time is unknown.
 func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revision) {
 	filter := byID(r.Number)
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: "count", Value: r.Count}, {Key: "bytes", Value: r.Bytes}}}}
@@ -256,7 +256,7 @@ func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revis
 	}
 }
 
-// toValue is a document, which the driver found to be sound, as a tree of values.
+// toValue converts a document that the driver has validated to a tree of values.
 func toValue(at document.Position, doc bson.Raw) document.Value {
 	v := document.Value{At: at, Kind: document.KindMapping}
 	elements, _ := doc.Elements()
@@ -266,7 +266,7 @@ func toValue(at document.Position, doc bson.Raw) document.Value {
 	return v
 }
 
-// valueOf is one value of a document. What rules can't have is of a kind that nothing else has.
+// valueOf converts one value of a document. Types that rules can't have get a kind that no reader accepts.
 func valueOf(at document.Position, raw bson.RawValue) document.Value {
 	v := document.Value{At: at}
 	switch raw.Type {

@@ -58,8 +58,8 @@ type fluxBand struct {
 }
 
 // Import reads the rules of FluxGate: the documents of the collection rate_limit_rules, or of the one that the
-// URL's option collection names. The rules are sorted by ID, and each is sound by itself. The notes say what could not be kept, and which
-// documents are not imported. The error wraps stint.ErrInvalid or stint.ErrUnavailable, or is the context's.
+// URL's option collection names. The rules are sorted by ID, and each is valid by itself. The notes name settings that were lost, and
+// documents that were not imported. The error wraps stint.ErrInvalid or stint.ErrUnavailable, or is the context's.
 func Import(ctx context.Context, url string) (list []rules.Rule, notes []string, err error) {
 	p, err := parse(url, fluxgateCollection)
 	if err != nil {
@@ -100,7 +100,7 @@ func (i *importer) note(format string, args ...any) {
 	i.notes = append(i.notes, fmt.Sprintf(format, args...))
 }
 
-// add takes one document over, or notes why not.
+// add imports one document, or notes why it can't.
 func (i *importer) add(doc bson.Raw) {
 	var from fluxRule
 	if err := bson.Unmarshal(doc, &from); err != nil {
@@ -149,7 +149,7 @@ func (i *importer) add(doc bson.Raw) {
 	i.rules = append(i.rules, rule)
 }
 
-// id is an ID as rules may have it, which no other has.
+// id makes a valid and unique ID.
 func (i *importer) id(from string) string {
 	clean := strings.Map(func(c rune) rune {
 		if c < 0x80 && (strings.ContainsRune("-_.:", c) || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') {
@@ -169,7 +169,7 @@ func (i *importer) id(from string) string {
 	return id
 }
 
-// labels keep what else tells people about a rule.
+// labels keep the document's other descriptive fields.
 func (i *importer) labels(from *fluxRule) map[string]string {
 	labels := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(from.Attributes)) {
@@ -189,7 +189,7 @@ func (i *importer) labels(from *fluxRule) map[string]string {
 	return labels
 }
 
-// scope says who is counted as one. FluxGate counts requests without it by address.
+// scope converts the scope. FluxGate counts requests without a value by address.
 func (i *importer) scope(rule *rules.Rule, from *fluxRule) error {
 	rule.Missing = rules.MissingIP
 	switch from.Scope {
@@ -250,7 +250,7 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 	return prefix.Join(faults...)
 }
 
-// limitName is a band's label if a limit can have it. One of several limits needs a name.
+// limitName is a band's label if it is a valid name of a limit. Of several limits each needs a name.
 func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	name := strings.TrimSpace(band.Label)
 	if len(name) > stint.MaxNameBytes || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -263,7 +263,7 @@ func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	return name
 }
 
-// patterns reports patterns that mean something else to stint.
+// patterns reports patterns that have another meaning in stint.
 func patterns(list []string) error {
 	var faults []error
 	for _, pattern := range list {

@@ -74,7 +74,7 @@ func TestConformance(t *testing.T) {
 // A server without change streams says so, so that it is asked for its head instead.
 func TestWatchUnsupported(t *testing.T) {
 	s := open(t, newURL())
-	if err := s.Watch(t.Context(), func() { t.Error("ready") }, func() { t.Error("news") }); !errors.Is(err, errors.ErrUnsupported) {
+	if err := s.Watch(t.Context(), func() { t.Error("ready") }, func() { t.Error("notified") }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, want ErrUnsupported", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// A member stands for one of a replica set, or for a mongos, as far as change streams ask for it:
-// the server of the other tests has none. All collections are empty, and what happens in them the
-// test says. It speaks MongoDB's wire protocol, OP_MSG and the OP_QUERY of a greeting, as
+// A member plays one of a replica set, or a mongos, as far as change streams need it, because
+// the server of the other tests has none. All collections are empty, and the test decides what happens in
+// them. It speaks MongoDB's wire protocol, OP_MSG and the OP_QUERY of a greeting, as
 // https://www.mongodb.com/docs/manual/reference/mongodb-wire-protocol/ describes them.
 type member struct {
 	t       testing.TB
@@ -29,7 +29,7 @@ type member struct {
 	conns    []net.Conn
 }
 
-// newMember starts one that says of itself what hello has besides what all say.
+// newMember starts one. hello is added to its answer to the command hello.
 func newMember(t testing.TB, hello func(address string) bson.D) *member {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -194,11 +194,11 @@ func (m *member) happens(token, operation, collection string) {
 	m.says(cursor(7, "stint.$cmd.aggregate", "nextBatch", bson.A{event}))
 }
 
-// says answers who waits for news of a change stream.
+// says answers a client that waits for an event of a change stream.
 func (m *member) says(reply bson.D) {
 	select {
 	case m.events <- reply:
 	case <-m.t.Context().Done():
-		m.t.Error("nobody waits for news")
+		m.t.Error("nobody waits for an event")
 	}
 }

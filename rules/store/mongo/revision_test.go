@@ -73,7 +73,7 @@ func TestForm(t *testing.T) {
 }
 
 // A process may die at any command of an edit: the revision is made whole or not at all, the next
-// edit succeeds, and what is left over is removed.
+// edit succeeds, and leftovers are removed.
 func TestDiesAnywhere(t *testing.T) {
 	ctx, url := t.Context(), newURL()
 	after := open(t, url)
@@ -208,7 +208,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// Everything that is wrong with a head that somebody made is told at once; what is mended is read.
+// All faults of a head made by hand are reported at once. When they are mended, it is read.
 func TestUnreadable(t *testing.T) {
 	good := bson.D{{Key: "id", Value: "a"}, {Key: "scope", Value: "global"}, {Key: "banned", Value: true}}
 	for name, c := range map[string]struct {
@@ -259,7 +259,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Chunks that somebody changed or removed are no revision.
+// A revision whose chunks somebody changed or removed can't be read.
 func TestDamagedChunk(t *testing.T) {
 	for name, damage := range map[string]bson.D{
 		"a rule":   {{Key: "$set", Value: bson.D{{Key: "rules.0.color", Value: 1}}}},

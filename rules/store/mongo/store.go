@@ -6,9 +6,9 @@
 //
 // A revision is a head document in the collection rate_limit_revisions, and chunks of its rules in
 // rate_limit_revisions.chunks. The chunks are inserted first, under a random name of their own. The
-// insert of the head, whose _id is the revision's number, is the compare-and-swap: it is atomic on every
+// insert of the head, whose _id is the revision's number, is the compare-and-swap. It is atomic on every
 // server, so neither transactions nor a replica set are needed. Chunks whose head was never inserted
-// are in force nowhere, and are removed later. docs/mongodb.md says what operators need to know.
+// are not in force, and are removed later. docs/mongodb.md is for operators.
 //
 // [Import] reads the rules of a FluxGate collection.
 package mongo
@@ -32,23 +32,23 @@ import (
 const (
 	// defaultCollection holds the heads unless the URL names another one.
 	defaultCollection = "rate_limit_revisions"
-	// chunksSuffix follows its name in that of the chunks' collection.
+	// chunksSuffix is added to the name of the collection of heads to name that of chunks.
 	chunksSuffix = ".chunks"
-	// cleanEvery is after how many revisions what is not kept is removed.
+	// cleanEvery is the number of revisions between two removals of old ones.
 	cleanEvery = 8
 )
 
 // Store is a [store.Store] in a database of MongoDB. Make it with [New].
 type Store struct {
 	connection
-	cleaned atomic.Bool // whether this process removed what earlier ones left
+	cleaned atomic.Bool // whether this process has cleaned once
 }
 
 var _ store.Store = (*Store)(nil)
 
 // New makes a store in the database that a URL names, stint if it names none, and in the
 // collection rate_limit_revisions or the one of the option collection. The other options are the driver's.
-// Nothing is asked yet, so the server may be unreachable. The error wraps stint.ErrInvalid, and does not show the URL.
+// It does not connect, so the server may be unreachable. The error wraps stint.ErrInvalid, and does not show the URL.
 func New(url string) (*Store, error) {
 	p, err := parse(url, defaultCollection)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *Store) chunks(db *mongo.Database) *mongo.Collection {
 // byID matches documents by their _id.
 func byID(id any) bson.D { return bson.D{{Key: "_id", Value: id}} }
 
-// anyHead matches every head. The order of heads is that of their numbers.
+// anyHead matches every head. Heads are ordered by their numbers.
 var anyHead = byID(bson.D{{Key: "$gt", Value: 0}})
 
 // newest is the newest head with the named fields, or with all if none is named; nil if there is no head.
@@ -96,7 +96,7 @@ func (s *Store) Head(ctx context.Context) (id store.ID, err error) {
 	return id, err
 }
 
-// Load returns a revision, the newest with number 0.
+// Load returns a revision; number 0 is the newest.
 func (s *Store) Load(ctx context.Context, number int64) (revision store.Revision, err error) {
 	err = s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
 		for {
@@ -116,7 +116,7 @@ func (s *Store) Load(ctx context.Context, number int64) (revision store.Revision
 	return revision, nil
 }
 
-// find returns the head of a revision, or of the newest with number 0.
+// find returns the head of a revision; number 0 is the newest.
 func (s *Store) find(ctx context.Context, db *mongo.Database, number int64) (bson.Raw, error) {
 	if number == 0 {
 		return s.newest(ctx, db)
@@ -155,7 +155,7 @@ func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (sto
 	return revision, nil
 }
 
-// lacks is the error of chunks that are not there: the revision is not kept any more, or somebody removed them.
+// lacks is the error of missing chunks: the revision is no longer kept, or somebody removed them.
 func (s *Store) lacks(ctx context.Context, db *mongo.Database, id store.ID) error {
 	heads, err := s.list(ctx, db, store.KeptRevisions)
 	switch {
@@ -168,7 +168,7 @@ func (s *Store) lacks(ctx context.Context, db *mongo.Database, id store.ID) erro
 	}
 }
 
-// Put makes next the newest revision. The newest one is looked up first, and the insert of the next
+// Put makes next the newest revision. It reads the newest one first. The insert of the next
 // number fails if another one was put since.
 func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
 	if next.Number != expected.Number+1 {
@@ -203,7 +203,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 			return err
 		}
 		if next.Number%cleanEvery == 0 || !s.cleaned.Swap(true) {
-			_ = s.clean(ctx, db) // the revision is made; the next clean does it
+			_ = s.clean(ctx, db) // the revision is made; the next clean tries again
 		}
 		return nil
 	})
@@ -230,12 +230,12 @@ func (s *Store) insert(ctx context.Context, db *mongo.Database, h head) error {
 // refused is the error of a revision whose head was not inserted.
 func refused(err error) error { return prefix.Errorf("%w: %w", store.ErrRefused, err) }
 
-// discard removes the chunks of an attempt that failed. What it can't remove, clean does.
+// discard removes the chunks of a failed attempt. If it fails, clean removes them later.
 func (s *Store) discard(ctx context.Context, db *mongo.Database, number int64, attempt string) {
 	_, _ = s.chunks(db).DeleteMany(ctx, chunksOf(number, attempt))
 }
 
-// list reads the heads without rules, the newest first: as many as are kept, or all with 0.
+// list reads heads without their rules, the newest first: at most this many, 0 is all.
 func (s *Store) list(ctx context.Context, db *mongo.Database, most int64) (heads []bson.Raw, err error) {
 	cursor, err := s.heads(db).Find(ctx, anyHead,
 		options.Find().SetSort(byID(-1)).SetLimit(most).SetProjection(bson.D{{Key: rulesField, Value: 0}}))
@@ -245,8 +245,8 @@ func (s *Store) list(ctx context.Context, db *mongo.Database, most int64) (heads
 	return heads, cursor.All(ctx, &heads)
 }
 
-// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they have 64 MiB together.
-// It depends on nothing but the heads, so that all processes agree on it, whatever was removed already.
+// kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they fit into 64 MiB.
+// It depends only on the heads, so that all processes agree, whatever was removed already.
 func kept(heads []bson.Raw) (list []store.Info) {
 	size := int64(0)
 	for _, head := range heads[:min(len(heads), store.KeptRevisions)] {
@@ -259,7 +259,7 @@ func kept(heads []bson.Raw) (list []store.Info) {
 	return list
 }
 
-// clean removes what is not kept, and the chunks that failed attempts left. Heads are removed by their number
+// clean removes revisions that are no longer kept, and chunks of failed attempts. Heads are removed by their number
 // only, so that the slow insert of a number that others have long used still fails.
 func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 	heads, err := s.list(ctx, db, 0)
@@ -268,7 +268,7 @@ func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 	}
 	list := kept(heads)
 	newest, oldest := list[0].Number, list[len(list)-1].Number
-	named, byHand := map[string]bool{}, false // the attempts that are kept; whether others were made by hand
+	named, byHand := map[string]bool{}, false // the attempts to keep; whether there are heads made by hand
 	for i, head := range heads {
 		if i < len(list) {
 			named[textOf(head, "attempt")] = true
@@ -290,7 +290,7 @@ func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 			return err
 		}
 	}
-	// Attempts at later numbers may still succeed. The index of _id has all that is asked for.
+	// Attempts at later numbers may still succeed. The index of _id covers this query.
 	cursor, err := s.chunks(db).Find(ctx, below(chunkPrefix(newest+1)), options.Find().SetProjection(byID(1)))
 	if err != nil {
 		return err
@@ -363,6 +363,6 @@ func (s *Store) stream(ctx context.Context, db *mongo.Database) (*mongo.ChangeSt
 	if server.Set == "" && server.Message != "isdbgrid" {
 		return nil, errors.ErrUnsupported
 	}
-	// That something changed is enough, however large the document.
+	// The notification needs no more than the _id, however large the document is.
 	return s.heads(db).Watch(ctx, mongo.Pipeline{{{Key: "$project", Value: bson.D{{Key: "operationType", Value: 1}}}}})
 }

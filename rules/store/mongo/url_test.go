@@ -54,8 +54,8 @@ func calls(s *mongo.Store) map[string]func(context.Context) error {
 	}
 }
 
-// A server that is away is no error of New, and ErrUnavailable of every call, without the password.
-func TestAway(t *testing.T) {
+// With an unreachable server New succeeds, and every call returns ErrUnavailable, without the password.
+func TestUnreachable(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A server that accepts and is silent ends no call but by its context.
+// A call to a server that accepts and is silent ends with its context.
 func TestSilent(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

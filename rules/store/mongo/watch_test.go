@@ -12,17 +12,17 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// heard waits for a word from who watches.
-func heard(t *testing.T, word <-chan struct{}, what string) {
+// await waits for a signal of a watch.
+func await(t *testing.T, word <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-word:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("nobody heard of %s", what)
+		t.Fatalf("no signal of %s", what)
 	}
 }
 
-// Where there are change streams, new heads are heard of, and no chunks.
+// With change streams, new heads notify, and chunks do not.
 func TestWatch(t *testing.T) {
 	for name, hello := range map[string]func(string) bson.D{
 		"replica set": func(address string) bson.D {
@@ -38,15 +38,15 @@ func TestWatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newMember(t, hello)
 			s := open(t, m.url())
-			ready, news, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			ready, notified, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() {
-				ended <- s.Watch(ctx, func() { ready <- struct{}{} }, func() { news <- struct{}{} })
+				ended <- s.Watch(ctx, func() { ready <- struct{}{} }, func() { notified <- struct{}{} })
 			}()
-			heard(t, ready, "the stream")
+			await(t, ready, "the stream")
 			m.happens("1", "insert", "rate_limit_revisions")
-			heard(t, news, "a revision")
+			await(t, notified, "a revision")
 			m.says(bson.D{{Key: "ok", Value: 0}, {Key: "code", Value: 13}, {Key: "codeName", Value: "Unauthorized"}, {Key: "errmsg", Value: "no more rights"}})
 			if err := <-ended; !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "no more rights") {
 				t.Errorf("the stream ended with %v", err)
@@ -63,7 +63,7 @@ func TestWatch(t *testing.T) {
 				t.Errorf("the pipeline %s with read concern %q", pipeline, concern)
 			}
 			go func() { ended <- s.Watch(ctx, func() { ready <- struct{}{} }, func() {}) }()
-			heard(t, ready, "the next stream")
+			await(t, ready, "the next stream")
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)

@@ -87,7 +87,7 @@ func (w *wire) serve(client net.Conn) {
 		return
 	}
 	var group sync.WaitGroup
-	var last atomic.Bool // whether what the server answers next is lost
+	var last atomic.Bool // whether the server's next answer is lost
 	group.Go(func() {
 		reply := make([]byte, 64<<10)
 		for {

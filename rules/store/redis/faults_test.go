@@ -33,8 +33,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A server that is away, or whose context is over, is told from one that holds something else.
-func TestAway(t *testing.T) {
+// An unreachable server, and a context that is over, give other errors than a server with a foreign key.
+func TestUnreachable(t *testing.T) {
 	s, b, r := own(t)
 	put(t, r, rule("a", 1))
 	if err := s.Kill(); err != nil {
@@ -70,7 +70,7 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-// A commit that the server does not want changes nothing at all, and can be read around.
+// A commit that the server refuses changes nothing, and reads still succeed.
 func TestAllOrNothing(t *testing.T) {
 	for name, test := range map[string]struct{ forbid, allow [][]any }{
 		"OOM":      {[][]any{{"CONFIG", "SET", "maxmemory", "1"}}, [][]any{{"CONFIG", "SET", "maxmemory", "0"}}},
@@ -101,13 +101,13 @@ func TestAllOrNothing(t *testing.T) {
 					t.Errorf("loading meanwhile: %v", err)
 				}
 				if _, err := b.History(t.Context(), 0, 5); err != nil {
-					t.Errorf("reading versions meanwhile: %v", err)
+					t.Errorf("reading revisions meanwhile: %v", err)
 				}
 				for _, command := range test.allow {
 					do(t, s, command...)
 				}
 			}
-			try(func(d *store.Draft) { d.Put(rule("a", 1)) }) // the first version
+			try(func(d *store.Draft) { d.Put(rule("a", 1)) }) // the first revision
 			put(t, r, rule("a", 1), rule("b", 1))
 			try(func(d *store.Draft) { d.Delete("b"); d.Put(rule("a", 2)) })
 			has(t, b, 1, "a:1 b:1")
@@ -117,14 +117,14 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// isUnreadable reports whether an error is that what is kept can't be read.
+// isUnreadable reports whether an error says that the stored data can't be read.
 func isUnreadable(err error) bool {
 	return errors.Is(err, store.ErrUnreadable) && errors.Is(err, stint.ErrInvalid)
 }
 
 const key = "rate_limiter:{rules}:revisions"
 
-// A key of something else is left alone, and it is said what it is.
+// A key of another type is not changed, and the error says so.
 func TestKeyOfSomethingElse(t *testing.T) {
 	s, b, _ := own(t)
 	do(t, s, "SET", key, "theirs")
@@ -138,7 +138,7 @@ func TestKeyOfSomethingElse(t *testing.T) {
 	}
 }
 
-// What can't be read is named, with the reason.
+// The error of unreadable data names it, with the reason.
 func TestGarbage(t *testing.T) {
 	s, b, m := own(t)
 	put(t, m, rule("a", 1), rule("login", 1))
@@ -178,7 +178,7 @@ func TestGarbage(t *testing.T) {
 	has(t, b, 1, "a:1 login:1")
 }
 
-// A wrong password is told from a server that can't be asked.
+// A wrong password has another error than an unreachable server.
 func TestWrongPassword(t *testing.T) {
 	s := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
 	b := open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "wrong"}, "")
@@ -188,8 +188,8 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-// A user with the rights that docs/redis.md lists can do everything. Without that to publish
-// commits are made all the same.
+// A user with the rights that docs/redis.md lists can do everything. Commits succeed without the right to
+// publish.
 func TestRights(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/redis.md")
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/stint-go/stint/rules/store"
 )
 
-// deaf is a connection over which nobody can subscribe.
-type deaf struct{ redisstore.Conn }
+// unsubscribable is a connection on which Subscribe fails.
+type unsubscribable struct{ redisstore.Conn }
 
-func (deaf) Subscribe(context.Context, string, func(), func(string)) error {
+func (unsubscribable) Subscribe(context.Context, string, func(), func(string)) error {
 	return errors.New("pub/sub is cut")
 }
 
-// mute is one with subscriptions on which nothing comes.
+// mute is a connection whose subscriptions receive nothing.
 type mute struct{ redisstore.Conn }
 
 func (mute) Subscribe(ctx context.Context, _ string, ready func(), _ func(string)) error {
@@ -55,7 +55,7 @@ func TestInForceElsewhere(t *testing.T) {
 		wrap     func(redisstore.Conn) redisstore.Conn
 	}{
 		"notified":     {time.Minute, func(c redisstore.Conn) redisstore.Conn { return c }},
-		"pub/sub cut":  {20 * time.Millisecond, func(c redisstore.Conn) redisstore.Conn { return deaf{c} }},
+		"pub/sub cut":  {20 * time.Millisecond, func(c redisstore.Conn) redisstore.Conn { return unsubscribable{c} }},
 		"pub/sub mute": {20 * time.Millisecond, func(c redisstore.Conn) redisstore.Conn { return mute{c} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func subscribed(t testing.TB, channel string) {
 	}
 }
 
-// A server that restarts empty, or is emptied, gets the rules back from who follows.
+// A server that restarts empty, or is emptied, gets the rules back from a manager that follows it.
 func TestRulesComeBack(t *testing.T) {
 	s, b, writer := own(t)
 	followed := manage(t, open(t, rueidis.Connection{URL: s.URL()}, ""), 20*time.Millisecond)
@@ -155,9 +155,9 @@ func TestRulesComeBack(t *testing.T) {
 		}
 		cancel()
 		has(t, b, 1, "a:3 b:2")
-		versions, err := b.History(t.Context(), 0, 10)
-		if err != nil || len(versions) != 1 || versions[0].Comment == "" {
-			t.Errorf("loss %d: %+v, %v", i, versions, err)
+		revisions, err := b.History(t.Context(), 0, 10)
+		if err != nil || len(revisions) != 1 || revisions[0].Comment == "" {
+			t.Errorf("loss %d: %+v, %v", i, revisions, err)
 		}
 		if _, err := followed.Current(t.Context()); err != nil {
 			t.Error(err)
@@ -171,7 +171,7 @@ func TestRulesComeBack(t *testing.T) {
 	}
 }
 
-// A failover of Sentinel keeps the rules in force, and those after it are heard of. The old primary accepts writes until a
+// A failover of Sentinel keeps the rules in force, and edits after it notify. The old primary accepts writes until a
 // sentinel demotes it, so an edit may succeed there and be lost: it is made again until the new primary has it.
 func TestFailover(t *testing.T) {
 	watched := testredis.StartSentinel(t)
@@ -210,7 +210,7 @@ type brief struct{ redisstore.Conn }
 
 func (brief) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 
-// A subscription that ends without a reason is one that was lost.
+// A subscription that ends without a reason counts as lost.
 func TestSubscriptionEnds(t *testing.T) {
 	conn, err := rueidis.Dial(rueidis.Connection{URL: server.URL()})
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/stint-go/stint/rules/store/redis"
 )
 
-// patience bounds how long a test waits for what has to come.
+// patience bounds how long a test waits.
 const patience = 20 * time.Second
 
-// rule is one that can be enforced, with a capacity to tell its versions by.
+// rule is a valid rule. Its capacity says which edit made it.
 func rule(id string, capacity int64) rules.Rule {
 	return rules.Rule{ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(capacity, time.Minute)}}
 }
@@ -60,7 +60,7 @@ func tryPut(ctx context.Context, r *store.Manager, list ...rules.Rule) (store.Ed
 	})
 }
 
-// has compares what a store has with rules in short.
+// has compares the store's rules with rules in short.
 func has(t testing.TB, b *redis.Store, number int64, want string) {
 	t.Helper()
 	s, err := b.Load(t.Context(), 0)
@@ -68,11 +68,11 @@ func has(t testing.TB, b *redis.Store, number int64, want string) {
 		t.Fatal(err)
 	}
 	if got := short(s.Rules); s.Number != number || got != want {
-		t.Errorf("version %d: %s; want %d: %s", s.Number, got, number, want)
+		t.Errorf("revision %d: %s; want %d: %s", s.Number, got, number, want)
 	}
 }
 
-// A follower is what follows a store.
+// A follower follows a store.
 type follower struct {
 	t     testing.TB
 	taken chan string // the sets in short
@@ -111,7 +111,7 @@ func (f *follower) until(want string) {
 	}
 }
 
-// dump is all that a server holds.
+// dump is all data of a server.
 func dump(t testing.TB, s *testredis.Server) map[string]any {
 	t.Helper()
 	held := map[string]any{}
@@ -121,7 +121,7 @@ func dump(t testing.TB, s *testredis.Server) map[string]any {
 	return held
 }
 
-// unavailable holds an error to be one of a server that can't be asked, and to say why.
+// unavailable checks that an error is that of an unreachable server, and says why.
 func unavailable(t testing.TB, err error, why string) {
 	t.Helper()
 	if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), why) {
@@ -129,7 +129,7 @@ func unavailable(t testing.TB, err error, why string) {
 	}
 }
 
-// own starts a server of the test's own, with a store and a store.
+// own starts a server of the test's own, with a store and a manager.
 func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Store, *store.Manager) {
 	t.Helper()
 	s := testredis.Start(t, options...)

@@ -60,7 +60,7 @@ func (s *Store) run(ctx context.Context, source string, args ...string) (string,
 	return s.conn.Eval(ctx, redisstore.NewScript(source), []string{s.key}, args)
 }
 
-// New makes a store on a connection, which Close ends. It asks nothing of it. The error is one of
+// New makes a store on a connection, which Close closes. It does not call the server. An error is about
 // the options and wraps stint.ErrInvalid.
 func New(conn redisstore.Conn, options Options) (*Store, error) {
 	if conn == nil {
@@ -106,7 +106,7 @@ func (s *Store) Head(ctx context.Context) (store.ID, error) {
 	return id, nil
 }
 
-// written is an ID as the hash has it, "" for that of no revision.
+// written is an ID in the hash's form, "" for the zero ID.
 func written(id store.ID) string {
 	if id == (store.ID{}) {
 		return ""
@@ -146,7 +146,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 	return nil
 }
 
-// Load returns a revision, the newest with number 0.
+// Load returns a revision; number 0 is the newest.
 func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) {
 	var revision store.Revision
 	if err := ctx.Err(); err != nil {
@@ -204,7 +204,7 @@ func (s *Store) parseInfo(text string) (info store.Info, err error) {
 	return info, nil
 }
 
-// Watch hears of revisions by a channel, until the subscription is lost.
+// Watch subscribes to a channel, until the subscription is lost.
 func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	err := s.conn.Subscribe(ctx, s.channel, ready, func(string) { notify() })
 	if err == nil {
@@ -213,8 +213,8 @@ func (s *Store) Watch(ctx context.Context, ready, notify func()) error {
 	return s.failure(ctx, err)
 }
 
-// failure is the error of a call: the context's, that the key is not the rules', or
-// that the server can't be asked.
+// failure turns the error of a call into the context's, ErrUnreadable if the key has another type, or
+// stint.ErrUnavailable.
 func (s *Store) failure(ctx context.Context, err error) error {
 	reply, _ := redisstore.Reply(err)
 	switch {
@@ -239,11 +239,11 @@ func (s *Store) unreadable(field, value string) error {
 var (
 	// unsent are replies to a command that the server did not execute.
 	unsent = []string{"NOAUTH ", "WRONGPASS ", "NOPERM ", "LOADING ", "MASTERDOWN ", "CLUSTERDOWN ", "BUSY ", "MOVED ", "ASK ", "TRYAGAIN "}
-	// unwritten are replies to put.lua's first write as well, the only one that can fail. Redis 6 puts words of its own before them.
+	// unwritten are replies to the first write of put.lua too, the only one that can fail. Redis 6 adds its own prefix.
 	unwritten = []string{"OOM ", "READONLY ", "NOREPLICAS ", "MISCONF ", "The user executing the script can't "}
 )
 
-// refused reports whether a put failed by a reply that says for certain that nothing was stored.
+// refused reports whether the reply to a put says for certain that nothing was stored.
 func refused(err error) bool {
 	reply, replied := redisstore.Reply(err)
 	return replied && (slices.ContainsFunc(unsent, func(code string) bool { return strings.HasPrefix(reply, code) }) ||

@@ -30,7 +30,7 @@ func (r reply) Error() string { return string(r) }
 
 func (reply) RedisError() {}
 
-// What was refused before anything was written is told from what may have been made.
+// An edit that was refused before anything was written has another error than one that may have been made.
 func TestRefused(t *testing.T) {
 	const script6 = "ERR Error running script (call to f_0a1b): @user_script:47: @user_script: 47: -"
 	for _, test := range []struct {

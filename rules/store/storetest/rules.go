@@ -14,7 +14,7 @@ import (
 // have. Few of them can be enforced.
 func Rules() *rapid.Generator[rules.Rule] { return rapid.Custom(randomRule) }
 
-// text is anything, often what means something to a server.
+// text is arbitrary, often with characters that have a meaning to a server.
 var text = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
 	"", " ", "$", "$set", "$where", ".", "a.b", "..", "_id", "__proto__", "\x00", "\n", "\r\n", "\t", `"`, `'`, `\`, `\u0000`, "{}", "{tag}", "[1]", "%s", "%25",
 	"]]", "--", "<&>", "null", "0", "1e999", "ä", "日本", "\u2028", "\ufeff", "\ufffd", "🙂", "\x7f", strings.Repeat("long ", 1000),

@@ -1,4 +1,4 @@
-// Package storetest is what every store of rules must pass. It is for tests only.
+// Package storetest is the conformance suite for stores of rules. It is for tests only.
 package storetest
 
 import (
@@ -21,14 +21,14 @@ import (
 
 // A Place is where rules are kept, empty at first.
 type Place struct {
-	// Open makes a store on the place: each call another one, as another process would have it. The
+	// Open makes another store on the place with each call, as another process would. The
 	// suite does not close them; t.Cleanup does.
 	Open func() store.Store
-	// Lose empties the place, as a server that lost its data. Default: nil, what depends on it is not tested.
+	// Lose empties the place, as a server that lost its data. Default: nil, losses are not tested.
 	Lose func()
 }
 
-// A Size is how much there is of what a store has to get right in bulk.
+// A Size is the amount of work in the suite's larger tests.
 type Size struct {
 	// Edits is how many edits each of 8 editors makes at the same time.
 	Edits int
@@ -120,7 +120,7 @@ func testModel(p *place) {
 	})
 }
 
-// refuse holds the stores to make no revision of a number after another one than the newest.
+// refuse checks that the stores refuse a revision that does not follow the newest.
 func (p *place) refuse(expected store.ID, number int64) {
 	p.Helper()
 	if expected == p.head().ID && number == expected.Number+1 {
@@ -221,7 +221,7 @@ func (s Size) testEdits(p *place) {
 	}
 }
 
-// insist adds a rule however often others come first.
+// insist adds a rule, and tries again whenever others come first.
 func insist(ctx context.Context, at store.Store, id string) error {
 	for {
 		now, err := at.Load(ctx, 0)
@@ -273,14 +273,14 @@ func (s Size) testWhole(p *place) {
 // that is stuck fails the test.
 const patience = 20 * time.Second
 
-// Whoever watches is notified of revisions that another store puts, from when it is ready until its
+// A watcher is notified of revisions that another store puts, from when it is ready until its
 // context ends.
 func testWatch(p *place) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
 	late, stop := context.WithTimeout(p.ctx, patience)
 	defer stop()
-	ready, news, ended := make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1)
+	ready, notified, ended := make(chan struct{}, 1), make(chan struct{}, 1), make(chan error, 1)
 	signal := func(c chan struct{}) func() {
 		return func() {
 			select {
@@ -289,7 +289,7 @@ func testWatch(p *place) {
 			}
 		}
 	}
-	go func() { ended <- p.stores[0].Watch(ctx, signal(ready), signal(news)) }()
+	go func() { ended <- p.stores[0].Watch(ctx, signal(ready), signal(notified)) }()
 	// await reports false of a store that can't notify, as it may say.
 	await := func(what chan struct{}, name string) bool {
 		p.Helper()
@@ -314,7 +314,7 @@ func testWatch(p *place) {
 			p.Fatalf("%v", err)
 		}
 		p.revisions = append(p.revisions, next)
-		await(news, fmt.Sprintf("notification of revision %d", next.Number))
+		await(notified, fmt.Sprintf("notification of revision %d", next.Number))
 		if head, err := p.stores[0].Head(p.ctx); err != nil || head != p.head().ID {
 			p.Fatalf("the notification came before the revision: %+v, %v", head, err)
 		}
@@ -400,7 +400,7 @@ func (p *place) check(n int) {
 	p.historyIs(0, n)
 }
 
-// same holds a store to have a revision under a number.
+// same checks that a store has a revision under a number.
 func (p *place) same(s store.Store, number int64, want store.Revision) {
 	p.Helper()
 	got, err := s.Load(p.ctx, number)
@@ -409,7 +409,7 @@ func (p *place) same(s store.Store, number int64, want store.Revision) {
 	}
 }
 
-// notKept holds a store to have no revision of a number.
+// notKept checks that a store has no revision of a number.
 func (p *place) notKept(s store.Store, number int64) {
 	p.Helper()
 	if got, err := s.Load(p.ctx, number); !errors.Is(err, store.ErrNotKept) {
@@ -433,7 +433,7 @@ func (p *place) historyIs(before int64, n int) {
 	}
 }
 
-// plain is a rule that can be enforced, of which a label says something.
+// plain is a rule that can be enforced, with a text as its label.
 func plain(id, says string) rules.Rule {
 	return rules.Rule{
 		ID: id, Labels: map[string]string{"says": says}, Scope: []string{rules.Global},

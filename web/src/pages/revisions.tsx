@@ -2,21 +2,21 @@
 
 import { useState } from "preact/hooks";
 import { ask } from "../api";
-import type { FullVersion, Version } from "../api";
+import type { RuleRevision, RuleRevisionDiff } from "../api";
 import { Act, at, messageOf, Time, useAsk, Window } from "../ui";
 import { yaml } from "../yaml";
 import { Diff } from "./rule";
 
 interface Page {
-  versions: Version[];
+  revisions: RuleRevision[];
   next?: number;
 }
 
 export function Revisions() {
-  const path = "/api/v1/rule-versions?limit=500";
+  const path = "/api/v1/rule-revisions?limit=500";
   const { body, fault } = useAsk<Page>(path);
   const [older, setOlder] = useState<Page[]>([]);
-  const rows = [...(body?.versions ?? []), ...older.flatMap((page) => page.versions)];
+  const rows = [...(body?.revisions ?? []), ...older.flatMap((page) => page.revisions)];
   const next = (older.at(-1) ?? body)?.next;
   return (
     <>
@@ -28,13 +28,13 @@ export function Revisions() {
           rows={rows}
           empty={<p>No revision yet. Each edit of the rules makes one. Rules that are read from a file or from another service have none; the <a href="#/">overview</a> shows when they changed.</p>}
           head={<tr><th class="rev">revision</th><th class="when">time</th><th class="by">by</th><th>what</th><th class="n hide-narrow" style={{ width: "64px" }}>rules</th></tr>}
-          row={(v) => (
-            <tr key={v.version}>
-              <td><a href={at("revisions", String(v.version))}>{v.version}</a></td>
-              <td><Time micros={Date.parse(v.at) * 1000} /></td>
-              <td>{v.by}</td>
-              <td title={v.comment || v.action}>{v.comment || v.action}</td>
-              <td class="n hide-narrow">{v.rules}</td>
+          row={(r) => (
+            <tr key={r.revision}>
+              <td><a href={at("revisions", String(r.revision))}>{r.revision}</a></td>
+              <td><Time micros={Date.parse(r.at) * 1000} /></td>
+              <td>{r.by}</td>
+              <td title={r.comment || r.action}>{r.comment || r.action}</td>
+              <td class="n hide-narrow">{r.rules}</td>
             </tr>
           )}
         />
@@ -45,12 +45,12 @@ export function Revisions() {
 }
 
 export function Revision({ number, writes }: { number: string; writes: boolean }) {
-  const { body, fault } = useAsk<FullVersion>(`/api/v1/rule-versions/${encodeURIComponent(number)}`);
+  const { body, fault } = useAsk<RuleRevisionDiff>(`/api/v1/rule-revisions/${encodeURIComponent(number)}`);
   if (fault) return <p class="fault" role="alert">{messageOf(fault)}</p>;
   if (!body) return <p class="empty">Reading…</p>;
   return (
     <>
-      <h1 class="lead">Revision {body.version}, <Time micros={Date.parse(body.at) * 1000} />{body.by ? `, by ${body.by}` : ""}{body.comment ? `: ${body.comment}` : ""}</h1>
+      <h1 class="lead">Revision {body.revision}, <Time micros={Date.parse(body.at) * 1000} />{body.by ? `, by ${body.by}` : ""}{body.comment ? `: ${body.comment}` : ""}</h1>
       <p><a href="#/revisions">All revisions</a></p>
       {body.changes.length === 0 && <p class="empty">It changed no rule.</p>}
       {body.changes.map((c) => (
@@ -61,8 +61,8 @@ export function Revision({ number, writes }: { number: string; writes: boolean }
       ))}
       {writes && (
         <div class="row">
-          <Act confirm={`Make all rules what they were at revision ${body.version}?`} run={() => ask(`/api/v1/rule-versions/${body.version}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Roll back to this revision</Act>
-          {body.version > 0 && <Act confirm={`Make all rules what they were before revision ${body.version}?`} run={() => ask(`/api/v1/rule-versions/${body.since}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Undo this revision and all after it</Act>}
+          <Act confirm={`Make all rules what they were at revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.revision}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Roll back to this revision</Act>
+          {body.revision > 0 && <Act confirm={`Make all rules what they were before revision ${body.revision}?`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback`, { method: "POST" }).then(() => (location.hash = "#/revisions"))}>Undo this revision and all after it</Act>}
         </div>
       )}
     </>

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "../api";
-import type { Denial, Rule, RuleList, Validation, Version } from "../api";
+import type { Denial, Rule, RuleList, RuleRevision, Validation } from "../api";
 import { compact, share, timeOfDay } from "../format";
 import { useLive } from "../live";
 import { Plot } from "../plot";
@@ -244,16 +244,16 @@ export function Diff({ before, after }: { before: string; after: string }) {
 }
 
 function History({ id }: { id: string }) {
-  const { body, fault } = useAsk<{ versions: Version[] }>(`/api/v1/rule-versions?rule=${encodeURIComponent(id)}&limit=20`);
+  const { body, fault } = useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=20`);
   return (
     <Panel title="Revisions that changed it" more={<a href="#/revisions">all</a>}>
       {fault && <p class="fault">{messageOf(fault)}</p>}
       <table><tbody>
-        {body?.versions.map((v) => (
-          <tr key={v.version}><td class="n"><a href={at("revisions", String(v.version))}>{v.version}</a></td><td><Time micros={Date.parse(v.at) * 1000} /></td><td>{v.by}</td><td class="faint">{v.comment || v.action}</td></tr>
+        {body?.revisions.map((r) => (
+          <tr key={r.revision}><td class="n"><a href={at("revisions", String(r.revision))}>{r.revision}</a></td><td><Time micros={Date.parse(r.at) * 1000} /></td><td>{r.by}</td><td class="faint">{r.comment || r.action}</td></tr>
         ))}
       </tbody></table>
-      {body?.versions.length === 0 && <p class="empty">None is kept.</p>}
+      {body?.revisions.length === 0 && <p class="empty">None is kept.</p>}
     </Panel>
   );
 }

@@ -52,7 +52,7 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
     ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
   return (
     <>
-      <h1 class="lead">{body ? !body.rules.length ? "No rules" : `${integer(body.rules.length)} ${body.rules.length === 1 ? "rule" : "rules"}, revision ${body.version}` : "Rules"}</h1>
+      <h1 class="lead">{body ? !body.rules.length ? "No rules" : `${integer(body.rules.length)} ${body.rules.length === 1 ? "rule" : "rules"}, revision ${body.revision}` : "Rules"}</h1>
       <div class="row">
         {body?.rules.length !== 0 && <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} size={26} onInput={(e) => keep({ q: e.currentTarget.value })} /></label>}
         {sets.length > 0 && (

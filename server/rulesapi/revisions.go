@@ -15,54 +15,54 @@ import (
 )
 
 const (
-	// maxVersions bounds a page of versions, which has defaultVersions where nothing is said.
-	maxVersions     = 1000
-	defaultVersions = 50
-	// historyTimeout is how long versions of a rule are looked for before what was found is shown.
+	// maxRevisions bounds a page of revisions. Its default length is defaultRevisions.
+	maxRevisions     = 1000
+	defaultRevisions = 50
+	// historyTimeout bounds the search for revisions of a rule. After it the answer has what was found.
 	historyTimeout = 2 * time.Second
 )
 
-// manager is what keeps the versions.
+// manager returns the manager of the rules, or an error if there is none.
 func (c *call) manager() (*store.Manager, error) {
 	if c.api.config.Manager == nil {
-		return nil, problem.New(http.StatusNotFound, "there are no versions: rules come from %s", c.api.config.RulesFrom)
+		return nil, problem.New(http.StatusNotFound, "there are no revisions: rules come from %s", c.api.config.RulesFrom)
 	}
 	return c.api.config.Manager, nil
 }
 
-// listVersions shows who edited rules, the newest first.
-func (c *call) listVersions() error {
+// listRevisions shows who edited rules, the newest first.
+func (c *call) listRevisions() error {
 	before, err := c.query.Integer("before", 0, 1, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	limit, err := c.query.Integer("limit", defaultVersions, 1, maxVersions)
+	limit, err := c.query.Integer("limit", defaultRevisions, 1, maxRevisions)
 	if err != nil {
 		return err
 	}
-	list, err := c.versions(before, int(limit), c.query.Get("rule"))
+	list, err := c.revisions(before, int(limit), c.query.Get("rule"))
 	if err != nil {
 		return err
 	}
 	return problem.Answer(c.w, c.r, http.StatusOK, list)
 }
 
-// versions are at most limit versions before one, of a rule if it is not "". It looks for about historyTimeout, and says
-// where to go on.
-func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionList, error) {
-	list := api.RuleVersionList{Versions: []api.RuleVersion{}}
+// revisions lists at most limit revisions before one, with a rule only those that changed it. It searches for about
+// historyTimeout, and says where to continue.
+func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevisionList, error) {
+	list := api.RuleRevisionList{Revisions: []api.RuleRevision{}}
 	m, err := c.manager()
 	if err != nil {
 		return list, err
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	infos, err := m.History(ctx, before, map[bool]int{true: limit, false: maxVersions}[rule == ""])
+	infos, err := m.History(ctx, before, map[bool]int{true: limit, false: maxRevisions}[rule == ""])
 	if err != nil {
 		return list, unreachable(err)
 	}
 	begun := time.Now()
-	var now store.Revision // the one of the info before
+	var now store.Revision // of the info before, or the zero Revision
 	for i, info := range infos {
 		changes := true
 		if rule != "" {
@@ -71,9 +71,9 @@ func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 			}
 		}
 		if changes {
-			list.Versions = append(list.Versions, versionOf(info))
+			list.Revisions = append(list.Revisions, revisionOf(info))
 		}
-		if len(list.Versions) == limit || rule != "" && time.Since(begun) >= historyTimeout {
+		if len(list.Revisions) == limit || rule != "" && time.Since(begun) >= historyTimeout {
 			if i+1 < len(infos) || info.Number > 1 && rule == "" {
 				list.Next = info.Number
 			}
@@ -83,14 +83,14 @@ func (c *call) versions(before int64, limit int, rule string) (api.RuleVersionLi
 	return list, nil
 }
 
-func versionOf(info store.Info) api.RuleVersion {
-	return api.RuleVersion{
-		Version: info.Number, At: info.Time().UTC(), By: info.By, Action: info.Action, Comment: info.Comment, Rules: info.Count, Bytes: info.Bytes,
+func revisionOf(info store.Info) api.RuleRevision {
+	return api.RuleRevision{
+		Revision: info.Number, At: info.Time().UTC(), By: info.By, Action: info.Action, Comment: info.Comment, Rules: info.Count, Bytes: info.Bytes,
 	}
 }
 
-// changedIn reports whether a version changed a rule. It is false of a version of which the one before is not kept.
-// now is that version if it was loaded before, and then the one before it.
+// changedIn reports whether a revision changed a rule. It is false if the revision before it is not kept. now may hold
+// the revision, so that it is not loaded again. On return it holds the revision before.
 func changedIn(ctx context.Context, m *store.Manager, number int64, id string, now *store.Revision) (changed bool, err error) {
 	if now.Number != number {
 		if *now, err = m.Revision(ctx, number); err != nil {
@@ -108,7 +108,7 @@ func changedIn(ctx context.Context, m *store.Manager, number int64, id string, n
 	return was != is || was && !before.Equal(&after), nil
 }
 
-// notKept returns the error, nil if it says that a version is not kept.
+// notKept turns store.ErrNotKept into nil, and returns other errors unchanged.
 func notKept(err error) error {
 	if errors.Is(err, store.ErrNotKept) {
 		return nil
@@ -116,8 +116,8 @@ func notKept(err error) error {
 	return err
 }
 
-// getVersion shows a version with the rules that it changed as they were before and after.
-func (c *call) getVersion() error {
+// getRevision shows a revision, and the rules that it changed, before and after.
+func (c *call) getRevision() error {
 	since, err := c.query.Integer("since", max(0, c.number-1), 0, math.MaxInt64)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (c *call) getVersion() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	var old store.Revision // the zero one is before the first
+	var old store.Revision // the zero Revision is before the first
 	now, err := m.Revision(ctx, c.number)
 	if err == nil && since > 0 {
 		old, err = m.Revision(ctx, since)
@@ -138,7 +138,7 @@ func (c *call) getVersion() error {
 	}
 	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		diff := api.RuleVersionDiff{RuleVersion: versionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
+		diff := api.RuleRevisionDiff{RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
 		for _, change := range rules.Diff(old.Rules, now.Rules) {
 			shown, err := c.shownChange(change)
 			if err != nil {
@@ -150,22 +150,23 @@ func (c *call) getVersion() error {
 	})
 }
 
-// rollback makes all rules what they were at a version.
+// rollback makes all rules what they were at a revision.
 func (c *call) rollback() error {
 	if c.r.ContentLength != 0 {
 		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
-	v, err := c.commit(fmt.Sprintf("roll back to version %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
-		v, err := m.Rollback(ctx, author, c.number, c.checkList)
-		return v, c.notKept(ctx, err, 0) // which is before the first
+	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
+		e, err := m.Rollback(ctx, author, c.number, c.checkList)
+		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})
 	if err != nil {
 		return err
 	}
-	return c.edited(&v)
+	return c.edited(&e)
 }
 
-// notKept tells a version that there was, from first on, from one that there never was.
+// notKept turns store.ErrNotKept into 410 if the revision existed once, and into 404 if it never did. Numbers begin
+// with first.
 func (c *call) notKept(ctx context.Context, err error, first int64) error {
 	if !errors.Is(err, store.ErrNotKept) {
 		return err
@@ -175,7 +176,7 @@ func (c *call) notKept(ctx context.Context, err error, first int64) error {
 		return err
 	}
 	if c.number > now.Number || c.number < first {
-		return problem.New(http.StatusNotFound, "there is no version %d; the newest is %d", c.number, now.Number)
+		return problem.New(http.StatusNotFound, "there is no revision %d; the newest is %d", c.number, now.Number)
 	}
-	return problem.New(http.StatusGone, "version %d, or the version that it is compared with, is no longer kept", c.number)
+	return problem.New(http.StatusGone, "revision %d, or the revision that it is compared with, is no longer kept", c.number)
 }

@@ -25,19 +25,19 @@ func (s *slow) Load(ctx context.Context, number int64) (store.Revision, error) {
 	return s.Store.Load(ctx, number)
 }
 
-// history makes versions, of which every third changes the rule third.
-func history(t *testing.T, backend store.Store, versions int) *call {
+// history makes revisions, of which every third changes the rule third.
+func history(t *testing.T, kept store.Store, revisions int) *call {
 	t.Helper()
-	r, err := store.NewManager(backend, store.Options{})
+	m, err := store.NewManager(kept, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range versions {
+	for n := range revisions {
 		rule := rules.Rule{ID: "other", Scope: []string{rules.Global}, Unlimited: true, Priority: n + 1}
 		if n%3 == 0 {
 			rule.ID = "third"
 		}
-		if _, err := r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { d.Put(rule); return nil }); err != nil {
+		if _, err := m.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { d.Put(rule); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,13 +45,13 @@ func history(t *testing.T, backend store.Store, versions int) *call {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &call{api: &API{config: Config{Manager: r}}, r: request}
+	return &call{api: &API{config: Config{Manager: m}}, r: request}
 }
 
-// Versions are listed without their rules, which are loaded only to find those of a rule.
+// Revisions are listed without their rules, which are loaded only to find those of a rule.
 func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
-	backend := &slow{Store: store.NewMemory()}
-	c := history(t, backend, 30)
+	kept := &slow{Store: store.NewMemory()}
+	c := history(t, kept, 30)
 	for _, test := range []struct {
 		before      int64
 		limit       int
@@ -69,15 +69,15 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 		{0, 5, "third", 16, 28, 16, 16},
 		{0, 50, "third", 30, 28, 1, 0},
 	} {
-		backend.loaded = nil
-		list, err := c.versions(test.before, test.limit, test.rule)
+		kept.loaded = nil
+		list, err := c.revisions(test.before, test.limit, test.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(backend.loaded) != test.loaded {
-			t.Errorf("%+v: loaded %v", test, backend.loaded)
+		if len(kept.loaded) != test.loaded {
+			t.Errorf("%+v: loaded %v", test, kept.loaded)
 		}
-		if n := len(list.Versions); list.Versions[0].Version != test.first || list.Versions[n-1].Version != test.last || list.Next != test.next {
+		if n := len(list.Revisions); list.Revisions[0].Revision != test.first || list.Revisions[n-1].Revision != test.last || list.Next != test.next {
 			t.Errorf("%+v: %+v", test, list)
 		}
 	}
@@ -86,28 +86,28 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 // A long search returns what it found and where to go on; nothing is left out.
 func TestHistoryTakesBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		backend := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
-		c := history(t, backend, 200)
+		kept := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
+		c := history(t, kept, 200)
 		for _, rule := range []string{"third", "none"} {
 			var got []int64
 			begun, pages := time.Now(), 0
 			for next := int64(0); pages == 0 || next > 0; pages++ {
 				began := time.Now()
-				list, err := c.versions(next, 100, rule)
+				list, err := c.revisions(next, 100, rule)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(began); took > historyTimeout+2*backend.each {
+				if took := time.Since(began); took > historyTimeout+2*kept.each {
 					t.Errorf("a page took %s", took)
 				}
-				for _, v := range list.Versions {
-					got = append(got, v.Version)
+				for _, v := range list.Revisions {
+					got = append(got, v.Revision)
 				}
 				next = list.Next
 			}
 			want := map[string]int{"third": 67, "none": 0}[rule]
 			if len(got) != want || len(slices.Compact(slices.Clone(got))) != want || pages != 6 {
-				t.Errorf("%q: %d versions in %d pages and %s: %v", rule, len(got), pages, time.Since(begun), got)
+				t.Errorf("%q: %d revisions in %d pages and %s: %v", rule, len(got), pages, time.Since(begun), got)
 			}
 		}
 	})
