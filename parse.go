@@ -11,41 +11,44 @@ const day = 24 * time.Hour
 // ParseDuration reads a duration as [time.ParseDuration] does, and the unit d of
 // 24 hours besides: 1d, 1d12h, 1.5d.
 func ParseDuration(text string) (time.Duration, error) {
-	fault := Invalid("duration", text, "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h")
+	if d, ok := parseDuration(text); ok {
+		return d, nil
+	}
+	return 0, Invalid("duration", text, "a number with a unit (us, ms, s, m, h, d), such as 500ms, 90s or 1d12h")
+}
+
+func parseDuration(text string) (d time.Duration, ok bool) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
 		d, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, fault
-		}
-		return d, nil
+		return d, err == nil
 	}
 	// Days come first, so what precedes the unit is one number; hours carry its
 	// fraction exactly as far as time.ParseDuration does.
 	negative := strings.HasPrefix(days, "-")
 	whole, err := time.ParseDuration(days + "h")
 	if err != nil || strings.Trim(days, "+-.0123456789") != "" || whole > maxDuration/24 || whole < -maxDuration/24 {
-		return 0, fault
+		return 0, false
 	}
 	whole *= 24
 	if rest == "" {
-		return whole, nil
+		return whole, true
 	}
 	if strings.ContainsAny(rest, "+-") {
-		return 0, fault
+		return 0, false
 	}
 	part, err := time.ParseDuration(rest)
 	if err != nil {
-		return 0, fault
+		return 0, false
 	}
 	if negative {
 		part = -part
 	}
 	sum := whole + part
 	if (sum < whole) != (part < 0) {
-		return 0, fault
+		return 0, false
 	}
-	return sum, nil
+	return sum, true
 }
 
 const maxDuration = time.Duration(1<<63 - 1)
@@ -70,21 +73,14 @@ func FormatDuration(d time.Duration) string {
 // ParseRate reads N/DURATION, where a duration of one unit may leave out its
 // number: 10/s, 2/3s, 1000/24h.
 func ParseRate(text string) (Rate, error) {
-	fault := Invalid("rate", text, "N/DURATION, such as 10/s, 2/3s or 1000/24h")
 	count, period, found := strings.Cut(text, "/")
-	if !found {
-		return Rate{}, fault
-	}
-	n, err := strconv.ParseInt(count, 10, 64)
-	if err != nil || period == "" {
-		return Rate{}, fault
-	}
-	if period[0] < '0' || period[0] > '9' {
+	if period != "" && (period[0] < '0' || period[0] > '9') {
 		period = "1" + period
 	}
-	d, err := ParseDuration(period)
-	if err != nil {
-		return Rate{}, fault
+	n, err := strconv.ParseInt(count, 10, 64)
+	d, ok := parseDuration(period)
+	if !found || err != nil || !ok {
+		return Rate{}, Invalid("rate", text, "N/DURATION, such as 10/s, 2/3s or 1000/24h")
 	}
 	return Per(n, d), nil
 }

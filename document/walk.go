@@ -374,12 +374,15 @@ func Between(field *time.Duration, least, most time.Duration) Setter {
 
 // Parsed reads what a function parses, whose error says what is allowed.
 func Parsed[T any](field *T, parse func(text string) (T, error), kinds ...Kind) Setter {
-	_, none := parse("")
-	return Scalar(Allowed(none), func(text string) bool {
+	return func(v Value, fault func(Value, string)) {
 		var err error
-		*field, err = parse(text)
-		return err == nil
-	}, kinds...)
+		if *field, err = parse(v.Text); err == nil && v.Kind != KindUntyped && !slices.Contains(kinds, v.Kind) {
+			_, err = parse("")
+		}
+		if err != nil {
+			fault(v, Allowed(err))
+		}
+	}
 }
 
 // Allowed is what an invalid value's error says is allowed.

@@ -181,6 +181,26 @@ Ignored: a
 	}
 }
 
+// A value of another kind is refused for its kind, whatever its text says, by the words of what is parsed.
+func TestParsedOfAnotherKind(t *testing.T) {
+	var name string
+	parse := func(text string) (string, error) {
+		if text == "" {
+			return "", stint.Invalid("name", text, "letters")
+		}
+		return text, nil
+	}
+	for kind, want := range map[document.Kind]string{
+		document.KindText: "", document.KindUntyped: "", document.KindInteger: "letters", document.KindBoolean: "letters",
+	} {
+		got := ""
+		document.Parsed(&name, parse, document.KindText)(document.Value{Kind: kind, Text: "7"}, func(_ document.Value, allowed string) { got = allowed })
+		if got != want {
+			t.Errorf("a value of kind %v: allowed %q, want %q", kind, got, want)
+		}
+	}
+}
+
 // A struct's settings are what flags and the environment can give, which have no types.
 func TestSettings(t *testing.T) {
 	var into whole

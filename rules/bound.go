@@ -36,14 +36,6 @@ const triedMethods = 32
 // tells a rule's place in the list.
 func (s *Set) exceeds(index map[string]int) error {
 	const most = stint.MaxOpLimits
-	all := 0
-	for _, c := range s.rules {
-		c.weight = c.mostLimits()
-		all += c.weight
-	}
-	if all <= most {
-		return nil
-	}
 	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
 	for _, name := range slices.Sorted(maps.Keys(s.below)) {
 		hosts = append(hosts, "*."+name)
@@ -63,18 +55,6 @@ func (s *Set) exceeds(index map[string]int) error {
 		}
 	}
 	return nil
-}
-
-// mostLimits is how many limits the rule adds at most to the operation of a request.
-func (c *compiled) mostLimits() (limits int) {
-	if c.Disabled || c.OnExceed == Shadow {
-		return 0 // which are decided by themselves
-	}
-	limits = c.own.limits()
-	for _, o := range c.overrides {
-		limits = max(limits, o.limits())
-	}
-	return limits
 }
 
 // roots are the trees of a host, first that of any host, which may be nil. *.NAME is a host below a name that has no rule of its own.
@@ -117,7 +97,7 @@ func (w *weigher) each(l *leaf, do func(*compiled)) {
 	}
 	visit := func(list []*compiled) {
 		for _, c := range list {
-			if c.weight > 0 && (w.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(w.method)) {
+			if c.maxLimits > 0 && (w.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(w.method)) {
 				do(c)
 			}
 		}
@@ -133,7 +113,7 @@ func (w *weigher) each(l *leaf, do func(*compiled)) {
 }
 
 func (w *weigher) of(l *leaf) (limits int) {
-	w.each(l, func(c *compiled) { limits += c.weight })
+	w.each(l, func(c *compiled) { limits += c.maxLimits })
 	return limits
 }
 

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 )
@@ -479,16 +477,6 @@ func escape(key []byte, part string) []byte {
 		key = append(key, part[i])
 	}
 	return key
-}
-
-// isPrintable reports whether the text is UTF-8 without control characters.
-func isPrintable(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
-		}
-	}
-	return true
 }
 
 const (

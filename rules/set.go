@@ -84,7 +84,7 @@ type Set struct {
 type compiled struct {
 	Rule
 	rank       int
-	weight     int // see mostLimits
+	maxLimits  int // how many limits the rule adds at most to the operation of a request
 	own        terms
 	paths      []pattern
 	except     []pattern
@@ -160,9 +160,10 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	slices.SortFunc(s.rules, func(a, b *compiled) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ID, b.ID))
 	})
-	segments := 0
+	segments, limits := 0, 0
 	for i, c := range s.rules {
 		c.rank = i
+		limits += c.maxLimits
 		if !c.Disabled {
 			segments += s.plant(c)
 		}
@@ -170,8 +171,10 @@ func Compile(list []Rule, options Options) (*Set, error) {
 			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
-	if err := s.exceeds(first); err != nil {
-		return nil, err
+	if limits > stint.MaxOpLimits {
+		if err := s.exceeds(first); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -245,6 +248,7 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 	if c.own, err = c.newTerms(rule.Limits, rule.Costs, rule.Unlimited, &old.own); err != nil {
 		return nil, err
 	}
+	c.maxLimits = c.own.limits()
 	if len(rule.Overrides) > 0 {
 		c.overrides = make(map[string]*terms, len(rule.Overrides))
 	}
@@ -262,6 +266,10 @@ func compile(rule *Rule, options Options) (c *compiled, err error) {
 			return nil, err
 		}
 		c.overrides[key] = &known
+		c.maxLimits = max(c.maxLimits, known.limits())
+	}
+	if c.Disabled || c.OnExceed == Shadow {
+		c.maxLimits = 0 // such rules are decided by themselves
 	}
 	return c, nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
@@ -113,6 +115,16 @@ func isID(id string) bool {
 
 func isAlphanumeric(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// isPrintable reports whether the text is UTF-8 without control characters.
+func isPrintable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+		}
+	}
+	return true
 }
 
 // isToken reports whether the text can name a method or a header field (RFC 9110, section

@@ -217,7 +217,9 @@ func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error
 		}
 		return rule, false, c.conditions.check("")
 	}
-	c.about(&rule, c.client)
+	if c.client != "" {
+		c.about(&rule, c.client)
+	}
 	text, err := c.written(&rule)
 	if err != nil || text == nil {
 		return rule, false, errors.Join(err, c.conditions.check(""))

@@ -53,11 +53,12 @@ var (
 	loadLua string
 	//go:embed history.lua
 	historyLua string
+
+	putScript, loadScript, historyScript = redisstore.NewScript(putLua), redisstore.NewScript(loadLua), redisstore.NewScript(historyLua)
 )
 
-// run runs a script of this package by its source.
-func (s *Store) run(ctx context.Context, source string, args ...string) (string, error) {
-	return s.conn.Eval(ctx, redisstore.NewScript(source), []string{s.key}, args)
+func (s *Store) run(ctx context.Context, script *redisstore.Script, args ...string) (string, error) {
+	return s.conn.Eval(ctx, script, []string{s.key}, args)
 }
 
 // New makes a store on a connection, which Close closes. It does not call the server. An error is about
@@ -131,11 +132,11 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, putLua,
+	reply, err := s.run(ctx, putScript,
 		written(expected), strconv.FormatInt(next.Number, 10), written(next.ID), string(about), string(s.pack.EncodeAll(text, nil)),
 		strconv.Itoa(store.KeptRevisions), strconv.Itoa(store.KeptBytes), s.channel)
 	switch {
-	case refused(err):
+	case err != nil && refused(err):
 		return prefix.Errorf("%w: %w", store.ErrRefused, s.failure(ctx, err))
 	case err != nil:
 		return s.failure(ctx, err)
@@ -152,7 +153,7 @@ func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) 
 	if err := ctx.Err(); err != nil {
 		return revision, err
 	}
-	reply, err := s.run(ctx, loadLua, strconv.FormatInt(number, 10))
+	reply, err := s.run(ctx, loadScript, strconv.FormatInt(number, 10))
 	switch {
 	case err != nil:
 		return revision, s.failure(ctx, err)
@@ -182,7 +183,7 @@ func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	reply, err := s.run(ctx, historyLua, strconv.FormatInt(before, 10), strconv.Itoa(n))
+	reply, err := s.run(ctx, historyScript, strconv.FormatInt(before, 10), strconv.Itoa(n))
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
