@@ -11,7 +11,7 @@ import (
 type shortcut[S any] interface {
 	machine[S]
 	Admit(state *S, now stint.Instant, n, k int64) int64
-	Release(state *S, now stint.Instant, n int64, taken stint.Instant) bool
+	RefundTaken(state *S, now stint.Instant, n int64, taken stint.Instant) bool
 }
 
 // Admit is so many takes, one after another: as many are admitted, and the same state

@@ -222,7 +222,7 @@ func machinesOf[S any, M machine[S]](limits []stint.Limit, prepare func(stint.Li
 }
 
 func showBucket(s *algorithm.BucketState) [3]int64 {
-	return [3]int64{int64(s.Due), s.Rest, int64(s.Last)}
+	return [3]int64{int64(s.Due), s.Frac, int64(s.Last)}
 }
 
 // compare runs steps, whose Go results are known, through the Lua twin and describes
