@@ -17,7 +17,7 @@ type plan struct {
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
-	writer      *writer
+	version     *limitVersion
 	policy      string // the name of its policy
 	algorithm   stint.Algorithm
 	countDenied bool
@@ -61,7 +61,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		l.tag = maphash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}
-	s.releaseAfter(p)
+	s.releaseVersionsAfter(p)
 	return p
 }
 
@@ -131,29 +131,28 @@ func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 	}
 }
 
-// fresh is the outcome of a reset.
-func (l *limit) fresh(out *stint.Outcome) {
+// resetOutcome is the outcome of a reset.
+func (l *limit) resetOutcome(out *stint.Outcome) {
 	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: l.capacity}
 }
 
-// alike reports whether two limits are of one algorithm.
-func (l *limit) alike(o *limit) bool { return l.algorithm == o.algorithm }
+// sameAlgorithm reports whether two limits are of one algorithm.
+func (l *limit) sameAlgorithm(o *limit) bool { return l.algorithm == o.algorithm }
 
-// adopt makes of a state that the limit writer, of the same algorithm, wrote one
-// that l reads.
-func (l *limit) adopt(st *state, writer *limit, now stint.Instant) {
+// adopt takes over a state that another version of the limit wrote.
+func (l *limit) adopt(st *state, version *limit, now stint.Instant) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
-		b := l.token.Adopt(st.bucket(), writer.token, now)
+		b := l.token.Adopt(st.bucket(), version.token, now)
 		st.setBucket(&b)
 	case stint.AlgorithmLeakyBucket:
-		b := l.leaky.Adopt(st.bucket(), writer.leaky, now)
+		b := l.leaky.Adopt(st.bucket(), version.leaky, now)
 		st.setBucket(&b)
-	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whoever wrote it
+	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whichever limit wrote it
 	case stint.AlgorithmSlidingWindowCounter:
-		c := l.counter.Adopt(st.counter(), writer.counter, now)
+		c := l.counter.Adopt(st.counter(), version.counter, now)
 		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog: // a log is readied whoever wrote it
+	case stint.AlgorithmSlidingWindowLog: // load adopts a log
 	}
 }
 
