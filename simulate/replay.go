@@ -218,7 +218,7 @@ func (r *replay) compare(op *recordedOp) {
 	}
 }
 
-// changed reports whether a new client of a policy is known under other limits, as after a reload. Who has an override has it always.
+// changed reports whether a new client of a policy is known under other limits, as after a reload. A client with an override has it from the start.
 func (r *replay) changed(c *claim) bool {
 	if _, known := c.table.look(&c.key); known {
 		return false

@@ -104,7 +104,7 @@ type suggestor struct {
 	needs   []int64       // of each client and limit
 	lows    map[int]int64 // what needs at least are where they are brackets, by their place
 	told    []apart       // of each client
-	asked   int64         // clients for whom a value can be found
+	asked   int64         // clients with a value to be found
 	wanted  int64         // how many of them are to be untouched
 }
 
