@@ -21,23 +21,24 @@ func newRefundVM(t testing.TB) (*vm, lua.LValue) {
 	return &vm{state: state}, state.Get(-1)
 }
 
-func TestRefundTakenOfTokenBucket(t *testing.T) {
-	testRefundTaken(t, stint.AlgorithmTokenBucket, algorithm.NewTokenBucket, showBucket)
-}
-
-func TestRefundTakenOfLeakyBucket(t *testing.T) {
-	testRefundTaken(t, stint.AlgorithmLeakyBucket, algorithm.NewLeakyBucket, showBucket)
-}
-
-func TestRefundTakenOfFixedWindow(t *testing.T) {
-	testRefundTaken(t, stint.AlgorithmFixedWindow, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
-		return [3]int64{int64(s.Start), int64(s.End), s.Count}
-	})
-}
-
-func TestRefundTakenOfSlidingWindowCounter(t *testing.T) {
-	testRefundTaken(t, stint.AlgorithmSlidingWindowCounter, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
-		return [3]int64{int64(s.Start), s.Previous, s.Current}
+func TestRefundTaken(t *testing.T) {
+	eachOfFixedSize(t, map[stint.Algorithm]func(*testing.T, stint.Algorithm){
+		stint.AlgorithmTokenBucket: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewTokenBucket, showBucket)
+		},
+		stint.AlgorithmLeakyBucket: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewLeakyBucket, showBucket)
+		},
+		stint.AlgorithmFixedWindow: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
+				return [3]int64{int64(s.Start), int64(s.End), s.Count}
+			})
+		},
+		stint.AlgorithmSlidingWindowCounter: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
+				return [3]int64{int64(s.Start), s.Previous, s.Current}
+			})
+		},
 	})
 }
 

@@ -194,7 +194,7 @@ func newTwin(limits []stint.Limit) twin {
 				return machines[reader].Adopt(state, machines[writer], now)
 			},
 		}
-	default:
+	case stint.AlgorithmSlidingWindowLog:
 		machines, all := machinesOf[algorithm.Log](limits, algorithm.NewSlidingWindowLog)
 		return &keeper[algorithm.Log]{
 			limits: limits, machines: all, always: true, list: (*algorithm.Log).Entries,
@@ -207,6 +207,8 @@ func newTwin(limits []stint.Limit) twin {
 				return state
 			},
 		}
+	default:
+		panic("no Go twin is known of " + limits[0].Algorithm.String())
 	}
 }
 

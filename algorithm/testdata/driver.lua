@@ -172,7 +172,7 @@ end
 -- calendar's edges around t to limit i. It returns the log's entries, a flat list of
 -- time and permits.
 local function drive(name, limits, steps, grows, results, edges)
-  local kind = kinds[name]
+  local kind = assert(kinds[name], 'there is no kind ' .. name)
   local twin, load, save, show = kind.twin, kind.load, kind.save, kind.show
   local adopt, apply = twin.adopt, twin.apply
   local stored, spare = {}, {}
@@ -258,14 +258,19 @@ local function guard(check)
   for name, f in pairs(schedule) do
     if name ~= 'apply' and name ~= 'adopt' then
       schedule[name] = checked(f)
-      for _, twin in pairs({ token_bucket, leaky_bucket }) do
-        if twin[name] == f then
-          twin[name] = schedule[name]
+      for _, kind in pairs(kinds) do
+        if kind.twin[name] == f then
+          kind.twin[name] = schedule[name]
         end
       end
     end
   end
-  fixed_window.admit, sliding_window_counter.admit = checked(fixed_window.admit), checked(sliding_window_counter.admit)
+  for _, kind in pairs(kinds) do
+    local admit = kind.twin.admit
+    if admit and admit ~= schedule.admit then
+      kind.twin.admit = checked(admit)
+    end
+  end
 end
 
 return drive, muldiv, guard
