@@ -95,10 +95,13 @@ func (c chooser) limit(algorithm stint.Algorithm) stint.Limit {
 			l.Rate = stint.Per(1, stint.MinPeriod+time.Duration(c.intn(2))*us)
 			l.Window = stint.MinPeriod + time.Duration(c.intn(2))*us
 		}
-		if l.IsBucket() {
+		switch algorithm {
+		case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 			l.Window = 0
-		} else {
+		case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter:
 			l.Rate = stint.Rate{}
+		default:
+			return unknown[stint.Limit]("random parameters", algorithm)
 		}
 		c.options(&l)
 		if l.Validate() == nil {

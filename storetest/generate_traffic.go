@@ -199,9 +199,11 @@ func (g *traffic) scales(l stint.Limit) (short, long stint.Instant) {
 		short = min(long/4, hour)
 	case l.MinInterval > 0 && g.oneIn(2):
 		short, long = micros(l.MinInterval), micros(l.Window)
-	default:
+	case l.Window > 0:
 		long = micros(l.Window)
 		short = long/stint.Instant(l.Capacity) + 1
+	default:
+		return unknown[stint.Instant]("lengths of time", l.Algorithm), 0
 	}
 	return short, long
 }

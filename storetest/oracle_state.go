@@ -47,8 +47,14 @@ func untouched(limit *stint.Limit, windows *calendarWindows) limitState {
 		return logState{limit: limit}
 	case stint.AlgorithmSlidingWindowCounter:
 		return counterState{limit: limit}
+	default:
+		return unknown[limitState]("model", limit.Algorithm)
 	}
-	return nil
+}
+
+// unknown ends a test, as the package lacks something for an algorithm.
+func unknown[T any](lacks string, a stint.Algorithm) T {
+	panic("storetest has no " + lacks + " of " + a.String()) //nolint:forbidigo // no T is at hand to fail
 }
 
 // admits tells whether n permits would be admitted at an instant.

@@ -121,10 +121,13 @@ func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 // simpleLimit is a limit of the algorithm that does not grow within a minute of noon.
 func simpleLimit(algorithm stint.Algorithm, capacity int64) stint.Limit {
 	l := stint.Limit{Algorithm: algorithm, Capacity: capacity, Name: fmt.Sprint(capacity)}
-	if l.IsBucket() {
+	switch algorithm {
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		l.Rate = stint.PerDay(1)
-	} else {
+	case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter:
 		l.Window = time.Hour
+	default:
+		return unknown[stint.Limit]("simple limit", algorithm)
 	}
 	return l
 }
