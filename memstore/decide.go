@@ -17,7 +17,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if err := ctx.Err(); err != nil {
 		return stint.Decision{}, err
 	}
-	return s.decide(&op, s.clock()), nil
+	return s.decide(&op, s.clock())
 }
 
 // DecideAll implements [stint.Store]. All operations of a batch have one time.
@@ -30,15 +30,15 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 		}
 		results[i] = stint.Result{Err: err}
 		if err == nil {
-			results[i].Decision = s.decide(&ops[i], now)
+			results[i].Decision, results[i].Err = s.decide(&ops[i], now)
 		}
 	}
 }
 
-func (s *Store) decide(op *stint.Op, now stint.Instant) stint.Decision {
+func (s *Store) decide(op *stint.Op, now stint.Instant) (stint.Decision, error) {
 	p := s.plan(op.Policy)
-	if op.And == nil && len(p.limits) == 1 {
-		return s.decideOne(op, &p.limits[0], now)
+	if op.And == nil && len(p.limits) == 1 && p.fault == nil {
+		return s.decideOne(op, &p.limits[0], now), nil
 	}
 	return s.decideMany(op, now)
 }
@@ -84,14 +84,14 @@ func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decis
 type boundPolicy struct {
 	store  *Store
 	policy *stint.Policy
-	limit  *limit // nil: the policy is of several limits, or a log
+	limit  *limit // nil: the policy is of several limits, or a log, or has a fault
 }
 
 // Bind implements [stint.Binder].
 func (s *Store) Bind(policy *stint.Policy) stint.Taker {
 	b := &boundPolicy{store: s, policy: policy}
-	if limits := s.plan(policy).limits; len(limits) == 1 && limits[0].log == nil {
-		b.limit = &limits[0]
+	if p := s.plan(policy); len(p.limits) == 1 && p.limits[0].log == nil && p.fault == nil {
+		b.limit = &p.limits[0]
 	}
 	return b
 }
@@ -140,15 +140,18 @@ const inlineLimits = 8
 
 // decideMany decides an operation on several limits, atomically: the shards of all its
 // keys are locked, in order, until it is done.
-func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
+func (s *Store) decideMany(op *stint.Op, now stint.Instant) (stint.Decision, error) {
 	var (
 		opsBuffer   [inlineLimits]limitOp
 		outsBuffer  [inlineLimits]stint.Outcome
 		locksBuffer [inlineLimits]uint64
 	)
-	ops := s.limitOps(&op.Claim, opsBuffer[:0])
-	for i := range op.And {
-		ops = s.limitOps(&op.And[i], ops)
+	ops, err := s.limitOps(&op.Claim, opsBuffer[:0])
+	for i := 0; i < len(op.And) && err == nil; i++ {
+		ops, err = s.limitOps(&op.And[i], ops)
+	}
+	if err != nil {
+		return stint.Decision{}, err
 	}
 	outs := outsBuffer[:]
 	if len(ops) > inlineLimits {
@@ -185,10 +188,10 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) stint.Decision {
 	if op.Each != nil {
 		copy(op.Each, outs)
 	}
-	return stint.Combine(outs, now)
+	return stint.Combine(outs, now), nil
 }
 
-func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) []limitOp {
+func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) ([]limitOp, error) {
 	plan := s.plan(claim.Policy)
 	for i := range plan.limits {
 		l := &plan.limits[i]
@@ -198,7 +201,7 @@ func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) []limitOp {
 		}
 		ops = append(ops, limitOp{limit: l, hash: hash, permits: claim.Permits})
 	}
-	return ops
+	return ops, plan.fault
 }
 
 // hasHash reports whether one of the limitOps has the hash.

@@ -12,7 +12,8 @@ import (
 // plan is a policy as this store decides it; it is kept with the policy.
 type plan struct {
 	limits      []limit
-	countDenied bool // whether any limit counts denied requests
+	countDenied bool  // whether any limit counts denied requests
+	fault       error // why the store can't decide it; nil: it can
 }
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
@@ -52,6 +53,8 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 			l.log = algorithm.NewSlidingWindowLog(limit)
 		case stint.AlgorithmSlidingWindowCounter:
 			l.counter = algorithm.NewSlidingWindowCounter(limit)
+		default:
+			p.fault = stint.Invalid("algorithm", limit.Algorithm, "one that memstore has")
 		}
 		l.policy, l.algorithm, l.capacity = policy.Name(), limit.Algorithm, limit.Capacity
 		l.countDenied = limit.CountDenied
@@ -126,9 +129,10 @@ func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 	case stint.AlgorithmSlidingWindowCounter:
 		c := st.counter()
 		return l.counter.Grows(&c, now)
-	default:
+	case stint.AlgorithmSlidingWindowLog:
 		return l.log.Grows(&st.log, now)
 	}
+	return 0 // prepare lets no other algorithm in
 }
 
 // resetOutcome is the outcome of a reset.
@@ -168,8 +172,9 @@ func (l *limit) life(st *state) (worthless stint.Instant, life int64) {
 		return l.counter.Worthless(&c)
 	case stint.AlgorithmSlidingWindowLog:
 		return l.log.Worthless(&st.log)
-	default:
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := st.bucket()
 		return b.Due + 1, int64(b.Due - b.Last)
 	}
+	return longAgo, 0 // prepare lets no other algorithm in
 }
