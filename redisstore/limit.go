@@ -46,15 +46,18 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
 		if !l.log {
+			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
+		}
+		if l.parameters != "" {
 			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
 			l.singleArgs = l.encodeSingleArgs(1)
-			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
 		}
 	}
 	return p
 }
 
-// describe writes the limit as the script reads it.
+// describe writes the limit as the script reads it. A limit of any other algorithm has no letter, and the
+// script fails.
 func (l *limit) describe(encoding LogEncoding) {
 	spec := l.limit
 	switch {
@@ -88,7 +91,7 @@ func (l *limit) describe(encoding LogEncoding) {
 		l.letter = "s"
 		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
 		l.number(2*window, window)
-	default:
+	case l.log:
 		counts := int64(0)
 		if spec.CountDenied {
 			counts = 1
