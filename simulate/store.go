@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -12,6 +13,7 @@ type store struct {
 	tables     map[*stint.Policy]*table
 	maxClients int // clients of a table
 	ops        []limitOp
+	fault      error // why a limit can't be decided; nil: all can
 	outs       []stint.Outcome
 }
 
@@ -52,7 +54,9 @@ func (s *store) claims(list []claim, rule *tally, first stint.Claim, more []stin
 func (s *store) table(policy *stint.Policy) *table {
 	t := s.tables[policy]
 	if t == nil {
-		t = newTable(policy, s.maxClients)
+		var err error
+		t, err = newTable(policy, s.maxClients)
+		s.fault = cmp.Or(s.fault, err)
 		s.tables[policy] = t
 	}
 	return t
@@ -153,7 +157,7 @@ func (s *statesOf[S]) prefetch(client int32) { s.loaded = *s.at(client) }
 
 func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
 
-// statesFor are the states of a limit's algorithm.
+// statesFor are the states of a limit's algorithm, nil of one that is not simulated.
 func statesFor(l stint.Limit) states {
 	switch l.Algorithm {
 	case stint.AlgorithmTokenBucket:
@@ -164,9 +168,10 @@ func statesFor(l stint.Limit) states {
 		return &statesOf[algorithm.WindowState]{transition: algorithm.NewFixedWindow(l).Apply}
 	case stint.AlgorithmSlidingWindowLog:
 		return &statesOf[algorithm.Log]{transition: algorithm.NewSlidingWindowLog(l).Apply}
-	default:
+	case stint.AlgorithmSlidingWindowCounter:
 		return &statesOf[algorithm.CounterState]{transition: algorithm.NewSlidingWindowCounter(l).Apply}
 	}
+	return nil
 }
 
 // spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and years the longest.

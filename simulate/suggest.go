@@ -171,8 +171,8 @@ func (s *suggestor) measure() error {
 			return nil
 		}
 		r := &c.block[0]
-		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 {
-			return nil
+		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
+			return c.store.fault
 		}
 		d, _ := c.store.decide(stint.Take, r.claims, now)
 		if slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.table.level > 0 }) {

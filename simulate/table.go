@@ -125,14 +125,19 @@ type table struct {
 	busiest    int64    // the most that a client asked for within a second
 }
 
-func newTable(policy *stint.Policy, maxClients int) *table {
+// newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no limits.
+func newTable(policy *stint.Policy, maxClients int) (*table, error) {
 	t := &table{policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients)}
 	for i := range t.limits {
 		l := policy.Limit(i)
 		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
 		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds())}}
+		if t.limits[i].state == nil {
+			t.limits = nil
+			return t, stint.Invalid("algorithm", l.Algorithm, "one that package simulate has")
+		}
 	}
-	return t
+	return t, nil
 }
 
 // MaxClients is how many clients of a rule can be simulated.
