@@ -11,18 +11,35 @@ import (
 type shortcut[S any] interface {
 	machine[S]
 	Admit(state *S, now stint.Instant, n, k int64) int64
-	Release(state *S, now stint.Instant, n int64, taken stint.Instant) bool
+	RefundTaken(state *S, now stint.Instant, n int64, taken stint.Instant) bool
 }
 
 // Admit is so many takes, one after another: as many are admitted, and the same state
 // is left.
 func TestAdmit(t *testing.T) {
-	t.Run("token bucket", func(t *testing.T) { testAdmit(t, stint.AlgorithmTokenBucket, algorithm.NewTokenBucket) })
-	t.Run("leaky bucket", func(t *testing.T) { testAdmit(t, stint.AlgorithmLeakyBucket, algorithm.NewLeakyBucket) })
-	t.Run("fixed window", func(t *testing.T) { testAdmit(t, stint.AlgorithmFixedWindow, algorithm.NewFixedWindow) })
-	t.Run("sliding window counter", func(t *testing.T) {
-		testAdmit(t, stint.AlgorithmSlidingWindowCounter, algorithm.NewSlidingWindowCounter)
+	eachOfFixedSize(t, map[stint.Algorithm]func(*testing.T, stint.Algorithm){
+		stint.AlgorithmTokenBucket: func(t *testing.T, a stint.Algorithm) { testAdmit(t, a, algorithm.NewTokenBucket) },
+		stint.AlgorithmLeakyBucket: func(t *testing.T, a stint.Algorithm) { testAdmit(t, a, algorithm.NewLeakyBucket) },
+		stint.AlgorithmFixedWindow: func(t *testing.T, a stint.Algorithm) { testAdmit(t, a, algorithm.NewFixedWindow) },
+		stint.AlgorithmSlidingWindowCounter: func(t *testing.T, a stint.Algorithm) {
+			testAdmit(t, a, algorithm.NewSlidingWindowCounter)
+		},
 	})
+}
+
+// eachOfFixedSize runs a test for each algorithm, except the log, whose state has no fixed size.
+func eachOfFixedSize(t *testing.T, tests map[stint.Algorithm]func(*testing.T, stint.Algorithm)) {
+	for _, a := range stint.Algorithms() {
+		if a == stint.AlgorithmSlidingWindowLog {
+			continue
+		}
+		t.Run(a.String(), func(t *testing.T) {
+			if tests[a] == nil {
+				t.Fatal("it is not tested here")
+			}
+			tests[a](t, a)
+		})
+	}
 }
 
 func testAdmit[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {

@@ -20,20 +20,20 @@ local function muldiv(a, b, c)
   end
   local whole = floor(a / c)
   local part = a - whole * c
-  -- part * b / c, b taken in digits of 7 bits from the top: rest and part are below
-  -- 2^45, so rest * 128 + part * 127 is below 2^53.
-  local quotient, rest, left = 0, 0, b
+  -- part * b / c, b taken in digits of 7 bits from the top: remainder and part are below
+  -- 2^45, so remainder * 128 + part * 127 is below 2^53.
+  local quotient, remainder, left = 0, 0, b
   local digit = 268435456 -- 128^4
   while digit >= 1 do
     local value = floor(left / digit)
     left = left - value * digit
-    rest = rest * 128 + part * value
-    local carried = floor(rest / c)
-    rest = rest - carried * c
+    remainder = remainder * 128 + part * value
+    local carried = floor(remainder / c)
+    remainder = remainder - carried * c
     quotient = quotient * 128 + carried
     digit = digit / 128
   end
-  return whole * b + quotient, rest
+  return whole * b + quotient, remainder
 end
 
 -- clamp bounds n from below by 0 and from above by most; a negative most is 0.

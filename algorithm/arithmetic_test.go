@@ -44,7 +44,7 @@ func TestMuldivAtRandom(t *testing.T) {
 		c := 1 + upTo(mostC-1)
 		a, b := upTo(mostA), upTo(mostB)
 		if random.IntN(3) == 0 {
-			a = a - a%c // a quotient without a rest
+			a = a - a%c // a quotient without a remainder
 		}
 		if random.IntN(3) == 0 { // the largest a whose quotient is below 2^53
 			most := new(big.Int).Mul(big.NewInt(exact), big.NewInt(c))
@@ -64,7 +64,7 @@ func TestMuldivAtRandom(t *testing.T) {
 func checkMuldiv(t *testing.T, vm *vm, a, b, c int64) {
 	t.Helper()
 	product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
-	quotient, rest := new(big.Int).QuoRem(product, big.NewInt(c), new(big.Int))
+	quotient, remainder := new(big.Int).QuoRem(product, big.NewInt(c), new(big.Int))
 	if quotient.Cmp(big.NewInt(exact)) >= 0 {
 		return
 	}
@@ -72,10 +72,10 @@ func checkMuldiv(t *testing.T, vm *vm, a, b, c int64) {
 	if err := vm.state.CallByParam(call, lua.LNumber(a), lua.LNumber(b), lua.LNumber(c)); err != nil {
 		t.Fatal(err)
 	}
-	got, gotRest := vm.state.Get(-2), vm.state.Get(-1)
+	got, gotRemainder := vm.state.Get(-2), vm.state.Get(-1)
 	vm.state.Pop(2)
-	if got != lua.LNumber(quotient.Int64()) || gotRest != lua.LNumber(rest.Int64()) {
-		t.Errorf("muldiv(%d, %d, %d) = %v, %v, want %v, %v", a, b, c, got, gotRest, quotient, rest)
+	if got != lua.LNumber(quotient.Int64()) || gotRemainder != lua.LNumber(remainder.Int64()) {
+		t.Errorf("muldiv(%d, %d, %d) = %v, %v, want %v, %v", a, b, c, got, gotRemainder, quotient, remainder)
 	}
 }
 

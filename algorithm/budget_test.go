@@ -3,6 +3,7 @@ package algorithm_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,11 @@ func appliers() map[string]applier {
 // The transitions of the fixed-size algorithms don't allocate, whatever they answer;
 // neither does the log's where it writes nothing.
 func TestApplyDoesNotAllocate(t *testing.T) {
+	for _, a := range stint.Algorithms() {
+		if name := strings.ToLower(a.String()); appliers()[name] == nil {
+			t.Errorf("%s is not measured", name)
+		}
+	}
 	for name, apply := range appliers() {
 		t.Run(name, func(t *testing.T) {
 			now := year2100

@@ -102,9 +102,9 @@ func (w *FixedWindow) Admit(state *WindowState, now stint.Instant, n, k int64) i
 	return admitted
 }
 
-// Release gives back n permits that were taken at an instant, if its window is still
+// RefundTaken gives back n permits that were taken at an instant, if its window is still
 // the state's, and reports whether that changed the state.
-func (w *FixedWindow) Release(state *WindowState, now stint.Instant, n int64, taken stint.Instant) bool {
+func (w *FixedWindow) RefundTaken(state *WindowState, now stint.Instant, n int64, taken stint.Instant) bool {
 	s := w.at(state, now)
 	if taken < s.Start || taken >= s.End || s.Count == 0 {
 		return false

@@ -113,9 +113,9 @@ function fixed_window.admit(state, limit, _, n, k)
   return admitted
 end
 
--- release gives back n permits that were taken at an instant, if its window is still
+-- refund_taken gives back n permits that were taken at an instant, if its window is still
 -- the state's, and returns whether that changed the state.
-function fixed_window.release(state, _, _, n, taken)
+function fixed_window.refund_taken(state, _, _, n, taken)
   if taken < state.start or taken >= state.stop or state.count == 0 then
     return false
   end

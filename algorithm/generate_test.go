@@ -44,14 +44,16 @@ func (g generator) limit() stint.Limit {
 			} else {
 				l.Window = g.period()
 			}
-		default:
+		case stint.AlgorithmSlidingWindowLog:
 			l.Window = g.period()
-		}
-		if g.algorithm == stint.AlgorithmSlidingWindowLog {
 			l.CountDenied = g.IntN(3) == 0
 			if g.IntN(3) == 0 {
 				l.MinInterval = g.interval(l.Window)
 			}
+		case stint.AlgorithmSlidingWindowCounter:
+			l.Window = g.period()
+		default:
+			panic("no parameters are drawn for " + g.algorithm.String())
 		}
 		switch g.IntN(4) {
 		case 0:
@@ -209,8 +211,10 @@ func length(limit stint.Limit) int64 {
 	case limit.Calendar != stint.CalendarNone:
 		unit := []time.Duration{time.Minute, time.Hour, 24 * time.Hour, 168 * time.Hour, 720 * time.Hour, 8760 * time.Hour}
 		return unit[limit.Calendar-1].Microseconds()
-	default:
+	case limit.Window > 0:
 		return limit.Window.Microseconds()
+	default:
+		panic("no typical time is known of " + limit.Algorithm.String())
 	}
 }
 

@@ -25,5 +25,5 @@ leaky_bucket.commit = schedule.commit
 leaky_bucket.step = schedule.step
 leaky_bucket.take_stored = schedule.take_stored
 leaky_bucket.admit = schedule.admit
-leaky_bucket.release = schedule.release
+leaky_bucket.refund_taken = schedule.refund_taken
 leaky_bucket.grows = schedule.grows

@@ -35,12 +35,12 @@ func Lua(algorithms ...stint.Algorithm) string {
 		source += scheduleLua
 	}
 	for _, a := range algorithms {
-		source += twins[a]
+		source += twinSources[a]
 	}
 	return source
 }
 
-var twins = map[stint.Algorithm]string{
+var twinSources = map[stint.Algorithm]string{
 	stint.AlgorithmTokenBucket:          tokenBucketLua,
 	stint.AlgorithmLeakyBucket:          leakyBucketLua,
 	stint.AlgorithmFixedWindow:          fixedWindowLua,
@@ -51,12 +51,12 @@ var twins = map[stint.Algorithm]string{
 // Rate returns a bucket's rate in lowest terms: permits per so many microseconds.
 func (s *schedule) Rate() (permits, period int64) { return s.permits, s.period }
 
-// Lasting is how long n permits take at the rate, in microseconds, rounded up.
-func (s *schedule) Lasting(n int64) int64 { return s.lasting(n).ceil() }
+// TimeOf is how long n permits take at the rate, in microseconds, rounded up.
+func (s *schedule) TimeOf(n int64) int64 { return s.timeOf(n).ceil() }
 
-// Needs is what take_stored of the buckets' twins is given to take n permits: how long they last, the rate's
-// permits and how long the capacity lasts, in microseconds each with its rest.
-func (s *schedule) Needs(n int64) []int64 {
-	more := s.lasting(min(n, s.capacity+1)) // however many more, they don't fit
-	return []int64{more.us, more.rest, s.permits, s.brim.us, s.brim.rest}
+// TakeStoredArgs are what take_stored of the buckets' twins is given to take n permits: how long they take, the
+// rate's permits, and how long the capacity takes, in microseconds each with its fraction.
+func (s *schedule) TakeStoredArgs(n int64) []int64 {
+	more := s.timeOf(min(n, s.capacity+1)) // however many more, they don't fit
+	return []int64{more.us, more.frac, s.permits, s.capacityTime.us, s.capacityTime.frac}
 }

@@ -105,8 +105,8 @@ func (vm *vm) check(t *testing.T) {
 	t.Helper()
 	check := vm.state.NewFunction(func(state *lua.LState) int {
 		a, b, c := state.CheckInt64(1), state.CheckInt64(2), state.CheckInt64(3)
-		if quotient, rest := state.CheckInt64(4), state.CheckInt64(5); !divides(a, b, c, quotient, rest) {
-			state.RaiseError("muldiv(%d, %d, %d) = %d, %d", a, b, c, quotient, rest)
+		if quotient, remainder := state.CheckInt64(4), state.CheckInt64(5); !divides(a, b, c, quotient, remainder) {
+			state.RaiseError("muldiv(%d, %d, %d) = %d, %d", a, b, c, quotient, remainder)
 		}
 		return 0
 	})
@@ -115,12 +115,12 @@ func (vm *vm) check(t *testing.T) {
 	}
 }
 
-// divides reports whether a*b = quotient*c + rest with 0 <= rest < c.
-func divides(a, b, c, quotient, rest int64) bool {
+// divides reports whether a*b = quotient*c + remainder with 0 <= remainder < c.
+func divides(a, b, c, quotient, remainder int64) bool {
 	product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
 	sum := new(big.Int).Mul(big.NewInt(quotient), big.NewInt(c))
-	sum.Add(sum, big.NewInt(rest))
-	return rest >= 0 && rest < c && sum.Cmp(product) == 0
+	sum.Add(sum, big.NewInt(remainder))
+	return remainder >= 0 && remainder < c && sum.Cmp(product) == 0
 }
 
 // RetryAfter, GrowsAfter and ResetAfter are the shortest waits that do what they

@@ -12,13 +12,13 @@ import (
 //
 // For a token bucket the instant is when the bucket is full again; for a leaky
 // bucket, when its queue has drained. The form is that of the generic cell rate
-// algorithm (ITU-T I.371), kept exact by the remainder.
+// algorithm (ITU-T I.371), kept exact by the fraction.
 type BucketState struct {
-	// Due is the instant's whole microseconds, rounded down.
+	// Due is the instant in microseconds, rounded down.
 	Due stint.Instant
-	// Rest is the remainder, in units of 1/permits of a microsecond, where permits
-	// is the reduced rate's: 0 <= Rest < permits.
-	Rest int64
+	// Frac is the fraction of a microsecond that Due leaves out, in units of 1/permits of a microsecond, where permits
+	// is the reduced rate's: 0 <= Frac < permits.
+	Frac int64
 	// Last is the time of the last change.
 	Last stint.Instant
 }
@@ -26,17 +26,17 @@ type BucketState struct {
 // schedule is what the two buckets have in common: permits that take
 // period/permits each, at most capacity of them outstanding.
 type schedule struct {
-	capacity int64
-	debt     int64
-	permits  int64  // the rate, reduced by the greatest common divisor
-	period   int64  // in microseconds
-	inverse  uint64 // of period: (2^64 - 1) / period, rounded down
-	step     span   // one permit
-	brim     span   // capacity permits
+	capacity     int64
+	debt         int64
+	permits      int64  // the rate, reduced by the greatest common divisor
+	period       int64  // in microseconds
+	inverse      uint64 // of period: (2^64 - 1) / period, rounded down
+	permitTime   span   // one permit
+	capacityTime span   // capacity permits
 }
 
-// span is a length of time: us + rest/permits microseconds.
-type span struct{ us, rest int64 }
+// span is a length of time: us + frac/permits microseconds, 0 <= frac < permits.
+type span struct{ us, frac int64 }
 
 func newSchedule(limit stint.Limit) schedule {
 	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
@@ -46,9 +46,9 @@ func newSchedule(limit stint.Limit) schedule {
 	s := schedule{
 		capacity: limit.Capacity, debt: limit.Debt(),
 		permits: permits, period: period, inverse: math.MaxUint64 / uint64(period),
-		step: span{period / permits, period % permits},
+		permitTime: span{period / permits, period % permits},
 	}
-	s.brim = s.lasting(limit.Capacity)
+	s.capacityTime = s.timeOf(limit.Capacity)
 	return s
 }
 
@@ -59,25 +59,25 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// lasting is how long n permits take.
-func (s *schedule) lasting(n int64) span {
+// timeOf is how long n permits take.
+func (s *schedule) timeOf(n int64) span {
 	if n == 1 {
-		return s.step
+		return s.permitTime
 	}
 	hi, lo := bits.Mul64(uint64(n), uint64(s.period))
-	us, rest := bits.Div64(hi, lo, uint64(s.permits))
-	return span{int64(us), int64(rest)}
+	us, frac := bits.Div64(hi, lo, uint64(s.permits))
+	return span{int64(us), int64(frac)}
 }
 
-// within is how many permits a span reaches into, the last one perhaps in part.
-func (s *schedule) within(d span) int64 {
+// permitsIn is how many permits a span reaches into, the last one perhaps in part.
+func (s *schedule) permitsIn(d span) int64 {
 	hi, lo := bits.Mul64(uint64(d.us), uint64(s.permits))
-	lo, carry := bits.Add64(lo, uint64(d.rest), 0)
+	lo, carry := bits.Add64(lo, uint64(d.frac), 0)
 	if hi+carry == 0 {
 		return s.periods(lo)
 	}
-	n, part := bits.Div64(hi+carry, lo, uint64(s.period))
-	if part > 0 {
+	n, remainder := bits.Div64(hi+carry, lo, uint64(s.period))
+	if remainder > 0 {
 		n++
 	}
 	return int64(n)
@@ -88,40 +88,40 @@ func (s *schedule) within(d span) int64 {
 // n is the quotient rounded down, or one less, and part is below 2 x period.
 func (s *schedule) periods(x uint64) int64 {
 	n, _ := bits.Mul64(x, s.inverse)
-	part := x - n*uint64(s.period)
-	if part > uint64(s.period) {
+	remainder := x - n*uint64(s.period)
+	if remainder > uint64(s.period) {
 		n++
 	}
-	if part > 0 {
+	if remainder > 0 {
 		n++
 	}
 	return int64(n)
 }
 
 func (s *schedule) add(a, b span) span {
-	sum := span{a.us + b.us, a.rest + b.rest}
-	if sum.rest >= s.permits {
+	sum := span{a.us + b.us, a.frac + b.frac}
+	if sum.frac >= s.permits {
 		sum.us++
-		sum.rest -= s.permits
+		sum.frac -= s.permits
 	}
 	return sum
 }
 
 func (s *schedule) sub(a, b span) span {
-	d := span{a.us - b.us, a.rest - b.rest}
-	if d.rest < 0 {
+	d := span{a.us - b.us, a.frac - b.frac}
+	if d.frac < 0 {
 		d.us--
-		d.rest += s.permits
+		d.frac += s.permits
 	}
 	return d
 }
 
 // less compares two spans.
-func (a span) less(b span) bool { return a.us < b.us || a.us == b.us && a.rest < b.rest }
+func (a span) less(b span) bool { return a.us < b.us || a.us == b.us && a.frac < b.frac }
 
 // ceil rounds up to a microsecond.
 func (a span) ceil() int64 {
-	if a.rest > 0 {
+	if a.frac > 0 {
 		return a.us + 1
 	}
 	return a.us
@@ -132,14 +132,14 @@ func (a span) ceil() int64 {
 func (b *BucketState) backlog(now stint.Instant) (t stint.Instant, backlog span) {
 	t = max(now, b.Last)
 	if b.Due >= t {
-		backlog = span{int64(b.Due - t), b.Rest}
+		backlog = span{int64(b.Due - t), b.Frac}
 	}
 	return t, backlog
 }
 
 // due moves the state's instant to backlog past t.
 func (b *BucketState) due(t stint.Instant, backlog span) {
-	b.Due, b.Rest, b.Last = t+stint.Instant(backlog.us), backlog.rest, t
+	b.Due, b.Frac, b.Last = t+stint.Instant(backlog.us), backlog.frac, t
 }
 
 // apply is the transition of both buckets. It returns the backlog that a taken or
@@ -159,15 +159,15 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 	case n > s.capacity:
 		out.Allowed, out.RetryAfter = false, stint.Never
 	default:
-		after := s.add(backlog, s.lasting(n))
-		if s.brim.less(after) {
-			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.brim).ceil()+late)
+		after := s.add(backlog, s.timeOf(n))
+		if s.capacityTime.less(after) {
+			out.Allowed, out.RetryAfter = false, micros(s.sub(after, s.capacityTime).ceil()+late)
 		} else if action == Take {
 			backlog = after
 			state.due(t, backlog)
 		}
 	}
-	out.Remaining = max(0, s.capacity-s.within(backlog))
+	out.Remaining = max(0, s.capacity-s.permitsIn(backlog))
 	out.ResetAfter = 0
 	if backlog != (span{}) {
 		out.ResetAfter = micros(backlog.ceil() + late)
@@ -178,13 +178,13 @@ func (s *schedule) apply(action Action, state *BucketState, now stint.Instant, n
 
 // settle charges or refunds n on a backlog, and returns it with what was applied.
 func (s *schedule) settle(backlog span, n int64) (span, int64) {
-	held := s.within(backlog) // what is outstanding, a part counted whole
+	held := s.permitsIn(backlog) // what is outstanding, a part counted whole
 	if n > 0 {
 		n = clamp(n, s.capacity+s.debt-held)
-		return s.add(backlog, s.lasting(n)), n
+		return s.add(backlog, s.timeOf(n)), n
 	}
 	n = clamp(-n, held)
-	if back := s.lasting(n); back.less(backlog) {
+	if back := s.timeOf(n); back.less(backlog) {
 		return s.sub(backlog, back), -n
 	}
 	return span{}, -n
@@ -197,16 +197,16 @@ func (s *schedule) Admit(state *BucketState, now stint.Instant, n, k int64) int6
 		return 0
 	}
 	t, backlog := state.backlog(now)
-	admitted := min(k, max(0, s.capacity-s.within(backlog))/n)
+	admitted := min(k, max(0, s.capacity-s.permitsIn(backlog))/n)
 	if admitted > 0 {
-		state.due(t, s.add(backlog, s.lasting(admitted*n)))
+		state.due(t, s.add(backlog, s.timeOf(admitted*n)))
 	}
 	return admitted
 }
 
-// Release gives back n permits that were taken at an instant, and reports whether
+// RefundTaken gives back n permits that were taken at an instant, and reports whether
 // that changed the state. What a bucket has refilled since is not refilled twice.
-func (s *schedule) Release(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
+func (s *schedule) RefundTaken(state *BucketState, now stint.Instant, n int64, _ stint.Instant) bool {
 	t, backlog := state.backlog(now)
 	backlog, applied := s.settle(backlog, -n)
 	if applied == 0 {
@@ -224,10 +224,10 @@ func (s *schedule) adopt(state BucketState, writer *schedule, now stint.Instant,
 	if backlog == (span{}) {
 		return state
 	}
-	outstanding := max(0, writer.within(backlog)+shift)
+	outstanding := max(0, writer.permitsIn(backlog)+shift)
 	backlog = span{Horizon, 0}
 	if hi, lo := bits.Mul64(uint64(outstanding), uint64(s.period)); !s.pastHorizon(hi, lo) {
-		backlog = s.lasting(outstanding)
+		backlog = s.timeOf(outstanding)
 	}
 	last := state.Last
 	state.due(t, backlog)
@@ -250,11 +250,11 @@ func (s *schedule) same(o *schedule) bool {
 // grows is how long after now one more whole permit is there.
 func (s *schedule) grows(state *BucketState, now stint.Instant) int64 {
 	t, backlog := state.backlog(now)
-	held := s.within(backlog)
+	held := s.permitsIn(backlog)
 	if held == 0 {
 		return 0
 	}
 	// One more permit remains when at most held-1 are outstanding, and none remains
 	// as long as capacity or more are.
-	return s.sub(backlog, s.lasting(min(held, s.capacity)-1)).ceil() + int64(t-now)
+	return s.sub(backlog, s.timeOf(min(held, s.capacity)-1)).ceil() + int64(t-now)
 }

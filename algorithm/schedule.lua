@@ -1,50 +1,52 @@
 -- What the token bucket and the leaky bucket have in common: see schedule.go.
 --
--- state: due, rest, last (microseconds, 1/permits of a microsecond, microseconds);
+-- state: due, frac, last (microseconds, 1/permits of a microsecond, microseconds);
 --        capacity, permits, period of the limit that wrote it; nil due is untouched
 -- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
---        once prepared, brim and brim_rest, how long the capacity takes, and step and
---        step_rest, how long one permit
+--        once prepared, capacity_us and capacity_frac, how long the capacity takes, and permit_us
+--        and permit_frac, how long one permit
 
 local schedule = {}
 
--- lasting is how long n permits take: microseconds and a rest.
-function schedule.lasting(limit, n)
+-- A span of time is two numbers: us + frac/permits microseconds, 0 <= frac < permits.
+
+-- time_of is how long n permits take, a span.
+function schedule.time_of(limit, n)
   return muldiv(limit.period, n, limit.permits)
 end
 
 -- prepare computes once what transitions use again and again.
 function schedule.prepare(limit)
-  limit.brim, limit.brim_rest = schedule.lasting(limit, limit.capacity)
-  limit.step, limit.step_rest = schedule.lasting(limit, 1)
+  limit.capacity_us, limit.capacity_frac = schedule.time_of(limit, limit.capacity)
+  limit.permit_us, limit.permit_frac = schedule.time_of(limit, 1)
 end
 
--- within is how many permits a span reaches into, the last one perhaps in part.
-function schedule.within(limit, us, rest)
+-- permits_in is how many permits a span reaches into, the last one perhaps in part.
+function schedule.permits_in(limit, us, frac)
   local n, part = muldiv(us, limit.permits, limit.period)
-  part = part + rest
+  part = part + frac
   return n + ceil(part / limit.period)
 end
 
-function schedule.plus(limit, us, rest, us2, rest2)
-  us, rest = us + us2, rest + rest2
-  if rest >= limit.permits then
-    return us + 1, rest - limit.permits
+function schedule.plus(limit, us, frac, us2, frac2)
+  us, frac = us + us2, frac + frac2
+  if frac >= limit.permits then
+    return us + 1, frac - limit.permits
   end
-  return us, rest
+  return us, frac
 end
 
-function schedule.minus(limit, us, rest, us2, rest2)
-  us, rest = us - us2, rest - rest2
-  if rest < 0 then
-    return us - 1, rest + limit.permits
+function schedule.minus(limit, us, frac, us2, frac2)
+  us, frac = us - us2, frac - frac2
+  if frac < 0 then
+    return us - 1, frac + limit.permits
   end
-  return us, rest
+  return us, frac
 end
 
--- up rounds a span up to a microsecond.
-function schedule.up(us, rest)
-  if rest > 0 then
+-- round_up rounds a span up to a microsecond.
+function schedule.round_up(us, frac)
+  if frac > 0 then
     return us + 1
   end
   return us
@@ -54,7 +56,7 @@ end
 function schedule.backlog(state, now)
   local t = max(now, state.last)
   if state.due >= t then
-    return t, state.due - t, state.rest
+    return t, state.due - t, state.frac
   end
   return t, 0, 0
 end
@@ -63,75 +65,75 @@ end
 -- counts as full here. It changes the state at hand, not the one stored.
 function schedule.adopt(state, limit, now, full)
   if not state.due then
-    state.due, state.rest, state.last = 0, 0, 0
+    state.due, state.frac, state.last = 0, 0, 0
     return
   end
   if state.capacity == limit.capacity and state.permits == limit.permits and state.period == limit.period then
     return
   end
-  local t, us, rest = schedule.backlog(state, now)
-  if us == 0 and rest == 0 then
+  local t, us, frac = schedule.backlog(state, now)
+  if us == 0 and frac == 0 then
     return
   end
-  local outstanding = max(0, schedule.within(state, us, rest) + full - state.capacity)
+  local outstanding = max(0, schedule.permits_in(state, us, frac) + full - state.capacity)
   -- The most permits that fit in the horizon; their number may pass 2^53, and as a
   -- double it is rounded: one more makes up for that, and what it lets through is cut.
-  us, rest = HORIZON, 0
+  us, frac = HORIZON, 0
   if outstanding <= HORIZON / limit.period * limit.permits + 1 then
-    us, rest = schedule.lasting(limit, outstanding)
+    us, frac = schedule.time_of(limit, outstanding)
     if us >= HORIZON then
-      us, rest = HORIZON, 0
+      us, frac = HORIZON, 0
     end
   end
-  state.due, state.rest = t + us, rest
+  state.due, state.frac = t + us, frac
 end
 
-local function settle(limit, us, rest, n)
-  local held = schedule.within(limit, us, rest)
+local function settle(limit, us, frac, n)
+  local held = schedule.permits_in(limit, us, frac)
   if n > 0 then
     n = clamp(n, limit.capacity + limit.debt - held)
-    us, rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
-    return n, us, rest
+    us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
+    return n, us, frac
   end
   n = clamp(-n, held)
-  local back, back_rest = schedule.lasting(limit, n)
-  if back < us or (back == us and back_rest < rest) then
-    us, rest = schedule.minus(limit, us, rest, back, back_rest)
+  local back, back_frac = schedule.time_of(limit, n)
+  if back < us or (back == us and back_frac < frac) then
+    us, frac = schedule.minus(limit, us, frac, back, back_frac)
   elseif n > 0 then
-    us, rest = 0, 0
+    us, frac = 0, 0
   end
-  return -n, us, rest
+  return -n, us, frac
 end
 
 -- apply is the transition of both buckets. It returns the outcome and the wait for
 -- the turn that a request found.
 function schedule.apply(action, state, limit, now, n)
-  local t, us, rest = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, now)
   local late = t - now
-  local turn = schedule.up(us, rest) + late
+  local turn = schedule.round_up(us, frac) + late
   local out = { allowed = true, retry = 0, delay = 0, applied = 0, changed = false }
   if action == 'settle' then
-    out.applied, us, rest = settle(limit, us, rest, n)
+    out.applied, us, frac = settle(limit, us, frac, n)
     out.changed = out.applied ~= 0
   elseif n > limit.capacity then
     out.allowed, out.retry = false, NEVER
   else
-    local after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
-    if after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
+    local after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
+    if after > limit.capacity_us or (after == limit.capacity_us and after_frac > limit.capacity_frac) then
       out.allowed = false
-      out.retry = schedule.up(schedule.minus(limit, after, after_rest, limit.brim, limit.brim_rest)) + late
+      out.retry = schedule.round_up(schedule.minus(limit, after, after_frac, limit.capacity_us, limit.capacity_frac)) + late
     elseif action == 'take' then
-      us, rest = after, after_rest
+      us, frac = after, after_frac
       out.changed = true
     end
   end
   if out.changed then
-    state.due, state.rest, state.last = t + us, rest, t
+    state.due, state.frac, state.last = t + us, frac, t
   end
-  out.remaining = max(0, limit.capacity - schedule.within(limit, us, rest))
+  out.remaining = max(0, limit.capacity - schedule.permits_in(limit, us, frac))
   out.reset = 0
-  if us > 0 or rest > 0 then
-    out.reset = schedule.up(us, rest) + late
+  if us > 0 or frac > 0 then
+    out.reset = schedule.round_up(us, frac) + late
   end
   return out, turn
 end
@@ -142,88 +144,88 @@ function schedule.fits(state, limit, now, n)
   if n > limit.capacity then
     return false
   end
-  local t, us, rest = schedule.backlog(state, now)
-  us, rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n))
-  state.next_due, state.next_rest, state.next_last = t + us, rest, t
-  return us < limit.brim or (us == limit.brim and rest <= limit.brim_rest)
+  local t, us, frac = schedule.backlog(state, now)
+  us, frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n))
+  state.next_due, state.next_frac, state.next_last = t + us, frac, t
+  return us < limit.capacity_us or (us == limit.capacity_us and frac <= limit.capacity_frac)
 end
 
 function schedule.commit(state)
-  state.due, state.rest, state.last = state.next_due, state.next_rest, state.next_last
+  state.due, state.frac, state.last = state.next_due, state.next_frac, state.next_last
 end
 
 -- step takes n permits, if they fit, of a state in three numbers: the time of its last
--- change, how far past that it is due, and the rest. It returns the new numbers,
+-- change, how far past that it is due, us and frac. It returns the new numbers,
 -- or nothing if the permits do not fit.
-function schedule.step(limit, now, last, us, rest, n)
-  local more, more_rest = limit.step, limit.step_rest
+function schedule.step(limit, now, last, us, frac, n)
+  local more, more_frac = limit.permit_us, limit.permit_frac
   if n > limit.capacity then
     return
   elseif n > 1 then
-    more, more_rest = schedule.lasting(limit, n)
+    more, more_frac = schedule.time_of(limit, n)
   end
-  return schedule.take_stored(now, nil, last, us, rest, more, more_rest, limit.permits, limit.brim, limit.brim_rest)
+  return schedule.take_stored(now, nil, last, us, frac, more, more_frac, limit.permits, limit.capacity_us, limit.capacity_frac)
 end
 
--- take_stored is step where the lasting of the permits taken, more and more_rest, and that of the
--- capacity, brim and brim_rest, are known. A state that is not found is three zeros.
-function schedule.take_stored(now, _, last, us, rest, more, more_rest, permits, brim, brim_rest)
+-- take_stored is step where the time of the permits taken, more and more_frac, and that of the
+-- capacity, capacity_us and capacity_frac, are known. A state that is not found is three zeros.
+function schedule.take_stored(now, _, last, us, frac, more, more_frac, permits, capacity_us, capacity_frac)
   if now > last then
     us, last = us - (now - last), now
     if us < 0 then
-      us, rest = 0, 0
+      us, frac = 0, 0
     end
   end
-  us, rest = us + more, rest + more_rest
-  if rest >= permits then
-    us, rest = us + 1, rest - permits
+  us, frac = us + more, frac + more_frac
+  if frac >= permits then
+    us, frac = us + 1, frac - permits
   end
-  if us < brim or (us == brim and rest <= brim_rest) then
-    return last, us, rest
+  if us < capacity_us or (us == capacity_us and frac <= capacity_frac) then
+    return last, us, frac
   end
 end
 
 -- admit takes n permits k times, one after another, as often as they fit, and
 -- returns how often. It is k times apply, in one step and without outcomes.
 function schedule.admit(state, limit, now, n, k)
-  local t, us, rest = schedule.backlog(state, now)
+  local t, us, frac = schedule.backlog(state, now)
   local admitted = k
-  local after, after_rest = limit.brim, nil
+  local after, after_frac = limit.capacity_us, nil
   if n * k <= limit.capacity then
     -- Most often all fit, which takes no division by the period to see.
-    after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, n * k))
+    after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, n * k))
   end
-  if not after_rest or after > limit.brim or (after == limit.brim and after_rest > limit.brim_rest) then
-    admitted = floor((limit.capacity - schedule.within(limit, us, rest)) / n)
+  if not after_frac or after > limit.capacity_us or (after == limit.capacity_us and after_frac > limit.capacity_frac) then
+    admitted = floor((limit.capacity - schedule.permits_in(limit, us, frac)) / n)
     if admitted < 1 then
       return 0
     end
-    after, after_rest = schedule.plus(limit, us, rest, schedule.lasting(limit, admitted * n))
+    after, after_frac = schedule.plus(limit, us, frac, schedule.time_of(limit, admitted * n))
   end
-  state.due, state.rest, state.last = t + after, after_rest, t
+  state.due, state.frac, state.last = t + after, after_frac, t
   return admitted
 end
 
--- release gives back n permits that were taken before, and returns whether that
+-- refund_taken gives back n permits that were taken before, and returns whether that
 -- changed the state.
-function schedule.release(state, limit, now, n)
-  local t, us, rest = schedule.backlog(state, now)
+function schedule.refund_taken(state, limit, now, n)
+  local t, us, frac = schedule.backlog(state, now)
   local applied
-  applied, us, rest = settle(limit, us, rest, -n)
+  applied, us, frac = settle(limit, us, frac, -n)
   if applied == 0 then
     return false
   end
-  state.due, state.rest, state.last = t + us, rest, t
+  state.due, state.frac, state.last = t + us, frac, t
   return true
 end
 
 -- grows is how long after now one more whole permit is there.
 function schedule.grows(state, limit, now)
-  local t, us, rest = schedule.backlog(state, now)
-  local held = schedule.within(limit, us, rest)
+  local t, us, frac = schedule.backlog(state, now)
+  local held = schedule.permits_in(limit, us, frac)
   if held == 0 then
     return 0
   end
-  local free, free_rest = schedule.lasting(limit, min(held, limit.capacity) - 1)
-  return schedule.up(schedule.minus(limit, us, rest, free, free_rest)) + t - now
+  local free, free_frac = schedule.time_of(limit, min(held, limit.capacity) - 1)
+  return schedule.round_up(schedule.minus(limit, us, frac, free, free_frac)) + t - now
 end

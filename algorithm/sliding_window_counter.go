@@ -99,9 +99,9 @@ func (c *SlidingWindowCounter) Admit(state *CounterState, now stint.Instant, n, 
 	return admitted
 }
 
-// Release gives back n permits that were taken at an instant, from the counter of its
+// RefundTaken gives back n permits that were taken at an instant, from the counter of its
 // window, and reports whether that changed the state.
-func (c *SlidingWindowCounter) Release(state *CounterState, now stint.Instant, n int64, taken stint.Instant) bool {
+func (c *SlidingWindowCounter) RefundTaken(state *CounterState, now stint.Instant, n int64, taken stint.Instant) bool {
 	s, _ := c.at(state, now)
 	counter := &s.Current
 	if taken < s.Start {

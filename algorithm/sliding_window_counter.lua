@@ -23,8 +23,8 @@ local function used(state, limit)
   if state.previous == 0 then
     return state.current
   end
-  local n, rest = muldiv(limit.window - state.elapsed, state.previous, limit.window)
-  return state.current + n + (rest > 0 and 1 or 0)
+  local n, remainder = muldiv(limit.window - state.elapsed, state.previous, limit.window)
+  return state.current + n + (remainder > 0 and 1 or 0)
 end
 
 -- adopt readies a loaded state: it brings it to now. Of a window of another length, what
@@ -114,8 +114,8 @@ function sliding_window_counter.step(limit, now, start, previous, current, n)
   local total = current + n
   if previous > 0 then
     local left = limit.window - (max(now, start) - start)
-    local part, rest = muldiv(left, previous, limit.window)
-    total = total + part + (rest > 0 and 1 or 0)
+    local part, remainder = muldiv(left, previous, limit.window)
+    total = total + part + (remainder > 0 and 1 or 0)
   end
   if total <= limit.capacity then
     return start, previous, current + n
@@ -135,8 +135,8 @@ function sliding_window_counter.take_stored(now, found, start, previous, current
   end
   local total = current + n
   if previous > 0 then
-    local part, rest = muldiv(window - elapsed, previous, window)
-    total = total + part + (rest > 0 and 1 or 0)
+    local part, remainder = muldiv(window - elapsed, previous, window)
+    total = total + part + (remainder > 0 and 1 or 0)
   end
   if total <= capacity then
     return begun, previous, current + n
@@ -151,9 +151,9 @@ function sliding_window_counter.admit(state, limit, _, n, k)
   return admitted
 end
 
--- release gives back n permits that were taken at an instant, from the counter of its
+-- refund_taken gives back n permits that were taken at an instant, from the counter of its
 -- window, and returns whether that changed the state.
-function sliding_window_counter.release(state, limit, _, n, taken)
+function sliding_window_counter.refund_taken(state, limit, _, n, taken)
   local counter = taken >= state.start and 'current' or 'previous'
   if taken < state.start - limit.window or state[counter] == 0 then
     return false

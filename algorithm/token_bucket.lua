@@ -15,14 +15,14 @@ function token_bucket.apply(action, state, limit, now, n)
   return out
 end
 
--- lapse gives back n permits that were leased at an instant and not spent, less what
+-- return_leased gives back n permits that were leased at an instant and not spent, less what
 -- has been refilled since, and returns whether that changed the state.
-function token_bucket.lapse(state, limit, now, n, leased)
+function token_bucket.return_leased(state, limit, now, n, leased)
   local since = max(0, max(now, state.last) - leased)
-  if since >= (schedule.lasting(limit, n)) then
+  if since >= (schedule.time_of(limit, n)) then
     return false
   end
-  return schedule.release(state, limit, now, n - schedule.within(limit, since, 0))
+  return schedule.refund_taken(state, limit, now, n - schedule.permits_in(limit, since, 0))
 end
 
 token_bucket.prepare = schedule.prepare
@@ -31,5 +31,5 @@ token_bucket.commit = schedule.commit
 token_bucket.step = schedule.step
 token_bucket.take_stored = schedule.take_stored
 token_bucket.admit = schedule.admit
-token_bucket.release = schedule.release
+token_bucket.refund_taken = schedule.refund_taken
 token_bucket.grows = schedule.grows

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,12 @@ func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*/*.txt")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, a := range stint.Algorithms() {
+		folder := "testdata/" + strings.ToLower(a.String()) + "/"
+		if !slices.ContainsFunc(paths, func(path string) bool { return strings.HasPrefix(path, folder) }) {
+			t.Errorf("there is no transcript in %s", folder)
+		}
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".txt"), func(t *testing.T) {

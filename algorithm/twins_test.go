@@ -194,7 +194,7 @@ func newTwin(limits []stint.Limit) twin {
 				return machines[reader].Adopt(state, machines[writer], now)
 			},
 		}
-	default:
+	case stint.AlgorithmSlidingWindowLog:
 		machines, all := machinesOf[algorithm.Log](limits, algorithm.NewSlidingWindowLog)
 		return &keeper[algorithm.Log]{
 			limits: limits, machines: all, always: true, list: (*algorithm.Log).Entries,
@@ -207,6 +207,8 @@ func newTwin(limits []stint.Limit) twin {
 				return state
 			},
 		}
+	default:
+		panic("no Go twin is known of " + limits[0].Algorithm.String())
 	}
 }
 
@@ -222,7 +224,7 @@ func machinesOf[S any, M machine[S]](limits []stint.Limit, prepare func(stint.Li
 }
 
 func showBucket(s *algorithm.BucketState) [3]int64 {
-	return [3]int64{int64(s.Due), s.Rest, int64(s.Last)}
+	return [3]int64{int64(s.Due), s.Frac, int64(s.Last)}
 }
 
 // compare runs steps, whose Go results are known, through the Lua twin and describes

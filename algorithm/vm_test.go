@@ -142,6 +142,8 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 		set("window", limit.Window.Microseconds())
 		set("interval", limit.MinInterval.Microseconds())
 		table.RawSetString("count_denied", lua.LBool(limit.CountDenied))
+	default:
+		panic("no table for Lua is made of " + limit.Algorithm.String())
 	}
 	return table
 }

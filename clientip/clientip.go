@@ -1,13 +1,13 @@
-// Package clientip says who is calling: which address a request comes from when
-// reverse proxies may stand in between, and by which key a limit knows it.
+// Package clientip finds the client of a request: its address, when there may be
+// reverse proxies in between, and the key by which a limit counts it.
 //
-// An address is believed only as far as trusted hands reach. The peer counts
-// unless it is a trusted proxy; then the header field that the proxies keep is
-// walked from its end, past the proxies, to the first address that is not one of
-// them. What stands further left was written by whoever it belongs to and is never
-// looked at. Where an element is empty or no address, the proxy that wrote it down counts, for all
-// its clients together: it has to be one that knows them. A peer without an address, as on a Unix
-// socket, is no trusted proxy, and all such peers are one client, "unknown".
+// Only what trusted proxies wrote is believed. If the peer is no trusted proxy, its
+// address is the client's. Otherwise the header field that the proxies maintain is
+// read from its end, past the addresses of trusted proxies, to the first other
+// address. Addresses further left may come from the client itself, and are ignored.
+// If an element is empty or no address, the proxy that wrote it is the client, for all
+// of its own clients together. A peer without an address, as on a Unix socket, is no
+// trusted proxy, and all such peers are one client, "unknown".
 package clientip
 
 import (

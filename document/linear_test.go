@@ -19,8 +19,9 @@ func allocated(source, text string) (uint64, int, error) {
 	return after.TotalAlloc - before.TotalAlloc, len(v.Items), faults.Err()
 }
 
-// Twice a text takes no more than about twice the memory, whatever is repeated in it: by the square it
-// would take four times as much. What takes time by the square and no memory is in TestBounds.
+// A text of twice the length takes no more than about twice the memory, whatever is repeated in it:
+// memory that grows by the square would be four times as much. TestBounds has the texts whose time,
+// and not memory, could grow by the square.
 func TestLinear(t *testing.T) {
 	const size, slack = 24 << 10, 8 << 20 // bytes; slack is for buffers that the scanner may have kept, or not
 	around := [][2]string{{"", ""}, {"[", "]"}, {"- \"", "\""}, {"- |\n  ", "\n- a"}}

@@ -22,8 +22,8 @@ type charge struct {
 	all      bool // whether that is all that its share has against it
 }
 
-// comeBack starts charging what was spent locally, if there is something to charge.
-func (l *locals) comeBack() {
+// startCharging starts charging what was spent locally, if there is something to charge.
+func (l *pendingCharges) startCharging() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.touched) > 0 && !l.charging {
@@ -33,7 +33,7 @@ func (l *locals) comeBack() {
 
 // charge charges until nothing is left that can be charged: shards that are unreachable, or
 // failed the last call, have to answer first.
-func (l *locals) charge() {
+func (l *pendingCharges) charge() {
 	for sleep.For(l.store.life, chargePause) == nil {
 		if l.chargeBatch() {
 			continue
@@ -50,7 +50,7 @@ func (l *locals) charge() {
 
 // chargeBatch charges some clients, and reports false when there was nothing to charge, or
 // the store was closed.
-func (l *locals) chargeBatch() bool {
+func (l *pendingCharges) chargeBatch() bool {
 	resume, err := l.hold(l.store.life)
 	if err != nil {
 		return false
@@ -58,9 +58,9 @@ func (l *locals) chargeBatch() bool {
 	defer resume()
 	var ops []stint.Op
 	var charges []charge
-	for _, c := range l.take() {
+	for _, c := range l.takeClients() {
 		var one charge
-		ops, one = l.spent(ops, c)
+		ops, one = l.takeAccount(ops, c)
 		charges = append(charges, one)
 	}
 	if ops == nil {
@@ -97,10 +97,10 @@ func within(ops []stint.Op, results []stint.Result) bool {
 }
 
 // renew resets a client's share, unless it was used since the charge was made.
-func (l *locals) renew(c *charge) {
+func (l *pendingCharges) renew(c *charge) {
 	l.deciding.Lock()
 	defer l.deciding.Unlock()
-	for _, out := range l.look(c.share.account, c.key) {
+	for _, out := range l.peek(c.share.account, c.key) {
 		if out.Remaining < out.Limit {
 			return
 		}
@@ -109,8 +109,8 @@ func (l *locals) renew(c *charge) {
 	_, _ = l.store.config.Local.Decide(context.Background(), reset) // else it stays as it is
 }
 
-// look is how the local store has a client of a policy, nil if it can't tell.
-func (l *locals) look(policy *stint.Policy, key string) []stint.Outcome {
+// peek asks the local store about a client of a policy; nil if it can't tell.
+func (l *pendingCharges) peek(policy *stint.Policy, key string) []stint.Outcome {
 	peek := stint.Op{
 		Verb: stint.Peek, Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}, Each: make([]stint.Outcome, policy.Len()),
 	}
@@ -121,22 +121,22 @@ func (l *locals) look(policy *stint.Policy, key string) []stint.Outcome {
 }
 
 // chargeable reports whether there is something to charge. The mutex is held.
-func (l *locals) chargeable() bool {
+func (l *pendingCharges) chargeable() bool {
 	for c := range l.touched {
-		if l.store.shard(c.key).well() {
+		if l.store.shard(c.key).healthy() {
 			return true
 		}
 	}
 	return false
 }
 
-// take takes out clients whose shards are well, for one batch.
-func (l *locals) take() (clients []client) {
+// takeClients removes clients whose shards are healthy, for one batch.
+func (l *pendingCharges) takeClients() (clients []client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limits := 0
 	for c := range l.touched {
-		if !l.store.shard(c.key).well() {
+		if !l.store.shard(c.key).healthy() {
 			continue
 		}
 		if limits += c.plan.policy.Len(); limits > chargeBatch && clients != nil {
@@ -150,18 +150,18 @@ func (l *locals) take() (clients []client) {
 
 // spent takes what a client has spent, and what still counts of it, out of its account, and
 // appends the charges for it. Its share stays spent.
-func (l *locals) spent(ops []stint.Op, c client) ([]stint.Op, charge) {
+func (l *pendingCharges) takeAccount(ops []stint.Op, c client) ([]stint.Op, charge) {
 	share := c.plan.share.Load()
 	l.deciding.Lock()
 	defer l.deciding.Unlock()
 	one := charge{client: c, share: share, from: len(ops)}
-	account, own := l.look(share.account, c.key), l.look(share.policy, c.key)
+	account, own := l.peek(share.account, c.key), l.peek(share.policy, c.key)
 	one.all = account != nil && own != nil
 	for i, out := range account {
 		used := out.Limit - out.Remaining
 		if used > 0 {
 			ops = append(ops, stint.Op{
-				Verb: stint.Settle, Claim: stint.Claim{Key: c.key, Policy: share.wholes[i], Permits: used},
+				Verb: stint.Settle, Claim: stint.Claim{Key: c.key, Policy: share.undivided[i], Permits: used},
 			})
 		}
 		one.all = one.all && own[i].Limit-own[i].Remaining <= used && own[i].ResetAfter <= out.ResetAfter

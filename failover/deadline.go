@@ -15,12 +15,12 @@ type deadline struct {
 	base            time.Time
 	at              time.Duration // since base: reading one clock is cheaper than two
 	timeout         time.Duration
-	watch           atomic.Pointer[watch]
+	timer           atomic.Pointer[timer]
 	released        atomic.Bool
 }
 
-// A watch is what ends the context in time for those who wait for that.
-type watch struct {
+// A timer is a context with a timer: it ends the deadline in time for those that wait for it.
+type timer struct {
 	context.Context
 	cancel context.CancelFunc
 }
@@ -43,17 +43,17 @@ func (d *deadline) Deadline() (time.Time, bool) { return d.base.Add(d.at), true 
 func (d *deadline) Timeout() time.Duration { return d.timeout }
 
 // Done implements [context.Context]. The first call starts the timer.
-func (d *deadline) Done() <-chan struct{} { return d.watched().Done() }
+func (d *deadline) Done() <-chan struct{} { return d.start().Done() }
 
-func (d *deadline) watched() *watch {
-	if w := d.watch.Load(); w != nil {
+func (d *deadline) start() *timer {
+	if w := d.timer.Load(); w != nil {
 		return w
 	}
-	w := &watch{}
+	w := &timer{}
 	w.Context, w.cancel = context.WithDeadline(d.Context, d.base.Add(d.at))
-	if !d.watch.CompareAndSwap(nil, w) {
+	if !d.timer.CompareAndSwap(nil, w) {
 		w.cancel()
-		w = d.watch.Load()
+		w = d.timer.Load()
 	}
 	if d.released.Load() {
 		w.cancel()
@@ -63,20 +63,20 @@ func (d *deadline) watched() *watch {
 
 // Err implements [context.Context].
 func (d *deadline) Err() error {
-	w := d.watch.Load()
+	w := d.timer.Load()
 	if w == nil && d.Context.Err() == nil && time.Since(d.base) < d.at && !d.released.Load() {
 		return nil
 	}
 	if w == nil {
-		w = d.watched() // so that the answer stays
+		w = d.start() // so that the answer stays
 	}
 	return w.Err()
 }
 
-// Value implements [context.Context]. Contexts made of this one find the watch by it,
+// Value implements [context.Context]. Contexts made of this one find the timer by it,
 // and need no goroutine.
 func (d *deadline) Value(key any) any {
-	if w := d.watch.Load(); w != nil {
+	if w := d.timer.Load(); w != nil {
 		return w.Value(key)
 	}
 	return d.Context.Value(key)
@@ -88,7 +88,7 @@ func (d *deadline) release() {
 		return
 	}
 	d.released.Store(true)
-	if w := d.watch.Load(); w != nil {
+	if w := d.timer.Load(); w != nil {
 		w.cancel()
 	}
 }

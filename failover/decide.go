@@ -29,11 +29,11 @@ func (s *Store) decide(ctx context.Context, timeout time.Duration, op stint.Op, 
 		d, err = s.inner.Decide(bounded, op)
 	}
 	own.release()
-	v := s.note(ctx, own, &op, d.Source, err)
+	from := s.note(ctx, own, &op, d.Source, err)
 	if err == nil {
 		return d, nil
 	}
-	return s.answer(ctx, v, op, err)
+	return s.answer(ctx, from, op, err)
 }
 
 // A boundPolicy takes permits of one policy by the inner store's shorter way.
@@ -68,7 +68,7 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (stint.Deci
 // once, the others go to the store in order, in one call with the least of their
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	if s.sharded == nil && s.config.Rule == nil && s.shards[0].down.Load() == nil {
+	if s.sharded == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
 		s.send(ctx, s.config.Timeout, ops, results, true)
 		return
 	}
@@ -109,9 +109,9 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 	own.release()
 	for i := range ops {
 		r := &results[i]
-		v := s.note(ctx, own, &ops[i], r.Decision.Source, r.Err)
+		from := s.note(ctx, own, &ops[i], r.Decision.Source, r.Err)
 		if r.Err != nil && fallback {
-			r.Decision, r.Err = s.answer(ctx, v, ops[i], r.Err)
+			r.Decision, r.Err = s.answer(ctx, from, ops[i], r.Err)
 		}
 	}
 }
@@ -142,57 +142,57 @@ func (s *Store) bound(ctx context.Context, timeout time.Duration) (context.Conte
 	return ctx, nil
 }
 
-// A verdict says whose fault a call's error is.
-type verdict uint8
+// An origin says whose fault a call's error is.
+type origin uint8
 
 const (
-	failing verdict = iota // the store's
-	busy                   // this process's, or the service's that was asked
-	invalid                // the operation's
-	gone                   // the caller's, whose context has ended
+	storeFailed origin = iota // the store's
+	overloaded                // this process's, or the service's that was asked
+	invalidOp                 // the operation's
+	callerLeft                // the caller's, whose context has ended
 )
 
-// judge says whose fault an error is. own is nil when the caller's deadline was the
+// originOf says whose fault an error is. own is nil when the caller's deadline was the
 // earlier one.
-func judge(ctx context.Context, own *deadline, err error) verdict {
+func originOf(ctx context.Context, own *deadline, err error) origin {
 	ended := ctx.Err()
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
-		return invalid
+		return invalidOp
 	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
-		return busy
+		return overloaded
 	case ended != nil, own == nil && errors.Is(err, context.DeadlineExceeded):
-		return gone
+		return callerLeft
 	case errors.Is(err, stint.ErrOverloaded):
-		return busy
+		return overloaded
 	default:
-		return failing
+		return storeFailed
 	}
 }
 
-// note judges an error, and tells the shards of the operation whether they are to be charged now.
-func (s *Store) note(ctx context.Context, own *deadline, op *stint.Op, source stint.Source, err error) (v verdict) {
+// note finds an error's origin, and tells the shards of the operation whether they are to be charged now.
+func (s *Store) note(ctx context.Context, own *deadline, op *stint.Op, source stint.Source, err error) (from origin) {
 	if err != nil {
-		v = judge(ctx, own, err)
+		from = originOf(ctx, own, err)
 	}
 	for i := range 1 + len(op.And) {
 		switch sh := s.shard(claimAt(op, i).Key); {
 		case err == nil && source == stint.SourceStore:
 			sh.succeeded()
-		case err != nil && v == failing:
+		case err != nil && from == storeFailed:
 			sh.failing.Store(true)
 		}
 	}
-	return v
+	return from
 }
 
-// answer answers an operation in the store's place, by the verdict on its error.
-func (s *Store) answer(ctx context.Context, v verdict, op stint.Op, err error) (stint.Decision, error) {
-	switch v {
-	case invalid, gone:
+// answer answers an operation in the store's place, by the origin of its error.
+func (s *Store) answer(ctx context.Context, from origin, op stint.Op, err error) (stint.Decision, error) {
+	switch from {
+	case invalidOp, callerLeft:
 		clear(op.Each)
 		return stint.Decision{}, err
-	case busy:
+	case overloaded:
 		if down := s.downFor(&op); down != nil {
 			return s.fallback(ctx, op, down.err)
 		}
@@ -203,7 +203,7 @@ func (s *Store) answer(ctx context.Context, v verdict, op stint.Op, err error) (
 		}
 		clear(op.Each)
 		return stint.Decision{}, err
-	case failing:
+	case storeFailed:
 	}
 	s.counts.failure(err)
 	return s.fallback(ctx, op, err)

@@ -27,9 +27,9 @@ const MaxTouched = maxTouched
 
 // DecidesLocally reports whether a local decision could be made now.
 func (s *Store) DecidesLocally() bool {
-	could := s.locals.deciding.TryRLock()
+	could := s.pending.deciding.TryRLock()
 	if could {
-		s.locals.deciding.RUnlock()
+		s.pending.deciding.RUnlock()
 	}
 	return could
 }

@@ -11,7 +11,7 @@
 // can't be reached. Any other is watched here: it is unreachable when it leaves a call
 // unanswered for Config.Timeout while no later one is answered, or when it fails three
 // times in a row. Only time in which this process was awake counts. A caller's
-// deadline alone makes no store unreachable, so the timeout of one rule concerns no other.
+// deadline alone makes no store unreachable, so the timeout of one policy concerns no other.
 //
 // From then on decisions take microseconds and the store is not called, except by one probe at a
 // time: after about 50 ms, then in growing intervals of up to half a second. A probe takes a permit
@@ -94,13 +94,13 @@ type Config struct {
 	// Timeout bounds each call of the store, unless the caller's context ends earlier.
 	// Default: 0, which is DefaultTimeout.
 	Timeout time.Duration
-	// Mode is what is done while the store can't decide, unless a rule says otherwise.
+	// Mode is what is done while the store can't decide, unless ForPolicy says otherwise.
 	// Default: Open.
 	Mode Mode
-	// Rule returns what holds for a policy instead. It is asked once per policy; a rule
-	// that is not valid makes the policy's operations fail with stint.ErrInvalid.
-	// Default: nil, none.
-	Rule func(*stint.Policy) (Rule, bool)
+	// ForPolicy returns the options of a policy, if it has its own. It is asked once per policy.
+	// Options that are not valid make the policy's operations fail with stint.ErrInvalid.
+	// Default: nil, no policy has its own.
+	ForPolicy func(*stint.Policy) (PolicyOptions, bool)
 	// OnOverload is what is done when this process is too busy to have the store decide in
 	// time. Default: Reject.
 	OnOverload Overload
@@ -186,7 +186,7 @@ type Store struct {
 	mu     sync.Mutex // guards closed, and the adding of work
 	closed bool
 
-	locals    locals
+	pending   pendingCharges
 	instances instances
 	counts    counts
 }
@@ -219,15 +219,15 @@ func New(config Config) (*Store, error) {
 	if watches {
 		watched.Watch(config.Timeout, func(shard int, cause error) { s.shards[shard].unreachable(cause) })
 	} else {
-		s.inner = newWatching(config.Store, probing, watchdog.Config{
+		s.inner = newWatchdogStore(config.Store, probing, watchdog.Config{
 			Timeout: config.Timeout, Unreachable: s.shards[0].unreachable, Try: s.shards[0].try,
 		})
 	}
-	s.locals.store = s
-	s.locals.touched, s.locals.batch = map[client]struct{}{}, make(chan struct{}, 1)
+	s.pending.store = s
+	s.pending.touched, s.pending.batch = map[client]struct{}{}, make(chan struct{}, 1)
 	s.instances.count = s.config.Instances
 	if config.Local != nil {
-		s.start(s.countOn)
+		s.start(s.countInstances)
 	}
 	return s, nil
 }
@@ -264,7 +264,7 @@ func (s *Store) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	if w, ok := s.inner.(*watching); ok {
+	if w, ok := s.inner.(*watchdogStore); ok {
 		w.watchdog.Close()
 	}
 	s.work.Wait()

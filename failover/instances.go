@@ -29,8 +29,8 @@ type step struct {
 	until time.Time
 }
 
-// most counts the processes now, and returns the largest number within the time before.
-func (i *instances) most(now time.Time, within time.Duration) int {
+// highestWithin counts the processes now, and returns the largest number within the time before.
+func (i *instances) highestWithin(now time.Time, within time.Duration) int {
 	n := max(1, i.count())
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -49,10 +49,10 @@ func (i *instances) most(now time.Time, within time.Duration) int {
 	return n
 }
 
-// countOn counts the processes now and then, as long as the store lives.
-func (s *Store) countOn() {
+// countInstances counts the processes now and then, as long as the store lives.
+func (s *Store) countInstances() {
 	for {
-		s.instances.most(time.Now(), 0)
+		s.instances.highestWithin(time.Now(), 0)
 		if sleep.For(s.life, countEvery) != nil {
 			return
 		}

@@ -12,8 +12,8 @@ import (
 // maxTouched bounds the clients whose local spending is known.
 const maxTouched = 65536
 
-// locals is what was decided locally and is to be charged.
-type locals struct {
+// pendingCharges is what was decided locally and is to be charged.
+type pendingCharges struct {
 	store *Store
 	// deciding is held for reading by local decisions, and for writing while a client's
 	// account is taken out of the local store, or its share renewed, so that nothing falls in
@@ -47,7 +47,7 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 		if p.mode != Local {
 			continue
 		}
-		share, err := p.shareOf(s.instances.most(now, p.life))
+		share, err := p.shareOf(s.instances.highestWithin(now, p.life))
 		if err != nil {
 			return stint.Decision{}, err
 		}
@@ -62,16 +62,16 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 	if !whole {
 		local.Each = make([]stint.Outcome, local.Limits())
 	}
-	s.locals.deciding.RLock()
+	s.pending.deciding.RLock()
 	d, err := s.config.Local.Decide(ctx, local)
 	if err == nil {
-		s.locals.account(claims, shares, d.Allowed)
+		s.pending.account(claims, shares, d.Allowed)
 	}
-	s.locals.deciding.RUnlock()
+	s.pending.deciding.RUnlock()
 	if err != nil {
 		return stint.Decision{}, err
 	}
-	s.locals.touch(op, d.Allowed)
+	s.pending.remember(op, d.Allowed)
 	if !whole {
 		d = s.join(op, local.Each, d.At)
 	}
@@ -79,7 +79,7 @@ func (s *Store) decideLocally(ctx context.Context, op *stint.Op, modes uint8) (s
 }
 
 // account counts what was decided locally, to be charged.
-func (l *locals) account(claims []stint.Claim, shares []*share, allowed bool) {
+func (l *pendingCharges) account(claims []stint.Claim, shares []*share, allowed bool) {
 	for i, claim := range claims {
 		if claim.Policy = shares[i].account; !allowed {
 			claim.Policy = shares[i].denied
@@ -116,9 +116,9 @@ func (s *Store) join(op *stint.Op, locally []stint.Outcome, at stint.Instant) st
 	return stint.Combine(outs, at)
 }
 
-// touch remembers whose local states an operation may have changed.
-func (l *locals) touch(op *stint.Op, allowed bool) {
-	well := false
+// remember notes which clients' local states an operation may have changed.
+func (l *pendingCharges) remember(op *stint.Op, allowed bool) {
+	healthy := false
 	l.mu.Lock()
 	for i := range 1 + len(op.And) {
 		claim := claimAt(op, i)
@@ -133,10 +133,10 @@ func (l *locals) touch(op *stint.Op, allowed bool) {
 			}
 			l.touched[client{p, strings.Clone(claim.Key)}] = struct{}{}
 		}
-		well = well || l.store.shard(claim.Key).well()
+		healthy = healthy || l.store.shard(claim.Key).healthy()
 	}
 	l.mu.Unlock()
-	if well {
-		l.comeBack() // the store is back, or others were answered meanwhile
+	if healthy {
+		l.startCharging() // the store is back, or others were answered meanwhile
 	}
 }

@@ -62,9 +62,9 @@ func (o Overload) String() string {
 	return "reject"
 }
 
-// A Rule is what holds for one policy instead of what holds for all. The zero value
+// PolicyOptions are what holds for one policy instead of what holds for all. The zero value
 // admits, with the store's timeout.
-type Rule struct {
+type PolicyOptions struct {
 	// Mode is what is done while the store can't decide.
 	Mode Mode
 	// Timeout bounds each call of the store. Default: 0, which is Config.Timeout.
@@ -77,7 +77,7 @@ type plan struct {
 	policy   *stint.Policy
 	mode     Mode
 	timeout  time.Duration
-	fault    error                 // what is wrong with the rule, if anything
+	fault    error                 // what is wrong with the policy's options, if anything
 	capacity int64                 // the least of the limits'
 	least    int32                 // the limit that has it
 	counts   bool                  // whether a limit counts denied requests
@@ -100,32 +100,32 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 		p.counts = p.counts || limit.CountDenied
 		p.life = max(p.life, longestLife(limit))
 	}
-	if s.config.Rule == nil {
+	if s.config.ForPolicy == nil {
 		return p
 	}
-	rule, ok := s.config.Rule(policy)
+	options, ok := s.config.ForPolicy(policy)
 	if !ok {
 		return p
 	}
-	p.mode = rule.Mode
-	if rule.Timeout != 0 {
-		p.timeout = rule.Timeout
+	p.mode = options.Mode
+	if options.Timeout != 0 {
+		p.timeout = options.Timeout
 	}
 	switch {
-	case rule.Mode > Local:
-		p.fault = stint.Invalid("rule: on_store_failure", uint8(rule.Mode), "open, closed or local")
-	case rule.Mode == Local && s.config.Local == nil:
-		p.fault = stint.Invalid("rule: on_store_failure", rule.Mode, "open or closed, as there is no local store")
-	case rule.Timeout < 0:
-		p.fault = stint.Invalid("rule: timeout", rule.Timeout, "0 or more")
+	case options.Mode > Local:
+		p.fault = stint.Invalid("rule: on_store_failure", uint8(options.Mode), "open, closed or local")
+	case options.Mode == Local && s.config.Local == nil:
+		p.fault = stint.Invalid("rule: on_store_failure", options.Mode, "open or closed, as there is no local store")
+	case options.Timeout < 0:
+		p.fault = stint.Invalid("rule: timeout", options.Timeout, "0 or more")
 	}
 	return p
 }
 
-// timeout is the least of those of the operation's policies. The error is a rule's
-// fault.
+// timeout is the least of those of the operation's policies. The error is what is
+// wrong with a policy's options.
 func (s *Store) timeout(op *stint.Op) (time.Duration, error) {
-	if s.config.Rule == nil || op.Policy == nil {
+	if s.config.ForPolicy == nil || op.Policy == nil {
 		return s.config.Timeout, nil
 	}
 	p := s.plan(op.Policy)

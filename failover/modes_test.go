@@ -276,11 +276,11 @@ func TestInstancesChange(t *testing.T) {
 	})
 }
 
-// ruled are rules by the policy's name.
-func ruled(rules map[string]failover.Rule) func(*failover.Config) {
+// withOptions sets options by the policy's name.
+func withOptions(rules map[string]failover.PolicyOptions) func(*failover.Config) {
 	return func(c *failover.Config) {
 		c.Instances = func() int { return 2 }
-		c.Rule = func(p *stint.Policy) (failover.Rule, bool) {
+		c.ForPolicy = func(p *stint.Policy) (failover.PolicyOptions, bool) {
 			rule, ok := rules[p.Name()]
 			return rule, ok
 		}
@@ -289,7 +289,7 @@ func ruled(rules map[string]failover.Rule) func(*failover.Config) {
 
 func TestRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, ruled(map[string]failover.Rule{
+		f := newFixture(t, withOptions(map[string]failover.PolicyOptions{
 			"closed": {Mode: failover.Closed}, "local": {Mode: failover.Local}, "hasty": {Timeout: timeout / 4},
 		}))
 		named := func(name string) *stint.Policy { return policy(t, name, stint.FixedWindow(4, time.Hour)) }
@@ -327,7 +327,7 @@ func TestRules(t *testing.T) {
 
 func TestRuleTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, ruled(map[string]failover.Rule{"hasty": {Timeout: timeout / 4}}))
+		f := newFixture(t, withOptions(map[string]failover.PolicyOptions{"hasty": {Timeout: timeout / 4}}))
 		hasty := policy(t, "hasty", stint.FixedWindow(4, time.Hour))
 		f.faulty.Inject(silence)
 		start := time.Now()
@@ -346,14 +346,14 @@ func TestRuleTimeouts(t *testing.T) {
 }
 
 func TestInvalidRules(t *testing.T) {
-	for name, rule := range map[string]failover.Rule{
+	for name, rule := range map[string]failover.PolicyOptions{
 		"a mode that is none": {Mode: 3}, "a negative timeout": {Timeout: -1}, "local without a store": {Mode: failover.Local},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			asked := 0
 			f := newFixture(t, func(c *failover.Config) {
 				c.Local = nil
-				c.Rule = func(*stint.Policy) (failover.Rule, bool) { asked++; return rule, true }
+				c.ForPolicy = func(*stint.Policy) (failover.PolicyOptions, bool) { asked++; return rule, true }
 			})
 			p := minutely(t)
 			results := make([]stint.Result, 1)

@@ -47,7 +47,7 @@ func (s *Store) reset(ctx context.Context, store, local func(context.Context, st
 		if locally, err = resetter("local store", s.config.Local); err != nil {
 			return err
 		}
-		resume, err := s.locals.hold(ctx)
+		resume, err := s.pending.hold(ctx)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *Store) reset(ctx context.Context, store, local func(context.Context, st
 	err = store(bounded, inner)
 	own.release()
 	if err != nil {
-		if v := judge(ctx, own, err); v == invalid || v == gone {
+		if from := originOf(ctx, own, err); from == invalidOp || from == callerLeft {
 			return err
 		}
 		s.counts.failure(err)
@@ -68,8 +68,8 @@ func (s *Store) reset(ctx context.Context, store, local func(context.Context, st
 		return nil
 	}
 	// A local decision is counted in the share and in the account, or in neither.
-	s.locals.deciding.Lock()
-	defer s.locals.deciding.Unlock()
+	s.pending.deciding.Lock()
+	defer s.pending.deciding.Unlock()
 	return local(context.WithoutCancel(ctx), locally)
 }
 
@@ -84,7 +84,7 @@ func resetter(param string, store stint.Store) (stint.Resetter, error) {
 
 // hold waits for the batch of charges that is under way, and lets no other begin until
 // resume is called.
-func (l *locals) hold(ctx context.Context) (resume func(), err error) {
+func (l *pendingCharges) hold(ctx context.Context) (resume func(), err error) {
 	select {
 	case l.batch <- struct{}{}:
 		return func() { <-l.batch }, nil

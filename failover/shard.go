@@ -37,12 +37,12 @@ type outage struct {
 func (sh *shard) succeeded() {
 	if sh.failing.Load() && sh.down.Load() == nil {
 		sh.failing.Store(false)
-		sh.store.locals.comeBack()
+		sh.store.pending.startCharging()
 	}
 }
 
-// well reports whether the shard can be reached and the last call of it did not fail.
-func (sh *shard) well() bool { return sh.down.Load() == nil && !sh.failing.Load() }
+// healthy reports whether the shard can be reached and the last call of it did not fail.
+func (sh *shard) healthy() bool { return sh.down.Load() == nil && !sh.failing.Load() }
 
 // unreachable notes that the shard is unreachable. The others are asked: if they are
 // unreachable too, their callers should not have to find out one after the other.
@@ -122,7 +122,7 @@ func (sh *shard) goUp() bool {
 	sh.failing.Store(false)
 	sh.down.Store(nil)
 	sh.announce(true, cause)
-	sh.store.locals.comeBack()
+	sh.store.pending.startCharging()
 	return true
 }
 

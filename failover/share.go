@@ -13,10 +13,10 @@ import (
 // A share is what one of n processes may admit by itself of a policy's limits. The
 // names stay, so states do when n changes.
 type share struct {
-	n      int
-	policy *stint.Policy
-	least  int64           // the least capacity
-	wholes []*stint.Policy // the limits that they are shares of, alone: the store's states
+	n         int
+	policy    *stint.Policy
+	least     int64           // the least capacity
+	undivided []*stint.Policy // the limits that they are shares of, alone: the store's states
 
 	// account counts, as the limits do, what was admitted by any share and is not charged yet.
 	account *stint.Policy
@@ -40,16 +40,16 @@ func newShare(policy *stint.Policy, n int) (*share, error) {
 	s := &share{n: n, least: stint.MaxPermits}
 	limits := policy.Limits()
 	var accounts, denied []stint.Limit
-	for i, whole := range limits {
-		limits[i] = divide(whole, int64(n))
+	for i, undivided := range limits {
+		limits[i] = divide(undivided, int64(n))
 		s.least = min(s.least, limits[i].Capacity)
-		alone, err := stint.NewPolicy(policy.Name(), whole)
+		alone, err := stint.NewPolicy(policy.Name(), undivided)
 		if err != nil {
 			return nil, err
 		}
-		s.wholes = append(s.wholes, alone)
-		accounts = append(accounts, accountOf(whole, int64(n)))
-		if whole.CountDenied {
+		s.undivided = append(s.undivided, alone)
+		accounts = append(accounts, accountOf(undivided, int64(n)))
+		if undivided.CountDenied {
 			denied = append(denied, accounts[i])
 		}
 	}

@@ -53,9 +53,9 @@ func (s *Store) Stats() Stats {
 			stats.Unreachable++
 		}
 	}
-	s.locals.mu.Lock()
-	stats.Touched = len(s.locals.touched)
-	s.locals.mu.Unlock()
+	s.pending.mu.Lock()
+	stats.Touched = len(s.pending.touched)
+	s.pending.mu.Unlock()
 	return stats
 }
 

@@ -41,7 +41,7 @@ func TestMovedUnderDecisions(t *testing.T) {
 		for i := 0; !done.Load(); i++ {
 			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
 			shard.mu.Lock()
-			s.rebuild(shard, size(shard.used+1))
+			s.rebuild(shard, groupsFor(shard.used+1))
 			s.purge(shard, still())
 			shard.mu.Unlock()
 			passing := "passing " + strconv.Itoa(i%5000)
@@ -76,7 +76,7 @@ func TestMovedUnderDecisions(t *testing.T) {
 	}
 }
 
-// TestShortAndLongWay has one state decided by limiters, by operations and as a part
+// TestShortAndLongWay has one state decided by limiters, by operations and as one
 // of policies at once. They act as if one came after another: each admission leaves
 // another Remaining.
 func TestShortAndLongWay(t *testing.T) {
@@ -132,15 +132,15 @@ func TestShortAndLongWay(t *testing.T) {
 	}
 }
 
-// TestPartsWithOneHash: parts of an operation that have one hash do not wait for each
+// TestLimitsWithOneHash: limits of an operation whose states have one hash do not wait for each
 // other.
-func TestPartsWithOneHash(t *testing.T) {
+func TestLimitsWithOneHash(t *testing.T) {
 	s := New(Config{Now: still})
 	claim := stint.Claim{Key: "k", Policy: policyOf(t, stint.TokenBucket(10, stint.PerHour(1))), Permits: 1}
 	op := stint.Op{Claim: claim, And: []stint.Claim{claim, claim}} // Validate would refuse it
 	for range 2 {
-		if d := s.decideMany(&op, still()); !d.Allowed {
-			t.Errorf("decided %+v", d)
+		if d, err := s.decideMany(&op, still()); err != nil || !d.Allowed {
+			t.Errorf("decided %+v, error %v", d, err)
 		}
 	}
 }

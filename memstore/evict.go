@@ -7,13 +7,14 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// What is done at the cap. The cost of a state is what forgetting it gives away: the
-// nearer to untouched, the cheaper. The states that the operation itself writes never go.
+// What is done at the cap. The cost of a state is how many permits its loss gives away: the
+// nearer to untouched, the cheaper. The states that the operation itself writes are never
+// evicted.
 //
 // A new state of a shard that has its share of the memory replaces another state of that
 // shard (evict). Everything else grows first: a log, and the table of a shard that has
 // little because logs or other shards hold the memory. When the operation has released its
-// locks, memory is freed wherever it is held (fit).
+// locks, memory is freed in any shard (fitCap).
 const (
 	// sample is how many states an eviction chooses from at least, if there are as many.
 	sample = 8
@@ -31,8 +32,8 @@ type candidate struct {
 	ends  stint.Instant // when it equals an untouched one
 }
 
-// over reports whether the memory is above the cap.
-func (s *Store) over() bool { return s.bytes.Load() > s.maxBytes }
+// overCap reports whether the memory is above the cap.
+func (s *Store) overCap() bool { return s.bytes.Load() > s.maxBytes }
 
 // hasShare reports whether the shard's table has at least half of the shard's share of
 // the memory, so that a sample of it is as good as one of all shards.
@@ -41,13 +42,13 @@ func (s *Store) hasShare(t *shard) bool {
 }
 
 // consider makes the states of a group candidates, except those that the operation with
-// the parts writes. It returns how many it considered.
-func (s *Store) consider(t *shard, group int, parts []part, c *candidate) (considered int) {
+// the limitOps writes. It returns how many it considered.
+func (s *Store) consider(t *shard, group int, ops []limitOp, c *candidate) (considered int) {
 	slots := &t.table.Load().groups[group]
 	for i := range slots {
 		slot := &slots[i]
 		hash := slot.hash.Load()
-		if hash == 0 || taken(parts, hash) {
+		if hash == 0 || hasHash(ops, hash) {
 			continue
 		}
 		considered++
@@ -60,11 +61,11 @@ func (s *Store) consider(t *shard, group int, parts []part, c *candidate) (consi
 
 // choose returns the cheapest of at least eight states of a shard, if so many are in the
 // next groups, and how many it chose from.
-func (s *Store) choose(t *shard, groups int, parts []part) (c candidate, considered int) {
+func (s *Store) choose(t *shard, groups int, ops []limitOp) (c candidate, considered int) {
 	table := t.table.Load()
 	for range min(groups, len(table.groups)) {
-		t.hand = uint32(table.next(int(t.hand)))
-		if considered += s.consider(t, int(t.hand), parts, &c); considered >= sample {
+		t.cursor = uint32(table.next(int(t.cursor)))
+		if considered += s.consider(t, int(t.cursor), ops, &c); considered >= sample {
 			break
 		}
 	}
@@ -73,23 +74,23 @@ func (s *Store) choose(t *shard, groups int, parts []part) (c candidate, conside
 
 // evict drops the cheapest of a few states of a shard. One that was worthless already is
 // reclaimed and not counted as evicted. It reports false if there are only states that the
-// operation with the parts writes.
-func (s *Store) evict(t *shard, parts []part, now stint.Instant) bool {
-	c, considered := s.choose(t, len(t.table.Load().groups), parts)
+// operation with the limitOps writes.
+func (s *Store) evict(t *shard, ops []limitOp, now stint.Instant) bool {
+	c, considered := s.choose(t, len(t.table.Load().groups), ops)
 	if considered > 0 {
 		s.drop(t, c.slot, c.group, now)
 	}
 	return considered > 0
 }
 
-// fit brings the memory below the cap after an operation that has released its locks. If
+// fitCap brings the memory below the cap after an operation that has released its locks. If
 // only the operation's own states are left, their logs are made coarser, so that their
 // limits still hold.
-func (s *Store) fit(parts []part, now stint.Instant) {
+func (s *Store) fitCap(ops []limitOp, now stint.Instant) {
 	s.evicting.Lock()
 	defer s.evicting.Unlock()
-	for s.over() {
-		if !s.evictAnywhere(parts, now) && !s.coarsen(parts) {
+	for s.overCap() {
+		if !s.evictAnywhere(ops, now) && !s.coarsen(ops) {
 			return // the limits in use alone are above the cap
 		}
 	}
@@ -99,16 +100,16 @@ func (s *Store) fit(parts []part, now stint.Instant) {
 // A table that is too large for its states shrinks first, which costs nothing. Else the
 // cheapest of a few states of several shards is found. If it is a log, it is dropped; if
 // not, its table becomes smaller. So logs and tables give way as they are many, and cheap.
-func (s *Store) evictAnywhere(parts []part, now stint.Instant) bool {
+func (s *Store) evictAnywhere(ops []limitOp, now stint.Instant) bool {
 	victim, least := candidate{ends: math.MaxInt64}, -1
 	for seen, shards := 0, 0; seen < sample && shards < shardCount; shards++ {
-		s.next = (s.next + 1) % shardCount
-		c, considered, shrunk := s.survey(&s.shards[s.next], parts)
+		s.nextShard = (s.nextShard + 1) % shardCount
+		c, considered, shrunk := s.shrinkOrChoose(&s.shards[s.nextShard], ops)
 		if shrunk {
 			return true
 		}
 		if seen += considered; considered > 0 && c.ends <= victim.ends {
-			victim, least = c, s.next
+			victim, least = c, s.nextShard
 		}
 	}
 	if least < 0 {
@@ -123,21 +124,21 @@ func (s *Store) evictAnywhere(parts []part, now stint.Instant) bool {
 	case isLog:
 		s.drop(t, slot, group, now)
 	default:
-		s.yield(t, parts, now)
+		s.shrinkByEvicting(t, ops, now)
 	}
 	return true
 }
 
-// survey shrinks the shard's table if it has too much room, or else chooses one of its
+// shrinkOrChoose shrinks the shard's table if it has too much room, or else chooses one of its
 // states.
-func (s *Store) survey(t *shard, parts []part) (c candidate, considered int, shrunk bool) {
+func (s *Store) shrinkOrChoose(t *shard, ops []limitOp) (c candidate, considered int, shrunk bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if groups := size(t.used + 1); groups <= smaller(len(t.table.Load().groups)) {
+	if groups := groupsFor(t.used + 1); groups <= smaller(len(t.table.Load().groups)) {
 		s.rebuild(t, groups)
 		return c, 0, true
 	}
-	c, considered = s.choose(t, surveyGroups, parts)
+	c, considered = s.choose(t, surveyGroups, ops)
 	return c, considered, false
 }
 
@@ -150,13 +151,13 @@ func smaller(groups int) int {
 	return groups
 }
 
-// yield makes a shard's table smaller. The worthless and the cheapest states go until the
+// shrinkByEvicting makes a shard's table smaller. The worthless and the cheapest states go until the
 // others fit.
-func (s *Store) yield(t *shard, parts []part, now stint.Instant) {
+func (s *Store) shrinkByEvicting(t *shard, ops []limitOp, now stint.Instant) {
 	groups := smaller(len(t.table.Load().groups))
 	s.purge(t, now)
-	for int(t.used) > most(groups) {
-		if !s.evict(t, parts, now) {
+	for int(t.used) > maxStatesOf(groups) {
+		if !s.evict(t, ops, now) {
 			return // the states of the operation itself need the room
 		}
 	}
@@ -165,9 +166,9 @@ func (s *Store) yield(t *shard, parts []part, now stint.Instant) {
 
 // coarsen halves the records of an operation's logs, until the memory is below the cap. It
 // reports false if nothing became smaller.
-func (s *Store) coarsen(parts []part) (freed bool) {
-	for i := range parts {
-		if parts[i].limit.log != nil && s.over() && s.coarsenLog(parts[i].hash) {
+func (s *Store) coarsen(ops []limitOp) (freed bool) {
+	for i := range ops {
+		if ops[i].limit.log != nil && s.overCap() && s.coarsenLog(ops[i].hash) {
 			freed = true
 			s.evictions.Add(1)
 		}

@@ -206,7 +206,7 @@ func TestCapEvictsWhatCostsLeast(t *testing.T) {
 	}
 }
 
-// The cap holds, and the bytes counted are those in use, with many writers at once.
+// The cap holds, and the bytes counted are those in use, with many goroutines at once.
 func TestCapConcurrently(t *testing.T) {
 	c := newCapped(t)
 	policies := []*stint.Policy{

@@ -25,11 +25,11 @@ func CheckBytes(t testing.TB, s *Store) {
 			held += logBytes + int64(log.Records())*algorithm.RecordBytes
 		}
 	}
-	for _, w := range s.known {
-		held += w.writing.bytes()
+	for _, w := range s.versions {
+		held += w.key.bytes()
 	}
 	for _, e := range *s.epochs.Load() {
-		if e != nil && e.writer == nil {
+		if e != nil && e.version == nil {
 			held += epochBytes
 		}
 	}

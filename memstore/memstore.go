@@ -2,9 +2,9 @@
 //
 // Clients live in open-addressing tables of 32-byte slots, one for each of 256 shards.
 // A slot holds the whole state of the fixed-size algorithms; a sliding window log has
-// its entries beside the table. Who decides on a state that is there locks its slot
-// alone; the shard's lock is for coming, going and several limits at once. Deciding
-// allocates nothing.
+// its entries beside the table. Deciding on a state that exists locks its slot alone. The
+// shard's lock is taken to add and remove states, and to decide several limits at once.
+// Deciding allocates nothing.
 //
 // A client is identified by a 64-bit hash of its key under a seed that is random
 // per store. Two of n clients are taken for one with a probability of about
@@ -22,16 +22,13 @@
 package memstore
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/algorithm"
 )
 
 // DefaultMaxBytes is the memory cap unless a Config says otherwise: 1 GiB, room
@@ -63,28 +60,28 @@ type Store struct {
 	anchor time.Time // for the clock
 	origin stint.Instant
 
-	maxBytes  int64
-	bytes     atomic.Int64 // tables, logs and writers
-	evictions atomic.Int64
-	reclaimed atomic.Int64
-	sweeps    atomic.Uint64
-	swept     atomic.Int64 // when the last sweep was
+	maxBytes   int64
+	bytes      atomic.Int64 // tables, logs and limit versions
+	evictions  atomic.Int64
+	reclaimed  atomic.Int64
+	sweepCount atomic.Uint64
+	lastSweep  atomic.Int64 // when the last sweep was
 
-	evicting sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
-	next     int        // the shard that was looked at last for that
+	evicting  sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
+	nextShard int        // the shard that was looked at last for that
 
-	mu     sync.Mutex               // guards known, free and the writing of epochs; may be locked while shards are
-	known  map[writing]*writer      // all
-	epochs atomic.Pointer[[]*epoch] // by id: what a slot holds
-	free   []uint32                 // ids that no epoch has
-	past   atomic.Int64             // slots of epochs that are over
+	mu         sync.Mutex                   // guards versions, freeIDs and changes of epochs; may be locked while shards are
+	versions   map[versionKey]*limitVersion // all
+	epochs     atomic.Pointer[[]*epoch]     // by id: what a slot holds
+	freeIDs    []uint32                     // ids that no epoch has
+	staleSlots atomic.Int64                 // slots of epochs that are over
 
 	stint.Names // of limiters
 }
 
 // New makes an empty store.
 func New(config Config) *Store {
-	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, known: map[writing]*writer{}}
+	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, versions: map[versionKey]*limitVersion{}}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
@@ -104,77 +101,6 @@ func (s *Store) clock() stint.Instant {
 		return s.now()
 	}
 	return s.origin + stint.Instant(time.Since(s.anchor)/time.Microsecond)
-}
-
-// Decide implements [stint.Store]. It blocks on nothing but the locks.
-func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if err := op.Validate(); err != nil {
-		return stint.Decision{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return stint.Decision{}, err
-	}
-	return s.decide(&op, s.clock()), nil
-}
-
-// DecideAll implements [stint.Store]. All operations of a batch have one time.
-func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	now := s.clock()
-	for i := range ops {
-		err := ops[i].Validate()
-		if err == nil {
-			err = ctx.Err()
-		}
-		results[i] = stint.Result{Err: err}
-		if err == nil {
-			results[i].Decision = s.decide(&ops[i], now)
-		}
-	}
-}
-
-func (s *Store) decide(op *stint.Op, now stint.Instant) stint.Decision {
-	p := s.plan(op.Policy)
-	if op.And == nil && len(p.limits) == 1 {
-		return s.decideOne(op, &p.limits[0], now)
-	}
-	return s.decideMany(op, now)
-}
-
-// decideOne carries out an operation on one limit.
-func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decision {
-	var out stint.Outcome
-	parts := [1]part{{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}}
-	p := &parts[0]
-	t := s.shard(p.hash)
-	t.mu.Lock()
-	if op.Verb == stint.Reset {
-		s.reset(t, p.hash)
-		l.fresh(&out)
-	} else {
-		s.open(t, p, now)
-		p.changed = l.apply(algorithm.ActionOf(op.Verb), &p.state, now, op.Permits, &out)
-		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
-			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
-		}
-		if op.Each != nil {
-			out.GrowsAfter = l.grows(&p.state, now)
-		}
-		s.close(t, p)
-		s.keep(t, p, parts[:], now)
-	}
-	t.mu.Unlock()
-	runtime.KeepAlive(l) // until the slot is counted
-	if p.grows() && s.over() {
-		s.fit(parts[:], now)
-	}
-	s.sweepNow(now)
-	if op.Each != nil {
-		op.Each[0] = out
-	}
-	return stint.Decision{
-		Allowed: out.Allowed, Limit: out.Limit, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
-		ResetAfter: out.ResetAfter, Delay: out.Delay, Applied: out.Applied, At: now,
-	}
 }
 
 // Stats is what a store holds and has done.
@@ -198,53 +124,9 @@ func (s *Store) Stats() Stats {
 		stats.Clients += int64(shard.used)
 		shard.mu.Unlock()
 	}
-	stats.Clients = max(0, stats.Clients-s.past.Load()) // which others change meanwhile
+	stats.Clients = max(0, stats.Clients-s.staleSlots.Load()) // which others change meanwhile
 	return stats
 }
 
 // String describes the store in a log line.
 func (s *Store) String() string { return fmt.Sprintf("memory:// (at most %d bytes)", s.maxBytes) }
-
-// taker is the short way to take of one limit whose state is of a fixed size.
-type taker struct {
-	store  *Store
-	policy *stint.Policy
-	limit  *limit // nil: the policy is of several limits, or a log
-}
-
-// Bind implements [stint.Binder].
-func (s *Store) Bind(policy *stint.Policy) stint.Taker {
-	k := &taker{store: s, policy: policy}
-	if limits := s.plan(policy).limits; len(limits) == 1 && limits[0].log == nil {
-		k.limit = &limits[0]
-	}
-	return k
-}
-
-// Take implements [stint.Taker].
-func (k *taker) Take(ctx context.Context, key string, n int64) (d stint.Decision, err error) {
-	s, l := k.store, k.limit
-	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || l == nil {
-		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: k.policy, Permits: n}})
-	}
-	if err = ctx.Err(); err != nil {
-		return d, err
-	}
-	now := s.clock()
-	hash := s.hash(key, l)
-	id := l.writer.id.Load()
-	slot := s.shard(hash).table.Load().hold(hash, id, l.writer)
-	if slot == nil {
-		op := stint.Op{Claim: stint.Claim{Key: key, Policy: k.policy, Permits: n}}
-		return s.decideOne(&op, l, now), nil
-	}
-	var out stint.Outcome
-	l.applyWords(algorithm.Take, &slot.words, now, n, &out)
-	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
-	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
-	// The release comes last: it has to wait for the stores before it anyway, and what
-	// copies the decision then finds it in the cache.
-	slot.release(id)
-	s.sweepNow(now)
-	return d, nil
-}

@@ -12,12 +12,13 @@ import (
 // plan is a policy as this store decides it; it is kept with the policy.
 type plan struct {
 	limits      []limit
-	countDenied bool // whether any limit counts denied requests
+	countDenied bool  // whether any limit counts denied requests
+	fault       error // why the store can't decide it; nil: it can
 }
 
 // limit is one limit, ready to decide: one of the algorithm fields is set.
 type limit struct {
-	writer      *writer
+	version     *limitVersion
 	policy      string // the name of its policy
 	algorithm   stint.Algorithm
 	countDenied bool
@@ -52,6 +53,8 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 			l.log = algorithm.NewSlidingWindowLog(limit)
 		case stint.AlgorithmSlidingWindowCounter:
 			l.counter = algorithm.NewSlidingWindowCounter(limit)
+		default:
+			p.fault = stint.Invalid("algorithm", limit.Algorithm, "one that memstore has")
 		}
 		l.policy, l.algorithm, l.capacity = policy.Name(), limit.Algorithm, limit.Capacity
 		l.countDenied = limit.CountDenied
@@ -61,7 +64,7 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		l.tag = maphash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}
-	s.releaseAfter(p)
+	s.releaseVersionsAfter(p)
 	return p
 }
 
@@ -126,34 +129,34 @@ func (l *limit) grows(st *state, now stint.Instant) time.Duration {
 	case stint.AlgorithmSlidingWindowCounter:
 		c := st.counter()
 		return l.counter.Grows(&c, now)
-	default:
+	case stint.AlgorithmSlidingWindowLog:
 		return l.log.Grows(&st.log, now)
 	}
+	return 0 // prepare lets no other algorithm in
 }
 
-// fresh is the outcome of a reset.
-func (l *limit) fresh(out *stint.Outcome) {
+// resetOutcome is the outcome of a reset.
+func (l *limit) resetOutcome(out *stint.Outcome) {
 	*out = stint.Outcome{Allowed: true, Limit: l.capacity, Remaining: l.capacity}
 }
 
-// alike reports whether two limits are of one algorithm.
-func (l *limit) alike(o *limit) bool { return l.algorithm == o.algorithm }
+// sameAlgorithm reports whether two limits are of one algorithm.
+func (l *limit) sameAlgorithm(o *limit) bool { return l.algorithm == o.algorithm }
 
-// adopt makes of a state that the limit writer, of the same algorithm, wrote one
-// that l reads.
-func (l *limit) adopt(st *state, writer *limit, now stint.Instant) {
+// adopt takes over a state that another version of the limit wrote.
+func (l *limit) adopt(st *state, version *limit, now stint.Instant) {
 	switch l.algorithm {
 	case stint.AlgorithmTokenBucket:
-		b := l.token.Adopt(st.bucket(), writer.token, now)
+		b := l.token.Adopt(st.bucket(), version.token, now)
 		st.setBucket(&b)
 	case stint.AlgorithmLeakyBucket:
-		b := l.leaky.Adopt(st.bucket(), writer.leaky, now)
+		b := l.leaky.Adopt(st.bucket(), version.leaky, now)
 		st.setBucket(&b)
-	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whoever wrote it
+	case stint.AlgorithmFixedWindow: // a window goes on to its own end, whichever limit wrote it
 	case stint.AlgorithmSlidingWindowCounter:
-		c := l.counter.Adopt(st.counter(), writer.counter, now)
+		c := l.counter.Adopt(st.counter(), version.counter, now)
 		st.setCounter(&c)
-	case stint.AlgorithmSlidingWindowLog: // a log is readied whoever wrote it
+	case stint.AlgorithmSlidingWindowLog: // load adopts a log
 	}
 }
 
@@ -169,8 +172,9 @@ func (l *limit) life(st *state) (worthless stint.Instant, life int64) {
 		return l.counter.Worthless(&c)
 	case stint.AlgorithmSlidingWindowLog:
 		return l.log.Worthless(&st.log)
-	default:
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		b := st.bucket()
 		return b.Due + 1, int64(b.Due - b.Last)
 	}
+	return longAgo, 0 // prepare lets no other algorithm in
 }

@@ -13,20 +13,19 @@ var _ stint.Resetter = (*Store)(nil)
 // decisions on clients that are known already go on meanwhile. An error is the context's, and then
 // nothing was reset.
 func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
-	return s.end(ctx, func(w *writer) bool { return w.policy == policyName })
+	return s.endEpochs(ctx, func(w *limitVersion) bool { return w.policy == policyName })
 }
 
 // ResetAll implements [stint.Resetter], as [Store.ResetPolicy] does. It takes up to half a
 // microsecond for each limit.
 func (s *Store) ResetAll(ctx context.Context) error {
-	return s.end(ctx, func(*writer) bool { return true })
+	return s.endEpochs(ctx, func(*limitVersion) bool { return true })
 }
 
-// end ends the epochs of some writers. All shards are locked meanwhile, so that an operation
-// meets none of them ended, or all. One that needs no shard's lock has found a slot by the
-// id of an epoch: it decides as what was there, before the end, or is told that the id has
-// changed.
-func (s *Store) end(ctx context.Context, which func(*writer) bool) error {
+// endEpochs ends the epochs of some versions. All shards are locked meanwhile, so that an
+// operation finds all of them ended, or none. One that needs no shard's lock has found a slot
+// by the id of an epoch: it is decided before the end, or notices that the id has changed.
+func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -34,9 +33,9 @@ func (s *Store) end(ctx context.Context, which func(*writer) bool) error {
 		s.shards[i].mu.Lock()
 	}
 	s.mu.Lock()
-	for _, w := range s.known {
-		if which(w) {
-			s.renew(w)
+	for _, version := range s.versions {
+		if which(version) {
+			s.endEpoch(version)
 		}
 	}
 	s.mu.Unlock()
@@ -46,20 +45,20 @@ func (s *Store) end(ctx context.Context, which func(*writer) bool) error {
 	return nil
 }
 
-// renew ends the epoch of a writer, if it has states, and begins another one, if any plan
+// endEpoch ends the epoch of a version, if it has states, and begins another one, if any plan
 // may write in it. The store and all shards are locked.
-func (s *Store) renew(w *writer) {
-	e := w.epoch
+func (s *Store) endEpoch(version *limitVersion) {
+	e := version.epoch
 	slots := e.slots.Load()
 	if slots == 0 {
 		return // an epoch of no states is a new one
 	}
-	e.writer = nil
-	s.past.Add(slots)
+	e.version = nil
+	s.staleSlots.Add(slots)
 	s.bytes.Add(epochBytes)
-	if w.plans == 0 {
-		s.forget(w)
+	if version.plans == 0 {
+		s.forgetVersion(version)
 	} else {
-		s.begin(w)
+		s.beginEpoch(version)
 	}
 }

@@ -52,7 +52,7 @@ func TestResetLooksAtNoState(t *testing.T) {
 	s := New(Config{Now: still})
 	policy := named(t, "a", stint.TokenBucket(10, stint.PerHour(1)))
 	crowd(t, s, policy, 100)
-	id := s.plan(policy).limits[0].writer.id.Load()
+	id := s.plan(policy).limits[0].version.id.Load()
 	var held []*slot
 	for _, shard := range s.all() {
 		groups := shard.table.Load().groups
@@ -171,14 +171,14 @@ func TestResetsComeAndGo(t *testing.T) {
 	runtime.KeepAlive(policy)
 }
 
-// An id that was read before a reset may be another writer's when it is used. No slot is
+// An id that was read before a reset may be another version's when it is used. No slot is
 // held by it.
 func TestResetBetweenIDAndHold(t *testing.T) {
 	s := New(Config{Now: still})
 	policy := named(t, "a", stint.FixedWindow(10, time.Hour))
 	take(t, s, "k", policy)
 	l := &s.plan(policy).limits[0]
-	hash, id := s.hash("k", l), l.writer.id.Load()
+	hash, id := s.hash("k", l), l.version.id.Load()
 	shard := s.shard(hash)
 	if err := s.ResetPolicy(t.Context(), "a"); err != nil {
 		t.Fatal(err)
@@ -186,17 +186,17 @@ func TestResetBetweenIDAndHold(t *testing.T) {
 	if slot, _ := shard.table.Load().find(hash); slot == nil || slot.epoch.Load() != id {
 		t.Fatal("want the state as it was written, in its slot")
 	}
-	if slot := shard.table.Load().hold(hash, id, l.writer); slot != nil {
+	if slot := shard.table.Load().hold(hash, id, l.version); slot != nil {
 		t.Error("what was reset is held")
 		slot.release(id)
 	}
 	s.purge(shard, still())
 	changed := named(t, "a", stint.FixedWindow(20, time.Hour))
 	take(t, s, "k", changed)
-	if now := s.plan(changed).limits[0].writer.id.Load(); now != id {
+	if now := s.plan(changed).limits[0].version.id.Load(); now != id {
 		t.Fatalf("the changed limit has the id %d, want %d again", now, id)
 	}
-	if slot := shard.table.Load().hold(hash, id, l.writer); slot != nil {
+	if slot := shard.table.Load().hold(hash, id, l.version); slot != nil {
 		t.Error("what another limit wrote is held")
 		slot.release(id)
 	}
@@ -220,7 +220,7 @@ func TestResetUnderLoad(t *testing.T) {
 	s := New(Config{Now: still})
 	policy := named(t, "a", stint.FixedWindow(capacity, 24*time.Hour))
 	pair := named(t, "b", stint.FixedWindow(capacity, 24*time.Hour), stint.SlidingWindowLog(capacity, 24*time.Hour))
-	taker := s.Bind(policy)
+	bound := s.Bind(policy)
 	var begun, ended [2]atomic.Int64 // resets, of each policy
 	var all [workers][2 * keys][]admission
 	var work, disturb sync.WaitGroup
@@ -238,7 +238,7 @@ func TestResetUnderLoad(t *testing.T) {
 				first := ended[of].Load()
 				switch (i + worker) % 4 {
 				case 0, 1:
-					d, err = taker.Take(t.Context(), key, 1)
+					d, err = bound.Take(t.Context(), key, 1)
 				case 2:
 					d, err = s.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}})
 				case 3:
@@ -262,7 +262,7 @@ func TestResetUnderLoad(t *testing.T) {
 		for i := 0; !stop.Load(); i++ {
 			shard := s.shard(s.hash(strconv.Itoa(i%keys), l))
 			shard.mu.Lock()
-			if s.rebuild(shard, size(shard.used+1)); i%3 == 0 {
+			if s.rebuild(shard, groupsFor(shard.used+1)); i%3 == 0 {
 				s.purge(shard, still())
 			}
 			shard.mu.Unlock()
@@ -309,7 +309,7 @@ func TestResetUnderLoad(t *testing.T) {
 	}
 	for i := range 2 * capacity {
 		for key := range keys {
-			if d, err := taker.Take(t.Context(), strconv.Itoa(key), 1); err != nil || d.Allowed != (i < capacity) {
+			if d, err := bound.Take(t.Context(), strconv.Itoa(key), 1); err != nil || d.Allowed != (i < capacity) {
 				t.Fatalf("take %d of key %d after all resets: %+v, %v", i, key, d, err)
 			}
 		}

@@ -78,11 +78,11 @@ type state struct {
 }
 
 func (w *words) bucket() algorithm.BucketState {
-	return algorithm.BucketState{Due: stint.Instant(w.a), Rest: int64(w.c), Last: stint.Instant(w.b)}
+	return algorithm.BucketState{Due: stint.Instant(w.a), Frac: int64(w.c), Last: stint.Instant(w.b)}
 }
 
 func (w *words) setBucket(b *algorithm.BucketState) {
-	w.a, w.b, w.c = uint64(b.Due), uint64(b.Last), uint32(b.Rest)
+	w.a, w.b, w.c = uint64(b.Due), uint64(b.Last), uint32(b.Frac)
 }
 
 func (w *words) window() algorithm.WindowState {

@@ -27,12 +27,12 @@ const (
 // shard is one part of the clients. Its lock is needed to add, move or remove
 // states. To decide on a state that is there, holding its slot is enough.
 type shard struct {
-	mu    sync.Mutex
-	table atomic.Pointer[table]
-	used  uint32
-	hand  uint32                   // the group where the sweep stands
-	logs  map[uint64]algorithm.Log // by hash, of the sliding window logs
-	_     [32]byte                 // to a cache line
+	mu     sync.Mutex
+	table  atomic.Pointer[table]
+	used   uint32
+	cursor uint32                   // the group that the sweep, or an eviction, looked at last
+	logs   map[uint64]algorithm.Log // by hash, of the sliding window logs
+	_      [32]byte                 // to a cache line
 }
 
 // table is an open-addressing table of groups of slots. A state is in the first
@@ -67,8 +67,8 @@ func (g *group) full() bool { return g.find(0) == nil }
 
 func newTable(groups int) *table { return &table{make([]group, groups)} }
 
-// size is how many groups a table for so many states gets.
-func size(states uint32) int {
+// groupsFor is how many groups a table for so many states gets.
+func groupsFor(states uint32) int {
 	groups := int(states)*roomNum/roomDen/groupSlots + 1
 	if groups > 2*page {
 		groups = (groups + page - 1) / page * page
@@ -105,15 +105,15 @@ func (t *table) find(hash uint64) (s *slot, group int) {
 	return nil, 0
 }
 
-// hold finds the state of a hash that is of the writer's epoch, whose id was read before,
+// hold finds the state of a hash that is of the version's epoch, whose id was read before,
 // and takes hold of its slot. It needs no lock. When it returns nil, the state may be there
 // all the same, busy or just being moved. Under the shard's lock this is certain.
-func (t *table) hold(hash uint64, id uint32, w *writer) *slot {
+func (t *table) hold(hash uint64, id uint32, version *limitVersion) *slot {
 	s, _ := t.find(hash)
 	if s == nil || !s.tryHold(hash, id) {
 		return nil
 	}
-	if w.id.Load() != id { // a reset came between; the id may be another writer's by now
+	if version.id.Load() != id { // a reset came between; the id may be another version's by now
 		s.release(id)
 		return nil
 	}
@@ -170,3 +170,12 @@ func (t *table) steps(from, to int) int {
 	}
 	return to - from
 }
+
+// full reports whether the table is to be rebuilt before another insertion.
+func (t *shard) full() bool { return int(t.used) >= t.maxStates() }
+
+// maxStates is how many states the table is to hold at most.
+func (t *shard) maxStates() int { return maxStatesOf(len(t.table.Load().groups)) }
+
+// maxStatesOf is how many states a table of so many groups is to hold at most.
+func maxStatesOf(groups int) int { return groups * groupSlots * fullNum / fullDen }

@@ -63,7 +63,7 @@ func checkTable(t *testing.T, tab *table, want map[uint64]uint64) {
 	if states != len(want) {
 		t.Fatalf("%d states, want %d", states, len(want))
 	}
-	var w writer
+	var w limitVersion
 	w.id.Store(1)
 	for hash, value := range want {
 		s := tab.hold(hash, 1, &w)

@@ -26,7 +26,7 @@ type call struct {
 	previous, next *call // in the queue, guarded by the batcher
 	queued         bool  // whether it is there
 
-	takenAt      stint.Instant // of a release or a lapse, when what it gives back was taken
+	takenAt      stint.Instant // of a refund or a returned lease: when the permits were taken
 	bulk         int64         // permits to take on top of a take of one, one after another
 	bulkAdmitted int64         // how many of those were admitted
 

@@ -157,7 +157,7 @@ end
 local function refund(verb, count, taken)
   for i = 1, count do
     local state = parts[i]
-    local give_back = verb == 'return_lease' and state.twin.lapse or state.twin.release
+    local give_back = verb == 'return_lease' and state.twin.return_leased or state.twin.refund_taken
     local outdated = state.marker and taken <= state.reset_at
     if not outdated and give_back(state, state.limit, now, permits[i], taken) then
       state.changed = true

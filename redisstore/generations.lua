@@ -20,7 +20,7 @@
 -- calendar; a sliding window counter's window (6).
 --
 -- A state is a tag (1 byte) and three numbers of those widths, the first signed:
--- a bucket's last - start, due - last, rest; a fixed window's window start - start,
+-- a bucket's last - start, due - last, frac; a fixed window's window start - start,
 -- length (0 for the writer's own) and count; a sliding window counter's window
 -- start - start, previous and current. The tag is the number of the writer's
 -- parameters in the head, from 0, or 63 when they follow the tag; 128 is added when
@@ -50,12 +50,12 @@ if schedule then
       end,
       blank = function(state) state.due = nil end,
       read = function(state, set, a, b, c)
-        state.due, state.rest, state.last = a + b, c, a
+        state.due, state.frac, state.last = a + b, c, a
         state.capacity, state.permits, state.period = set[1], set[2], set[3]
       end,
       write = function(state)
         local us = state.due - state.last
-        return state.last, us, state.rest, us + 1
+        return state.last, us, state.frac, us + 1
       end,
     }
   end

@@ -78,7 +78,7 @@ func (l *limit) refillTime(n int64) time.Duration {
 	if l.token == nil {
 		return 0
 	}
-	return micros(l.token.Lasting(n))
+	return micros(l.token.TimeOf(n))
 }
 
 // chunkRequest is a request for a chunk. It is sent as a take of one permit, its caller's own or

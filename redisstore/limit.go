@@ -46,22 +46,25 @@ func (y *layout) prepare(policy *stint.Policy) plan {
 		l.identity = unique.Make(identify(policy.Name(), l.limit, y.encoding))
 		l.describe(y.encoding)
 		if !l.log {
+			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
+		}
+		if l.parameters != "" {
 			l.format = fmt.Sprintf(">Bi%dI%dI%d", l.parameters[0], l.parameters[1], l.parameters[2])
 			l.singleArgs = l.encodeSingleArgs(1)
-			l.hashKeys = make([]atomic.Pointer[generationKeys], y.partitions)
 		}
 	}
 	return p
 }
 
-// describe writes the limit as the script reads it.
+// describe writes the limit as the script reads it. A limit of any other algorithm has no letter, and the
+// script fails.
 func (l *limit) describe(encoding LogEncoding) {
 	spec := l.limit
 	switch {
 	case l.bucket != nil:
 		// Its longest backlog is how long a state matters.
 		permits, period := l.bucket.Rate()
-		life := l.bucket.Lasting(l.maxCount())
+		life := l.bucket.TimeOf(l.maxCount())
 		l.letter = "t"
 		if l.token == nil {
 			l.letter = "l"
@@ -88,7 +91,7 @@ func (l *limit) describe(encoding LogEncoding) {
 		l.letter = "s"
 		l.parameters = parameters(4*window, width(l.maxCount()), width(l.maxCount()), number{window, 6})
 		l.number(2*window, window)
-	default:
+	case l.log:
 		counts := int64(0)
 		if spec.CountDenied {
 			counts = 1
@@ -136,7 +139,7 @@ func (l *limit) encodeSingleArgs(n int64) string {
 		below(8*int(l.parameters[0]) - 1), below(8 * int(l.parameters[1])), below(8 * int(l.parameters[2])),
 	}
 	if l.bucket != nil {
-		return bigEndian(append(numbers, l.bucket.Needs(n)...)...)
+		return bigEndian(append(numbers, l.bucket.TakeStoredArgs(n)...)...)
 	}
 	return bigEndian(append(numbers, n, l.limit.Capacity, l.limit.Window.Microseconds(), 0, 0)...)
 }
@@ -184,10 +187,10 @@ type bucket interface {
 	Apply(action algorithm.Action, state *algorithm.BucketState, now stint.Instant, n int64, out *stint.Outcome)
 	Grows(state *algorithm.BucketState, now stint.Instant) time.Duration
 	Admit(state *algorithm.BucketState, now stint.Instant, n, k int64) int64
-	Release(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
+	RefundTaken(state *algorithm.BucketState, now stint.Instant, n int64, taken stint.Instant) bool
 	Rate() (permits, period int64)
-	Lasting(n int64) int64
-	Needs(n int64) []int64
+	TimeOf(n int64) int64
+	TakeStoredArgs(n int64) []int64
 }
 
 // machine is a limit with its algorithm: bucket, window or counter is set, none for a log,
@@ -269,18 +272,18 @@ func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
 func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
 	switch {
 	case m.bucket != nil:
-		m.bucket.Release(&s.bucket, now, n, taken)
+		m.bucket.RefundTaken(&s.bucket, now, n, taken)
 	case m.window != nil:
-		m.window.Release(&s.window, now, n, taken)
+		m.window.RefundTaken(&s.window, now, n, taken)
 	case m.counter != nil:
-		m.counter.Release(&s.counter, now, n, taken)
+		m.counter.RefundTaken(&s.counter, now, n, taken)
 	}
 }
 
 // returnLease returns n permits that were leased at an instant and not spent.
 func (m *machine) returnLease(s *state, now stint.Instant, n int64, leased stint.Instant) {
 	if m.token != nil {
-		m.token.Lapse(&s.bucket, now, n, leased)
+		m.token.ReturnLeased(&s.bucket, now, n, leased)
 		return
 	}
 	m.refund(s, now, n, leased)
@@ -298,7 +301,7 @@ func (m *machine) load(s *state, now stint.Instant, numbers [3]int64, version st
 	at := stint.Instant(numbers[0])
 	switch {
 	case m.bucket != nil:
-		s.bucket = algorithm.BucketState{Last: at, Due: at + stint.Instant(numbers[1]), Rest: numbers[2]}
+		s.bucket = algorithm.BucketState{Last: at, Due: at + stint.Instant(numbers[1]), Frac: numbers[2]}
 		if mine {
 			return
 		}

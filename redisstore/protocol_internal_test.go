@@ -11,7 +11,7 @@ import (
 
 // Go writes as many numbers of each limit as Lua reads, and Lua knows each verb.
 func TestProtocol(t *testing.T) {
-	letters := map[string]bool{}
+	letters, described := map[string]bool{}, map[stint.Algorithm]bool{}
 	y := layout{partitions: 1}
 	for _, y.encoding = range []LogEncoding{LogPacked, LogZSet, LogStream} {
 		for _, limit := range []stint.Limit{
@@ -23,7 +23,7 @@ func TestProtocol(t *testing.T) {
 				t.Fatal(err)
 			}
 			l := y.prepare(policy)[0]
-			letters[l.letter] = true
+			letters[l.letter], described[limit.Algorithm] = true, true
 			numbers := strings.TrimPrefix(l.describeAt(0), l.letter)
 			if want := 8 * len(strings.Fields(limitNumbers[l.letter])); len(numbers) != want {
 				t.Errorf("%s %q: %d bytes of numbers, want %d", limit.Algorithm, l.letter, len(numbers), want)
@@ -33,6 +33,11 @@ func TestProtocol(t *testing.T) {
 	for letter := range limitNumbers {
 		if !letters[letter] {
 			t.Errorf("no limit has the letter %q", letter)
+		}
+	}
+	for _, a := range stint.Algorithms() {
+		if key := algorithmKeys[a]; !described[a] || key == "" || !strings.Contains(mixOf(a).source(), "local "+key+" = {}") {
+			t.Errorf("%s: described: %t; its name in keys, which its twin's table has, too: %q", a, described[a], key)
 		}
 	}
 	if i := slices.Index(verbNames, ""); i >= 0 {

@@ -44,11 +44,12 @@ const (
 	firstTakes
 	firstAny
 	firstAlgorithm
-
-	mixes = firstAlgorithm << stint.AlgorithmSlidingWindowCounter // more than any mix
 )
 
 func mixOf(a stint.Algorithm) mix { return firstAlgorithm << (a - 1) }
+
+// mixes is more than any mix.
+func mixes() mix { return firstAlgorithm << len(stint.Algorithms()) }
 
 // script is the script for a mix. Two batches may put one together at once; one of
 // the two is kept.
@@ -69,11 +70,11 @@ func (s *Store) loadScripts(ctx context.Context) {
 	defer group.Wait()
 	for _, server := range s.servers(ctx) {
 		for _, a := range stint.Algorithms() {
-			mixes := []mix{mixOf(a), mixOf(a) | single}
+			usual := []mix{mixOf(a), mixOf(a) | single}
 			if a == stint.AlgorithmSlidingWindowLog {
-				mixes = []mix{mixOf(a) | firstAny}
+				usual = []mix{mixOf(a) | firstAny}
 			}
-			for _, m := range mixes {
+			for _, m := range usual {
 				group.Go(func() {
 					if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil { // else the first call that needs the script loads it
 						s.scriptLoads.Add(1)

@@ -13,11 +13,11 @@ local function take_each(hash, limit, count, takes)
     local admitted, signer = 0, nil
     if quick and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
       -- Most often: a bucket's state that the limit itself wrote.
-      local last, us, rest = unpack_struct(own.body, value, 2)
-      last, us, rest = step(limit, now, last + loaded.start, us, rest, 1)
+      local last, us, frac = unpack_struct(own.body, value, 2)
+      last, us, frac = step(limit, now, last + loaded.start, us, frac, 1)
       if last then
         admitted = 1
-        write_numbers(hash, limit, ARGV[clients + i], last, us, rest)
+        write_numbers(hash, limit, ARGV[clients + i], last, us, frac)
       end
     elseif not takes or takes(i) ~= '' then
       signer = read_state(hash, i, state)

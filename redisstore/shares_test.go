@@ -29,9 +29,9 @@ func newShareModel(limit stint.Limit) *shareModel {
 func (m *shareModel) carryOut(s redisstore.InternalOp, now stint.Instant) (out stint.Outcome, more int64) {
 	if s.Op.Verb == redisstore.ReturnLease {
 		if m.bucket != nil {
-			m.bucket.Lapse(&m.b, now, s.Op.Permits, s.TakenAt)
+			m.bucket.ReturnLeased(&m.b, now, s.Op.Permits, s.TakenAt)
 		} else {
-			m.window.Release(&m.w, now, s.Op.Permits, s.TakenAt)
+			m.window.RefundTaken(&m.w, now, s.Op.Permits, s.TakenAt)
 		}
 		return stint.Outcome{Allowed: true}, 0
 	}

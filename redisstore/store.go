@@ -43,7 +43,7 @@ type Store struct {
 
 	scriptLoads atomic.Uint64 // before the first decisions
 
-	scripts   [mixes]atomic.Pointer[Script] // by mix
+	scripts   []atomic.Pointer[Script] // by mix
 	batchPool sync.Pool
 	callPool  sync.Pool
 
@@ -62,6 +62,7 @@ func New(conn Conn, options Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{conn: conn, options: options, shards: 1, timeout: maxSendTime}
+	s.scripts = make([]atomic.Pointer[Script], mixes())
 	partitions := cmp.Or(options.Partitions, defaultPartitions)
 	if conn.Cluster() {
 		partitions = cmp.Or(options.Partitions, defaultClusterPartitions)

@@ -25,17 +25,17 @@ func ExampleFailureOf() {
 	store, err := failover.New(failover.Config{
 		Store: away{}, // a store in Redis
 		Mode:  failover.Open,
-		Rule: func(policy *stint.Policy) (failover.Rule, bool) {
+		ForPolicy: func(policy *stint.Policy) (failover.PolicyOptions, bool) {
 			failure := rules.FailureOf(policy)
-			rule := failover.Rule{Mode: failover.Open, Timeout: failure.Timeout}
+			options := failover.PolicyOptions{Mode: failover.Open, Timeout: failure.Timeout}
 			if failure.Policy != "" {
 				mode, err := failover.ParseMode(string(failure.Policy))
 				if err != nil {
-					return failover.Rule{}, false
+					return failover.PolicyOptions{}, false
 				}
-				rule.Mode = mode
+				options.Mode = mode
 			}
-			return rule, failure != rules.Failure{}
+			return options, failure != rules.Failure{}
 		},
 	})
 	if err != nil {

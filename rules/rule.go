@@ -59,7 +59,7 @@ type Rule struct {
 	MaxWaiters int `doc:"max_waiters" is:"integer 1 10000"`
 	// OnStoreFailure is the failure policy while the store is unreachable. Default: "", that of the service. The service
 	// does what it says; a program's store does if it is one of package failover, whose
-	// Config.Rule asks [FailureOf].
+	// Config.ForPolicy asks [FailureOf].
 	OnStoreFailure OnStoreFailure `doc:"on_store_failure" is:"one-of open closed local"`
 	// Timeout bounds each call of the store, 1ms to 1m, under the same conditions. Default: 0, as for all.
 	Timeout time.Duration `doc:"timeout" is:"duration 1ms 1m"`

@@ -12,11 +12,11 @@ type candidate struct {
 	name    string
 	set     *rules.Set
 	denies  bool // requests without a rule
-	ledger  *ledger
+	store   *store
 	rules   map[*rules.Rule]*tally
 	total   tally
 	plot    timeline
-	queue   queue
+	waiting waitQueues
 	matches rules.Matches
 	block   [blockSize]request // those that are decided together, unless they wait
 	verdict Verdict
@@ -36,9 +36,9 @@ type tally struct {
 func newCandidate(c Candidate, config *Config) *candidate {
 	made := &candidate{
 		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided,
-		ledger: newLedger(config.MaxClients), rules: map[*rules.Rule]*tally{},
+		store: newStore(config.MaxClients), rules: map[*rules.Rule]*tally{},
 	}
-	made.queue.lines = map[spotID][]*spot{}
+	made.waiting.queues = map[queueID][]*position{}
 	return made
 }
 
@@ -131,17 +131,17 @@ func (r *request) match(c *candidate, ev *Event) {
 		case held.Outcome == rules.Lacking:
 			why = "missing"
 		case held.Outcome == rules.Limited && inShadow:
-			r.shadows = c.ledger.claims(r.shadows, rule, held.Claim, held.And)
+			r.shadows = c.store.claims(r.shadows, rule, held.Claim, held.And)
 		case held.Outcome == rules.Limited:
 			r.waits = r.waits || held.Rule.OnExceed == rules.Wait
-			r.claims = c.ledger.claims(r.claims, rule, held.Claim, held.And)
+			r.claims = c.store.claims(r.claims, rule, held.Claim, held.And)
 		}
 		switch {
 		case why == "":
 		case inShadow && why != "invalid":
 			rule.Shadow++
 			r.shadowed = append(r.shadowed, held.Rule.ID)
-		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"): // who is denied is not asked for more
+		case !inShadow && (r.reason == "" || r.reason == "invalid" && why != "invalid"): // the first reason counts, but any counts before invalid
 			r.denier, r.reason = rule, why
 		}
 	}
@@ -164,32 +164,32 @@ type outcome struct {
 func (c *candidate) decide(r *request, verb stint.Verb, now stint.Instant) *outcome {
 	o, known := &c.outcome, false
 	*o = outcome{}
-	o.decision, known = c.ledger.decide(verb, r.claims, now)
+	o.decision, known = c.store.decide(verb, r.claims, now)
 	if !known {
 		return o
 	}
-	decider := &c.ledger.parts[o.decision.Index]
+	decider := &c.store.ops[o.decision.Index]
 	o.permits, o.rule = decider.permits, r.claims[decider.claim].rule
 	o.key = r.claims[decider.claim].Key
 	if verb == stint.Take || verb == stint.Try && o.decision.Allowed {
-		c.note(r, o.decision.Allowed, now)
+		c.record(r, o.decision.Allowed, now)
 	}
 	return o
 }
 
-// note has the tables know how a request ended that the limits decided last.
-func (c *candidate) note(r *request, allowed bool, now stint.Instant) {
+// record tells the tables how the request ended that the limits decided last.
+func (c *candidate) record(r *request, allowed bool, now stint.Instant) {
 	var last *tally // a rule may have several claims
-	for i := 0; i < len(c.ledger.parts); {
-		p := &c.ledger.parts[i]
+	for i := 0; i < len(c.store.ops); {
+		p := &c.store.ops[i]
 		admits := true
 		for range p.table.limits {
-			admits = admits && c.ledger.outs[i].Allowed
+			admits = admits && c.store.outs[i].Allowed
 			i++
 		}
 		p.table.ask(p.client, r.time, p.permits)
 		if allowed || !admits {
-			p.table.note(p.client, now, allowed, p.permits)
+			p.table.record(p.client, now, allowed, p.permits)
 		}
 		if rule := r.claims[p.claim].rule; !admits && rule != last {
 			rule.Denied++
@@ -236,14 +236,14 @@ func (c *candidate) finish(r *request, o *outcome) {
 
 // decideShadow decides a rule in shadow, which is asked by itself.
 func (c *candidate) decideShadow(r *request, claims []claim, now stint.Instant) {
-	d, known := c.ledger.decide(stint.Take, claims, now)
+	d, known := c.store.decide(stint.Take, claims, now)
 	if !known {
 		return
 	}
-	for i := 0; i < len(c.ledger.parts); i += len(c.ledger.parts[i].table.limits) {
-		p := &c.ledger.parts[i]
+	for i := 0; i < len(c.store.ops); i += len(c.store.ops[i].table.limits) {
+		p := &c.store.ops[i]
 		p.table.ask(p.client, r.time, p.permits)
-		p.table.note(p.client, now, d.Allowed, p.permits)
+		p.table.record(p.client, now, d.Allowed, p.permits)
 	}
 	if rule := claims[0].rule; d.Allowed {
 		rule.Admitted++

@@ -50,8 +50,8 @@ type Config struct {
 	MaxClients int
 	// DenyByDefault denies requests for which no rule holds. Default: false.
 	DenyByDefault bool
-	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, but for those
-	// that are held. The verdict must not be kept. An error ends the simulation.
+	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those that
+	// wait, which come later. The verdict must not be kept. An error ends the simulation.
 	Decided func(*Verdict) error
 }
 

@@ -16,7 +16,10 @@ func TestHashesOfZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 5
-	table := newTable(policy, most)
+	table, err := newTable(policy, most)
+	if err != nil {
+		t.Fatal(err)
+	}
 	found := 0
 	for i := 0; found < 2*most; i++ {
 		text := fmt.Appendf(nil, "%08d", i)

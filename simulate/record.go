@@ -85,7 +85,7 @@ const (
 	resetAll    = "reset-all"
 )
 
-// NewRecorder records the decisions of a store. Each write to out is of whole lines; out should not wait, as those who ask would too.
+// NewRecorder records the decisions of a store. Each write to out is of whole lines. A write that waits delays the callers of the store.
 func NewRecorder(inner stint.Store, out io.Writer, options RecorderOptions) *Recorder {
 	r := &Recorder{inner: inner, out: out, plain: options.PlainKeys}
 	begin := "shared"

@@ -31,7 +31,7 @@ type Comparison struct {
 // A record of a store in the process is compared line by line. Of several, or of a store that is shared, decisions are put in the
 // order of the store's time; those of one instant have no order that is known, and are taken as what remained tells.
 func Replay(records ...io.Reader) (*Comparison, error) {
-	r := &replay{ledger: newLedger(MaxClients), made: map[string]*stint.Policy{}}
+	r := &replay{store: newStore(MaxClients), made: map[string]*stint.Policy{}}
 	for i, in := range records {
 		r.record, r.policies = i, map[int64]*stint.Policy{}
 		if err := r.read(in); err != nil {
@@ -47,13 +47,16 @@ func Replay(records ...io.Reader) (*Comparison, error) {
 	for i := range r.ops {
 		r.compare(&r.ops[i])
 	}
+	if r.store.fault != nil {
+		return nil, r.store.fault
+	}
 	return &r.Comparison, nil
 }
 
 type replay struct {
 	Comparison
 
-	ledger   *ledger
+	store    *store
 	claims   []claim                  // of the operation that is compared
 	policies map[int64]*stint.Policy  // of the record that is read
 	made     map[string]*stint.Policy // by name and limits
@@ -172,14 +175,14 @@ func (r *replay) define(line recordLine, number int64) error {
 func (r *replay) compare(op *recordedOp) {
 	switch op.Verb {
 	case resetPolicy:
-		for policy := range r.ledger.tables {
+		for policy := range r.store.tables {
 			if policy.Name() == op.Name {
-				delete(r.ledger.tables, policy)
+				delete(r.store.tables, policy)
 			}
 		}
 		return
 	case resetAll:
-		clear(r.ledger.tables)
+		clear(r.store.tables)
 		return
 	}
 	r.Decisions++
@@ -199,12 +202,12 @@ func (r *replay) compare(op *recordedOp) {
 	}
 	r.claims = r.claims[:0]
 	for _, c := range op.claims {
-		r.claims = r.ledger.claims(r.claims, nil, c, nil)
+		r.claims = r.store.claims(r.claims, nil, c, nil)
 		if r.changed(&r.claims[len(r.claims)-1]) {
 			r.unfit("line %d: the limits of a client of policy %q changed", op.number, c.Policy.Name())
 		}
 	}
-	d, _ := r.ledger.decide(verb, r.claims, op.At)
+	d, _ := r.store.decide(verb, r.claims, op.At)
 	got, want := lineOf(verb, d), op.recordLine
 	got.At, got.Claims, want.Source = op.At, op.Claims, ""
 	texts := [2][]byte{}
@@ -218,12 +221,12 @@ func (r *replay) compare(op *recordedOp) {
 	}
 }
 
-// changed reports whether a new client of a policy is known under other limits, as after a reload. Who has an override has it always.
+// changed reports whether a new client of a policy is known under other limits, as after a reload. A client with an override has it from the start.
 func (r *replay) changed(c *claim) bool {
 	if _, known := c.table.look(&c.key); known {
 		return false
 	}
-	for policy, t := range r.ledger.tables {
+	for policy, t := range r.store.tables {
 		if policy == c.Policy || policy.Name() != c.Policy.Name() {
 			continue
 		}

@@ -140,13 +140,13 @@ func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
 		peaks := make([]int64, len(t.limits))
 		for n := range t.clients.used {
 			client := t.clients.at(n)
-			if !client.seen() {
+			if !client.asked() {
 				continue
 			}
-			client.open(end)
+			client.endDenied(end)
 			r.Clients++
 			r.Shares[shareOf(client)]++
-			r.LongestShut = max(r.LongestShut, client.longest)
+			r.LongestShut = max(r.LongestShut, client.longestDenied)
 			for i := range t.limits {
 				peaks[i] = max(peaks[i], t.limits[i].window.peakOf(n))
 			}
@@ -158,7 +158,7 @@ func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
 		}
 		for i := range t.limits {
 			w := &t.limits[i].window
-			r.Limits = append(r.Limits, LimitReport{Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak, PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.short})
+			r.Limits = append(r.Limits, LimitReport{Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak, PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.overflowed})
 		}
 	}
 	r.MostDenied, r.Heaviest = reports(cut(denied, mostDenied, byDenied)), reports(cut(heavy, heaviest, byRequests))
@@ -167,7 +167,7 @@ func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
 
 // tables are those of a rule, the one with the most clients first.
 func (c *candidate) tables(rule string) (tables []*table) {
-	for policy, t := range c.ledger.tables {
+	for policy, t := range c.store.tables {
 		if policy.Name() == rules.PolicyPrefix+rule {
 			tables = append(tables, t)
 		}
@@ -212,7 +212,7 @@ func cut(list []ranked, most int, order func(a, b ranked) int) []ranked {
 func reports(list []ranked) (made []ClientReport) {
 	for _, r := range list {
 		c := r.client()
-		report := ClientReport{Key: r.table.key(r.n), Admitted: c.admitted, Denied: c.denied, Shut: c.longest}
+		report := ClientReport{Key: r.table.key(r.n), Admitted: c.admitted, Denied: c.denied, Shut: c.longestDenied}
 		for i := range r.table.limits {
 			report.Peaks = append(report.Peaks, r.table.limits[i].window.peakOf(r.n))
 		}

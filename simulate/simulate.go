@@ -90,6 +90,9 @@ func (s *Simulation) decide() error {
 	}
 	for _, c := range s.candidates {
 		c.prepare(s.block)
+		if c.store.fault != nil {
+			return c.store.fault
+		}
 	}
 	for i := range s.block {
 		for _, c := range s.candidates {

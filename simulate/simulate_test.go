@@ -1,9 +1,11 @@
 package simulate_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/simulate"
 )
 
@@ -28,5 +30,20 @@ func TestBoundaryBurst(t *testing.T) {
 		if c.Total.Admitted+c.Total.Denied != r.Events {
 			t.Errorf("%s: %d admitted and %d denied of %d", c.Name, c.Total.Admitted, c.Total.Denied, r.Events)
 		}
+	}
+}
+
+// A budget has a limit of every algorithm, and each is simulated: TestOracle holds them to the model.
+func TestBudget(t *testing.T) {
+	limits, err := simulate.Budget("100/1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var algorithms []stint.Algorithm
+	for _, l := range limits {
+		algorithms = append(algorithms, l.Algorithm)
+	}
+	if !slices.Equal(algorithms, stint.Algorithms()) {
+		t.Errorf("a budget has limits of %v", algorithms)
 	}
 }

@@ -104,7 +104,7 @@ type suggestor struct {
 	needs   []int64       // of each client and limit
 	lows    map[int]int64 // what needs at least are where they are brackets, by their place
 	told    []apart       // of each client
-	asked   int64         // clients for whom a value can be found
+	asked   int64         // clients with a value to be found
 	wanted  int64         // how many of them are to be untouched
 }
 
@@ -171,14 +171,14 @@ func (s *suggestor) measure() error {
 			return nil
 		}
 		r := &c.block[0]
-		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 {
-			return nil
+		if r.match(c, ev); r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
+			return c.store.fault
 		}
-		d, _ := c.ledger.decide(stint.Take, r.claims, now)
+		d, _ := c.store.decide(stint.Take, r.claims, now)
 		if slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.table.level > 0 }) {
 			return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
 		}
-		s.need(c.ledger, d.Allowed)
+		s.need(c.store, d.Allowed)
 		return nil
 	})
 	for _, told := range s.told {
@@ -194,8 +194,8 @@ func (s *suggestor) measure() error {
 const maxInstants = 1 << 16
 
 // need notes what a client needs by now.
-func (s *suggestor) need(l *ledger, allowed bool) {
-	n, limits := int(l.parts[0].client), len(s.rule.Limits)
+func (s *suggestor) need(l *store, allowed bool) {
+	n, limits := int(l.ops[0].client), len(s.rule.Limits)
 	for n >= len(s.told) {
 		s.told, s.needs = append(s.told, suited), append(s.needs, make([]int64, limits)...)
 	}
@@ -203,7 +203,7 @@ func (s *suggestor) need(l *ledger, allowed bool) {
 		return
 	}
 	for i, out := range l.outs {
-		p := &l.parts[i]
+		p := &l.ops[i]
 		at := n*limits + slices.IndexFunc(s.rule.Limits, func(k stint.Limit) bool { return k.Name == p.limit.Name && k.Algorithm == p.limit.Algorithm })
 		switch {
 		case allowed:
@@ -218,7 +218,7 @@ func (s *suggestor) need(l *ledger, allowed bool) {
 }
 
 // coarsen bounds a log: what its client needs is known to lie between two values then.
-func (s *suggestor) coarsen(p *part, at int) {
+func (s *suggestor) coarsen(p *limitOp, at int) {
 	logs, ok := p.limit.state.(*statesOf[algorithm.Log])
 	if !ok || logs.at(p.client).Records() <= maxInstants {
 		return
@@ -337,7 +337,7 @@ func (c *candidate) untouched(rule string) (untouched, asked int64) {
 	for n := range tables[0].clients.used {
 		seen, denied := false, false
 		for _, t := range tables {
-			seen = seen || t.clients.at(n).seen()
+			seen = seen || t.clients.at(n).asked()
 			denied = denied || t.clients.at(n).denied > 0
 		}
 		if seen {

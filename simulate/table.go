@@ -102,37 +102,42 @@ func (k *texts) get(key uint64) []byte {
 type client struct {
 	first, last      uint64 // of its key; first of a long one is where its text is
 	admitted, denied int64
-	shut             stint.Instant // when it was denied first since its last admission; 0: it was not
-	longest          int64         // the longest that it was shut out, in microseconds
-	second           int32         // the last one in which it asked, of all seconds since 1970, by wrapping
-	within           int32         // what it asked for in that second
+	deniedSince      stint.Instant // when it was denied first since its last admission; 0: it was not
+	longestDenied    int64         // the longest that it was denied without an admission, in microseconds
+	lastSecond       int32         // the last one in which it asked, of all seconds since 1970, by wrapping
+	inSecond         int32         // what it asked for in that second
 }
 
 // seen reports whether the client asked for anything.
-func (c *client) seen() bool { return c.admitted+c.denied > 0 }
+func (c *client) asked() bool { return c.admitted+c.denied > 0 }
 
 // A table has the clients of one policy.
 type table struct {
-	policy  *stint.Policy
-	limits  []limit
-	leaky   bool // whether one gives out turns
-	clients pages[client]
-	texts   texts
-	index   []uint32 // a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
-	most    int      // clients, at least 1
-	level   uint     // 1 client of 2^level is in the sample
-	skipped int64    // claims of clients outside the sample
-	busiest int64    // the most that a client asked for within a second
+	policy     *stint.Policy
+	limits     []limit
+	leaky      bool // whether one gives out turns
+	clients    pages[client]
+	texts      texts
+	index      []uint32 // a client's number plus 1, behind 8 bits of its hash, near where its hash points to; 0: none
+	maxClients int      // clients, at least 1
+	level      uint     // 1 client of 2^level is in the sample
+	skipped    int64    // claims of clients outside the sample
+	busiest    int64    // the most that a client asked for within a second
 }
 
-func newTable(policy *stint.Policy, most int) *table {
-	t := &table{policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), most: min(most, MaxClients)}
+// newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no limits.
+func newTable(policy *stint.Policy, maxClients int) (*table, error) {
+	t := &table{policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients)}
 	for i := range t.limits {
 		l := policy.Limit(i)
 		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
 		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds())}}
+		if t.limits[i].state == nil {
+			t.limits = nil
+			return t, stint.Invalid("algorithm", l.Algorithm, "one that package simulate has")
+		}
 	}
-	return t
+	return t, nil
 }
 
 // MaxClients is how many clients of a rule can be simulated.
@@ -162,11 +167,11 @@ func (t *table) find(k *key) int32 {
 		return numberOf(t.index[i])
 	}
 	switch n := t.clients.used; {
-	case int(n) >= t.most && t.level == maxLevel: // whoever makes up such keys is in no sample
+	case int(n) >= t.maxClients && t.level == maxLevel: // only made-up keys get here
 		t.skipped++
 		return -1
-	case int(n) >= t.most:
-		t.halve()
+	case int(n) >= t.maxClients:
+		t.halveSample()
 		return t.find(k)
 	case int(n)*4 >= 3*(len(t.index)-1):
 		t.reindex(2 * len(t.index))
@@ -237,8 +242,8 @@ func (t *table) reindex(size int) {
 	}
 }
 
-// halve takes every other client out of the sample, until there is room for one.
-func (t *table) halve() {
+// halveSample takes every other client out of the sample.
+func (t *table) halveSample() {
 	t.level++
 	var kept []int32
 	for n := range t.clients.used {
@@ -275,52 +280,52 @@ func (t *table) appendKey(text []byte, n int32) []byte {
 
 func (t *table) key(n int32) string { return string(t.appendKey(nil, n)) }
 
-// ask notes what a client asks for at an instant.
+// ask counts what a client asks for at an instant.
 func (t *table) ask(n int32, at stint.Instant, permits int64) {
 	c := t.clients.at(n)
-	if second := int32(at / 1_000_000); c.second != second {
-		c.second, c.within = second, 0
+	if second := int32(at / 1_000_000); c.lastSecond != second {
+		c.lastSecond, c.inSecond = second, 0
 	}
-	c.within = int32(min(int64(c.within)+permits, 1<<31-1))
-	t.busiest = max(t.busiest, int64(c.within))
+	c.inSecond = int32(min(int64(c.inSecond)+permits, 1<<31-1))
+	t.busiest = max(t.busiest, int64(c.inSecond))
 }
 
-// note notes whether a client was admitted, or that a limit of this table denied it.
-func (t *table) note(n int32, at stint.Instant, admitted bool, permits int64) {
+// record counts that a client was admitted, or that a limit of this table denied it.
+func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) {
 	c := t.clients.at(n)
 	if !admitted {
 		c.denied++
-		if c.shut == 0 {
-			c.shut = at
+		if c.deniedSince == 0 {
+			c.deniedSince = at
 		}
 		return
 	}
 	c.admitted++
-	c.open(at)
+	c.endDenied(at)
 	for j := range t.limits {
 		t.limits[j].window.add(n, at, permits)
 	}
 }
 
-// open ends the time that a client was shut out.
-func (c *client) open(at stint.Instant) {
-	if c.shut != 0 {
-		c.longest, c.shut = max(c.longest, int64(at-c.shut)), 0
+// endDenied ends the time in which a client was only denied.
+func (c *client) endDenied(at stint.Instant) {
+	if c.deniedSince != 0 {
+		c.longestDenied, c.deniedSince = max(c.longestDenied, int64(at-c.deniedSince)), 0
 	}
 }
 
 // A window counts what was admitted within every span (t - window, t], of all clients and of each, exactly as
 // long as it has room for what is in it.
 type window struct {
-	span    stint.Instant
-	queue   []admission // a ring: what is in the window, the oldest at head
-	head    int
-	used    int
-	now     int64
-	peak    int64
-	at      stint.Instant // when all clients together had their peak
-	short   bool          // whether there was no room, and peaks are at least as high as they say
-	clients pages[within]
+	span       stint.Instant
+	queue      []admission // a ring: what is in the window, the oldest at head
+	head       int
+	used       int
+	now        int64
+	peak       int64
+	at         stint.Instant // when all clients together had their peak
+	overflowed bool          // whether there was no room, and peaks are at least as high as they say
+	clients    pages[windowCounts]
 }
 
 type admission struct {
@@ -329,8 +334,8 @@ type admission struct {
 	permits uint32
 }
 
-// within is what a client was admitted in a window: of every algorithm twice its limit at most, which fits.
-type within struct{ now, peak uint32 }
+// windowCounts are what a client was admitted in a window: of every algorithm twice its limit at most, which fits.
+type windowCounts struct{ now, peak uint32 }
 
 // maxAdmissions bounds what is in a window: 64 MiB.
 const maxAdmissions = 4 << 20
@@ -343,7 +348,7 @@ func (w *window) add(client int32, at stint.Instant, permits int64) {
 		if w.used < maxAdmissions {
 			w.enlarge()
 		} else {
-			w.short = true
+			w.overflowed = true
 			w.drop()
 		}
 	}

@@ -80,7 +80,7 @@ func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 		percent(r.Denied, r.Requests), clients, once, shut, peak, per, client, round(max(r.LongestWait, r.LongestDelay)))
 }
 
-// writeDenied lists who is hurt.
+// writeDenied lists the clients that were denied most.
 func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 	if len(r.MostDenied) == 0 {
 		return
@@ -95,7 +95,7 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 	b.WriteByte('\n')
 }
 
-// Notes are what somebody should know who reads the figures.
+// Notes say what a reader of the figures should know.
 func (r *Report) Notes() (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Limited > 0 {

@@ -11,19 +11,19 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// queue holds requests in virtual time, as package enforce holds them: whoever is denied stands in the lines of the rules that
-// deny it; whoever comes later stands behind, in the line that is the slowest.
-type queue struct {
+// waitQueues are the wait queues in virtual time, as package enforce has them: a waiter that is denied has a position in the queue
+// of each rule that denies it. Later waiters queue behind it, in the slowest of their queues.
+type waitQueues struct {
 	arrived uint64
-	lines   map[spotID][]*spot // each in the order of arrival
+	queues  map[queueID][]*position // each in the order of arrival
 	wakes   upcoming[wake]
 }
 
 // defaultWaiters is how many requests of a client wait at once unless its rule says otherwise, as in package enforce.
 const defaultWaiters = 100
 
-// spotID is a line: a rule and a client.
-type spotID struct {
+// A queueID names a queue: a rule and a client.
+type queueID struct {
 	rule *tally
 	key  string
 }
@@ -31,41 +31,41 @@ type spotID struct {
 // A waiter is a request that rules may hold.
 type waiter struct {
 	*request
-	number   uint64
-	deadline stint.Instant
-	spots    []spot
-	until    stint.Instant // when all rules that deny it admit; 0: it stands behind others
-	done     bool
+	number    uint64
+	deadline  stint.Instant
+	positions []position
+	until     stint.Instant // when all rules that deny it admit; 0: it is queued behind others
+	done      bool
 }
 
-// A spot is a waiter's in one line.
-type spot struct {
-	spotID
+// A position is a waiter's in one queue.
+type position struct {
+	queueID
 	waiter *waiter
 	until  stint.Instant // when the rule admits, by its last denial; 0: it did not deny
-	in     bool
+	queued bool
 }
 
-// wait has a request that rules may hold tried for the first time.
+// wait tries a request that rules may hold for the first time.
 func (c *candidate) wait(r *request) {
-	c.queue.arrived++
-	w := &waiter{request: r, number: c.queue.arrived}
+	c.waiting.arrived++
+	w := &waiter{request: r, number: c.waiting.arrived}
 	longest := rules.MaxWaitLimit
 	for i := range r.claims {
 		rule := r.claims[i].rule
 		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.claims[i-1].rule != rule) {
 			longest = min(longest, rule.rule.MaxWait)
-			w.spots = append(w.spots, spot{spotID: spotID{rule, strings.Clone(r.claims[i].Key)}, waiter: w})
+			w.positions = append(w.positions, position{queueID: queueID{rule, strings.Clone(r.claims[i].Key)}, waiter: w})
 		}
 	}
 	w.deadline = r.time.Add(longest)
 	c.attempt(w, r.time)
 }
 
-// advance wakes whoever waits until an instant.
+// advance wakes the waiters that are due until an instant.
 func (c *candidate) advance(now stint.Instant) {
-	for len(c.queue.wakes) > 0 && c.queue.wakes[0].at <= now {
-		next := heap.Pop(&c.queue.wakes).(wake)
+	for len(c.waiting.wakes) > 0 && c.waiting.wakes[0].at <= now {
+		next := heap.Pop(&c.waiting.wakes).(wake)
 		if !next.waiter.done {
 			c.wake(next.waiter, next.at)
 		}
@@ -74,35 +74,35 @@ func (c *candidate) advance(now stint.Instant) {
 
 func (c *candidate) wake(w *waiter, now stint.Instant) {
 	switch {
-	case w.until == 0 && now < w.deadline && c.queue.ahead(w) != nil:
-	case w.until == 0 && now >= w.deadline && c.queue.ahead(w) != nil:
+	case w.until == 0 && now < w.deadline && c.waiting.ahead(w) != nil:
+	case w.until == 0 && now >= w.deadline && c.waiting.ahead(w) != nil:
 		c.giveUp(w, now)
 	case now >= w.until:
 		c.attempt(w, now)
 	default: // some rules admit by now
-		for i := range w.spots {
-			if w.spots[i].until <= now {
-				c.queue.quit(&w.spots[i], now)
+		for i := range w.positions {
+			if w.positions[i].until <= now {
+				c.waiting.quit(&w.positions[i], now)
 			}
 		}
 	}
 }
 
-// attempt tries to admit a request that need not stand behind others, or else has it stand.
+// attempt tries to admit a request that has none ahead of it; any other is queued.
 func (c *candidate) attempt(w *waiter, now stint.Instant) {
-	q := &c.queue
-	if behind := q.ahead(w); behind != nil {
-		if !q.fits(behind) {
+	q := &c.waiting
+	if at := q.ahead(w); at != nil {
+		if !q.fits(at) {
 			c.giveUp(w, now)
 			return
 		}
 		w.until = 0
-		for i := range w.spots {
-			w.spots[i].until = 0
+		for i := range w.positions {
+			w.positions[i].until = 0
 		}
-		q.enter(behind)
-		for i := range w.spots {
-			if s := &w.spots[i]; s != behind {
+		q.enter(at)
+		for i := range w.positions {
+			if s := &w.positions[i]; s != at {
 				q.quit(s, now)
 			}
 		}
@@ -114,47 +114,48 @@ func (c *candidate) attempt(w *waiter, now stint.Instant) {
 	}
 	o := c.decide(w.request, stint.Try, now)
 	if o.decision.Allowed {
-		c.leave(w, now, o)
+		c.finishWait(w, now, o)
 		return
 	}
 	retry := o.decision.RetryAfter
-	if retry <= 0 || retry == stint.Never || retry > micros(int64(w.deadline-now)) || !c.stand(w, now) {
+	if retry <= 0 || retry == stint.Never || retry > micros(int64(w.deadline-now)) || !c.enqueue(w, now) {
 		c.giveUp(w, now)
 	}
 }
 
-// stand has a request that was denied last stand in the lines of the rules that did. It reports whether it may, and there is room.
-func (c *candidate) stand(w *waiter, now stint.Instant) bool {
+// enqueue queues a request that was just denied, for the rules that denied it. It reports false if one of these does not let requests
+// wait, or if a queue is full.
+func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
 	w.until = 0
-	for i := range w.spots {
-		w.spots[i].until = 0
+	for i := range w.positions {
+		w.positions[i].until = 0
 	}
-	for i := range c.ledger.parts {
-		if c.ledger.outs[i].Allowed {
+	for i := range c.store.ops {
+		if c.store.outs[i].Allowed {
 			continue
 		}
-		rule := w.claims[c.ledger.parts[i].claim].rule
-		at := slices.IndexFunc(w.spots, func(s spot) bool { return s.rule == rule })
+		rule := w.claims[c.store.ops[i].claim].rule
+		at := slices.IndexFunc(w.positions, func(p position) bool { return p.rule == rule })
 		if at < 0 {
-			return false // a rule that does not wait denies it as well
+			return false // a rule that lets none wait denies it as well
 		}
-		s := &w.spots[at]
-		s.until = max(s.until, now.Add(c.ledger.outs[i].RetryAfter))
-		w.until = max(w.until, s.until)
+		p := &w.positions[at]
+		p.until = max(p.until, now.Add(c.store.outs[i].RetryAfter))
+		w.until = max(w.until, p.until)
 	}
-	for i := range w.spots {
-		if w.spots[i].until > 0 && !c.queue.fits(&w.spots[i]) {
+	for i := range w.positions {
+		if w.positions[i].until > 0 && !c.waiting.fits(&w.positions[i]) {
 			return false
 		}
 	}
-	for i := range w.spots {
-		s := &w.spots[i]
-		if s.until == 0 {
-			c.queue.quit(s, now)
+	for i := range w.positions {
+		p := &w.positions[i]
+		if p.until == 0 {
+			c.waiting.quit(p, now)
 			continue
 		}
-		c.queue.enter(s)
-		c.queue.wakeAt(w, s.until)
+		c.waiting.enter(p)
+		c.waiting.wakeAt(w, p.until)
 	}
 	return true
 }
@@ -170,8 +171,8 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 		return false
 	}
 	slowest := 0
-	for i := range c.ledger.outs {
-		if c.ledger.outs[i].Delay > c.ledger.outs[slowest].Delay {
+	for i := range c.store.outs {
+		if c.store.outs[i].Delay > c.store.outs[slowest].Delay {
 			slowest = i
 		}
 	}
@@ -179,96 +180,97 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 	return true
 }
 
-// giveUp decides a request that waits no longer. Behind others it is not admitted before them.
+// giveUp decides a request that waits no longer. It is not admitted before those ahead of it.
 func (c *candidate) giveUp(w *waiter, now stint.Instant) {
-	if behind := c.queue.ahead(w); behind != nil {
+	if at := c.waiting.ahead(w); at != nil {
 		if o := c.decide(w.request, stint.Peek, now); o.decision.Allowed {
-			first := slices.IndexFunc(c.ledger.parts, func(p part) bool { return w.claims[p.claim].rule == behind.rule })
-			c.deny(w, now, o, max(first, 0), behind.rule.rule.MaxWait)
+			first := slices.IndexFunc(c.store.ops, func(p limitOp) bool { return w.claims[p.claim].rule == at.rule })
+			c.deny(w, now, o, max(first, 0), at.rule.rule.MaxWait)
 			return
 		}
 	}
 	if !c.isLate(w, now) {
-		c.leave(w, now, c.decide(w.request, stint.Take, now))
+		c.finishWait(w, now, c.decide(w.request, stint.Take, now))
 	}
 }
 
-// deny makes an admission that was looked for, and must not be used, a denial by a limit.
+// deny turns an admission that a peek found, and that must not be used, into a denial by a limit.
 func (c *candidate) deny(w *waiter, now stint.Instant, o *outcome, index int, retry time.Duration) {
-	if len(c.ledger.parts) > 0 {
-		p, out := &c.ledger.parts[index], &c.ledger.outs[index]
+	if len(c.store.ops) > 0 {
+		p, out := &c.store.ops[index], &c.store.outs[index]
 		out.Allowed = false
 		o.rule, o.key, o.permits = w.claims[p.claim].rule, w.claims[p.claim].Key, p.permits
 		o.decision.Index, o.decision.Limit, o.decision.Remaining, o.decision.ResetAfter = int32(index), out.Limit, out.Remaining, out.ResetAfter
 	}
 	o.decision.Allowed, o.decision.RetryAfter, o.decision.Delay = false, retry, 0
-	c.note(w.request, false, now)
-	c.leave(w, now, o)
+	c.record(w.request, false, now)
+	c.finishWait(w, now, o)
 }
 
-// leave ends the wait.
-func (c *candidate) leave(w *waiter, now stint.Instant, o *outcome) {
+// finishWait ends the wait.
+func (c *candidate) finishWait(w *waiter, now stint.Instant, o *outcome) {
 	w.done = true
 	o.waited = int64(now - w.time)
 	c.finish(w.request, o)
-	for i := range w.spots {
-		c.queue.quit(&w.spots[i], now)
+	for i := range w.positions {
+		c.waiting.quit(&w.positions[i], now)
 	}
 }
 
-// ahead is where somebody older waits: of several lines that whose first has the longest to wait; nil: nowhere.
-func (q *queue) ahead(w *waiter) (slowest *spot) {
+// ahead is a position in a queue where an older waiter is first: of several, in the queue whose first waits longest. It is nil if there
+// is none.
+func (q *waitQueues) ahead(w *waiter) (slowest *position) {
 	var until stint.Instant
-	for i := range w.spots {
-		line := q.lines[w.spots[i].spotID]
-		if len(line) == 0 || line[0].waiter.number >= w.number {
+	for i := range w.positions {
+		queue := q.queues[w.positions[i].queueID]
+		if len(queue) == 0 || queue[0].waiter.number >= w.number {
 			continue
 		}
-		if slowest == nil || line[0].until > until {
-			slowest, until = &w.spots[i], line[0].until
+		if slowest == nil || queue[0].until > until {
+			slowest, until = &w.positions[i], queue[0].until
 		}
 	}
 	return slowest
 }
 
-// fits reports whether the line of a spot has it, or has room for it.
-func (q *queue) fits(s *spot) bool {
-	return s.in || len(q.lines[s.spotID]) < cmp.Or(s.rule.rule.MaxWaiters, defaultWaiters)
+// fits reports whether a position is in its queue, or the queue has room for it.
+func (q *waitQueues) fits(p *position) bool {
+	return p.queued || len(q.queues[p.queueID]) < cmp.Or(p.rule.rule.MaxWaiters, defaultWaiters)
 }
 
-func (s *spot) compare(number uint64) int { return cmp.Compare(s.waiter.number, number) }
+func (p *position) compare(number uint64) int { return cmp.Compare(p.waiter.number, number) }
 
-// enter takes a spot in its line, before those who came later.
-func (q *queue) enter(s *spot) {
-	if s.in {
+// enter inserts a position into its queue, before those of later waiters.
+func (q *waitQueues) enter(p *position) {
+	if p.queued {
 		return
 	}
-	line := q.lines[s.spotID]
-	at, _ := slices.BinarySearchFunc(line, s.waiter.number, (*spot).compare)
-	q.lines[s.spotID], s.in = slices.Insert(line, at, s), true
+	queue := q.queues[p.queueID]
+	at, _ := slices.BinarySearchFunc(queue, p.waiter.number, (*position).compare)
+	q.queues[p.queueID], p.queued = slices.Insert(queue, at, p), true
 }
 
-// quit gives a spot up; who is the first in its line then has its turn.
-func (q *queue) quit(s *spot, now stint.Instant) {
-	if !s.in {
+// quit removes a position from its queue. If that was the first, it is the next waiter's turn.
+func (q *waitQueues) quit(p *position, now stint.Instant) {
+	if !p.queued {
 		return
 	}
-	line := q.lines[s.spotID]
-	at, _ := slices.BinarySearchFunc(line, s.waiter.number, (*spot).compare)
-	line, s.in = slices.Delete(line, at, at+1), false
-	if len(line) == 0 {
-		delete(q.lines, s.spotID)
+	queue := q.queues[p.queueID]
+	at, _ := slices.BinarySearchFunc(queue, p.waiter.number, (*position).compare)
+	queue, p.queued = slices.Delete(queue, at, at+1), false
+	if len(queue) == 0 {
+		delete(q.queues, p.queueID)
 		return
 	}
-	q.lines[s.spotID] = line
-	if first := line[0].waiter; at == 0 && first.until == 0 {
+	q.queues[p.queueID] = queue
+	if first := queue[0].waiter; at == 0 && first.until == 0 {
 		q.wakeAt(first, now)
 	}
 }
 
-func (q *queue) wakeAt(w *waiter, at stint.Instant) { heap.Push(&q.wakes, wake{at, w}) }
+func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) { heap.Push(&q.wakes, wake{at, w}) }
 
-// A wake is to come; of those at one instant, that of whoever came first.
+// A wake is when a waiter is to be woken; at one instant the older waiter is first.
 type wake struct {
 	at     stint.Instant
 	waiter *waiter
@@ -279,7 +281,7 @@ func (w wake) Before(other wake) bool {
 	return cmp.Or(cmp.Compare(w.at, other.at), cmp.Compare(w.waiter.number, other.waiter.number)) < 0
 }
 
-// upcoming is a heap of what is to come, the next one first.
+// upcoming is a heap of future events, the next one first.
 type upcoming[T interface{ Before(other T) bool }] []T
 
 func (h upcoming[T]) Len() int           { return len(h) }

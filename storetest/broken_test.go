@@ -188,23 +188,23 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// A witness is a TB that notes what a test reports.
-type witness struct {
+// A recorder is a TB that records what a test reports.
+type recorder struct {
 	testing.TB
 	text   strings.Builder
 	failed bool
 }
 
-func (w *witness) Logf(format string, args ...any)   { fmt.Fprintf(&w.text, format+"\n", args...) }
-func (w *witness) Errorf(format string, args ...any) { w.failed = true; w.Logf(format, args...) }
-func (w *witness) Fatalf(format string, args ...any) { w.Errorf(format, args...); w.FailNow() }
-func (w *witness) Fail()                             { w.failed = true }
-func (w *witness) FailNow()                          { w.failed = true; runtime.Goexit() }
-func (w *witness) Failed() bool                      { return w.failed }
+func (r *recorder) Logf(format string, args ...any)   { fmt.Fprintf(&r.text, format+"\n", args...) }
+func (r *recorder) Errorf(format string, args ...any) { r.failed = true; r.Logf(format, args...) }
+func (r *recorder) Fatalf(format string, args ...any) { r.Errorf(format, args...); r.FailNow() }
+func (r *recorder) Fail()                             { r.failed = true }
+func (r *recorder) FailNow()                          { r.failed = true; runtime.Goexit() }
+func (r *recorder) Failed() bool                      { return r.failed }
 
 // watch runs a test that may fail.
-func watch(t *testing.T, test func(t testing.TB)) *witness {
-	seen := &witness{TB: t}
+func record(t *testing.T, test func(t testing.TB)) *recorder {
+	seen := &recorder{TB: t}
 	var group sync.WaitGroup
 	group.Go(func() { test(seen) })
 	group.Wait()
@@ -214,7 +214,7 @@ func watch(t *testing.T, test func(t testing.TB)) *witness {
 // A store that takes the name of a policy for a pattern resets other policies, too.
 func TestResetsByPatternAreCaught(t *testing.T) {
 	pattern := &reference{reset: func(name string) string { return strings.ReplaceAll(name, "*", "a") }}
-	if seen := watch(t, func(t testing.TB) { testIdentity(t, like(pattern)) }); !strings.Contains(seen.text.String(), `reset of policy "rule/*"`) {
+	if seen := record(t, func(t testing.TB) { testIdentity(t, like(pattern)) }); !strings.Contains(seen.text.String(), `reset of policy "rule/*"`) {
 		t.Errorf("not caught: %s", seen.text.String())
 	}
 }
@@ -240,7 +240,7 @@ func TestRandomShrinks(t *testing.T) {
 		{"resets of no policy", &reference{reset: func(string) string { return "nobody" }}, 8, "reset of policy"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			seen := watch(t, func(t testing.TB) { testRandom(t, like(row.store), stint.AlgorithmFixedWindow, 5000) })
+			seen := record(t, func(t testing.TB) { testRandom(t, like(row.store), stint.AlgorithmFixedWindow, 5000) })
 			text := seen.text.String()
 			if n := strings.Count(text, "Z batch "); !seen.failed || n == 0 || n > row.most || !strings.Contains(text, row.says) || !strings.Contains(text, "-rapid.seed=") {
 				t.Errorf("failed: %t with %d operations, expected at most %d, of which one is %q, and how to repeat it:\n%s", seen.failed, n, row.most, row.says, text)

@@ -20,7 +20,7 @@ type Fault struct {
 	After bool
 }
 
-// A Call describes a call to whoever decides about its fault.
+// A Call describes a call to the function that decides about its fault.
 type Call struct {
 	// Batch says that it is a DecideAll.
 	Batch bool

@@ -24,7 +24,7 @@ func TestFaultyPassesThrough(t *testing.T) {
 
 // A fault before the call consumes nothing, one after it has consumed.
 func TestFaultyFails(t *testing.T) {
-	policy := policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
+	policy := policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
 	op := operation(stint.Take, "k", policy, 2)
 	for _, row := range []struct {
 		name  string
@@ -71,7 +71,7 @@ func TestFaultyFails(t *testing.T) {
 func TestFaultyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFaulty(like(&reference{})(t, NewClock(noon)))
-		policy := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 9))
+		policy := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 9))
 		f.Inject(func(c Call) Fault { return Fault{Block: true, After: c.Batch} })
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -103,8 +103,8 @@ func TestFaultyBlocks(t *testing.T) {
 // A reset of policies fails before the store hears of it, or after it is done; a store that is
 // no Resetter is not asked.
 func TestFaultyResets(t *testing.T) {
-	policy := policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
-	for _, r := range []wideReset{{policy: ""}, {all: true}} {
+	policy := policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
+	for _, r := range []policyReset{{policy: ""}, {all: true}} {
 		for name, row := range map[string]struct {
 			fault Fault
 			left  int64

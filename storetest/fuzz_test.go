@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/stint-go/stint"
@@ -48,6 +50,28 @@ func wellFormed(t *testing.T, sequence Sequence) {
 		}
 		if i > 0 && step.Batch != 0 && step.Batch == sequence.Steps[i-1].Batch && step.At != sequence.Steps[i-1].At {
 			t.Fatalf("step %d: batch %d spans two times", i, step.Batch)
+		}
+	}
+}
+
+// Random limits set every parameter that a limit can have, so that none goes untested. What a
+// lease changes no answer shows.
+func TestRandomLimitsSetEveryField(t *testing.T) {
+	set := map[string]bool{"Name": true, "Lease": true}
+	c := newChooser(rand.NewPCG(1, 2).Uint64)
+	for _, algorithm := range stint.Algorithms() {
+		for range 500 {
+			limit := reflect.ValueOf(c.limit(algorithm))
+			for i := range limit.NumField() {
+				if !limit.Field(i).IsZero() {
+					set[limit.Type().Field(i).Name] = true
+				}
+			}
+		}
+	}
+	for field := range reflect.TypeFor[stint.Limit]().Fields() {
+		if !set[field.Name] {
+			t.Errorf("no limit has a %s", field.Name)
 		}
 	}
 }

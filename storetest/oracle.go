@@ -22,13 +22,13 @@ import (
 // An Oracle knows instants from 1970 on. It is not safe for concurrent use.
 type Oracle struct {
 	states  map[stateID][]candidate
-	almanac *almanac
-	tide    tide
+	windows *calendarWindows
+	history clockHistory
 }
 
 // NewOracle returns an oracle to which every key is untouched.
 func NewOracle() *Oracle {
-	return &Oracle{states: map[stateID][]candidate{}, almanac: newAlmanac()}
+	return &Oracle{states: map[stateID][]candidate{}, windows: newCalendarWindows()}
 }
 
 // stateID is what a state belongs to.
@@ -38,8 +38,8 @@ type stateID struct {
 	key           string
 }
 
-// A part is one limit's share in an operation.
-type part struct {
+// A limitOp is an operation as one of its limits sees it.
+type limitOp struct {
 	id      stateID
 	limit   *stint.Limit
 	permits int64
@@ -48,8 +48,8 @@ type part struct {
 // A candidate is one state that a store may hold. The zero value is the
 // untouched state.
 type candidate struct {
-	cell     cell          // nil: untouched
-	written  int           // the operation that wrote it, see tide
+	state    limitState    // nil: untouched
+	written  int           // the operation that wrote it, see clockHistory
 	dropFrom stint.Instant // from then on a store may have dropped it
 }
 
@@ -58,14 +58,14 @@ type candidate struct {
 // store filled it in, or nil. The error names every field that differs, with what
 // was expected and the state that it follows from; the model then stays as it was.
 func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, outcomes []stint.Outcome) error {
-	parts := o.parts(op)
-	o.tide.push(now)
-	sets := make([][]candidate, len(parts))
-	for i, p := range parts {
-		sets[i] = o.candidates(p.id, now)
+	ops := o.limitOps(op)
+	o.history.add(now)
+	sets := make([][]candidate, len(ops))
+	for i, each := range ops {
+		sets[i] = o.candidates(each.id, now)
 	}
-	next := make([][]candidate, len(parts))
-	chosen := make([]candidate, len(parts))
+	next := make([][]candidate, len(ops))
+	chosen := make([]candidate, len(ops))
 	var fault error
 	matched := false
 	combinations := 1
@@ -77,24 +77,24 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, 
 			chosen[i] = set[n%len(set)]
 			n /= len(set)
 		}
-		verdict := o.evaluate(op.Verb, now, parts, chosen)
-		differences := verdict.differences(decision, outcomes)
+		expected := o.evaluate(op.Verb, now, ops, chosen)
+		differences := expected.differences(decision, outcomes)
 		if len(differences) > 0 {
 			if fault == nil {
-				fault = explain(op, now, parts, chosen, differences)
+				fault = explain(op, now, ops, chosen, differences)
 			}
 			continue
 		}
 		matched = true
-		for i := range parts {
-			next[i] = merge(next[i], verdict.after[i])
+		for i := range ops {
+			next[i] = merge(next[i], expected.after[i])
 		}
 	}
 	if !matched {
 		return fault
 	}
-	for i, p := range parts {
-		o.store(p.id, next[i])
+	for i, each := range ops {
+		o.store(each.id, next[i])
 	}
 	return nil
 }
@@ -102,31 +102,31 @@ func (o *Oracle) Check(op stint.Op, now stint.Instant, decision stint.Decision, 
 // Decide carries out the operation as a store would that never drops a state, and
 // returns the answer, with one outcome per limit. The operation must be valid.
 func (o *Oracle) Decide(op stint.Op, now stint.Instant) (stint.Decision, []stint.Outcome) {
-	parts := o.parts(op)
-	o.tide.push(now)
-	chosen := make([]candidate, len(parts))
-	for i, p := range parts {
-		chosen[i] = o.candidates(p.id, now)[0]
+	ops := o.limitOps(op)
+	o.history.add(now)
+	chosen := make([]candidate, len(ops))
+	for i, each := range ops {
+		chosen[i] = o.candidates(each.id, now)[0]
 	}
-	verdict := o.evaluate(op.Verb, now, parts, chosen)
-	for i, p := range parts {
-		o.store(p.id, []candidate{verdict.after[i]})
+	expected := o.evaluate(op.Verb, now, ops, chosen)
+	for i, each := range ops {
+		o.store(each.id, []candidate{expected.after[i]})
 	}
-	return verdict.decision, verdict.outcomes
+	return expected.decision, expected.outcomes
 }
 
-// ResetPolicy makes all clients of the policies with the name as new, as a store's
-// ResetPolicy does.
+// ResetPolicy clears the states of all clients of the policies with the name, as a
+// store's ResetPolicy does.
 func (o *Oracle) ResetPolicy(policyName string) {
 	maps.DeleteFunc(o.states, func(id stateID, _ []candidate) bool { return id.policy == policyName })
 }
 
-// ResetAll makes all clients of all policies as new, as a store's ResetAll does.
+// ResetAll clears all states, as a store's ResetAll does.
 func (o *Oracle) ResetAll() { clear(o.states) }
 
 // Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
 func (o *Oracle) Clone() *Oracle {
-	return &Oracle{maps.Clone(o.states), o.almanac, tide{o.tide.count, slices.Clone(o.tide.peaks)}}
+	return &Oracle{maps.Clone(o.states), o.windows, clockHistory{o.history.operations, slices.Clone(o.history.peaks)}}
 }
 
 // String lists the states that are not untouched. Oracles of one text answer alike from the
@@ -140,16 +140,16 @@ func (o *Oracle) String() string {
 	return strings.Join(lines, "\n")
 }
 
-func (o *Oracle) parts(op stint.Op) []part {
-	parts := make([]part, 0, 4)
+func (o *Oracle) limitOps(op stint.Op) []limitOp {
+	ops := make([]limitOp, 0, 4)
 	for _, claim := range append([]stint.Claim{op.Claim}, op.And...) {
 		limits := claim.Policy.Limits()
 		for j := range limits {
 			id := stateID{claim.Policy.Name(), limits[j].Name, limits[j].Algorithm, claim.Key}
-			parts = append(parts, part{id, &limits[j], claim.Permits})
+			ops = append(ops, limitOp{id, &limits[j], claim.Permits})
 		}
 	}
-	return parts
+	return ops
 }
 
 // candidates are the states that a store may find under the id at now. Unless the
@@ -160,9 +160,9 @@ func (o *Oracle) candidates(id stateID, now stint.Instant) []candidate {
 	if len(set) == 0 {
 		return []candidate{{}}
 	}
-	if now < o.tide.highest() {
+	if now < o.history.highest() {
 		for _, c := range set {
-			if c.cell != nil && o.tide.since(c.written) >= c.dropFrom {
+			if c.state != nil && o.history.highestSince(c.written) >= c.dropFrom {
 				return merge(slices.Clone(set), candidate{})
 			}
 		}
@@ -171,7 +171,7 @@ func (o *Oracle) candidates(id stateID, now stint.Instant) []candidate {
 }
 
 func (o *Oracle) store(id stateID, set []candidate) {
-	if len(set) == 0 || len(set) == 1 && set[0].cell == nil {
+	if len(set) == 0 || len(set) == 1 && set[0].state == nil {
 		delete(o.states, id)
 		return
 	}
@@ -190,35 +190,35 @@ func merge(set []candidate, c candidate) []candidate {
 }
 
 func (c candidate) equal(other candidate) bool {
-	if c.cell == nil || other.cell == nil {
-		return c.cell == other.cell
+	if c.state == nil || other.state == nil {
+		return c.state == other.state
 	}
-	return c.cell.untouchedAt() == other.cell.untouchedAt() && c.cell.String() == other.cell.String()
+	return c.state.untouchedAt() == other.state.untouchedAt() && c.state.String() == other.state.String()
 }
 
 // String describes the state completely.
 func (c candidate) String() string {
-	if c.cell == nil {
+	if c.state == nil {
 		return "untouched"
 	}
-	return c.cell.String()
+	return c.state.String()
 }
 
-// written is the candidate for a cell that the current operation wrote. The TTL
+// written is the candidate for a state that the current operation wrote. The TTL
 // that a store gives it covers its life and a margin of a tenth, at least one
 // second.
-func (o *Oracle) written(c cell, now stint.Instant) candidate {
+func (o *Oracle) written(c limitState, now stint.Instant) candidate {
 	at := max(now, c.time())
 	worthless := max(at, c.untouchedAt())
 	margin := max(micros(time.Second), (worthless-at)/10)
-	return candidate{cell: c, written: o.tide.count, dropFrom: worthless + margin}
+	return candidate{state: c, written: o.history.operations, dropFrom: worthless + margin}
 }
 
-// A tide knows the highest of the times that operations were made at, since any
-// of them: the candidates for that, highest first.
-type tide struct {
-	count int
-	peaks []peak
+// A clockHistory knows, for every operation, the highest time of it and of those after it.
+// Only the times that can still be the highest are kept, highest first.
+type clockHistory struct {
+	operations int
+	peaks      []peak
 }
 
 type peak struct {
@@ -226,17 +226,17 @@ type peak struct {
 	at        stint.Instant
 }
 
-func (t *tide) push(now stint.Instant) {
-	t.count++
+func (t *clockHistory) add(now stint.Instant) {
+	t.operations++
 	for len(t.peaks) > 0 && t.peaks[len(t.peaks)-1].at <= now {
 		t.peaks = t.peaks[:len(t.peaks)-1]
 	}
-	t.peaks = append(t.peaks, peak{t.count, now})
+	t.peaks = append(t.peaks, peak{t.operations, now})
 }
 
-func (t *tide) highest() stint.Instant { return t.peaks[0].at }
+func (t *clockHistory) highest() stint.Instant { return t.peaks[0].at }
 
-func (t *tide) since(operation int) stint.Instant {
+func (t *clockHistory) highestSince(operation int) stint.Instant {
 	for _, p := range t.peaks {
 		if p.operation >= operation {
 			return p.at
@@ -246,9 +246,9 @@ func (t *tide) since(operation int) stint.Instant {
 }
 
 // explain words what differs.
-func explain(op stint.Op, now stint.Instant, parts []part, states []candidate, differences []string) error {
-	for i, p := range parts {
-		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*p.limit), p.id.key, states[i]))
+func explain(op stint.Op, now stint.Instant, ops []limitOp, states []candidate, differences []string) error {
+	for i, each := range ops {
+		differences = append(differences, fmt.Sprintf("limit %d: %s of key %q was %s", i, describeLimit(*each.limit), each.id.key, states[i]))
 	}
 	return fmt.Errorf("stint: at %s, %s:\n\t%s", now, describeOp(op), strings.Join(differences, "\n\t"))
 }
@@ -264,5 +264,5 @@ func wait(now, until stint.Instant) time.Duration {
 	return time.Duration(until-now) * time.Microsecond
 }
 
-// beyond is later than every instant that a wait can lead to.
-const beyond = stint.Instant(math.MaxInt64 / 4)
+// farFuture is later than every instant that a wait can lead to.
+const farFuture = stint.Instant(math.MaxInt64 / 4)

@@ -27,9 +27,9 @@ func admissions(t *testing.T, limit stint.Limit, seed uint64) []admission {
 	for range 400 {
 		switch rng.IntN(6) {
 		case 0:
-			now += chance(rng).upTo(3 * second)
+			now += testChooser(rng).upTo(3 * second)
 		case 1, 2:
-			now += chance(rng).upTo(second / 5)
+			now += testChooser(rng).upTo(second / 5)
 		}
 		n := 1 + rng.Int64N(3)
 		if d, _ := oracle.Decide(operation(stint.Take, "k", policy, n), now); d.Allowed {

@@ -8,30 +8,30 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A bucket is a token bucket or a leaky one. Both owe permits that are paid off
-// at a constant rate: a token bucket is full again, a leaky bucket's queue is
-// drained, at the instant paid.
+// A bucketState is that of a token bucket or a leaky one. In both, permits are outstanding,
+// which become fewer at a constant rate. None is left at the instant due: then a token
+// bucket is full again, and a leaky bucket's queue has drained.
 //
 // Times in it are exact, counted in ticks: with the rate reduced to R permits per
 // P microseconds a microsecond is R ticks, and a permit is worth P ticks.
-type bucket struct {
+type bucketState struct {
 	leaky    bool
 	capacity int64
 	debt     int64
 	permits  int64         // R
 	period   int64         // P
-	paid     *big.Int      // in ticks
+	due      *big.Int      // in ticks
 	last     stint.Instant // of the last change
 }
 
-func newBucket(limit *stint.Limit) bucket {
+func newBucketState(limit *stint.Limit) bucketState {
 	permits, period := limit.Rate.Permits, limit.Rate.Period.Microseconds()
 	divisor := new(big.Int).GCD(nil, nil, big.NewInt(permits), big.NewInt(period)).Int64()
-	return bucket{
+	return bucketState{
 		leaky:    limit.Algorithm == stint.AlgorithmLeakyBucket,
 		capacity: limit.Capacity, debt: limit.Debt(),
 		permits: permits / divisor, period: period / divisor,
-		paid: new(big.Int),
+		due: new(big.Int),
 	}
 }
 
@@ -49,98 +49,98 @@ func ceiling(a *big.Int, b int64) int64 {
 }
 
 // ticks is an instant in ticks.
-func (b bucket) ticks(at stint.Instant) *big.Int { return product(int64(at), b.permits) }
+func (b bucketState) ticks(at stint.Instant) *big.Int { return product(int64(at), b.permits) }
 
-// owed is how many permits are owed at an instant, part of one counted as one.
-func (b bucket) owed(at stint.Instant) int64 {
+// outstanding is how many permits are outstanding at an instant, part of one counted as one.
+func (b bucketState) outstanding(at stint.Instant) int64 {
 	due := b.ticks(max(at, b.last))
-	due.Sub(b.paid, due)
+	due.Sub(b.due, due)
 	if due.Sign() <= 0 {
 		return 0
 	}
 	return ceiling(due, b.period)
 }
 
-func (b bucket) read(limit *stint.Limit, now stint.Instant) cell {
-	reader := newBucket(limit)
-	reader.last = b.last
+func (b bucketState) adopt(limit *stint.Limit, now stint.Instant) limitState {
+	adopted := newBucketState(limit)
+	adopted.last = b.last
 	now = max(now, b.last)
-	if reader.capacity == b.capacity && reader.permits == b.permits && reader.period == b.period {
-		reader.paid = b.paid
-		return reader
+	if adopted.capacity == b.capacity && adopted.permits == b.permits && adopted.period == b.period {
+		adopted.due = b.due
+		return adopted
 	}
-	owed := b.owed(now)
-	if owed == 0 {
-		return reader
+	outstanding := b.outstanding(now)
+	if outstanding == 0 {
+		return adopted
 	}
 	if !b.leaky {
 		// What is held are the whole permits, at most the new capacity.
-		held := min(b.capacity-owed, reader.capacity)
-		owed = reader.capacity - held
+		held := min(b.capacity-outstanding, adopted.capacity)
+		outstanding = adopted.capacity - held
 	}
-	if owed == 0 {
-		return reader
+	if outstanding == 0 {
+		return adopted
 	}
-	due := product(owed, reader.period)
-	if most := reader.ticks(micros(stint.MaxDrain)); due.Cmp(most) > 0 {
+	due := product(outstanding, adopted.period)
+	if most := adopted.ticks(micros(stint.MaxDrain)); due.Cmp(most) > 0 {
 		due = most
 	}
-	reader.paid = due.Add(due, reader.ticks(now))
-	return reader
+	adopted.due = due.Add(due, adopted.ticks(now))
+	return adopted
 }
 
-func (b bucket) time() stint.Instant { return b.last }
+func (b bucketState) time() stint.Instant { return b.last }
 
-func (b bucket) room(at stint.Instant) int64 { return b.capacity - b.owed(at) }
+func (b bucketState) available(at stint.Instant) int64 { return b.capacity - b.outstanding(at) }
 
-func (b bucket) guess(n int64) stint.Instant {
+func (b bucketState) guess(n int64) stint.Instant {
 	due := product(b.capacity-n, b.period)
-	due.Sub(b.paid, due)
+	due.Sub(b.due, due)
 	return stint.Instant(ceiling(due, b.permits))
 }
 
-func (b bucket) readyAt() stint.Instant { return 0 }
+func (b bucketState) readyAt() stint.Instant { return 0 }
 
-func (b bucket) delay(now stint.Instant) time.Duration {
+func (b bucketState) delay(now stint.Instant) time.Duration {
 	if !b.leaky {
 		return 0
 	}
 	return wait(now, max(b.last, b.untouchedAt()))
 }
 
-func (b bucket) untouchedAt() stint.Instant { return stint.Instant(ceiling(b.paid, b.permits)) }
+func (b bucketState) untouchedAt() stint.Instant { return stint.Instant(ceiling(b.due, b.permits)) }
 
-func (b bucket) take(n int64, now stint.Instant) cell { return b.owe(n, max(now, b.last)) }
+func (b bucketState) take(n int64, now stint.Instant) limitState { return b.add(n, max(now, b.last)) }
 
-// owe adds n permits to what is owed at t, or takes off -n.
-func (b bucket) owe(n int64, t stint.Instant) bucket {
+// add adds n permits to what is outstanding at t, or takes off -n.
+func (b bucketState) add(n int64, t stint.Instant) bucketState {
 	start := b.ticks(t)
-	paid := new(big.Int).Set(b.paid)
-	if paid.Cmp(start) < 0 {
-		paid.Set(start)
+	due := new(big.Int).Set(b.due)
+	if due.Cmp(start) < 0 {
+		due.Set(start)
 	}
-	paid.Add(paid, product(n, b.period))
-	if paid.Cmp(start) < 0 {
-		paid.Set(start)
+	due.Add(due, product(n, b.period))
+	if due.Cmp(start) < 0 {
+		due.Set(start)
 	}
-	b.paid, b.last = paid, t
+	b.due, b.last = due, t
 	return b
 }
 
-func (b bucket) settle(n int64, now stint.Instant) (cell, int64) {
+func (b bucketState) settle(n int64, now stint.Instant) (limitState, int64) {
 	t := max(now, b.last)
-	owed := b.owed(t)
+	outstanding := b.outstanding(t)
 	if n > 0 {
-		n = min(n, max(0, b.capacity+b.debt-owed))
+		n = min(n, max(0, b.capacity+b.debt-outstanding))
 	} else {
-		n = max(n, -owed)
+		n = max(n, -outstanding)
 	}
-	return b.owe(n, t), n
+	return b.add(n, t), n
 }
 
-func (b bucket) String() string {
-	exact := new(big.Rat).SetFrac(b.paid, big.NewInt(b.permits))
-	whole := stint.Instant(new(big.Int).Div(b.paid, big.NewInt(b.permits)).Int64())
-	return fmt.Sprintf("{capacity %d, %d per %dus, paid off at %s (%sus), last %s}",
+func (b bucketState) String() string {
+	exact := new(big.Rat).SetFrac(b.due, big.NewInt(b.permits))
+	whole := stint.Instant(new(big.Int).Div(b.due, big.NewInt(b.permits)).Int64())
+	return fmt.Sprintf("{capacity %d, %d per %dus, due at %s (%sus), last %s}",
 		b.capacity, b.permits, b.period, whole, exact.RatString(), b.last)
 }

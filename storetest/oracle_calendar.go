@@ -12,80 +12,80 @@ const (
 	hour   = 60 * minute
 )
 
-// An almanac finds windows. For the calendar it looks at what the zone's clocks on
-// the wall show, instant by instant, and remembers what it found.
-type almanac struct {
-	zones map[string]*time.Location
-	first map[reading]stint.Instant
+// calendarWindows finds the window of an instant. For a calendar it looks at the zone's
+// wall time, instant by instant, and remembers what it found.
+type calendarWindows struct {
+	zones      map[string]*time.Location
+	firstShown map[wallTime]stint.Instant // what firstInstant has found
 }
 
-// A reading is what a clock on the wall of a zone shows: the microseconds since
-// the epoch in which a clock in UTC shows the same.
-type reading struct {
-	zone  string
-	shows stint.Instant
+// A wallTime is what a clock on the wall of a zone shows: the microseconds since
+// the epoch after which a clock in UTC shows the same.
+type wallTime struct {
+	zone string
+	time stint.Instant
 }
 
-func newAlmanac() *almanac {
-	return &almanac{zones: map[string]*time.Location{}, first: map[reading]stint.Instant{}}
+func newCalendarWindows() *calendarWindows {
+	return &calendarWindows{zones: map[string]*time.Location{}, firstShown: map[wallTime]stint.Instant{}}
 }
 
 // window returns the window of an instant: from start, up to but without end.
-func (a *almanac) window(limit *stint.Limit, at stint.Instant) (start, end stint.Instant) {
+func (w *calendarWindows) window(limit *stint.Limit, at stint.Instant) (start, end stint.Instant) {
 	zone := limit.TimeZone
 	switch limit.Calendar {
 	case stint.CalendarNone:
 		start = at - at%micros(limit.Window)
 		return start, start + micros(limit.Window)
 	case stint.CalendarMinute:
-		start = at - a.shows(zone, at)%minute
+		start = at - w.wallTimeAt(zone, at)%minute
 		return start, start + minute
 	case stint.CalendarHour, stint.CalendarDay, stint.CalendarWeek, stint.CalendarMonth, stint.CalendarYear:
 	}
-	unit := unitStart(limit.Calendar, a.shows(zone, at).Time())
+	unit := unitStart(limit.Calendar, w.wallTimeAt(zone, at).Time())
 	for {
 		next := unitNext(limit.Calendar, unit)
-		end = a.reaches(zone, next)
+		end = w.firstInstant(zone, next)
 		if end > at {
-			return a.reaches(zone, unit), end
+			return w.firstInstant(zone, unit), end
 		}
 		// A clock that was set back shows a unit again whose successor has begun.
 		unit = next
 	}
 }
 
-// shows is what the zone's clocks show at an instant.
-func (a *almanac) shows(zone string, at stint.Instant) stint.Instant {
-	location, known := a.zones[zone]
+// wallTimeAt is what the zone's clocks show at an instant.
+func (w *calendarWindows) wallTimeAt(zone string, at stint.Instant) stint.Instant {
+	location, known := w.zones[zone]
 	if !known {
 		location, _ = stint.LoadTimeZone(zone) // the limit's validation has loaded it
-		a.zones[zone] = location
+		w.zones[zone] = location
 	}
 	_, offset := at.Time().In(location).Zone()
 	return at + stint.Instant(offset)*second
 }
 
-// reaches is the first instant at which the zone's clocks show the wall time or a
+// firstInstant is the first instant at which the zone's clocks show the wall time or a
 // later one.
-func (a *almanac) reaches(zone string, wall time.Time) stint.Instant {
-	key := reading{zone, stint.Instant(wall.UnixMicro())}
-	if at, known := a.first[key]; known {
+func (w *calendarWindows) firstInstant(zone string, wall time.Time) stint.Instant {
+	key := wallTime{zone, stint.Instant(wall.UnixMicro())}
+	if at, known := w.firstShown[key]; known {
 		return at
 	}
 	// Begin where the zone's clocks cannot show it yet: with the farthest ahead that
 	// they are about that time.
 	ahead := -24 * hour
-	for at := key.shows - 30*hour; at <= key.shows+30*hour; at += hour {
-		ahead = max(ahead, a.shows(zone, at)-at)
+	for at := key.time - 30*hour; at <= key.time+30*hour; at += hour {
+		ahead = max(ahead, w.wallTimeAt(zone, at)-at)
 	}
-	at := key.shows - ahead
-	for a.shows(zone, at) < key.shows {
+	at := key.time - ahead
+	for w.wallTimeAt(zone, at) < key.time {
 		at += minute
 	}
-	for a.shows(zone, at-second) >= key.shows && at > key.shows-ahead {
+	for w.wallTimeAt(zone, at-second) >= key.time && at > key.time-ahead {
 		at -= second
 	}
-	a.first[key] = at
+	w.firstShown[key] = at
 	return at
 }
 

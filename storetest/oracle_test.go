@@ -9,9 +9,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A line of a hand-computed example: an operation so long after noon, and what it
+// An exampleStep is a step of a hand-computed example: an operation so long after noon, and what it
 // answers. A wait is in microseconds; -1 is never.
-type line struct {
+type exampleStep struct {
 	at      stint.Instant
 	verb    stint.Verb
 	permits int64
@@ -35,10 +35,10 @@ func TestOracleByHand(t *testing.T) {
 	for _, example := range []struct {
 		name  string
 		limit stint.Limit
-		lines []line
+		steps []exampleStep
 	}{
 		// 3 permits per second are 333,333 1/3 us each: a wait is rounded up, the state not.
-		{"token bucket", stint.TokenBucket(3, stint.PerSecond(3)), []line{
+		{"token bucket", stint.TokenBucket(3, stint.PerSecond(3)), []exampleStep{
 			{0, take, 1, true, 2, 0, 333_334, 0, 333_334, 0},
 			{0, take, 2, true, 0, 0, 1 * s, 0, 333_334, 0},
 			{0, take, 1, false, 0, 333_334, 1 * s, 0, 333_334, 0},
@@ -63,7 +63,7 @@ func TestOracleByHand(t *testing.T) {
 			{400 * 365 * 24 * 3600 * s / 8, try, 3, true, 0, 0, 1 * s, 0, 333_334, 0}, // and still exact
 		}},
 		// C + 1 at once: C admitted with delays 0, 1, 2 ... intervals.
-		{"leaky bucket", stint.LeakyBucket(3, stint.PerSecond(3)), []line{
+		{"leaky bucket", stint.LeakyBucket(3, stint.PerSecond(3)), []exampleStep{
 			{0, take, 1, true, 2, 0, 333_334, 0, 333_334, 0},
 			{0, take, 1, true, 1, 0, 666_667, 333_334, 333_334, 0},
 			{0, peek, 1, true, 1, 0, 666_667, 666_667, 333_334, 0},
@@ -78,7 +78,7 @@ func TestOracleByHand(t *testing.T) {
 			{3*s + 333_334, take, 1, true, 1, 0, 666_666, 333_333, 333_333, 0},
 			{3 * s, take, 1, true, 0, 0, 1_333_334, 1 * s, 666_667, 0}, // stepped back: nothing drained since
 		}},
-		{"fixed window", stint.FixedWindow(3, 10*time.Second), []line{
+		{"fixed window", stint.FixedWindow(3, 10*time.Second), []exampleStep{
 			{4 * s, take, 2, true, 1, 0, 6 * s, 0, 6 * s, 0},
 			{4 * s, take, 2, false, 1, 6 * s, 6 * s, 0, 6 * s, 0},
 			{4 * s, take, 4, false, 1, never, 6 * s, 0, 6 * s, 0},
@@ -89,7 +89,7 @@ func TestOracleByHand(t *testing.T) {
 			{10*s - 1, take, 1, false, 0, 10*s + 1, 10*s + 1, 0, 10*s + 1, 0}, // the newest window counts
 			{12 * s, settle, -9, true, 3, 0, 0, 0, 0, -3},
 		}},
-		{"sliding window log", stint.SlidingWindowLog(3, 10*time.Second), []line{
+		{"sliding window log", stint.SlidingWindowLog(3, 10*time.Second), []exampleStep{
 			{0, take, 1, true, 2, 0, 10 * s, 0, 10 * s, 0},
 			{1 * s, take, 2, true, 0, 0, 10 * s, 0, 9 * s, 0},
 			{1 * s, take, 1, false, 0, 9 * s, 10 * s, 0, 9 * s, 0},
@@ -102,7 +102,7 @@ func TestOracleByHand(t *testing.T) {
 			{9 * s, take, 1, true, 0, 0, 11 * s, 0, 11 * s, 0}, // as if at 10 s
 			{20 * s, peek, 3, true, 3, 0, 0, 0, 0, 0},
 		}},
-		{"min_interval", stint.SlidingWindowLog(9, 10*time.Second).WithMinInterval(3 * time.Second), []line{
+		{"min_interval", stint.SlidingWindowLog(9, 10*time.Second).WithMinInterval(3 * time.Second), []exampleStep{
 			{0, take, 5, true, 4, 0, 10 * s, 0, 10 * s, 0},
 			{1 * s, take, 1, false, 4, 2 * s, 9 * s, 0, 9 * s, 0},
 			{3*s - 1, take, 5, false, 4, 7*s + 1, 7*s + 1, 0, 7*s + 1, 0},
@@ -112,7 +112,7 @@ func TestOracleByHand(t *testing.T) {
 			{5 * s, settle, 1, true, 8, 0, 10 * s, 0, 10 * s, 1}, // a charge is no request
 			{6 * s, take, 1, true, 7, 0, 10 * s, 0, 9 * s, 0},
 		}},
-		{"count_denied", stint.SlidingWindowLog(2, 10*time.Second).CountingDenied(), []line{
+		{"count_denied", stint.SlidingWindowLog(2, 10*time.Second).CountingDenied(), []exampleStep{
 			{0, take, 2, true, 0, 0, 10 * s, 0, 10 * s, 0},
 			{4 * s, try, 1, false, 0, 6 * s, 10*s - 4*s, 0, 6 * s, 0},
 			{4 * s, take, 1, false, 0, 6 * s, 10 * s, 0, 6 * s, 0},
@@ -121,7 +121,7 @@ func TestOracleByHand(t *testing.T) {
 			{15 * s, take, 2, true, 0, 0, 10 * s, 0, 10 * s, 0},
 		}},
 		// previous x (W - e) + current x W against L x W.
-		{"sliding window counter", stint.SlidingWindowCounter(4, 10*time.Second), []line{
+		{"sliding window counter", stint.SlidingWindowCounter(4, 10*time.Second), []exampleStep{
 			{0, take, 3, true, 1, 0, 20 * s, 0, 10*s + 3_333_334, 0},
 			{0, take, 2, false, 1, 10*s + 3_333_334, 20 * s, 0, 10*s + 3_333_334, 0},
 			{9 * s, take, 1, true, 0, 0, 11 * s, 0, 3_500_000, 0},
@@ -133,14 +133,14 @@ func TestOracleByHand(t *testing.T) {
 			{12_500_000, settle, -9, true, 4, 0, 0, 0, 0, -2},
 		}},
 	} {
-		t.Run(example.name, func(t *testing.T) { byHand(t, example.limit, example.lines) })
+		t.Run(example.name, func(t *testing.T) { byHand(t, example.limit, example.steps) })
 	}
 }
 
-func byHand(t *testing.T, limit stint.Limit, lines []line) {
+func byHand(t *testing.T, limit stint.Limit, steps []exampleStep) {
 	policy := policyOf(t, "", limit)
 	oracle := NewOracle()
-	for i, l := range lines {
+	for i, l := range steps {
 		op := operation(l.verb, "k", policy, l.permits)
 		retry := time.Duration(l.retry) * time.Microsecond
 		if l.retry == never {
@@ -180,12 +180,12 @@ func TestOracleWaitsByScanning(t *testing.T) {
 			oracle, key := NewOracle(), fmt.Sprint(round)
 			now := noon
 			for range 12 {
-				now += stint.Instant(rng.IntN(3)) * chance(rng).upTo(400)
-				verb := pick(chance(rng), stint.Take, stint.Take, stint.Take, stint.Settle)
+				now += stint.Instant(rng.IntN(3)) * testChooser(rng).upTo(400)
+				verb := pick(testChooser(rng), stint.Take, stint.Take, stint.Take, stint.Settle)
 				op := operation(verb, key, policy, 1+rng.Int64N(limit.Capacity))
 				d, outcomes := oracle.Decide(op, now)
 				for id, set := range oracle.states {
-					c := set[0].cell.read(&limit, now)
+					c := set[0].state.adopt(&limit, now)
 					retry, grows := scan(now, func(at stint.Instant) bool { return admits(&limit, c, op.Permits, at) }),
 						scan(now, func(at stint.Instant) bool { return remaining(c, at) > d.Remaining })
 					if d.Remaining == limit.Capacity {
@@ -250,7 +250,7 @@ func TestOracleCalendar(t *testing.T) {
 		at, start, end := instant(t, row.at), instant(t, row.start), instant(t, row.end)
 		limit := stint.CalendarWindow(1, row.unit, row.zone)
 		for _, when := range []stint.Instant{at, start, end - 1} {
-			if s, e := newAlmanac().window(&limit, when); s != start || e != end {
+			if s, e := newCalendarWindows().window(&limit, when); s != start || e != end {
 				t.Errorf("the %s of %s in %s is %s to %s, expected %s to %s", row.unit, when, row.zone,
 					s, e, row.start, row.end)
 			}
@@ -267,7 +267,7 @@ func instant(t *testing.T, text string) stint.Instant {
 }
 
 // chance draws at random.
-func chance(rng *rand.Rand) dice { return rolling(rng.Uint64) }
+func testChooser(rng *rand.Rand) chooser { return newChooser(rng.Uint64) }
 
 // A clone answers as the oracle that it was taken from, and trying an operation on it leaves that
 // as it was.

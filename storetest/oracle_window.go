@@ -9,54 +9,54 @@ import (
 )
 
 // A window is the count of a fixed window. Its zero start is untouched.
-type window struct {
+type windowState struct {
 	limit      *stint.Limit
-	almanac    *almanac
+	windows    *calendarWindows
 	start, end stint.Instant
 	count      int64
-	seen       stint.Instant // the newest time known when the window was read
+	newest     stint.Instant // the newest time known when the window was read
 }
 
-func (w window) read(limit *stint.Limit, now stint.Instant) cell {
+func (w windowState) adopt(limit *stint.Limit, now stint.Instant) limitState {
 	t := max(now, w.start)
 	if w.untouchedAt() > t {
 		// The window is under way and something is counted in it: whatever window the
 		// limit would have, this one goes on to its own end.
-		return window{limit, w.almanac, w.start, w.end, w.count, w.start}
+		return windowState{limit, w.windows, w.start, w.end, w.count, w.start}
 	}
-	start, end := w.almanac.window(limit, t)
-	return window{limit, w.almanac, start, end, 0, max(w.start, start)}
+	start, end := w.windows.window(limit, t)
+	return windowState{limit, w.windows, start, end, 0, max(w.start, start)}
 }
 
-func (w window) time() stint.Instant { return w.seen }
+func (w windowState) time() stint.Instant { return w.newest }
 
-func (w window) room(at stint.Instant) int64 {
-	if max(at, w.seen) >= w.end {
+func (w windowState) available(at stint.Instant) int64 {
+	if max(at, w.newest) >= w.end {
 		return w.limit.Capacity
 	}
 	return w.limit.Capacity - w.count
 }
 
-func (w window) guess(int64) stint.Instant { return w.end }
+func (w windowState) guess(int64) stint.Instant { return w.end }
 
-func (w window) readyAt() stint.Instant { return 0 }
+func (w windowState) readyAt() stint.Instant { return 0 }
 
-func (w window) delay(stint.Instant) time.Duration { return 0 }
+func (w windowState) delay(stint.Instant) time.Duration { return 0 }
 
-func (w window) untouchedAt() stint.Instant {
+func (w windowState) untouchedAt() stint.Instant {
 	if w.count > 0 {
 		return w.end
 	}
 	return w.start
 }
 
-func (w window) take(n int64, _ stint.Instant) cell {
+func (w windowState) take(n int64, _ stint.Instant) limitState {
 	w.count += n
-	w.seen = w.start
+	w.newest = w.start
 	return w
 }
 
-func (w window) settle(n int64, now stint.Instant) (cell, int64) {
+func (w windowState) settle(n int64, now stint.Instant) (limitState, int64) {
 	if n > 0 {
 		n = min(n, max(0, w.limit.Capacity+w.limit.Debt()-w.count))
 	} else {
@@ -65,23 +65,23 @@ func (w window) settle(n int64, now stint.Instant) (cell, int64) {
 	return w.take(n, now), n
 }
 
-func (w window) String() string {
+func (w windowState) String() string {
 	return fmt.Sprintf("{%d in the window from %s to %s}", w.count, w.start, w.end)
 }
 
 // A counter is a sliding window counter. Its zero start is untouched.
-type counter struct {
+type counterState struct {
 	limit             *stint.Limit
 	start             stint.Instant // of the current window
 	previous, current int64
-	seen              stint.Instant // the newest time known when the counter was read
+	newest            stint.Instant // the newest time known when the counter was read
 }
 
 // length is the window's length.
-func (c counter) length() stint.Instant { return micros(c.limit.Window) }
+func (c counterState) length() stint.Instant { return micros(c.limit.Window) }
 
 // roll returns the counter with the window of t as its current one.
-func (c counter) roll(t stint.Instant) counter {
+func (c counterState) roll(t stint.Instant) counterState {
 	length := c.length()
 	start := t - t%length
 	switch start {
@@ -95,23 +95,23 @@ func (c counter) roll(t stint.Instant) counter {
 	return c
 }
 
-func (c counter) read(limit *stint.Limit, now stint.Instant) cell {
+func (c counterState) adopt(limit *stint.Limit, now stint.Instant) limitState {
 	t := max(now, c.start)
-	seen := c.start
+	newest := c.start
 	if c.limit.Window != limit.Window {
-		used := c.limit.Capacity - c.room(t)
-		c = counter{start: t - t%micros(limit.Window), current: used}
+		used := c.limit.Capacity - c.available(t)
+		c = counterState{start: t - t%micros(limit.Window), current: used}
 	}
 	c.limit = limit
 	c = c.roll(t)
-	c.seen = max(seen, c.start)
+	c.newest = max(newest, c.start)
 	return c
 }
 
-func (c counter) time() stint.Instant { return c.seen }
+func (c counterState) time() stint.Instant { return c.newest }
 
-func (c counter) room(at stint.Instant) int64 {
-	t := max(at, c.seen)
+func (c counterState) available(at stint.Instant) int64 {
+	t := max(at, c.newest)
 	c = c.roll(t)
 	length := uint64(c.length())
 	high, low := bits.Mul64(uint64(c.previous), length-uint64(t-c.start)) // #nosec G115 -- neither is negative
@@ -119,13 +119,13 @@ func (c counter) room(at stint.Instant) int64 {
 	return c.limit.Capacity - c.current - int64(estimate) - int64(min(rest, 1)) // #nosec G115 -- at most previous
 }
 
-func (c counter) guess(int64) stint.Instant { return c.start + c.length() }
+func (c counterState) guess(int64) stint.Instant { return c.start + c.length() }
 
-func (c counter) readyAt() stint.Instant { return 0 }
+func (c counterState) readyAt() stint.Instant { return 0 }
 
-func (c counter) delay(stint.Instant) time.Duration { return 0 }
+func (c counterState) delay(stint.Instant) time.Duration { return 0 }
 
-func (c counter) untouchedAt() stint.Instant {
+func (c counterState) untouchedAt() stint.Instant {
 	switch {
 	case c.current > 0:
 		return c.start + 2*c.length()
@@ -135,15 +135,15 @@ func (c counter) untouchedAt() stint.Instant {
 	return c.start
 }
 
-func (c counter) take(n int64, _ stint.Instant) cell {
+func (c counterState) take(n int64, _ stint.Instant) limitState {
 	c.current += n
-	c.seen = c.start
+	c.newest = c.start
 	return c
 }
 
-func (c counter) settle(n int64, now stint.Instant) (cell, int64) {
+func (c counterState) settle(n int64, now stint.Instant) (limitState, int64) {
 	if n > 0 {
-		used := c.limit.Capacity - c.room(now)
+		used := c.limit.Capacity - c.available(now)
 		n = min(n, max(0, c.limit.Capacity+c.limit.Debt()-used))
 		return c.take(n, now), n
 	}
@@ -151,11 +151,11 @@ func (c counter) settle(n int64, now stint.Instant) (cell, int64) {
 	first := max(n, -c.previous)
 	c.previous += first
 	c.current += n - first
-	c.seen = c.start
+	c.newest = c.start
 	return c, n
 }
 
-func (c counter) String() string {
+func (c counterState) String() string {
 	return fmt.Sprintf("{window %s from %s: previous %d, current %d}",
 		stint.FormatDuration(c.limit.Window), c.start, c.previous, c.current)
 }

@@ -23,11 +23,11 @@ func testRandom(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, 
 		_, resets := c.store.(stint.Resetter)
 		for left, round := operations/rapidChecks+1, 0; left > 0; round++ {
 			g := rapid.Custom(func(rt *rapid.T) *traffic {
-				return newTraffic(shrinking(rt), algorithm, fmt.Sprintf("%x:", round), resets && round%2 == 0)
+				return newTraffic(shrinkingChooser(rt), algorithm, fmt.Sprintf("%x:", round), resets && round%2 == 0)
 			}).Draw(rt, "traffic")
 			for room := min(left, sequenceLength); room > 0; {
 				steps := rapid.Custom(func(rt *rapid.T) Sequence {
-					g.dice = shrinking(rt)
+					g.chooser = shrinkingChooser(rt)
 					return Sequence{Steps: g.next(room)}
 				}).Draw(rt, "batch").Steps
 				if err := c.replay(t.Context(), steps, g.learn); err != nil {
@@ -47,12 +47,12 @@ func newComparison(t testing.TB, newStore newStoreFunc) *comparison {
 
 // shrinking draws from rapid, whose numbers lean to 0 and to their bound. Multiplying
 // spreads them evenly, and leaves 0 where it is.
-func shrinking(t *rapid.T) dice {
+func shrinkingChooser(t *rapid.T) chooser {
 	numbers := rapid.Uint64()
-	return dice{
+	return chooser{
 		func() uint64 { return numbers.Draw(t, "") * 0x9e3779b97f4a7c15 },
-		func(choose func(dice)) {
-			rapid.Custom(func(t *rapid.T) bool { choose(shrinking(t)); return true }).Draw(t, "")
+		func(choose func(chooser)) {
+			rapid.Custom(func(t *rapid.T) bool { choose(shrinkingChooser(t)); return true }).Draw(t, "")
 		},
 	}
 }
@@ -89,7 +89,7 @@ func Fuzz(f *testing.F, newStore func(t testing.TB, clock *Clock) stint.Store) {
 		algorithm := algorithms[int(data[0])%len(algorithms)]
 		// Each choice takes one byte, and digits that seldom matter from a fixed stream.
 		fine := rand.NewPCG(1, 2)
-		choices := rolling(func() uint64 {
+		choices := newChooser(func() uint64 {
 			n := fine.Uint64()
 			if len(data) > 0 {
 				n = uint64(data[0])<<56 | n>>8

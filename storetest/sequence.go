@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -23,22 +24,22 @@ type Step struct {
 	// Each says that the operation asks for the outcome of every limit.
 	Each bool
 
-	reset *wideReset // instead of the operation
+	reset *policyReset // instead of the operation
 }
 
 // A wideReset is of all clients of the policies of a name, or of all policies.
-type wideReset struct {
+type policyReset struct {
 	all    bool
 	policy string
 }
 
 // String describes the reset.
-func (r *wideReset) String() string {
+func (r *policyReset) String() string {
 	return fmt.Sprintf("reset of policy %q, of all: %t", r.policy, r.all)
 }
 
 // carryOut resets clients of a store.
-func (r *wideReset) carryOut(ctx context.Context, store stint.Resetter) error {
+func (r *policyReset) carryOut(ctx context.Context, store stint.Resetter) error {
 	if r.all {
 		return store.ResetAll(ctx)
 	}
@@ -79,7 +80,7 @@ func (s Sequence) GoString() string { return s.String() }
 // seeds.
 func Generate(seed uint64, algorithm stint.Algorithm, operations int) Sequence {
 	random := rand.NewPCG(seed, uint64(algorithm))
-	g, oracle := newTraffic(rolling(random.Uint64), algorithm, fmt.Sprintf("%x:", seed), false), NewOracle()
+	g, oracle := newTraffic(newChooser(random.Uint64), algorithm, fmt.Sprintf("%x:", seed), false), NewOracle()
 	sequence := Sequence{Seed: seed}
 	for len(sequence.Steps) < operations {
 		for _, step := range g.next(operations - len(sequence.Steps)) {
@@ -172,4 +173,37 @@ func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step
 		learn(steps[i], results[i].Decision, outcomes)
 	}
 	return nil
+}
+
+// describeLimit lists the fields of a limit that are set.
+func describeLimit(l stint.Limit) string {
+	var set []string
+	eachField(l, stint.Limit{}, func(field string, value, _ any) { set = append(set, fmt.Sprintf("%s %v", field, value)) })
+	return "{" + strings.Join(set, ", ") + "}"
+}
+
+// describeOp words an operation.
+func describeOp(op stint.Op) string {
+	var claims []string
+	for _, c := range append([]stint.Claim{op.Claim}, op.And...) {
+		claim := fmt.Sprintf("%d of key %q under policy %q of", c.Permits, c.Key, c.Policy.Name())
+		for _, l := range c.Policy.Limits() {
+			claim += " " + describeLimit(l)
+		}
+		claims = append(claims, claim)
+	}
+	return op.Verb.String() + " " + strings.Join(claims, " and ")
+}
+
+// eachField calls with the fields in which two structs differ.
+func eachField[T comparable](got, want T, with func(field string, got, want any)) {
+	if got == want {
+		return
+	}
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); a != b {
+			with(g.Type().Field(i).Name, a, b)
+		}
+	}
 }

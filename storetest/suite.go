@@ -62,9 +62,9 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	}
 }
 
-// A bench is a store on a pinned clock, with shorthands for tests. Its verbs fail
+// A fixture is a store on a pinned clock, with shorthands for tests. Its verbs fail
 // the test when the store does.
-type bench struct {
+type fixture struct {
 	t     testing.TB
 	ctx   context.Context
 	store stint.Store
@@ -74,13 +74,13 @@ type bench struct {
 // to an hour and a day's half start.
 const noon = year2026 + 12*hour
 
-func newBench(t testing.TB, newStore newStoreFunc) *bench {
+func newFixture(t testing.TB, newStore newStoreFunc) *fixture {
 	t.Helper()
-	return &bench{t: t, ctx: t.Context(), store: newStore(t, NewClock(noon))}
+	return &fixture{t: t, ctx: t.Context(), store: newStore(t, NewClock(noon))}
 }
 
 // all decides operations as one batch.
-func (b *bench) all(ops []stint.Op) []stint.Decision {
+func (b *fixture) all(ops []stint.Op) []stint.Decision {
 	b.t.Helper()
 	results, decisions := make([]stint.Result, len(ops)), make([]stint.Decision, 0, len(ops))
 	b.store.DecideAll(b.ctx, ops, results)
@@ -93,13 +93,13 @@ func (b *bench) all(ops []stint.Op) []stint.Decision {
 	return decisions
 }
 
-func (b *bench) take(key string, policy *stint.Policy, permits int64) stint.Decision {
+func (b *fixture) take(key string, policy *stint.Policy, permits int64) stint.Decision {
 	b.t.Helper()
 	return b.all([]stint.Op{operation(stint.Take, key, policy, permits)})[0]
 }
 
 // remaining is what a peek says is left.
-func (b *bench) remaining(key string, policy *stint.Policy) int64 {
+func (b *fixture) remaining(key string, policy *stint.Policy) int64 {
 	b.t.Helper()
 	return b.all([]stint.Op{operation(stint.Peek, key, policy, 1)})[0].Remaining
 }
@@ -118,22 +118,25 @@ func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	return p
 }
 
-// plain is a limit of the algorithm that does not grow within a minute of noon.
-func plain(algorithm stint.Algorithm, capacity int64) stint.Limit {
+// simpleLimit is a limit of the algorithm that does not grow within a minute of noon.
+func simpleLimit(algorithm stint.Algorithm, capacity int64) stint.Limit {
 	l := stint.Limit{Algorithm: algorithm, Capacity: capacity, Name: fmt.Sprint(capacity)}
-	if l.IsBucket() {
+	switch algorithm {
+	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		l.Rate = stint.PerDay(1)
-	} else {
+	case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter:
 		l.Window = time.Hour
+	default:
+		return unknown[stint.Limit]("simple limit", algorithm)
 	}
 	return l
 }
 
-// plains is one of each algorithm.
-func plains(capacity int64) []stint.Limit {
+// simpleLimits is one of each algorithm.
+func simpleLimits(capacity int64) []stint.Limit {
 	var limits []stint.Limit
 	for _, algorithm := range stint.Algorithms() {
-		limits = append(limits, plain(algorithm, capacity))
+		limits = append(limits, simpleLimit(algorithm, capacity))
 	}
 	return limits
 }

@@ -11,19 +11,19 @@ import (
 )
 
 // testConcurrency is check 3 of ALGORITHMS.md, in one process: many goroutines on one key, and
-// on others in other ways, time standing still. Exactly the limit is admitted, and every
+// on others by other methods of the store, while the clock stands still. Exactly the limit is admitted, and every
 // admission leaves another Remaining, as if they came one after another.
 func testConcurrency(t *testing.T, newStore newStoreFunc) {
-	eachPlain(t, func(t *testing.T, policy *stint.Policy) {
-		b := newBench(t, newStore)
+	eachSimplePolicy(t, func(t *testing.T, policy *stint.Policy) {
+		b := newFixture(t, newStore)
 		var group sync.WaitGroup
-		for i, take := range append(ways(b.store, policy), inAnyOrder(b.store, policy)) {
-			group.Go(func() { (&contest{b: b, policy: policy, key: fmt.Sprint("k", i), take: take}).run(nil) })
+		for i, take := range append(takeFuncs(b.store, policy), inAnyOrder(b.store, policy)) {
+			group.Go(func() { (&contention{b: b, policy: policy, key: fmt.Sprint("k", i), take: take}).run(nil) })
 		}
 		group.Wait()
 	})
 	t.Run("reset", func(t *testing.T) {
-		eachPlain(t, func(t *testing.T, policy *stint.Policy) { testResetMeanwhile(t, newStore, policy) })
+		eachSimplePolicy(t, func(t *testing.T, policy *stint.Policy) { testResetMeanwhile(t, newStore, policy) })
 	})
 }
 
@@ -33,23 +33,23 @@ func testConcurrency(t *testing.T, newStore newStoreFunc) {
 // before the reset began is of what was; one that began after the reset had returned is of what
 // is new. What remains at the end tells how many are new. Another policy knows nothing of it.
 func testResetMeanwhile(t *testing.T, newStore newStoreFunc, policy *stint.Policy) {
-	rounds := 8 // of each way to take
+	rounds := 8 // of each takeFunc
 	if testing.Short() {
 		rounds = 3
 	}
-	b, kept := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 9))
+	b, kept := newFixture(t, newStore), policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
 	if _, ok := b.store.(stint.Resetter); !ok {
 		return
 	}
-	all := ways(b.store, policy)
+	all := takeFuncs(b.store, policy)
 	for round := range rounds * len(all) {
-		r, left := wideReset{policy: policy.Name()}, int64(8) // of the other policy
+		r, left := policyReset{policy: policy.Name()}, int64(8) // of the other policy
 		if round%4 == 3 {
-			r, left = wideReset{all: true}, 9
+			r, left = policyReset{all: true}, 9
 		}
 		key := fmt.Sprint("k", round)
 		b.take(key, kept, 1)
-		(&contest{b: b, policy: policy, key: key, take: all[round%len(all)]}).run(&r)
+		(&contention{b: b, policy: policy, key: key, take: all[round%len(all)]}).run(&r)
 		if got := b.remaining(key, kept); got != left {
 			t.Errorf("%d of the other policy remain, expected %d", got, left)
 		}
@@ -62,27 +62,27 @@ func testResetMeanwhile(t *testing.T, newStore newStoreFunc, policy *stint.Polic
 // quota is the capacity that goroutines contend for.
 const quota = 100
 
-// eachPlain runs a check with a policy of each algorithm, and with one of all.
-func eachPlain(t *testing.T, check func(t *testing.T, policy *stint.Policy)) {
-	for _, limit := range plains(quota) {
+// eachSimplePolicy runs a check with a policy of each algorithm, and with one of all.
+func eachSimplePolicy(t *testing.T, check func(t *testing.T, policy *stint.Policy)) {
+	for _, limit := range simpleLimits(quota) {
 		t.Run(limit.Algorithm.String(), func(t *testing.T) { check(t, policyOf(t, "rule/a", limit)) })
 	}
-	t.Run("policy", func(t *testing.T) { check(t, policyOf(t, "rule/a", plains(quota)...)) })
+	t.Run("policy", func(t *testing.T) { check(t, policyOf(t, "rule/a", simpleLimits(quota)...)) })
 }
 
-// reset has the bench's store reset a policy, or all.
-func (b *bench) reset(r wideReset) {
+// reset has the fixture's store reset a policy, or all.
+func (b *fixture) reset(r policyReset) {
 	b.t.Helper()
 	if err := r.carryOut(b.ctx, b.store.(stint.Resetter)); err != nil {
 		b.t.Errorf("%s: %v", &r, err)
 	}
 }
 
-// A way takes one permit, or several one by one.
-type way func(ctx context.Context, key string) []stint.Result
+// A takeFunc takes one permit, or several one by one.
+type takeFunc func(ctx context.Context, key string) []stint.Result
 
-func ways(store stint.Store, policy *stint.Policy) []way {
-	all := []way{
+func takeFuncs(store stint.Store, policy *stint.Policy) []takeFunc {
+	all := []takeFunc{
 		func(ctx context.Context, key string) []stint.Result {
 			op := operation(stint.Take, key, policy, 1)
 			op.Each = make([]stint.Outcome, policy.Len())
@@ -114,7 +114,7 @@ func ways(store stint.Store, policy *stint.Policy) []way {
 }
 
 // inAnyOrder takes of three clients at once, each of which is named first at times.
-func inAnyOrder(store stint.Store, policy *stint.Policy) way {
+func inAnyOrder(store stint.Store, policy *stint.Policy) takeFunc {
 	var turns atomic.Int64
 	return func(ctx context.Context, key string) []stint.Result {
 		turn := turns.Add(1)
@@ -126,35 +126,36 @@ func inAnyOrder(store stint.Store, policy *stint.Policy) way {
 	}
 }
 
-// A contest is many goroutines that take of one client, perhaps while that is reset.
-type contest struct {
-	b      *bench
+// A contention is many goroutines that take of one client, perhaps while that is reset.
+type contention struct {
+	b      *fixture
 	policy *stint.Policy
 	key    string
-	take   way
+	take   takeFunc
 
 	begun, done atomic.Bool // the reset
 	mu          sync.Mutex
-	// How many takes have left some permits: of what was, of what is new, in all.
-	all [quota]struct{ old, fresh, all int }
+	// counts says by Remaining how many takes ended before the reset began, how many began after
+	// it had returned, and how many there were in all.
+	counts [quota]struct{ old, fresh, all int }
 }
 
-func (c *contest) run(r *wideReset) {
+func (c *contention) run(r *policyReset) {
 	const workers, each = 8, quota / 4
 	var takes atomic.Int64
-	some := make(chan struct{})
+	quarterDone := make(chan struct{})
 	var work sync.WaitGroup
 	for range workers {
 		work.Go(func() {
 			for range each {
 				if takes.Add(1) == workers*each/4 {
-					close(some)
+					close(quarterDone)
 				}
 				c.one()
 			}
 		})
 	}
-	<-some
+	<-quarterDone
 	if r != nil {
 		c.begun.Store(true)
 		c.b.reset(*r)
@@ -164,8 +165,8 @@ func (c *contest) run(r *wideReset) {
 	c.check()
 }
 
-// one takes, and notes what that left.
-func (c *contest) one() {
+// one takes, and counts what that left.
+func (c *contention) one() {
 	fresh := c.done.Load()
 	results := c.take(c.b.ctx, c.key)
 	old := !c.begun.Load()
@@ -179,7 +180,7 @@ func (c *contest) one() {
 		case !d.Allowed && d.RetryAfter <= 0, d.Allowed && (d.Remaining < 0 || d.Remaining >= quota):
 			c.b.t.Errorf("%+v of %d", d, quota)
 		case d.Allowed:
-			n := &c.all[d.Remaining]
+			n := &c.counts[d.Remaining]
 			n.all++
 			if old {
 				n.old++
@@ -191,7 +192,7 @@ func (c *contest) one() {
 	}
 }
 
-func (c *contest) check() {
+func (c *contention) check() {
 	rest := c.b.remaining(c.key, c.policy)
 	reset := c.begun.Load()
 	more := reset // whether there may be more takes of what was
@@ -199,7 +200,7 @@ func (c *contest) check() {
 		c.b.t.Errorf("%d remain of %d, all of which were asked for", rest, quota)
 	}
 	for left := int64(quota - 1); left >= 0; left-- {
-		n, fresh := c.all[left], 0
+		n, fresh := c.counts[left], 0
 		if left >= rest {
 			fresh = 1
 		}

@@ -13,7 +13,7 @@ import (
 // testLargeBatch: the operations of a batch are decided one after another, in the order in which they
 // came; one that does not fit is denied and does not block later ones. It has more than a random sequence.
 func testLargeBatch(t *testing.T, newStore newStoreFunc) {
-	b, policy := newBench(t, newStore), policyOf(t, "", plain(stint.AlgorithmTokenBucket, 700))
+	b, policy := newFixture(t, newStore), policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 700))
 	b.store.DecideAll(b.ctx, nil, nil)
 	ops := make([]stint.Op, 1000)
 	for i := range ops {
@@ -30,12 +30,12 @@ func testLargeBatch(t *testing.T, newStore newStoreFunc) {
 // name (ALGORITHMS.md, check 5), and distinct parts never collide (STYLE.md, 14). A store that
 // can reset a policy resets all clients of it, and of no other.
 func testIdentity(t testing.TB, newStore newStoreFunc) {
-	b := newBench(t, newStore)
+	b := newFixture(t, newStore)
 	var takes []stint.Op
 	for _, policyName := range policyNames {
 		for _, limitName := range append([]string{"}", "0", strings.Repeat("n", stint.MaxNameBytes)}, limitNames[:]...) {
 			for _, algorithm := range stint.Algorithms() {
-				policy := policyOf(t, policyName, plain(algorithm, 1).Named(limitName))
+				policy := policyOf(t, policyName, simpleLimit(algorithm, 1).Named(limitName))
 				for _, key := range append([]string{":x", "x", strings.Repeat("\xff", stint.MaxKeyBytes)}, suffixes[:]...) {
 					if key != "" {
 						takes = append(takes, operation(stint.Take, key, policy, 1))
@@ -45,15 +45,15 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 		}
 	}
 	for i, phase := range []struct {
-		reset  *wideReset
+		reset  *policyReset
 		renews bool // all policies
 	}{
 		{nil, true},
 		{nil, false},
-		{&wideReset{policy: "rule/*"}, false},
-		{&wideReset{policy: "rule/a"}, false},
-		{&wideReset{all: true}, true},
-		{&wideReset{policy: ""}, false},
+		{&policyReset{policy: "rule/*"}, false},
+		{&policyReset{policy: "rule/a"}, false},
+		{&policyReset{all: true}, true},
+		{&policyReset{policy: ""}, false},
 	} {
 		if _, ok := b.store.(stint.Resetter); phase.reset != nil && ok {
 			b.reset(*phase.reset)
@@ -75,7 +75,7 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 // testInvalid: an operation at fault is refused with an error that wraps ErrInvalid,
 // "nothing was consumed" (stint.Store), and its neighbours in a batch are decided.
 func testInvalid(t *testing.T, newStore newStoreFunc) {
-	window, leaky := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", plain(stint.AlgorithmLeakyBucket, 5))
+	window, leaky := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5))
 	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)
@@ -95,7 +95,7 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 		"too short for Each": short,
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, newStore)
+			b := newFixture(t, newStore)
 			if d, err := b.store.Decide(b.ctx, op); !errors.Is(err, stint.ErrInvalid) {
 				t.Errorf("Decide: %+v, error %v, expected ErrInvalid", d, err)
 			}
@@ -120,14 +120,14 @@ func testInvalid(t *testing.T, newStore newStoreFunc) {
 // testCancelled: when the context has ended before, the error "is the context's"
 // (stint.Store), nothing is consumed, and nothing is reset.
 func testCancelled(t *testing.T, newStore newStoreFunc) {
-	policy := policyOf(t, "", plain(stint.AlgorithmFixedWindow, 5))
+	policy := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5))
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	expired, release := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer release()
 	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: expired} {
 		t.Run(want.Error(), func(t *testing.T) {
-			b := newBench(t, newStore)
+			b := newFixture(t, newStore)
 			b.take("k", policy, 2)
 			op := operation(stint.Take, "k", policy, 1)
 			_, err := b.store.Decide(ctx, op)

@@ -12,7 +12,7 @@ local function bucket(twin)
   return {
     twin = twin,
     load = function(s, state)
-      state.due, state.rest, state.last = s.due, s.rest, s.last
+      state.due, state.frac, state.last = s.due, s.frac, s.last
       state.capacity, state.permits, state.period = s.capacity, s.permits, s.period
       return state
     end,
@@ -20,7 +20,7 @@ local function bucket(twin)
       s.capacity, s.permits, s.period = limit.capacity, limit.permits, limit.period
       return s
     end,
-    show = function(s) return s.due or 0, s.rest or 0, s.last or 0 end,
+    show = function(s) return s.due or 0, s.frac or 0, s.last or 0 end,
   }
 end
 kinds.TOKEN_BUCKET = bucket(token_bucket)
@@ -115,7 +115,7 @@ kinds.SLIDING_WINDOW_LOG = {
 -- numbers are a state in three numbers, as it is stored; restore does the reverse.
 local function numbers(state)
   if state.due then
-    return state.last, state.due - state.last, state.rest
+    return state.last, state.due - state.last, state.frac
   elseif state.count then
     return state.start, state.stop - state.start, state.count
   end
@@ -124,7 +124,7 @@ end
 
 local function restore(state, a, b, c)
   if state.due then
-    state.last, state.due, state.rest = a, a + b, c
+    state.last, state.due, state.frac = a, a + b, c
   elseif state.count then
     state.start, state.count = a, c
   else
@@ -172,7 +172,7 @@ end
 -- calendar's edges around t to limit i. It returns the log's entries, a flat list of
 -- time and permits.
 local function drive(name, limits, steps, grows, results, edges)
-  local kind = kinds[name]
+  local kind = assert(kinds[name], 'there is no kind ' .. name)
   local twin, load, save, show = kind.twin, kind.load, kind.save, kind.show
   local adopt, apply = twin.adopt, twin.apply
   local stored, spare = {}, {}
@@ -237,12 +237,12 @@ local function guard(check)
   local calls = 0
   muldiv = function(a, b, c)
     assert(whole(a) >= 0 and whole(b) >= 0 and b < 2 ^ 35 and whole(c) > 0 and c < 2 ^ 45, 'muldiv: out of range')
-    local quotient, rest = plain(a, b, c)
+    local quotient, remainder = plain(a, b, c)
     calls = calls + 1
     if calls % 8 == 0 then
-      check(a, b, c, whole(quotient), whole(rest))
+      check(a, b, c, whole(quotient), whole(remainder))
     end
-    return quotient, rest
+    return quotient, remainder
   end
   max = function(a, b) return plain_max(whole(a), whole(b)) end
   min = function(a, b) return whole(plain_min(a, whole(b))) end -- a cost may be anything
@@ -258,14 +258,19 @@ local function guard(check)
   for name, f in pairs(schedule) do
     if name ~= 'apply' and name ~= 'adopt' then
       schedule[name] = checked(f)
-      for _, twin in pairs({ token_bucket, leaky_bucket }) do
-        if twin[name] == f then
-          twin[name] = schedule[name]
+      for _, kind in pairs(kinds) do
+        if kind.twin[name] == f then
+          kind.twin[name] = schedule[name]
         end
       end
     end
   end
-  fixed_window.admit, sliding_window_counter.admit = checked(fixed_window.admit), checked(sliding_window_counter.admit)
+  for _, kind in pairs(kinds) do
+    local admit = kind.twin.admit
+    if admit and admit ~= schedule.admit then
+      kind.twin.admit = checked(admit)
+    end
+  end
 end
 
 return drive, muldiv, guard

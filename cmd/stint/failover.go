@@ -33,7 +33,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 		settings.Instances = o.instances
 	}
 	settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}) // a rule may be local
-	settings.Rule = failureRules(c.OnStoreFailure)
+	settings.ForPolicy = failureRules(c.OnStoreFailure)
 	wakeAdviser, closeAdviser := adviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
 	settings.StateChanged = func(change failover.Change) {
@@ -86,22 +86,22 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 
 // failureRules says what rules say of the time when the store is unreachable, where standard holds
 // for those that say nothing.
-func failureRules(standard failover.Mode) func(*stint.Policy) (failover.Rule, bool) {
-	return func(policy *stint.Policy) (failover.Rule, bool) {
+func failureRules(standard failover.Mode) func(*stint.Policy) (failover.PolicyOptions, bool) {
+	return func(policy *stint.Policy) (failover.PolicyOptions, bool) {
 		failure := rules.FailureOf(policy)
 		if failure == (rules.Failure{}) {
-			return failover.Rule{}, false
+			return failover.PolicyOptions{}, false
 		}
-		rule := failover.Rule{Mode: standard, Timeout: failure.Timeout}
+		options := failover.PolicyOptions{Mode: standard, Timeout: failure.Timeout}
 		if failure.Policy != "" {
 			// Rules with anything else don't compile; the store would refuse it.
 			mode, err := failover.ParseMode(string(failure.Policy))
 			if err != nil {
 				mode = failover.Closed
 			}
-			rule.Mode = mode
+			options.Mode = mode
 		}
-		return rule, true
+		return options, true
 	}
 }
 

@@ -39,7 +39,7 @@ func TestFailureRules(t *testing.T) {
 			policies[held.Rule.ID] = append(policies[held.Rule.ID], held.Claim.Policy)
 		}
 	}
-	for id, want := range map[string]failover.Rule{
+	for id, want := range map[string]failover.PolicyOptions{
 		"login": {Mode: failover.Local, Timeout: 20 * time.Millisecond},
 		"quick": {Mode: failover.Closed, Timeout: time.Second},
 	} {

@@ -102,8 +102,10 @@ func randomLimits(t *rapid.T) []stint.Limit {
 				l.Rate = stint.Per(rapid.Int64Range(1, stint.MaxPermits).Draw(t, "rate"), period.Draw(t, "period"))
 			case stint.AlgorithmSlidingWindowLog:
 				l.Window, l.MinInterval, l.CountDenied = period.Draw(t, "window"), period.Draw(t, "interval"), rapid.Bool().Draw(t, "denied")
-			default:
+			case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowCounter:
 				l.Window = period.Draw(t, "window")
+			default:
+				t.Fatalf("no parameters are drawn for %s", l.Algorithm)
 			}
 			if l.Algorithm == stint.AlgorithmFixedWindow && rapid.Bool().Draw(t, "by calendar") {
 				l.Window, l.TimeZone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin"}).Draw(t, "zone")

@@ -10,46 +10,47 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-//go:embed testdata/release.lua
-var releaseLua string
+//go:embed testdata/refund_taken.lua
+var refundTakenLua string
 
-// newReleaseVM is a machine with the twins and the driver of their release.
-func newReleaseVM(t testing.TB) (*vm, lua.LValue) {
+// newRefundVM is a machine with the twins and the driver of refund_taken.
+func newRefundVM(t testing.TB) (*vm, lua.LValue) {
 	t.Helper()
-	state := loadTwins(t, releaseLua, 1)
+	state := loadTwins(t, refundTakenLua, 1)
 	defer state.Pop(1)
 	return &vm{state: state}, state.Get(-1)
 }
 
-func TestReleaseOfTokenBucket(t *testing.T) {
-	testRelease(t, stint.AlgorithmTokenBucket, algorithm.NewTokenBucket, showBucket)
-}
-
-func TestReleaseOfLeakyBucket(t *testing.T) {
-	testRelease(t, stint.AlgorithmLeakyBucket, algorithm.NewLeakyBucket, showBucket)
-}
-
-func TestReleaseOfFixedWindow(t *testing.T) {
-	testRelease(t, stint.AlgorithmFixedWindow, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
-		return [3]int64{int64(s.Start), int64(s.End), s.Count}
+func TestRefundTaken(t *testing.T) {
+	eachOfFixedSize(t, map[stint.Algorithm]func(*testing.T, stint.Algorithm){
+		stint.AlgorithmTokenBucket: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewTokenBucket, showBucket)
+		},
+		stint.AlgorithmLeakyBucket: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewLeakyBucket, showBucket)
+		},
+		stint.AlgorithmFixedWindow: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewFixedWindow, func(s *algorithm.WindowState) [3]int64 {
+				return [3]int64{int64(s.Start), int64(s.End), s.Count}
+			})
+		},
+		stint.AlgorithmSlidingWindowCounter: func(t *testing.T, a stint.Algorithm) {
+			testRefundTaken(t, a, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
+				return [3]int64{int64(s.Start), s.Previous, s.Current}
+			})
+		},
 	})
 }
 
-func TestReleaseOfSlidingWindowCounter(t *testing.T) {
-	testRelease(t, stint.AlgorithmSlidingWindowCounter, algorithm.NewSlidingWindowCounter, func(s *algorithm.CounterState) [3]int64 {
-		return [3]int64{int64(s.Start), s.Previous, s.Current}
-	})
-}
-
-func testRelease[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
-	t.Run("twins", func(t *testing.T) { testReleaseTwins(t, a, prepare, show) })
-	t.Run("undoes its take", func(t *testing.T) { testReleaseUndoes(t, a, prepare) })
+func testRefundTaken[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
+	t.Run("twins", func(t *testing.T) { testRefundTwins(t, a, prepare, show) })
+	t.Run("undoes its take", func(t *testing.T) { testRefundUndoes(t, a, prepare) })
 }
 
 // Go and Lua give back alike, and leave the same state.
-func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
+func testRefundTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M, show func(*S) [3]int64) {
 	t.Parallel()
-	vm, release := newReleaseVM(t)
+	vm, refund := newRefundVM(t)
 	g := newGenerator(a)
 	for done := 0; done < randomSteps(testing.Short())/10; {
 		limit := g.limit()
@@ -84,18 +85,18 @@ func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 				}
 				table.RawSetString("edges", vm.edges(algorithm.NewFixedWindow(limit), at))
 			}
-			if err := vm.state.CallByParam(lua.P{Fn: release, NRet: 4, Protect: true}, args...); err != nil {
+			if err := vm.state.CallByParam(lua.P{Fn: refund, NRet: 4, Protect: true}, args...); err != nil {
 				t.Fatal(err)
 			}
 			left := state
-			changed := m.Release(&left, now, n, taken)
+			changed := m.RefundTaken(&left, now, n, taken)
 			want := show(&left)
 			var got [3]int64
 			for i := range got {
 				got[i] = int64(lua.LVAsNumber(vm.state.Get(i - 3)))
 			}
 			if twin := vm.state.Get(-4) == lua.LTrue; twin != changed || changed && got != want || !changed && left != state {
-				t.Fatalf("seed %d, %+v at %d: release of %d taken at %d from %v: Lua changed: %t, to %v; Go changed: %t, to %v",
+				t.Fatalf("seed %d, %+v at %d: refund of %d taken at %d from %v: Lua changed: %t, to %v; Go changed: %t, to %v",
 					*seed, limit, now, n, taken, numbers, twin, got, changed, want)
 			}
 			vm.state.Pop(4)
@@ -107,7 +108,7 @@ func testReleaseTwins[S comparable, M shortcut[S]](t *testing.T, a stint.Algorit
 
 // A take that is given back leaves everything as if it had not been, also when others
 // took since: of a bucket at the same instant, of windows at any time.
-func testReleaseUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
+func testRefundUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algorithm, prepare func(stint.Limit) M) {
 	t.Parallel()
 	g := newGenerator(a)
 	for done := 0; done < randomSteps(testing.Short())/10; {
@@ -132,7 +133,7 @@ func testReleaseUndoes[S comparable, M shortcut[S]](t *testing.T, a stint.Algori
 				m.Admit(&without, now, others, 1)
 			}
 			now = max(now, g.next(limit, now, result{}))
-			m.Release(&with, now, n, taken)
+			m.RefundTaken(&with, now, n, taken)
 			var got, want stint.Outcome
 			m.Apply(algorithm.Peek, &with, now, 1, &got)
 			m.Apply(algorithm.Peek, &without, now, 1, &want)

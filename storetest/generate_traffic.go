@@ -31,7 +31,7 @@ var (
 // are likely: the same instant, edges of windows, the ends of earlier waits and one microsecond
 // around them, changes of the clocks in the zones of calendar windows, far later, and at times back.
 type traffic struct {
-	dice
+	chooser
 	resets   bool // policies are reset, too
 	now      stint.Instant
 	keys     []string
@@ -44,20 +44,20 @@ type traffic struct {
 }
 
 // newTraffic draws keys with a prefix, and policies of which the first has a limit of the algorithm.
-func newTraffic(d dice, algorithm stint.Algorithm, prefix string, resets bool) *traffic {
-	g := &traffic{dice: d, resets: resets}
-	d.several(2, 3, func(d dice) { g.keys = append(g.keys, prefix+pick(d, suffixes[:]...)) })
+func newTraffic(c chooser, algorithm stint.Algorithm, prefix string, resets bool) *traffic {
+	g := &traffic{chooser: c, resets: resets}
+	c.oneOrMore(2, 3, func(c chooser) { g.keys = append(g.keys, prefix+pick(c, suffixes[:]...)) })
 	again := 1
 	if resets {
 		again = 2 // so that some policies stay as they are
 	}
-	d.several(again, 3, func(d dice) {
-		g.policies = append(g.policies, d.policies(algorithm))
-		algorithm = pick(d, stint.Algorithms()...) // of the next
+	c.oneOrMore(again, 3, func(c chooser) {
+		g.policies = append(g.policies, c.policies(algorithm))
+		algorithm = pick(c, stint.Algorithms()...) // of the next
 	})
-	g.now = year2026 + stint.Instant(d.int64n(int64(365*24*hour)))
+	g.now = year2026 + stint.Instant(c.int64n(int64(365*24*hour)))
 	for _, l := range g.policies[0][0].Limits() {
-		if l.Calendar != stint.CalendarNone && d.oneIn(2) {
+		if l.Calendar != stint.CalendarNone && c.oneIn(2) {
 			g.now = g.aroundChangeOfClocks(l.TimeZone)
 			break
 		}
@@ -101,22 +101,22 @@ func (g *traffic) next(room int) []Step {
 	if g.resets && g.oneIn(20) {
 		name := g.policy().Name()
 		if g.oneIn(4) {
-			name = pick(g.dice, policyNames[:]...)
+			name = pick(g.chooser, policyNames[:]...)
 		}
-		return []Step{{At: g.now, reset: &wideReset{all: g.oneIn(8), policy: name}}}
+		return []Step{{At: g.now, reset: &policyReset{all: g.oneIn(8), policy: name}}}
 	}
 	number := 0
 	if g.intn(4) > 0 {
 		g.batches++
 		number = g.batches
 	}
-	again, burst := pick(g.dice, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 31), g.oneIn(3)
+	again, burst := pick(g.chooser, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 31), g.oneIn(3)
 	var steps []Step
-	g.several(again, again+1, func(d dice) {
-		defer func(outer dice) { g.dice = outer }(g.dice)
-		g.dice = d
-		step := Step{At: g.now, Batch: number, Each: d.intn(3) > 0}
-		if len(steps) > 0 && burst && !d.oneIn(8) {
+	g.oneOrMore(again, again+1, func(c chooser) {
+		defer func(outer chooser) { g.chooser = outer }(g.chooser)
+		g.chooser = c
+		step := Step{At: g.now, Batch: number, Each: c.intn(3) > 0}
+		if len(steps) > 0 && burst && !c.oneIn(8) {
 			step.Op = steps[len(steps)-1].Op
 		} else {
 			step.Op = g.op()
@@ -162,7 +162,7 @@ func (g *traffic) advance() {
 		now += g.upTo(3 * long)
 	case n < 33:
 		if len(g.targets) > 0 {
-			target := pick(g.dice, g.targets...) + stint.Instant(g.intn(3)-1)
+			target := pick(g.chooser, g.targets...) + stint.Instant(g.intn(3)-1)
 			if target > now || g.oneIn(4) {
 				now = target
 			}
@@ -175,7 +175,7 @@ func (g *traffic) advance() {
 		edge := now - now%long + long // for a window of that length
 		now = edge + stint.Instant(g.intn(3)-1)
 	case n < 39:
-		now -= g.upTo(pick(g.dice, short, min(short, second)))
+		now -= g.upTo(pick(g.chooser, short, min(short, second)))
 	default:
 		if g.oneIn(4) {
 			now -= g.upTo(2*long + 3*second)
@@ -199,17 +199,19 @@ func (g *traffic) scales(l stint.Limit) (short, long stint.Instant) {
 		short = min(long/4, hour)
 	case l.MinInterval > 0 && g.oneIn(2):
 		short, long = micros(l.MinInterval), micros(l.Window)
-	default:
+	case l.Window > 0:
 		long = micros(l.Window)
 		short = long/stint.Instant(l.Capacity) + 1
+	default:
+		return unknown[stint.Instant]("lengths of time", l.Algorithm), 0
 	}
 	return short, long
 }
 
 func (g *traffic) policy() *stint.Policy {
-	policies := pick(g.dice, g.policies...)
+	policies := pick(g.chooser, g.policies...)
 	if g.oneIn(4) {
-		return pick(g.dice, policies...)
+		return pick(g.chooser, policies...)
 	}
 	return policies[0]
 }
@@ -218,7 +220,7 @@ func (g *traffic) limitOf(p *stint.Policy) stint.Limit { return p.Limit(g.intn(p
 
 // op draws a valid operation.
 func (g *traffic) op() stint.Op {
-	verb := pick(g.dice, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Peek, stint.Try, stint.Settle)
+	verb := pick(g.chooser, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Peek, stint.Try, stint.Settle)
 	if g.oneIn(100) {
 		verb = stint.Reset
 	}
@@ -239,7 +241,7 @@ func (g *traffic) op() stint.Op {
 }
 
 func (g *traffic) claim(verb stint.Verb) stint.Claim {
-	c := stint.Claim{Key: pick(g.dice, g.keys...), Policy: g.policy()}
+	c := stint.Claim{Key: pick(g.chooser, g.keys...), Policy: g.policy()}
 	l := g.limitOf(c.Policy)
 	switch verb {
 	case stint.Reset:
@@ -269,7 +271,7 @@ func (g *traffic) cost(l stint.Limit) int64 {
 	case n < 36:
 		return l.Capacity + int64(g.intn(4)/3)
 	case n < 37:
-		return pick[int64](g.dice, stint.MaxPermits+1, math.MaxInt64, math.MaxInt64-1, 1<<53)
+		return pick[int64](g.chooser, stint.MaxPermits+1, math.MaxInt64, math.MaxInt64-1, 1<<53)
 	}
 	return g.near(l.Capacity)
 }
@@ -285,7 +287,7 @@ func (g *traffic) amount(l stint.Limit) int64 {
 	case 3:
 		n = l.Debt() + int64(g.intn(2))
 	case 4:
-		n = pick[int64](g.dice, math.MaxInt64, settleBound, settleBound+1, 1<<53)
+		n = pick[int64](g.chooser, math.MaxInt64, settleBound, settleBound+1, 1<<53)
 		if g.oneIn(4) {
 			return math.MinInt64
 		}

@@ -1,9 +1,9 @@
--- Drives release as a store does: adopt a loaded state for its limit, release, and
+-- Drives refund_taken as a store does: adopt a loaded state for its limit, refund, and
 -- tell whether that changed the state, and what it is then. It follows the twins.
 
 local kinds = {
-  TOKEN_BUCKET = { token_bucket, 'due', 'rest', 'last' },
-  LEAKY_BUCKET = { leaky_bucket, 'due', 'rest', 'last' },
+  TOKEN_BUCKET = { token_bucket, 'due', 'frac', 'last' },
+  LEAKY_BUCKET = { leaky_bucket, 'due', 'frac', 'last' },
   FIXED_WINDOW = { fixed_window, 'start', 'stop', 'count' },
   SLIDING_WINDOW_COUNTER = { sliding_window_counter, 'start', 'previous', 'current' },
 }
@@ -17,6 +17,6 @@ return function(name, limit, now, n, taken, first, second, third)
     twin.prepare(limit)
   end
   assert(twin.adopt(state, limit, now) ~= false, 'the edges do not hold the time')
-  local changed = twin.release(state, limit, now, n, taken)
+  local changed = twin.refund_taken(state, limit, now, n, taken)
   return changed, state[a], state[b], state[c]
 end

@@ -10,23 +10,23 @@ import (
 	"github.com/stint-go/stint/internal/watchdog"
 )
 
-// A watching store has a watchdog watch the calls of a store that does not watch itself.
-type watching struct {
+// A watchdogStore has a watchdog watch the calls of a store that does not watch itself.
+type watchdogStore struct {
 	store    stint.Store
 	probing  *stint.Policy
 	watchdog *watchdog.Watchdog
 	calls    sync.Pool // of *watchdog.Call
 }
 
-func newWatching(store stint.Store, probing *stint.Policy, config watchdog.Config) *watching {
-	return &watching{
+func newWatchdogStore(store stint.Store, probing *stint.Policy, config watchdog.Config) *watchdogStore {
+	return &watchdogStore{
 		store: store, probing: probing, watchdog: watchdog.New(config),
 		calls: sync.Pool{New: func() any { return new(watchdog.Call) }},
 	}
 }
 
 // Decide implements [stint.Store].
-func (w *watching) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+func (w *watchdogStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	call := w.begin()
 	d, err := w.store.Decide(ctx, op)
 	if op.Policy == w.probing && errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
@@ -37,15 +37,15 @@ func (w *watching) Decide(ctx context.Context, op stint.Op) (stint.Decision, err
 
 // DecideAll implements [stint.Store]. The store has answered if it answered any of a batch;
 // else the worst counts.
-func (w *watching) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+func (w *watchdogStore) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	call := w.begin()
 	w.store.DecideAll(ctx, ops, results)
-	var how ending
+	var how callEnd
 	var cause error
 	for i := range ops {
 		r := &results[i]
-		var one ending
-		if one, r.Err = w.judge(ctx, call, r.Decision.Source, r.Err); one > how {
+		var one callEnd
+		if one, r.Err = w.classify(ctx, call, r.Decision.Source, r.Err); one > how {
 			how, cause = one, r.Err
 		}
 	}
@@ -53,50 +53,50 @@ func (w *watching) DecideAll(ctx context.Context, ops []stint.Op, results []stin
 }
 
 // Bind implements [stint.Binder].
-func (w *watching) Bind(policy *stint.Policy) stint.Taker {
+func (w *watchdogStore) Bind(policy *stint.Policy) stint.Taker {
 	if binder, ok := w.store.(stint.Binder); ok {
-		return &watchedPolicy{w, binder.Bind(policy)}
+		return &watchdogPolicy{w, binder.Bind(policy)}
 	}
 	return nil
 }
 
-type watchedPolicy struct {
-	*watching
+type watchdogPolicy struct {
+	*watchdogStore
 	inner stint.Taker
 }
 
 // Take implements [stint.Taker].
-func (b *watchedPolicy) Take(ctx context.Context, key string, n int64) (stint.Decision, error) {
+func (b *watchdogPolicy) Take(ctx context.Context, key string, n int64) (stint.Decision, error) {
 	call := b.begin()
 	d, err := b.inner.Take(ctx, key, n)
 	return d, b.end(ctx, call, d.Source, err)
 }
 
-func (w *watching) begin() *watchdog.Call {
+func (w *watchdogStore) begin() *watchdog.Call {
 	call, _ := w.calls.Get().(*watchdog.Call)
 	w.watchdog.Begin(call)
 	return call
 }
 
-func (w *watching) end(ctx context.Context, call *watchdog.Call, source stint.Source, err error) error {
-	how, err := w.judge(ctx, call, source, err)
+func (w *watchdogStore) end(ctx context.Context, call *watchdog.Call, source stint.Source, err error) error {
+	how, err := w.classify(ctx, call, source, err)
 	w.report(call, how, err)
 	return err
 }
 
-// An ending is how a call ended, for the watchdog; of several the greatest counts.
-type ending uint8
+// A callEnd is how a call ended, for the watchdog; of several the greatest counts.
+type callEnd uint8
 
 const (
-	neutral   ending = iota // the store was not needed
-	refused                 // it failed
-	abandoned               // nobody waited for it any longer
-	answered                // it answered
+	neutral   callEnd = iota // the store was not needed
+	refused                  // it failed
+	abandoned                // nobody waited for it any longer
+	answered                 // it answered
 )
 
-// judge says how a call ended that the watchdog has not been told of yet, and what callers are to be
-// told: a deadline that passed while this process was not awake for half of it is its own fault.
-func (w *watching) judge(ctx context.Context, call *watchdog.Call, source stint.Source, err error) (ending, error) {
+// classify says how a call ended that the watchdog has not been told of yet, and which error callers get. If
+// this process was awake for less than half of the time up to the deadline, it is this process's fault.
+func (w *watchdogStore) classify(ctx context.Context, call *watchdog.Call, source stint.Source, err error) (callEnd, error) {
 	switch {
 	case err == nil && source == stint.SourceStore:
 		return answered, nil
@@ -115,7 +115,7 @@ func (w *watching) judge(ctx context.Context, call *watchdog.Call, source stint.
 	}
 }
 
-func (w *watching) report(call *watchdog.Call, how ending, cause error) {
+func (w *watchdogStore) report(call *watchdog.Call, how callEnd, cause error) {
 	switch how {
 	case answered:
 		w.watchdog.Answered(call)

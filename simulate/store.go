@@ -1,22 +1,24 @@
 package simulate
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 )
 
-// A ledger has the states of all clients under the policies of one candidate, and decides as a store does.
-type ledger struct {
-	tables map[*stint.Policy]*table
-	most   int // clients of a table
-	parts  []part
-	outs   []stint.Outcome
+// A store has the states of all clients under the policies of one candidate, in virtual time.
+type store struct {
+	tables     map[*stint.Policy]*table
+	maxClients int // clients of a table
+	ops        []limitOp
+	fault      error // why a limit can't be decided; nil: all can
+	outs       []stint.Outcome
 }
 
-// A part is one limit's part in an operation.
-type part struct {
+// A limitOp is an operation as one of its limits decides it.
+type limitOp struct {
 	table   *table
 	limit   *limit
 	client  int32
@@ -24,7 +26,9 @@ type part struct {
 	permits int64
 }
 
-func newLedger(most int) *ledger { return &ledger{tables: map[*stint.Policy]*table{}, most: most} }
+func newStore(maxClients int) *store {
+	return &store{tables: map[*stint.Policy]*table{}, maxClients: maxClients}
+}
 
 // A claim is one to be decided, with where its client is.
 type claim struct {
@@ -37,29 +41,31 @@ type claim struct {
 }
 
 // claims makes those of a rule, the key prepared once. They are added to a list.
-func (l *ledger) claims(list []claim, rule *tally, first stint.Claim, more []stint.Claim) []claim {
+func (s *store) claims(list []claim, rule *tally, first stint.Claim, more []stint.Claim) []claim {
 	k := keyOf(first.Key)
-	list = append(list, claim{first, rule, l.table(first.Policy), k, 0})
+	list = append(list, claim{first, rule, s.table(first.Policy), k, 0})
 	for _, c := range more {
-		list = append(list, claim{c, rule, l.table(c.Policy), k, 0})
+		list = append(list, claim{c, rule, s.table(c.Policy), k, 0})
 	}
 	return list
 }
 
 // table is where the clients of a policy are.
-func (l *ledger) table(policy *stint.Policy) *table {
-	t := l.tables[policy]
+func (s *store) table(policy *stint.Policy) *table {
+	t := s.tables[policy]
 	if t == nil {
-		t = newTable(policy, l.most)
-		l.tables[policy] = t
+		var err error
+		t, err = newTable(policy, s.maxClients)
+		s.fault = cmp.Or(s.fault, err)
+		s.tables[policy] = t
 	}
 	return t
 }
 
 // decide carries out a verb on claims, all in one step. Claims of clients outside the sample are left out; without any
-// other, known is false. The outcomes are in l.outs, of the limits in l.parts, until the next call.
-func (l *ledger) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
-	l.parts, l.outs = l.parts[:0], l.outs[:0]
+// other, known is false. The outcomes are in s.outs, of the limits in s.ops, until the next call.
+func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d stint.Decision, known bool) {
+	s.ops, s.outs = s.ops[:0], s.outs[:0]
 	for i := range claims {
 		c := &claims[i]
 		t := c.table
@@ -68,50 +74,50 @@ func (l *ledger) decide(verb stint.Verb, claims []claim, now stint.Instant) (d s
 			continue
 		}
 		for j := range t.limits {
-			l.parts = append(l.parts, part{t, &t.limits[j], client, int32(i), c.Permits})
-			l.outs = append(l.outs, stint.Outcome{})
+			s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), c.Permits})
+			s.outs = append(s.outs, stint.Outcome{})
 		}
 	}
-	if len(l.parts) == 0 {
+	if len(s.ops) == 0 {
 		return stint.Decision{Allowed: true, At: now}, false
 	}
 	if verb == stint.Reset {
-		for i := range l.parts {
-			p := &l.parts[i]
-			p.limit.state.reset(p.client)
-			l.outs[i] = stint.Outcome{Allowed: true, Limit: p.limit.Capacity, Remaining: p.limit.Capacity}
+		for i := range s.ops {
+			op := &s.ops[i]
+			op.limit.state.reset(op.client)
+			s.outs[i] = stint.Outcome{Allowed: true, Limit: op.limit.Capacity, Remaining: op.limit.Capacity}
 		}
 	} else {
-		l.apply(verb, now)
+		s.apply(verb, now)
 	}
-	return stint.Combine(l.outs, now), true
+	return stint.Combine(s.outs, now), true
 }
 
-// apply decides first what all limits say, then carries it out on all.
-func (l *ledger) apply(verb stint.Verb, now stint.Instant) {
+// apply first asks all limits, then carries the operation out on all.
+func (s *store) apply(verb stint.Verb, now stint.Instant) {
 	action := algorithm.ActionOf(verb)
-	look := action
-	if action == algorithm.Take && len(l.parts) > 1 {
-		look = algorithm.Peek
+	tried := action
+	if action == algorithm.Take && len(s.ops) > 1 {
+		tried = algorithm.Peek
 	}
 	allowed := true
-	for i := range l.parts {
-		p := &l.parts[i]
-		p.limit.state.apply(look, p.client, now, p.permits, &l.outs[i])
-		allowed = allowed && l.outs[i].Allowed
+	for i := range s.ops {
+		op := &s.ops[i]
+		op.limit.state.apply(tried, op.client, now, op.permits, &s.outs[i])
+		allowed = allowed && s.outs[i].Allowed
 	}
 	if action != algorithm.Take || verb == stint.Try && !allowed {
 		return
 	}
-	for i := range l.parts {
-		p := &l.parts[i]
+	for i := range s.ops {
+		op := &s.ops[i]
 		switch {
 		case !allowed:
-			if p.limit.CountDenied {
-				p.limit.state.apply(algorithm.Deny, p.client, now, p.permits, &l.outs[i])
+			if op.limit.CountDenied {
+				op.limit.state.apply(algorithm.Deny, op.client, now, op.permits, &s.outs[i])
 			}
-		case look == algorithm.Peek:
-			p.limit.state.apply(algorithm.Take, p.client, now, p.permits, &l.outs[i])
+		case tried == algorithm.Peek:
+			op.limit.state.apply(algorithm.Take, op.client, now, op.permits, &s.outs[i])
 		}
 	}
 }
@@ -151,7 +157,7 @@ func (s *statesOf[S]) prefetch(client int32) { s.loaded = *s.at(client) }
 
 func (s *statesOf[S]) reset(client int32) { *s.at(client) = *new(S) }
 
-// statesFor are the states of a limit's algorithm.
+// statesFor are the states of a limit's algorithm, nil of one that is not simulated.
 func statesFor(l stint.Limit) states {
 	switch l.Algorithm {
 	case stint.AlgorithmTokenBucket:
@@ -162,9 +168,10 @@ func statesFor(l stint.Limit) states {
 		return &statesOf[algorithm.WindowState]{transition: algorithm.NewFixedWindow(l).Apply}
 	case stint.AlgorithmSlidingWindowLog:
 		return &statesOf[algorithm.Log]{transition: algorithm.NewSlidingWindowLog(l).Apply}
-	default:
+	case stint.AlgorithmSlidingWindowCounter:
 		return &statesOf[algorithm.CounterState]{transition: algorithm.NewSlidingWindowCounter(l).Apply}
 	}
+	return nil
 }
 
 // spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and years the longest.

@@ -31,11 +31,11 @@ func take(t testing.TB, s *Store, key string, policy *stint.Policy) stint.Decisi
 	return d
 }
 
-// counts is how many writers there are, and how many ids were ever given.
-func (s *Store) counts() (known, ids int) {
+// counts is how many limit versions there are, and how many ids were ever given.
+func (s *Store) counts() (versions, ids int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.known), len(*s.epochs.Load())
+	return len(s.versions), len(*s.epochs.Load())
 }
 
 // collected collects garbage until the condition holds.
@@ -119,12 +119,12 @@ func TestStatesOutlivePolicies(t *testing.T) {
 	for range 10 {
 		both(0)
 	}
-	collected(t, "the plan is gone", func() bool { return s.epoch(1).writer.orphaned.Load() })
+	collected(t, "the plan is gone", func() bool { return s.epoch(1).version.orphaned.Load() })
 	if known, _ := s.counts(); known != 1 {
-		t.Fatalf("%d writers are known, want that of the state", known)
+		t.Fatalf("%d versions are known, want that of the state", known)
 	}
-	if used := s.Stats().Bytes; used < writerBytes+groupBytes {
-		t.Errorf("%d bytes are counted, want table and writer", used)
+	if used := s.Stats().Bytes; used < versionBytes+groupBytes {
+		t.Errorf("%d bytes are counted, want table and version", used)
 	}
 	clock.Advance(3 * time.Second)
 	both(5)
@@ -233,21 +233,21 @@ func (s *Store) census(t *testing.T) {
 			continue
 		case e.slots.Load() != slots[e]:
 			t.Errorf("epoch %d counts %d slots and has %d", e.id, e.slots.Load(), slots[e])
-		case e.writer == nil && slots[e] == 0:
+		case e.version == nil && slots[e] == 0:
 			t.Errorf("epoch %d is over and has no slots", e.id)
-		case e.writer == nil:
+		case e.version == nil:
 			past += slots[e]
-		case s.known[e.writer.writing] != e.writer || e.writer.epoch != e || e.writer.id.Load() != e.id:
-			t.Errorf("epoch %d of policy %s is not its writer's", e.id, e.writer.policy)
-		case slots[e] == 0 && e.writer.orphaned.Load():
-			t.Errorf("epoch %d of policy %s is nobody's", e.id, e.writer.policy)
+		case s.versions[e.version.key] != e.version || e.version.epoch != e || e.version.id.Load() != e.id:
+			t.Errorf("epoch %d of policy %s is not its version's", e.id, e.version.policy)
+		case slots[e] == 0 && e.version.orphaned.Load():
+			t.Errorf("epoch %d of policy %s is nobody's", e.id, e.version.policy)
 		}
 		delete(slots, e)
 	}
 	for e := range slots {
 		t.Errorf("slots have the id of epoch %d, which is not known", e.id)
 	}
-	if s.past.Load() != past {
-		t.Errorf("%d slots are counted as past, %d are", s.past.Load(), past)
+	if s.staleSlots.Load() != past {
+		t.Errorf("%d slots are counted as past, %d are", s.staleSlots.Load(), past)
 	}
 }

@@ -8,39 +8,39 @@ import (
 	"github.com/stint-go/stint/algorithm"
 )
 
-// lapseStep is a step of a small life of a bucket: one of these.
-type lapseStep struct {
-	take  int64         // permits
-	lease int64         // permits
-	lapse int           // 1 for the oldest lease that is out, 2 for the newest
-	pass  time.Duration // time
+// leaseStep is a step of a small life of a bucket: one of these.
+type leaseStep struct {
+	take     int64         // permits
+	lease    int64         // permits
+	giveBack int           // 1 for the oldest lease that is out, 2 for the newest
+	pass     time.Duration // time
 }
 
-var lapseSteps = []lapseStep{
-	{take: 1}, {take: 4}, {lease: 2}, {lease: 5}, {lapse: 1}, {lapse: 2}, {pass: time.Millisecond}, {pass: 2500 * time.Microsecond},
+var leaseSteps = []leaseStep{
+	{take: 1}, {take: 4}, {lease: 2}, {lease: 5}, {giveBack: 1}, {giveBack: 2}, {pass: time.Millisecond}, {pass: 2500 * time.Microsecond},
 }
 
-// All lives of seven steps: permits are leased, lapse in any order, and others take
+// All lives of seven steps: permits are leased, returned in any order, and others take
 // meanwhile. The bucket is never better than one that was charged only with what did
-// not lapse, from the start; so that one admits all of it.
-func TestLapseIsNeverBetter(t *testing.T) {
+// not return, from the start; so that one admits all of it.
+func TestReturnLeasedIsNeverBetter(t *testing.T) {
 	steps := 7
 	if testing.Short() {
 		steps = 5
 	}
 	bucket := algorithm.NewTokenBucket(stint.TokenBucket(5, stint.Per(1, time.Millisecond)))
 	gaveBack := 0
-	life := make([]lapseStep, steps)
+	life := make([]leaseStep, steps)
 	var try func(int)
 	try = func(n int) {
 		if n < steps {
-			for _, step := range lapseSteps {
+			for _, step := range leaseSteps {
 				life[n] = step
 				try(n + 1)
 			}
 			return
 		}
-		gaveBack += liveLapses(t, bucket, life)
+		gaveBack += liveLease(t, bucket, life)
 	}
 	try(0)
 	if gaveBack == 0 {
@@ -55,7 +55,7 @@ type charge struct {
 	leased bool
 }
 
-func liveLapses(t *testing.T, bucket *algorithm.TokenBucket, life []lapseStep) (gaveBack int) {
+func liveLease(t *testing.T, bucket *algorithm.TokenBucket, life []leaseStep) (gaveBack int) {
 	const dawn = stint.Instant(1_767_225_600_000_000)
 	now := dawn
 	var state algorithm.BucketState
@@ -70,12 +70,12 @@ func liveLapses(t *testing.T, bucket *algorithm.TokenBucket, life []lapseStep) (
 		}
 		chosen := -1
 		for i := range charges {
-			if step.lapse > 0 && charges[i].leased && (chosen < 0 || step.lapse == 2) {
+			if step.giveBack > 0 && charges[i].leased && (chosen < 0 || step.giveBack == 2) {
 				chosen = i
 			}
 		}
 		if chosen >= 0 {
-			if bucket.Lapse(&state, now, charges[chosen].n, charges[chosen].at) {
+			if bucket.ReturnLeased(&state, now, charges[chosen].n, charges[chosen].at) {
 				gaveBack++
 			}
 			charges[chosen] = charge{}
@@ -89,7 +89,7 @@ func liveLapses(t *testing.T, bucket *algorithm.TokenBucket, life []lapseStep) (
 	}
 	left, most := remaining(bucket, state, now), remaining(bucket, without, now)
 	if left > most {
-		t.Fatalf("%+v: %d permits are left, without what lapsed it would be %d", life, left, most)
+		t.Fatalf("%+v: %d permits are left, without what was returned it would be %d", life, left, most)
 	}
 	return gaveBack
 }
@@ -101,7 +101,7 @@ func remaining(bucket *algorithm.TokenBucket, state algorithm.BucketState, now s
 }
 
 // What comes back of a lease is what the bucket has not refilled since.
-func TestLapse(t *testing.T) {
+func TestReturnLeased(t *testing.T) {
 	bucket := algorithm.NewTokenBucket(stint.TokenBucket(100, stint.Per(3, time.Second)))
 	for _, c := range []struct {
 		after time.Duration
@@ -123,7 +123,7 @@ func TestLapse(t *testing.T) {
 			t.Fatal("10 permits don't fit")
 		}
 		after := now.Add(c.after)
-		bucket.Lapse(&state, after, 10, now)
+		bucket.ReturnLeased(&state, after, 10, now)
 		if left := remaining(bucket, state, after); left != c.left {
 			t.Errorf("%s later %d permits are left, want %d", c.after, left, c.left)
 		}

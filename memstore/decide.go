@@ -1,0 +1,256 @@
+package memstore
+
+import (
+	"context"
+	"runtime"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// Decide implements [stint.Store]. It blocks on nothing but the locks.
+func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if err := op.Validate(); err != nil {
+		return stint.Decision{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return stint.Decision{}, err
+	}
+	return s.decide(&op, s.clock())
+}
+
+// DecideAll implements [stint.Store]. All operations of a batch have one time.
+func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	now := s.clock()
+	for i := range ops {
+		err := ops[i].Validate()
+		if err == nil {
+			err = ctx.Err()
+		}
+		results[i] = stint.Result{Err: err}
+		if err == nil {
+			results[i].Decision, results[i].Err = s.decide(&ops[i], now)
+		}
+	}
+}
+
+func (s *Store) decide(op *stint.Op, now stint.Instant) (stint.Decision, error) {
+	p := s.plan(op.Policy)
+	if op.And == nil && len(p.limits) == 1 && p.fault == nil {
+		return s.decideOne(op, &p.limits[0], now), nil
+	}
+	return s.decideMany(op, now)
+}
+
+// decideOne carries out an operation on one limit.
+func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decision {
+	var out stint.Outcome
+	ops := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}}
+	p := &ops[0]
+	t := s.shard(p.hash)
+	t.mu.Lock()
+	if op.Verb == stint.Reset {
+		s.reset(t, p.hash)
+		l.resetOutcome(&out)
+	} else {
+		s.load(t, p, now)
+		p.changed = l.apply(algorithm.ActionOf(op.Verb), &p.state, now, op.Permits, &out)
+		if l.countDenied && !out.Allowed && op.Verb == stint.Take {
+			p.changed = l.apply(algorithm.Deny, &p.state, now, op.Permits, &out)
+		}
+		if op.Each != nil {
+			out.GrowsAfter = l.grows(&p.state, now)
+		}
+		s.save(t, p)
+		s.insertNew(t, p, ops[:], now)
+	}
+	t.mu.Unlock()
+	runtime.KeepAlive(l) // until the slot is counted
+	if p.needsMemory() && s.overCap() {
+		s.fitCap(ops[:], now)
+	}
+	s.sweepNow(now)
+	if op.Each != nil {
+		op.Each[0] = out
+	}
+	return stint.Decision{
+		Allowed: out.Allowed, Limit: out.Limit, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
+		ResetAfter: out.ResetAfter, Delay: out.Delay, Applied: out.Applied, At: now,
+	}
+}
+
+// boundPolicy is the short way to take of one limit whose state is of a fixed size.
+type boundPolicy struct {
+	store  *Store
+	policy *stint.Policy
+	limit  *limit // nil: the policy is of several limits, or a log, or has a fault
+}
+
+// Bind implements [stint.Binder].
+func (s *Store) Bind(policy *stint.Policy) stint.Taker {
+	b := &boundPolicy{store: s, policy: policy}
+	if p := s.plan(policy); len(p.limits) == 1 && p.limits[0].log == nil && p.fault == nil {
+		b.limit = &p.limits[0]
+	}
+	return b
+}
+
+// Take implements [stint.Taker].
+func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.Decision, err error) {
+	s, l := b.store, b.limit
+	if uint(len(key)-1) >= stint.MaxKeyBytes || n < 1 || l == nil {
+		return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}})
+	}
+	if err = ctx.Err(); err != nil {
+		return d, err
+	}
+	now := s.clock()
+	hash := s.hash(key, l)
+	id := l.version.id.Load()
+	slot := s.shard(hash).table.Load().hold(hash, id, l.version)
+	if slot == nil {
+		op := stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}}
+		return s.decideOne(&op, l, now), nil
+	}
+	var out stint.Outcome
+	l.applyWords(algorithm.Take, &slot.words, now, n, &out)
+	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
+	d.RetryAfter, d.ResetAfter, d.Delay = out.RetryAfter, out.ResetAfter, out.Delay
+	// The release comes last: it has to wait for the stores before it anyway, and what
+	// copies the decision then finds it in the cache.
+	slot.release(id)
+	s.sweepNow(now)
+	return d, nil
+}
+
+// limitOp is an operation as one of its limits decides it.
+type limitOp struct {
+	limit   *limit
+	hash    uint64
+	permits int64
+	slot    *slot  // held while the operation is decided; nil: there is no state yet
+	epoch   *epoch // of the slot's state
+	state   state
+	changed bool
+}
+
+// inlineLimits is how many limits an operation may have before deciding it allocates.
+const inlineLimits = 8
+
+// decideMany decides an operation on several limits, atomically: the shards of all its
+// keys are locked, in order, until it is done.
+func (s *Store) decideMany(op *stint.Op, now stint.Instant) (stint.Decision, error) {
+	var (
+		opsBuffer   [inlineLimits]limitOp
+		outsBuffer  [inlineLimits]stint.Outcome
+		locksBuffer [inlineLimits]uint64
+	)
+	ops, err := s.limitOps(&op.Claim, opsBuffer[:0])
+	for i := 0; i < len(op.And) && err == nil; i++ {
+		ops, err = s.limitOps(&op.And[i], ops)
+	}
+	if err != nil {
+		return stint.Decision{}, err
+	}
+	outs := outsBuffer[:]
+	if len(ops) > inlineLimits {
+		outs = make([]stint.Outcome, len(ops))
+	}
+	outs = outs[:len(ops)]
+
+	locks := locksBuffer[:0]
+	for i := range ops {
+		locks = append(locks, ops[i].hash>>(64-shardBits))
+	}
+	slices.Sort(locks)
+	locks = slices.Compact(locks)
+	for _, i := range locks {
+		s.shards[i].mu.Lock()
+	}
+	if op.Verb == stint.Reset {
+		s.resetEach(ops, outs)
+	} else {
+		s.applyEach(op, ops, outs, now)
+	}
+	for _, i := range locks {
+		s.shards[i].mu.Unlock()
+	}
+	grows := false
+	for i := range ops {
+		runtime.KeepAlive(ops[i].limit) // until the slot is counted
+		grows = grows || ops[i].needsMemory()
+	}
+	if grows && s.overCap() {
+		s.fitCap(ops, now)
+	}
+	s.sweepNow(now)
+	if op.Each != nil {
+		copy(op.Each, outs)
+	}
+	return stint.Combine(outs, now), nil
+}
+
+func (s *Store) limitOps(claim *stint.Claim, ops []limitOp) ([]limitOp, error) {
+	plan := s.plan(claim.Policy)
+	for i := range plan.limits {
+		l := &plan.limits[i]
+		hash := s.hash(claim.Key, l)
+		for hasHash(ops, hash) {
+			hash++ // a limitOp waits for its slot, and must not wait for another one
+		}
+		ops = append(ops, limitOp{limit: l, hash: hash, permits: claim.Permits})
+	}
+	return ops, plan.fault
+}
+
+// hasHash reports whether one of the limitOps has the hash.
+func hasHash(ops []limitOp, hash uint64) bool {
+	for i := range ops {
+		if ops[i].hash == hash {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) resetEach(ops []limitOp, outs []stint.Outcome) {
+	for i := range ops {
+		s.reset(s.shard(ops[i].hash), ops[i].hash)
+		ops[i].limit.resetOutcome(&outs[i])
+	}
+}
+
+// applyEach first asks all limits, then carries the operation out on all. All slots are
+// held until then. An operation that finds one of the states changed, and another one not
+// there yet, waits for the shard's lock.
+func (s *Store) applyEach(op *stint.Op, ops []limitOp, outs []stint.Outcome, now stint.Instant) {
+	action := algorithm.ActionOf(op.Verb)
+	tried := action
+	if action == algorithm.Take {
+		tried = algorithm.Peek
+	}
+	allowed := true
+	for i := range ops {
+		p := &ops[i]
+		s.load(s.shard(p.hash), p, now)
+		p.changed = p.limit.apply(tried, &p.state, now, p.permits, &outs[i])
+		allowed = allowed && outs[i].Allowed
+	}
+	for i := range ops {
+		p := &ops[i]
+		switch {
+		case allowed && action == algorithm.Take:
+			p.changed = p.limit.apply(algorithm.Take, &p.state, now, p.permits, &outs[i])
+		case op.Verb == stint.Take && !allowed && p.limit.countDenied:
+			p.changed = p.limit.apply(algorithm.Deny, &p.state, now, p.permits, &outs[i])
+		}
+		if op.Each != nil {
+			outs[i].GrowsAfter = p.limit.grows(&p.state, now)
+		}
+		s.save(s.shard(p.hash), p)
+	}
+	for i := range ops {
+		s.insertNew(s.shard(ops[i].hash), &ops[i], ops, now)
+	}
+}

@@ -1,0 +1,131 @@
+package memstore
+
+import (
+	"hash/maphash"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+)
+
+// hash identifies a key under a limit. Its upper bits choose the shard and are of
+// the key alone, so that all limits of one key are in one shard.
+func (s *Store) hash(key string, l *limit) uint64 {
+	hash := maphash.String(s.seed, key) ^ l.tag
+	if hash == 0 {
+		return 1
+	}
+	return hash
+}
+
+func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits)] }
+
+// epoch is the epoch with the id, which a slot that is held has.
+func (s *Store) epoch(id uint32) *epoch { return (*s.epochs.Load())[id-1] }
+
+// load holds the slot of a limitOp, if there is one, and reads its state as the limit
+// reads it.
+func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
+	if p.slot, _ = t.table.Load().find(p.hash); p.slot == nil {
+		return
+	}
+	p.epoch = s.epoch(p.slot.hold())
+	version := p.epoch.version
+	if version == nil || !p.limit.sameAlgorithm(&version.limit) {
+		return // it was reset, or two hashes met: this state is no use here
+	}
+	p.state.set(&p.slot.words)
+	if p.limit.log != nil {
+		p.state.log = t.logs[p.hash]
+		p.limit.log.Adopt(&p.state.log, version.log, now)
+	} else if version != p.limit.version {
+		p.limit.adopt(&p.state, &version.limit, now)
+	}
+}
+
+// save writes the state of a limitOp to its slot, if it changed, and lets go of the slot.
+func (s *Store) save(t *shard, p *limitOp) {
+	if p.slot == nil {
+		return
+	}
+	if p.changed {
+		if p.epoch.isLog && p.limit.log == nil {
+			s.dropLog(t, p.hash)
+		}
+		p.slot.set(&p.state.words)
+		if before := p.epoch; before != p.limit.version.epoch {
+			p.epoch = p.limit.version.epoch
+			p.epoch.addSlot()
+			s.removeSlot(before)
+		}
+	}
+	p.slot.release(p.epoch.id)
+}
+
+// needsMemory reports whether the state may need more memory: a new one, or a log.
+func (p *limitOp) needsMemory() bool { return p.changed && (p.slot == nil || p.limit.log != nil) }
+
+// insertNew inserts a state that has no slot yet, and keeps a log. The operation holds no
+// slot any more, as states are moved and evicted here.
+func (s *Store) insertNew(t *shard, p *limitOp, ops []limitOp, now stint.Instant) {
+	if !p.needsMemory() {
+		return
+	}
+	if slot, _ := t.table.Load().find(p.hash); slot == nil {
+		if t.full() {
+			s.makeRoom(t, ops, now)
+		}
+		e := p.limit.version.epoch
+		e.addSlot()
+		t.table.Load().insert(p.hash, &p.state.words, e.id)
+		t.used++
+	}
+	if p.limit.log != nil {
+		s.keepLog(t, p.hash, p.state.log)
+	}
+}
+
+// reset removes the state of a hash.
+func (s *Store) reset(t *shard, hash uint64) {
+	if slot, group := t.table.Load().find(hash); slot != nil {
+		s.remove(t, slot, group, slot.hold())
+	}
+}
+
+// remove drops the state of a slot in a group, which the caller holds and which is of the
+// epoch with the id.
+func (s *Store) remove(t *shard, slot *slot, group int, id uint32) {
+	e := s.epoch(id)
+	if e.isLog {
+		s.dropLog(t, slot.hash.Load())
+	}
+	t.table.Load().delete(slot, group)
+	t.used--
+	s.removeSlot(e)
+}
+
+// logBytes is what a log takes beside its records: its entry in the shard's map.
+const logBytes = 64
+
+// keepLog puts a log in the shard's map.
+func (s *Store) keepLog(t *shard, hash uint64, log algorithm.Log) {
+	if t.logs == nil {
+		t.logs = map[uint64]algorithm.Log{}
+	}
+	grown := int64(log.Records()) * algorithm.RecordBytes
+	if old, known := t.logs[hash]; known {
+		grown -= int64(old.Records()) * algorithm.RecordBytes
+	} else {
+		grown += logBytes
+	}
+	t.logs[hash] = log
+	s.bytes.Add(grown)
+}
+
+func (s *Store) dropLog(t *shard, hash uint64) {
+	log := t.logs[hash]
+	s.bytes.Add(-logBytes - int64(log.Records())*algorithm.RecordBytes)
+	delete(t.logs, hash)
+	if len(t.logs) == 0 {
+		t.logs = nil // a map does not shrink
+	}
+}
