@@ -204,7 +204,7 @@ func (q *query) check(key string, wait bool, most time.Duration, words []string)
 		return deniedExit(answer.Allowed)
 	}
 	if !answer.Allowed {
-		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
+		return exit{exitDenied, deniedText(key, &answer)}
 	}
 	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
 		return errStopped

@@ -357,8 +357,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(prefix.Trim(err.Error()), c.URL, document.RedactURL(c.URL))
-	return exit{exitUnreachable, "stint: store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
+	text := strings.ReplaceAll(err.Error(), c.URL, document.RedactURL(c.URL))
+	return exit{exitUnreachable, "store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -388,5 +388,5 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 
 // misconfigured is a fault that only what is configured could tell.
 func misconfigured(err error) error {
-	return exit{exitUsage, "stint: " + strings.ReplaceAll(document.Redact(err.Error()), "\n", "\nstint: ")}
+	return exit{exitUsage, document.Redact(err.Error())}
 }

@@ -145,7 +145,7 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 			text := ""
 			switch {
 			case e.kind == "":
-				_, _ = fmt.Fprintln(w.Err, e.err) // nobody is left to tell
+				w.tell(e.err.Error())
 				continue
 			case w.json:
 				text = fmt.Sprintf("{%q:%s}", e.kind, e.data)
