@@ -78,7 +78,7 @@ func (c *comparison) none() bool {
 }
 
 // compareFlags makes a command take a path, and returns what compares its rules.
-func compareFlags(p process, command *cobra.Command, a *asker) func(path string) (*comparison, error) {
+func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path string) (*comparison, error) {
 	command.Args = cobra.ExactArgs(1)
 	load := settingFlags(p, command.Flags(), "ipv6_prefix")
 	return func(path string) (*comparison, error) {

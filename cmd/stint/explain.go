@@ -161,7 +161,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		}
 		return deniedExit(x.Verdict.Allowed)
 	}
-	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
+	rows := [][]string{{"RULE", "OUTCOME", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
 	for i := range x.Rules {
 		rule := &x.Rules[i]
 		row := []string{rule.Rule.ID, outcome(&rule.Matched), "-", "-", "-", "-", "-"}

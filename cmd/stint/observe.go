@@ -43,8 +43,8 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	if c.Alerts.Secret != "" {
 		settings.Secret = []byte(c.Alerts.Secret)
 	}
-	if store.watched != nil && store.watched.conn != nil {
-		settings.Claim = claimOn(store.watched.conn, c.Store)
+	if store.activity != nil && store.activity.conn != nil {
+		settings.Claim = claimOn(store.activity.conn, c.Store)
 	}
 	var err error
 	if o.alerts, err = alerts.New(settings); err != nil {
