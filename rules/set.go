@@ -84,7 +84,7 @@ type Set struct {
 type compiled struct {
 	Rule
 	rank       int
-	weight     int // see mostLimits
+	maxLimits  int // see mostLimits
 	own        terms
 	paths      []pattern
 	except     []pattern
@@ -170,7 +170,7 @@ func Compile(list []Rule, options Options) (*Set, error) {
 			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
-	if err := s.exceeds(first); err != nil {
+	if err := s.checkLimitCount(first); err != nil {
 		return nil, err
 	}
 	return s, nil
