@@ -265,12 +265,12 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	t.Parallel()
 	backend := rulestore.NewMemory()
-	desks := []*adminFixture{newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)}
-	desks[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
+	fixtures := []*adminFixture{newAdminFixture(t, backend, nil), newAdminFixture(t, backend, nil)}
+	fixtures[0].ask("POST", "/api/v1/rules", `{"id":"a","priority":0,"scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	const editors = 32
 	var editing sync.WaitGroup
 	for i := range editors {
-		d := desks[i%2]
+		d := fixtures[i%2]
 		editing.Go(func() {
 			for { // read, add one, write: until nobody came between
 				read := d.ask("GET", "/api/v1/rules/a", "")
@@ -292,7 +292,7 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 		})
 	}
 	editing.Wait()
-	if got := desks[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderVersion) != fmt.Sprint(editors+1) {
+	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderVersion) != fmt.Sprint(editors+1) {
 		t.Errorf("after %d edits: version %s of %s", editors, got.header.Get(api.HeaderVersion), got.body)
 	}
 }

@@ -96,8 +96,8 @@ func TestRefusals(t *testing.T) {
 		if _, err := a.enter(ctx, 1, named("light")); !errors.Is(err, context.Canceled) || errors.Is(err, stint.ErrOverloaded) {
 			t.Errorf("who has left: %v", err)
 		}
-		refused := make(chan string, admissionRoom)
-		for range admissionRoom {
+		refused := make(chan string, maxWaiting)
+		for range maxWaiting {
 			go func() {
 				if _, err := a.enter(t.Context(), 5, named("heavy")); err != nil {
 					refused <- "heavy"

@@ -164,8 +164,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// authorise notes that a request of the connection in ctx, if there is one, was authorised. In a private
-// room it counts among its peer's no more, and goes only while it is idle.
+// authorise notes that a request of the connection in ctx, if there is one, was authorised. On the admin
+// listener it no longer counts among its peer's, and is evicted only while it is idle.
 func (w *idleTracker) authorise(ctx context.Context) {
 	conn, ok := ctx.Value(connKey{}).(*trackedConn)
 	if !ok || conn.known.Swap(true) {

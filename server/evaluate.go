@@ -90,7 +90,7 @@ func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation)
 	err := decide(r.Context(), &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.judge(r.Context(), stint.Take, err); err != nil {
+		if err = s.storeError(r.Context(), stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
@@ -211,7 +211,7 @@ func newEvaluation() *evaluation {
 	return e
 }
 
-// fewRules is how many rules and members an evaluation may have had whose room is kept.
+// fewRules is how many rules and members an evaluation may have had whose memory is kept.
 const fewRules = 256
 
 // clear forgets the request. It reports whether the evaluation is worth keeping.

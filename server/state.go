@@ -146,7 +146,7 @@ func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluat
 		err = stint.ErrUnavailable
 	}
 	if err != nil {
-		return s.judge(r.Context(), stint.Settle, err)
+		return s.storeError(r.Context(), stint.Settle, err)
 	}
 	response := api.SettleRulesResponse{Matched: append([]string{}, v.Matched...), Applied: v.Decision.Applied}
 	if v.Claim.Policy != nil {
