@@ -1,12 +1,15 @@
 package alerts
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A queue has the events of one kind that wait. Each kind has its own, so that a flood of one leaves room for the other.
@@ -53,26 +56,17 @@ const overflowInterval = time.Minute
 
 // watchOverflow logs each minute how many events found the queue full, until the returned function is called, which logs the rest.
 func (s *Sender) watchOverflow() (end func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(overflowInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				s.nearLimit.overflowing.Store(s.nearLimit.reportOverflow())
-				s.denied.overflowing.Store(s.denied.reportOverflow())
-			case <-done:
-				s.nearLimit.reportOverflow()
-				s.denied.reportOverflow()
-				return
-			}
-		}
-	}()
+	report := func() {
+		s.nearLimit.overflowing.Store(s.nearLimit.reportOverflow())
+		s.denied.overflowing.Store(s.denied.reportOverflow())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { sleep.Every(ctx, overflowInterval, report) })
 	return func() {
-		close(done)
-		<-ended
+		cancel()
+		watching.Wait()
+		report()
 	}
 }
 
