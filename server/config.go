@@ -89,7 +89,7 @@ type Config struct {
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
 	// HealthDetails are facts for operators about the store and the rules, by component and name, such as
-	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to callers who may name keys and ask for them
+	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to callers with the right to name keys that ask for them
 	// by ?details=true. Default: nil, none.
 	HealthDetails func() map[string]map[string]any
 	// StoreRequired makes the server not ready while the store can't be reached, as

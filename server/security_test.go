@@ -200,7 +200,7 @@ func TestSecurityModel(t *testing.T) {
 	}
 }
 
-// holds makes a call and compares what it comes to. What is refused has not reached
+// holds makes a call and compares its result. A refused call has not reached
 // the store.
 func (f *fixture) holds(c call) {
 	f.t.Helper()

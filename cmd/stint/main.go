@@ -109,7 +109,7 @@ func misused(format string, args ...any) error {
 }
 
 // run carries out one command line until it ends or ctx is done, and returns the
-// exit code. What was asked for goes to Out, everything else to Err.
+// exit code. Answers go to Out, everything else to Err.
 func run(ctx context.Context, args []string, p process) int {
 	root := &cobra.Command{
 		Use:   "stint",

@@ -135,7 +135,7 @@ func (l *Log) summarize() {
 
 const maxRequestID = 128
 
-// RequestID is what a request is called by who sent it: X-Request-ID if it is up to 128 characters of printable ASCII without a
+// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII without a
 // space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
 func RequestID(header http.Header) string {
 	id := header.Get("X-Request-Id")

@@ -164,7 +164,7 @@ func (b *bench) measureContender(ctx context.Context, site *site, l *load, c red
 				return err
 			}
 		}
-		runtime.GC() // nobody pays for the garbage of who came before
+		runtime.GC() // the garbage of the contender before costs nothing here
 		m, err := s.measure(ctx, t, b.options)
 		if err != nil {
 			return fmt.Errorf("%d callers: %w", n, err)

@@ -58,7 +58,7 @@ func forward(ctx context.Context, listener net.Listener, to string, delay time.D
 			if len(c.data) == 0 {
 				_ = c.to.Close()
 			} else {
-				_, _ = c.to.Write(c.data) // who has closed the connection is told by its reader
+				_, _ = c.to.Write(c.data) // the reader of a closed connection reports it
 			}
 		}
 	}()

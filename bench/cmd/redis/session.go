@@ -88,7 +88,7 @@ const tries = 3
 func (l *load) steady() bool { return l.check == books || l.check == none }
 
 // measure lets so many callers ask, and again when other programs disturbed them; the
-// least disturbed counts. What was wrong in any try is.
+// least disturbed one counts. The faults of all tries are kept.
 func (s *session) measure(ctx context.Context, t *traffic, o options) (measurement, error) {
 	var best measurement
 	var faults []string
