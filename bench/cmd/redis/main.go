@@ -190,12 +190,5 @@ func (b *bench) report(s *session, callers int, m measurement) {
 	if len(m.faults) > 0 {
 		b.wrong++
 	}
-	const most = 3
-	for i, fault := range m.faults {
-		if i == most {
-			fmt.Fprintf(b.log, "and %d more\n", len(m.faults)-most)
-			break
-		}
-		fmt.Fprintf(b.log, "WRONG: %s, %s, load %s, %d callers: %s\n", s.site.place, s.contender.Name, s.load.name, callers, fault)
-	}
+	cli.PrintFaults(b.log, fmt.Sprintf("%s, %s, load %s, %d callers", s.site.place, s.contender.Name, s.load.name, callers), m.faults, 3)
 }
