@@ -58,7 +58,7 @@ var folders = []folder{
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
-	{path: "promlimit", floor: 3, not: stores, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "promlimit", floor: 3, not: stores, uses: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model"}},
 	{path: "otellimit", floor: 3, not: stores, uses: []string{
 		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
 		"go.opentelemetry.io/otel/trace",
