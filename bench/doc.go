@@ -8,6 +8,6 @@
 // what all of them found. cmd/exact measures nothing: it checks what eight processes
 // on one Redis are answered. README.md says how to repeat it.
 //
-// The module is separate so that nobody who uses stint downloads its
+// The module is separate so that users of stint do not download its
 // competitors.
 package bench

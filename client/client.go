@@ -26,9 +26,9 @@
 //
 // # What the service can be asked
 //
-// Take and Peek are carried out as by any other store, but for a cost above the limit: the
-// service calls that invalid, where other stores deny it with RetryAfter Never. Of the
-// rest the REST API can say this much; what it can't is refused with an error that
+// Take and Peek are carried out as by any other store, with one difference: the service calls a
+// cost above the limit invalid, where other stores deny it with RetryAfter Never. The REST API
+// offers less than a store for the rest. What it does not offer is refused with an error that
 // wraps [stint.ErrInvalid], before anything is sent:
 //
 //   - Try is Take for limits that don't count denied requests; for others it is
@@ -117,8 +117,8 @@ func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckRespo
 	if err := checkKey(request.Key); err != nil {
 		return api.CheckResponse{}, err
 	}
-	q := question{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}
-	answer, _, err := ask(ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok })
+	q := call{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}
+	answer, _, err := do(ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok })
 	return answer, err
 }
 
@@ -146,8 +146,8 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 			return nil, prefix.Errorf("element %d: %w", i, err)
 		}
 	}
-	q := question{method: http.MethodPost, path: api.PathCheck, body: requests}
-	answers, _, err := ask(ctx, c, q, "a batch of checks", func(answers *[]api.CheckResponse, _ bool) bool {
+	q := call{method: http.MethodPost, path: api.PathCheck, body: requests}
+	answers, _, err := do(ctx, c, q, "a batch of checks", func(answers *[]api.CheckResponse, _ bool) bool {
 		return len(*answers) == len(requests) && !slices.ContainsFunc(*answers, func(a api.CheckResponse) bool { return !plausible(&a) })
 	})
 	return answers, err
@@ -166,16 +166,16 @@ func (c *Client) Remaining(ctx context.Context, request api.Request) (api.Remain
 	if request.Permits > 1 {
 		query.Set("permits", strconv.FormatInt(request.Permits, 10))
 	}
-	q := question{method: http.MethodGet, path: api.PathRemaining, query: query}
-	answer, _, err := ask(ctx, c, q, "a look at what remains", func(a *api.RemainingResponse, _ bool) bool {
-		look := lookOf(a)
-		return plausible(&look) && a.At > 0
+	q := call{method: http.MethodGet, path: api.PathRemaining, query: query}
+	answer, _, err := do(ctx, c, q, "a query of what remains", func(a *api.RemainingResponse, _ bool) bool {
+		check := checkOfRemaining(a)
+		return plausible(&check) && a.At > 0
 	})
 	return answer, err
 }
 
-// Reset makes a key as new: under the request's algorithm or policy, or with neither
-// under all of them. Permits must be 0.
+// Reset clears the state of a key under the request's algorithm or policy, or under all of
+// them if it has neither. Permits must be 0.
 func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetResponse, error) {
 	if request.Permits != 0 {
 		return api.ResetResponse{}, stint.Invalid("permits", request.Permits, "0, as nothing is taken")
@@ -184,8 +184,8 @@ func (c *Client) Reset(ctx context.Context, request api.Request) (api.ResetRespo
 	if err != nil {
 		return api.ResetResponse{}, err
 	}
-	q := question{method: http.MethodDelete, path: api.PathReset, query: query}
-	answer, _, err := ask(ctx, c, q, "a reset", func(a *api.ResetResponse, _ bool) bool { return a.Reset })
+	q := call{method: http.MethodDelete, path: api.PathReset, query: query}
+	answer, _, err := do(ctx, c, q, "a reset", func(a *api.ResetResponse, _ bool) bool { return a.Reset })
 	return answer, err
 }
 
@@ -195,18 +195,18 @@ func (c *Client) Settle(ctx context.Context, request api.Request) (api.SettleRes
 	if err := checkKey(request.Key); err != nil {
 		return api.SettleResponse{}, err
 	}
-	q := question{method: http.MethodPost, path: api.PathSettle, body: struct {
+	q := call{method: http.MethodPost, path: api.PathSettle, body: struct {
 		api.Request
 		Permits int64 `json:"permits"` // 0 too
 	}{request, request.Permits}}
-	answer, _, err := ask(ctx, c, q, "a settlement", func(a *api.SettleResponse, _ bool) bool {
-		left := checkOf(&a.Rest)
+	answer, _, err := do(ctx, c, q, "a settlement", func(a *api.SettleResponse, _ bool) bool {
+		left := checkOfRest(&a.Rest)
 		return plausible(&left) && a.At > 0
 	})
 	return answer, err
 }
 
-// queryOf writes a request but for its permits as a query.
+// queryOf writes a request as a query, without its permits.
 func queryOf(request *api.Request) (url.Values, error) {
 	if err := checkKey(request.Key); err != nil {
 		return nil, err

@@ -27,10 +27,10 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 	}
 }
 
-// lost says what became of a request that was not answered: the caller's context has
-// ended, or else the service is away or silent. bounded is the context with the
+// noAnswer is the error of a request that was not answered: the caller's context has
+// ended, or the service is unreachable or silent. bounded is the context with the
 // client's own timeout.
-func (c *Client) lost(ctx, bounded context.Context, err error) error {
+func (c *Client) noAnswer(ctx, bounded context.Context, err error) error {
 	ended := ctx.Err()
 	if deadline, ok := ctx.Deadline(); ok && ended == nil && !time.Now().Before(deadline) {
 		ended = context.DeadlineExceeded // a dialler's own timer may be a moment ahead
@@ -48,8 +48,8 @@ func (c *Client) lost(ctx, bounded context.Context, err error) error {
 	}
 }
 
-// strange says that whoever answered is no stint service.
-func (c *Client) strange(what string) error {
+// notStint is the error of an answer that no stint service gives.
+func (c *Client) notStint(what string) error {
 	return c.unavailable(fmt.Errorf("it does not answer like stint: %s", what))
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// A service that was away decides again for who asks it by package failover, though it knows nothing
-// of the policy that failover probes a store with.
+// A service that was unreachable decides again for callers that use package failover, although it does not
+// know the policy that failover probes a store with.
 func TestFailoverOfAService(t *testing.T) {
 	policy := policyOf(t, "api", stint.FixedWindow(1000, time.Hour))
 	target, err := url.Parse(serve(t, storetest.NewClock(start), withPolicies(policy)))

@@ -148,8 +148,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestStoreAway: a service whose store is away answers 503.
-func TestStoreAway(t *testing.T) {
+// TestStoreUnreachable: a service whose store is unreachable answers 503.
+func TestStoreUnreachable(t *testing.T) {
 	url := serve(t, storetest.NewClock(start), func(c *server.Config) { c.Store = away{} })
 	c, policy := open(t, url, client.Options{}), policyOf(t, "", server.DefaultLimits()[stint.AlgorithmTokenBucket])
 	for _, verb := range []stint.Verb{stint.Take, stint.Peek, stint.Reset, stint.Settle} {

@@ -47,7 +47,7 @@ type Options struct {
 	Defaults []stint.Limit
 }
 
-// EnsureDefaults returns the options with every default filled in, but for those of
+// EnsureDefaults returns the options with every default filled in, except for those of
 // TLS and HTTPClient.
 func (o Options) EnsureDefaults() Options {
 	if o.Timeout == 0 {

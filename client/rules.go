@@ -127,8 +127,8 @@ func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api
 }
 
 func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
-	q := question{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}
-	return ask(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {
+	q := call{method: http.MethodPost, path: api.PathEvaluate, body: request, denial: true}
+	return do(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {
 		limited := a.Algorithm != ""
 		return a.Allowed == ok && (!limited || plausible(&a.CheckResponse) && a.Rule != "")
 	})

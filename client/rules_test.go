@@ -54,7 +54,7 @@ func named(name string, limit stint.Limit) stint.Limit {
 	return limit
 }
 
-// describe tells who is asking, as a program does that has checked it.
+// describe adds the user, as a program does that has authenticated it.
 func describe(r *http.Request, q *rules.Request) error {
 	q.User, q.APIKey = r.Header.Get("X-User"), r.Header.Get("X-Key")
 	return nil

@@ -13,15 +13,15 @@ import (
 // Decide implements [stint.Store]; the package's documentation says what can be
 // asked.
 func (c *Client) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	request, err := c.phrase(&op)
+	request, err := c.requestOf(&op)
 	if err != nil {
 		return stint.Decision{}, err
 	}
 	return c.decide(ctx, &op, request)
 }
 
-// phrase writes an operation as a request, or says why it can't be.
-func (c *Client) phrase(op *stint.Op) (api.Request, error) {
+// requestOf is an operation as a request, or why the service can't be asked for it.
+func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 	if err := op.Validate(); err != nil {
 		return api.Request{}, err
 	}
@@ -47,7 +47,7 @@ func (c *Client) phrase(op *stint.Op) (api.Request, error) {
 	case op.Each != nil && n > 1:
 		return request, stint.Invalid("each", fmt.Sprintf("of %d limits", n), "none, or a policy of one limit: the service tells the deciding limit's outcome")
 	case op.Each != nil && op.Verb == stint.Reset:
-		return request, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it made as new")
+		return request, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it cleared")
 	}
 	return request, nil
 }
@@ -61,33 +61,33 @@ func unnamed(policy *stint.Policy) string {
 	return fmt.Sprintf("a %s of %d without a name, which is not the default", limit.Algorithm, limit.Capacity)
 }
 
-// decide carries out a phrased operation.
+// decide carries out an operation by its request.
 func (c *Client) decide(ctx context.Context, op *stint.Op, request api.Request) (stint.Decision, error) {
 	var check api.CheckResponse
 	var settled api.SettleResponse
 	var err error
 	switch op.Verb {
 	case stint.Peek:
-		var look api.RemainingResponse
-		look, err = c.Remaining(ctx, request)
-		check = lookOf(&look)
+		var remaining api.RemainingResponse
+		remaining, err = c.Remaining(ctx, request)
+		check = checkOfRemaining(&remaining)
 	case stint.Reset:
 		_, err = c.Reset(ctx, request)
 		return stint.Decision{Allowed: err == nil}, err
 	case stint.Settle:
 		settled, err = c.Settle(ctx, request)
-		check = checkOf(&settled.Rest)
+		check = checkOfRest(&settled.Rest)
 	default:
 		check, err = c.Check(ctx, request)
 	}
 	if err != nil {
 		return stint.Decision{}, err
 	}
-	return told(op, &check, settled.Applied), nil
+	return decisionFor(op, &check, settled.Applied), nil
 }
 
-// told reads the decision of an operation from a plausible answer, and fills in Each.
-func told(op *stint.Op, answer *api.CheckResponse, applied int64) stint.Decision {
+// decisionFor reads the decision of an operation from a plausible answer, and fills in Each.
+func decisionFor(op *stint.Op, answer *api.CheckResponse, applied int64) stint.Decision {
 	d := decisionOf(op.Policy, answer)
 	d.Applied = applied
 	if op.Each != nil {
@@ -104,16 +104,16 @@ func told(op *stint.Op, answer *api.CheckResponse, applied int64) stint.Decision
 func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	b := batch{client: c, ops: ops, results: results}
 	for i := range ops {
-		request, err := c.phrase(&ops[i])
+		request, err := c.requestOf(&ops[i])
 		if err != nil {
 			results[i] = stint.Result{Err: err}
 			continue
 		}
 		takes := ops[i].Verb == stint.Take || ops[i].Verb == stint.Try
-		if !takes || len(b.places) == api.MaxBatch {
+		if !takes || len(b.indexes) == api.MaxBatch {
 			b.flush(ctx)
 		}
-		b.places, b.requests = append(b.places, i), append(b.requests, request)
+		b.indexes, b.requests = append(b.indexes, i), append(b.requests, request)
 		if !takes {
 			b.flush(ctx)
 		}
@@ -123,46 +123,46 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 
 // A batch is what DecideAll has under way.
 type batch struct {
-	client   *Client
-	ops      []stint.Op
-	results  []stint.Result
-	places   []int         // the operations not yet sent, by their place in ops
-	requests []api.Request // of these
-	away     error         // why the service is not asked any more
+	client      *Client
+	ops         []stint.Op
+	results     []stint.Result
+	indexes     []int         // the operations of ops that were not sent yet
+	requests    []api.Request // of these
+	unreachable error         // why the service is not asked any more
 }
 
 // flush sends what is not yet sent.
 func (b *batch) flush(ctx context.Context) {
-	if len(b.places) > 0 {
-		b.send(ctx, b.places, b.requests)
-		b.places, b.requests = b.places[:0], b.requests[:0]
+	if len(b.indexes) > 0 {
+		b.send(ctx, b.indexes, b.requests)
+		b.indexes, b.requests = b.indexes[:0], b.requests[:0]
 	}
 }
 
-// send carries out the operations at those places: takes, or one of any verb.
-func (b *batch) send(ctx context.Context, places []int, requests []api.Request) {
+// send carries out the operations at those indexes: takes, or one of any verb.
+func (b *batch) send(ctx context.Context, indexes []int, requests []api.Request) {
 	var answers []api.CheckResponse
-	err := b.away
+	err := b.unreachable
 	switch {
 	case err != nil:
-	case len(places) == 1:
-		d, err := b.client.decide(ctx, &b.ops[places[0]], requests[0])
-		b.results[places[0]] = stint.Result{Decision: d, Err: err}
+	case len(indexes) == 1:
+		d, err := b.client.decide(ctx, &b.ops[indexes[0]], requests[0])
+		b.results[indexes[0]] = stint.Result{Decision: d, Err: err}
 		b.note(err)
 		return
 	default:
 		answers, err = b.client.checkBatch(ctx, requests)
 	}
 	if errors.Is(err, stint.ErrInvalid) {
-		half := len(places) / 2
-		b.send(ctx, places[:half], requests[:half])
-		b.send(ctx, places[half:], requests[half:])
+		half := len(indexes) / 2
+		b.send(ctx, indexes[:half], requests[:half])
+		b.send(ctx, indexes[half:], requests[half:])
 		return
 	}
 	b.note(err)
-	for i, place := range places {
-		if b.results[place] = (stint.Result{Err: err}); err == nil {
-			b.results[place].Decision = told(&b.ops[place], &answers[i], 0)
+	for i, index := range indexes {
+		if b.results[index] = (stint.Result{Err: err}); err == nil {
+			b.results[index].Decision = decisionFor(&b.ops[index], &answers[i], 0)
 		}
 	}
 }
@@ -170,6 +170,6 @@ func (b *batch) send(ctx context.Context, places []int, requests []api.Request) 
 // note has the service not asked any more when no answer came.
 func (b *batch) note(err error) {
 	if problem := (*api.Problem)(nil); err != nil && !errors.Is(err, stint.ErrInvalid) && !errors.As(err, &problem) {
-		b.away = err
+		b.unreachable = err
 	}
 }

@@ -36,17 +36,17 @@ func plausible(a *api.CheckResponse) bool {
 		(micros(a.RetryAfterMicros) || a.RetryAfterMicros == -1) && (!a.Allowed || a.RetryAfterMicros == 0)
 }
 
-// checkOf is what a check would be told by an answer that tells what is left.
-func checkOf(a *api.Rest) api.CheckResponse {
+// checkOfRest is what a check would be told by an answer that tells what is left.
+func checkOfRest(a *api.Rest) api.CheckResponse {
 	return api.CheckResponse{
 		Allowed: true, Algorithm: a.Algorithm, Limit: a.Limit, Remaining: a.Remaining,
 		ResetAfterMicros: a.ResetAfterMicros, At: a.At, Source: stint.SourceStore.String(),
 	}
 }
 
-// lookOf is what a check would be told by a look at what remains.
-func lookOf(a *api.RemainingResponse) api.CheckResponse {
-	c := checkOf(&a.Rest)
+// checkOfRemaining is what a check would be told by an answer about what remains.
+func checkOfRemaining(a *api.RemainingResponse) api.CheckResponse {
+	c := checkOfRest(&a.Rest)
 	c.Allowed, c.RetryAfterMicros, c.DelayMicros, c.Source = a.Allowed, a.RetryAfterMicros, a.DelayMicros, a.Source
 	return c
 }

@@ -111,7 +111,7 @@ func (c *crowd) come(v *visit) {
 	if err != nil || v.allowed {
 		return
 	}
-	<-time.After(100 * time.Nanosecond) // who had a turn at that moment has taken it, and the limits are the same
+	<-time.After(100 * time.Nanosecond) // a request whose turn was at that moment has taken it, and the limits are the same
 	if !c.denies(v, verdict.Rule.ID) {
 		c.t.Errorf("at %s %v was denied by rule %s, which admits", v.end, v.clients, verdict.Rule.ID)
 	}
@@ -129,8 +129,8 @@ func (c *crowd) denies(v *visit, id string) bool {
 	})
 }
 
-// look checks, while nothing moves, that all who are held are held by limits that deny them.
-func (c *crowd) look() {
+// check checks, while nothing moves, that every request that is held is held by limits that deny it.
+func (c *crowd) check() {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,18 +150,18 @@ func (c *crowd) run() {
 	for _, v := range c.visits {
 		for c.now() < v.at {
 			<-time.After(min(v.at-c.now(), 1700*time.Microsecond))
-			c.look()
+			c.check()
 		}
 		v.came = true
 		all.Go(func() { c.come(v) })
-		c.look()
+		c.check()
 	}
 	for c.now() < time.Second {
 		if n, _ := c.limiter.Queues(); n == 0 {
 			break
 		}
 		<-time.After(1700 * time.Microsecond)
-		c.look()
+		c.check()
 	}
 	all.Wait()
 	if n, _ := c.limiter.Queues(); n > 0 {

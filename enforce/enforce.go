@@ -67,10 +67,11 @@ type Decider interface {
 type Limiter struct {
 	store   stint.Store
 	maxWait time.Duration
-	plain   bool // whether ambiguous paths are refused
-	denies  bool // whether requests without a rule are denied
 	set     atomic.Pointer[rules.Set]
 	queues  waitQueues
+
+	rejectAmbiguous bool // whether ambiguous paths are refused
+	denyByDefault   bool // whether requests without a rule are denied
 }
 
 // New makes a limiter, or reports what is wrong with the configuration.
@@ -81,7 +82,7 @@ func New(config Config) (*Limiter, error) {
 	if config.MaxWait < 0 {
 		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
 	}
-	l := &Limiter{store: config.Store, maxWait: config.MaxWait, plain: config.RejectAmbiguousPaths, denies: config.DenyByDefault}
+	l := &Limiter{store: config.Store, maxWait: config.MaxWait, rejectAmbiguous: config.RejectAmbiguousPaths, denyByDefault: config.DenyByDefault}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
 	}
@@ -206,14 +207,14 @@ func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) erro
 	if l.maxWait > 0 {
 		longest = min(longest, l.maxWait)
 	}
-	return v.settle(l.take(ctx, r, v, longest))
+	return v.clearOnError(l.take(ctx, r, v, longest))
 }
 
 // DecideNow is Decide where nothing can be held: a request for which rules would wait is denied at
 // once, that of one who would have to wait behind others too. What a leaky bucket of a rule that
 // does not wait says, to hold the request until its turn, is the caller's to do, as with Decide.
 func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return v.settle(l.take(ctx, r, v, 0))
+	return v.clearOnError(l.take(ctx, r, v, 0))
 }
 
 // take decides, and has rules hold the request for so long at most.
@@ -235,11 +236,11 @@ func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) err
 	if err == nil && v.Allowed {
 		err = l.decide(ctx, v, stint.Peek, true)
 	}
-	return v.settle(err)
+	return v.clearOnError(err)
 }
 
-// settle leaves nothing of a verdict that an error prevented but what matched and what was to decide.
-func (v *Verdict) settle(err error) error {
+// clearOnError leaves only what matched and what was to decide, if there is an error, which it returns.
+func (v *Verdict) clearOnError(err error) error {
 	if err != nil {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
@@ -253,14 +254,14 @@ func (v *Verdict) settle(err error) error {
 func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 	v.reset()
 	match := (*rules.Set).Match
-	if l.plain {
+	if l.rejectAmbiguous {
 		match = (*rules.Set).MatchUnambiguous
 	}
 	if err := match(l.set.Load(), r, &v.matches); err != nil {
 		return err
 	}
 	var fault error
-	v.byDefault = l.denies
+	v.byDefault = l.denyByDefault
 	for i := range v.matches.Len() {
 		matched, err := v.matches.At(i)
 		if err == nil && matched.Outcome == rules.Skipped {
@@ -385,12 +386,12 @@ func (v *Verdict) op(verb stint.Verb) stint.Op {
 	if len(v.and) > 0 {
 		op.And = v.and
 	}
-	op.Each = v.room(op.Limits())
+	op.Each = v.outcomes(op.Limits())
 	return op
 }
 
-// room is room for so many outcomes.
-func (v *Verdict) room(n int) []stint.Outcome {
+// outcomes has room for so many outcomes.
+func (v *Verdict) outcomes(n int) []stint.Outcome {
 	for len(v.each) < n {
 		v.each = append(v.each, stint.Outcome{})
 	}
@@ -403,12 +404,12 @@ func (v *Verdict) note(d stint.Decision, err error) error {
 		return err
 	}
 	v.Allowed, v.Decision = d.Allowed, d
-	v.name(d.Index)
+	v.decideBy(d.Index)
 	return nil
 }
 
-// name makes the rule of a limit the deciding one; limits are counted over all claims.
-func (v *Verdict) name(index int32) {
+// decideBy makes the rule of a limit the deciding one; limits are counted over all claims.
+func (v *Verdict) decideBy(index int32) {
 	first := 0
 	for i := range v.claims {
 		n := v.claims[i].Claim.Policy.Len()
@@ -462,15 +463,15 @@ func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
 func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.Verb, permits int64) error {
 	if err == nil && v.Allowed {
 		if verb == stint.Settle {
-			v.permit(permits)
+			v.setPermits(permits)
 		}
 		err = l.decide(ctx, v, verb, true)
 	}
-	return v.settle(err)
+	return v.clearOnError(err)
 }
 
-// permit gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
-func (v *Verdict) permit(n int64) {
+// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
+func (v *Verdict) setPermits(n int64) {
 	named := slices.ContainsFunc(v.claims, func(c Claimed) bool { return c.named }) ||
 		slices.ContainsFunc(v.shadows, func(s shadow) bool { return s.named > 0 })
 	v.claims = slices.DeleteFunc(v.claims, func(c Claimed) bool { return named && !c.named })

@@ -86,7 +86,7 @@ func (s slow) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	return s.Store.Decide(ctx, op)
 }
 
-// A turn that has come is nobody's to wait for, however little time there is to ask for it.
+// A turn that has come is not waited for, however little time is left to ask for it.
 func TestTurnsOfASlowStore(t *testing.T) {
 	for _, test := range []struct {
 		name   string

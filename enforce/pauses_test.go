@@ -38,7 +38,7 @@ func TestPausesAreBounded(t *testing.T) {
 	})
 }
 
-// A shorter pause does not end a longer one, one of nothing is none, and who waits for one waits to its end.
+// A shorter pause does not end a longer one, a pause of 0 is none, and Await waits to the end of a pause.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := enforce.Pauses{Most: 2, Longest: time.Hour}

@@ -102,8 +102,8 @@ func TestOneClientHoldsNobodyElse(t *testing.T) {
 	}
 }
 
-// Who is over two limits holds the others only until the one that they share admits.
-func TestLinesAreLeftWhenTheirRuleAdmits(t *testing.T) {
+// A request over two limits holds others only until the limit that they share admits.
+func TestQueuesAreLeftWhenTheirRuleAdmits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, _ := newLimiter(t,
 			shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond))),
@@ -122,8 +122,8 @@ func TestLinesAreLeftWhenTheirRuleAdmits(t *testing.T) {
 	})
 }
 
-// Who comes from one line into another stands there by when it came to the limiter.
-func TestLinesAreInOrderOfArrival(t *testing.T) {
+// A request that moves from one queue to another has its position there by its arrival at the limiter.
+func TestQueuesAreInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours := waiting("ours", time.Minute, 0, stint.TokenBucket(1, stint.Every(300*time.Millisecond)))
 		ours.Scope, ours.Missing = []string{rules.PerUser}, rules.MissingSkip
@@ -147,8 +147,8 @@ func TestLinesAreInOrderOfArrival(t *testing.T) {
 	})
 }
 
-// Who is behind others for several rules takes no room in the line that moves first.
-func TestRoomInALineThatMoves(t *testing.T) {
+// A request that is behind others for several rules takes no position in the queue that moves first.
+func TestPositionsInAQueueThatMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond)))
 		all.MaxWaiters = 2

@@ -142,7 +142,7 @@ func TestSettle(t *testing.T) {
 	wantLeft(t, "reset by client", left(t, limiter, r), map[string]int64{"b/": 50})
 }
 
-// Who has no limits has nothing to settle, and a leaky bucket gives no turn back.
+// A request without limits has nothing to settle, and a leaky bucket takes no turn back.
 func TestSettleNothing(t *testing.T) {
 	ban := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Banned: true, Match: rules.Match{Paths: []string{"/ban"}}}
 	leaky := per("leaky", stint.LeakyBucket(5, stint.PerHour(1)))

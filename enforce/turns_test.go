@@ -90,8 +90,8 @@ func (c crowded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	return c.Store.Decide(ctx, op)
 }
 
-// Who gets a later turn than it saw is denied all the same, though the turn stays taken. Nobody can look
-// while the store is away, so that it may go so too for a request that was alone.
+// A request that gets a later turn than its preview is denied, and the turn stays taken. There is no preview
+// while the store is unreachable, so that this may happen to a request that is alone, too.
 func TestTurnsTakenInBetween(t *testing.T) {
 	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	away.Inject(func(call storetest.Call) storetest.Fault {

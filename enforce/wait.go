@@ -110,10 +110,10 @@ func (v *Verdict) patience() time.Duration {
 // store was to say so. While the store is unreachable there is no look, and the failure policy decides. Of a caller that can't wait it is
 // not known how long it would, so that it is to come back when the turn would have come.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time, waits bool) (bool, error) {
-	if !v.queues() {
+	if !v.hasTurns() {
 		return false, nil
 	}
-	if seen, err := l.look(ctx, v); err != nil || !seen {
+	if seen, err := l.preview(ctx, v); err != nil || !seen {
 		return false, err
 	}
 	retry := v.lateness(deadline)
@@ -123,7 +123,7 @@ func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time, wa
 	if !waits {
 		retry = v.Decision.Delay
 	}
-	v.miss(retry)
+	v.denyLate(retry)
 	l.shadow(ctx, v)
 	return true, nil
 }
@@ -150,13 +150,13 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 		return err
 	}
 	if bounded && v.lateness(deadline) > 0 {
-		v.miss(v.Decision.Delay)
+		v.denyLate(v.Decision.Delay)
 	}
 	return nil
 }
 
-// look decides without taking anything. It reports false when the store can't tell.
-func (l *Limiter) look(ctx context.Context, v *Verdict) (seen bool, err error) {
+// preview decides without taking anything. It reports false when the store can't tell.
+func (l *Limiter) preview(ctx context.Context, v *Verdict) (seen bool, err error) {
 	err = l.decide(ctx, v, stint.Peek, false)
 	if (errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)) && ctx.Err() == nil {
 		return false, nil
@@ -164,9 +164,9 @@ func (l *Limiter) look(ctx context.Context, v *Verdict) (seen bool, err error) {
 	return err == nil, err
 }
 
-// miss makes an admission whose turn comes too late a denial for so long, by the limit whose turn
+// denyLate makes an admission whose turn comes too late a denial for so long, by the limit whose turn
 // is last.
-func (v *Verdict) miss(retry time.Duration) {
+func (v *Verdict) denyLate(retry time.Duration) {
 	v.Turn = v.Decision.Delay
 	slowest := int32(0)
 	for i := range v.limits() {
@@ -183,7 +183,7 @@ func (v *Verdict) deny(index int32, retry time.Duration) {
 	v.Allowed = false
 	v.Decision.Allowed, v.Decision.RetryAfter, v.Decision.Delay = false, retry, 0
 	v.Decision.Limit, v.Decision.Remaining, v.Decision.ResetAfter = o.Limit, o.Remaining, o.ResetAfter
-	v.name(index)
+	v.decideBy(index)
 }
 
 // limits is how many limits decide.
@@ -199,7 +199,7 @@ func (v *Verdict) limits() int {
 // having been looked at before, it may come too late: then it is lost, and the request denied.
 func (v *Verdict) hold(ctx context.Context, deadline time.Time) error {
 	if late := v.lateness(deadline); v.Decision.Degraded && late > 0 {
-		v.miss(late)
+		v.denyLate(late)
 		return nil
 	}
 	err := v.pause(ctx, v.Decision.Delay)
@@ -220,7 +220,7 @@ func (l *Limiter) shadow(ctx context.Context, v *Verdict) {
 // long as that may hold them.
 func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadline time.Time) error {
 	if behind := waiter.behind(); behind != nil {
-		seen, err := l.look(ctx, v)
+		seen, err := l.preview(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -258,8 +258,8 @@ func (v *Verdict) mayWait() bool {
 	return true
 }
 
-// queues reports whether a limit gives out turns.
-func (v *Verdict) queues() bool {
+// hasTurns reports whether a limit gives out turns.
+func (v *Verdict) hasTurns() bool {
 	for i := range v.claims {
 		policy := v.claims[i].Claim.Policy
 		for j := range policy.Len() {

@@ -59,8 +59,8 @@ func (c *Client) UnaryClientInterceptor() grpc.UnaryClientInterceptor {
 				return err
 			}
 			err := invoke(ctx, method, request, reply, conn, options...)
-			wait, asked := c.heed(out.key, err)
-			if !asked || retries == 0 || !c.lasts(ctx, wait) {
+			wait, asked := c.notePause(out.key, err)
+			if !asked || retries == 0 || !c.mayWait(ctx, wait) {
 				return err
 			}
 		}
@@ -81,24 +81,24 @@ func (c *Client) StreamClientInterceptor() grpc.StreamClientInterceptor {
 		}
 		stream, err := open(ctx, desc, conn, method, options...)
 		if err != nil {
-			c.heed(out.key, err)
+			c.notePause(out.key, err)
 			return nil, err
 		}
-		return &heedingStream{ClientStream: stream, client: c, key: out.key}, nil
+		return &pausedStream{ClientStream: stream, client: c, key: out.key}, nil
 	}
 }
 
-// A heedingStream heeds what the server asks for when it ends the stream.
-type heedingStream struct {
+// A pausedStream notes what the server asks for when it ends the stream.
+type pausedStream struct {
 	grpc.ClientStream
 	client *Client
 	key    string
 }
 
 // RecvMsg receives a message, or how the stream has ended.
-func (h *heedingStream) RecvMsg(message any) error {
+func (h *pausedStream) RecvMsg(message any) error {
 	err := h.ClientStream.RecvMsg(message)
-	h.client.heed(h.key, err)
+	h.client.notePause(h.key, err)
 	return err
 }
 
@@ -127,8 +127,8 @@ func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method str
 	return out, nil
 }
 
-// lasts reports whether a call may wait so long.
-func (c *Client) lasts(ctx context.Context, wait time.Duration) bool {
+// mayWait reports whether a call may wait so long.
+func (c *Client) mayWait(ctx context.Context, wait time.Duration) bool {
 	deadline, bounded := ctx.Deadline()
 	return wait <= c.config.MaxWait && (!bounded || wait <= time.Until(deadline))
 }
@@ -148,7 +148,7 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 	v := &e.Verdict
 	var err error
 	if c.config.Rules != nil {
-		err = c.follow(ctx, waiting, out, e)
+		err = c.decideByRules(ctx, waiting, out, e)
 	} else {
 		err = v.WaitPlain(waiting, c.config.Limiter, out.key, out.cost)
 	}
@@ -167,8 +167,8 @@ func (c *Client) await(ctx context.Context, out outgoing) error {
 // targetAttribute is the attribute of an outgoing call that tells the connection's target.
 const targetAttribute = "target"
 
-// follow has the rules decide, which hold the call no longer than waiting lasts.
-func (c *Client) follow(ctx, waiting context.Context, out outgoing, e *enforce.Evaluation) error {
+// decideByRules has the rules decide, which hold the call no longer than waiting lasts.
+func (c *Client) decideByRules(ctx, waiting context.Context, out outgoing, e *enforce.Evaluation) error {
 	q, v := &e.Request, &e.Verdict
 	v.Held = 0
 	md, _ := metadata.FromOutgoingContext(ctx)
@@ -192,9 +192,9 @@ func (c *Client) follow(ctx, waiting context.Context, out outgoing, e *enforce.E
 	return err
 }
 
-// heed notes what the server asked for, if it did: a call that was refused with
+// notePause notes what the server asked for, if it did: a call that was refused with
 // RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo.
-func (c *Client) heed(key string, err error) (wait time.Duration, asked bool) {
+func (c *Client) notePause(key string, err error) (wait time.Duration, asked bool) {
 	refused, ok := status.FromError(err)
 	if err == nil || !ok || refused.Code() != codes.ResourceExhausted && refused.Code() != codes.Unavailable {
 		return 0, false

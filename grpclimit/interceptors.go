@@ -48,7 +48,7 @@ func (s *Server) admit(ctx context.Context, method string, request any) (*call, 
 	if !tapped {
 		c = &call{method: method}
 		if err := s.charge(ctx, c, request, true); err != nil {
-			s.tellRefusal(ctx, c)
+			s.sendTrailer(ctx, c)
 			return nil, err
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Server) admit(ctx context.Context, method string, request any) (*call, 
 	return c, hold(ctx, c)
 }
 
-func (s *Server) tellRefusal(ctx context.Context, c *call) {
+func (s *Server) sendTrailer(ctx context.Context, c *call) {
 	if md := s.rate(c); md != nil {
 		_ = grpc.SetTrailer(ctx, md) // what can't be told does not change the decision
 	}
@@ -88,7 +88,7 @@ func (l *limitedStream) RecvMsg(message any) error {
 	if err == nil {
 		err = hold(l.Context(), l.call)
 	} else {
-		l.server.tellRefusal(l.Context(), l.call)
+		l.server.sendTrailer(l.Context(), l.call)
 	}
 	if err != nil {
 		l.refusal.Store(&refusal{err: err})

@@ -62,7 +62,7 @@ func NewRules(config RulesConfig) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	address, err := orByPeer(config.Address)
+	address, err := keyOrPeer(config.Address)
 	if err != nil {
 		return nil, err
 	}

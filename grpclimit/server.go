@@ -34,7 +34,7 @@ func New(config Config) (*Server, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	key, err := orByPeer(config.Key)
+	key, err := keyOrPeer(config.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func New(config Config) (*Server, error) {
 	return &Server{decide: decide, messages: config.Messages, silent: config.NoMetadata}, nil
 }
 
-// orByPeer is the function, or by default one that takes the address of the peer.
-func orByPeer(key KeyFunc) (KeyFunc, error) {
+// keyOrPeer is the function, or by default one that takes the address of the peer.
+func keyOrPeer(key KeyFunc) (KeyFunc, error) {
 	if key != nil {
 		return key, nil
 	}

@@ -170,7 +170,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || response == nil {
 		return response, err
 	}
-	if wait, ok := adviceOf(response, time.Now()); ok {
+	if wait, ok := pauseOf(response, time.Now()); ok {
 		t.pauses.Add(host, wait)
 	}
 	return response, nil
@@ -191,7 +191,7 @@ func (t *Transport) admit(r *http.Request, host string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := t.heed(ctx, host); err != nil {
+	if err := t.awaitPause(ctx, host); err != nil {
 		return err
 	}
 	if t.config.Rules == nil && t.config.Limiter == nil {
@@ -200,11 +200,11 @@ func (t *Transport) admit(r *http.Request, host string) error {
 	if err := t.decide(r, host); err != nil {
 		return err
 	}
-	return t.heed(ctx, host)
+	return t.awaitPause(ctx, host)
 }
 
-// heed waits until the host's pause is over.
-func (t *Transport) heed(ctx context.Context, host string) error {
+// awaitPause waits until the host's pause is over.
+func (t *Transport) awaitPause(ctx context.Context, host string) error {
 	if t.config.Refuse {
 		if left := t.pauses.Left(host); left > 0 {
 			return &RefusedError{Host: host, Server: true, RetryAfter: left}
@@ -233,7 +233,7 @@ func (t *Transport) decide(r *http.Request, host string) (err error) {
 	}
 	switch {
 	case t.config.Rules != nil:
-		err = t.follow(r, host, e)
+		err = t.decideByRules(r, host, e)
 	case t.config.Refuse:
 		deadline, _ := ctx.Deadline()
 		err = v.DecidePlain(ctx, t.config.Limiter, key, 1, false, deadline)
@@ -258,8 +258,8 @@ func (t *Transport) decide(r *http.Request, host string) (err error) {
 	return refused
 }
 
-// follow has the rules decide.
-func (t *Transport) follow(r *http.Request, host string, e *enforce.Evaluation) error {
+// decideByRules has the rules decide.
+func (t *Transport) decideByRules(r *http.Request, host string, e *enforce.Evaluation) error {
 	q := &e.Request
 	*q = rules.FromHTTP(r)
 	q.Method, q.Host = cmp.Or(r.Method, http.MethodGet), cmp.Or(r.Host, r.URL.Host)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A RedisNode is a server that holds a store's keys.
@@ -56,16 +58,8 @@ func NewRedisCollector(config RedisConfig) *RedisCollector {
 
 // Run asks at once, then after each interval, until the context ends. It must be called once.
 func (c *RedisCollector) Run(ctx context.Context) {
-	ticker := time.NewTicker(c.config.Interval)
-	defer ticker.Stop()
-	for {
-		c.ask(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	c.ask(ctx)
+	sleep.Every(ctx, c.config.Interval, func() { c.ask(ctx) })
 }
 
 // ask asks all nodes at once.
@@ -105,7 +99,7 @@ func pairs(text, between, within string) map[string]string {
 	return fields
 }
 
-// redisFigure is one metric, and how it is found in an INFO. Of those with a second label, value is that.
+// redisFigure is one metric, and how it is found in an INFO. value is the second label's; "" without one.
 type redisFigure struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

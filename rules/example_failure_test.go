@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// A program lets each rule say what becomes of its requests while the store is away.
+// In this program each rule says how its requests are decided while the store is unreachable.
 func ExampleFailureOf() {
 	set, err := rules.Compile([]rules.Rule{
 		{ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(5, time.Minute)}, OnStoreFailure: rules.FailClosed},

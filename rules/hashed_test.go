@@ -18,7 +18,7 @@ func hashOf(text string) string {
 	return `\sha256:` + hex.EncodeToString(sum[:])
 }
 
-// An override that names an API key by its SHA-256 holds for who sends that key, and for nobody else.
+// An override that names an API key by its SHA-256 holds for requests with that key only.
 func TestOverridesByHash(t *testing.T) {
 	limits := []stint.Limit{stint.FixedWindow(5, time.Minute)}
 	set := compile(t, []rules.Rule{
@@ -38,7 +38,7 @@ func TestOverridesByHash(t *testing.T) {
 		{`a|\b`, "a|nn", rules.Banned, rules.Limited},
 		{"plain", "a|nn", rules.Banned, rules.Limited},
 		{"other", "a|nn", rules.Limited, rules.Limited},
-		{hashOf("s3cret"), "a|nn", rules.Limited, rules.Limited}, // who knows the hash is not the client
+		{hashOf("s3cret"), "a|nn", rules.Limited, rules.Limited}, // knowing the hash is not having the key
 		{"", "a|nn", rules.Skipped, rules.Skipped},
 	} {
 		var m rules.Matches

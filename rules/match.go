@@ -135,8 +135,8 @@ func (s *Set) nameHost(m *Matches) bool {
 	return !bytes.Equal(m.named, m.host)
 }
 
-// consider adds a rule whose pattern matches, if the rest of it does.
-func (m *Matches) consider(c *compiled) {
+// addIfMatches adds a rule whose pattern matches, if the rest of it does.
+func (m *Matches) addIfMatches(c *compiled) {
 	if m.isFound(c) || len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
 		return
 	}
@@ -354,7 +354,7 @@ func (l *leaf) find(m *Matches) {
 		m.add(rule)
 	}
 	for _, rule := range l.checked {
-		m.consider(rule)
+		m.addIfMatches(rule)
 	}
 	for i := range l.fields {
 		f := &l.fields[i]
@@ -363,7 +363,7 @@ func (l *leaf) find(m *Matches) {
 			continue
 		}
 		for _, rule := range f.present {
-			m.consider(rule)
+			m.addIfMatches(rule)
 		}
 		m.seen = m.seen[:0]
 		for _, line := range lines {
@@ -373,7 +373,7 @@ func (l *leaf) find(m *Matches) {
 			}
 			m.seen = append(m.seen, rules[0])
 			for _, rule := range rules {
-				m.consider(rule)
+				m.addIfMatches(rule)
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func naiveSplit(text, separators string) (parts []string) {
 	return append(parts, text[start:])
 }
 
-// naiveMerge leaves empty segments out, but for one at the end.
+// naiveMerge leaves out empty segments, except for one at the end.
 func naiveMerge(segments []string) (merged []string) {
 	for i, segment := range segments {
 		if segment != "" || i == len(segments)-1 {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,17 +23,6 @@ func AppendPath(to []byte, path string) []byte {
 	_ = p.decode(path, false) // as long as it may be
 	r.read(&p, canonical)
 	return r.appendTo(to)
-}
-
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
 }
 
 // A path of which there are several variants is bounded, as each of them costs what there is to cut. A path
@@ -105,18 +95,20 @@ func (p *decoded) decode(path string, bounded bool) error {
 	p.text, p.pieces, p.features = p.text[:0], p.pieces[:0], canonical
 	path, _, _ = strings.Cut(path, "?")
 	p.rooted = strings.HasPrefix(path, "/")
-	start, codedDot := 0, false
+	start, codedDot, decoded := 0, false, [1]byte{}
 	for i := len(path) - len(strings.TrimPrefix(path, "/")); i < len(path); i++ {
 		c, coded := path[i], false
-		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
-			c, coded = unhex(path[i+1])<<4|unhex(path[i+2]), true
-			i += 2
+		if c == '%' && i+2 < len(path) {
+			if _, err := hex.Decode(decoded[:], []byte(path[i+1:i+3])); err == nil {
+				c, coded = decoded[0], true
+				i += 2
+			}
 		}
 		if mark := markOf(c, coded); mark != 0 {
 			p.cut(start, mark, codedDot)
 			start, codedDot = len(p.text)+1, false
 			if bounded && p.exceeds(path) {
-				return tooOdd(path)
+				return errTooAmbiguous(path)
 			}
 		}
 		codedDot = codedDot || coded && c == '.'
@@ -124,7 +116,7 @@ func (p *decoded) decode(path string, bounded bool) error {
 	}
 	p.cut(start, atEnd, codedDot)
 	if bounded && p.exceeds(path) {
-		return tooOdd(path)
+		return errTooAmbiguous(path)
 	}
 	return nil
 }
@@ -138,7 +130,7 @@ func (p *decoded) exceeds(path string) bool {
 	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > cuts)
 }
 
-func tooOdd(path string) error {
+func errTooAmbiguous(path string) error {
 	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
 		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, with //, \\, #, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
 }
@@ -178,7 +170,7 @@ func (p *decoded) cut(start int, mark mark, codedDot bool) {
 	case "":
 		if mark&(atHash|atEnd) == 0 {
 			p.features |= anyRuns
-			p.lead()
+			p.noteEmpty()
 		}
 	case ".", "..":
 		if codedDot {
@@ -190,8 +182,8 @@ func (p *decoded) cut(start int, mark mark, codedDot bool) {
 	p.pieces = append(p.pieces, piece{len(p.text), mark, codedDot})
 }
 
-// lead notes an empty piece, which means that an authority may follow if there are only such before it.
-func (p *decoded) lead() {
+// noteEmpty notes an empty piece, which means that an authority may follow if there are only such before it.
+func (p *decoded) noteEmpty() {
 	if !p.rooted || len(p.text) > len(p.pieces) {
 		return
 	}
@@ -238,16 +230,16 @@ const (
 func (as normalisation) after(features normalisation) normalisation {
 	for {
 		as = (as - features) & features // the next of the subsets
-		if as == canonical || as.apart(features) {
+		if as == canonical || as.isDistinct(features) {
 			return as
 		}
 	}
 }
 
-// apart reports whether no other normalisation gives the same variant: it has one bit of each group, and none is late if no
+// isDistinct reports whether no other normalisation gives the same variant: it has one bit of each group, and none is late if no
 // dots are resolved. Parsers that know an authority all end a path at #, and those that skip any number of slashes
 // before it take \ for a slash.
-func (as normalisation) apart(features normalisation) bool {
+func (as normalisation) isDistinct(features normalisation) bool {
 	for _, pair := range [...]normalisation{anySlashes, anyBackslashes, anyDots, anyRuns, anyAuthority, leaveLead | keepBackslashes} {
 		if as&pair == pair {
 			return false
@@ -328,7 +320,7 @@ func (r *variant) read(p *decoded, as normalisation) {
 		}
 	}
 	if as&anyLate != 0 {
-		r.doLate()
+		r.applyLate()
 	}
 	if r.slash = r.slash && len(r.segments) > 0; r.slash {
 		r.segments = append(r.segments, span{})
@@ -348,9 +340,9 @@ func (r *variant) resolve(s span, codedDot bool) bool {
 	return true
 }
 
-// doLate does what is done once dots are resolved: coded slashes separate, or empty segments are left
+// applyLate does what is done once dots are resolved: coded slashes separate, or empty segments are left
 // out.
-func (r *variant) doLate() {
+func (r *variant) applyLate() {
 	r.segments, r.resolved = r.resolved[:0], r.segments
 	for i, s := range r.resolved {
 		for r.as&lateSlashes != 0 {

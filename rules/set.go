@@ -165,14 +165,14 @@ func Compile(list []Rule, options Options) (*Set, error) {
 		c.rank = i
 		limits += c.maxLimits
 		if !c.Disabled {
-			segments += s.plant(c)
+			segments += s.index(c)
 		}
 		if segments > maxPlanted {
 			return nil, stint.Invalid("rules", plain(fmt.Sprintf("more than %d segments of paths, those of several hosts counted for each", maxPlanted)), "fewer")
 		}
 	}
 	if limits > stint.MaxOpLimits {
-		if err := s.exceeds(first); err != nil {
+		if err := s.checkLimitCount(first); err != nil {
 			return nil, err
 		}
 	}
@@ -195,8 +195,8 @@ func (s *Set) unchanged(rule *Rule, next *Set) *compiled {
 // maxPlanted bounds what the trees have, as a rule has each of its paths in the tree of each of its hosts.
 const maxPlanted = 1 << 22
 
-// plant puts a rule where requests find it, and returns in how many segments.
-func (s *Set) plant(c *compiled) (segments int) {
+// index adds a rule to the trees in which requests find it, and returns its number of segments.
+func (s *Set) index(c *compiled) (segments int) {
 	paths := c.paths
 	if len(paths) == 0 {
 		paths = []pattern{{rest: true}}

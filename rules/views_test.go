@@ -56,7 +56,7 @@ var authorities = []*regexp.Regexp{
 var runs = regexp.MustCompile("/+")
 
 // whatwgPath is a path after the path state of the URL Standard (https://url.spec.whatwg.org/#path-state)
-// in a URL with http, but for the bytes that it encodes.
+// in a URL with http, without its percent-encoding.
 func whatwgPath(path string) string {
 	path, _, _ = strings.Cut(path, "#")
 	var list []string

@@ -97,8 +97,8 @@ func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error
 			return "", 0, err
 		}
 	}
-	if place := a.signedIn(r); place >= 0 {
-		return a.tokens.tokens[place].Name, a.tokens.tokens[place].Role, nil
+	if index := a.signedIn(r); index >= 0 {
+		return a.tokens.tokens[index].Name, a.tokens.tokens[index].Role, nil
 	}
 	if len(a.tokens.hashes) > 0 {
 		return a.tokens.find(r.Header["Authorization"])
@@ -173,7 +173,7 @@ func profile(w http.ResponseWriter, r *http.Request) error {
 var adminOpenAPI []byte
 
 func describeAdmin(w http.ResponseWriter, r *http.Request) error {
-	if err := problem.CheckMethod(r, looks...); err != nil {
+	if err := problem.CheckMethod(r, readMethods...); err != nil {
 		return err
 	}
 	describe(w, adminOpenAPI)
@@ -227,7 +227,7 @@ const pathSession = "/session"
 // maxSignInBytes bounds the body of a sign-in.
 const maxSignInBytes = 4 << 10
 
-// signedIn returns the place of the token by whose session a request was sent, and -1 if it was not by one. A page of
+// signedIn returns the index of the token by whose session a request was sent, and -1 if it was not by one. A page of
 // another origin that makes a browser send the cookie changes nothing by it.
 func (a *admin) signedIn(r *http.Request) int {
 	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
@@ -236,14 +236,14 @@ func (a *admin) signedIn(r *http.Request) int {
 	return session.Find(r, a.tokens.hashes, time.Now())
 }
 
-// sessionAnswer says who is signed in.
+// A sessionAnswer is the name and the rights of the person who is signed in.
 type sessionAnswer struct {
 	Required bool   `json:"required"` // whether a token is needed
 	Name     string `json:"name,omitempty"`
 	Writes   bool   `json:"writes"`
 }
 
-// serveSession answers who is signed in (GET), signs in by a token (POST) and signs out (DELETE). The caller is who sent the request.
+// serveSession tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE).
 func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	if err := a.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
@@ -260,12 +260,12 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 		}
 		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes})
 	case http.MethodPost:
-		place, err := a.readSignIn(w, r)
+		index, err := a.readSignIn(w, r)
 		if err != nil {
 			return err
 		}
-		holder := a.tokens.tokens[place]
-		http.SetCookie(w, session.New(a.tokens.hashes[place], time.Now(), r.TLS != nil))
+		holder := a.tokens.tokens[index]
+		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
 		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
 	case http.MethodDelete:
 		http.SetCookie(w, session.End(r.TLS != nil))
@@ -277,8 +277,8 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 	}
 }
 
-// readSignIn returns the place of the token in the body.
-func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (place int, err error) {
+// readSignIn returns the index of the token in the body.
+func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
 	var body struct {
 		Token string `json:"token"`
 	}
@@ -287,8 +287,8 @@ func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (place int, e
 	if err := decoder.Decode(&body); err != nil {
 		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)
 	}
-	if place = a.tokens.hashes.place(body.Token); place < 0 {
+	if index = a.tokens.hashes.index(body.Token); index < 0 {
 		return 0, problem.New(http.StatusUnauthorized, "the token is not known; allowed: one of admin.tokens_file")
 	}
-	return place, nil
+	return index, nil
 }

@@ -18,8 +18,8 @@ import (
 const (
 	// admissionWait is how long a request waits at most until its work may begin.
 	admissionWait = 100 * time.Millisecond
-	// admissionRoom is how many requests may wait.
-	admissionRoom = 1024
+	// maxWaiting is how many requests may wait.
+	maxWaiting = 1024
 	// bytesPerOperation is how much text is as much work to read as an operation is to decide.
 	bytesPerOperation = 64
 	// keptClients is how many clients' shares are remembered before old ones are dropped, and mostClients
@@ -113,10 +113,10 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].start > w.start })
 	a.waiting = slices.Insert(a.waiting, behind, w)
 	a.waits.Add(1)
-	if len(a.waiting) > admissionRoom {
-		heaviest := a.waiting[admissionRoom]
-		a.remove(admissionRoom)
-		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", admissionRoom))
+	if len(a.waiting) > maxWaiting {
+		heaviest := a.waiting[maxWaiting]
+		a.remove(maxWaiting)
+		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", maxWaiting))
 	}
 	a.begin() // work may have ended since it was too much
 	a.mu.Unlock()

@@ -94,10 +94,10 @@ func TestRefusals(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := a.enter(ctx, 1, named("light")); !errors.Is(err, context.Canceled) || errors.Is(err, stint.ErrOverloaded) {
-			t.Errorf("who has left: %v", err)
+			t.Errorf("a request that has left: %v", err)
 		}
-		refused := make(chan string, admissionRoom)
-		for range admissionRoom {
+		refused := make(chan string, maxWaiting)
+		for range maxWaiting {
 			go func() {
 				if _, err := a.enter(t.Context(), 5, named("heavy")); err != nil {
 					refused <- "heavy"

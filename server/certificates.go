@@ -42,17 +42,17 @@ func (t TLS) validate(section string) error {
 	return nil
 }
 
-// recheck is how old the files may be that a handshake uses.
+// recheck is the least time between two readings of the files.
 const recheck = 5 * time.Second
 
 // maxCertificateBytes bounds each of the files.
 const maxCertificateBytes = 1 << 20
 
-// certificates are what a TLS names, for one listener. They look at the files again
-// during a handshake that comes 5 seconds after the last look or later, and follow
-// what changed: by content, so it does not matter how files are replaced. What can't
-// be used, such as a certificate whose key is still to come, is logged once, and what
-// was there is kept. They are safe for concurrent use.
+// certificates are the contents of the files of a TLS, for one listener. A handshake reads the
+// files again if the last reading was 5 seconds ago or earlier. They are compared by content, so
+// it does not matter how files are replaced. Files that can't be used, such as a certificate whose
+// key is still missing, are logged once, and the previous contents stay in use. It is safe for
+// concurrent use.
 type certificates struct {
 	section string
 	files   TLS
@@ -60,16 +60,16 @@ type certificates struct {
 	now     func() time.Time
 
 	current atomic.Pointer[tls.Config]
-	mu      sync.Mutex // held while looking
-	looked  time.Time
-	seen    [sha256.Size]byte // what was found then
+	mu      sync.Mutex // held while the files are read
+	checked time.Time
+	seen    [sha256.Size]byte // the hash of what was read then
 }
 
 // openCertificates reads the files. It fails, naming the setting, when one can't be
 // read, when the key is of another certificate, and when the certificate is not
 // valid now. section is the configuration's, such as tls.
 func openCertificates(section string, files TLS, logger *slog.Logger, now func() time.Time) (*certificates, error) {
-	c := &certificates{section: section, files: files, logger: logger, now: now, looked: now()}
+	c := &certificates{section: section, files: files, logger: logger, now: now, checked: now()}
 	text, err := c.read()
 	if err != nil {
 		return nil, err
@@ -89,23 +89,23 @@ func (c *certificates) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			c.look()
+			c.reload()
 			return c.current.Load(), nil
 		},
 	}
 }
 
-// look follows what changed in the files, unless somebody else does or did just now.
-func (c *certificates) look() {
+// reload reads the files again, unless another handshake does or did within the last 5 seconds.
+func (c *certificates) reload() {
 	if !c.mu.TryLock() {
 		return
 	}
 	defer c.mu.Unlock()
 	now := c.now()
-	if now.Sub(c.looked) < recheck {
+	if now.Sub(c.checked) < recheck {
 		return
 	}
-	c.looked = now
+	c.checked = now
 	text, err := c.read()
 	if err != nil {
 		text = pemFiles{cert: []byte(err.Error())} // which is no certificate

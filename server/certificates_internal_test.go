@@ -375,7 +375,7 @@ func TestRunWithoutCertificate(t *testing.T) {
 	}
 }
 
-// A TLS connection is watched like others, but for the time of a request where
+// A TLS connection is watched like others, without a bound on the time of a request where
 // requests overlap.
 func TestWatchOfTLS(t *testing.T) {
 	i := newIssuer(t, "root")

@@ -191,7 +191,7 @@ func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 	if err == nil && !d.Degraded {
 		return d, nil
 	}
-	return d, s.judge(ctx, op.Verb, err)
+	return d, s.storeError(ctx, op.Verb, err)
 }
 
 // decideAll carries out the operations in order, each alone. The results' errors are
@@ -200,14 +200,14 @@ func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint
 	s.config.Store.DecideAll(ctx, ops, results)
 	for i := range results {
 		if results[i].Err != nil || results[i].Decision.Degraded {
-			results[i].Err = s.judge(ctx, ops[i].Verb, results[i].Err)
+			results[i].Err = s.storeError(ctx, ops[i].Verb, results[i].Err)
 		}
 	}
 }
 
-// judge turns what the store returned, an error or a decision that it could not make
+// storeError turns what the store returned, an error or a decision that it could not make
 // itself, into one of decide's errors. ctx is the request's.
-func (s *service) judge(ctx context.Context, verb stint.Verb, err error) error {
+func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) error {
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
 		return err

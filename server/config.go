@@ -22,7 +22,7 @@ import (
 	"github.com/stint-go/stint/server/activity"
 )
 
-// An API says who may name keys, reset, settle and evaluate.
+// An API says which callers may name keys, reset, settle and evaluate.
 type API struct {
 	// ExplicitKeys lets requests name a key. When it is false, any key is refused
 	// with 403 and every request is its client's own.
@@ -32,12 +32,12 @@ type API struct {
 	Tokens []string
 	// Open allows it without tokens on any listener. Default: false.
 	Open bool
-	// UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. Default:
+	// UnknownAlgorithm says how a request is answered that names an algorithm that does not exist. Default:
 	// RejectUnknown.
 	UnknownAlgorithm UnknownAlgorithm
 }
 
-// An UnknownAlgorithm says what becomes of a request with the name of an algorithm that does not exist. The zero value is
+// An UnknownAlgorithm says how a request is answered that names an algorithm that does not exist. The zero value is
 // RejectUnknown.
 type UnknownAlgorithm uint8
 
@@ -89,7 +89,7 @@ type Config struct {
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
 	// HealthDetails are facts for operators about the store and the rules, by component and name, such as
-	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to those who may name keys and ask for them
+	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to callers with the right to name keys that ask for them
 	// by ?details=true. Default: nil, none.
 	HealthDetails func() map[string]map[string]any
 	// StoreRequired makes the server not ready while the store can't be reached, as
@@ -136,10 +136,10 @@ type Config struct {
 	// Headers are the rate limit header fields of a check's response. Default: 0,
 	// none; DefaultConfig has all of them.
 	Headers httplimit.Fields
-	// API says who may name keys, reset, settle and evaluate.
+	// API says which callers may name keys, reset, settle and evaluate.
 	API API
 
-	// Activity is told of every decision, and shown on the admin listener. Who runs the server runs it. Default: nil, none.
+	// Activity is told of every decision, and shown on the admin listener. The program that runs the server runs it. Default: nil, none.
 	Activity *activity.Recorder
 	// Decided is told of every check and evaluation that was decided, before it is answered, and then of each rule in shadow that
 	// would have denied it. It must not block, and is called by many at once. Default: nil, nobody is told.
@@ -186,7 +186,7 @@ type Config struct {
 	// are that many, a new one takes the place of those that have waited longest
 	// between two requests or, for a while, for their first head; it is refused when
 	// all of them are about a request. The process's bound on open files lowers it.
-	// Default: 0, which is 16384. The admin listener has room for 256.
+	// Default: 0, which is 16384. The admin listener admits 256.
 	MaxConnections int
 	// MaxConnectionsPerPeer bounds the open connections of one address, or of one IPv6
 	// network as in ClientIP; further ones are refused. Trusted proxies are exempt.

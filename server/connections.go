@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/logsampler"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // An idleTracker bounds how long connections may take to send their first head, between requests, and for one
@@ -77,18 +78,9 @@ func newIdleTracker(first, idle, request time.Duration, limiter connLimiter) *id
 	return w
 }
 
-// run counts the ticks until done is closed.
-func (w *idleTracker) run(done <-chan struct{}) {
-	ticker := time.NewTicker(w.tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			w.sweep(w.now.Add(1))
-		}
-	}
+// run counts the ticks until the context ends.
+func (w *idleTracker) run(ctx context.Context) {
+	sleep.Every(ctx, w.tick, func() { w.sweep(w.now.Add(1)) })
 }
 
 // causes are the causes for which a connection is closed that was in a state for
@@ -164,8 +156,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// authorise notes that a request of the connection in ctx, if there is one, was authorised. In a private
-// room it counts among its peer's no more, and goes only while it is idle.
+// authorise notes that a request of the connection in ctx, if there is one, was authorised. On the admin
+// listener it no longer counts among its peer's, and is evicted only while it is idle.
 func (w *idleTracker) authorise(ctx context.Context) {
 	conn, ok := ctx.Value(connKey{}).(*trackedConn)
 	if !ok || conn.known.Swap(true) {

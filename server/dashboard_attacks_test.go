@@ -34,7 +34,7 @@ func (d *adminFixture) attack(method, path, body string, change func(*http.Reque
 // A page that binds its name to the loopback address (DNS rebinding) is told nothing, with the right token or session too: its
 // Host is its own name.
 func TestRebinding(t *testing.T) {
-	d, _ := newActivityDesk(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
 	d.token = adminToken
 	d.fill()
 	session := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200).header["Set-Cookie"][0]
@@ -68,7 +68,7 @@ func TestRebinding(t *testing.T) {
 
 // A session that was planted before signing in counts for nothing, and signing in replaces it.
 func TestFixation(t *testing.T) {
-	d, _ := newActivityDesk(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite}, server.AdminToken{Token: "the-token-of-a-reader", Name: "mallory"})
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite}, server.AdminToken{Token: "the-token-of-a-reader", Name: "mallory"})
 	signIn := func(token, planted string) string {
 		got := d.attack("POST", "/session", `{"token":"`+token+`"}`, func(r *http.Request) { r.Header.Set("Cookie", planted) }).is(200)
 		if len(got.header["Set-Cookie"]) != 1 {
@@ -107,7 +107,7 @@ func TestFixation(t *testing.T) {
 
 // No page may show the dashboard in a frame, and none of another origin changes anything by an operator's session.
 func TestFramesAndForgery(t *testing.T) {
-	d, _ := newActivityDesk(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
 	d.token = adminToken
 	d.fill()
 	for _, path := range []string{"/", "/index.html"} {

@@ -29,7 +29,7 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer text.release()
-	return s.evaluating(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
 		if _, err := e.read(text.text, evaluationMembers, s.clients); err != nil {
 			return err
 		}
@@ -52,9 +52,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// evaluating lends do an evaluation when its work may begin, and has its work end. One of which do fails is not used again:
-// the store may still write to it.
-func (s *service) evaluating(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
+// withEvaluation calls do with an evaluation of the pool once its work may begin, and ends the work. If do fails, the evaluation does
+// not go back: the store may still write to it.
+func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
 	e, _ := s.evaluations.Get().(*evaluation)
 	if r, e.work, err = s.enter(r, cost); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation)
 	err := decide(r.Context(), &e.request, v)
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
-		if err = s.judge(r.Context(), stint.Take, err); err != nil {
+		if err = s.storeError(r.Context(), stint.Take, err); err != nil {
 			s.undecided(v.Undecided, err)
 			return err
 		}
@@ -211,7 +211,7 @@ func newEvaluation() *evaluation {
 	return e
 }
 
-// fewRules is how many rules and members an evaluation may have had whose room is kept.
+// fewRules is how many rules and members an evaluation may have had whose memory is kept.
 const fewRules = 256
 
 // clear forgets the request. It reports whether the evaluation is worth keeping.

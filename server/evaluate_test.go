@@ -254,7 +254,7 @@ func TestEvaluateIdentity(t *testing.T) {
 	if e := secret.evaluated(200); !strings.HasPrefix(e.Key, `\sha256:`) || strings.Contains(secret.body, "secret") {
 		t.Errorf("an API key: %s", secret.body)
 	}
-	// The caller's own address is nobody's.
+	// The caller's own address does not count.
 	if e := f.post(evaluate, `{"method":"POST","path":"/login"}`).evaluated(429); e.Rule != "login" || e.Algorithm != "" {
 		t.Errorf("without an address: %+v", e)
 	}

@@ -37,7 +37,7 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	cost := costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
-	return s.evaluating(r, cost, func(r *http.Request, e *evaluation) error {
+	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
 		if err := s.readForwarded(&e.request, r); err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, room: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heapBudget: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn

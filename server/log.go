@@ -4,7 +4,7 @@ import (
 	"context"
 	"log/slog"
 
-	cliptext "github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/clip"
 )
 
 const (
@@ -28,7 +28,7 @@ func clipLog(logger *slog.Logger) *slog.Logger {
 
 // Handle clips the record's message and attributes.
 func (l clippedLog) Handle(ctx context.Context, r slog.Record) error {
-	clipped := slog.NewRecord(r.Time, r.Level, cliptext.To(maxLongAttr, r.Message), r.PC)
+	clipped := slog.NewRecord(r.Time, r.Level, clip.To(maxLongAttr, r.Message), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		clipped.AddAttrs(clipAttr(a))
 		return true
@@ -57,7 +57,7 @@ func clipAttr(a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
 		if text := a.Value.String(); len(text) > most {
-			a.Value = slog.StringValue(cliptext.To(most, text))
+			a.Value = slog.StringValue(clip.To(most, text))
 		}
 	case slog.KindGroup:
 		group := a.Value.Group()
@@ -68,7 +68,7 @@ func clipAttr(a slog.Attr) slog.Attr {
 		a.Value = slog.GroupValue(clipped...)
 	case slog.KindAny:
 		if err, ok := a.Value.Any().(error); ok {
-			a.Value = slog.StringValue(cliptext.To(most, err.Error()))
+			a.Value = slog.StringValue(clip.To(most, err.Error()))
 		}
 	case slog.KindBool, slog.KindDuration, slog.KindFloat64, slog.KindInt64, slog.KindTime, slog.KindUint64, slog.KindLogValuer:
 	}

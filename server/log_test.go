@@ -71,7 +71,7 @@ func TestUnknownAlgorithm(t *testing.T) {
 	}
 }
 
-// Details of health are for those who may name keys.
+// Details of health are shown to callers with the right to name keys.
 func TestHealthDetails(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) {
 		c.API = server.API{ExplicitKeys: true, Tokens: []string{"right"}}

@@ -24,8 +24,8 @@ import (
 	"github.com/stint-go/stint/server/activity"
 )
 
-// newActivityDesk is a desk whose server records what it decides, with time that a test moves.
-func newActivityDesk(t *testing.T, tokens ...server.AdminToken) (d *adminFixture, advance func(time.Duration)) {
+// newActivityFixture is a fixture whose server records what it decides, with time that a test moves.
+func newActivityFixture(t *testing.T, tokens ...server.AdminToken) (d *adminFixture, advance func(time.Duration)) {
 	t.Helper()
 	var late atomic.Int64
 	recorder := activity.New(activity.Config{Now: func() time.Time { return time.Now().Add(time.Duration(late.Load())) }})
@@ -35,7 +35,7 @@ func newActivityDesk(t *testing.T, tokens ...server.AdminToken) (d *adminFixture
 
 // Every decision of the service is seen on the admin listener: of checks, batches and rules.
 func TestActivity(t *testing.T) {
-	d, advance := newActivityDesk(t, server.AdminToken{Token: "the-token-of-a-reader"}, server.AdminToken{Token: adminToken, Role: server.RoleWrite})
+	d, advance := newActivityFixture(t, server.AdminToken{Token: "the-token-of-a-reader"}, server.AdminToken{Token: adminToken, Role: server.RoleWrite})
 	d.token = adminToken
 	d.fill()
 	for range 6 {
@@ -112,7 +112,7 @@ func total(counts []uint32) (n uint32) {
 
 // Where nobody needs a token nobody is told names.
 func TestActivityWithoutTokens(t *testing.T) {
-	d, advance := newActivityDesk(t)
+	d, advance := newActivityFixture(t)
 	d.postPublic(api.PathCheck, `{"key":"alice"}`)
 	advance(2 * time.Second)
 	if got := d.ask("GET", "/api/v1/top", "").is(200); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"client":"client-`) {

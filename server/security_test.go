@@ -200,7 +200,7 @@ func TestSecurityModel(t *testing.T) {
 	}
 }
 
-// holds makes a call and compares what it comes to. What is refused has not reached
+// holds makes a call and compares its result. A refused call has not reached
 // the store.
 func (f *fixture) holds(c call) {
 	f.t.Helper()
@@ -349,7 +349,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 	compares := 0
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)
-		if !ok || function.Name.Name != "place" {
+		if !ok || function.Name.Name != "index" {
 			continue
 		}
 		ast.Inspect(function.Body, func(n ast.Node) bool {
@@ -373,7 +373,7 @@ func TestTokensAreComparedInConstantTime(t *testing.T) {
 		})
 	}
 	if compares != 1 || !strings.Contains(string(text), `"crypto/subtle"`) {
-		t.Errorf("place compares with crypto/subtle in %d places of its loop, want 1", compares)
+		t.Errorf("index compares with crypto/subtle in %d places of its loop, want 1", compares)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -116,12 +117,12 @@ func (s *Server) Run(ctx context.Context) error {
 	ballast := make([]byte, collectorFloor)
 	defer runtime.KeepAlive(ballast)
 	var watching sync.WaitGroup
-	stop := make(chan struct{})
+	watched, stop := context.WithCancel(context.WithoutCancel(ctx)) // while the server drains, too
 	for _, f := range listeners {
-		watching.Go(func() { f.tracker.run(stop) })
+		watching.Go(func() { f.tracker.run(watched) })
 	}
 	defer watching.Wait()
-	defer close(stop)
+	defer stop()
 	return s.serve(ctx, listeners)
 }
 
@@ -220,14 +221,7 @@ func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) (fail
 	for _, f := range listeners {
 		failed = errors.Join(failed, f.listener.Close())
 	}
-	ticker := time.NewTicker(keptGap)
-	defer ticker.Stop()
-	for open := 1; open > 0; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return failed
-		}
+	for open := 1; open > 0 && sleep.For(ctx, keptGap) == nil; {
 		open = 0
 		for _, f := range listeners {
 			open += f.tracker.open()
@@ -236,7 +230,7 @@ func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) (fail
 	return failed
 }
 
-// keptGap is the time between two looks at the connections that are left.
+// keptGap is the time between two counts of the connections that are left.
 const keptGap = 10 * time.Millisecond
 
 // isLoopback reports whether the address is reached from this machine only.

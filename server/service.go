@@ -208,8 +208,8 @@ type endpoint struct {
 	serve   func(*service, http.ResponseWriter, *http.Request) error
 }
 
-// looks are the methods of what only looks.
-var looks = []string{"GET", "HEAD"}
+// readMethods are the methods of endpoints that change nothing.
+var readMethods = []string{"GET", "HEAD"}
 
 // endpoints are those of the paths.
 var endpoints = map[string]endpoint{
@@ -218,14 +218,14 @@ var endpoints = map[string]endpoint{
 	api.PathSettle:       {[]string{"POST"}, (*service).settle},
 	api.PathEvaluate:     {[]string{"POST"}, (*service).evaluate},
 	api.PathForwardAuth:  {[]string{"GET"}, (*service).forwardAuth},
-	api.PathRemaining:    {looks, (*service).remaining},
-	api.PathHealth:       {looks, (*service).readiness},
-	api.PathReadiness:    {looks, (*service).readiness},
-	api.PathLiveness:     {looks, (*service).liveness},
-	api.PathInfo:         {looks, (*service).info},
-	api.PathMetrics:      {looks, (*service).scrapeMetrics},
-	api.PathMetricsAlias: {looks, (*service).scrapeMetrics},
-	api.PathOpenAPI:      {looks, (*service).describeAPI},
+	api.PathRemaining:    {readMethods, (*service).remaining},
+	api.PathHealth:       {readMethods, (*service).readiness},
+	api.PathReadiness:    {readMethods, (*service).readiness},
+	api.PathLiveness:     {readMethods, (*service).liveness},
+	api.PathInfo:         {readMethods, (*service).info},
+	api.PathMetrics:      {readMethods, (*service).scrapeMetrics},
+	api.PathMetricsAlias: {readMethods, (*service).scrapeMetrics},
+	api.PathOpenAPI:      {readMethods, (*service).describeAPI},
 }
 
 func (s *service) route(w http.ResponseWriter, r *http.Request) error {

@@ -43,14 +43,14 @@ const (
 
 // A simulator simulates candidates, one request at a time.
 type simulator struct {
-	busy    chan struct{}
-	most    int    // events
-	room    uint64 // bytes by which the process's memory may grow meanwhile
-	heap    uint64 // what it was before
-	rules   func() *rules.Set
-	recent  *activity.Recorder // nil: nothing is known
-	options rules.Options
-	deny    bool // rules_default
+	busy       chan struct{}
+	most       int    // events
+	heapBudget uint64 // bytes by which the process's memory may grow meanwhile
+	heap       uint64 // what it was before
+	rules      func() *rules.Set
+	recent     *activity.Recorder // nil: nothing is known
+	options    rules.Options
+	deny       bool // rules_default
 }
 
 // A simulationRequest says what is simulated, on what.
@@ -224,8 +224,8 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 
 // proceed ends a simulation whose time is over, or that takes the memory of the process.
 func (s *simulator) proceed(ctx context.Context) error {
-	if heapBytes() > s.heap+s.room {
-		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", s.room>>20)), "fewer or shorter limits, clients or requests")
+	if heapBytes() > s.heap+s.heapBudget {
+		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", s.heapBudget>>20)), "fewer or shorter limits, clients or requests")
 	}
 	return ctx.Err()
 }
@@ -283,7 +283,7 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		if err != nil {
 			return err
 		}
-		var refused error // by who is handed the events
+		var refused error // by add
 		order := simulate.NewOrder(5*time.Second, func(event *simulate.Event) error {
 			refused = add(event)
 			return refused
@@ -310,7 +310,7 @@ func (s *simulator) replay(t *traffic) error {
 	}
 	set, recent := s.rules(), s.recent.Hold()
 	t.source = func(add func(*simulate.Event) error) error {
-		order := simulate.NewOrder(5*time.Second, add) // the recent decisions are in order but for a second or so
+		order := simulate.NewOrder(5*time.Second, add) // recent decisions may be a second out of order
 		var fault error
 		t.leftOut, t.notes = 0, nil
 		recent.Each(func(d activity.Decision) bool {

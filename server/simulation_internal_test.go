@@ -56,7 +56,7 @@ func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &simulator{busy: make(chan struct{}, 1), most: 20_000, room: maxSimulatedHeap, rules: func() *rules.Set { return set }}
+	return &simulator{busy: make(chan struct{}, 1), most: 20_000, heapBudget: maxSimulatedHeap, rules: func() *rules.Set { return set }}
 }
 
 func TestSimulatePattern(t *testing.T) {
@@ -143,9 +143,9 @@ func TestSimulationEnds(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that the memory only grows
 	runtime.GC()
-	s.room = 0
+	s.heapBudget = 0
 	s.most = 1 << 20
 	if status, _, fault := simulated(t, s, `{"inForce":true}`, []byte(logOf("/login", 200_000))); status != http.StatusBadRequest || !strings.Contains(fault, "more than 0 MiB") {
-		t.Errorf("without room: %d %s", status, fault)
+		t.Errorf("without heapBudget: %d %s", status, fault)
 	}
 }

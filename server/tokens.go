@@ -29,17 +29,17 @@ func newTokenSet(tokens []string) tokenSet {
 	return set
 }
 
-// place compares a token with all of the set. It returns its place in it, -1 without one.
-func (s tokenSet) place(token string) int {
+// index compares a token with all of the set, and returns its index, or -1 if it is not there.
+func (s tokenSet) index(token string) int {
 	hash := sha256.Sum256([]byte(token))
-	place := 0
+	found := 0
 	for i := range s {
-		place = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], s[i][:]), i+1, place)
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], s[i][:]), i+1, found)
 	}
-	return place - 1
+	return found - 1
 }
 
-// find returns the place of the token that the lines of Authorization hold, or reports why they
+// find returns the index of the token that the lines of Authorization hold, or reports why they
 // hold none of the set.
 func (s tokenSet) find(lines []string) (int, error) {
 	if len(lines) == 0 {
@@ -49,11 +49,11 @@ func (s tokenSet) find(lines []string) (int, error) {
 	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") {
 		return 0, unauthorized("Authorization is not a single bearer token", "Bearer")
 	}
-	place := s.place(strings.Trim(token, " "))
-	if place < 0 {
+	index := s.index(strings.Trim(token, " "))
+	if index < 0 {
 		return 0, unauthorized("Authorization holds an unknown token", challengeInvalidToken)
 	}
-	return place, nil
+	return index, nil
 }
 
 func unauthorized(fault, challenge string) error {
@@ -79,7 +79,7 @@ func IsBearerToken(token string) bool {
 	return body != ""
 }
 
-// An authority knows who may name keys, reset, settle and evaluate.
+// An authority knows which callers may name keys, reset, settle and evaluate.
 type authority struct {
 	explicit bool
 	open     bool
@@ -231,9 +231,9 @@ func newAdminTokens(tokens []AdminToken) adminTokens {
 
 // find tells whose token the lines of Authorization hold.
 func (t adminTokens) find(lines []string) (who string, role AdminRole, err error) {
-	place, err := t.hashes.find(lines)
+	index, err := t.hashes.find(lines)
 	if err != nil {
 		return "", 0, err
 	}
-	return t.tokens[place].Name, t.tokens[place].Role, nil
+	return t.tokens[index].Name, t.tokens[index].Role, nil
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/stint-go/stint/server/activity"
 )
 
-// watched is what the service remembers of its traffic, nil where nobody could see it: without an admin listener and
+// An activityRecorder records the recent traffic of the service; nil where nobody could see it: without an admin listener and
 // other processes.
-type watched struct {
+type activityRecorder struct {
 	*activity.Recorder
 
 	conn redisstore.Conn // nil: states live in the process
 	end  func()
 }
 
-// newWatched begins to remember. Its end is to be called when no requests come any more.
-func newWatched(ctx context.Context, c config.Config, figures func() activity.StoreFigures) (*watched, error) {
+// startActivity starts to record. Its end is to be called when no requests come any more.
+func startActivity(ctx context.Context, c config.Config, figures func() activity.StoreFigures) (*activityRecorder, error) {
 	if c.AdminListen == "" && c.Store.Memory() {
 		return nil, nil //nolint:nilnil // as its type says
 	}
@@ -31,21 +31,21 @@ func newWatched(ctx context.Context, c config.Config, figures func() activity.St
 		scheme = "https://"
 	}
 	settings := activity.Config{Process: activity.Process{Version: build().Version, API: scheme + c.Listen}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
-	w, hangUp := &watched{}, func() {}
+	r, hangUp := &activityRecorder{}, func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))
 		if err != nil {
 			return nil, storeFault(c.Store, err)
 		}
-		w.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
+		r.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
 	}
-	w.Recorder = activity.New(settings)
-	stop := background(ctx, w.Run)
-	w.end = func() {
+	r.Recorder = activity.New(settings)
+	stop := background(ctx, r.Run)
+	r.end = func() {
 		stop()
 		hangUp()
 	}
-	return w, nil
+	return r, nil
 }
 
 func evalOn(conn redisstore.Conn) activity.Eval {
@@ -58,13 +58,13 @@ func evalOn(conn redisstore.Conn) activity.Eval {
 }
 
 // storeChanged notes a change of the store's state.
-func (w *watched) storeChanged(change failover.Change) {
-	if w == nil {
+func (r *activityRecorder) storeChanged(change failover.Change) {
+	if r == nil {
 		return
 	}
 	cause := ""
 	if !change.Up {
 		cause = prefix.Trim(document.Redact(change.Cause.Error()))
 	}
-	w.StoreChanged(change.Shard, cause)
+	r.StoreChanged(change.Shard, cause)
 }

@@ -18,9 +18,9 @@ import (
 )
 
 // administerCommand makes a command that asks the admin API.
-func administerCommand(p process, use, short, long string) (*cobra.Command, *asker) {
+func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
 	command := &cobra.Command{Use: use, Short: short, Long: long + "\n\nIt asks the admin listener of a running service.", Args: cobra.NoArgs}
-	a := newAsker(p, command, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", 30*time.Second)
+	a := newAPICommand(p, command, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", 30*time.Second)
 	command.Flags().StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	return command, a
 }
@@ -223,7 +223,7 @@ func commentQuery(comment string) url.Values {
 }
 
 // edit makes a call that edits rules, and prints what it did.
-func (a *asker) edit(c call) error {
+func (a *apiCommand) edit(c call) error {
 	var answer api.Edited
 	body, _, err := a.do(c, &answer)
 	if err != nil {

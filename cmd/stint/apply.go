@@ -78,7 +78,7 @@ func (c *comparison) none() bool {
 }
 
 // compareFlags makes a command take a path, and returns what compares its rules.
-func compareFlags(p process, command *cobra.Command, a *asker) func(path string) (*comparison, error) {
+func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path string) (*comparison, error) {
 	command.Args = cobra.ExactArgs(1)
 	load := settingFlags(p, command.Flags(), "ipv6_prefix")
 	return func(path string) (*comparison, error) {
@@ -88,7 +88,7 @@ func compareFlags(p process, command *cobra.Command, a *asker) func(path string)
 		}
 		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
 		if err != nil {
-			return nil, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
+			return nil, misused("%v", err)
 		}
 		var current api.RuleList
 		_, tag, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &current)

@@ -24,8 +24,8 @@ import (
 // maxAnswerBytes bounds what is read of an answer: 100,000 rules of 600 bytes.
 const maxAnswerBytes = 64 << 20
 
-// An asker is a command that asks a running service: its REST API, or its admin API.
-type asker struct {
+// An apiCommand is a command that calls a running service: its REST API, or its admin API.
+type apiCommand struct {
 	process
 	command *cobra.Command
 
@@ -36,9 +36,9 @@ type asker struct {
 	timeout          time.Duration
 }
 
-// newAsker gives a command the flags that say whom to ask, and how. The standard URL and timeout are their defaults.
-func newAsker(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *asker {
-	a := &asker{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
+// newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL and timeout are their defaults.
+func newAPICommand(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *apiCommand {
+	a := &apiCommand{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
 	flags := command.Flags()
 	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
 	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
@@ -48,7 +48,7 @@ func newAsker(p process, command *cobra.Command, flag, standard, tokenVariable s
 	return a
 }
 
-// A service is whom a command asks.
+// A service is the one that a command calls.
 type service struct {
 	base   *url.URL
 	flag   string // that names it
@@ -66,7 +66,7 @@ type call struct {
 }
 
 // service is the one that the flag names, or the environment if the flag is not given. It has to be closed.
-func (a *asker) service() (*service, error) {
+func (a *apiCommand) service() (*service, error) {
 	flag, variable := a.command.Flags().Lookup(a.flag), "STINT_"+strings.ToUpper(a.flag)
 	from, text := "--"+a.flag, flag.Value.String()
 	if env := a.env(variable); env != "" && !flag.Changed {
@@ -121,9 +121,9 @@ func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 	return response, nil
 }
 
-// ask sends a request, decodes the answer, and returns it as it came, with its ETag. A denied check is an answer, one that is not the
+// callOn sends a request to a service, decodes the answer, and returns it as it came, with its ETag. A denied check is an answer, one that is not the
 // API's an error.
-func (a *asker) ask(s *service, c call, answer any) (body []byte, tag string, err error) {
+func (a *apiCommand) callOn(s *service, c call, answer any) (body []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
 	defer cancel()
 	response, err := s.send(ctx, c)
@@ -134,14 +134,14 @@ func (a *asker) ask(s *service, c call, answer any) (body []byte, tag string, er
 	return body, response.Header.Get("ETag"), err
 }
 
-// do asks the service that the flags name.
-func (a *asker) do(c call, answer any) (body []byte, tag string, err error) {
+// do calls the service that the flags name.
+func (a *apiCommand) do(c call, answer any) (body []byte, tag string, err error) {
 	s, err := a.service()
 	if err != nil {
 		return nil, "", err
 	}
 	defer s.close()
-	return a.ask(s, c, answer)
+	return a.callOn(s, c, answer)
 }
 
 // read reads an answer and decodes it.
@@ -170,7 +170,7 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 }
 
 // show prints an answer as it came if JSON is asked for, else as rows.
-func (a *asker) show(body []byte, rows ...[]string) error {
+func (a *apiCommand) show(body []byte, rows ...[]string) error {
 	if a.json {
 		return say(a.Out, "%s\n", bytes.TrimSpace(body))
 	}

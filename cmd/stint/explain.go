@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/cmd/stint/internal/config"
 	"github.com/stint-go/stint/document"
@@ -161,7 +162,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 		}
 		return deniedExit(x.Verdict.Allowed)
 	}
-	rows := [][]string{{"RULE", "STANDING", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
+	rows := [][]string{{"RULE", "OUTCOME", "KEY", "COST", "ALLOWED", "REMAINING", "RETRY AFTER"}}
 	for i := range x.Rules {
 		rule := &x.Rules[i]
 		row := []string{rule.Rule.ID, outcome(&rule.Matched), "-", "-", "-", "-", "-"}
@@ -169,7 +170,7 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 			row[1] += ", " + prefix.Trim(rule.Fault.Error())
 		}
 		if d := rule.Decision; rule.Claim.Policy != nil {
-			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitOf(d))
+			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitText(api.Micros(d.RetryAfter)))
 		}
 		rows = append(rows, row)
 	}
@@ -200,12 +201,4 @@ func outcome(matched *rules.Matched) string {
 		text += ", " + matched.Rule.OnExceed.String()
 	}
 	return text
-}
-
-// waitOf is a decision's wait.
-func waitOf(d stint.Decision) string {
-	if d.RetryAfter == stint.Never {
-		return waitText(-1)
-	}
-	return waitText(d.RetryAfter.Microseconds())
 }

@@ -37,7 +37,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	wakeAdviser, closeAdviser := adviser(o.advise, logger)
 	changes := &changeLog{logger: logger}
 	settings.StateChanged = func(change failover.Change) {
-		o.watched.storeChanged(change)
+		o.activity.storeChanged(change)
 		if changes.note(change) {
 			wakeAdviser()
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +68,7 @@ func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (conf
 		}
 		loaded, err := config.Load(sources)
 		if err != nil {
-			return loaded, exit{exitUsage, "stint: " + strings.ReplaceAll(err.Error(), "\n", "\nstint: ")}
+			return loaded, misused("%v", err)
 		}
 		return loaded, nil
 	}

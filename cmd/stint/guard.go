@@ -49,7 +49,7 @@ func guardCode(code int) int {
 }
 
 // errStopped is that a signal ended a wait.
-var errStopped error = exit{guardStopped, "stint: stopped by a signal; nothing was run"}
+var errStopped error = exit{guardStopped, "stopped by a signal; nothing was run"}
 
 // await repeats a denied check until it is allowed. It gives up when no wait will do, and when the check can't succeed within most;
 // 0 is no bound.
@@ -89,7 +89,7 @@ func runCommand(ctx context.Context, p process, words []string) error {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			code = guardNotFound
 		}
-		return exit{code, fmt.Sprintf("stint: can't run %s: %v", words[0], errors.Unwrap(err))}
+		return exit{code, fmt.Sprintf("can't run %s: %v", words[0], errors.Unwrap(err))}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -112,7 +112,7 @@ func exitOf(state *os.ProcessState, err error) error {
 		return status(code)
 	}
 	if err != nil { // its output could not be copied
-		return exit{guardFailed, "stint: " + err.Error()}
+		return exit{guardFailed, err.Error()}
 	}
 	return nil
 }

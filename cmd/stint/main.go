@@ -79,8 +79,12 @@ func (p process) env(name string) string {
 	return text
 }
 
-// An exit is an error that knows the exit code. Its text may be empty when all was
-// said.
+// tell writes lines to Err, each behind the program's name.
+func (p process) tell(text string) {
+	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: ")) // nobody is left to tell
+}
+
+// An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is if it is "".
 type exit struct {
 	code int
 	text string
@@ -88,20 +92,24 @@ type exit struct {
 
 func (e exit) Error() string { return e.text }
 
+// failed is a failure of the command; nil if err is.
 func failed(err error) error {
+	if err == nil {
+		return nil
+	}
 	return exit{exitFailed, err.Error()}
 }
 
 // unreachable is the failure to reach the service or a store.
-func unreachable(err error) error { return exit{exitUnreachable, "stint: " + err.Error()} }
+func unreachable(err error) error { return exit{exitUnreachable, err.Error()} }
 
 // misused is a fault of the command line.
 func misused(format string, args ...any) error {
-	return exit{exitUsage, "stint: " + fmt.Sprintf(format, args...)}
+	return exit{exitUsage, fmt.Sprintf(format, args...)}
 }
 
 // run carries out one command line until it ends or ctx is done, and returns the
-// exit code. What was asked for goes to Out, everything else to Err.
+// exit code. Answers go to Out, everything else to Err.
 func run(ctx context.Context, args []string, p process) int {
 	root := &cobra.Command{
 		Use:   "stint",
@@ -126,10 +134,10 @@ func run(ctx context.Context, args []string, p process) int {
 	}
 	var known exit
 	if !errors.As(err, &known) { // from reading the command line
-		known = exit{exitUsage, fmt.Sprintf("stint: %v\nstint: see '%s --help'", err, command.CommandPath())}
+		known = exit{exitUsage, fmt.Sprintf("%v\nsee '%s --help'", err, command.CommandPath())}
 	}
 	if known.text != "" {
-		_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(known.text), "\n", "\nstint: ")) // nobody is left to tell
+		p.tell(known.text)
 	}
 	if command.Name() == "check" && slices.Contains(args, "--") {
 		return guardCode(known.code)
@@ -201,17 +209,17 @@ func sayJSON(out io.Writer, v any, indent string) error {
 
 // say writes what was asked for; that nobody could be told is a failure.
 func say(out io.Writer, format string, args ...any) error {
-	if _, err := fmt.Fprintf(out, format, args...); err != nil {
-		return failed(err)
-	}
-	return nil
+	_, err := fmt.Fprintf(out, format, args...)
+	return failed(err)
 }
 
-// background runs a function until the one that it returns is called, which waits for its end.
-func background(ctx context.Context, run func(context.Context)) (stop func()) {
+// background runs functions until the one that it returns is called, which waits for their end. A second call does nothing.
+func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { run(ctx) })
+	for _, run := range runs {
+		running.Go(func() { run(ctx) })
+	}
 	return func() {
 		cancel()
 		running.Wait()

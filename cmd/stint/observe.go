@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/stint-go/stint/cmd/stint/internal/config"
@@ -44,8 +43,8 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	if c.Alerts.Secret != "" {
 		settings.Secret = []byte(c.Alerts.Secret)
 	}
-	if store.watched != nil && store.watched.conn != nil {
-		settings.Claim = claimOn(store.watched.conn, c.Store)
+	if store.activity != nil && store.activity.conn != nil {
+		settings.Claim = claimOn(store.activity.conn, c.Store)
 	}
 	var err error
 	if o.alerts, err = alerts.New(settings); err != nil {
@@ -77,16 +76,11 @@ func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string,
 // run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides any more.
 // A second call does nothing.
 func (o *observer) run(ctx context.Context) (end func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() { o.log.Run(ctx) })
+	runs := []func(context.Context){o.log.Run}
 	if o.alerts != nil {
-		running.Go(func() { o.alerts.Run(ctx) })
+		runs = append(runs, o.alerts.Run)
 	}
-	return func() {
-		cancel()
-		running.Wait()
-	}
+	return background(context.WithoutCancel(ctx), runs...)
 }
 
 // hook is what the service tells of decisions, nil for nothing.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/document"
 )
 
@@ -121,13 +122,13 @@ func endpointFault(name, text string) error {
 	return stint.Invalid(name, shown, "a URL by http or https, of a host and a path, such as http://collector:4318")
 }
 
-// A malformed entry is shown by its place in a list.
+// A malformed entry is shown by its number in a list.
 type malformed struct {
-	place int // from 1
-	text  string
+	number int // from 1
+	text   string
 }
 
-func (m malformed) String() string { return fmt.Sprintf("malformed at entry %d%s", m.place, m.text) }
+func (m malformed) String() string { return fmt.Sprintf("malformed at entry %d%s", m.number, m.text) }
 
 // headersFault does not show what is secret: a value, or a name that lacks one.
 func headersFault(name, text string) error {
@@ -135,7 +136,7 @@ func headersFault(name, text string) error {
 		field, value, found := strings.Cut(entry, "=")
 		field = strings.TrimSpace(field)
 		value, err := url.PathUnescape(value)
-		if !found || err != nil || strings.ContainsFunc(value, isControl) || field == "" || strings.ContainsFunc(field, notInToken) {
+		if !found || err != nil || strings.ContainsFunc(value, isControl) || !clientip.IsFieldName(field) {
 			return stint.Invalid(name, malformed{i + 1, ", which is not shown"}, "NAME=VALUE, separated by commas, the values percent-encoded")
 		}
 	}
@@ -153,11 +154,6 @@ func ratioFault(sampler, ratio string) error {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// notInToken is as RFC 9110, section 5.6.2, has tokens.
-func notInToken(r rune) bool {
-	return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-}
 
 func attributesFault(name, text string) error {
 	for i, entry := range strings.Split(text, ",") {

@@ -69,7 +69,7 @@ func TestTelemetryRefuses(t *testing.T) {
 	}
 }
 
-// TestTelemetryAllows: what is allowed is, and variables of a signal that is not sent are nobody's.
+// TestTelemetryAllows: allowed values are accepted, and variables of a signal that is not sent are not checked.
 func TestTelemetryAllows(t *testing.T) {
 	pair := certificate(t)
 	allowed := map[string]string{

@@ -107,9 +107,9 @@ func (c *crowd) ask(ctx context.Context) (status int, err error) {
 	return response.StatusCode, nil
 }
 
-// Files of rules are swapped under load, every third time for faulty ones: no request is turned away, each is
-// decided by one whole version, faulty ones are refused and counted, and who is counted by all versions
-// keeps the state.
+// Files of rules are swapped under load, every third time for faulty ones. No request is turned away, and each is
+// decided by one whole version. Faulty files are refused and counted. A client that all versions count keeps its
+// state.
 func TestServeSwapsRulesUnderLoad(t *testing.T) {
 	const callers, versions = 64, 9
 	m := newMount(t)

@@ -20,15 +20,15 @@ import (
 
 // A rule follower puts rules in force as their source has them, and knows whether they are.
 type ruleFollower struct {
-	logger  *slog.Logger
-	place   string     // where the rules are
-	mend    string     // which settings have the user and password for that
-	cache   rulesCache // of the last rules read
-	refused prometheus.Counter
-	current prometheus.Gauge
-	state   atomic.Int32 // a server.RulesState
+	logger      *slog.Logger
+	place       string     // where the rules are
+	credentials string     // names the settings with the user and password for place
+	cache       rulesCache // of the last rules read
+	refused     prometheus.Counter
+	current     prometheus.Gauge
+	state       atomic.Int32 // a server.RulesState
 
-	turn  sync.Mutex // held while rules are put in force
+	mu    sync.Mutex // held while rules are put in force
 	stale bool       // whether the source had rules that were refused, or could not be read, since the last ones were taken
 }
 
@@ -67,26 +67,19 @@ const firstRules = 2 * time.Second
 // called. It returns an error when that can't be followed; when the rules are merely not known
 // in time, it begins with those of the cache, or leaves them to come.
 func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.Server) (stop func(), err error) {
-	f.place, f.mend = source.place, source.credentials
-	ctx, cancel := context.WithCancel(ctx)
+	f.place, f.credentials = source.place, source.credentials
 	first, ended := make(chan struct{}), make(chan error, 1)
-	done := make(chan struct{})
-	fall := sync.OnceFunc(func() { f.applyCached(s, source.options) })
-	go func() {
-		defer close(done)
+	fallBack := sync.OnceFunc(func() { f.applyCached(s, source.options) })
+	stop = background(ctx, func(ctx context.Context) {
 		ended <- source.Follow(ctx, func(set *rules.Set) {
 			if f.apply(s, set) {
 				close(first)
 			}
 		}, func(err error) {
 			f.refuse(err)
-			fall()
+			fallBack()
 		})
-	}()
-	stop = func() {
-		cancel()
-		<-done
-	}
+	})
 	wait, waited := context.WithTimeout(ctx, firstRules)
 	defer waited()
 	select {
@@ -94,19 +87,19 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	case <-wait.Done():
 		if ctx.Err() == nil && f.known() != server.RulesCurrent {
 			f.logger.Warn("the rules could not be read yet", "from", f.place)
-			fall()
+			fallBack()
 		}
 	case err := <-ended:
-		cancel()
-		return func() {}, misconfigured(err)
+		stop()
+		return nil, misconfigured(err)
 	}
 	return stop, nil
 }
 
 // apply puts a set in force, and reports whether it is the first of the source.
 func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	changes := s.SwapRules(set)
 	first = f.state.Swap(int32(server.RulesCurrent)) != int32(server.RulesCurrent)
 	over := f.stale
@@ -130,8 +123,8 @@ func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
 
 // applyCached puts the rules of the cache in force, unless the source's are known by now.
 func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.cache == "" || f.known() != server.RulesUnknown {
 		return
 	}
@@ -147,8 +140,8 @@ func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
 
 // refuse counts and logs what could not be taken over.
 func (f *ruleFollower) refuse(err error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.stale = true
 	f.current.Set(0)
 	f.refused.Inc()
@@ -158,7 +151,7 @@ func (f *ruleFollower) refuse(err error) {
 	}
 	attributes := []any{"from", f.place, "err", document.Redact(err.Error())}
 	if errors.Is(err, store.ErrCredentials) {
-		attributes = append(attributes, "check", f.mend)
+		attributes = append(attributes, "check", f.credentials)
 	}
 	f.logger.Error(text, attributes...)
 }

@@ -71,7 +71,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 		set, err := file.ReadSet(path, options)
 		if err != nil {
 			all = append(all, validation{path, api.Validation{Faults: ruleFaults(err)}})
-			faults = append(faults, "stint: "+strings.ReplaceAll(err.Error(), "\n", "\nstint: "))
+			faults = append(faults, err.Error())
 			continue
 		}
 		enabled := 0
@@ -97,7 +97,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 		return exit{code: exitUsage}
 	}
 	if len(faults) > 0 {
-		return exit{exitUsage, strings.Join(faults, "\n")}
+		return misused("%s", strings.Join(faults, "\n"))
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func importCommand(p process) *cobra.Command {
 				return failed(err)
 			}
 			for _, note := range notes {
-				_, _ = fmt.Fprintln(p.Err, "stint: "+note) // which is for people only
+				p.tell(note)
 			}
 			return say(p.Out, "%s", text)
 		},

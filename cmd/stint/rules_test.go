@@ -124,7 +124,7 @@ func TestRulesExplain(t *testing.T) {
 		{
 			"--method POST --path //login/ --ip 192.0.2.7", exitOK,
 			[]string{
-				"RULE STANDING KEY COST ALLOWED REMAINING RETRY AFTER",
+				"RULE OUTCOME KEY COST ALLOWED REMAINING RETRY AFTER",
 				"login limited 192.0.2.7 1 yes 2 0s",
 				"everybody limited, shadow * 1 yes 1000 0s",
 				"path /login: allowed yes, rule login decides",

@@ -51,11 +51,11 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return err
 	}
 	defer func() { store.Close() }() // which withFailover changes
-	if store.watched, err = newWatched(ctx, loaded, store.figures); err != nil {
+	if store.activity, err = startActivity(ctx, loaded, store.figures); err != nil {
 		return err
 	}
-	if store.watched != nil {
-		defer store.watched.end()
+	if store.activity != nil {
+		defer store.activity.end()
 	}
 	observer, err := newObserver(loaded, store, logger)
 	if err != nil {
@@ -106,8 +106,8 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
 		service.AdminListen = ""
 	}
-	if store.watched != nil {
-		service.Activity = store.watched.Recorder
+	if store.activity != nil {
+		service.Activity = store.activity.Recorder
 	}
 	s, err := server.New(service)
 	if err != nil {
@@ -186,7 +186,7 @@ func logHangups(logger *slog.Logger) (stop func()) {
 	}
 }
 
-// taken reports whether somebody listens at the address, such as another stint of
+// inUse reports whether somebody listens at the address, such as another stint of
 // this machine.
 func inUse(ctx context.Context, address string) bool {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
@@ -232,7 +232,7 @@ func newLogger(out io.Writer, log config.Log) *slog.Logger {
 // An openedStore is a store with what the service wants to know of it.
 type openedStore struct {
 	stint.Store
-	watched *watched // nil for nothing
+	activity *activityRecorder // nil: traffic is not recorded
 	// answered is told of each answer in the store's place; nil: nobody is.
 	answered   func(allowed bool, cause error)
 	Close      func()
@@ -357,8 +357,8 @@ func connection(c config.Store) rueidis.Connection {
 
 // storeFault is a failure of the configured store, without the secrets of its URL.
 func storeFault(c config.Store, err error) error {
-	text := strings.ReplaceAll(prefix.Trim(err.Error()), c.URL, document.RedactURL(c.URL))
-	return exit{exitUnreachable, "stint: store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
+	text := strings.ReplaceAll(err.Error(), c.URL, document.RedactURL(c.URL))
+	return exit{exitUnreachable, "store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
 }
 
 // serverConfig is the service's part of the configuration.
@@ -388,5 +388,5 @@ func serverConfig(c config.Config, store *openedStore) server.Config {
 
 // misconfigured is a fault that only what is configured could tell.
 func misconfigured(err error) error {
-	return exit{exitUsage, "stint: " + strings.ReplaceAll(document.Redact(err.Error()), "\n", "\nstint: ")}
+	return exit{exitUsage, document.Redact(err.Error())}
 }

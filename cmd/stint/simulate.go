@@ -277,7 +277,7 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 			return add(ev)
 		}
 		if s.pattern.Name != "" {
-			return nil, orFailed(s.pattern.Run(bounded))
+			return nil, failed(s.pattern.Run(bounded))
 		}
 		delay, err := stint.ParseDuration(s.reorder)
 		if err != nil || delay < 0 || delay > time.Hour {
@@ -292,11 +292,11 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 		defer progress.end()
 		for _, name := range s.logs {
 			if err := readLog(name, progress, r, order.Add); err != nil {
-				return nil, orFailed(err)
+				return nil, failed(err)
 			}
 		}
 		if err := order.Flush(); err != nil {
-			return nil, orFailed(err)
+			return nil, failed(err)
 		}
 		input := r.Input()
 		switch input.Lines {
@@ -307,13 +307,6 @@ func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) 
 		}
 		return &input, nil
 	}
-}
-
-func orFailed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return failed(err)
 }
 
 func readLog(name string, progress *progress, r *simulate.Reader, add func(*simulate.Event) error) (err error) {
@@ -364,5 +357,5 @@ func (s *simulation) write(report *simulate.Report) error {
 	if s.json {
 		return sayJSON(s.Out, report, "  ")
 	}
-	return orFailed(report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out)))
+	return failed(report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out)))
 }

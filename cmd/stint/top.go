@@ -36,7 +36,7 @@ func topCommand(p process) *cobra.Command {
 		}
 		ctx, stop := context.WithCancel(command.Context())
 		defer stop()
-		w := &watcher{asker: a, events: make(chan sentEvent), keys: make(chan byte)}
+		w := &watcher{apiCommand: a, events: make(chan sentEvent), keys: make(chan byte)}
 		ended := make(chan error, 1)
 		go func() { ended <- w.follow(ctx) }()
 		if screen, ok := p.Out.(*os.File); ok && !a.json && isTerminal(screen) && isTerminal(os.Stdin) {
@@ -56,7 +56,7 @@ type sentEvent struct {
 
 // A watcher follows a service's events and what is typed.
 type watcher struct {
-	*asker
+	*apiCommand
 
 	events chan sentEvent
 	keys   chan byte
@@ -145,7 +145,7 @@ func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error
 			text := ""
 			switch {
 			case e.kind == "":
-				_, _ = fmt.Fprintln(w.Err, e.err) // nobody is left to tell
+				w.tell(e.err.Error())
 				continue
 			case w.json:
 				text = fmt.Sprintf("{%q:%s}", e.kind, e.data)
@@ -202,7 +202,7 @@ func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error)
 			case explain:
 				rule := b.selected()
 				go func() { explained <- w.explain(rule) }()
-			case nothing:
+			case noAction:
 			}
 		}
 	}

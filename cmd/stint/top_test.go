@@ -99,23 +99,23 @@ func TestBoardKeys(t *testing.T) {
 	const up, down = 'A' | 0x80, 'B' | 0x80
 	for _, step := range []struct {
 		keys  string
-		want  deed
+		want  action
 		rules string
 	}{
-		{"", nothing, ">login api trial"},
-		{"s", nothing, ">api trial login"},
-		{"s", nothing, ">api login trial"},
-		{"s" + string([]byte{down, down, down}), nothing, "login api >trial"},
-		{string([]byte{up}), nothing, "login >api trial"},
-		{"/quilogin", nothing, ""},
-		{"\r", nothing, ""},
-		{"/lof" + string([]byte{127}), nothing, ">login"},
+		{"", noAction, ">login api trial"},
+		{"s", noAction, ">api trial login"},
+		{"s", noAction, ">api login trial"},
+		{"s" + string([]byte{down, down, down}), noAction, "login api >trial"},
+		{string([]byte{up}), noAction, "login >api trial"},
+		{"/quilogin", noAction, ""},
+		{"\r", noAction, ""},
+		{"/lof" + string([]byte{127}), noAction, ">login"},
 		{"\re", explain, ">login"},
-		{"/\r", nothing, ">login api trial"},
+		{"/\r", noAction, ">login api trial"},
 		{"q", quit, ">login api trial"},
 		{"/" + string([]byte{3}), quit, ">login api trial"},
 	} {
-		done := nothing
+		done := noAction
 		drawn := rulesOf(b.draw(120, 40))
 		for _, key := range []byte(step.keys) {
 			done = b.key(key)

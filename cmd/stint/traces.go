@@ -117,8 +117,8 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
-// middleware makes spans of requests, in the trace that they name; nil without traces. Of requests that name none, most are not recorded:
-// that is decided before the SDK makes anything of them, by the number that becomes the end of the trace's ID.
+// middleware makes spans of requests, in the trace that they name; nil without traces. Most requests that name no trace are not
+// recorded. This is decided before the SDK does any work, by the number that becomes the end of the trace's ID.
 func (t *traces) middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil

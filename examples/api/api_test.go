@@ -159,7 +159,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// Rules change while it runs, and whoever was denied keeps their state.
+// Rules change while it runs, and a denied client keeps its state.
 func TestRulesChange(t *testing.T) {
 	r := start(t)
 	wrong := func(q *http.Request) { q.SetBasicAuth("eve", "guess") }

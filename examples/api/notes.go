@@ -36,7 +36,7 @@ func (n *notes) user(r *http.Request) string {
 	return n.sessions[token]
 }
 
-// login gives a token to whoever knows a password, which is "secret" here.
+// login gives a token for the right password, which is "secret" here.
 func (n *notes) login(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	if user == "" || password != "secret" {

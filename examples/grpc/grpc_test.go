@@ -47,7 +47,7 @@ WORD 4
 ResourceExhausted
   rule:dictate/messages: the limit of 5 permits is reached
 `
-	for _, user := range []string{"ann", "bob"} { // who have permits of their own
+	for _, user := range []string{"ann", "bob"} { // each has permits of its own
 		var told bytes.Buffer
 		if err := run(t.Context(), []string{"-address", address, "-call", user}, &told); err != nil {
 			t.Fatal(err)

@@ -173,7 +173,7 @@ func TestForgedFields(t *testing.T) {
 	})
 }
 
-// Who can reach stint itself is not believed what the proxy says.
+// The fields of the proxy are not believed from clients that reach stint directly.
 func TestNoProxy(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		s := start(t, example)
@@ -289,8 +289,8 @@ func TestManyLimits(t *testing.T) {
 	})
 }
 
-// Without stint the examples admit, be it silent or gone.
-func TestStintAway(t *testing.T) {
+// Without stint the examples admit, whether it is silent or has ended.
+func TestStintUnreachable(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		t.Parallel() // it waits
 		s := start(t, example)
@@ -315,7 +315,7 @@ func TestStintAway(t *testing.T) {
 
 // What has to be left out of the configurations so that they refuse without stint, and what
 // their answers are then.
-func TestStintAwayClosed(t *testing.T) {
+func TestStintUnreachableClosed(t *testing.T) {
 	for _, test := range []struct {
 		example, file, from, to string
 		silent, gone            int

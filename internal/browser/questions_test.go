@@ -17,7 +17,7 @@ func (p *page) follow(panel, text string) {
 	eval[bool](p, "("+link+".click(), true)")
 }
 
-// Each question of an operator at night is answered from the overview: who is denied and why, and what to do about it; which limit is
+// Each question of an operator at night is answered from the overview: which clients are denied, why, and what to do about it; which limit is
 // too low; what changed at a time. An address that was shared shows the same.
 func TestQuestions(t *testing.T) {
 	t.Parallel()

@@ -190,7 +190,7 @@ type report struct {
 	worst    time.Duration
 	late999  time.Duration // of the scheduler
 	late     time.Duration
-	median   time.Duration // of the mode's answers but for those that had to notice
+	median   time.Duration // of the mode's answers, without those that had to notice
 	causes   string
 }
 
@@ -280,7 +280,7 @@ func (r *report) check(t testing.TB) {
 	}
 }
 
-// checkTimes holds times to docs/failure.md, but for how late the scheduler was.
+// checkTimes compares times with docs/failure.md, less the delay of the scheduler.
 func (r *report) checkTimes(t testing.TB) {
 	t.Helper()
 	if most := deadline + scheduling + r.late999; r.p999 > most {

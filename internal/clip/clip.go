@@ -4,7 +4,7 @@ package clip
 import "unicode/utf8"
 
 // To returns a text as it is if it has at most most bytes, else its beginning, cut between two characters,
-// and an ellipsis. What is no UTF-8 is cut anywhere.
+// and an ellipsis. Text that is not UTF-8 is cut anywhere.
 func To(most int, text string) string {
 	if len(text) <= most {
 		return text

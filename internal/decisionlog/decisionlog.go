@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/logsampler"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A Config says what is logged. Logger has no default.
@@ -119,17 +120,8 @@ func (l *Log) Degraded(allowed bool, cause error) {
 // Run logs the number of degraded answers each minute in which there were some, until the context ends, and then the rest. A
 // minute without any ends the outage.
 func (l *Log) Run(ctx context.Context) {
-	ticker := time.NewTicker(time.Minute)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			l.summarize()
-		case <-ctx.Done():
-			l.summarize()
-			return
-		}
-	}
+	sleep.Every(ctx, time.Minute, l.summarize)
+	l.summarize()
 }
 
 func (l *Log) summarize() {
@@ -143,7 +135,7 @@ func (l *Log) summarize() {
 
 const maxRequestID = 128
 
-// RequestID is what a request is called by who sent it: X-Request-ID if it is up to 128 characters of printable ASCII without a
+// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII without a
 // space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
 func RequestID(header http.Header) string {
 	id := header.Get("X-Request-Id")

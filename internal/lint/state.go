@@ -9,7 +9,7 @@ import (
 
 // checkState finds global state: init functions, and package-level variables that
 // are changed outside their declaration or made to be changed. Variables that the
-// linker or the compiler fills in (-X, go:embed) are none of these.
+// linker or the compiler fills in (-X, go:embed) do not count.
 func checkState(p *pkg) (found []Finding) {
 	var files []*ast.File
 	for _, file := range p.code() {

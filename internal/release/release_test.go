@@ -1,4 +1,4 @@
-// Package release tests what a user gets who asks for a released version: the module and the adapters of
+// Package release tests a released version as users get it: the module and the adapters of
 // frameworks, which are modules of their own, as a module proxy would serve them.
 package release
 
@@ -122,7 +122,7 @@ func published(t *testing.T) (version string, environment []string) {
 		"GOPROXY=file://"+proxy+","+setting("GOPROXY"))
 }
 
-// borrow makes a folder of links to what another one has, but for the paths given. So the module cache of the
+// borrow makes a folder of links to the entries of another one, without the paths given. So the module cache of the
 // user serves all modules and keeps those that it lacked, and never sees the ones of the test.
 func borrow(t *testing.T, from, to string, without ...string) {
 	t.Helper()
@@ -183,7 +183,7 @@ func testAdaptersResolve(t *testing.T, version string, environment []string) {
 	}
 }
 
-// The modules that require a released version are tidy, but for the checksums of that version, which are
+// The modules that require a released version are tidy, apart from the checksums of that version, which are
 // known once it is released.
 func testModulesAreTidy(t *testing.T, environment []string) {
 	t.Helper()

@@ -135,8 +135,8 @@ func (r *run) reload() error {
 	return nil
 }
 
-// byNumber makes so many decisions, and the reloads at even distances among them. Whoever makes the decision after which
-// one is due waits until it begins.
+// byNumber makes so many decisions, and the reloads at even distances among them. The caller of the decision after which
+// a reload is due waits until it begins.
 func (r *run) byNumber(decisions, reloads int64) error {
 	step := max(decisions/(reloads+1), 1)
 	due, enough := make(chan struct{}), make(chan struct{})

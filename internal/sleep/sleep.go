@@ -1,4 +1,4 @@
-// Package sleep waits for a time, or until a context ends.
+// Package sleep waits for a time, once or again and again, or until a context ends.
 package sleep
 
 import (
@@ -19,6 +19,20 @@ func For(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Every calls a function each d, more than 0, until the context ends. A call that takes longer delays the next one.
+func Every(ctx context.Context, d time.Duration, do func()) {
+	ticker := time.NewTicker(d)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			do()
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

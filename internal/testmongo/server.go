@@ -68,7 +68,7 @@ func New(dir string) (*Server, error) {
 	}
 	// What is built is kept by go, so that this takes its time only once.
 	cmd := exec.CommandContext(context.Background(), "go", "run", ".", dir)
-	cmd.Env = append(os.Environ(), "GOWORK=off") // a module that is none of the workspace's
+	cmd.Env = append(os.Environ(), "GOWORK=off") // the module is not in the workspace
 	cmd.Dir = program
 	var log strings.Builder
 	cmd.Stderr = &log

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // errPortTaken says that the program ended because its port was not free.
@@ -131,10 +133,9 @@ type permanent struct{ error }
 // nil. It gives up when patience runs out, and at once when the error is
 // permanent.
 func eventually(condition func() error) error {
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	pause := time.Millisecond
-	for {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := condition()
 		var final permanent
 		switch {
@@ -143,13 +144,8 @@ func eventually(condition func() error) error {
 		case errors.As(err, &final):
 			return final.error
 		}
-		next := time.NewTimer(pause)
-		select {
-		case <-next.C:
-		case <-deadline.C:
-			next.Stop()
+		if sleep.For(ctx, pause) != nil {
 			return fmt.Errorf("testredis: waited %v: %w", patience, err)
 		}
-		pause = min(2*pause, 50*time.Millisecond)
 	}
 }

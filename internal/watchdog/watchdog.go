@@ -16,6 +16,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 const (
@@ -388,13 +390,7 @@ func (w *Watchdog) try() {
 	w.trying = true
 	life, before := w.life, w.sequence
 	w.work.Go(func() {
-		pause := time.NewTimer(0)
-		defer pause.Stop()
 		for {
-			select {
-			case <-pause.C:
-			case <-life.Done():
-			}
 			if life.Err() == nil {
 				w.config.Try(life)
 			}
@@ -405,7 +401,7 @@ func (w *Watchdog) try() {
 				return
 			}
 			w.mu.Unlock()
-			pause.Reset(Tick)
+			_ = sleep.For(life, Tick)
 		}
 	})
 }

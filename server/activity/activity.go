@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // A Config says how a [Recorder] is made. The zero value is that of a process that shares nothing.
@@ -190,14 +191,5 @@ func (r *Recorder) Run(ctx context.Context) {
 	sharing.Go(func() { r.share(ctx) })
 	defer sharing.Wait()
 	defer r.hub.end()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			r.publish()
-		}
-	}
+	sleep.Every(ctx, time.Second, r.publish)
 }

@@ -37,7 +37,7 @@ func (c *clock) Now() time.Time          { return time.UnixMicro(c.micros.Load()
 func (c *clock) At() stint.Instant       { return stint.Instant(c.micros.Load()) }
 func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// A service is a recorder with its clock and its API, for a caller who may know names or not.
+// A service is a recorder with its clock and its API. Its caller may be shown names, or not.
 type service struct {
 	t testing.TB
 	*clock

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 // Eval runs a script in Redis with one key and its arguments, and returns its reply, a string. It must end with ctx, and must be
@@ -125,25 +126,20 @@ func (r *Recorder) rates(now stint.Instant) Rates {
 
 // share tells the others what this process does, and the streams what all do, until ctx is done.
 func (r *Recorder) share(ctx context.Context) {
-	ticker := time.NewTicker(shareGap)
-	defer ticker.Stop()
-	for {
+	tell := func() {
 		if used := r.hub.used(r.config.Now()); used || r.config.Eval != nil {
 			v := r.ask(ctx, used)
 			if used {
 				r.publishShared(v)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			if r.config.Eval != nil {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shareTime)
-				defer cancel()
-				_, _ = r.eval(ctx, "", "0") // or when the summary's time is over
-			}
-			return
-		case <-ticker.C:
-		}
+	}
+	tell()
+	sleep.Every(ctx, shareGap, tell)
+	if r.config.Eval != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shareTime)
+		defer cancel()
+		_, _ = r.eval(ctx, "", "0") // else the summary goes when its time is over
 	}
 }
 

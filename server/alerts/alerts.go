@@ -17,7 +17,7 @@
 //
 // The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not 2xx
 // is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is dropped.
-// An event may so arrive twice: the receiver knows it by its ID. What is dropped is counted, and logged.
+// So an event may arrive twice; its ID tells the receiver. Dropped events are counted and logged.
 // The address may hold a token: no line and no error shows more of it than the scheme and the host.
 package alerts
 
@@ -194,8 +194,8 @@ func (s *Sender) Stats() Stats {
 // queued is how many events wait.
 func (s *Sender) queued() int { return len(s.nearLimit.events) + len(s.denied.events) }
 
-// Run sends until the context ends, and for Config.Linger what waits then. What is not confirmed by that time is dropped, counted and
-// logged. It must be called once.
+// Run sends until the context ends, and the events that wait then for Config.Linger longer. Events that are not confirmed by then are
+// dropped, counted and logged. It must be called once.
 func (s *Sender) Run(ctx context.Context) {
 	s.config.Logger.Info("alerts are sent", "receiver", s.receiver)
 	defer s.watchOverflow()()
@@ -345,4 +345,39 @@ func hmacOf(secret, text []byte) []byte {
 	mac := hmac.New(sha256.New, secret)
 	_, _ = mac.Write(text) // a hash does not fail
 	return mac.Sum(nil)
+}
+
+// redacted is an address without what may be secret: its user, path and query.
+func redacted(target *url.URL) string {
+	if target == nil {
+		return "what is not an address"
+	}
+	return target.Scheme + "://" + target.Host
+}
+
+// secretsOf are the parts of an address that redacted leaves out, in each way that an error may show them.
+func secretsOf(target *url.URL) (secrets []string) {
+	password, _ := target.User.Password()
+	for _, part := range []string{target.Path, target.EscapedPath(), target.RawQuery, target.User.String(), password} {
+		if part != "" && part != "/" {
+			secrets = append(secrets, part)
+		}
+	}
+	return secrets
+}
+
+// safe is the cause of a failed request without secrets of its address.
+func (s *Sender) safe(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %s", s.config.Timeout)
+	}
+	if fault, ok := errors.AsType[*url.Error](err); ok {
+		err = fault.Err // without the address
+	}
+	for _, secret := range s.secrets {
+		if strings.Contains(err.Error(), secret) { // as in a bad Location that repeats the path
+			return errors.New("the request failed")
+		}
+	}
+	return err
 }

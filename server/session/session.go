@@ -1,8 +1,8 @@
 // Package session keeps the holder of an admin token signed in to the dashboard, by a cookie.
 //
 // The cookie holds which token was shown, until when it counts, and a MAC by a key that is derived from
-// the token: never the token itself. Whoever has the token configured can check the cookie, so it is
-// valid at every process that shares the tokens, and a token that is removed ends its sessions.
+// the token: never the token itself. Every process that has the token configured can check the cookie. So it is
+// valid at all processes that share the tokens, and a token that is removed ends its sessions.
 package session
 
 import (
@@ -56,7 +56,7 @@ func cookie(value string, age int, secure bool) *http.Cookie {
 	}
 }
 
-// Find returns the place of the secret whose session a request has, and -1 if it has none that counts now. Sessions of two
+// Find returns the index of the secret whose session a request has, and -1 if it has none that counts now. Sessions of two
 // tokens are none: one of them was planted, by a neighbour of the host's domain.
 func Find(r *http.Request, secrets []Secret, now time.Time) int {
 	found := -1

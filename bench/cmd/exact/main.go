@@ -131,12 +131,5 @@ func (t *total) report(w, log io.Writer, p part) {
 	}
 	fmt.Fprintf(w, "%-22s %6d %11.0f %11d %11d %9d %9d  %s\n", p.Algorithm, p.Keys,
 		float64(t.decisions)/t.elapsed.Seconds(), t.decisions, t.remembered, t.admitted, t.model, verdict)
-	const most = 10
-	for i, fault := range t.faults {
-		if i == most {
-			fmt.Fprintf(log, "and %d more\n", len(t.faults)-most)
-			break
-		}
-		fmt.Fprintf(log, "WRONG: %s, %d keys, %s\n", p.Algorithm, p.Keys, fault)
-	}
+	cli.PrintFaults(log, fmt.Sprintf("%s, %d keys", p.Algorithm, p.Keys), t.faults, 10)
 }

@@ -115,18 +115,10 @@ func serve(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", *listen)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	// Nothing that costs time and is not asked for: no timeouts, no mux.
-	err = http.Serve(listener, gated) //nolint:gosec // the barest server is what is measured
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return cli.Serve(ctx, *listen, func(listener net.Listener) error {
+		// Nothing that costs time and is not asked for: no timeouts, no mux.
+		return http.Serve(listener, gated) //nolint:gosec // the barest server is what is measured
+	})
 }
 
 // repeat is a handler that decides nothing and writes, for every request, the bytes that

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every handler answers the same behind every gate, but for the fields; the constant ones are
-// those that the rule sends.
+// Every handler gives the same answer behind every gate, apart from the header fields. The constant
+// fields are those that the rule sends.
 func TestGatesLeadToTheHandler(t *testing.T) {
 	for name, handler := range handlers {
 		itself := httptest.NewRecorder()

@@ -78,7 +78,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 			c.faulty.quota, c.faulty.taken = l.quotas[0], map[string]int64{}
 			traffic := newTraffic(l, 50, 1)
 			subject := &redislimit.Subject{Take: c.faulty.Take, TakeOne: c.faulty.TakeOne, Fill: c.faulty.Fill}
-			s := &session{site: &site{}, load: l, contender: c.contender, subject: subject, names: traffic.names, ledger: newLedger(traffic.names)}
+			s := &session{deployment: &deployment{}, load: l, contender: c.contender, subject: subject, names: traffic.names, ledger: newLedger(traffic.names)}
 			s.ledger.timed = c.contender.TellsTime
 			if l.filled {
 				if err := s.subject.Fill(t.Context(), 0, s.names[0]); err != nil {

@@ -92,20 +92,20 @@ type bench struct {
 	measured, wrong int // measurements, and those that found something wrong
 }
 
-// run measures everything selected, at every site.
+// run measures everything selected, at every deployment.
 func (b *bench) run(ctx context.Context) error {
 	for round := range b.rounds {
 		start := time.Now()
-		for _, p := range b.places() {
-			site, err := b.open(ctx, p)
+		for _, p := range b.topologies() {
+			deployment, err := b.open(ctx, p)
 			if err != nil {
 				return err
 			}
-			err = b.measureSite(ctx, site)
-			if err == nil && p == (place{}) && round == b.rounds-1 {
-				err = b.measureMemory(ctx, site)
+			err = b.measureDeployment(ctx, deployment)
+			if err == nil && p == (topology{}) && round == b.rounds-1 {
+				err = b.measureMemory(ctx, deployment)
 			}
-			if err := errors.Join(err, site.close()); err != nil {
+			if err := errors.Join(err, deployment.close()); err != nil {
 				return fmt.Errorf("%s: %w", p, err)
 			}
 		}
@@ -120,16 +120,16 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// measureSite measures every load with all implementations by turns, each with every
+// measureDeployment measures every load with all implementations by turns, each with every
 // number of callers.
-func (b *bench) measureSite(ctx context.Context, site *site) error {
+func (b *bench) measureDeployment(ctx context.Context, deployment *deployment) error {
 	for _, l := range loads() {
 		drawn := map[int]*traffic{}
 		for _, c := range redislimit.Contenders() {
 			if !l.has(c) {
 				continue
 			}
-			if err := b.measureContender(ctx, site, &l, c, drawn); err != nil {
+			if err := b.measureContender(ctx, deployment, &l, c, drawn); err != nil {
 				return fmt.Errorf("load %s, %s: %w", l.name, c.Name, err)
 			}
 		}
@@ -137,7 +137,7 @@ func (b *bench) measureSite(ctx context.Context, site *site) error {
 	return nil
 }
 
-func (b *bench) measureContender(ctx context.Context, site *site, l *load, c redislimit.Contender, drawn map[int]*traffic) (err error) {
+func (b *bench) measureContender(ctx context.Context, deployment *deployment, l *load, c redislimit.Contender, drawn map[int]*traffic) (err error) {
 	var s *session
 	defer func() {
 		if s != nil {
@@ -160,11 +160,11 @@ func (b *bench) measureContender(ctx context.Context, site *site, l *load, c red
 			s = nil
 		}
 		if s == nil {
-			if s, err = newSession(ctx, site, l, c, t.names, b.callers); err != nil {
+			if s, err = newSession(ctx, deployment, l, c, t.names, b.callers); err != nil {
 				return err
 			}
 		}
-		runtime.GC() // nobody pays for the garbage of who came before
+		runtime.GC() // the garbage of the contender before costs nothing here
 		m, err := s.measure(ctx, t, b.options)
 		if err != nil {
 			return fmt.Errorf("%d callers: %w", n, err)
@@ -179,7 +179,7 @@ func (b *bench) report(s *session, callers int, m measurement) {
 	r := m.result
 	seconds := r.Elapsed.Seconds()
 	fmt.Fprintf(b.w, "Benchmark%s/load=%s/callers=%d/impl=%s/check=%s-%d %d %.1f ns/op %.0f decisions/s %.9f p50-sec %.9f p99-sec %d admitted %d errors %.1f commands/s %.0f others-%%",
-		s.site.place, s.load.name, callers, s.contender.Name, s.load.check.name(s.contender), runtime.GOMAXPROCS(0), r.Count(),
+		s.deployment.topology, s.load.name, callers, s.contender.Name, s.load.check.name(s.contender), runtime.GOMAXPROCS(0), r.Count(),
 		seconds*1e9/float64(max(r.Count(), 1)), float64(r.Count())/seconds, loadgen.Seconds(r.Latency, 0.5), loadgen.Seconds(r.Latency, 0.99),
 		r.Answers[loadgen.Admitted], r.Answers[loadgen.Failed], m.commands, m.others)
 	if m.cpu > 0 {
@@ -190,12 +190,5 @@ func (b *bench) report(s *session, callers int, m measurement) {
 	if len(m.faults) > 0 {
 		b.wrong++
 	}
-	const most = 3
-	for i, fault := range m.faults {
-		if i == most {
-			fmt.Fprintf(b.log, "and %d more\n", len(m.faults)-most)
-			break
-		}
-		fmt.Fprintf(b.log, "WRONG: %s, %s, load %s, %d callers: %s\n", s.site.place, s.contender.Name, s.load.name, callers, fault)
-	}
+	cli.PrintFaults(b.log, fmt.Sprintf("%s, %s, load %s, %d callers", s.deployment.topology, s.contender.Name, s.load.name, callers), m.faults, 3)
 }

@@ -25,7 +25,7 @@ var perDay = redislimit.Quota{Permits: 100, Refill: 100, Period: 24 * time.Hour}
 const turnAfter = 3 * 24 * time.Hour
 
 // measureMemory prints how many bytes Redis uses per client and per entry of a log.
-func (b *bench) measureMemory(ctx context.Context, site *site) error {
+func (b *bench) measureMemory(ctx context.Context, deployment *deployment) error {
 	bucket := stint.TokenBucket(perDay.Permits, stint.Per(perDay.Refill, perDay.Period))
 	buckets := func(generations int) string {
 		return fmt.Sprintf("state=token_bucket/generations=%d/clients=%d", generations, b.clients)
@@ -61,7 +61,7 @@ func (b *bench) measureMemory(ctx context.Context, site *site) error {
 			o.Now = func() stint.Instant { return stint.Instant(now.Load()) }
 			return redislimit.NewStintOf(ctx, o, []stint.Limit{m.limit})
 		}
-		bytes, err := growth(ctx, site, newSubject, func(s *redislimit.Subject) error {
+		bytes, err := growth(ctx, deployment, newSubject, func(s *redislimit.Subject) error {
 			clients := make([]string, m.clients)
 			for i := range clients {
 				clients[i] = name(1, i)
@@ -96,27 +96,27 @@ func (b *bench) measureMemory(ctx context.Context, site *site) error {
 			m.state, m.impl, runtime.GOMAXPROCS(0), time.Since(start).Nanoseconds(), float64(bytes)/float64(pieces), m.unit)
 		b.measured++
 	}
-	return site.flush(ctx)
+	return deployment.flush(ctx)
 }
 
 // growth is by how many bytes an empty Redis grew.
 func growth(
-	ctx context.Context, site *site, newSubject func(redislimit.Options) (*redislimit.Subject, error), fill func(*redislimit.Subject) error,
+	ctx context.Context, deployment *deployment, newSubject func(redislimit.Options) (*redislimit.Subject, error), fill func(*redislimit.Subject) error,
 ) (int64, error) {
-	if err := site.flush(ctx); err != nil {
+	if err := deployment.flush(ctx); err != nil {
 		return 0, err
 	}
-	before, err := site.memory(ctx)
+	before, err := deployment.memory(ctx)
 	if err != nil {
 		return 0, err
 	}
-	subject, err := newSubject(redislimit.Options{Addrs: site.addrs, Callers: 1})
+	subject, err := newSubject(redislimit.Options{Addrs: deployment.addrs, Callers: 1})
 	if err != nil {
 		return 0, err
 	}
 	if err := errors.Join(fill(subject), subject.Close()); err != nil {
 		return 0, err
 	}
-	after, err := site.memory(ctx)
+	after, err := deployment.memory(ctx)
 	return after - before, err
 }

@@ -23,17 +23,7 @@ func relay(ctx context.Context, args []string) error {
 	if err := cli.Parse(flags, args); err != nil {
 		return err
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", *listen)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	err = forward(ctx, listener, *to, delay/2)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return cli.Serve(ctx, *listen, func(listener net.Listener) error { return forward(ctx, listener, *to, delay/2) })
 }
 
 // A chunk is what was read at once, on its way.
@@ -58,7 +48,7 @@ func forward(ctx context.Context, listener net.Listener, to string, delay time.D
 			if len(c.data) == 0 {
 				_ = c.to.Close()
 			} else {
-				_, _ = c.to.Write(c.data) // who has closed the connection is told by its reader
+				_, _ = c.to.Write(c.data) // the reader of a closed connection reports it
 			}
 		}
 	}()

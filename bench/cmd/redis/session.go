@@ -12,26 +12,26 @@ import (
 
 // A session is one implementation under one load, from an empty Redis on.
 type session struct {
-	site      *site
-	load      *load
-	contender redislimit.Contender
-	subject   *redislimit.Subject
-	names     [][]string
-	ledger    *ledger
-	started   time.Time
+	deployment *deployment
+	load       *load
+	contender  redislimit.Contender
+	subject    *redislimit.Subject
+	names      [][]string
+	ledger     *ledger
+	started    time.Time
 }
 
 // newSession empties Redis, connects the implementation for as many callers as there will
 // be, and fills in the clients.
-func newSession(ctx context.Context, site *site, l *load, c redislimit.Contender, names [][]string, callers []int) (*session, error) {
-	if err := site.flush(ctx); err != nil {
+func newSession(ctx context.Context, deployment *deployment, l *load, c redislimit.Contender, names [][]string, callers []int) (*session, error) {
+	if err := deployment.flush(ctx); err != nil {
 		return nil, err
 	}
-	subject, err := c.Make(ctx, redislimit.Options{Addrs: site.addrs, Cluster: site.place.primaries > 0, Callers: slices.Max(callers)}, l.quotas)
+	subject, err := c.Make(ctx, redislimit.Options{Addrs: deployment.addrs, Cluster: deployment.topology.primaries > 0, Callers: slices.Max(callers)}, l.quotas)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{site: site, load: l, contender: c, subject: subject, names: names, ledger: newLedger(names), started: time.Now()}
+	s := &session{deployment: deployment, load: l, contender: c, subject: subject, names: names, ledger: newLedger(names), started: time.Now()}
 	s.ledger.timed = c.TellsTime && l.check == bound
 	if l.filled {
 		for quota := range names {
@@ -88,7 +88,7 @@ const tries = 3
 func (l *load) steady() bool { return l.check == books || l.check == none }
 
 // measure lets so many callers ask, and again when other programs disturbed them; the
-// least disturbed counts. What was wrong in any try is.
+// least disturbed one counts. The faults of all tries are kept.
 func (s *session) measure(ctx context.Context, t *traffic, o options) (measurement, error) {
 	var best measurement
 	var faults []string
@@ -118,23 +118,23 @@ func (s *session) once(ctx context.Context, t *traffic, o options) (m measuremen
 		}
 	}
 	plan.Duration, plan.Questions = o.duration, o.ops
-	before, err := s.site.commands(ctx)
+	before, err := s.deployment.commands(ctx)
 	if err != nil {
 		return m, err
 	}
-	m.cpu, m.others, err = s.site.watch(func() (err error) {
+	m.cpu, m.others, err = s.deployment.watch(func() (err error) {
 		m.result, err = loadgen.Run(ctx, plan)
 		return err
 	})
 	if err != nil {
 		return m, err
 	}
-	after, err := s.site.commands(ctx)
+	after, err := s.deployment.commands(ctx)
 	if err != nil {
 		return m, err
 	}
 	// The first look at their number is a command of each server.
-	m.commands = float64(after-before-int64(len(s.site.nodes))) / m.result.Elapsed.Seconds()
+	m.commands = float64(after-before-int64(len(s.deployment.nodes))) / m.result.Elapsed.Seconds()
 	elapsed := time.Since(s.started)
 	if s.load.check == bound {
 		elapsed = m.result.Elapsed // nothing was asked before

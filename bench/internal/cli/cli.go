@@ -7,6 +7,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -35,6 +37,30 @@ func Parse(flags *flag.FlagSet, args []string) error {
 		return fmt.Errorf("arguments are %q; allowed: flags only", flags.Args())
 	}
 	return nil
+}
+
+// Serve has serve accept connections at an address until ctx is done.
+func Serve(ctx context.Context, address string, serve func(net.Listener) error) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	if err = serve(listener); ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// PrintFaults prints what is wrong, most faults at the most.
+func PrintFaults(w io.Writer, where string, faults []string, most int) {
+	for _, fault := range faults[:min(most, len(faults))] {
+		fmt.Fprintf(w, "WRONG: %s: %s\n", where, fault)
+	}
+	if more := len(faults) - most; more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
+	}
 }
 
 // Number adds a flag for a number or a duration from least to most.

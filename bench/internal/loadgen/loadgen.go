@@ -24,7 +24,7 @@ const (
 	Failed
 )
 
-// A Plan is who asks, how often and for how long.
+// A Plan is the callers, their rate and the time for which they ask.
 type Plan struct {
 	// Callers is the number of goroutines. Each waits for its answer before it asks again.
 	Callers int
@@ -82,7 +82,7 @@ const yieldEvery = 64
 // cost as much.
 const timedEvery = 8
 
-// The histograms are right within 1 %. What takes longer than longest counts as that.
+// The histograms are exact to 1 %. A time above longest counts as longest.
 const (
 	longest = 2 * time.Minute
 	digits  = 2

@@ -59,10 +59,10 @@ func Start(ctx context.Context, files map[string]string, path string, args ...st
 	for name, text := range files {
 		err = errors.Join(err, os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600))
 	}
-	places := strings.NewReplacer(Addr, p.Addr, Port, ports[0], OtherPort, ports[1])
+	placeholders := strings.NewReplacer(Addr, p.Addr, Port, ports[0], OtherPort, ports[1])
 	filled := make([]string, len(args))
 	for i, arg := range args {
-		filled[i] = places.Replace(arg)
+		filled[i] = placeholders.Replace(arg)
 	}
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.command = exec.CommandContext(ctx, path, filled...)

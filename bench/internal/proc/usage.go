@@ -43,10 +43,10 @@ func Busy(cpus []int) (sum time.Duration) {
 }
 
 // ticks adds up fields, which count hundredths of a second.
-func ticks(fields []string, places ...int) (sum time.Duration) {
-	for _, place := range places {
-		if place < len(fields) {
-			n, _ := strconv.ParseInt(fields[place], 10, 64) // 0 if it is no number
+func ticks(fields []string, indexes ...int) (sum time.Duration) {
+	for _, i := range indexes {
+		if i < len(fields) {
+			n, _ := strconv.ParseInt(fields[i], 10, 64) // 0 if it is no number
 			sum += time.Duration(n) * 10 * time.Millisecond
 		}
 	}

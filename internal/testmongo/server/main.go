@@ -3,8 +3,8 @@
 //	server DIR
 //
 // It keeps its data in DIR, which exists, prints its URL on a line of its own when it listens,
-// and ends when its input does, so that it does not outlive who started it. It is a module of
-// its own so that nobody who uses stint downloads FerretDB.
+// and ends when its input does, so that it does not outlive the process that started it. It is a
+// module of its own so that users of stint do not download FerretDB.
 package main
 
 import (

@@ -180,7 +180,7 @@ func (h Headers) Fields() (fields httplimit.Fields) {
 	return fields
 }
 
-// API says who may name keys.
+// API says which callers may name keys.
 type API struct {
 	ExplicitKeys bool   `doc:"explicit_keys" default:"true" help:"let callers name keys"`
 	TokensFile   string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line; callers who name keys need one of them"`
@@ -191,7 +191,7 @@ type API struct {
 	Open             bool `doc:"open" default:"false" help:"let callers name keys without a token on any address"`
 }
 
-// Admin says who may administer.
+// Admin says which callers may use the admin listener.
 type Admin struct {
 	TokensFile string `doc:"tokens_file" value:"PATH" help:"file of bearer tokens, one a line with role and name; callers of the admin listener need one of them; required if it is not on loopback"`
 	// Tokens are read from TokensFile.

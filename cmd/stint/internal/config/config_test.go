@@ -154,7 +154,7 @@ func TestNotADocument(t *testing.T) {
 	}
 }
 
-// The configuration of the API's contract, but for what this version refuses.
+// The configuration of the API's contract, without the parts that this version refuses.
 const contract = `
 listen: 127.0.0.1:8080
 store: {url: "redis://127.0.0.1:6379", timeout: 100ms, key_prefix: rate_limiter}

@@ -18,11 +18,11 @@ import (
 // boardSeconds is how many seconds a board remembers of each rule, and draws as a sparkline.
 const boardSeconds = 30
 
-// A deed is what a key asks the board's owner to do.
-type deed int
+// An action is what a key asks the watcher to do; the board itself does the rest.
+type action int
 
 const (
-	nothing deed = iota
+	noAction action = iota
 	quit
 	explain
 )
@@ -44,8 +44,8 @@ func (r *boardRule) rates() (admitted, denied float64) {
 	return admitted, denied
 }
 
-// to moves a rule on to a second.
-func (r *boardRule) to(second int64) {
+// advance makes room up to a second.
+func (r *boardRule) advance(second int64) {
 	n := min(max(second-r.until, 0), boardSeconds)
 	for _, counts := range []*[boardSeconds]uint32{&r.admitted, &r.denied} {
 		copy(counts[:], counts[n:])
@@ -56,7 +56,7 @@ func (r *boardRule) to(second int64) {
 
 // add adds a series.
 func (r *boardRule) add(s *activity.Series) {
-	r.to(s.From + int64(len(s.Admitted)))
+	r.advance(s.From + int64(len(s.Admitted)))
 	for i := range s.Admitted {
 		if at := int64(boardSeconds) - r.until + s.From + int64(i); at >= 0 {
 			r.admitted[at], r.denied[at] = s.Admitted[i], s.Denied[i]+s.ShadowDenied[i]
@@ -67,23 +67,23 @@ func (r *boardRule) add(s *activity.Series) {
 
 // A board is what `stint top` shows. The zero value has nothing to show.
 type board struct {
-	process string
-	at      stint.Instant
-	totals  boardRule
-	degrade uint32 // in the last second
-	micros  uint32
-	store   activity.Store
-	rules   map[string]*boardRule
-	denials []activity.Denial // of this process, the newest first
-	change  activity.Change   // the last
-	shared  activity.Shared
-	lost    error // why there is no connection
+	process  string
+	at       stint.Instant
+	totals   boardRule
+	degraded uint32 // in the last second
+	micros   uint32
+	store    activity.Store
+	rules    map[string]*boardRule
+	denials  []activity.Denial // of this process, the newest first
+	change   activity.Change   // the last
+	shared   activity.Shared
+	lost     error // why there is no connection
 
 	order       int
 	filter      string
 	filtering   bool
-	place       int // of the selected rule
-	shown       []*boardRule
+	cursor      int          // the selected rule among visible
+	visible     []*boardRule // in the order in which they are drawn
 	explanation string
 }
 
@@ -118,7 +118,7 @@ func (b *board) tick(tick *activity.Tick) {
 	clear(tick.Totals.ShadowDenied) // these are admitted
 	b.totals.add(&tick.Totals.Series)
 	if n := len(tick.Totals.Degraded); n > 0 {
-		b.degrade, b.micros = tick.Totals.Degraded[n-1], tick.Totals.StoreMicros[n-1]
+		b.degraded, b.micros = tick.Totals.Degraded[n-1], tick.Totals.StoreMicros[n-1]
 	}
 	for i := range tick.Rules {
 		r := &tick.Rules[i]
@@ -128,7 +128,7 @@ func (b *board) tick(tick *activity.Tick) {
 		b.rules[r.Rule].add(&r.Seconds)
 	}
 	for id, r := range b.rules { // one that decided nothing for so long may be gone
-		if r.to(b.totals.until); r.admitted == [boardSeconds]uint32{} && r.denied == [boardSeconds]uint32{} {
+		if r.advance(b.totals.until); r.admitted == [boardSeconds]uint32{} && r.denied == [boardSeconds]uint32{} {
 			delete(b.rules, id)
 		}
 	}
@@ -146,8 +146,8 @@ func (b *board) tick(tick *activity.Tick) {
 	}
 }
 
-// key does what a key asks for on the board, and says what is left to do.
-func (b *board) key(key byte) deed {
+// key carries out a key on the board, and returns what is left to do.
+func (b *board) key(key byte) action {
 	const interrupt, backspace, enter, escape, up, down = 3, 127, '\r', 27, 'A' | 0x80, 'B' | 0x80
 	switch {
 	case key == interrupt:
@@ -167,30 +167,30 @@ func (b *board) key(key byte) deed {
 	case key == '/':
 		b.filtering, b.filter = true, ""
 	case key == up:
-		b.place = max(0, b.place-1)
+		b.cursor = max(0, b.cursor-1)
 	case key == down:
-		b.place++
+		b.cursor++
 	case key == 'e' && b.selected() != "":
 		return explain
 	case key == escape:
 		b.explanation = ""
 	}
-	return nothing
+	return noAction
 }
 
 // selected is the ID of the selected rule, "" for none.
 func (b *board) selected() string {
-	if b.place >= len(b.shown) {
+	if b.cursor >= len(b.visible) {
 		return ""
 	}
-	return b.shown[b.place].id
+	return b.visible[b.cursor].id
 }
 
-// line says all in a line.
+// line is the state in one line.
 func (b *board) line() string {
 	admitted, denied := b.totals.admitted[boardSeconds-1], b.totals.denied[boardSeconds-1]
 	text := fmt.Sprintf("%s process=%s admitted=%d denied=%d degraded=%d store=%s store_ms=%.1f processes=%d",
-		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degrade, b.store.State, float64(b.micros)/1000, len(b.shared.Processes.Processes))
+		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degraded, b.store.State, float64(b.micros)/1000, len(b.shared.Processes.Processes))
 	if top := b.shared.Top.Denied; len(top) > 0 {
 		text += fmt.Sprintf(" top_denied=%s top_denied_rule=%s top_denied_count=%d", strconv.Quote(top[0].Client), top[0].Rule, top[0].Count)
 	}
@@ -203,7 +203,7 @@ func (b *board) draw(width, height int) string {
 		return "connecting …"
 	}
 	lines := append(b.head(), b.table(max(3, height-26))...)
-	lines = append(lines, b.tops(5)...)
+	lines = append(lines, b.topClients(5)...)
 	lines = append(lines, "", fmt.Sprintf("%-15s %-24s %-30s %-12s %s", "LAST DENIALS", "RULE", "CLIENT", "REASON", "(this process)"))
 	for _, d := range b.denials {
 		if b.matches(d.Rule) || b.matches(d.Client) {
@@ -235,7 +235,7 @@ func (b *board) head() []string {
 	}
 	lines := []string{
 		fmt.Sprintf("stint top   %s   %s, %.1f ms   %s", b.at.Time().Local().Format("15:04:05"), store, float64(b.micros)/1000, sparkline(b.totals.admitted[:], b.totals.denied[:])),
-		fmt.Sprintf("this process (%s): %.0f/s admitted, %.0f/s denied (%s), %d/s degraded", b.process, admitted, denied, share(admitted, denied), b.degrade),
+		fmt.Sprintf("this process (%s): %.0f/s admitted, %.0f/s denied (%s), %d/s degraded", b.process, admitted, denied, share(admitted, denied), b.degraded),
 	}
 	if all.Scope == activity.ScopeAll {
 		lines = append(lines, fmt.Sprintf("all %d processes: %.0f/s admitted, %.0f/s denied (%s)", len(all.Processes), allAdmitted, allDenied, share(allAdmitted, allDenied)))
@@ -254,15 +254,15 @@ func (b *board) head() []string {
 
 func (b *board) matches(text string) bool { return strings.Contains(text, b.filter) }
 
-// table is the rules, so many at most.
+// table has at most so many rules.
 func (b *board) table(most int) []string {
-	b.shown = b.shown[:0]
+	b.visible = b.visible[:0]
 	for _, r := range b.rules {
 		if b.matches(r.id) {
-			b.shown = append(b.shown, r)
+			b.visible = append(b.visible, r)
 		}
 	}
-	slices.SortFunc(b.shown, func(x, y *boardRule) int {
+	slices.SortFunc(b.visible, func(x, y *boardRule) int {
 		xAdmitted, xDenied := x.rates()
 		yAdmitted, yDenied := y.rates()
 		by := 0
@@ -274,12 +274,12 @@ func (b *board) table(most int) []string {
 		}
 		return cmp.Or(by, cmp.Compare(x.id, y.id))
 	})
-	b.place = max(0, min(b.place, len(b.shown)-1))
-	first := max(0, b.place-most+1)
+	b.cursor = max(0, min(b.cursor, len(b.visible)-1))
+	first := max(0, b.cursor-most+1)
 	lines := []string{fmt.Sprintf("  %-28s %10s %10s %8s  %s", "RULE", "ADMITTED/s", "DENIED/s", "DENIED", "LAST 30 s (this process)")}
-	for i := first; i < min(len(b.shown), first+most); i++ {
-		r, mark := b.shown[i], " "
-		if i == b.place {
+	for i := first; i < min(len(b.visible), first+most); i++ {
+		r, mark := b.visible[i], " "
+		if i == b.cursor {
 			mark = ">"
 		}
 		admitted, denied := r.rates()
@@ -292,8 +292,8 @@ func (b *board) table(most int) []string {
 	return lines
 }
 
-// tops are the top clients beside the top denied ones.
-func (b *board) tops(most int) []string {
+// topClients are the top clients beside the top denied ones.
+func (b *board) topClients(most int) []string {
 	scope := "this process"
 	if b.shared.Top.Scope == activity.ScopeAll {
 		scope = fmt.Sprintf("all %d processes", b.shared.Top.Processes)

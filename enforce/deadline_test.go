@@ -47,7 +47,7 @@ func TestLimiterMaxWait(t *testing.T) {
 	})
 }
 
-// Who has less time than the wait takes is told so at once.
+// A request whose deadline comes before the end of the wait is denied at once.
 func TestDeadlineBeforeTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, _ := newLimiter(t, waiting("a", time.Minute, 0, stint.TokenBucket(1, stint.Every(2*time.Second))))

@@ -16,41 +16,41 @@ import (
 	"github.com/stint-go/stint/bench/internal/proc"
 )
 
-// A place is where Redis is. The zero value is one server beside us.
-type place struct {
+// A topology is how Redis is deployed. The zero value is one server beside us.
+type topology struct {
 	primaries int           // of a cluster; 0 for none
 	delayed   bool          // whether it is behind a relay
 	delay     time.Duration // which that adds to a round trip
 }
 
 // String is the first part of the benchmark's name.
-func (p place) String() string {
+func (t topology) String() string {
 	switch {
-	case p.primaries > 0:
-		return fmt.Sprintf("RedisCluster/primaries=%d", p.primaries)
-	case p.delayed:
-		return fmt.Sprintf("RedisNetwork/delay=%v", p.delay)
+	case t.primaries > 0:
+		return fmt.Sprintf("RedisCluster/primaries=%d", t.primaries)
+	case t.delayed:
+		return fmt.Sprintf("RedisNetwork/delay=%v", t.delay)
 	default:
 		return "Redis"
 	}
 }
 
-func (o *options) places() (places []place) {
+func (o *options) topologies() (topologies []topology) {
 	for _, n := range o.primaries {
-		places = append(places, place{primaries: n})
+		topologies = append(topologies, topology{primaries: n})
 	}
 	for _, delay := range o.delays {
-		places = append(places, place{delayed: true, delay: delay})
+		topologies = append(topologies, topology{delayed: true, delay: delay})
 	}
-	if len(places) == 0 {
-		places = []place{{}}
+	if len(topologies) == 0 {
+		topologies = []topology{{}}
 	}
-	return places
+	return topologies
 }
 
-// A site is the running servers at a place, with connections of our own beside them.
-type site struct {
-	place     place
+// A deployment is the running servers of a topology, with connections of our own beside them.
+type deployment struct {
+	topology  topology
 	addrs     []string // where limiters connect to
 	processes []*proc.Process
 	nodes     []*redis.Client // our own connections, one to each server
@@ -60,9 +60,9 @@ type site struct {
 	all   []int // and those of the relay and of this process
 }
 
-// open starts the servers of a place, on the first processor.
-func (b *bench) open(ctx context.Context, p place) (s *site, err error) {
-	s = &site{place: p, all: []int{os.Getpid()}}
+// open starts the servers of a topology, on the first processor.
+func (b *bench) open(ctx context.Context, p topology) (s *deployment, err error) {
+	s = &deployment{topology: p, all: []int{os.Getpid()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -107,7 +107,7 @@ func (b *bench) open(ctx context.Context, p place) (s *site, err error) {
 	return s, nil
 }
 
-func (s *site) close() (err error) {
+func (s *deployment) close() (err error) {
 	for _, node := range s.nodes {
 		err = errors.Join(err, node.Close())
 	}
@@ -119,7 +119,7 @@ func (s *site) close() (err error) {
 
 // join makes the servers a cluster, of which each has an equal part of the slots, and
 // waits until all of them know.
-func (s *site) join(ctx context.Context) error {
+func (s *deployment) join(ctx context.Context) error {
 	const slots, timeout = 16_384, 30 * time.Second
 	for i, node := range s.nodes {
 		n := len(s.nodes)
@@ -162,7 +162,7 @@ func (s *site) join(ctx context.Context) error {
 	return nil
 }
 
-func (s *site) flush(ctx context.Context) (err error) {
+func (s *deployment) flush(ctx context.Context) (err error) {
 	for _, node := range s.nodes {
 		err = errors.Join(err, node.FlushAll(ctx).Err())
 	}
@@ -171,13 +171,13 @@ func (s *site) flush(ctx context.Context) (err error) {
 
 // commands is how many commands the servers have carried out, those of scripts among
 // them.
-func (s *site) commands(ctx context.Context) (int64, error) {
+func (s *deployment) commands(ctx context.Context) (int64, error) {
 	return s.info(ctx, "stats", "total_commands_processed")
 }
 
 // memory is how many bytes the servers have allocated, once nobody but us is connected:
 // connections have buffers.
-func (s *site) memory(ctx context.Context) (int64, error) {
+func (s *deployment) memory(ctx context.Context) (int64, error) {
 	const tries = 10_000
 	for range tries {
 		clients, err := s.info(ctx, "clients", "connected_clients")
@@ -192,7 +192,7 @@ func (s *site) memory(ctx context.Context) (int64, error) {
 }
 
 // info adds up a number of INFO over all servers.
-func (s *site) info(ctx context.Context, section, field string) (sum int64, err error) {
+func (s *deployment) info(ctx context.Context, section, field string) (sum int64, err error) {
 	for _, node := range s.nodes {
 		text, err := node.Info(ctx, section).Result()
 		if err != nil {
@@ -212,7 +212,7 @@ func (s *site) info(ctx context.Context, section, field string) (sum int64, err 
 // watch runs f and returns how much CPU time Redis took meanwhile, and how much of a
 // processor other programs took of those that are measured on, in percent; 0 where that
 // can't be seen.
-func (s *site) watch(f func() error) (cpu time.Duration, others float64, err error) {
+func (s *deployment) watch(f func() error) (cpu time.Duration, others float64, err error) {
 	start := time.Now()
 	busy, all, redis := proc.Busy(s.cpus), proc.CPUTime(s.all), proc.CPUTime(s.redis)
 	if err := f(); err != nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/stint-go/stint/server"
 )
 
-// A query is what check, peek and reset have in common: whom to ask, about what.
-type query struct {
-	*asker
+// A keyCommand is check, peek or reset: a command about one key, which calls a service or opens a store itself.
+type keyCommand struct {
+	*apiCommand
 	algorithm, policy string
 	permits           int64 // of a check, or of what a peek asks about
 	loadStore         func() (config.Config, error)
 }
 
-// askCommand makes a command that asks about one key.
-func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
+// newKeyCommand makes a command about one key.
+func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyCommand) {
 	command := &cobra.Command{
 		Use:   use + " KEY",
 		Short: short,
@@ -38,51 +38,51 @@ func askCommand(p process, use, short, long string) (*cobra.Command, *query) {
 			"limits of --config as a service with the same file would.",
 		Args: cobra.ExactArgs(1),
 	}
-	q := &query{asker: newAsker(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
+	k := &keyCommand{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
 	flags := command.Flags()
-	flags.StringVar(&q.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
-	flags.StringVar(&q.policy, "policy", "", "`NAME` of the policy to use")
-	q.loadStore = settingFlags(p, flags, storeSettings()...)
+	flags.StringVar(&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
+	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
+	k.loadStore = settingFlags(p, flags, storeSettings()...)
 	flags.Lookup("store").DefValue = "" // without it, a service is asked
-	return command, q
+	return command, k
 }
 
-// put asks about a key, as the flags say.
-func (q *query) put(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
+// call calls the service about a key, as the flags say.
+func (k *keyCommand) call(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	query.Set("key", key)
-	for name, text := range map[string]string{"algorithm": q.algorithm, "policy": q.policy} {
-		if q.command.Flags().Changed(name) {
+	for name, text := range map[string]string{"algorithm": k.algorithm, "policy": k.policy} {
+		if k.command.Flags().Changed(name) {
 			query.Set(name, text)
 		}
 	}
-	body, _, err := q.ask(s, call{method: method, path: path, query: query}, answer)
+	body, _, err := k.callOn(s, call{method: method, path: path, query: query}, answer)
 	return body, err
 }
 
-// connect returns whom to ask: a service, or a store. It has to be closed.
-func (q *query) connect() (*service, error) {
-	flags := q.command.Flags()
+// connect returns the service that the flags name, or one in this process on the store that they name. It has to be closed.
+func (k *keyCommand) connect() (*service, error) {
+	flags := k.command.Flags()
 	if flags.Changed("store") {
 		if flags.Changed("server") {
 			return nil, misused("--server and --store are given; allowed: one of them")
 		}
-		return q.connectStore()
+		return k.connectStore()
 	}
 	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
 		if flags.Changed(name) {
 			return nil, misused("--%s is given; allowed: only with --store", name)
 		}
 	}
-	return q.service()
+	return k.service()
 }
 
 // connectStore makes a service without a listener in this process, so that a store
 // is asked exactly as a service would ask it. It fails rather than guess when the
 // store is unreachable, and lets the caller name keys.
-func (q *query) connectStore() (_ *service, err error) {
-	ctx, cancel := context.WithTimeout(q.command.Context(), q.timeout)
+func (k *keyCommand) connectStore() (_ *service, err error) {
+	ctx, cancel := context.WithTimeout(k.command.Context(), k.timeout)
 	defer cancel()
-	loaded, err := q.loadStore()
+	loaded, err := k.loadStore()
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func checkCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "check", "Check a key, taking permits; run a command if it is allowed",
+	command, k := newKeyCommand(p, "check", "Check a key, taking permits; run a command if it is allowed",
 		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+guardHelp)
 	command.Use = "check KEY [-- COMMAND [ARGUMENT...]]"
 	command.Args = func(command *cobra.Command, args []string) error {
@@ -148,7 +148,7 @@ func checkCommand(p process) *cobra.Command {
 		}
 		return nil
 	}
-	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
+	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
 	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
 	command.Flags().Lookup("wait").NoOptDefVal = "forever"
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -156,7 +156,7 @@ func checkCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return q.check(args[0], command.Flags().Changed("wait"), most, args[1:])
+		return k.check(args[0], command.Flags().Changed("wait"), most, args[1:])
 	}
 	return command
 }
@@ -174,19 +174,19 @@ func waitOfFlag(text string) (time.Duration, error) {
 }
 
 // check checks the key, waits if it is asked to, and runs the command, if there is one.
-func (q *query) check(key string, wait bool, most time.Duration, words []string) error {
-	s, err := q.connect()
+func (k *keyCommand) check(key string, wait bool, most time.Duration, words []string) error {
+	s, err := k.connect()
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	var body []byte
 	once := func() (answer api.CheckResponse, err error) {
-		permits := url.Values{"permits": {strconv.FormatInt(q.permits, 10)}}
-		body, err = q.put(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		permits := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}}
+		body, err = k.call(s, http.MethodGet, api.PathCheck, key, permits, &answer)
 		return answer, err
 	}
-	ctx := q.command.Context()
+	ctx := k.command.Context()
 	answer, err := once()
 	if err == nil && wait && !answer.Allowed {
 		answer, err = await(ctx, most, answer, once)
@@ -197,56 +197,56 @@ func (q *query) check(key string, wait bool, most time.Duration, words []string)
 	case err != nil:
 		return err
 	}
-	if len(words) == 0 || !answer.Allowed && q.json {
-		if err := q.show(body, checkRows(&answer)...); err != nil {
+	if len(words) == 0 || !answer.Allowed && k.json {
+		if err := k.show(body, checkRows(&answer)...); err != nil {
 			return err
 		}
 		return deniedExit(answer.Allowed)
 	}
 	if !answer.Allowed {
-		return exit{exitDenied, "stint: " + deniedText(key, &answer)}
+		return exit{exitDenied, deniedText(key, &answer)}
 	}
 	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
 		return errStopped
 	}
-	return runCommand(ctx, q.process, words)
+	return runCommand(ctx, k.process, words)
 }
 
 func peekCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "peek", "Say what a key has left, taking nothing",
+	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
 		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
-	command.Flags().Int64Var(&q.permits, "permits", 1, "`N`, the cost of the request")
+	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		s, err := q.connect()
+		s, err := k.connect()
 		if err != nil {
 			return err
 		}
 		defer s.close()
 		permits := url.Values{}
 		if command.Flags().Changed("permits") { // which an older service refuses
-			permits.Set("permits", strconv.FormatInt(q.permits, 10))
+			permits.Set("permits", strconv.FormatInt(k.permits, 10))
 		}
 		var answer api.RemainingResponse
-		body, err := q.put(s, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
+		body, err := k.call(s, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
 		if err != nil {
 			return err
 		}
-		return q.show(body, peekRows(&answer)...)
+		return k.show(body, peekRows(&answer)...)
 	}
 	return command
 }
 
 func resetCommand(p process) *cobra.Command {
-	command, q := askCommand(p, "reset", "Clear the state of a key",
+	command, k := newKeyCommand(p, "reset", "Clear the state of a key",
 		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		s, err := q.connect()
+		s, err := k.connect()
 		if err != nil {
 			return err
 		}
 		defer s.close()
 		var answer api.ResetResponse
-		body, err := q.put(s, http.MethodDelete, api.PathReset, args[0], url.Values{}, &answer)
+		body, err := k.call(s, http.MethodDelete, api.PathReset, args[0], url.Values{}, &answer)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func resetCommand(p process) *cobra.Command {
 		case answer.Algorithm != "":
 			of = answer.Algorithm
 		}
-		return q.show(body, []string{"reset", answer.Key}, []string{"under", of})
+		return k.show(body, []string{"reset", answer.Key}, []string{"under", of})
 	}
 	return command
 }

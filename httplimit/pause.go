@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// maxAdvice is the longest wait that is told apart from longer ones.
-const maxAdvice = 100 * 365 * 24 * time.Hour
+// longestPause is the longest wait that is told apart from longer ones.
+const longestPause = 100 * 365 * 24 * time.Hour
 
-// adviceOf is how long the response asks its client not to come again, and whether it
+// pauseOf is how long the response asks its client not to come again, and whether it
 // asks for anything. Of several fields Retry-After is believed first, then RateLimit.
 // A field that can't be read says nothing.
-func adviceOf(response *http.Response, now time.Time) (time.Duration, bool) {
+func pauseOf(response *http.Response, now time.Time) (time.Duration, bool) {
 	header := response.Header
 	// The server's times are by its own clock, which Date shows.
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
@@ -46,7 +46,7 @@ func retryAfter(lines []string, now time.Time) (time.Duration, bool) {
 	if err != nil {
 		return 0, false
 	}
-	return min(max(date.Sub(now), 0), maxAdvice), true
+	return min(max(date.Sub(now), 0), longestPause), true
 }
 
 // exhausted reads RateLimit of the IETF's draft, revision 11: it is the longest t of the
@@ -80,14 +80,14 @@ var parameter = regexp.MustCompile(`^; *[a-z*][a-z0-9_.*-]*`)
 // A scanner reads structured fields as RFC 9651, section 4.2, says.
 type scanner struct{ rest string }
 
-// take takes what fits, "" for nothing.
-func (s *scanner) take(pattern *regexp.Regexp) string {
+// consume returns what the pattern matches and goes on behind it; "" if it does not match.
+func (s *scanner) consume(pattern *regexp.Regexp) string {
 	found := pattern.FindString(s.rest)
 	s.rest = s.rest[len(found):]
 	return found
 }
 
-// skip takes one byte if it comes next.
+// skip goes on behind one byte, if it comes next.
 func (s *scanner) skip(c byte) bool {
 	found := s.rest != "" && s.rest[0] == c
 	if found {
@@ -99,10 +99,10 @@ func (s *scanner) skip(c byte) bool {
 // parameters reads what follows an item, and keeps r and t. The last of each counts.
 func (s *scanner) parameters() (q quota, ok bool) {
 	q = quota{remaining: -1, grows: -1}
-	for name := s.take(parameter); name != ""; name = s.take(parameter) {
+	for name := s.consume(parameter); name != ""; name = s.consume(parameter) {
 		value := ""
 		if s.skip('=') {
-			if value = s.take(item); value == "" {
+			if value = s.consume(item); value == "" {
 				return q, false
 			}
 		}
@@ -129,7 +129,7 @@ func (s *scanner) inner() bool {
 		if s.skip(')') {
 			return true
 		}
-		if !spaced || s.take(item) == "" {
+		if !spaced || s.consume(item) == "" {
 			return false
 		}
 		if _, ok := s.parameters(); !ok {
@@ -143,7 +143,7 @@ func (s *scanner) inner() bool {
 func parseQuotas(field string) (quotas []quota, ok bool) {
 	s := scanner{rest: strings.TrimLeft(field, " ")}
 	for ok = s.rest == ""; !ok; ok = s.rest == "" {
-		text := s.take(item)
+		text := s.consume(item)
 		if text == "" && (!s.skip('(') || !s.inner()) {
 			return nil, false
 		}
@@ -186,7 +186,7 @@ func resetAfter(remaining, reset []string, now time.Time) (time.Duration, bool) 
 	case n < unixFrom:
 		return seconds(n), true
 	}
-	return min(max(time.Unix(n, 0).Sub(now), 0), maxAdvice), true
+	return min(max(time.Unix(n, 0).Sub(now), 0), longestPause), true
 }
 
 // decimal reads digits and nothing else. A number that is too large becomes the largest int64.
@@ -198,7 +198,7 @@ func decimal(text string) (int64, bool) {
 	return n, true
 }
 
-// seconds is n seconds, at most maxAdvice.
+// seconds is n seconds, at most longestPause.
 func seconds(n int64) time.Duration {
-	return time.Duration(min(n, int64(maxAdvice/time.Second))) * time.Second
+	return time.Duration(min(n, int64(longestPause/time.Second))) * time.Second
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// withoutStore makes a limiter whose store is away, so that the mode answers.
+// withoutStore makes a limiter whose store is unreachable, so that the mode answers.
 func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
 	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
@@ -65,7 +65,7 @@ func TestTurnsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// Who comes while others wait is answered by the failure policy too, once the store is away.
+// Once the store is unreachable, the failure policy also answers requests that arrive while others wait.
 func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := storetest.NewFaulty(memstore.New(memstore.Config{}))

@@ -96,7 +96,7 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer text.release()
-	return s.evaluating(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
 		q, err := e.read(text.text, costMembers|evaluationMembers, s.clients)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluat
 		err = stint.ErrUnavailable
 	}
 	if err != nil {
-		return s.judge(r.Context(), stint.Settle, err)
+		return s.storeError(r.Context(), stint.Settle, err)
 	}
 	response := api.SettleRulesResponse{Matched: append([]string{}, v.Matched...), Applied: v.Decision.Applied}
 	if v.Claim.Policy != nil {

@@ -50,20 +50,20 @@ func newTransport(o *Options) *http.Transport {
 	return transport
 }
 
-// A question is one request of the API.
-type question struct {
+// A call is one request of the API.
+type call struct {
 	method, path string
 	query        url.Values // nil: none
 	body         any        // nil: none
 	denial       bool       // whether 429 is an answer
 }
 
-// ask sends the question once and decodes the answer, which has to be sound: one of what a service says.
-func ask[T any](ctx context.Context, c *Client, q question, what string, sound func(answer *T, ok bool) bool) (T, http.Header, error) {
+// do sends the call once and decodes the answer. sound reports whether a service can give it.
+func do[T any](ctx context.Context, c *Client, q call, what string, sound func(answer *T, ok bool) bool) (T, http.Header, error) {
 	var answer, none T
 	response, err := c.send(ctx, &q, &answer)
 	if err == nil && !sound(&answer, response.StatusCode == http.StatusOK) {
-		err = c.strange(what)
+		err = c.notStint(what)
 	}
 	if err != nil {
 		return none, nil, err
@@ -71,8 +71,8 @@ func ask[T any](ctx context.Context, c *Client, q question, what string, sound f
 	return answer, response.Header, nil
 }
 
-// send sends the question once and decodes the answer. The response's body is closed.
-func (c *Client) send(ctx context.Context, q *question, answer any) (*http.Response, error) {
+// send sends the call once and decodes the answer. The response's body is closed.
+func (c *Client) send(ctx context.Context, q *call, answer any) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -84,20 +84,20 @@ func (c *Client) send(ctx context.Context, q *question, answer any) (*http.Respo
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.lost(ctx, bounded, err)
+		return nil, c.noAnswer(ctx, bounded, err)
 	}
 	// Read to its end, it leaves the connection for the next; one that is too long or too
 	// slow doesn't.
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes+1))
 	if err != nil {
-		return nil, c.lost(ctx, bounded, err)
+		return nil, c.noAnswer(ctx, bounded, err)
 	}
-	return response, c.understand(response, text, q.denial, answer)
+	return response, c.decode(response, text, q.denial, answer)
 }
 
-// request writes the question down.
-func (c *Client) request(ctx context.Context, q *question) (*http.Request, error) {
+// request encodes the call.
+func (c *Client) request(ctx context.Context, q *call) (*http.Request, error) {
 	target := c.base.JoinPath(q.path)
 	target.RawQuery = q.query.Encode()
 	var body io.Reader
@@ -125,8 +125,8 @@ func (c *Client) request(ctx context.Context, q *question) (*http.Request, error
 	return request, nil
 }
 
-// understand decodes an answer, or makes an error of it.
-func (c *Client) understand(response *http.Response, text []byte, denial bool, answer any) error {
+// decode decodes an answer, or returns the error that it stands for.
+func (c *Client) decode(response *http.Response, text []byte, denial bool, answer any) error {
 	if len(text) > maxAnswerBytes {
 		return c.unavailable(fmt.Errorf("the answer, %s, is longer than %d bytes", response.Status, maxAnswerBytes))
 	}
@@ -140,7 +140,7 @@ func (c *Client) understand(response *http.Response, text []byte, denial bool, a
 	}
 	known := response.StatusCode == http.StatusOK || denial && response.StatusCode == http.StatusTooManyRequests
 	if media != "application/json" || !known || json.Unmarshal(text, answer) != nil {
-		return c.strange(clip.To(maxClip, fmt.Sprintf("%s, %q", response.Status, media)))
+		return c.notStint(clip.To(maxClip, fmt.Sprintf("%s, %q", response.Status, media)))
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ func several(path string, limits int, change func(*rules.Rule)) (list []rules.Ru
 	return list
 }
 
-// Rules of which one request would meet more limits than a store decides at once are refused when they are made, and so are
-// some that only seem to: the bound takes no account of exceptions, of one rule's paths that meet, and of who the client is.
+// Rules are refused when one request would meet more limits than a store decides at once. So are some that only seem
+// to: the bound ignores exceptions, paths of one rule that meet, and the client.
 func TestTooManyLimitsTogether(t *testing.T) {
 	const most = stint.MaxOpLimits
 	method := func(names ...string) func(*rules.Rule) {

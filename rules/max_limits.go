@@ -11,46 +11,47 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A weigher bounds from above how many limits the rules have together that one request meets:
+// A limitCounter computes an upper bound of the limits that one request meets, over all rules together. For a node n of the tree
+// of segments:
 //
 //	best(n) = below(n) + max(here(n), best(any of n) + max over literals l of best(n behind l))
 //
 // A rule counts once for each of its paths and hosts that lead to a node, with the override that has the most limits, as if no path
 // were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless there are many.
-type weigher struct {
+type limitCounter struct {
 	method string // a rule's; "" is whatever method each rule asks for
-	known  map[*node]way
+	memo   map[*node]route
 }
 
-// A way is the best one from a node: how many limits are on it, and the segment and the node that it goes on by; nil where it ends.
-type way struct {
-	limits int
-	text   string // * for a segment that no rule names
-	next   *node
+// A route is the first step of the path with the most limits from a node on.
+type route struct {
+	limits int    // on the whole path
+	text   string // the next segment; * for one that no rule names
+	next   *node  // the node behind it; nil: the path ends here
 }
 
 // triedMethods is how many methods are tried one by one at most.
 const triedMethods = 32
 
-// exceeds returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil. index
-// tells a rule's place in the list.
-func (s *Set) exceeds(index map[string]int) error {
+// checkLimitCount returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil. index
+// is a rule's index in the list, by ID.
+func (s *Set) checkLimitCount(index map[string]int) error {
 	const most = stint.MaxOpLimits
 	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
 	for _, name := range slices.Sorted(maps.Keys(s.below)) {
 		hosts = append(hosts, "*."+name)
 	}
-	anyMethod := weigher{} // which visits each node of a tree once
+	anyMethod := limitCounter{} // which visits each node of a tree once
 	always := anyMethod.best(s.always).limits
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return always+anyMethod.sum(s.roots(host)[1:]) <= most })
 	if len(hosts) == 0 {
 		return nil
 	}
 	for _, method := range s.methods() {
-		w := weigher{method: method, known: map[*node]way{}}
+		lc := limitCounter{method: method, memo: map[*node]route{}}
 		for _, host := range hosts {
-			if limits := w.sum(s.roots(host)); limits > most {
-				return w.fault(host, s.roots(host), limits, index)
+			if limits := lc.sum(s.roots(host)); limits > most {
+				return lc.fault(host, s.roots(host), limits, index)
 			}
 		}
 	}
@@ -90,14 +91,14 @@ func (s *Set) methods() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// each calls a function with each rule of a leaf, which may be nil, that the method meets and that has limits.
-func (w *weigher) each(l *leaf, do func(*compiled)) {
+// eachRule calls a function with each rule of a leaf, which may be nil, that the method meets and that has limits.
+func (lc *limitCounter) eachRule(l *leaf, do func(*compiled)) {
 	if l == nil {
 		return
 	}
 	visit := func(list []*compiled) {
 		for _, c := range list {
-			if c.maxLimits > 0 && (w.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(w.method)) {
+			if c.maxLimits > 0 && (lc.method == "" || len(c.Match.Methods) == 0 || c.Match.allows(lc.method)) {
 				do(c)
 			}
 		}
@@ -112,59 +113,59 @@ func (w *weigher) each(l *leaf, do func(*compiled)) {
 	}
 }
 
-func (w *weigher) of(l *leaf) (limits int) {
-	w.each(l, func(c *compiled) { limits += c.maxLimits })
+func (lc *limitCounter) atLeaf(l *leaf) (limits int) {
+	lc.eachRule(l, func(c *compiled) { limits += c.maxLimits })
 	return limits
 }
 
-// sum is the weight of the best ways from several nodes.
-func (w *weigher) sum(nodes []*node) (limits int) {
+// sum is the limits of the best routes from several nodes.
+func (lc *limitCounter) sum(nodes []*node) (limits int) {
 	for _, n := range nodes {
-		limits += w.best(n).limits
+		limits += lc.best(n).limits
 	}
 	return limits
 }
 
-// best is the best way from a node, which may be nil. Of equal ones it is that of the first text.
-func (w *weigher) best(n *node) (best way) {
+// best is the route with the most limits from a node, which may be nil. Of equal ones it is that of the first text.
+func (lc *limitCounter) best(n *node) (best route) {
 	if n == nil {
 		return best
 	}
-	if known, ok := w.known[n]; ok {
+	if known, ok := lc.memo[n]; ok {
 		return known
 	}
-	best = way{w.best(n.only).limits, n.literal, n.only}
+	best = route{lc.best(n.only).limits, n.literal, n.only}
 	for text, child := range n.literals {
-		if limits := w.best(child).limits; best.next == nil || limits > best.limits || limits == best.limits && text < best.text {
-			best = way{limits, text, child}
+		if limits := lc.best(child).limits; best.next == nil || limits > best.limits || limits == best.limits && text < best.text {
+			best = route{limits, text, child}
 		}
 	}
 	if best.limits == 0 {
 		best.text = "*"
 	}
-	wild := w.best(n.any).limits
+	wild := lc.best(n.any).limits
 	if wild > best.limits {
 		best.next = n.any
 	}
 	best.limits += wild
-	if here := w.of(n.here); here >= best.limits {
-		best = way{limits: here}
+	if here := lc.atLeaf(n.here); here >= best.limits {
+		best = route{limits: here}
 	}
-	best.limits += w.of(n.below)
-	if w.known != nil {
-		w.known[n] = best
+	best.limits += lc.atLeaf(n.below)
+	if lc.memo != nil {
+		lc.memo[n] = best
 	}
 	return best
 }
 
-// follow is the path of the best way from a node, which may be nil, and the rules on it.
-func (w *weigher) follow(n *node) (path string, list []*compiled) {
+// follow is the path of the best routes from a node, which may be nil, and the rules on it.
+func (lc *limitCounter) follow(n *node) (path string, list []*compiled) {
 	add := func(c *compiled) { list = append(list, c) }
 	for n != nil {
-		w.each(n.below, add)
-		best := w.best(n)
+		lc.eachRule(n.below, add)
+		best := lc.best(n)
 		if best.next == nil {
-			w.each(n.here, add)
+			lc.eachRule(n.here, add)
 		} else {
 			path += "/" + best.text
 		}
@@ -174,12 +175,12 @@ func (w *weigher) follow(n *node) (path string, list []*compiled) {
 }
 
 // fault tells of rules that a request meets, at the one that is last in the list.
-func (w *weigher) fault(host string, roots []*node, limits int, index map[string]int) error {
+func (lc *limitCounter) fault(host string, roots []*node, limits int, index map[string]int) error {
 	const named = 10
 	path, found := "", []*compiled(nil)
 	for _, root := range roots {
-		if way, list := w.follow(root); len(list) > len(found) {
-			path, found = way, list
+		if longer, list := lc.follow(root); len(list) > len(found) {
+			path, found = longer, list
 		}
 	}
 	last := slices.MaxFunc(found, func(a, b *compiled) int { return index[a.ID] - index[b.ID] })
@@ -187,7 +188,7 @@ func (w *weigher) fault(host string, roots []*node, limits int, index map[string
 	for _, c := range found[:min(len(found), named)] {
 		ids = append(ids, c.ID)
 	}
-	request := strings.TrimSpace(fmt.Sprintf("%s %s%s", w.method, host, cmp.Or(path, "/")))
+	request := strings.TrimSpace(fmt.Sprintf("%s %s%s", lc.method, host, cmp.Or(path, "/")))
 	return &Fault{Index: index[last.ID], ID: last.ID, Param: "limits", Err: stint.Invalid("limits",
 		plain(fmt.Sprintf("up to %d together, for a request such as %s: of %s and others", limits, request, strings.Join(ids, ", "))),
 		fmt.Sprintf("at most %d limits that hold for one request", stint.MaxOpLimits))}
