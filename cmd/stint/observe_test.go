@@ -90,7 +90,7 @@ func TestAlerts(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	redis := testredis.Start(t)
-	variables := map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_SECRET": secret, "STINT_ALERTS_TIMEOUT": "100ms"}
+	variables := map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_SECRET": secret, "STINT_ALERTS_TIMEOUT": "5s"}
 	var urls []string
 	var logs []*lines
 	for range 2 {
