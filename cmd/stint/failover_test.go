@@ -204,7 +204,7 @@ func TestAdvice(t *testing.T) {
 // State that the server loses is told and counted.
 func TestLostState(t *testing.T) {
 	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL())
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=10s")
 	for range 2 {
 		if status, c := checked(t, url, "key=k"); status != http.StatusOK {
 			t.Fatal(status, c)
