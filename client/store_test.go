@@ -121,7 +121,7 @@ func TestBatches(t *testing.T) {
 func TestLongestBatch(t *testing.T) {
 	name := strings.Repeat(`"`, stint.MaxNameBytes-len("policy/"))
 	policy := policyOf(t, name, stint.FixedWindow(5, time.Hour))
-	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
+	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{Timeout: time.Minute})
 	requests := make([]api.Request, api.MaxBatch)
 	for _, char := range []string{`"`, "<", "\u2028"} {
 		key := strings.Repeat(char, stint.MaxKeyBytes/len(char))

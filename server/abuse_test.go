@@ -366,6 +366,7 @@ func TestIdleConnections(t *testing.T) {
 	conns, before := make([]net.Conn, n), memory()
 	ask := func(conn net.Conn) {
 		t.Helper()
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(conn, "GET "+api.PathLiveness+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}

@@ -167,7 +167,7 @@ func TestDetailsAreClipped(t *testing.T) {
 	t.Parallel()
 	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	const faults = document.MaxFaults + 1 // and that there are more
-	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 60_000)+"0]")
+	got := d.ask("PUT", "/api/v1/rules", "["+strings.Repeat("0,", 2*document.MaxFaults)+"0]")
 	got.problem(400, "body.json:1:2: ")
 	var problem api.Problem
 	got.into(&problem)

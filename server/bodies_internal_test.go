@@ -68,7 +68,7 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
 	config.Listen, config.TLS = "127.0.0.1:0", i.files("server")
-	config.BodyTimeout, config.WriteTimeout = patience, patience
+	config.ReadHeaderTimeout, config.BodyTimeout, config.WriteTimeout = patience, patience, patience
 	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +150,9 @@ func post(t *testing.T, ctx context.Context, transport *http.Transport, addr net
 	}
 	response, err := transport.RoundTrip(r)
 	if err != nil {
+		if ctx.Err() == nil {
+			t.Error(err)
+		}
 		return 0, err.Error()
 	}
 	defer func() { _ = response.Body.Close() }()

@@ -57,6 +57,7 @@ func eventually(t testing.TB, what string, condition func() bool) {
 // The server is killed and started again: what the service says meanwhile, its health,
 // its metrics and its log.
 func TestServerIsKilled(t *testing.T) {
+	t.Parallel()
 	const components = `"components":{"rules":{"status":"UP"},"server":{"status":"UP"},"store":{"status":"DOWN"}}}` + "\n"
 	for _, test := range []struct {
 		mode   string
@@ -72,8 +73,9 @@ func TestServerIsKilled(t *testing.T) {
 		{"local", 200, [2]int{24, 23}, 200, `{"status":"UP",` + components, `rate_limiter_failover_answers_total{mode="local"} `, `"remaining":98,`},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
+			t.Parallel()
 			redis := testredis.Start(t)
-			url, log := start(t, "--store", redis.URL(), "--on-store-failure", test.mode, "--instances", "4")
+			url, log := start(t, "--store", redis.URL(), "--store-timeout=2s", "--on-store-failure", test.mode, "--instances", "4")
 			const query = "key=k&algorithm=SLIDING_WINDOW_LOG"
 			if status, c := checked(t, url, query); status != 200 || c.Degraded {
 				t.Fatalf("%d %+v", status, c)
@@ -129,8 +131,9 @@ func TestServerIsKilled(t *testing.T) {
 
 // A server that is silent costs a check its timeout, the first one.
 func TestServerIsSilent(t *testing.T) {
+	t.Parallel()
 	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL())
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=2s")
 	if status, c := checked(t, url, "key=k"); status != 200 || c.Degraded {
 		t.Fatalf("%d %+v", status, c)
 	}
@@ -201,7 +204,7 @@ func TestAdvice(t *testing.T) {
 // State that the server loses is told and counted.
 func TestLostState(t *testing.T) {
 	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL())
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=10s")
 	for range 2 {
 		if status, c := checked(t, url, "key=k"); status != http.StatusOK {
 			t.Fatal(status, c)

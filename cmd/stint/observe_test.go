@@ -90,7 +90,7 @@ func TestAlerts(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	redis := testredis.Start(t)
-	variables := map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_SECRET": secret, "STINT_ALERTS_TIMEOUT": "100ms"}
+	variables := map[string]string{"STINT_ALERTS_URL": receiver.URL + "/T0?token=hush", "STINT_ALERTS_SECRET": secret, "STINT_ALERTS_TIMEOUT": "5s"}
 	var urls []string
 	var logs []*lines
 	for range 2 {
@@ -114,6 +114,11 @@ func TestAlerts(t *testing.T) {
 		}
 		return sum
 	}
+	eventually(t, "the receiver confirms both alerts", func() bool { // asked before the metrics, which take time to gather
+		mu.Lock()
+		defer mu.Unlock()
+		return len(confirmed) == 2
+	})
 	eventually(t, "both alerts are confirmed", func() bool { return of("rate_limiter_alerts_sent_total") == 2 })
 	// Of three denials the second one of a process is known to it, and one of the two processes' claims comes late.
 	eventually(t, "the others are left out", func() bool { return of("rate_limiter_alerts_repeated_total") == 2 })

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -421,6 +422,9 @@ func (s *stack) listenAt(port string) net.Listener {
 // The one command builds what it starts, and Ctrl-C ends all of it.
 func TestCommand(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
+		// A shell's background job ignores SIGINT, and so does what it starts, unless somebody asks for it.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+		defer signal.Reset(syscall.SIGINT)
 		s := startWith(t, nil, example)
 		s.answered(200, login)
 		s.stop(syscall.SIGINT)

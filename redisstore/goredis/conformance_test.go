@@ -11,7 +11,7 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// Under the race detector, a sequence of each algorithm stands for the whole suite, which TestConformance runs on one server.
+// Under the race detector, a sequence of each algorithm stands for the whole suite, which TestConformanceOfOneServer runs.
 func TestConformanceOfCluster(t *testing.T) {
 	leakless(t)
 	cluster := testredis.StartCluster(t, 3)

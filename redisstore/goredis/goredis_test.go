@@ -18,7 +18,7 @@ import (
 
 // Of another connection only the way of commands and replies differs, so few random
 // operations will do: each kind of them is among the first hundreds.
-func TestConformance(t *testing.T) {
+func TestConformanceOfOneServer(t *testing.T) {
 	leakless(t)
 	client := single(t, server.Addr())
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {

@@ -52,6 +52,7 @@ func TestCloseWhileClientDials(t *testing.T) {
 	d := &dialler{closed: make(chan struct{})}
 	client, err := redisclient.NewClient(redisclient.ClientOption{
 		InitAddress: []string{server.Addr()}, DisableCache: true, DisableRetry: true, ForceSingleClient: true, DialCtxFn: d.dial,
+		PipelineMultiplex: 2, // 4 connections; on one processor it has one unless it is told
 	})
 	if err != nil {
 		t.Fatal(err)
