@@ -94,13 +94,13 @@ type ClientExplanation struct {
 // An ExplainedRule is a rule that matches, and its own decision about the request.
 type ExplainedRule struct {
 	Rule string `json:"rule"`
-	// Standing is limited, skipped, unlimited, banned or lacking.
-	Standing string `json:"standing"`
+	// Outcome is limited, skipped, unlimited, banned or lacking.
+	Outcome string `json:"outcome"`
 	// OnExceed is reject, wait or shadow.
 	OnExceed string `json:"onExceed"`
 	// Allowed says whether the rule alone would admit the request.
 	Allowed bool `json:"allowed"`
-	// Key is the client that the rule counts, and Cost the permits that it takes. Only if Standing is limited.
+	// Key is the client that the rule counts, and Cost the permits that it takes. Only if Outcome is limited.
 	Key    string           `json:"key,omitempty"`
 	Cost   int64            `json:"cost,omitempty"`
 	Limits []ExplainedLimit `json:"limits,omitempty"`

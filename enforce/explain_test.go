@@ -41,13 +41,13 @@ func TestExplainEach(t *testing.T) {
 			t.Fatalf("the explanation is %+v", x)
 		}
 		for i, want := range []struct {
-			id       string
-			standing rules.Outcome
-			allowed  bool
-			each     []int64 // what is left of each limit
+			id      string
+			outcome rules.Outcome
+			allowed bool
+			each    []int64 // what is left of each limit
 		}{{"shadow", rules.Limited, false, []int64{0}}, {"two", rules.Limited, false, []int64{0, 7}}, {"users", rules.Skipped, false, nil}} {
 			got := x.Rules[i]
-			if got.Rule.ID != want.id || got.Outcome != want.standing || got.Decision.Allowed != want.allowed || len(got.Each) != len(want.each) {
+			if got.Rule.ID != want.id || got.Outcome != want.outcome || got.Decision.Allowed != want.allowed || len(got.Each) != len(want.each) {
 				t.Errorf("rule %d is %+v, want %+v", i, got, want)
 				continue
 			}

@@ -22,9 +22,9 @@ func TestExplainARequest(t *testing.T) {
 	const login = `{"method":"POST","path":"//%6Cogin/","ip":"198.51.100.1"}`
 	const want = `{"path":"/login","allowed":true,"rule":"login","why":"rule login decides: it has the fewest permits left, 2 of 2",` +
 		`"retryAfterSeconds":0,"retryAfterMicros":0,"rules":[` +
-		`{"rule":"login","standing":"limited","onExceed":"reject","allowed":true,"key":"198.51.100.1","cost":1,"limits":[` +
+		`{"rule":"login","outcome":"limited","onExceed":"reject","allowed":true,"key":"198.51.100.1","cost":1,"limits":[` +
 		`{"algorithm":"FIXED_WINDOW","allowed":true,"limit":2,"remaining":2,"resetAfterSeconds":0,"resetAfterMicros":0,"retryAfterSeconds":0,"retryAfterMicros":0}]},` +
-		`{"rule":"site","standing":"limited","onExceed":"reject","allowed":true,"key":"*","cost":1,"limits":[` +
+		`{"rule":"site","outcome":"limited","onExceed":"reject","allowed":true,"key":"*","cost":1,"limits":[` +
 		`{"algorithm":"FIXED_WINDOW","allowed":true,"limit":5,"remaining":5,"resetAfterSeconds":0,"resetAfterMicros":0,"retryAfterSeconds":0,"retryAfterMicros":0}]}]}` + "\n"
 	for range 3 { // it consumes nothing
 		if got := d.ask("POST", explain, login).is(200); got.body != want {

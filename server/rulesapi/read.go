@@ -217,7 +217,7 @@ func Explanation(x *enforce.Explanation) api.Explanation {
 }
 
 func explained(rule *enforce.Explained) api.ExplainedRule {
-	shown := api.ExplainedRule{Rule: rule.Rule.ID, Standing: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
+	shown := api.ExplainedRule{Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
 	if rule.Fault != nil {
 		shown.Allowed, shown.Error = true, prefix.Trim(rule.Fault.Error())
 		return shown

@@ -200,7 +200,7 @@ export interface Explanation {
   why: string;
   reason?: string;
   retryAfterSeconds: number;
-  rules: { rule: string; standing: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
+  rules: { rule: string; outcome: string; onExceed: string; allowed: boolean; key?: string; cost?: number; limits?: LimitState[] }[];
 }
 export interface Session {
   required: boolean; // whether a token is needed

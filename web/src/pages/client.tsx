@@ -12,7 +12,7 @@ import { what } from "./rules";
 
 interface ClientState {
   client: string;
-  rules: { rule: string; onExceed: string; standing: string; allowed: boolean; limits?: LimitState[] }[];
+  rules: { rule: string; onExceed: string; outcome: string; allowed: boolean; limits?: LimitState[] }[];
 }
 
 export function Client({ name, writes }: { name?: string; writes: boolean }) {
@@ -59,7 +59,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
   };
   useEvery(2, again);
   const rules = state.body?.rules ?? [];
-  const used = rules.filter((r) => !r.allowed || r.standing === "banned" || r.limits?.some((l) => l.remaining < l.limit));
+  const used = rules.filter((r) => !r.allowed || r.outcome === "banned" || r.limits?.some((l) => l.remaining < l.limit));
   const decisions = timeline.body?.decisions ?? [];
   const denials = timeline.body?.denials ?? [];
   const plot = useMemo(() => requestsOf(decisions), [decisions[0]?.at, decisions.length]);
@@ -85,7 +85,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
                           <td class={l.allowed ? "n" : "n denied"}>{compact(l.remaining)} of {compact(l.limit)}</td>
                           <td>{l.allowed ? "now" : "in " + duration(l.retryAfterMicros)}</td>
                         </>
-                      ) : <td colSpan={3} class={r.standing === "banned" ? "denied" : "faint"}>{r.standing}</td>}
+                      ) : <td colSpan={3} class={r.outcome === "banned" ? "denied" : "faint"}>{r.outcome}</td>}
                       <td class="n">{i === 0 && writes && l && <Act done="reset" confirm={`Reset what ${name} has used by ${r.rule}?`} run={() => ask(`/api/v1/rules/${encodeURIComponent(r.rule)}/reset`, { method: "POST", body: { key: name } }).then(again)}>Reset</Act>}</td>
                     </tr>
                   )))}

@@ -43,12 +43,12 @@ export function Explain({ state }: { state?: string }) {
         <>
           <p><span class={answer.allowed ? "" : "denied"}>{answer.allowed ? "Admitted" : "Denied"}</span>: {answer.why}</p>
           <div class="scroll"><table>
-            <thead><tr><th>rule</th><th>standing</th><th>client</th><th class="hide-narrow">limit</th><th class="n">left</th><th>next</th></tr></thead>
+            <thead><tr><th>rule</th><th>outcome</th><th>client</th><th class="hide-narrow">limit</th><th class="n">left</th><th>next</th></tr></thead>
             <tbody>
               {answer.rules.flatMap((r) => (r.limits?.length ? r.limits : [undefined]).map((l, i) => (
                 <tr key={r.rule + i}>
                   <td>{i === 0 ? <RuleLink id={r.rule} /> : ""}</td>
-                  <td class={r.onExceed === "shadow" ? "shadow" : ""}>{i === 0 ? (r.onExceed === "shadow" ? "shadow, " : "") + r.standing : ""}</td>
+                  <td class={r.onExceed === "shadow" ? "shadow" : ""}>{i === 0 ? (r.onExceed === "shadow" ? "shadow, " : "") + r.outcome : ""}</td>
                   <td>{i === 0 && r.key ? <ClientLink name={r.key} /> : ""}</td>
                   <td class="hide-narrow">{l ? l.name || l.algorithm.toLowerCase().replaceAll("_", " ") : ""}</td>
                   <td class={l && !l.allowed ? "n denied" : "n"}>{l ? `${compact(l.remaining)} of ${compact(l.limit)}` : ""}</td>
