@@ -98,6 +98,10 @@ func (c *held) Ready(context.Context) error { return nil }
 
 func (c *held) Cluster() bool { return c.cluster }
 
+func (c *held) Servers(context.Context) ([]Server, error) { return nil, nil }
+
+func (c *held) ScriptLoads() uint64 { return 0 }
+
 func (c *held) Close() {}
 
 // A batch sends the keys as they were, even if the caller has left it and uses their memory

@@ -26,6 +26,10 @@ type Conn interface {
 	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 	// Cluster reports whether the keys of one call must hash to one slot.
 	Cluster() bool
+	// Servers are those that hold keys: the one server, or the primaries of a cluster.
+	Servers(ctx context.Context) ([]Server, error)
+	// ScriptLoads counts the scripts that Eval sent whole, since the server did not know them.
+	ScriptLoads() uint64
 	Close()
 }
 
@@ -41,15 +45,6 @@ func NewScript(source string) *Script {
 	return &Script{Source: source, Digest: hex.EncodeToString(sum[:])}
 }
 
-// An Inspector is a [Conn] that can ask each server, for advice and evictions.
-type Inspector interface {
-	// Servers are those that hold keys: the one server, or the primaries of a cluster.
-	Servers(ctx context.Context) ([]Server, error)
-}
-
-// A ScriptLoader is a [Conn] that counts the scripts that Eval sent whole, since the server did not know them.
-type ScriptLoader interface{ ScriptLoads() uint64 }
-
 // A Server is one of the servers that hold a store's keys.
 type Server struct {
 	// Name tells it from the others, and stays: the address of a cluster's node, or "primary".
@@ -58,17 +53,9 @@ type Server struct {
 	Ask func(ctx context.Context, args ...string) ([]string, error)
 }
 
-// Servers are those that hold the store's keys now, for a program that watches their health; none if the connection does
-// not tell.
-func (s *Store) Servers(ctx context.Context) []Server { return s.servers(ctx) }
-
-// servers are those that can be asked, none if the connection does not tell.
-func (s *Store) servers(ctx context.Context) []Server {
-	inspector, ok := s.conn.(Inspector)
-	if !ok {
-		return nil
-	}
-	servers, err := inspector.Servers(ctx)
+// Servers are those that hold the store's keys now, as far as they are known.
+func (s *Store) Servers(ctx context.Context) []Server {
+	servers, err := s.conn.Servers(ctx)
 	if err != nil {
 		return nil
 	}
@@ -87,15 +74,15 @@ func infoOf(info []string, field string) string {
 	return ""
 }
 
-// Advise returns what is unwise about the servers' configuration, in sentences for a log. It needs the
-// rights to INFO and CONFIG GET; what a server does not tell is passed over.
+// Advise returns what is unwise about the servers' configuration, in sentences for a log, as far as INFO
+// and CONFIG GET are allowed.
 func (s *Store) Advise(ctx context.Context) (advice []string) {
 	say := func(text string) {
 		if !slices.Contains(advice, text) {
 			advice = append(advice, text)
 		}
 	}
-	for _, server := range s.servers(ctx) {
+	for _, server := range s.Servers(ctx) {
 		// A server that evicts drops all clients of a partition with one key. The hashes expire, so the policies
 		// named volatile drop them before others' keys that do not expire, or expire later.
 		if info, err := server.Ask(ctx, "INFO", "memory"); err == nil {

@@ -43,9 +43,8 @@ func newInstances(s *Store) *instances {
 	return i
 }
 
-// Instances is how many processes share the store's key prefix, this one included; 1 unless
-// Options.CountInstances is set. While the server is unreachable it is what was counted
-// last. A process that dies counts for 10 seconds more.
+// Instances is how many processes share the key prefix, this one included, as counted last; 1 unless
+// Options.CountInstances is set. A process that dies counts for 10 seconds more.
 func (s *Store) Instances() int {
 	if s.instances == nil {
 		return 1

@@ -68,7 +68,7 @@ func (s *Store) loadScripts(ctx context.Context) {
 	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, server := range s.servers(ctx) {
+	for _, server := range s.Servers(ctx) {
 		for _, a := range stint.Algorithms() {
 			usual := []mix{mixOf(a), mixOf(a) | single}
 			if a == stint.AlgorithmSlidingWindowLog {

@@ -173,15 +173,14 @@ func (e *epochs) raise(field string, epoch int64) bool {
 
 var _ stint.Resetter = (*Store)(nil)
 
-// ResetPolicy implements [stint.Resetter]: it clears the states of all clients of all policies with the
-// name, for all processes at once; on a cluster, partition by partition. An error wraps
-// stint.ErrUnavailable or is the context's; repeating the reset completes it.
+// ResetPolicy implements [stint.Resetter], for all processes at once; on a cluster, partition by partition. After
+// an error repeating the reset completes it.
 func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
 	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
 	return s.reset(ctx, epochField(policyName), announcement)
 }
 
-// ResetAll implements [stint.Resetter]: it resets all policies of the key prefix.
+// ResetAll implements [stint.Resetter], as ResetPolicy does.
 func (s *Store) ResetAll(ctx context.Context) error {
 	return s.reset(ctx, allPolicies, "\x00\x00")
 }
@@ -291,8 +290,8 @@ func (s *Store) started(ctx context.Context) error {
 	}
 }
 
-// Ready waits until the store knows the layout of the states and has loaded its scripts, or returns why
-// the attempt under way has failed; the error wraps stint.ErrInvalid where the options name another layout.
+// Ready waits until layout and scripts are known, or returns why not: an error that wraps
+// stint.ErrInvalid if the options name another layout.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err

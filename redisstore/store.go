@@ -1,8 +1,6 @@
-// Package redisstore keeps limiter state in Redis (6.2 or later) or Valkey, for
-// several processes to share.
-//
-// Every operation is decided inside the server and by its clock. docs/redis.md describes how
-// operations are batched, what the keys are, and what is guaranteed when servers fail.
+// Package redisstore keeps limiter state in Redis (6.2 or later) or Valkey, for several processes
+// to share. Every operation is decided inside the server and by its clock. docs/redis.md describes
+// the batches, the keys, and what is guaranteed when servers fail.
 package redisstore
 
 import (
@@ -52,7 +50,7 @@ type Store struct {
 	stint.Names // of limiters
 }
 
-// New makes a store on a connection, and prepares for the first decision in the background: see [Store.Ready].
+// New makes a store. It prepares for the first decision in the background.
 func New(conn Conn, options Options) (*Store, error) {
 	if conn == nil {
 		return nil, stint.Invalid("conn", "nil", "a connection such as Dial makes")
@@ -101,11 +99,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Watch makes the store report each part ([Store.Shards]) that becomes unreachable: when no
-// connection could be made or a call was unanswered for the timeout, less time in which this process
-// was starved, or when three calls in a row were refused (READONLY, OOM, NOAUTH and the like). A
-// part is reported again only after it has answered. unreachable is called on any goroutine and
-// must not block. Call Watch once, before any operation.
+// Watch makes the store report each shard that becomes unreachable, once until it answers: no connection
+// was made or a call was unanswered for the timeout, less time in which this process was starved,
+// or three calls in a row were refused (READONLY, OOM, NOAUTH and the like). unreachable is called
+// on any goroutine and must not block. Call Watch once, before any operation.
 func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
@@ -116,16 +113,15 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 	s.unreachable.Store(&unreachable)
 }
 
-// Shards is how many parts of the store can fail by themselves: 1, or on a cluster the
-// partitions of the options, or 16.
+// Shards is how many parts can fail by themselves: 1, or a cluster's partitions.
 func (s *Store) Shards() int { return s.shards }
 
-// Shard is the part that a client's states are in, from 0. Keys with the same hash tag are in one part.
+// Shard is the part of a key, from 0. Keys with one hash tag share it.
 func (s *Store) Shard(key string) int {
 	return int(hashOf(key) % uint64(s.shards))
 }
 
-// Close returns leases, waiting for a second at most, and closes the connection.
+// Close returns leases, within a second, and closes the connection.
 func (s *Store) Close() {
 	s.leases.close()
 	for _, br := range s.layout.Load().batchers {
@@ -140,8 +136,7 @@ func (s *Store) Close() {
 	s.work.Wait()
 }
 
-// Decide implements [stint.Store]. On a cluster an operation over keys in several
-// partitions is atomic in each of them, as docs/redis.md describes.
+// Decide implements [stint.Store]. On a cluster each partition decides atomically.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
 	if err := s.check(ctx, &op); err != nil {
 		return d, err
@@ -189,8 +184,7 @@ func (p *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 	return marked(&op, d), err
 }
 
-// DecideAll implements [stint.Store]. An operation over several partitions of a cluster is
-// decided after those before it and before those after it.
+// DecideAll implements [stint.Store]. It decides in the order of the operations.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	from := 0
 	for i := range ops {
@@ -260,10 +254,7 @@ type Stats struct {
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
 	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: int(s.leases.count.Load()), Lost: s.sweeper.loss()}
-	stats.ScriptLoads = s.scriptLoads.Load()
-	if loader, counts := s.conn.(ScriptLoader); counts {
-		stats.ScriptLoads += loader.ScriptLoads()
-	}
+	stats.ScriptLoads = s.scriptLoads.Load() + s.conn.ScriptLoads()
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()
 		stats.Announcing = s.denials.listening.Load()

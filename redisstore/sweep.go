@@ -46,8 +46,8 @@ type sweeper struct {
 	counts  map[string]uint64 // of evicted keys, by the run of a server; nil before the first answer
 }
 
-// A Loss is state that was gone although it still mattered, by eviction, FLUSHALL, a restart or
-// a failover, as far as a process notices. Its clients may use their limits again.
+// A Loss is state noticed to be gone although it mattered, by eviction, FLUSHALL, a restart or a
+// failover: its clients may use their limits again.
 type Loss struct {
 	Hashes  uint64 // with all clients of a partition of a limit each; logs do not count
 	Evicted uint64 // keys that the servers evicted, of this store or not
@@ -233,7 +233,7 @@ func (sw *sweeper) askEvictions(ctx context.Context) {
 	sw.asking.Lock()
 	defer sw.asking.Unlock()
 	counts := maps.Clone(sw.counts)
-	for _, server := range sw.store.servers(ctx) {
+	for _, server := range sw.store.Servers(ctx) {
 		info, err := server.Ask(ctx, "INFO")
 		if err != nil {
 			continue

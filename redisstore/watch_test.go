@@ -51,7 +51,10 @@ func (c *muteConn) Subscribe(ctx context.Context, _ string, _ func(), _ func(str
 
 func (*muteConn) Ready(context.Context) error { return nil }
 func (*muteConn) Cluster() bool               { return false }
+func (*muteConn) ScriptLoads() uint64         { return 0 }
 func (*muteConn) Close()                      {}
+
+func (*muteConn) Servers(context.Context) ([]redisstore.Server, error) { return nil, nil }
 
 // replied is an error as go-redis makes one of a reply.
 type replied string

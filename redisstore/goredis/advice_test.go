@@ -39,14 +39,13 @@ func TestAdvise(t *testing.T) {
 func TestServersTooLate(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})))
-	inspector := conn.(redisstore.Inspector)
-	if servers, err := inspector.Servers(t.Context()); err != nil || len(servers) != 3 {
+	if servers, err := conn.Servers(t.Context()); err != nil || len(servers) != 3 {
 		t.Fatalf("%d servers, %v; want 3", len(servers), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 100 {
-		servers, err := inspector.Servers(ctx)
+		servers, err := conn.Servers(ctx)
 		if err == nil && len(servers) != 3 || err != nil && (servers != nil || !errors.Is(err, context.Canceled)) {
 			t.Fatalf("%d servers, %v; want 3, or %v", len(servers), err, context.Canceled)
 		}

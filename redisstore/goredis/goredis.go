@@ -87,7 +87,7 @@ func (c *conn) Ready(context.Context) error {
 	return nil
 }
 
-// ScriptLoads implements [redisstore.ScriptLoader].
+// ScriptLoads implements [redisstore.Conn].
 func (c *conn) ScriptLoads() uint64 { return c.loads.Load() }
 
 // Eval runs the script by its digest, and by its source if the server answers
@@ -223,9 +223,7 @@ func (c *conn) Cluster() bool { return c.cluster != nil }
 // Close leaves the client open.
 func (c *conn) Close() { c.end() }
 
-var _ redisstore.Inspector = (*conn)(nil)
-
-// Servers implements [redisstore.Inspector].
+// Servers implements [redisstore.Conn].
 func (c *conn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if c.cluster == nil {
 		return []redisstore.Server{c.server("primary", c.client)}, nil

@@ -20,7 +20,7 @@ func TestScriptLoads(t *testing.T) {
 			}
 		}
 		reply, err := conn.Eval(t.Context(), script, []string{"k"}, nil)
-		if got := conn.(redisstore.ScriptLoader).ScriptLoads(); err != nil || reply != "k" || got != want {
+		if got := conn.ScriptLoads(); err != nil || reply != "k" || got != want {
 			t.Errorf("call %d: %q, %v, %d loads, want %d", i, reply, err, got, want)
 		}
 	}

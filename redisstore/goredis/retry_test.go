@@ -50,6 +50,8 @@ func (p plain) Do(ctx context.Context, args ...string) (string, error) {
 func (plain) Ready(context.Context) error                                   { return nil }
 func (plain) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 func (plain) Cluster() bool                                                 { return true }
+func (plain) Servers(context.Context) ([]redisstore.Server, error)          { return nil, nil }
+func (plain) ScriptLoads() uint64                                           { return 0 }
 func (plain) Close()                                                        {}
 
 // all says that one server has all slots.

@@ -227,7 +227,7 @@ func (c *clusterConn) Subscribe(ctx context.Context, channel string, ready func(
 	return receive(ctx, client, channel, ready, message)
 }
 
-// Servers implements [redisstore.Inspector].
+// Servers implements [redisstore.Conn].
 func (c *clusterConn) Servers(ctx context.Context) ([]redisstore.Server, error) {
 	if !c.cluster {
 		return []redisstore.Server{serverBy("primary", c.send)}, nil

@@ -36,14 +36,9 @@ type conn struct {
 	loads *atomic.Uint64 // of scripts
 }
 
-var (
-	_ redisstore.Inspector    = conn{}
-	_ redisstore.ScriptLoader = conn{}
-)
-
 func connOf(s sender) conn { return conn{s, new(atomic.Uint64)} }
 
-// ScriptLoads implements [redisstore.ScriptLoader].
+// ScriptLoads implements [redisstore.Conn].
 func (c conn) ScriptLoads() uint64 { return c.loads.Load() }
 
 // Eval implements [redisstore.Conn]. It runs the script by its digest, and by its source

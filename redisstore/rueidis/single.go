@@ -213,7 +213,7 @@ func (c *singleConn) Subscribe(ctx context.Context, channel string, ready func()
 	return receive(ctx, c.client, channel, ready, message)
 }
 
-// Servers implements [redisstore.Inspector].
+// Servers implements [redisstore.Conn].
 func (c *singleConn) Servers(context.Context) ([]redisstore.Server, error) {
 	return []redisstore.Server{serverBy("primary", c.send)}, nil
 }
