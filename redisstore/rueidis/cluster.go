@@ -129,10 +129,8 @@ func (c *clusterConn) options(ctx context.Context) rueidis.ClientOption {
 		c.mu.Lock()
 		c.conns[conn] = struct{}{}
 		c.mu.Unlock()
-		forget := context.AfterFunc(ctx, func() { conn.giveUp(errClosed) })
 		go func() {
-			<-conn.gone
-			forget()
+			conn.watch(ctx)
 			c.mu.Lock()
 			delete(c.conns, conn)
 			c.mu.Unlock()

@@ -98,7 +98,7 @@ func (c *singleConn) start(options rueidis.ClientOption) error {
 			return nil, errors.Join(errClosed, conn.Close())
 		}
 		c.dialled.Store(conn)
-		context.AfterFunc(c.life, func() { conn.giveUp(errClosed) })
+		go conn.watch(c.life)
 		return conn, nil
 	}
 	client, err := rueidis.NewClient(options) // tries to connect at once, and may not

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"go.uber.org/goleak"
 
@@ -235,6 +238,25 @@ func TestCloseWhileConnecting(t *testing.T) {
 		t.Errorf("%d bytes were sent over a connection of a closed link", n)
 	}
 	<-closed
+}
+
+// Connections that are over are not kept in memory, however many there have been.
+func TestOldConnectionsAreForgotten(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	c := newTestLink(t, to(server.Addr()))
+	const several = 5
+	var old []weak.Pointer[socket]
+	for range several {
+		eventually(t, "a connection is made", func() bool { return ping(t.Context(), c) == nil && c.up.Load().open() })
+		old = append(old, weak.Make(c.up.Load()))
+		c.up.Load().giveUp(errors.New("the test has had enough of it"))
+	}
+	eventually(t, "another connection is made", func() bool { return ping(t.Context(), c) == nil && c.up.Load().open() })
+	eventually(t, "the old ones are collected", func() bool {
+		runtime.GC()
+		return !slices.ContainsFunc(old, func(p weak.Pointer[socket]) bool { return p.Value() != nil })
+	})
 }
 
 // A server without HELLO needs a second connection for a subscription, and a link is one:

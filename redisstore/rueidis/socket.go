@@ -104,6 +104,15 @@ func (t *socket) giveUp(why error) {
 	_ = t.Close() // it is of no use
 }
 
+// watch waits until the socket is closed, and gives it up if the context ends before.
+func (t *socket) watch(ctx context.Context) {
+	select {
+	case <-t.gone:
+	case <-ctx.Done():
+		t.giveUp(errClosed)
+	}
+}
+
 // open reports whether it has not been closed.
 func (t *socket) open() bool {
 	select {
