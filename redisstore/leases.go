@@ -110,7 +110,7 @@ func (ls *leases) of(limit *limit, op *stint.Op) *lease {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.find(limit, op.Key); l != nil || ls.closed {
+	if l := ls.find(limit, op.Key); l != nil || ls.closed || ls.count.Load() >= maxLeases {
 		return l
 	}
 	if !ls.sweeping {
