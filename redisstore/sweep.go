@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/internal/sleep"
 )
 
 //go:embed sweep.lua
@@ -199,17 +200,10 @@ func (h *lifetime) plan(here time.Duration) {
 
 // run sweeps, asks for evictions and reports losses, for as long as the store lives.
 func (sw *sweeper) run() {
-	tick := time.NewTicker(sweepGap)
-	defer tick.Stop()
 	var asked, toldAt time.Duration
 	var told Loss
 	report := sw.store.options.OnLoss
-	for {
-		select {
-		case <-sw.store.life.Done():
-			return
-		case <-tick.C:
-		}
+	sleep.Every(sw.store.life, sweepGap, func() {
 		sw.sweep(sw.store.life, false)
 		here := sw.clock()
 		if asked == 0 || here-asked > evictionGap {
@@ -220,7 +214,7 @@ func (sw *sweeper) run() {
 			report(Loss{Hashes: loss.Hashes - told.Hashes, Evicted: loss.Evicted - told.Evicted})
 			told, toldAt = loss, here
 		}
-	}
+	})
 }
 
 func (sw *sweeper) loss() Loss { return Loss{sw.lost.Load(), sw.evicted.Load()} }
