@@ -101,7 +101,7 @@ func (h *durationHistogram) Collect(metrics chan<- prometheus.Metric) {
 // metric is what was counted until now.
 func (d *durations) metric() prometheus.Metric {
 	h, sum := d.of, time.Duration(d.sum.Load()).Seconds()
-	var total, ofNative uint64 // the rest is of the zero bucket
+	var total, zero uint64
 	classic, native := make(map[float64]uint64, len(h.bounds)), make(map[int]int64)
 	inClassic, inNative := 0, firstNative // the buckets that the next cell is in
 	for i, bound := range h.cells {
@@ -113,13 +113,15 @@ func (d *durations) metric() prometheus.Metric {
 		}
 		n := d.counts[i].Load()
 		total += n
-		if i > 0 && n > 0 {
+		switch {
+		case i == 0:
+			zero = n
+		case n > 0:
 			native[inNative] += int64(n)
-			ofNative += n
 		}
 	}
 	return bothKinds{
-		prometheus.MustNewConstNativeHistogram(h.desc, total, sum, native, nil, total-ofNative, nativeSchema, prometheus.DefNativeHistogramZeroThreshold, h.created, d.labels...),
+		prometheus.MustNewConstNativeHistogram(h.desc, total, sum, native, nil, zero, nativeSchema, prometheus.DefNativeHistogramZeroThreshold, h.created, d.labels...),
 		prometheus.MustNewConstHistogram(h.desc, total, sum, classic, d.labels...),
 	}
 }
