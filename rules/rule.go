@@ -154,7 +154,7 @@ const (
 	Shadow
 )
 
-// OnStoreFailure says what decides by a rule while the store is away: "open", "closed" or
+// OnStoreFailure says what decides by a rule while the store is unreachable: "open", "closed" or
 // "local"; "" is as for all.
 type OnStoreFailure string
 
