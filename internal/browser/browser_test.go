@@ -291,7 +291,7 @@ func (p *page) inspect(views ...view) {
 	for _, v := range views {
 		p.visit(v.place)
 		p.shows(v.shows)
-		p.until(v.name+" has no heading", "document.querySelector('main h1') !== null")
+		p.until(v.name+" has no heading", there("document.querySelector('main h1')"))
 		for _, width := range []int64{1280, 400} {
 			p.do(chromedp.EmulateViewport(width, 900))
 			// A theme changes colours and nothing else, so that the second one is tested for those.

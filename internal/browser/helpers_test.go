@@ -252,12 +252,43 @@ func eval[T any](p *page, expression string) T {
 	return value
 }
 
-// until waits until an expression of the page is true.
+// pollingInterval is how often a page is asked. Not each frame: ten tabs that are asked at once leave a slow machine time for what they wait for.
+const pollingInterval = 50 * time.Millisecond
+
+// until waits until an expression of the page is true. While it throws it is not, as an element that it needs may be missing yet.
 func (p *page) until(what, expression string) {
+	p.t.Helper()
+	p.poll(what, fmt.Sprintf("(() => { try { return (%s) === true; } catch { return false; } })()", expression))
+}
+
+// there is true of the page while the expression element is an element: not while it is null, as by querySelector, nor
+// undefined, as by find or ?.
+func there(element string) string { return "(" + element + ") instanceof Element" }
+
+// act waits until the expression element is an element and then, before the page can draw itself anew, calls a function of the page with it.
+func (p *page) act(what, element, function string) {
+	p.t.Helper()
+	p.poll(what, fmt.Sprintf(`(() => {
+		let element;
+		try { element = (%s); } catch { return false; }
+		if (!(%s)) return false;
+		(%s)(element);
+		return true;
+	})()`, element, there("element"), function))
+}
+
+// click waits until the expression element is an element, and clicks it.
+func (p *page) click(what, element string) {
+	p.t.Helper()
+	p.act(what, element, "(e) => e.click()")
+}
+
+// poll waits until an expression of the page that does not throw is true.
+func (p *page) poll(what, expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression)); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(pollingInterval), chromedp.WithPollingTimeout(0))); err != nil {
 		p.t.Fatalf("%s: %v; the page shows:\n%s", what, err, p.text())
 	}
 }
@@ -285,12 +316,11 @@ func (p *page) visit(place string) {
 	eval[string](p, fmt.Sprintf("location.hash = %q", "#/"+place))
 }
 
-// press presses the first button with a text that can be pressed.
+// press presses the first button with a text that can be pressed. It confirms what the page asks.
 func (p *page) press(text string) {
 	p.t.Helper()
-	button := fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text)
-	p.until(fmt.Sprintf("there is no button %q", text), button+" !== undefined")
-	eval[bool](p, fmt.Sprintf("(window.confirm = () => true, %s.click(), true)", button))
+	p.act(fmt.Sprintf("there is no button %q", text), fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text),
+		"(b) => { window.confirm = () => true; b.click(); }")
 }
 
 // write changes the text in the editor of a rule by a function of the page.
@@ -302,13 +332,15 @@ func (p *page) write(edit string) {
 // fill changes the text of a field by a function of the page.
 func (p *page) fill(field, edit string) {
 	p.t.Helper()
-	p.until("there is no "+field, fmt.Sprintf("document.querySelector(%q) !== null", field))
-	eval[bool](p, fmt.Sprintf(`(() => {
-		const box = document.querySelector(%q);
+	p.act("there is no "+field, fmt.Sprintf("document.querySelector(%q)", field), setValue(edit))
+}
+
+// setValue is a function of the page that changes the value of a field, by the function edit, as a person who types or chooses.
+func setValue(edit string) string {
+	return fmt.Sprintf(`(box) => {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, (%s)(box.value));
-		box.dispatchEvent(new Event("input", {bubbles: true}));
-		return true;
-	})()`, field, edit))
+		box.dispatchEvent(new Event(box.tagName === "SELECT" ? "change" : "input", {bubbles: true}));
+	}`, edit)
 }
 
 // signIn signs in by a token.
@@ -316,4 +348,25 @@ func (p *page) signIn(token string) {
 	p.t.Helper()
 	p.fill("[name=token]", fmt.Sprintf("() => %q", token))
 	p.press("Sign in")
+}
+
+// An element that is missing is not there, however an expression says so: a wait for it goes on.
+func TestWaitForElement(t *testing.T) {
+	t.Parallel()
+	p := open(t, serve(t), 1280)
+	const row = `[...document.querySelectorAll("tr")].find((r) => r.id === "later")`
+	for _, missing := range []string{`document.querySelector("nothing")`, row, row + `?.querySelector("button")`, "document.nothing"} {
+		if eval[bool](p, there(missing)) {
+			t.Errorf("%s is there", missing)
+		}
+	}
+	eval[bool](p, `(() => {
+		document.body.insertAdjacentHTML("beforeend", "<table><tr></tr></table>");
+		const late = document.querySelector("tr");
+		setTimeout(() => { late.id = "later"; }, 100);
+		setTimeout(() => { late.innerHTML = "<td><button>Here</button></td>"; late.querySelector("button").onclick = () => { late.title = "clicked"; }; }, 300);
+		return true;
+	})()`)
+	p.click("the button is not there", row+`?.querySelector("button")`)
+	p.until("it is not clicked", row+`.title === "clicked"`)
 }

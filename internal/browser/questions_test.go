@@ -12,9 +12,7 @@ import (
 // follow clicks the first link with a text in a panel.
 func (p *page) follow(panel, text string) {
 	p.t.Helper()
-	link := fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] a")].find((a) => a.textContent === %q)`, panel, text)
-	p.until(fmt.Sprintf("%s has no link %q", panel, text), link+" !== undefined")
-	eval[bool](p, "("+link+".click(), true)")
+	p.click(fmt.Sprintf("%s has no link %q", panel, text), fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] a")].find((a) => a.textContent === %q)`, panel, text))
 }
 
 // Each question of an operator at night is answered from the overview: which clients are denied, why, and what to do about it; which limit is
@@ -43,12 +41,11 @@ func TestQuestions(t *testing.T) {
 	}
 
 	p.visit("")
-	p.until("no time can be chosen", `document.querySelector("input[type=time]") !== null`)
-	eval[bool](p, `(() => {
-		const box = document.querySelector("input[type=time]"), now = new Date();
+	p.act("no time can be chosen", `document.querySelector("input[type=time]")`, `(box) => {
+		const now = new Date();
 		box.value = String(now.getHours()).padStart(2, "0") + ":" + String(now.getMinutes()).padStart(2, "0");
-		return box.dispatchEvent(new Event("change", {bubbles: true}));
-	})()`)
+		box.dispatchEvent(new Event("change", {bubbles: true}));
+	}`)
 	p.until("the address does not have the time", `location.hash.includes("from=")`)
 	for range 2 {
 		p.until("the change of that time is not shown", `document.querySelector("section[aria-label='What changed then']")?.innerText.includes("changed demo-login")`)

@@ -17,14 +17,7 @@ func formField(label string) string {
 // fillForm changes a field of the form as a person who types.
 func (p *page) fillForm(label, text string) {
 	p.t.Helper()
-	field := formField(label)
-	p.until("there is no field "+label, field+" !== undefined")
-	eval[bool](p, fmt.Sprintf(`(() => {
-		const box = %s;
-		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, %q);
-		box.dispatchEvent(new Event(box.tagName === "SELECT" ? "change" : "input", {bubbles: true}));
-		return true;
-	})()`, field, text))
+	p.act("there is no field "+label, formField(label), setValue(fmt.Sprintf("() => %q", text)))
 }
 
 func (p *page) draft() string {
@@ -97,12 +90,7 @@ func TestSuggestion(t *testing.T) {
 	p.visit("simulate")
 	p.until("the rules in force are not there", "document.querySelector('textarea')?.value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("limit: 300", "limit: 200")`)
-	eval[bool](p, `(() => {
-		const box = [...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6);
-		box.value = "0.9";
-		box.dispatchEvent(new Event("change", {bubbles: true}));
-		return true;
-	})()`)
+	p.act("there is no share to choose", `[...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6)`, setValue(`() => "0.9"`))
 	p.press("Simulate")
 	p.shows("are never denied")
 	row := func(panel, rule string) string {
@@ -110,8 +98,7 @@ func TestSuggestion(t *testing.T) {
 	}
 	p.picture("simulate-suggestions", "light", 1280)
 	for panel, rule := range map[string]string{"Suggested limits": "demo-api", "What the candidate changes": "demo-search"} {
-		p.until("nothing to save of "+rule, row(panel, rule)+`?.querySelector("button") !== null`)
-		eval[bool](p, "("+row(panel, rule)+`.querySelector("button").click(), true)`)
+		p.click("nothing to save of "+rule, row(panel, rule)+`?.querySelector("button")`)
 		p.until(rule+" is not saved", row(panel, rule)+`?.textContent.includes("saved; compare")`)
 		var candidate struct {
 			OnExceed string `json:"on_exceed"`
@@ -139,8 +126,7 @@ func TestLabels(t *testing.T) {
 	p.signIn(writer)
 	p.visit("rules")
 	const label = `[...document.querySelectorAll("main td a")].find((a) => a.textContent === "team:mail")`
-	p.until("the label is not shown", label+" !== undefined")
-	eval[bool](p, "("+label+".click(), true)")
+	p.click("the label is not shown", label)
 	p.until("other rules are shown", `document.querySelectorAll("main tbody tr").length === 1`)
 	if at := eval[string](p, "location.hash"); !strings.Contains(at, "team") {
 		t.Errorf("the address is %s", at)
@@ -162,7 +148,6 @@ func TestOverview(t *testing.T) {
 		t.Fatal(status)
 	}
 	changed := `[...document.querySelectorAll("section[aria-label='What changed'] a")].find((a) => a.textContent === "revision 2")`
-	p.until("the change is not told", changed+" !== undefined")
-	eval[bool](p, "("+changed+".click(), true)")
+	p.click("the change is not told", changed)
 	p.shows("+ priority: 7")
 }
