@@ -17,24 +17,22 @@ var screenshots = flag.String("screenshots", "", "folder that pictures of all pa
 // A person signs in, sees numbers change, tries a change in shadow, compares, enforces it, and rolls it back.
 func TestChangeOfARule(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	p := open(t, s, 1280)
 	p.expectRefusals()
 	p.signIn("a token that nobody has")
 	p.shows("the token is not known")
 	p.signIn(writer)
-	p.shows("Rules by denials")
-	p.shows("demo-login")
-	first := eval[string](p, "document.querySelector('.panels').innerText")
-	p.until("no number changes", fmt.Sprintf("document.querySelector('.panels').innerText !== %q", first))
+	p.provoke("the rule is not shown", shown("demo-login"), func() { s.check("/login", "192.0.2.1", "") })
+	p.provoke("nothing changes", shown("192.0.2.2"), func() { s.guess("192.0.2.2") })
 
 	p.visit("rules/demo-api")
 	p.write(`(text) => text.replace("capacity: 40", "capacity: wrong")`)
 	p.shows("capacity is")
-	p.write(`(text) => text.replace("capacity: wrong", "capacity: 4")`)
+	p.write(`(text) => text.replace("capacity: wrong", "capacity: 4").replace("refill: 5/s", "refill: 1/h")`)
 	p.press("Try it in shadow")
 	p.shows("Compared with the change in shadow")
-	p.until("the change in shadow denies nothing", `Number(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText) > 0`)
+	p.provoke("the change in shadow denies nothing", `/[1-9]/.test(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText)`, func() { s.check("/api/x", "192.0.2.1", "ann") })
 	p.press("Enforce the change")
 	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
 	var rule struct {
@@ -59,18 +57,19 @@ func TestChangeOfARule(t *testing.T) {
 // A change is simulated on what the service decided lately, and the playground shows the burst that a fixed window lets through.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
+	for range 10 {
+		s.check("/api/x", "192.0.2.1", "ann")
+	}
 	p := open(t, s, 1280)
 	p.signIn(writer)
-	p.shows("demo-login")
 	p.visit("simulate")
-	p.until("the rules in force are not there", "document.querySelector('textarea')?.value.includes('capacity: 40')")
-	p.write(`(text) => text.replace("capacity: 40", "capacity: 1")`)
+	p.until("the rules in force are not there", "document.querySelector('textarea').value.includes('capacity: 40')")
+	p.write(`(text) => text.replace("capacity: 40", "capacity: 1").replace("refill: 5/s", "refill: 1/h")`)
 	p.press("Simulate")
-	p.shows("in force")
 	p.until("the stricter candidate denies no more", `(() => {
-		const denied = (by) => [...document.querySelectorAll("tr")].filter((r) => r.cells[1]?.innerText === by).map((r) => Number(r.cells[2].innerText.replace(/\D.*/, "") || 0))[0];
-		return denied("candidate") > denied("in force");
+		const denied = (by) => [...document.querySelectorAll("tr")].filter((r) => r.cells[1]?.innerText === by).map((r) => parseInt(r.cells[2].innerText));
+		return denied("candidate").includes(9) && !denied("in force").includes(9);
 	})()`)
 	p.visit("playground")
 	p.shows("at most 200 of one client")
@@ -80,7 +79,7 @@ func TestSimulation(t *testing.T) {
 // Of two people who edit one rule, the second is told, and keeps the draft.
 func TestTwoAuthors(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	p := open(t, s, 1280)
 	p.signIn(writer)
 	p.visit("rules/demo-export")
@@ -100,30 +99,34 @@ func TestTwoAuthors(t *testing.T) {
 // A client that is denied is found, with why, and is let in again.
 func TestDeniedClient(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	const client = "192.0.2.1"
+	s := ruled(t)
+	s.limit("demo-login", map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1h"}) // so that it lets nobody in meanwhile
 	p := open(t, s, 1280)
 	p.signIn(writer)
-	p.shows("198.51.100.251")
-	p.visit("client/198.51.100.251")
+	p.provoke("the client is not shown", shown(client), func() { s.guess(client) })
+	p.visit("client/" + client)
 	p.shows("over the limit")
 	p.shows("0 of 5")
-	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", map[string]any{"key": "198.51.100.251"}, nil); status != http.StatusOK {
+	p.press("Reset")
+	p.shows("No state; all rules would admit.")
+	s.guess(client)
+	p.shows("0 of 5")
+	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", map[string]any{"key": client}, nil); status != http.StatusOK {
 		t.Error(status)
 	}
-	p.press("Reset")
 	p.shows("No state; all rules would admit.")
 }
 
 // What strangers send is shown as text, never as markup.
 func TestStrangersMarkup(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	const markup = `<img src=x onerror="document.title='broken'">`
-	for range 60 {
-		s.check("/api/x", "192.0.2.9", markup)
-	}
+	s.limit("demo-api", map[string]any{"algorithm": "token_bucket", "capacity": 1, "refill": "1/h"})
 	p := open(t, s, 1280)
 	p.signIn(writer)
+	p.provoke("nothing of it is shown", shown("onerror"), func() { s.check("/api/x", "192.0.2.9", markup) })
 	p.visit("denials")
 	p.shows(markup)
 	if eval[int](p, "document.querySelectorAll('img').length") != 0 || strings.Contains(eval[string](p, "document.title"), "broken") {
@@ -135,7 +138,7 @@ func TestStrangersMarkup(t *testing.T) {
 // origin. Signed out, a session is over.
 func TestReaders(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	p := open(t, s, 1280)
 	p.expectRefusals()
 	p.signIn(reader)
@@ -159,7 +162,7 @@ func TestReaders(t *testing.T) {
 		}
 	}
 	p.press("Sign out")
-	p.do(chromedp.WaitVisible("[name=token]"))
+	p.until("the page is not loaded anew", `performance.getEntriesByType("navigation")[0].type === "reload" && `+there("document.querySelector('[name=token]')"))
 	if status := eval[int](p, `fetch("/api/v1/rules").then((r) => r.status)`); status != http.StatusUnauthorized {
 		t.Errorf("after signing out: %d", status)
 	}
@@ -168,7 +171,7 @@ func TestReaders(t *testing.T) {
 // A session's cookie changes nothing for a page of another origin, and no page may frame the dashboard.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	post := func(path, body, origin, site string, cookies []*http.Cookie) *http.Response {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+path, strings.NewReader(body))
 		if err != nil {
@@ -269,31 +272,34 @@ func TestAccessibility(t *testing.T) {
 	t.Run("traffic", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, "--demo")
-		s.check("/", "203.0.113.66", "") // the banned address, which the made-up traffic may bring late
 		p := open(t, s, 1280)
 		eval[bool](p, string(axe)+"; true") // once for all pages, which are one document
-		p.inspect(view{name: "sign-in", shows: "Admin token"})
+		p.inspect(func() {}, view{name: "sign-in", shows: "Admin token"})
 		p.signIn(writer)
-		p.inspect(views...)
+		p.inspect(func() { // which the made-up traffic may bring late
+			s.check("/", "203.0.113.66", "")
+			s.guess("198.51.100.251")
+		}, views...)
 	})
 	t.Run("empty", func(t *testing.T) {
 		t.Parallel()
 		p := open(t, serve(t), 1280)
 		eval[bool](p, string(axe)+"; true")
 		p.signIn(writer)
-		p.inspect(emptyViews...)
+		p.inspect(func() {}, emptyViews...)
 	})
 }
 
-// inspect looks for faults in pages, in both widths and themes, and keeps pictures of them.
-func (p *page) inspect(views ...view) {
+// inspect looks for faults in pages, in both widths and themes, and keeps pictures of them. The requests bring about what pages show.
+func (p *page) inspect(requests func(), views ...view) {
 	p.t.Helper()
 	for _, v := range views {
 		p.visit(v.place)
-		p.shows(v.shows)
+		p.provoke(fmt.Sprintf("%s does not show %q", v.name, v.shows), shown(v.shows), requests)
 		p.until(v.name+" has no heading", there("document.querySelector('main h1')"))
 		for _, width := range []int64{1280, 400} {
 			p.do(chromedp.EmulateViewport(width, 900))
+			eval[bool](p, "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))") // plots are drawn as wide as the page
 			// A theme changes colours and nothing else, so that the second one is tested for those.
 			for _, theme := range []string{"light", "dark"} {
 				only := ""

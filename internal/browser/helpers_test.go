@@ -49,7 +49,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A service is stint with made-up traffic.
+// A service is stint.
 type service struct {
 	t          testing.TB
 	api, admin string // URLs
@@ -108,6 +108,29 @@ func serve(t testing.TB, args ...string) *service {
 	return s
 }
 
+// ruled starts the service with the rules of --demo. It has no traffic but the test's own: what is made up comes at times of its own, and goes on
+// while a test waits for its end.
+func ruled(t testing.TB, args ...string) *service {
+	t.Helper()
+	list, err := os.ReadFile("../../cmd/stint/demo.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, args...)
+	if status := s.ask(http.MethodPut, "/api/v1/rules", map[string]any{"rules": json.RawMessage(list)}, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	return s
+}
+
+// limit gives a rule another limit.
+func (s *service) limit(rule string, limit map[string]any) {
+	s.t.Helper()
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+rule, map[string]any{"limits": []any{limit}}, nil); status != http.StatusOK {
+		s.t.Fatal(status)
+	}
+}
+
 // ask sends a request with the writer's token and decodes the answer into body, if there is one.
 func (s *service) ask(method, path string, content, body any) int {
 	s.t.Helper()
@@ -136,10 +159,18 @@ func (s *service) ask(method, path string, content, body any) int {
 	return response.StatusCode
 }
 
+// guess tries to log in until an address has nothing left by demo-login, and once more.
+func (s *service) guess(ip string) {
+	s.t.Helper()
+	for range 6 {
+		s.check("/login", ip, "")
+	}
+}
+
 // check asks for a request of an address, and of a user unless that is "".
 func (s *service) check(path, ip, user string) {
 	s.t.Helper()
-	request := api.EvaluateRequest{Path: path, IP: ip}
+	request := api.EvaluateRequest{Method: http.MethodPost, Path: path, IP: ip}
 	if user != "" {
 		request.Attributes = map[string]string{api.AttributeUserID: user}
 	}
@@ -168,7 +199,7 @@ type page struct {
 // open opens the dashboard in a browser that nobody has signed in with.
 func open(t *testing.T, s *service, width int64) *page {
 	t.Helper()
-	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun)
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
 	t.Cleanup(endAllocator)
 	p := openTab(t, s, allocator)
 	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
@@ -252,13 +283,29 @@ func eval[T any](p *page, expression string) T {
 	return value
 }
 
-// pollingInterval is how often a page is asked. Not each frame: ten tabs that are asked at once leave a slow machine time for what they wait for.
-const pollingInterval = 50 * time.Millisecond
-
 // until waits until an expression of the page is true. While it throws it is not, as an element that it needs may be missing yet.
 func (p *page) until(what, expression string) {
 	p.t.Helper()
-	p.poll(what, fmt.Sprintf("(() => { try { return (%s) === true; } catch { return false; } })()", expression))
+	p.provoke(what, expression, func() {})
+}
+
+// provoke makes requests again and again until an expression of the page is true.
+func (p *page) provoke(what, expression string, requests func()) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	for {
+		requests()
+		held, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		if held && err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("%s: %s is not true (%v); the page shows:\n%s", what, expression, err, p.text())
+		case <-time.After(50 * time.Millisecond): // a slow machine has time for what is waited for
+		}
+	}
 }
 
 // there is true of the page while the expression element is an element: not while it is null, as by querySelector, nor
@@ -268,9 +315,8 @@ func there(element string) string { return "(" + element + ") instanceof Element
 // act waits until the expression element is an element and then, before the page can draw itself anew, calls a function of the page with it.
 func (p *page) act(what, element, function string) {
 	p.t.Helper()
-	p.poll(what, fmt.Sprintf(`(() => {
-		let element;
-		try { element = (%s); } catch { return false; }
+	p.until(what, fmt.Sprintf(`(() => {
+		const element = (%s);
 		if (!(%s)) return false;
 		(%s)(element);
 		return true;
@@ -283,21 +329,14 @@ func (p *page) click(what, element string) {
 	p.act(what, element, "(e) => e.click()")
 }
 
-// poll waits until an expression of the page that does not throw is true.
-func (p *page) poll(what, expression string) {
-	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(pollingInterval), chromedp.WithPollingTimeout(0))); err != nil {
-		p.t.Fatalf("%s: %v; the page shows:\n%s", what, err, p.text())
-	}
-}
-
 // shows waits until the page has a text.
 func (p *page) shows(text string) {
 	p.t.Helper()
-	p.until(fmt.Sprintf("it does not show %q", text), fmt.Sprintf("document.body.innerText.includes(%q)", text))
+	p.until(fmt.Sprintf("it does not show %q", text), shown(text))
 }
+
+// shown is true of the page while it has a text.
+func shown(text string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", text) }
 
 // text is what the page shows.
 func (p *page) text() string {
@@ -310,10 +349,15 @@ func (p *page) text() string {
 	return text
 }
 
-// visit goes to a page of the dashboard.
+// visit goes to a page of the dashboard, and waits until that one is drawn: what is waited for next may be on the page before, too.
 func (p *page) visit(place string) {
 	p.t.Helper()
-	eval[string](p, fmt.Sprintf("location.hash = %q", "#/"+place))
+	eval[bool](p, fmt.Sprintf(`new Promise((drawn) => {
+		const before = location.hash;
+		location.hash = %q;
+		if (location.hash === before) return drawn(true);
+		addEventListener("hashchange", () => setTimeout(drawn, 0, true), {once: true}); // after the dashboard's own listener and what that draws
+	})`, "#/"+place))
 }
 
 // press presses the first button with a text that can be pressed. It confirms what the page asks.

@@ -27,7 +27,7 @@ func (p *page) draft() string {
 // The form and the YAML are two views of one draft: each shows what the other changes, and its faults. What the form can't show stays.
 func TestRuleForm(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	rule := map[string]any{
 		"match": map[string]any{"path": "/orders", "headers": map[string]any{"X-Plan": "free"}}, "scope": "per_user", "missing": "deny", "cost": 2,
 		"limits":    []any{map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1m", "min_interval": "10ms"}},
@@ -83,12 +83,16 @@ func TestRuleForm(t *testing.T) {
 // A limit that is suggested is shown with its evidence, and saved in shadow beside the rule that it would change; so is what a candidate changes.
 func TestSuggestion(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
+	for user := range 10 {
+		for range 3 {
+			s.check("/api/search", "192.0.2.1", fmt.Sprint("user-", user))
+		}
+	}
 	p := open(t, s, 1280)
 	p.signIn(writer)
-	p.shows("demo-login")
 	p.visit("simulate")
-	p.until("the rules in force are not there", "document.querySelector('textarea')?.value.includes('capacity: 40')")
+	p.until("the rules in force are not there", "document.querySelector('textarea').value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("limit: 300", "limit: 200")`)
 	p.act("there is no share to choose", `[...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6)`, setValue(`() => "0.9"`))
 	p.press("Simulate")
@@ -118,7 +122,7 @@ func TestSuggestion(t *testing.T) {
 // A rule's label leads to the rules that have it, at an address of its own.
 func TestLabels(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"labels": map[string]string{"team": "mail"}}, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
@@ -139,11 +143,11 @@ func TestLabels(t *testing.T) {
 // The overview says which rules are near their limit and how the store does, and leads from a change to what it changed.
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	s := serve(t, "--demo")
+	s := ruled(t)
 	p := open(t, s, 1280)
 	p.signIn(writer)
-	p.until("no rule is near its limit", `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1")?.innerText)`)
-	p.until("the store's memory is not told", `/memory, this process\s+[0-9.]+ [KM]iB of/.test(document.querySelector("section[aria-label=Store]")?.innerText)`)
+	p.provoke("no rule is near its limit", `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1").innerText)`, func() { s.guess("192.0.2.1") })
+	p.until("the store's memory is not told", `/memory, this process\s+[0-9.]+ ([KM]i)?B of/.test(document.querySelector("section[aria-label=Store]").innerText)`)
 	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
