@@ -19,8 +19,8 @@ var errPortTaken = errors.New("testredis: the port is taken")
 
 const (
 	// How long a condition may take to come true. A sentinel whose process was held up
-	// for 2 seconds does nothing for 30.
-	patience = 60 * time.Second
+	// for 2 seconds does nothing for 30, and then perhaps again.
+	patience = 3 * time.Minute
 	grace    = 3 * time.Second // how long a server may take to end when asked to
 )
 
