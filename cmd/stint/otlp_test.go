@@ -42,7 +42,7 @@ func TestOTLPMetrics(t *testing.T) {
 		for name, value := range variables {
 			t.Setenv(name, value) // the SDK's own
 		}
-		url, log, stop := startIn(t, variables)
+		url, log, stop := startIn(t, variables, yearly(t))
 		for range 2 {
 			checkAs(t, url, "r-1", "key=secret-key&algorithm=FIXED_WINDOW&permits=60")
 		}
