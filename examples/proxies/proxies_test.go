@@ -28,7 +28,7 @@ func each(t *testing.T, test func(t *testing.T, example string)) {
 	}
 }
 
-// login is a try to log in, five of which one address has in a minute.
+// login is a try to log in, five of which one address has in a window.
 var login = call{method: http.MethodPost, target: "/login?next=/a%20b&x=1", body: "user=alice&password=guess"}
 
 // exhaust makes the five tries, and one too many.
@@ -49,14 +49,14 @@ func TestLimit(t *testing.T) {
 				t.Errorf("the application saw %+v", r.seen)
 			}
 			if r.header.Get("X-RateLimit-Remaining") != strconv.Itoa(remaining) || r.header.Get("X-RateLimit-Limit") != "5" ||
-				r.header.Get("RateLimit-Policy") != `"default";q=5;w=60` || r.header.Get("Retry-After") != "" {
+				r.header.Get("RateLimit-Policy") != `"default";q=5;w=3600` || r.header.Get("Retry-After") != "" {
 				t.Errorf("the client is told %v", r.header)
 			}
 		}
 		for range 3 {
 			r := s.answered(429, login)
 			wait, err := strconv.Atoi(r.header.Get("Retry-After"))
-			if err != nil || wait < 1 || wait > 60 || r.header.Get("RateLimit") != fmt.Sprintf(`"default";r=0;t=%d`, wait) ||
+			if err != nil || wait < 1 || wait > 3600 || r.header.Get("RateLimit") != fmt.Sprintf(`"default";r=0;t=%d`, wait) ||
 				r.header.Get("X-RateLimit-Remaining") != "0" || r.header.Get("X-RateLimit-Reset") == "" {
 				t.Errorf("the client is told %v", r.header)
 			}
@@ -227,7 +227,7 @@ func TestEverything(t *testing.T) {
 		for {
 			r := s.ask(call{from: fmt.Sprintf("127.0.%d.%d", 1+admitted/200, 1+admitted%200)})
 			if r.status != 200 {
-				if r.status != 429 || r.header.Get("RateLimit-Policy") != `"default";q=600;w=60` || r.header.Get("Retry-After") == "" {
+				if r.status != 429 || r.header.Get("RateLimit-Policy") != `"default";q=600;w=3600` || r.header.Get("Retry-After") == "" {
 					t.Errorf("answered %d %v", r.status, r.header)
 				}
 				break
