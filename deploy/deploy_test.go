@@ -71,9 +71,9 @@ func TestPage(t *testing.T) {
 	_, services := startAll(t)
 	want := described(t)
 	var got map[string]metric
-	for tries := 200; ; tries-- { // until the health of Redis is there
+	for deadline := time.Now().Add(patience); ; { // until the health of Redis is there
 		got = served(send(t, http.MethodGet, "http://"+services[0]+"/metrics", "", ""), send(t, http.MethodGet, "http://"+services[1]+"/metrics", "", ""))
-		if len(got) >= len(want) || tries == 0 {
+		if len(got) >= len(want) || time.Now().After(deadline) {
 			break
 		}
 		<-time.After(50 * time.Millisecond)

@@ -76,6 +76,9 @@ func start(t *testing.T, patterns []string, program string, args ...string) []st
 	return found
 }
 
+// patience is how long a test waits for what should come soon.
+const patience = 60 * time.Second
+
 const adminToken = "a-token-that-the-test-knows"
 
 // startService runs a service on a store, and returns the addresses of its two listeners.
@@ -102,7 +105,8 @@ rules:
 			t.Fatal(err)
 		}
 	}
-	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, "serve", "--config", config, "--store", store)
+	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, "serve", "--config", config, "--store", store,
+		"--store-timeout=10s") // so that a busy machine is not taken for a store that is unreachable
 	return found[0], found[1]
 }
 
@@ -219,7 +223,7 @@ func query(t *testing.T, address, promql string) (series int, fault string) {
 // answered waits until all queries have series.
 func answered(t *testing.T, address string, queries []string) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for _, promql := range queries {

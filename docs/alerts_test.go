@@ -57,7 +57,7 @@ func TestInbox(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { sender.Run(ctx); close(ended) }()
 		sender.Notify(alerts.Event{Kind: alerts.Denied, Rule: "login", Client: secret, Window: time.Hour})
-		for deadline := time.Now().Add(10 * time.Second); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
 		}
 		cancel()

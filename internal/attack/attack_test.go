@@ -10,11 +10,13 @@ import (
 var (
 	lasting = flag.Duration("for", time.Second, "how `long` each attack lasts")
 	// Beside other tests the store's process may not run for longer than the standard timeout.
-	storeTimeout = flag.Duration("store-timeout", 2*time.Second, "the service's store.`timeout`")
+	storeTimeout = flag.Duration("store-timeout", patience, "the service's store.`timeout`")
 	strict       = flag.Bool("strict", false, "hold the innocent client's answers to their statuses, which depend on the machine's speed")
 )
 
 const (
+	// patience is how long what should come soon may take.
+	patience    = 30 * time.Second
 	connections = 64
 	// perSecond is how many checks the innocent client makes.
 	perSecond = 250
@@ -42,13 +44,12 @@ func TestAttack(t *testing.T) {
 			s := startService(t)
 			innocent := s.startInnocent(t)
 			crowd := s.startCrowd(t, attack.connections, attack.request)
+			crowd.await(t)
+			innocent.await(t)
 			<-time.After(*lasting) // the length of the experiment, not a wait for something
 			made, checks := crowd.stop(), innocent.stop()
 			t.Logf("attackers: %s", made)
 			t.Logf("innocent:  %s", checks)
-			if made.answers == 0 || checks.asked == 0 {
-				t.Error("nobody was answered")
-			}
 			if most := attackersLimit * attack.limits; made.admitted > most {
 				t.Errorf("the attackers were admitted %d times, at most %d are right", made.admitted, most)
 			}

@@ -93,6 +93,12 @@ func (c *crowd) attack(ctx context.Context, addr, request string) {
 	}
 }
 
+// await waits until an attacker is answered: the length of the experiment counts from then on.
+func (c *crowd) await(t *testing.T) {
+	t.Helper()
+	await(t, "an attacker is answered", func() bool { return c.answers.Load() > 0 })
+}
+
 // stop ends the attack.
 func (c *crowd) stop() made {
 	c.end()
@@ -154,7 +160,7 @@ func (s *service) startInnocent(t *testing.T) *innocent {
 		DialContext:         (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
 		MaxIdleConnsPerHost: 64,
 	}
-	client := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: patience}
 	i.work.Go(func() {
 		defer transport.CloseIdleConnections()
 		pace := time.NewTicker(time.Second / perSecond)
@@ -211,6 +217,26 @@ func check(client *http.Client, addr string) (status int, d decision, err error)
 	}
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode, d, json.NewDecoder(response.Body).Decode(&d)
+}
+
+// await waits until a check is answered.
+func (i *innocent) await(t *testing.T) {
+	t.Helper()
+	await(t, "the innocent client is answered", func() bool {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return len(i.checks.statuses) > 0
+	})
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v until %s", patience, what)
+		}
+	}
 }
 
 // stop ends the checks.
