@@ -29,8 +29,8 @@ func (l logLines) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// start runs the example as its README says, on a free port and with rules of its own to change: what they give back in a minute comes in an hour,
-// so that nothing does while a test runs.
+// start runs the example as its README says, on a free port and with rules of its own to change. What they give back
+// in a minute comes in an hour, so that nothing does while a test runs.
 func start(t *testing.T) *running {
 	t.Helper()
 	r := &running{t: t, rules: filepath.Join(t.TempDir(), "rules.yaml"), lines: make(logLines, 1000)}

@@ -64,8 +64,8 @@ type stack struct {
 	own       int             // how many requests served has made
 }
 
-// start runs the command of an example until the test ends, with the programs that are built already. Windows of a minute last
-// for an hour, so that they do not end while a test runs.
+// start runs the command of an example until the test ends, with the programs that are built
+// already. Windows of a minute last for an hour, so that they do not end while a test runs.
 func start(t testing.TB, example string, args ...string) *stack {
 	t.Helper()
 	rules, err := os.ReadFile(filepath.Join("..", example, "rules.yaml"))
@@ -73,7 +73,8 @@ func start(t testing.TB, example string, args ...string) *stack {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(rules), "window: 1m", "window: 1h")), 0o600); err != nil {
+	hourly := strings.ReplaceAll(string(rules), "window: 1m", "window: 1h")
+	if err := os.WriteFile(file, []byte(hourly), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example, args...)

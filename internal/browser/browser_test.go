@@ -32,7 +32,8 @@ func TestChangeOfARule(t *testing.T) {
 	p.write(`(text) => text.replace("capacity: wrong", "capacity: 4").replace("refill: 5/s", "refill: 1/h")`)
 	p.press("Try it in shadow")
 	p.shows("Compared with the change in shadow")
-	p.provoke("the change in shadow denies nothing", `/[1-9]/.test(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText)`, func() { s.check("/api/x", "192.0.2.1", "ann") })
+	const denied = `/[1-9]/.test(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText)`
+	p.provoke("the change in shadow denies nothing", denied, func() { s.check("/api/x", "192.0.2.1", "ann") })
 	p.press("Enforce the change")
 	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
 	var rule struct {
@@ -68,7 +69,8 @@ func TestSimulation(t *testing.T) {
 	p.write(`(text) => text.replace("capacity: 40", "capacity: 1").replace("refill: 5/s", "refill: 1/h")`)
 	p.press("Simulate")
 	p.until("the stricter candidate denies no more", `(() => {
-		const denied = (by) => [...document.querySelectorAll("tr")].filter((r) => r.cells[1]?.innerText === by).map((r) => parseInt(r.cells[2].innerText));
+		const rows = (by) => [...document.querySelectorAll("tr")].filter((r) => r.cells[1]?.innerText === by);
+		const denied = (by) => rows(by).map((r) => parseInt(r.cells[2].innerText));
 		return denied("candidate").includes(9) && !denied("in force").includes(9);
 	})()`)
 	p.visit("playground")
@@ -101,7 +103,8 @@ func TestDeniedClient(t *testing.T) {
 	t.Parallel()
 	const client = "192.0.2.1"
 	s := ruled(t)
-	s.limit("demo-login", map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1h"}) // so that it lets nobody in meanwhile
+	// So that nobody is let in meanwhile.
+	s.limit("demo-login", map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1h"})
 	p := open(t, s, 1280)
 	p.signIn(writer)
 	p.provoke("the client is not shown", shown(client), func() { s.guess(client) })
@@ -112,7 +115,8 @@ func TestDeniedClient(t *testing.T) {
 	p.shows("No state; all rules would admit.")
 	s.guess(client)
 	p.shows("0 of 5")
-	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", map[string]any{"key": client}, nil); status != http.StatusOK {
+	reset := map[string]any{"key": client}
+	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", reset, nil); status != http.StatusOK {
 		t.Error(status)
 	}
 	p.shows("No state; all rules would admit.")
@@ -162,7 +166,8 @@ func TestReaders(t *testing.T) {
 		}
 	}
 	p.press("Sign out")
-	p.until("the page is not loaded anew", `performance.getEntriesByType("navigation")[0].type === "reload" && `+there("document.querySelector('[name=token]')"))
+	p.until("the page is not loaded anew", `performance.getEntriesByType("navigation")[0].type === "reload"`)
+	p.until("nobody can sign in", there("document.querySelector('[name=token]')"))
 	if status := eval[int](p, `fetch("/api/v1/rules").then((r) => r.status)`); status != http.StatusUnauthorized {
 		t.Errorf("after signing out: %d", status)
 	}
@@ -290,7 +295,8 @@ func TestAccessibility(t *testing.T) {
 	})
 }
 
-// inspect looks for faults in pages, in both widths and themes, and keeps pictures of them. The requests bring about what pages show.
+// inspect looks for faults in pages, in both widths and themes, and keeps pictures of them. The requests bring about
+// what pages show.
 func (p *page) inspect(requests func(), views ...view) {
 	p.t.Helper()
 	for _, v := range views {
@@ -299,7 +305,8 @@ func (p *page) inspect(requests func(), views ...view) {
 		p.until(v.name+" has no heading", there("document.querySelector('main h1')"))
 		for _, width := range []int64{1280, 400} {
 			p.do(chromedp.EmulateViewport(width, 900))
-			eval[bool](p, "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))") // plots are drawn as wide as the page
+			// Plots are drawn as wide as the page.
+			eval[bool](p, "new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))")
 			// A theme changes colours and nothing else, so that the second one is tested for those.
 			for _, theme := range []string{"light", "dark"} {
 				only := ""

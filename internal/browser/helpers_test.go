@@ -108,8 +108,8 @@ func serve(t testing.TB, args ...string) *service {
 	return s
 }
 
-// ruled starts the service with the rules of --demo. It has no traffic but the test's own: what is made up comes at times of its own, and goes on
-// while a test waits for its end.
+// ruled starts the service with the rules of --demo. It has no traffic but the test's own: what is made up comes at
+// times of its own, and goes on while a test waits for its end.
 func ruled(t testing.TB, args ...string) *service {
 	t.Helper()
 	list, err := os.ReadFile("../../cmd/stint/demo.json")
@@ -117,7 +117,8 @@ func ruled(t testing.TB, args ...string) *service {
 		t.Fatal(err)
 	}
 	s := serve(t, args...)
-	if status := s.ask(http.MethodPut, "/api/v1/rules", map[string]any{"rules": json.RawMessage(list)}, nil); status != http.StatusOK {
+	rules := map[string]any{"rules": json.RawMessage(list)}
+	if status := s.ask(http.MethodPut, "/api/v1/rules", rules, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
 	return s
@@ -126,7 +127,8 @@ func ruled(t testing.TB, args ...string) *service {
 // limit gives a rule another limit.
 func (s *service) limit(rule string, limit map[string]any) {
 	s.t.Helper()
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+rule, map[string]any{"limits": []any{limit}}, nil); status != http.StatusOK {
+	patch := map[string]any{"limits": []any{limit}}
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+rule, patch, nil); status != http.StatusOK {
 		s.t.Fatal(status)
 	}
 }
@@ -199,7 +201,8 @@ type page struct {
 // open opens the dashboard in a browser that nobody has signed in with.
 func open(t *testing.T, s *service, width int64) *page {
 	t.Helper()
-	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(),
+		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
 	t.Cleanup(endAllocator)
 	p := openTab(t, s, allocator)
 	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
@@ -283,7 +286,8 @@ func eval[T any](p *page, expression string) T {
 	return value
 }
 
-// until waits until an expression of the page is true. While it throws it is not, as an element that it needs may be missing yet.
+// until waits until an expression of the page is true. While it throws it is not, as an element that it needs may be
+// missing yet.
 func (p *page) until(what, expression string) {
 	p.t.Helper()
 	p.provoke(what, expression, func() {})
@@ -312,7 +316,8 @@ func (p *page) provoke(what, expression string, requests func()) {
 // undefined, as by find or ?.
 func there(element string) string { return "(" + element + ") instanceof Element" }
 
-// act waits until the expression element is an element and then, before the page can draw itself anew, calls a function of the page with it.
+// act waits until the expression element is an element and then, before the page can draw itself anew, calls a function
+// of the page with it.
 func (p *page) act(what, element, function string) {
 	p.t.Helper()
 	p.until(what, fmt.Sprintf(`(() => {
@@ -349,22 +354,24 @@ func (p *page) text() string {
 	return text
 }
 
-// visit goes to a page of the dashboard, and waits until that one is drawn: what is waited for next may be on the page before, too.
+// visit goes to a page of the dashboard, and waits until that one is drawn: what is waited for next may be on the page
+// before, too.
 func (p *page) visit(place string) {
 	p.t.Helper()
 	eval[bool](p, fmt.Sprintf(`new Promise((drawn) => {
 		const before = location.hash;
 		location.hash = %q;
 		if (location.hash === before) return drawn(true);
-		addEventListener("hashchange", () => setTimeout(drawn, 0, true), {once: true}); // after the dashboard's own listener and what that draws
+		// After the dashboard's own listener, and what that draws.
+		addEventListener("hashchange", () => setTimeout(drawn, 0, true), {once: true});
 	})`, "#/"+place))
 }
 
 // press presses the first button with a text that can be pressed. It confirms what the page asks.
 func (p *page) press(text string) {
 	p.t.Helper()
-	p.act(fmt.Sprintf("there is no button %q", text), fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text),
-		"(b) => { window.confirm = () => true; b.click(); }")
+	button := fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text)
+	p.act(fmt.Sprintf("there is no button %q", text), button, "(b) => { window.confirm = () => true; b.click(); }")
 }
 
 // write changes the text in the editor of a rule by a function of the page.
@@ -379,7 +386,8 @@ func (p *page) fill(field, edit string) {
 	p.act("there is no "+field, fmt.Sprintf("document.querySelector(%q)", field), setValue(edit))
 }
 
-// setValue is a function of the page that changes the value of a field, by the function edit, as a person who types or chooses.
+// setValue is a function of the page that changes the value of a field, by the function edit, as a person who types or
+// chooses.
 func setValue(edit string) string {
 	return fmt.Sprintf(`(box) => {
 		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, (%s)(box.value));
@@ -399,7 +407,8 @@ func TestWaitForElement(t *testing.T) {
 	t.Parallel()
 	p := open(t, serve(t), 1280)
 	const row = `[...document.querySelectorAll("tr")].find((r) => r.id === "later")`
-	for _, missing := range []string{`document.querySelector("nothing")`, row, row + `?.querySelector("button")`, "document.nothing"} {
+	const button = row + `?.querySelector("button")`
+	for _, missing := range []string{`document.querySelector("nothing")`, row, button, "document.nothing"} {
 		if eval[bool](p, there(missing)) {
 			t.Errorf("%s is there", missing)
 		}
@@ -408,9 +417,12 @@ func TestWaitForElement(t *testing.T) {
 		document.body.insertAdjacentHTML("beforeend", "<table><tr></tr></table>");
 		const late = document.querySelector("tr");
 		setTimeout(() => { late.id = "later"; }, 100);
-		setTimeout(() => { late.innerHTML = "<td><button>Here</button></td>"; late.querySelector("button").onclick = () => { late.title = "clicked"; }; }, 300);
+		setTimeout(() => {
+			late.innerHTML = "<td><button>Here</button></td>";
+			late.querySelector("button").onclick = () => { late.title = "clicked"; };
+		}, 300);
 		return true;
 	})()`)
-	p.click("the button is not there", row+`?.querySelector("button")`)
+	p.click("the button is not there", button)
 	p.until("it is not clicked", row+`.title === "clicked"`)
 }

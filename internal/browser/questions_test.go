@@ -12,7 +12,8 @@ import (
 // follow clicks the first link with a text in a panel.
 func (p *page) follow(panel, text string) {
 	p.t.Helper()
-	p.click(fmt.Sprintf("%s has no link %q", panel, text), fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] a")].find((a) => a.textContent === %q)`, panel, text))
+	link := fmt.Sprintf(`[...document.querySelectorAll("section[aria-label='%s'] a")].find((a) => a.textContent === %q)`, panel, text)
+	p.click(fmt.Sprintf("%s has no link %q", panel, text), link)
 }
 
 // Each question of an operator at night is answered from the overview: which clients are denied, why, and what to do about it; which limit is
@@ -27,8 +28,9 @@ func TestQuestions(t *testing.T) {
 	p := open(t, s, 1280)
 	p.signIn(writer)
 
-	p.provoke("the overview does not say why a client is denied", fmt.Sprintf(`[...document.querySelectorAll("section[aria-label=Clients] tr")].some((r) => r.innerText.includes(%q) && r.innerText.includes("over the limit"))`, guesser),
-		func() { s.guess(guesser) })
+	guess := func() { s.guess(guesser) }
+	p.provoke("the overview does not say why a client is denied", fmt.Sprintf(`[...document.querySelectorAll("section[aria-label=Clients] tr")]
+		.some((r) => r.innerText.includes(%q) && r.innerText.includes("over the limit"))`, guesser), guess)
 	p.follow("Clients", guesser)
 	p.shows("In force, as for every client: 5 per minute per address.")
 	p.press("Twice the limit")
@@ -52,8 +54,11 @@ func TestQuestions(t *testing.T) {
 	}`)
 	p.until("the address does not have the time", `location.hash.includes("from=")`)
 	for range 2 {
-		p.until("the change of that time is not shown", `document.querySelector("section[aria-label='What changed then']").innerText.includes("changed demo-login")`)
-		p.provoke("the denials of that time are not shown", fmt.Sprintf(`document.querySelector("section[aria-label='Denials then']").innerText.includes(%q)`, guesser), func() { s.guess(guesser) })
+		has := func(panel, text string) string {
+			return fmt.Sprintf(`document.querySelector("section[aria-label='%s']").innerText.includes(%q)`, panel, text)
+		}
+		p.until("the change of that time is not shown", has("What changed then", "changed demo-login"))
+		p.provoke("the denials of that time are not shown", has("Denials then", guesser), guess)
 		p.do(chromedp.Reload())
 	}
 	p.follow("What changed then", "revision 2")

@@ -94,7 +94,8 @@ func TestSuggestion(t *testing.T) {
 	p.visit("simulate")
 	p.until("the rules in force are not there", "document.querySelector('textarea').value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("limit: 300", "limit: 200")`)
-	p.act("there is no share to choose", `[...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6)`, setValue(`() => "0.9"`))
+	const shares = `[...document.querySelectorAll("select")].find((s) => s.options[0].value === "" && s.options.length === 6)`
+	p.act("there is no share to choose", shares, setValue(`() => "0.9"`))
 	p.press("Simulate")
 	p.shows("are never denied")
 	row := func(panel, rule string) string {
@@ -146,8 +147,12 @@ func TestOverview(t *testing.T) {
 	s := ruled(t)
 	p := open(t, s, 1280)
 	p.signIn(writer)
-	p.provoke("no rule is near its limit", `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1").innerText)`, func() { s.guess("192.0.2.1") })
-	p.until("the store's memory is not told", `/memory, this process\s+[0-9.]+ ([KM]i)?B of/.test(document.querySelector("section[aria-label=Store]").innerText)`)
+	const (
+		near   = `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1").innerText)`
+		memory = `/memory, this process\s+[0-9.]+ ([KM]i)?B of/.test(document.querySelector("section[aria-label=Store]").innerText)`
+	)
+	p.provoke("no rule is near its limit", near, func() { s.guess("192.0.2.1") })
+	p.until("the store's memory is not told", memory)
 	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
 		t.Fatal(status)
 	}
