@@ -123,6 +123,11 @@ func (f *fault) run(t *testing.T, mode failover.Mode) report {
 	s.struck = l.now()
 	f.strike(s)
 	rest(f.lasts)
+	if f.degrades == meanwhile { // which is soon, but for callers who hardly run
+		until(t, "the store is unreachable, and the mode decides most calls", func() bool {
+			return told.causes() != "" && l.mostByMode(s.struck)
+		})
+	}
 	if f.heal != nil {
 		f.heal(s)
 	}
@@ -254,19 +259,15 @@ func (r *report) check(t testing.TB) {
 	if n.refused > 0 {
 		t.Errorf("%d answers were not %s's", n.refused, r.mode)
 	}
-	during := count(r.during)
-	switch exact := float64(during.exact) / float64(max(1, len(r.during))); {
-	case f.degrades == never && byMode > few(len(r.answers)):
+	if f.degrades == never && byMode > few(len(r.answers)) {
 		t.Errorf("the mode answered %d calls, want none: %s", byMode, r.causes)
-	case f.degrades == meanwhile && (byMode == 0 || exact > 0.5):
-		t.Errorf("the mode answered %d calls, and the store %.0f %% of those during the fault", byMode, 100*exact)
 	}
 	causes := f.causes
-	if !*strict && causes != nil { // a busy machine may be late to tell of a connection that was cut
-		causes = append(slices.Clone(causes), silence...)
+	if !*strict && causes != nil { // a busy machine may be late to tell of a connection that was cut, or to make another
+		causes = append(slices.Clone(causes), append(silence, "no connection for")...)
 	}
 	named := func(cause string) bool { return strings.Contains(r.causes, cause) }
-	if byMode > 0 && causes != nil && !slices.ContainsFunc(causes, named) {
+	if r.causes != "" && causes != nil && !slices.ContainsFunc(causes, named) {
 		t.Errorf("the cause was %q, want one of %q in it", r.causes, causes)
 	}
 	if *strict {

@@ -116,6 +116,23 @@ func (l *load) exactSince(at time.Duration) bool {
 	return l.exact >= at
 }
 
+// mostByMode reports whether the mode answered more of the calls that began after a time than the store.
+func (l *load) mostByMode(since time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	more := 0
+	for _, answers := range l.answers {
+		for i := len(answers) - 1; i >= 0 && answers[i].start >= since; i-- {
+			if answers[i].exact() {
+				more--
+			} else {
+				more++
+			}
+		}
+	}
+	return more > 0
+}
+
 // all ends the load and returns the answers by the time of the question.
 func (l *load) all() []answer {
 	l.stop()
