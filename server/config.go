@@ -120,8 +120,8 @@ type Config struct {
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string
 
-	// RulesState says how the rules in force are known, which may be kept in a server that is unreachable when this
-	// one starts. The server is not ready while they are RulesUnknown. Default: nil, they are RulesCurrent.
+	// RulesState says how the rules in force are known, which may be kept in a server that is unreachable. The
+	// server is not ready while they are RulesUnknown. Default: nil, they are RulesCurrent.
 	RulesState func() RulesState
 	// RulesRequired answers 503 to evaluate and forward-auth while the rules are RulesUnknown. Default: false,
 	// they are admitted and marked as degraded.
@@ -355,7 +355,9 @@ type RulesState int32
 
 // The states of the rules.
 const (
-	RulesUnknown RulesState = iota // they were never read, and there are none
-	RulesCached                    // they are from a cache, and may be old
-	RulesCurrent                   // they were read from where they are kept
+	RulesUnknown     RulesState = iota // they were never read, and there are none
+	RulesCached                        // they are from a cache, and may be old
+	RulesCurrent                       // they are those of their source
+	RulesRefused                       // their source has newer ones, which were refused
+	RulesUnreachable                   // their source is unreachable, and may have newer ones
 )

@@ -60,6 +60,10 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 		health.Status = api.StatusDown
 	case RulesCached:
 		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules are from rules_cache and may be old"}
+	case RulesRefused:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the new rules are refused; the current rules stay in force; the log says why"}
+	case RulesUnreachable:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules' source is unreachable; the current rules stay in force"}
 	case RulesCurrent:
 	}
 	if s.draining.Load() {

@@ -67,6 +67,8 @@ func TestRulesThatAreNotKnown(t *testing.T) {
 	}{
 		{"current", true, server.RulesCurrent, 200, 200, `"rules":{"status":"UP"}`, `"allowed":true`},
 		{"cached", true, server.RulesCached, 200, 200, `"rules":{"status":"UP","detail":"the rules are from rules_cache`, `"allowed":true`},
+		{"refused", true, server.RulesRefused, 200, 200, `"rules":{"status":"UP","detail":"the new rules are refused`, `"allowed":true`},
+		{"unreachable", true, server.RulesUnreachable, 200, 200, `"rules":{"status":"UP","detail":"the rules' source is unreachable`, `"allowed":true`},
 		{"not known", false, server.RulesUnknown, 503, 200, `"rules":{"status":"DOWN","detail":`, `"degraded":true`},
 		{"not known, required", true, server.RulesUnknown, 503, 503, `"rules":{"status":"DOWN","detail":`, "could not be read yet"},
 	} {

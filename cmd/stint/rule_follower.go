@@ -12,7 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/document"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/store"
 	"github.com/stint-go/stint/server"
@@ -25,11 +27,10 @@ type ruleFollower struct {
 	credentials string     // names the settings with the user and password for place
 	cache       rulesCache // of the last rules read
 	refused     prometheus.Counter
-	current     prometheus.Gauge
 	state       atomic.Int32 // a server.RulesState
 
-	mu    sync.Mutex // held while rules are put in force
-	stale bool       // whether the source had rules that were refused, or could not be read, since the last ones were taken
+	mu     sync.Mutex // held while rules are put in force
+	reason error      // why the source's rules were not put in force since the last ones were taken; nil: they were
 }
 
 func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
@@ -39,25 +40,43 @@ func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
 			Name: "rate_limiter_rules_refused_total",
 			Help: "Times that rules were refused: they had faults, or could not be read.",
 		}),
-		current: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "rate_limiter_rules_current",
-			Help: "1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
-		}),
 	}
 }
 
 // collectors are the rule follower's metrics.
 func (f *ruleFollower) collectors() []prometheus.Collector {
-	return []prometheus.Collector{f.refused, f.current}
+	return []prometheus.Collector{f.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rate_limiter_rules_current",
+		Help: "1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
+	}, func() float64 {
+		if f.known() == server.RulesCurrent {
+			return 1
+		}
+		return 0
+	})}
 }
 
 // known says how the rules in force are known.
 func (f *ruleFollower) known() server.RulesState { return server.RulesState(f.state.Load()) }
 
+// isRead reports whether rules of the source itself were put in force.
+func (f *ruleFollower) isRead() bool {
+	state := f.known()
+	return state != server.RulesUnknown && state != server.RulesCached
+}
+
 // details are facts about the rules for operators.
 func (f *ruleFollower) details(place string) map[string]any {
-	state := map[server.RulesState]string{server.RulesUnknown: "unknown", server.RulesCached: "cached", server.RulesCurrent: "current"}[f.known()]
-	return map[string]any{"from": place, "state": state}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	facts := map[string]any{"from": place, "state": map[server.RulesState]string{
+		server.RulesUnknown: "unknown", server.RulesCached: "cached", server.RulesCurrent: "current",
+		server.RulesRefused: "refused", server.RulesUnreachable: "unreachable",
+	}[f.known()]}
+	if f.reason != nil {
+		facts["reason"] = document.Redact(prefix.Trim(f.reason.Error()))
+	}
+	return facts
 }
 
 // firstRules bounds the wait for the first rules, which may be kept in a server that is unreachable.
@@ -85,7 +104,7 @@ func (f *ruleFollower) start(ctx context.Context, source *ruleSource, s *server.
 	select {
 	case <-first:
 	case <-wait.Done():
-		if ctx.Err() == nil && f.known() != server.RulesCurrent {
+		if ctx.Err() == nil && !f.isRead() {
 			f.logger.Warn("the rules could not be read yet", "from", f.place)
 			fallBack()
 		}
@@ -101,18 +120,22 @@ func (f *ruleFollower) apply(s *server.Server, set *rules.Set) (first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	changes := s.SwapRules(set)
-	first = f.state.Swap(int32(server.RulesCurrent)) != int32(server.RulesCurrent)
-	over := f.stale
-	f.stale = false
-	f.current.Set(1)
+	first = !f.isRead()
+	over := f.reason
+	f.reason = nil
+	f.state.Store(int32(server.RulesCurrent))
 	switch {
-	case first && (over || set.Len() > 0):
+	case first && (over != nil || set.Len() > 0):
 		f.logger.Info("rules are in force", "from", f.place, "rules", set.Len())
 	case first:
 	case !changes.None():
 		f.logger.Info("rules changed", "added", changes.Added, "removed", changes.Removed, "changed", changes.Changed)
 	}
-	if over && !first {
+	switch {
+	case over == nil || first:
+	case isUnreachable(over):
+		f.logger.Info("the rules' source is reachable again", "from", f.place)
+	default:
 		f.logger.Info("new rules are accepted again", "from", f.place)
 	}
 	if err := f.cache.write(set); err != nil {
@@ -142,18 +165,30 @@ func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
 func (f *ruleFollower) refuse(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stale = true
-	f.current.Set(0)
+	f.reason = err
 	f.refused.Inc()
-	text := "the new rules are refused; the previous rules stay in force"
+	state, text := server.RulesRefused, "the new rules are refused; "
+	if isUnreachable(err) {
+		state, text = server.RulesUnreachable, "the rules' source is unreachable; "
+	}
+	if f.isRead() {
+		f.state.Store(int32(state))
+	}
 	if f.known() == server.RulesUnknown {
-		text = "the rules are refused; no rules are in force yet"
+		text += "no rules are in force yet"
+	} else {
+		text += "the current rules stay in force"
 	}
 	attributes := []any{"from", f.place, "err", document.Redact(err.Error())}
 	if errors.Is(err, store.ErrCredentials) {
 		attributes = append(attributes, "check", f.credentials)
 	}
 	f.logger.Error(text, attributes...)
+}
+
+// isUnreachable reports whether an error of the source says nothing of its rules.
+func isUnreachable(err error) bool {
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // A rulesCache is the path of a file with the last rules that were read; "" is none.

@@ -94,11 +94,13 @@ func TestServeFollowsRules(t *testing.T) {
 		return strings.Contains(metrics, "rate_limiter_rules_refused_total 1")
 	})
 	current(t, url, "0")
-	if !strings.Contains(log.String(), "the previous rules stay in force") || strings.Contains(log.String(), "again") {
+	ruleHealth(t, url, `"state":"refused"`, `"detail":"the new rules are refused`, "per_moon")
+	if !strings.Contains(log.String(), "the new rules are refused; the current rules stay in force") || strings.Contains(log.String(), "again") {
 		t.Errorf("the log:\n%s", log)
 	}
 	put(ruleFile("login", "2"))
 	current(t, url, "1")
+	ruleHealth(t, url, `"rules":{"status":"UP","details":{`, `"state":"current"`)
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
 	if strings.Contains(log.String(), "rules changed") {
 		t.Errorf("the log:\n%s", log)

@@ -155,7 +155,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 		}
 	}
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no rules are in force yet") })
-	if text := log.String(); !strings.Contains(text, "the rules could not be read yet") || strings.Contains(text, "the previous rules stay in force") {
+	if text := log.String(); !strings.Contains(text, "the rules could not be read yet") || strings.Contains(text, "stay in force") || strings.Contains(text, "rules are refused") {
 		t.Errorf("the log:\n%s", text)
 	}
 	current(t, open, "0")
@@ -237,6 +237,17 @@ func current(t *testing.T, url, want string) {
 	})
 }
 
+// ruleHealth reads what health says of the rules to an operator.
+func ruleHealth(t *testing.T, url string, wants ...string) {
+	t.Helper()
+	status, body := get(t, url+api.PathReadiness+"?details=true")
+	for _, want := range wants {
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("health: %d %s, want 200 with %s", status, body, want)
+		}
+	}
+}
+
 // What rules were in force is written back to a server that lost them, which is said.
 func TestServeRestoresRules(t *testing.T) {
 	t.Parallel()
@@ -250,6 +261,10 @@ func TestServeRestoresRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	current(t, url, "0")
+	ruleHealth(t, url, `"state":"unreachable"`, `"detail":"the rules' source is unreachable; the current rules stay in force"`, `"reason":"`)
+	eventually(t, "the log says so", func() bool {
+		return strings.Contains(log.String(), `msg="the rules' source is unreachable; the current rules stay in force"`)
+	})
 	server.Restart(t) // without what it held
 	eventually(t, "the rules are back", func() bool {
 		now, err := editor(t, server.URL()).Current(context.Background())
@@ -257,8 +272,8 @@ func TestServeRestoresRules(t *testing.T) {
 	})
 	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
 	current(t, url, "1")
-	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
-	if text := log.String(); !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
+	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "the rules' source is reachable again") })
+	if text := log.String(); strings.Contains(text, "rules are refused") || !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
 		t.Errorf("the log:\n%s", text)
 	}
 }

@@ -475,6 +475,12 @@ func TestFollowRefuses(t *testing.T) {
 		f.stop()
 		f = follow(t, r)
 		f.expect([]string{" a:1"}, `revision 2: `)
+		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+		interval(3)
+		f.expect(nil, "pulled out")
+		kept.set(func(f *faulty) { f.before = nil })
+		interval(3)
+		f.expect(nil, `revision 2: `) // again, as it is what is wrong now
 		edit(t, other, remove("bad", "worse"))
 		interval(1)
 		f.expect([]string{" a:1"})

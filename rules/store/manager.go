@@ -434,8 +434,8 @@ func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 // Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this manager
 // before it returns, other edits when the store notifies of them, at the latest after the options' Interval.
 //
-// While the store is unreachable, or its rules can't be read, the rules stay in force, and refused is called once for
-// each reason. When that is over, take is called again, also with unchanged rules.
+// While the store is unreachable, or its rules can't be read or enforced, the rules stay in force, and refused is called
+// when that begins and for each other reason. When that is over, take is called again, also with unchanged rules.
 //
 // A store that lost its rules gets them back in a first revision by [RestoredBy], if they were read from it
 // while following, at most a minute ago, or three intervals if that is longer. Otherwise the rules stay in force,
@@ -484,8 +484,9 @@ func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused fun
 			if now != "" && (now != wrong || !m.refused) { // an edit may have been taken since it was told
 				refuse(err)
 			}
+			back := wrong != "" && now == ""
 			wrong = now
-			if m.fault != nil && m.fault != told { //nolint:errorlint // the very same
+			if m.fault != nil && (back || m.fault != told) { //nolint:errorlint // the very same
 				refuse(m.fault)
 				told = m.fault
 			}
