@@ -22,7 +22,7 @@ type drained struct {
 	stop   context.CancelFunc
 }
 
-func newDrained(t *testing.T, change func(*Config)) *drained {
+func newDrained(t *testing.T, change func(*Config), with ...func(*Server)) *drained {
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.DiscardHandler)
 	config.Listen, config.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
@@ -30,6 +30,9 @@ func newDrained(t *testing.T, change func(*Config)) *drained {
 	s, err := New(config)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, with := range with {
+		with(s)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	d := &drained{T: t, server: s, ended: make(chan error, 1), stop: stop}

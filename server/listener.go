@@ -44,6 +44,7 @@ const (
 type httpListener struct {
 	service  string
 	listener net.Listener
+	socket   syscall.Conn // the listener's; nil: it has none
 	server   *http.Server
 	tracker  *idleTracker
 }
@@ -137,7 +138,8 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 func (s *Server) newListener(service string, ln net.Listener, handler http.Handler, tracker *idleTracker) *httpListener {
 	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
 	server.ConnState = tracker.changed
-	return &httpListener{service: service, listener: tracker.listener(ln), server: server, tracker: tracker}
+	socket, _ := ln.(syscall.Conn)
+	return &httpListener{service: service, listener: tracker.listener(ln), socket: socket, server: server, tracker: tracker}
 }
 
 // closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
@@ -179,7 +181,9 @@ func (f *httpListener) serve() error {
 }
 
 func listen(ctx context.Context, param, address string) (net.Listener, error) {
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // Linux filters plain sockets only, see dropNew
+	ln, err := config.Listen(ctx, "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("stint: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",

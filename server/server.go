@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -96,8 +97,8 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 
 // Run listens and serves until ctx is done; then it reports itself not ready, ends each connection with
 // its next answer (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and
-// returns nil. After DrainDelay it accepts no connections; those that no request comes on are closed
-// after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it can't
+// returns nil. After DrainDelay no connections are made, and the listeners are closed when those that were are
+// accepted. Connections that no request comes on are closed after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it can't
 // listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid), when a listener fails, and when requests had to be cut off at the
 // DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
@@ -193,8 +194,9 @@ func (s *Server) drain(listeners []*httpListener, wait bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
 	defer cancel()
 	var failed error
-	if wait && s.config.DrainKeepAlive > 0 {
-		failed = s.awaitKept(ctx, listeners)
+	if wait {
+		failed = stopAccepting(ctx, listeners)
+		s.awaitKept(ctx, listeners)
 	}
 	stopped := make(chan error, len(listeners))
 	for _, f := range listeners {
@@ -212,26 +214,47 @@ func (s *Server) drain(listeners []*httpListener, wait bool) error {
 	return failed
 }
 
-// awaitKept closes the listeners and waits until the connections are gone, as each is after its next
-// answer, for DrainKeepAlive at most. http.Server.Shutdown would close those that are idle at once, with
-// what their clients are about to send.
-func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) (failed error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
-	defer cancel()
+// handshake is the time that a connection has to come about after the service stopped to accept new ones.
+const handshake = 200 * time.Millisecond
+
+// stopAccepting closes the listeners when every connection that the kernel has made for them is accepted: it resets
+// those that it finds in the backlog of a socket that is closed. Systems other than Linux can't be kept from making
+// more of them, so there the listeners are closed at once.
+func stopAccepting(ctx context.Context, listeners []*httpListener) (failed error) {
+	var sockets []syscall.Conn
+	for _, f := range listeners {
+		if f.socket != nil && dropNew(f.socket) == nil {
+			sockets = append(sockets, f.socket)
+		}
+	}
+	if len(sockets) > 0 {
+		_ = sleep.For(ctx, handshake) // then, or when time is over, the listeners are closed
+	}
+	for _, socket := range sockets {
+		for n, err := backlog(socket); n > 0 && err == nil && sleep.For(ctx, drainGap) == nil; n, err = backlog(socket) {
+		}
+	}
 	for _, f := range listeners {
 		failed = errors.Join(failed, f.listener.Close())
 	}
-	for open := 1; open > 0 && sleep.For(ctx, keptGap) == nil; {
+	return failed
+}
+
+// awaitKept waits until the connections are gone, as each is after its next answer, for DrainKeepAlive at most.
+// http.Server.Shutdown would close those that are idle at once, with what their clients are about to send.
+func (s *Server) awaitKept(ctx context.Context, listeners []*httpListener) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.DrainKeepAlive)
+	defer cancel()
+	for open := 1; open > 0 && sleep.For(ctx, drainGap) == nil; {
 		open = 0
 		for _, f := range listeners {
 			open += f.tracker.open()
 		}
 	}
-	return failed
 }
 
-// keptGap is the time between two counts of the connections that are left.
-const keptGap = 10 * time.Millisecond
+// drainGap is the time between two counts of the connections that are left.
+const drainGap = 10 * time.Millisecond
 
 // isLoopback reports whether the address is reached from this machine only.
 func isLoopback(addr net.Addr) bool {

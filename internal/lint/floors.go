@@ -67,7 +67,7 @@ var folders = []folder{
 	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
 
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang"}},
+	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang", "golang.org/x/sys"}},
 	{path: "server/alerts", floor: 4, not: stores},
 	{path: "server/problem", floor: 4, not: stores},
 	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},

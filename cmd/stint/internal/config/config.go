@@ -113,7 +113,7 @@ type HTTP struct {
 
 // Drain says how the service ends.
 type Drain struct {
-	Delay     time.Duration `doc:"delay" is:"duration 0s 10m" default:"0s" value:"DURATION" help:"how long a stopping service reports itself not ready before it closes its listeners, up to 10m"`
+	Delay     time.Duration `doc:"delay" is:"duration 0s 10m" default:"0s" value:"DURATION" help:"how long a stopping service reports itself not ready before it accepts no more connections, up to 10m"`
 	KeepAlive time.Duration `doc:"keep_alive" is:"duration 0s 10m" default:"2s" value:"DURATION" help:"how long it then keeps idle connections open for one more request, up to 10m"`
 	Timeout   time.Duration `doc:"timeout" is:"duration 1ms 1h" default:"30s" value:"DURATION" help:"longest wait for requests in progress, drain.keep_alive included, 1ms to 1h"`
 }

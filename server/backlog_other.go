@@ -1,0 +1,14 @@
+//go:build !linux
+
+package server
+
+import (
+	"errors"
+	"syscall"
+)
+
+// dropNew is not known here.
+func dropNew(syscall.Conn) error { return errors.ErrUnsupported }
+
+// backlog is not known here.
+func backlog(syscall.Conn) (int, error) { return 0, errors.ErrUnsupported }
