@@ -12,7 +12,6 @@ package file
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,7 +63,7 @@ type reading struct {
 	names  []string // of the sources
 	rules  []rules.Rule
 	items  []document.Value             // of each rule
-	broken []bool                       // the rules that could not be read in whole
+	within document.Faults              // the faults that may be in rules
 	first  map[string]document.Position // of each ID
 	faults document.Faults
 }
@@ -84,7 +83,7 @@ func parse(sources []source) *reading {
 				all.first[id] = at
 			}
 		}
-		all.rules, all.items, all.broken = append(all.rules, d.rules...), append(all.items, d.items...), append(all.broken, d.broken...)
+		all.rules, all.items, all.within = append(all.rules, d.rules...), append(all.items, d.items...), append(all.within, d.within...)
 		all.faults.Join(d.faults)
 	}
 	return all
@@ -103,9 +102,7 @@ func (d *reading) read(s source) {
 	}
 	framed := len(d.faults)
 	d.rules = Rules(list, "rules", &d.faults)
-	d.items, d.broken = list.Items, make([]bool, len(list.Items))
-	d.breaks(d.faults[:read])
-	d.breaks(d.faults[framed:])
+	d.items, d.within = list.Items, slices.Concat(d.faults[:read], d.faults[framed:])
 }
 
 // find is the list of rules in a document, which has one.
@@ -145,21 +142,6 @@ func configured(whole document.Value) string {
 	return ""
 }
 
-// breaks notes the rules in which some of the faults are: the last one that begins before each.
-func (d *reading) breaks(faults document.Faults) {
-	for _, fault := range faults {
-		i, begins := slices.BinarySearchFunc(d.items, fault.Position, func(item document.Value, at document.Position) int {
-			return cmp.Or(cmp.Compare(item.At.Line, at.Line), cmp.Compare(item.At.Column, at.Column))
-		})
-		if !begins {
-			i--
-		}
-		if i >= 0 {
-			d.broken[i] = true
-		}
-	}
-}
-
 // list returns the rules and where they begin, or everything that is wrong with how they are written.
 func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 	if err := d.faults.Err(); err != nil {
@@ -174,20 +156,14 @@ func (d *reading) list() ([]rules.Rule, []document.Position, error) {
 
 // set makes a set of the rules, or tells all that is wrong: of rules that could be read also what does not make sense.
 func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
-	sound, places := make([]rules.Rule, 0, len(d.rules)), make([]int, 0, len(d.rules))
-	for i, rule := range d.rules {
-		if !d.broken[i] {
-			sound, places = append(sound, rule), append(places, i)
-		}
-	}
-	set, err := rules.Compile(sound, options)
+	set, err := rules.Compile(d.rules, options)
 	if err == nil && len(d.faults) == 0 {
 		return set, d.rules, nil
 	}
+	hidden := consequences(d.items, d.within)
 	tell(&d.faults, err, d.names, func(fault *rules.Fault) (at document.Position, known bool) {
-		fault.Index = places[fault.Index]
 		item := d.items[fault.Index]
-		return item.Place(fault.Param), fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
+		return place(item, fault.Param), hidden(fault) || fault.Param == "id" && fault.ID != "" && d.first[fault.ID] != item.At
 	})
 	slices.SortStableFunc(d.faults[:min(len(d.faults), document.MaxFaults)], func(a, b document.Fault) int {
 		return slices.Index(d.names, a.Position.Source) - slices.Index(d.names, b.Position.Source)
@@ -205,6 +181,24 @@ func tell(faults *document.Faults, err error, sources []string, place func(*rule
 			faults.AddOf(fault.ID, at, "%v", fault)
 		}
 	}
+}
+
+// Check records what does not make sense in the rules that [Rules] made of a document's field rules, each fault at its place.
+// It records nothing that may follow from a fault that is there already.
+func Check(whole document.Value, list []rules.Rule, options rules.Options, faults *document.Faults) {
+	field := slices.IndexFunc(whole.Fields, func(f document.Field) bool { return f.Name == "rules" })
+	if field < 0 || len(whole.Fields[field].Value.Items) != len(list) {
+		return // they could not be read
+	}
+	items := whole.Fields[field].Value.Items
+	within := slices.DeleteFunc(slices.Clone(*faults), func(fault document.Fault) bool {
+		return before(len(whole.Fields), fault.Position, func(i int) document.Position { return whole.Fields[i].At }) != field
+	})
+	_, err := rules.Compile(list, options)
+	hidden := consequences(items, within)
+	tell(faults, err, []string{whole.At.Source}, func(fault *rules.Fault) (at document.Position, known bool) {
+		return place(items[fault.Index], fault.Param), hidden(fault)
+	})
 }
 
 // Compile makes a set of rules that were read, and says where they are that don't make sense. The

@@ -308,10 +308,19 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// What makes no sense in a rule is told beside what is wrong elsewhere, at its place.
+func TestRulesThatMakeNoSense(t *testing.T) {
+	file := write(t, "rules:\n- {id: a, scope: per_ip, unlimited: true, match: {path: no-slash}}\nlisten: here\n")
+	_, err := config.Load(config.Sources{File: file})
+	if err == nil || !strings.Contains(err.Error(), file+`:2:57: rule "a": match.path is "no-slash"`) || !strings.Contains(err.Error(), ":3:9: listen is") {
+		t.Error(err)
+	}
+}
+
 func TestRules(t *testing.T) {
-	file := write(t, "rules:\n- {id: a, scope: per_ip, unlimited: true}\n-\n  id: b\n  enabled: false\n")
+	file := write(t, "rules:\n- {id: a, scope: per_ip, unlimited: true}\n-\n  id: b\n  enabled: false\n  scope: global\n  banned: true\n")
 	got, err := config.Load(config.Sources{File: file})
-	want := []rules.Rule{{ID: "a", Scope: []string{rules.PerIP}, Unlimited: true}, {ID: "b", Disabled: true}}
+	want := []rules.Rule{{ID: "a", Scope: []string{rules.PerIP}, Unlimited: true}, {ID: "b", Disabled: true, Scope: []string{rules.Global}, Banned: true}}
 	at := []document.Position{{Source: file, Line: 2, Column: 3}, {Source: file, Line: 4, Column: 3}}
 	if err != nil || !reflect.DeepEqual([]rules.Rule(got.Rules), want) || !reflect.DeepEqual(got.RulesAt, at) {
 		t.Errorf("%+v at %v, %v", got.Rules, got.RulesAt, err)

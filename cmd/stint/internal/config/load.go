@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/server"
 )
@@ -124,6 +125,7 @@ func Load(sources Sources) (Config, error) {
 		}
 	}
 	l.together()
+	file.Check(l.whole, config.Rules, rules.Options{IPv6Prefix: config.ClientIP.IPv6Prefix}, &faults)
 	return config, faults.Err()
 }
 
@@ -133,11 +135,13 @@ type loader struct {
 	settings []Setting
 	faults   *document.Faults
 	from     map[string]document.Position // what gave each setting last, by name
+	whole    document.Value               // the document
 }
 
 // file takes a document over.
 func (l *loader) file(name string, data []byte) {
 	whole := document.Parse(name, data, maxFileBytes, l.faults)
+	l.whole = whole
 	kinds.Read(document.Root("the configuration", ""), whole, l.config, l.faults)
 	for _, s := range l.settings {
 		if v, given := whole.Find(s.Name); given {
