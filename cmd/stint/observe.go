@@ -93,7 +93,10 @@ func (o *observer) hook() func(context.Context, server.Decided) {
 
 func (o *observer) decided(ctx context.Context, d server.Decided) {
 	if o.loud {
-		o.log.Decided(ctx, decisionlog.Decision{Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID})
+		o.log.Decided(ctx, decisionlog.Decision{
+			Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID,
+			Limited: d.Policy != nil && !d.Decision.Degraded, Remaining: d.Decision.Remaining,
+		})
 	}
 	if o.alerts == nil || d.Shadow || d.Decision.Degraded {
 		return // of the last the store's failure is the reason, of which others alert

@@ -250,6 +250,14 @@ func TestDenialsInTheLog(t *testing.T) {
 	}
 }
 
+// TestRemainingInTheLog: at debug a line says what the decision left.
+func TestRemainingInTheLog(t *testing.T) {
+	url, log := start(t, "--log-level=debug", "--log-key-file", writeFile(t, "0123456789abcdef\n"))
+	checkAs(t, url, "r-1", "key=user:ann&algorithm=FIXED_WINDOW&permits=60")
+	const want = "level=DEBUG msg=allowed rule=algorithm/FIXED_WINDOW client=9a2ced55ea496e67 request_id=r-1 remaining=40\n"
+	eventually(t, "the decision is logged", func() bool { return strings.Contains(log.String(), want) })
+}
+
 // TestDegradedInTheLog: the first degraded answer names its cause, a summary follows, and neither shows the store's password.
 func TestDegradedInTheLog(t *testing.T) {
 	t.Parallel()

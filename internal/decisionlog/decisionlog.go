@@ -59,6 +59,8 @@ type Decision struct {
 	Client    string // the key
 	Reason    string // of a denial
 	RequestID string
+	Limited   bool  // whether a limit decided, so that Remaining counts
+	Remaining int64 // what it left; only lines at debug say it
 }
 
 // Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not logged.
@@ -81,13 +83,16 @@ func (l *Log) Decided(ctx context.Context, d Decision) {
 }
 
 func (l *Log) write(ctx context.Context, level slog.Level, message string, d *Decision, skipped int64) {
-	attributes := make([]slog.Attr, 0, 5)
+	attributes := make([]slog.Attr, 0, 6)
 	for _, a := range [...]struct{ name, value string }{
 		{"rule", d.Rule}, {"client", l.Client(d.Client)}, {"reason", d.Reason}, {"request_id", d.RequestID},
 	} {
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.name, a.value))
 		}
+	}
+	if d.Limited && level == slog.LevelDebug {
+		attributes = append(attributes, slog.Int64("remaining", d.Remaining))
 	}
 	if skipped > 0 {
 		attributes = append(attributes, slog.Int64("skipped", skipped))

@@ -48,8 +48,8 @@ func (l *lines) take() string {
 }
 
 func TestDecided(t *testing.T) {
-	denied := decisionlog.Decision{Rule: "login", Client: "ann", Reason: "limit", RequestID: "r-1"}
-	allowed := decisionlog.Decision{Allowed: true, Client: "ann"}
+	denied := decisionlog.Decision{Rule: "login", Client: "ann", Reason: "limit", RequestID: "r-1", Limited: true}
+	allowed := decisionlog.Decision{Allowed: true, Client: "ann", Limited: true, Remaining: 7}
 	shadowed := decisionlog.Decision{Shadow: true, Rule: "trial"}
 	// As `printf '%s' ann | openssl dgst -sha256 -hmac s` begins.
 	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial\n"
@@ -63,7 +63,7 @@ func TestDecided(t *testing.T) {
 		"denials not":      {decisionlog.Config{}, slog.LevelInfo, ""},
 		"above info":       {decisionlog.Config{Denials: true}, slog.LevelWarn, ""},
 		"all at debug": {decisionlog.Config{}, slog.LevelDebug, "level=DEBUG msg=denied rule=login client=" + hashed +
-			" reason=limit request_id=r-1\nlevel=DEBUG msg=allowed client=" + hashed + "\nlevel=DEBUG msg=\"denied in shadow\" rule=trial\n"},
+			" reason=limit request_id=r-1 remaining=0\nlevel=DEBUG msg=allowed client=" + hashed + " remaining=7\nlevel=DEBUG msg=\"denied in shadow\" rule=trial\n"},
 	} {
 		var out bytes.Buffer
 		test.config.Logger, test.config.Secret = logger(&out, test.level), []byte("s")
