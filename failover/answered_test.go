@@ -20,8 +20,11 @@ func TestAnswered(t *testing.T) {
 				var told []bool
 				f := newFixture(t, func(c *failover.Config) {
 					c.Mode = mode
-					c.Answered = func(allowed bool, cause error) {
+					c.Answered = func(key string, allowed bool, cause error) {
 						told = append(told, allowed)
+						if key != "bob" {
+							t.Errorf("the key is %q", key)
+						}
 						if !errors.Is(cause, stint.ErrUnavailable) && !strings.Contains(cause.Error(), "torn cable") {
 							t.Errorf("the cause is %v", cause)
 						}

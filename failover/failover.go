@@ -118,10 +118,10 @@ type Config struct {
 	// each, in the goroutine that noticed the change. It must not block, must not call the
 	// store, and must be safe for concurrent use. Default: nil.
 	StateChanged func(Change)
-	// Answered is called for each Take and Try that a mode answers instead of the store, with whether it is admitted, and why
-	// the store could not decide. It runs in the caller's goroutine, so it must not block. It must be safe for concurrent use.
+	// Answered is called for each Take and Try that a mode answers instead of the store, with the key (of several claims the
+	// first one's), whether it is admitted, and why the store could not decide. It runs in the caller's goroutine, so it must not block. It must be safe for concurrent use.
 	// Default: nil.
-	Answered func(allowed bool, cause error)
+	Answered func(key string, allowed bool, cause error)
 }
 
 func (c *Config) ensureDefaults() {

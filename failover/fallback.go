@@ -39,19 +39,19 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 	switch {
 	case modes&modesOf(Closed) != 0:
 		s.counts.closed.Add(1)
-		s.answered(false, cause)
+		s.answered(op, false, cause)
 		return d, unavailable(cause)
 	case modes&modesOf(Local) != 0:
 		if d, err = s.decideLocally(ctx, op, modes); err == nil {
 			s.counts.local.Add(1)
-			s.answered(d.Allowed, cause)
+			s.answered(op, d.Allowed, cause)
 		}
 		return d, err
 	}
 	s.counts.open.Add(1)
 	at := stint.Instant(time.Now().UnixMicro())
 	if op.And == nil && op.Each == nil && op.Permits <= p.capacity {
-		s.answered(true, cause)
+		s.answered(op, true, cause)
 		return degraded(stint.Decision{Allowed: true, Index: p.least, Limit: p.capacity, Remaining: p.capacity, At: at}), nil
 	}
 	outs := outcomes(op)
@@ -62,13 +62,13 @@ func (s *Store) byMode(ctx context.Context, op *stint.Op, cause error) (d stint.
 		next = next[claim.Policy.Len():]
 	}
 	d = degraded(stint.Combine(outs, at))
-	s.answered(d.Allowed, cause)
+	s.answered(op, d.Allowed, cause)
 	return d, nil
 }
 
-func (s *Store) answered(allowed bool, cause error) {
+func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 	if tell := s.config.Answered; tell != nil {
-		tell(allowed, cause)
+		tell(op.Key, allowed, cause)
 	}
 }
 

@@ -258,23 +258,23 @@ func TestRemainingInTheLog(t *testing.T) {
 	eventually(t, "the decision is logged", func() bool { return strings.Contains(log.String(), want) })
 }
 
-// TestDegradedInTheLog: the first degraded answer names its cause, a summary follows, and neither shows the store's password.
+// TestDegradedInTheLog: the first degraded answer names its client and its cause, a summary follows, and neither shows the store's password.
 func TestDegradedInTheLog(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
 	if err := redis.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	url, log, stop := startIn(t, nil, "--store", redis.URL())
+	url, log, stop := startIn(t, nil, "--store", redis.URL(), "--log-key-file", writeFile(t, "0123456789abcdef\n"))
 	for range 3 {
-		if status, _ := checkAs(t, url, "r-1", "key=ann"); status != http.StatusOK {
+		if status, _ := checkAs(t, url, "r-1", "key=user:ann"); status != http.StatusOK {
 			t.Errorf("status %d", status)
 		}
 	}
 	stop()
 	text := log.String()
-	if strings.Count(text, `msg="answers are degraded: a failure policy decides instead of the store" cause=`) != 1 || !strings.Contains(text, "connection refused") ||
-		!strings.Contains(text, `msg="answers were degraded" admitted=3 denied=0`) || strings.Contains(text, "hunter2") {
+	if strings.Count(text, `msg="answers are degraded: a failure policy decides instead of the store" client=9a2ced55ea496e67 cause=`) != 1 || !strings.Contains(text, "connection refused") ||
+		!strings.Contains(text, `msg="answers were degraded" admitted=3 denied=0 client=9a2ced55ea496e67`) || strings.Contains(text, "hunter2") {
 		t.Error(text)
 	}
 }

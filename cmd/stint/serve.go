@@ -234,7 +234,7 @@ type openedStore struct {
 	stint.Store
 	activity *activityRecorder // nil: traffic is not recorded
 	// answered is told of each answer in the store's place; nil: nobody is.
-	answered   func(allowed bool, cause error)
+	answered   func(key string, allowed bool, cause error)
 	Close      func()
 	Health     func(context.Context) error // nil: always well
 	ready      func(context.Context) error // nil: always ready

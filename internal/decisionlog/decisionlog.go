@@ -40,6 +40,7 @@ type Log struct {
 
 	outage           atomic.Bool // whether its first degraded answer was logged
 	admitted, denied atomic.Uint64
+	client           atomic.Pointer[string] // of the first degraded answer since the last summary
 }
 
 // New makes a log.
@@ -110,15 +111,21 @@ func (l *Log) Client(key string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Degraded counts an answer that a failure policy gave instead of the store. The first of an outage is logged, with its cause.
-func (l *Log) Degraded(allowed bool, cause error) {
+// Degraded counts an answer that a failure policy gave instead of the store. The first of an outage is logged, with its client and
+// its cause. Only one client is named per line, so that the number of lines does not depend on the number of answers.
+func (l *Log) Degraded(client string, allowed bool, cause error) {
+	if l.client.Load() == nil {
+		first := client // only this one is allocated
+		l.client.CompareAndSwap(nil, &first)
+	}
 	if allowed {
 		l.admitted.Add(1)
 	} else {
 		l.denied.Add(1)
 	}
 	if !l.outage.Load() && l.outage.CompareAndSwap(false, true) {
-		l.config.Logger.Warn("answers are degraded: a failure policy decides instead of the store", "cause", document.Redact(cause.Error()))
+		l.config.Logger.Warn("answers are degraded: a failure policy decides instead of the store",
+			"client", l.Client(client), "cause", document.Redact(cause.Error()))
 	}
 }
 
@@ -130,12 +137,17 @@ func (l *Log) Run(ctx context.Context) {
 }
 
 func (l *Log) summarize() {
+	client := l.client.Swap(nil)
 	admitted, denied := l.admitted.Swap(0), l.denied.Swap(0)
 	if admitted+denied == 0 {
 		l.outage.Store(false)
 		return
 	}
-	l.config.Logger.Warn("answers were degraded", "admitted", admitted, "denied", denied)
+	attributes := []any{"admitted", admitted, "denied", denied}
+	if client != nil { // nil if the answer is counted here, and its client was named by the summary before
+		attributes = append(attributes, "client", l.Client(*client))
+	}
+	l.config.Logger.Warn("answers were degraded", attributes...)
 }
 
 const maxRequestID = 128

@@ -103,11 +103,11 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// TestDegraded: the first answer of an outage names its cause, a summary follows each minute, and a minute without ends it.
+// TestDegraded: the first answer of an outage names its client and cause, a summary follows each minute, and a minute without ends it.
 func TestDegraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
-		log := decisionlog.New(decisionlog.Config{Logger: logger(&out, slog.LevelInfo)})
+		log := decisionlog.New(decisionlog.Config{Logger: logger(&out, slog.LevelInfo), Secret: []byte("s")})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { log.Run(ctx); close(ended) }()
@@ -118,24 +118,24 @@ func TestDegraded(t *testing.T) {
 				t.Errorf("logged\n%swant\n%s", got, want)
 			}
 		}
-		first := "level=WARN msg=\"answers are degraded: a failure policy decides instead of the store\" cause=\"connection refused\"\n"
+		first := "level=WARN msg=\"answers are degraded: a failure policy decides instead of the store\" client=3a96c6610ff1bf4e cause=\"connection refused\"\n"
 		refused := errors.New("connection refused")
-		log.Degraded(true, refused)
-		log.Degraded(true, errors.New("another"))
-		log.Degraded(false, refused)
+		log.Degraded("ann", true, refused)
+		log.Degraded("bob", true, errors.New("another"))
+		log.Degraded("ann", false, refused)
 		expect(first)
 		<-time.After(61 * time.Second)
-		expect("level=WARN msg=\"answers were degraded\" admitted=2 denied=1\n")
-		log.Degraded(false, refused)
+		expect("level=WARN msg=\"answers were degraded\" admitted=2 denied=1 client=3a96c6610ff1bf4e\n")
+		log.Degraded("ann", false, refused)
 		<-time.After(time.Minute)
-		expect("level=WARN msg=\"answers were degraded\" admitted=0 denied=1\n")
+		expect("level=WARN msg=\"answers were degraded\" admitted=0 denied=1 client=3a96c6610ff1bf4e\n")
 		<-time.After(time.Minute)
 		expect("")
-		log.Degraded(true, refused) // the next outage
+		log.Degraded("ann", true, refused) // the next outage
 		expect(first)
 		cancel()
 		<-ended
-		expect("level=WARN msg=\"answers were degraded\" admitted=1 denied=0\n")
+		expect("level=WARN msg=\"answers were degraded\" admitted=1 denied=0 client=3a96c6610ff1bf4e\n")
 	})
 }
 
