@@ -70,7 +70,7 @@ type RuleReport struct {
 	Unsampled int64 `json:"unsampled,omitempty"`
 	// Busiest is the most that one client asked for within a second of the clock.
 	Busiest int64 `json:"busiest,omitempty"`
-	// LongestShut is the longest time from a client's denial to its next admission, or to the end.
+	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none follows.
 	LongestShut int64 `json:"longestShut,omitempty"`
 	// Limits have the peaks of each limit, those of overrides too.
 	Limits []LimitReport `json:"limits,omitempty"`
@@ -122,7 +122,7 @@ func (s *Simulation) report() *Report {
 		for _, rule := range c.set.Rules() {
 			for known, tally := range c.rules {
 				if known.ID == rule.ID {
-					made.Rules = append(made.Rules, c.ruleReport(tally, s.last))
+					made.Rules = append(made.Rules, c.ruleReport(tally))
 				}
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Simulation) report() *Report {
 }
 
 // ruleReport is of a rule, with the clients of all its policies.
-func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
+func (c *candidate) ruleReport(tally *tally) RuleReport {
 	r := RuleReport{Rule: tally.rule.ID, Counts: tally.Counts, Sample: 1, Shares: make([]int64, 8)}
 	var denied, heavy []ranked
 	for _, t := range c.tables(r.Rule) {
@@ -143,7 +143,6 @@ func (c *candidate) ruleReport(tally *tally, end stint.Instant) RuleReport {
 			if !client.asked() {
 				continue
 			}
-			client.endDenied(end)
 			r.Clients++
 			r.Shares[shareOf(client)]++
 			r.LongestShut = max(r.LongestShut, client.longestDenied)

@@ -47,3 +47,27 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a budget has limits of %v", algorithms)
 	}
 }
+
+// A client that was denied and never asked again is shut out until its last request, however long the log goes on. One that is
+// admitted later is shut out until then.
+func TestShutOut(t *testing.T) {
+	s := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(1, time.Hour)))
+	add := func(after time.Duration, client string) {
+		if err := s.Add(event(at2026.Add(after), client)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, after := range []time.Duration{0, time.Second, 8 * time.Second, 20 * time.Second} {
+		add(after, "gone")
+	}
+	add(50*time.Minute, "back")
+	add(50*time.Minute+10*time.Second, "back")
+	add(60*time.Minute, "back")
+	shut := map[string]time.Duration{}
+	for _, c := range finish(t, s).Candidates[0].Rules[0].Heaviest {
+		shut[c.Key] = time.Duration(c.Shut) * time.Microsecond
+	}
+	if want := 9*time.Minute + 50*time.Second; shut["gone"] != 19*time.Second || shut["back"] != want {
+		t.Errorf("shut out for %v, want 19s and %s", shut, want)
+	}
+}

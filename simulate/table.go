@@ -103,7 +103,7 @@ type client struct {
 	first, last      uint64 // of its key; first of a long one is where its text is
 	admitted, denied int64
 	deniedSince      stint.Instant // when it was denied first since its last admission; 0: it was not
-	longestDenied    int64         // the longest that it was denied without an admission, in microseconds
+	longestDenied    int64         // the longest from a denial to the next admission or its last request, in microseconds
 	lastSecond       int32         // the last one in which it asked, of all seconds since 1970, by wrapping
 	inSecond         int32         // what it asked for in that second
 }
@@ -283,6 +283,9 @@ func (t *table) key(n int32) string { return string(t.appendKey(nil, n)) }
 // ask counts what a client asks for at an instant.
 func (t *table) ask(n int32, at stint.Instant, permits int64) {
 	c := t.clients.at(n)
+	if c.deniedSince != 0 {
+		c.longestDenied = max(c.longestDenied, int64(at-c.deniedSince))
+	}
 	if second := int32(at / 1_000_000); c.lastSecond != second {
 		c.lastSecond, c.inSecond = second, 0
 	}
@@ -301,16 +304,11 @@ func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) 
 		return
 	}
 	c.admitted++
-	c.endDenied(at)
-	for j := range t.limits {
-		t.limits[j].window.add(n, at, permits)
-	}
-}
-
-// endDenied ends the time in which a client was only denied.
-func (c *client) endDenied(at stint.Instant) {
 	if c.deniedSince != 0 {
 		c.longestDenied, c.deniedSince = max(c.longestDenied, int64(at-c.deniedSince)), 0
+	}
+	for j := range t.limits {
+		t.limits[j].window.add(n, at, permits)
 	}
 }
 
