@@ -78,7 +78,7 @@ func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error
 		return listeners, err
 	}
 	s.adminAddr = ln.Addr()
-	private, err := s.adminListener(ln)
+	private, err := s.adminListener(ctx, ln)
 	if err != nil {
 		return listeners, errors.Join(err, ln.Close())
 	}
@@ -105,7 +105,7 @@ func (s *Server) publicListener(ln net.Listener) *httpListener {
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked
 // to. No proxy is trusted on this listener.
-func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
+func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListener, error) {
 	c := &s.config
 	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Server) adminListener(ln net.Listener) (*httpListener, error) {
 		return nil, err
 	}
 	handler.simulator = &simulator{
-		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heapBudget: maxSimulatedHeap, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn

@@ -12,6 +12,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"runtime/metrics"
 	"slices"
 	"strings"
@@ -34,23 +35,28 @@ const pathSimulate = "/api/v1/simulate"
 const (
 	maxSimulatedEvents  = 5_000_000
 	maxSimulatedClients = 200_000
-	maxSimulatedLog     = 64 << 20 // bytes, unpacked
+	maxSimulatedLog     = 32 << 20 // bytes, as they are sent and unpacked
 	maxSimulatedRequest = 4 << 20  // bytes of candidates
+	maxSimulatedHeld    = 1 << 16  // requests that wait for their order
 	maxCandidates       = 8
-	maxSimulatedHeap    = 1 << 30
+	maxSimulatedMemory  = 48 << 20 // bytes of the tables of clients, counted before they are taken
+	maxSimulatedHeap    = 80 << 20 // bytes by which the heap may grow, of everything
+	maxUnchecked        = 32 << 20 // bytes by which it grows until it is collected and looked at
 	simulationTime      = time.Minute
 )
 
 // A simulator simulates candidates, one request at a time.
 type simulator struct {
-	busy       chan struct{}
-	most       int    // events
-	heapBudget uint64 // bytes by which the process's memory may grow meanwhile
-	heap       uint64 // what it was before
-	rules      func() *rules.Set
-	recent     *activity.Recorder // nil: nothing is known
-	options    rules.Options
-	deny       bool // rules_default
+	busy    chan struct{}
+	most    int             // events
+	heap    func() uint64   // heapBytes
+	before  uint64          // what heap was when the simulation began
+	checked uint64          // what it was after the last collection that proceed asked for
+	stop    context.Context // done when the process is to stop
+	rules   func() *rules.Set
+	recent  *activity.Recorder // nil: nothing is known
+	options rules.Options
+	deny    bool // rules_default
 }
 
 // A simulationRequest says what is simulated, on what.
@@ -102,9 +108,21 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return problem.ReducedCapacity("a simulation is under way; allowed: one at a time")
 	}
-	s.heap = heapBytes()
+	s.before = s.heap()
+	s.checked = s.before
 	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
 	defer cancel()
+	defer context.AfterFunc(s.stop, cancel)()
+	defer context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) })() // of the body
+	err := s.simulate(ctx, w, r)
+	if s.stop.Err() != nil && err != nil {
+		return problem.ReducedCapacity("the service is stopping; the simulation was ended")
+	}
+	return err
+}
+
+// simulate simulates what a request asks for, until ctx is done.
+func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	parts, err := r.MultipartReader()
 	if err != nil {
 		return stint.Invalid("Content-Type", problem.Short(r.Header.Get("Content-Type")), "multipart/form-data with the parts request and log")
@@ -117,7 +135,10 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	simulation, err := simulate.New(simulate.Config{Candidates: candidates, MaxClients: maxSimulatedClients, DenyByDefault: s.deny})
+	simulation, err := simulate.New(simulate.Config{
+		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.deny,
+		Proceed: func() error { return s.proceed(ctx) },
+	})
 	if err != nil {
 		return err
 	}
@@ -139,7 +160,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	answer.Input = t.input
 	answer.Notes = append(answer.Notes, answer.Report.Notes()...)
 	if request.Suggest != nil {
-		if err := s.suggest(request.Suggest, candidates, source, &answer); err != nil {
+		if err := s.suggest(ctx, request.Suggest, candidates, source, &answer); err != nil {
 			return err
 		}
 	}
@@ -212,7 +233,7 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 			if events++; events > s.most {
 				return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
 			}
-			if events%4096 == 0 {
+			if events%256 == 0 {
 				if err := s.proceed(ctx); err != nil {
 					return err
 				}
@@ -222,14 +243,23 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 	}
 }
 
-// proceed ends a simulation whose time is over, or that takes the memory of the process.
+// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets others have the processor.
 func (s *simulator) proceed(ctx context.Context) error {
-	if heapBytes() > s.heap+s.heapBudget {
-		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", s.heapBudget>>20)), "fewer or shorter limits, clients or requests")
+	runtime.Gosched()
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return ctx.Err()
+	if s.heap() < s.checked+maxUnchecked {
+		return nil
+	}
+	runtime.GC() // which tells garbage from what is in use, and has the process take less than twice as much
+	if s.checked = s.heap(); s.checked > s.before+maxSimulatedHeap {
+		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", maxSimulatedHeap>>20)), "fewer or shorter limits, clients or requests")
+	}
+	return nil
 }
 
+// heapBytes are those of the heap's objects, of garbage too.
 func heapBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
@@ -287,7 +317,7 @@ func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 		order := simulate.NewOrder(5*time.Second, func(event *simulate.Event) error {
 			refused = add(event)
 			return refused
-		})
+		}).Hold(maxSimulatedHeld)
 		switch err := reader.Read(log, order.Add); {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -310,7 +340,7 @@ func (s *simulator) replay(t *traffic) error {
 	}
 	set, recent := s.rules(), s.recent.Hold()
 	t.source = func(add func(*simulate.Event) error) error {
-		order := simulate.NewOrder(5*time.Second, add) // recent decisions may be a second out of order
+		order := simulate.NewOrder(5*time.Second, add).Hold(maxSimulatedHeld) // recent decisions may be a second out of order
 		var fault error
 		t.leftOut, t.notes = 0, nil
 		recent.Each(func(d activity.Decision) bool {
@@ -381,11 +411,13 @@ type suggestion struct {
 }
 
 // suggest adds to an answer what suits the clients of rules, with notes about what could not be found.
-func (s *simulator) suggest(request *suggestionRequest, candidates []simulate.Candidate, source simulate.Source, answer *simulationAnswer) error {
+func (s *simulator) suggest(ctx context.Context, request *suggestionRequest, candidates []simulate.Candidate, source simulate.Source, answer *simulationAnswer) error {
 	if !(request.Share > 0 && request.Share <= 1) {
 		return stint.Invalid("suggest.share", request.Share, "above 0, up to 1")
 	}
-	goal := simulate.Goal{Share: request.Share, Rate: request.Rate, MaxClients: maxSimulatedClients}
+	goal := simulate.Goal{
+		Share: request.Share, Rate: request.Rate, MaxMemory: maxSimulatedMemory, Proceed: func() error { return s.proceed(ctx) },
+	}
 	type wanted struct{ candidate, rule int }
 	var list []wanted
 	asked := func(w wanted) int64 { return answer.Candidates[w.candidate].Rules[w.rule].Requests }
@@ -409,6 +441,8 @@ func (s *simulator) suggest(request *suggestionRequest, candidates []simulate.Ca
 	for i, w := range list {
 		c := candidates[w.candidate]
 		rule, _ := c.Set.Rule(answer.Candidates[w.candidate].Rules[w.rule].Rule)
+		// A search replays all limits once for each, and once more.
+		goal.MaxClients = max(1, 2*maxSimulatedClients/(len(rule.Limits)*(len(rule.Limits)+1)))
 		made, err := simulate.Suggest(source, rule, s.options, goal)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):

@@ -5,11 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +56,10 @@ func newSimulator(t *testing.T, list ...rules.Rule) *simulator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &simulator{busy: make(chan struct{}, 1), most: 20_000, heapBudget: maxSimulatedHeap, rules: func() *rules.Set { return set }}
+	return &simulator{
+		busy: make(chan struct{}, 1), most: 20_000,
+		heap: heapBytes, stop: t.Context(), rules: func() *rules.Set { return set },
+	}
 }
 
 func TestSimulatePattern(t *testing.T) {
@@ -141,11 +144,83 @@ func TestSimulationEnds(t *testing.T) {
 	if err := s.serve(httptest.NewRecorder(), r); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // so that the memory only grows
-	runtime.GC()
-	s.heapBudget = 0
+	heap := uint64(0)
+	s.heap = func() uint64 { heap += maxUnchecked; return heap }
 	s.most = 1 << 20
-	if status, _, fault := simulated(t, s, `{"inForce":true}`, []byte(logOf("/login", 200_000))); status != http.StatusBadRequest || !strings.Contains(fault, "more than 0 MiB") {
-		t.Errorf("without heapBudget: %d %s", status, fault)
+	if status, _, fault := simulated(t, s, `{"inForce":true}`, []byte(logOf("/login", 200_000))); status != http.StatusBadRequest || !strings.Contains(fault, "more than 80 MiB") {
+		t.Errorf("on a heap that only grows: %d %s", status, fault)
+	}
+}
+
+// A simulation ends when its process is to stop, wherever it is by then: while requests are made, or while a search replays them.
+func TestSimulationStops(t *testing.T) {
+	for _, suggest := range []string{"", `,"suggest":{"share":0.9,"rate":true}`} {
+		s := newSimulator(t)
+		s.most = maxSimulatedEvents
+		stop, cancel := context.WithCancel(t.Context())
+		s.stop = stop
+		looks := 0
+		s.heap = func() uint64 {
+			if looks++; looks == 100 {
+				cancel()
+			}
+			return 0
+		}
+		request := `{"budget":"100/1m","pattern":{"name":"poisson","clients":1000000,"rate":80000,"length":"1m"}` + suggest + `}`
+		if suggest != "" {
+			request = strings.ReplaceAll(strings.ReplaceAll(request, "80000", "10"), "1000000", "10")
+		}
+		status, _, fault := simulated(t, s, request, nil)
+		if status != http.StatusServiceUnavailable || !strings.Contains(fault, "stopping") {
+			t.Errorf("%q: %d %s", suggest, status, fault)
+		}
+		if looks > 110 {
+			t.Errorf("%q: it went on for %d blocks", suggest, looks-100)
+		}
+	}
+}
+
+// What a simulation takes is bounded before it takes it: the clients of a pattern have no table but their weights, rules that no request
+// meets take nothing, and tables that don't fit are refused by name.
+func TestSimulationMemory(t *testing.T) {
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"id":"r%d","scope":"per_ip","limits":[{"algorithm":"fixed_window","limit":1,"window":"1h"}]}`, i)
+	}
+	encoded, err := json.Marshal("[" + strings.Join(many, ",") + "]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var candidates []string
+	for i := range 8 {
+		candidates = append(candidates, fmt.Sprintf(`{"name":"c%d","rules":%s}`, i, encoded))
+	}
+	for _, test := range []struct {
+		name, request string
+		status        int
+		says          string
+		most          uint64 // MiB allocated in all
+	}{
+		{
+			"a billion clients", `{"budget":"100/1m","pattern":{"name":"steady","clients":1000000000,"rate":1,"length":"1m"}}`,
+			http.StatusBadRequest, "clients is 1000000000; allowed: 1 to 1000000", 4,
+		},
+		{"a million clients", `{"budget":"100/1m","pattern":{"name":"steady","clients":1000000,"rate":1,"length":"1m"}}`, http.StatusOK, "", 16},
+		{
+			"8 times 1,000 rules", `{"candidates":[` + strings.Join(candidates, ",") + `],"pattern":{"name":"steady","clients":1000000,"rate":100,"length":"2m"}}`,
+			http.StatusBadRequest, "8 candidates with 8000 limits in use", 512,
+		},
+	} {
+		s := newSimulator(t)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		status, _, fault := simulated(t, s, test.request, nil)
+		runtime.ReadMemStats(&after)
+		if status != test.status || !strings.Contains(fault, test.says) {
+			t.Errorf("%s: %d %s", test.name, status, fault)
+		}
+		if spent := (after.TotalAlloc - before.TotalAlloc) >> 20; spent > test.most {
+			t.Errorf("%s: %d MiB were allocated, more than %d", test.name, spent, test.most)
+		}
 	}
 }

@@ -33,10 +33,10 @@ type tally struct {
 	rule *rules.Rule
 }
 
-func newCandidate(c Candidate, config *Config) *candidate {
+func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 	made := &candidate{
 		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided,
-		store: newStore(config.MaxClients), rules: map[*rules.Rule]*tally{},
+		store: newStore(config.MaxClients, memory), rules: map[*rules.Rule]*tally{},
 	}
 	made.waiting.queues = map[queueID][]*position{}
 	return made

@@ -48,6 +48,12 @@ type Config struct {
 	// MaxClients bounds the clients of each rule, and of each client of it with limits of its own, in each candidate. Past it the
 	// clients of every other hash are left out, again and again, and the report says so. Default: 0, which is 10,000,000.
 	MaxClients int
+	// MaxMemory bounds, in bytes, what the tables of all candidates take. Past it, clients are left out as past MaxClients, and peaks
+	// are those of a part of a limit's span; what does not fit even then is an error that wraps stint.ErrInvalid. What logs of single clients
+	// and waiting requests take is not counted. Default: 0, no bound.
+	MaxMemory int64
+	// Proceed, if not nil, is asked for each block of some events, and by Finish. Its error ends the simulation. Default: nil.
+	Proceed func() error
 	// DenyByDefault denies requests for which no rule holds. Default: false.
 	DenyByDefault bool
 	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those that

@@ -16,7 +16,7 @@ func TestHashesOfZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 5
-	table, err := newTable(policy, most)
+	table, err := newTable(policy, most, new(memory))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ type Order struct {
 	delay   stint.Instant
 	add     func(*Event) error
 	held    []Event
+	most    int // events that are held
 	newest  stint.Instant
 	flushed stint.Instant // what is earlier comes too late to be put in order
 }
@@ -27,7 +28,13 @@ const second = stint.Instant(time.Second / time.Microsecond)
 // NewOrder hands events on to add. An event that comes no more than delay after a later one, by their own times, is put in
 // order; others are handed on as they come.
 func NewOrder(delay time.Duration, add func(*Event) error) *Order {
-	return &Order{delay: stint.Instant(delay.Microseconds()), add: add}
+	return &Order{delay: stint.Instant(delay.Microseconds()), most: maxHeld, add: add}
+}
+
+// Hold bounds the events that are held, to less than the standard 1,048,576.
+func (o *Order) Hold(most int) *Order {
+	o.most = min(most, maxHeld)
+	return o
 }
 
 // Add takes an event.
@@ -37,8 +44,8 @@ func (o *Order) Add(ev *Event) error {
 	}
 	o.newest = max(o.newest, ev.Time)
 	cut := o.newest - o.delay
-	if cut -= cut % second; cut > o.flushed || len(o.held) == maxHeld {
-		if len(o.held) == maxHeld {
+	if cut -= cut % second; cut > o.flushed || len(o.held) >= o.most {
+		if len(o.held) >= o.most {
 			cut = max(cut, o.newest)
 		}
 		if err := o.flush(cut); err != nil {
@@ -56,8 +63,8 @@ func (o *Order) flush(cut stint.Instant) error {
 	o.flushed = cut
 	sortEvents(o.held)
 	n, _ := slices.BinarySearchFunc(o.held, cut, func(ev Event, cut stint.Instant) int { return cmp.Compare(ev.Time, cut) })
-	if len(o.held) == maxHeld {
-		n = maxHeld
+	if len(o.held) >= o.most {
+		n = len(o.held)
 	}
 	ready := o.held[:n]
 	spread(ready)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ type Pattern struct {
 	Seed uint64
 	// Rate is how many requests there are per second on average; of boundary-burst in a burst; of spike and retry-storm in calm.
 	Rate float64
-	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. At least 1.
+	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. 1 to [MaxPatternClients].
 	Clients int
 	// Length is how long it lasts.
 	Length time.Duration
@@ -33,6 +34,9 @@ func Patterns() []string {
 	return []string{"boundary-burst", "steady", "poisson", "diurnal", "spike", "retry-storm"}
 }
 
+// MaxPatternClients is how many clients a pattern may have.
+const MaxPatternClients = 1_000_000
+
 // begin is when patterns begin, 2026-01-01: a multiple of every window that divides a day.
 const begin = stint.Instant(1_767_225_600_000_000)
 
@@ -43,8 +47,8 @@ func (p Pattern) Validate() error {
 		return stint.Invalid("pattern", p.Name, "one of "+strings.Join(Patterns(), ", "))
 	case !(p.Rate > 0 && p.Rate <= 1e6):
 		return stint.Invalid("rate", p.Rate, "above 0, up to 1000000 requests per second")
-	case p.Clients < 1 || p.Clients > math.MaxInt32/2:
-		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", math.MaxInt32/2))
+	case p.Clients < 1 || p.Clients > MaxPatternClients:
+		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", MaxPatternClients))
 	case p.Length < time.Millisecond || p.Length > stint.MaxPeriod:
 		return stint.Invalid("length", p.Length, "1ms to 366d")
 	case p.Name == "boundary-burst" && (p.Window < 2*time.Millisecond || p.Window > p.Length/2):
@@ -105,16 +109,15 @@ type generator struct {
 	add   func(*Event) error
 	line  int64
 	sums  []float64 // of the clients' weights
-	names []string
 	event Event
 }
 
 func (g *generator) weigh() {
 	sum := 0.0
+	g.sums = make([]float64, 0, g.Clients)
 	for i := range g.Clients {
 		sum += math.Pow(float64(i+1), -1.1)
 		g.sums = append(g.sums, sum)
-		g.names = append(g.names, fmt.Sprintf("client-%d", i+1))
 	}
 }
 
@@ -127,7 +130,7 @@ func (g *generator) client() int {
 func (g *generator) emit(t float64, client int) error {
 	g.line++
 	g.event = Event{Time: begin + stint.Instant(t*1e6), Line: g.line}
-	g.event.Request.Method, g.event.Request.Path, g.event.Request.Address = "GET", "/", g.names[client]
+	g.event.Request.Method, g.event.Request.Path, g.event.Request.Address = "GET", "/", "client-"+strconv.Itoa(client+1)
 	return g.add(&g.event)
 }
 

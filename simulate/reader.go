@@ -99,6 +99,10 @@ func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 			}
 		}
 		n, err := in.Read(buffer[held:])
+		if bytes.IndexByte(buffer[held:held+n], '\n') < 0 && err == nil && held+n < len(buffer) {
+			held += n // no line ends: nothing is copied, as events keep parts of what is
+			continue
+		}
 		text := string(buffer[:held+n]) // which events keep parts of
 		for {
 			end := strings.IndexByte(text, '\n')
@@ -160,7 +164,7 @@ func decompress(in io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(buffered)
 		return z, func() {}, prefix.Join(err)
 	case bytes.Equal(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, prefix.Join(err)
 		}

@@ -31,7 +31,7 @@ type Comparison struct {
 // A record of a store in the process is compared line by line. Of several, or of a store that is shared, decisions are put in the
 // order of the store's time; those of one instant have no order that is known, and are taken as what remained tells.
 func Replay(records ...io.Reader) (*Comparison, error) {
-	r := &replay{store: newStore(MaxClients), made: map[string]*stint.Policy{}}
+	r := &replay{store: newStore(MaxClients, new(memory)), made: map[string]*stint.Policy{}}
 	for i, in := range records {
 		r.record, r.policies = i, map[int64]*stint.Policy{}
 		if err := r.read(in); err != nil {

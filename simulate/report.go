@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules"
@@ -78,7 +79,7 @@ type RuleReport struct {
 	Shares []int64 `json:"shares,omitempty"`
 	// MostDenied are the clients with the most denials.
 	MostDenied []ClientReport `json:"mostDenied,omitempty"`
-	// Heaviest are the up to 1,000 clients with the most requests.
+	// Heaviest are the up to 1,000 clients with the most requests; fewer where many rules have some.
 	Heaviest []ClientReport `json:"heaviest,omitempty"`
 }
 
@@ -109,21 +110,30 @@ type ClientReport struct {
 const (
 	mostDenied = 10
 	heaviest   = 1000
+	// allHeaviest is how many heaviest clients all rules together list, unless each lists fewer than mostDenied.
+	allHeaviest = 20_000
 )
 
 func (s *Simulation) report() *Report {
 	r := &Report{Events: s.events, First: s.first, Last: s.last, Late: s.late, WholeSeconds: s.whole, Limited: s.limited}
+	rules := 1
+	for _, c := range s.candidates {
+		rules += len(c.rules)
+	}
+	most := max(mostDenied, min(heaviest, allHeaviest/rules))
 	for _, c := range s.candidates {
 		c.plot.smooth()
 		made := CandidateReport{
 			Name: c.name, Total: RuleReport{Counts: c.total.Counts},
 			StepFrom: c.plot.first, Step: int64(c.plot.step()), Steps: c.plot.steps,
 		}
+		tallies, tables := map[string]*tally{}, c.tables()
+		for rule, tally := range c.rules {
+			tallies[rule.ID] = tally
+		}
 		for _, rule := range c.set.Rules() {
-			for known, tally := range c.rules {
-				if known.ID == rule.ID {
-					made.Rules = append(made.Rules, c.ruleReport(tally))
-				}
+			if tally := tallies[rule.ID]; tally != nil {
+				made.Rules = append(made.Rules, tally.report(tables[rule.ID], most))
 			}
 		}
 		r.Candidates = append(r.Candidates, made)
@@ -131,11 +141,11 @@ func (s *Simulation) report() *Report {
 	return r
 }
 
-// ruleReport is of a rule, with the clients of all its policies.
-func (c *candidate) ruleReport(tally *tally) RuleReport {
-	r := RuleReport{Rule: tally.rule.ID, Counts: tally.Counts, Sample: 1, Shares: make([]int64, 8)}
+// report is of a rule, with the clients of all its tables and up to so many of the heaviest ones.
+func (t *tally) report(tables []*table, most int) RuleReport {
+	r := RuleReport{Rule: t.rule.ID, Counts: t.Counts, Sample: 1, Shares: make([]int64, 8)}
 	var denied, heavy []ranked
-	for _, t := range c.tables(r.Rule) {
+	for _, t := range tables {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)
 		peaks := make([]int64, len(t.limits))
 		for n := range t.clients.used {
@@ -153,27 +163,29 @@ func (c *candidate) ruleReport(tally *tally) RuleReport {
 				r.ClientsDenied++
 				denied = rank(denied, ranked{t, n}, mostDenied, byDenied)
 			}
-			heavy = rank(heavy, ranked{t, n}, heaviest, byRequests)
+			heavy = rank(heavy, ranked{t, n}, most, byRequests)
 		}
 		for i := range t.limits {
 			w := &t.limits[i].window
 			r.Limits = append(r.Limits, LimitReport{Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak, PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.overflowed})
 		}
 	}
-	r.MostDenied, r.Heaviest = reports(cut(denied, mostDenied, byDenied)), reports(cut(heavy, heaviest, byRequests))
+	r.MostDenied, r.Heaviest = reports(cut(denied, mostDenied, byDenied)), reports(cut(heavy, most, byRequests))
 	return r
 }
 
-// tables are those of a rule, the one with the most clients first.
-func (c *candidate) tables(rule string) (tables []*table) {
+// tables are those of each rule, the one with the most clients first.
+func (c *candidate) tables() map[string][]*table {
+	tables := map[string][]*table{}
 	for policy, t := range c.store.tables {
-		if policy.Name() == rules.PolicyPrefix+rule {
-			tables = append(tables, t)
-		}
+		rule := strings.TrimPrefix(policy.Name(), rules.PolicyPrefix)
+		tables[rule] = append(tables[rule], t)
 	}
-	slices.SortFunc(tables, func(a, b *table) int {
-		return cmp.Or(cmp.Compare(b.clients.used, a.clients.used), cmp.Compare(describe(a.limits[0].Limit), describe(b.limits[0].Limit)))
-	})
+	for _, list := range tables {
+		slices.SortFunc(list, func(a, b *table) int {
+			return cmp.Or(cmp.Compare(b.clients.used, a.clients.used), cmp.Compare(describe(a.limits[0].Limit), describe(b.limits[0].Limit)))
+		})
+	}
 	return tables
 }
 

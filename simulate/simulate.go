@@ -17,8 +17,8 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 
 	"github.com/stint-go/stint"
 )
@@ -26,6 +26,8 @@ import (
 // A Simulation decides events by candidates. It is not safe for concurrent use; make it with [New].
 type Simulation struct {
 	candidates  []*candidate
+	memory      memory
+	proceed     func() error
 	block       []Event // up to blockSize that are not decided yet
 	events      int64
 	whole       int64 // events whose time is known to the second
@@ -45,12 +47,15 @@ func New(config Config) (*Simulation, error) {
 	if config.MaxClients == 0 {
 		config.MaxClients = defaultMaxClients
 	}
-	s := &Simulation{}
+	s := &Simulation{memory: memory{most: config.MaxMemory}, proceed: config.Proceed}
+	if s.proceed == nil {
+		s.proceed = func() error { return nil }
+	}
 	for i, c := range config.Candidates {
 		if c.Set == nil {
 			return nil, stint.Invalid(fmt.Sprintf("candidates[%d].set", i), "nil", "rules that rules.Compile made")
 		}
-		s.candidates = append(s.candidates, newCandidate(c, &config))
+		s.candidates = append(s.candidates, newCandidate(c, &config, &s.memory))
 	}
 	return s, nil
 }
@@ -59,7 +64,7 @@ func New(config Config) (*Simulation, error) {
 const blockSize = 64
 
 // Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be changed until Finish
-// has returned. The error is that of [Config.Decided] for an event up to this one.
+// has returned. The error is that of [Config.Decided] for an event up to this one, that of [Config.Proceed], or says that [Config.MaxMemory] is too little.
 func (s *Simulation) Add(ev *Event) error {
 	s.block = append(s.block, *ev)
 	if len(s.block) < blockSize {
@@ -70,6 +75,9 @@ func (s *Simulation) Add(ev *Event) error {
 
 // decide decides the block.
 func (s *Simulation) decide() error {
+	if err := s.proceed(); err != nil {
+		return err
+	}
 	for i := range s.block {
 		ev := &s.block[i]
 		if s.events == 0 {
@@ -103,7 +111,7 @@ func (s *Simulation) decide() error {
 		}
 	}
 	s.block = s.block[:0]
-	return nil
+	return s.memory.fault(s.candidates)
 }
 
 // Finish decides what still waits, and reports. The simulation must not be used then.
@@ -112,10 +120,12 @@ func (s *Simulation) Finish() (*Report, error) {
 		return nil, err
 	}
 	for _, c := range s.candidates {
-		c.advance(math.MaxInt64)
-		if c.fault != nil {
-			return nil, c.fault
+		for len(c.waiting.wakes) > 0 {
+			c.advance(c.waiting.wakes[0].at) // and not all at once, so that it can be ended
+			if err := cmp.Or(c.fault, s.proceed()); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return s.report(), nil
+	return s.report(), s.memory.fault(s.candidates)
 }

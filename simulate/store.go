@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"time"
+	"unsafe"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
@@ -12,6 +13,7 @@ import (
 type store struct {
 	tables     map[*stint.Policy]*table
 	maxClients int // clients of a table
+	memory     *memory
 	ops        []limitOp
 	fault      error // why a limit can't be decided; nil: all can
 	outs       []stint.Outcome
@@ -26,8 +28,8 @@ type limitOp struct {
 	permits int64
 }
 
-func newStore(maxClients int) *store {
-	return &store{tables: map[*stint.Policy]*table{}, maxClients: maxClients}
+func newStore(maxClients int, memory *memory) *store {
+	return &store{tables: map[*stint.Policy]*table{}, maxClients: maxClients, memory: memory}
 }
 
 // A claim is one to be decided, with where its client is.
@@ -55,7 +57,7 @@ func (s *store) table(policy *stint.Policy) *table {
 	t := s.tables[policy]
 	if t == nil {
 		var err error
-		t, err = newTable(policy, s.maxClients)
+		t, err = newTable(policy, s.maxClients, s.memory)
 		s.fault = cmp.Or(s.fault, err)
 		s.tables[policy] = t
 	}
@@ -135,6 +137,7 @@ type states interface {
 	reset(client int32)
 	prefetch(client int32)
 	grow()                // by one client
+	size() int64          // of a state, in bytes
 	keep(clients []int32) // and forget all others: clients[i] becomes i
 }
 
@@ -152,6 +155,8 @@ func (s *statesOf[S]) apply(action algorithm.Action, client int32, now stint.Ins
 	}
 	s.transition(action, s.at(client), now, n, out)
 }
+
+func (s *statesOf[S]) size() int64 { return int64(unsafe.Sizeof(s.loaded)) }
 
 func (s *statesOf[S]) prefetch(client int32) { s.loaded = *s.at(client) }
 

@@ -25,6 +25,9 @@ type Goal struct {
 	Rate bool
 	// MaxClients bounds the clients of the rule, up to [MaxClients]; more are an error that wraps stint.ErrInvalid. Default: 0, which is MaxClients.
 	MaxClients int
+	// MaxMemory and Proceed are those of each simulation, as of [Config]. Default: no bound, and nil.
+	MaxMemory int64
+	Proceed   func() error
 }
 
 // Suits reports whether a rule is enabled and has limits for which the goal is defined.
@@ -164,7 +167,8 @@ func (s *suggestor) measure() error {
 	if err != nil {
 		return err
 	}
-	c := newCandidate(Candidate{Set: set}, &Config{MaxClients: s.goal.MaxClients})
+	memory := &memory{most: s.goal.MaxMemory}
+	c := newCandidate(Candidate{Set: set}, &Config{MaxClients: s.goal.MaxClients}, memory)
 	now := stint.Instant(0)
 	err = s.source(func(ev *Event) error {
 		if now = max(now, ev.Time); now >= s.split {
@@ -175,6 +179,9 @@ func (s *suggestor) measure() error {
 			return c.store.fault
 		}
 		d, _ := c.store.decide(stint.Take, r.claims, now)
+		if err := memory.fault([]*candidate{c}); err != nil {
+			return err
+		}
 		if slices.ContainsFunc(r.claims, func(cl claim) bool { return cl.table.level > 0 }) {
 			return stint.Invalid("rule "+s.rule.ID, "one with more clients", fmt.Sprintf("up to %d", s.goal.MaxClients))
 		}
@@ -316,7 +323,7 @@ func (s *suggestor) replay(lists ...[]int64) (counts []int64, err error) {
 }
 
 func (s *suggestor) simulation(lists ...[]int64) (*Simulation, error) {
-	config := Config{MaxClients: s.goal.MaxClients}
+	config := Config{MaxClients: s.goal.MaxClients, MaxMemory: s.goal.MaxMemory, Proceed: s.goal.Proceed}
 	for _, values := range lists {
 		set, err := rules.Compile([]rules.Rule{s.with(values)}, s.options)
 		if err != nil {
@@ -330,7 +337,7 @@ func (s *suggestor) simulation(lists ...[]int64) (*Simulation, error) {
 // untouched is how many clients of a rule asked, and how many of them were never denied. All tables of a rule without overrides number
 // clients alike.
 func (c *candidate) untouched(rule string) (untouched, asked int64) {
-	tables := c.tables(rule)
+	tables := c.tables()[rule]
 	if len(tables) == 0 {
 		return 0, 0
 	}
@@ -407,7 +414,7 @@ func (s *suggestor) rest(values []int64) (untouched, asked int64, err error) {
 			if err := sim.decide(); err != nil {
 				return err
 			}
-			for _, t := range c.tables(s.rule.ID) {
+			for _, t := range c.tables()[s.rule.ID] {
 				for n := range t.clients.used {
 					t.clients.at(n).admitted, t.clients.at(n).denied = 0, 0
 				}

@@ -3,6 +3,7 @@ package simulate
 import (
 	"encoding/binary"
 	"math/bits"
+	"unsafe"
 
 	"github.com/stint-go/stint"
 )
@@ -13,7 +14,8 @@ type pages[T any] struct {
 	used int32
 }
 
-const page = 1 << 10
+// A page is small, since each of thousands of rules may have one client.
+const page = 1 << 6
 
 func (p *pages[T]) at(client int32) *T { return &p.list[client/page][client%page] }
 
@@ -30,7 +32,9 @@ func (p *pages[T]) keep(clients []int32) {
 		*p.at(int32(i)) = *p.at(client)
 	}
 	p.used = int32(len(clients))
-	p.list = p.list[:(len(clients)+page-1)/page]
+	pages := (len(clients) + page - 1) / page
+	clear(p.list[pages:])
+	p.list = p.list[:pages]
 	if rest := p.used % page; rest > 0 {
 		clear(p.list[p.used/page][rest:])
 	}
@@ -84,7 +88,7 @@ const (
 func (k *texts) put(key string) uint64 {
 	last := len(k.pieces) - 1
 	if last < 0 || len(k.pieces[last])+len(key) > piece {
-		k.pieces = append(k.pieces, make([]byte, 0, piece))
+		k.pieces = append(k.pieces, nil)
 		last++
 	}
 	at := uint64(last)*piece + uint64(len(k.pieces[last]))
@@ -122,16 +126,21 @@ type table struct {
 	maxClients int      // clients, at least 1
 	level      uint     // 1 client of 2^level is in the sample
 	skipped    int64    // claims of clients outside the sample
-	busiest    int64    // the most that a client asked for within a second
+	memory     *memory
+	busiest    int64 // the most that a client asked for within a second
 }
 
 // newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no limits.
-func newTable(policy *stint.Policy, maxClients int) (*table, error) {
-	t := &table{policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients)}
+func newTable(policy *stint.Policy, maxClients int, memory *memory) (*table, error) {
+	t := &table{
+		policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients),
+		memory: memory,
+	}
+	memory.take(int64(unsafe.Sizeof(*t)) + int64(len(t.limits))*limitBytes)
 	for i := range t.limits {
 		l := policy.Limit(i)
 		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
-		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds())}}
+		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory}}
 		if t.limits[i].state == nil {
 			t.limits = nil
 			return t, stint.Invalid("algorithm", l.Algorithm, "one that package simulate has")
@@ -173,11 +182,21 @@ func (t *table) find(k *key) int32 {
 	case int(n) >= t.maxClients:
 		t.halveSample()
 		return t.find(k)
+	case n%page == 0 && !t.memory.fits(t.pageBytes()):
+		if n < leastSample {
+			t.memory.exceeded = true
+			return -1
+		}
+		t.halveSample()
+		return t.find(k)
 	case int(n)*4 >= 3*(len(t.index)-1):
 		t.reindex(2 * len(t.index))
 		return t.find(k)
 	default:
 		t.index[i] = entry(k.hash, n)
+		if n%page == 0 {
+			t.memory.take(t.pageBytes())
+		}
 		t.clients.grow()
 		t.name(t.clients.at(n), k)
 		for j := range t.limits {
@@ -188,8 +207,18 @@ func (t *table) find(k *key) int32 {
 	}
 }
 
+// pageBytes are what a page more of clients takes, their part of the index too.
+func (t *table) pageBytes() int64 {
+	each := int64(unsafe.Sizeof(client{})) + 11
+	for i := range t.limits {
+		each += t.limits[i].state.size() + int64(unsafe.Sizeof(windowCounts{}))
+	}
+	return page * each
+}
+
 func (t *table) name(c *client, k *key) {
 	if c.first, c.last = k.first, k.last; c.last >= longMark {
+		t.memory.take(2 * int64(len(k.text))) // with the reserve of a piece that grows
 		c.first = t.texts.put(k.text)
 	}
 }
@@ -251,12 +280,19 @@ func (t *table) halveSample() {
 			kept = append(kept, n)
 		}
 	}
+	pages := len(t.clients.list)
 	t.clients.keep(kept)
+	t.memory.take(int64(len(t.clients.list)-pages) * t.pageBytes())
 	old := t.texts
+	for _, piece := range old.pieces {
+		t.memory.take(-2 * int64(len(piece)))
+	}
 	t.texts = texts{}
 	for n := range t.clients.used {
 		if c := t.clients.at(n); c.last >= longMark {
-			c.first = t.texts.put(string(old.get(c.first)))
+			text := old.get(c.first)
+			t.memory.take(2 * int64(len(text)))
+			c.first = t.texts.put(string(text))
 		}
 	}
 	for j := range t.limits {
@@ -323,6 +359,7 @@ type window struct {
 	peak       int64
 	at         stint.Instant // when all clients together had their peak
 	overflowed bool          // whether there was no room, and peaks are at least as high as they say
+	memory     *memory
 	clients    pages[windowCounts]
 }
 
@@ -335,6 +372,9 @@ type admission struct {
 // windowCounts are what a client was admitted in a window: of every algorithm twice its limit at most, which fits.
 type windowCounts struct{ now, peak uint32 }
 
+// leastQueue is the room that a window has at first.
+const leastQueue = 8
+
 // maxAdmissions bounds what is in a window: 64 MiB.
 const maxAdmissions = 4 << 20
 
@@ -343,9 +383,11 @@ func (w *window) add(client int32, at stint.Instant, permits int64) {
 		w.drop()
 	}
 	if w.used == len(w.queue) {
-		if w.used < maxAdmissions {
+		switch grown := int64(max(leastQueue, w.used)) * int64(unsafe.Sizeof(admission{})); {
+		case w.used == 0 || w.used < maxAdmissions && w.memory.fits(2*grown): // the old queue is there until it was copied
+			w.memory.take(grown)
 			w.enlarge()
-		} else {
+		default:
 			w.overflowed = true
 			w.drop()
 		}
@@ -374,7 +416,7 @@ func (w *window) drop() {
 }
 
 func (w *window) enlarge() {
-	next := make([]admission, max(64, 2*len(w.queue)))
+	next := make([]admission, max(leastQueue, 2*len(w.queue)))
 	n := copy(next, w.queue[w.head:])
 	copy(next[n:], w.queue[:w.head])
 	w.queue, w.head = next, 0

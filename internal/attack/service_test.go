@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 // innocent client have limits of their own, by different algorithms.
 const configuration = `
 listen: 127.0.0.1:0
-admin_listen: ""
+admin_listen: 127.0.0.1:0
 store: {url: %q, timeout: %s}
 trusted_proxies: [127.0.0.1]
 log: {level: info}
@@ -63,6 +63,7 @@ rules:
 // A service is a stint that runs on a Redis of its own.
 type service struct {
 	addr    string
+	admin   string // its admin listener
 	process *os.Process
 
 	mu    sync.Mutex
@@ -75,7 +76,7 @@ func (s *service) log() string {
 	return s.lines.String()
 }
 
-var listening = regexp.MustCompile(`msg=listening service=http addr=(\S+)`)
+var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
 
 // startService starts a service that ends with the test.
 func startService(t *testing.T) *service {
@@ -99,7 +100,7 @@ func startService(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	s := &service{process: command.Process}
-	found := make(chan string, 1)
+	found := map[string]chan string{"http": make(chan string, 1), "admin": make(chan string, 1)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -108,20 +109,20 @@ func startService(t *testing.T) *service {
 			s.lines.WriteString(scanner.Text() + "\n")
 			s.mu.Unlock()
 			if match := listening.FindStringSubmatch(scanner.Text()); match != nil {
-				found <- match[1]
+				found[match[1]] <- match[2]
 			}
 		}
-		close(found)
+		close(found["http"])
+		close(found["admin"])
 	}()
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		<-read
 		_ = command.Wait()
 	})
-	addr, ok := <-found
-	if !ok {
+	s.addr, s.admin = <-found["http"], <-found["admin"]
+	if s.addr == "" || s.admin == "" {
 		t.Fatalf("the service does not start:\n%s", s.log())
 	}
-	s.addr = addr
 	return s
 }

@@ -234,7 +234,7 @@ export function Simulate({ state, writes }: { state?: string; writes: boolean })
                 <option value="pattern">a pattern</option>
               </select>
             </label>
-            {source === "log" && <label class="field"><span>Log: nginx, Apache, Caddy, Envoy, ALB, CSV, JSON lines; plain, gzip or zstd; 64 MiB unpacked</span><input type="file" onChange={(e) => setLog(e.currentTarget.files?.[0])} /></label>}
+            {source === "log" && <label class="field"><span>Log: nginx, Apache, Caddy, Envoy, ALB, CSV, JSON lines; plain, gzip or zstd; 32 MiB unpacked</span><input type="file" onChange={(e) => setLog(e.currentTarget.files?.[0])} /></label>}
             {source === "pattern" && <Choice name="pattern" label="Pattern" value={pattern} options={Object.keys(patterns)} set={(pattern) => keep({ pattern })} />}
             {source === "pattern" && <Slide label="Requests per second" value={rate} least={1} most={500} step={1} set={(rate) => keep({ rate })} />}
             {source === "pattern" && <Slide label="Clients" value={clients} least={1} most={1000} step={1} set={(clients) => keep({ clients })} />}
