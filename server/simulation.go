@@ -78,6 +78,11 @@ type simulationRequest struct {
 		Clients int     `json:"clients"`
 		Length  string  `json:"length"`
 		Window  string  `json:"window"`
+		// Client, Path, Method and Burst are those of a simulate.Pattern, with its defaults.
+		Client string `json:"client"`
+		Path   string `json:"path"`
+		Method string `json:"method"`
+		Burst  int    `json:"burst"`
 	} `json:"pattern"`
 	// Format is the log's. Default: "", which its first line tells.
 	Format string `json:"format"`
@@ -270,7 +275,10 @@ func heapBytes() uint64 {
 func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
 	t := new(traffic)
 	if p := request.Pattern; p != nil {
-		pattern := simulate.Pattern{Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients}
+		pattern := simulate.Pattern{
+			Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients,
+			Client: p.Client, Path: p.Path, Method: p.Method, Burst: p.Burst,
+		}
 		var err error
 		if pattern.Length, err = stint.ParseDuration(p.Length); err != nil {
 			return nil, err

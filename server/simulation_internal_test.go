@@ -224,3 +224,20 @@ func TestSimulationMemory(t *testing.T) {
 		}
 	}
 }
+
+// A pattern meets the rules of the path, the method and the client that were asked for; the answer names the others.
+func TestSimulatePatternOfRules(t *testing.T) {
+	s := newSimulator(t, perAddress("login", "/login", 3), perAddress("orders", "/orders", 3))
+	pattern := `{"name":"steady","rate":10,"clients":1,"length":"1m","client":"192.0.2.1","path":"/login","method":"POST","burst":2}`
+	status, answer, fault := simulated(t, s, `{"inForce":true,"pattern":`+pattern+`}`, nil)
+	if status != http.StatusOK {
+		t.Fatal(fault)
+	}
+	c := answer.Candidates[0]
+	if len(c.Rules) != 1 || c.Rules[0].Rule != "login" || c.Rules[0].Heaviest[0].Key != "192.0.2.1" || len(c.Unmet) != 1 || c.Unmet[0] != "orders" {
+		t.Errorf("%+v, not met: %v", c.Rules, c.Unmet)
+	}
+	if !strings.Contains(strings.Join(answer.Notes, " "), "No request met these rules of in force: orders.") {
+		t.Errorf("notes %q", answer.Notes)
+	}
+}

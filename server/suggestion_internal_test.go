@@ -56,7 +56,7 @@ func TestSuggest(t *testing.T) {
 		s.recent.Observe(&activity.Event{At: stint.Instant(1_800_000_000_000_000 + i*1_000_000), Rule: "other", Client: "192.0.2.1", Method: "GET", Path: "/other"})
 	}
 	_, answer, fault = simulated(t, s, `{"inForce":true,"suggest":{"share":1,"rule":"other"}}`, nil)
-	if len(answer.Suggestions) != 1 || answer.Suggestions[0].Values[0] != 6 || len(answer.Notes) != 1 {
+	if len(answer.Suggestions) != 1 || answer.Suggestions[0].Values[0] != 6 || len(answer.Notes) != 2 {
 		t.Errorf("of recent decisions: %s %+v", fault, answer)
 	}
 	_, answer, fault = simulated(t, s, `{"budget":"100/1m","suggest":{"share":0.9,"rate":true},"pattern":{"name":"steady","clients":5,"rate":50,"length":"2m"}}`, nil)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math"
@@ -27,6 +28,14 @@ type Pattern struct {
 	Length time.Duration
 	// Window is what boundary-burst has its boundary of.
 	Window time.Duration
+	// Client is what clients are called, with a number behind unless there is one: as an address, a user and an API key alike.
+	// Default: "", which is client-1 and so on.
+	Client string
+	// Path is what they ask for, and Method how. Default: "", which is / and GET.
+	Path, Method string
+	// Burst is how many requests of a client come together, up to [MaxBurst], at the same Rate; of boundary-burst how many each client sends
+	// before the boundary and again after it. Default: 0, which is 1, and of boundary-burst as many as Rate says.
+	Burst int
 }
 
 // Patterns are the names of patterns, in the order of the documentation.
@@ -36,6 +45,9 @@ func Patterns() []string {
 
 // MaxPatternClients is how many clients a pattern may have.
 const MaxPatternClients = 1_000_000
+
+// MaxBurst is how many requests of a pattern may come together.
+const MaxBurst = 1_000_000
 
 // begin is when patterns begin, 2026-01-01: a multiple of every window that divides a day.
 const begin = stint.Instant(1_767_225_600_000_000)
@@ -49,6 +61,10 @@ func (p Pattern) Validate() error {
 		return stint.Invalid("rate", p.Rate, "above 0, up to 1000000 requests per second")
 	case p.Clients < 1 || p.Clients > MaxPatternClients:
 		return stint.Invalid("clients", p.Clients, fmt.Sprintf("1 to %d", MaxPatternClients))
+	case p.Burst < 0 || p.Burst > MaxBurst:
+		return stint.Invalid("burst", p.Burst, fmt.Sprintf("0 to %d", MaxBurst))
+	case p.Path != "" && !strings.HasPrefix(p.Path, "/"):
+		return stint.Invalid("path", p.Path, "a path that begins with /")
 	case p.Length < time.Millisecond || p.Length > stint.MaxPeriod:
 		return stint.Invalid("length", p.Length, "1ms to 366d")
 	case p.Name == "boundary-burst" && (p.Window < 2*time.Millisecond || p.Window > p.Length/2):
@@ -63,25 +79,29 @@ func (p Pattern) Run(add func(*Event) error) error {
 		return err
 	}
 	g := generator{Pattern: p, rng: rand.New(rand.NewPCG(p.Seed, 0)), add: add} // #nosec G404 -- must be repeatable
+	g.Path, g.Method = cmp.Or(p.Path, "/"), cmp.Or(p.Method, "GET")
 	g.weigh()
-	switch p.Name {
-	case "boundary-burst":
+	if p.Name == "boundary-burst" {
 		return g.boundary()
+	}
+	g.Burst = max(1, p.Burst)
+	g.Rate /= float64(g.Burst) // of bursts from now on
+	switch p.Name {
 	case "retry-storm":
 		return g.storm()
 	}
 	t, end := 0.0, p.Length.Seconds()
 	for {
 		if p.Name == "steady" {
-			t += 1 / p.Rate
+			t += 1 / g.Rate
 		} else {
-			t += g.rng.ExpFloat64() / (p.Rate * peakOf[p.Name])
+			t += g.rng.ExpFloat64() / (g.Rate * peakOf[p.Name])
 		}
 		if t >= end {
 			return nil
 		}
 		if g.keeps(t / end) {
-			if err := g.emit(t, g.client()); err != nil {
+			if err := g.burst(t, g.client()); err != nil {
 				return err
 			}
 		}
@@ -126,11 +146,35 @@ func (g *generator) client() int {
 	return min(i, g.Clients-1)
 }
 
+// burst makes the requests of a client that come together.
+func (g *generator) burst(t float64, client int) error {
+	for range g.Burst {
+		if err := g.emit(t, client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name is that of a client.
+func (g *generator) name(client int) string {
+	switch {
+	case g.Client == "":
+		return "client-" + strconv.Itoa(client+1)
+	case g.Clients == 1:
+		return g.Client
+	default:
+		return g.Client + "-" + strconv.Itoa(client+1)
+	}
+}
+
 // emit makes a request of a client at so many seconds from the begin.
 func (g *generator) emit(t float64, client int) error {
 	g.line++
 	g.event = Event{Time: begin + stint.Instant(t*1e6), Line: g.line}
-	g.event.Request.Method, g.event.Request.Path, g.event.Request.Address = "GET", "/", "client-"+strconv.Itoa(client+1)
+	r := &g.event.Request
+	r.Method, r.Path, r.Address = g.Method, g.Path, g.name(client)
+	r.User, r.APIKey = r.Address, r.Address
 	return g.add(&g.event)
 }
 
@@ -138,7 +182,7 @@ func (g *generator) emit(t float64, client int) error {
 // second of the window.
 func (g *generator) boundary() error {
 	window := g.Window.Seconds()
-	half := max(1, int(g.Rate*window/2))
+	half := cmp.Or(g.Burst, max(1, int(g.Rate*window/2)))
 	for edge := window; edge+window <= g.Length.Seconds()+1e-9; edge += 2 * window {
 		for _, from := range []float64{edge - window/20, edge} {
 			for i := range half {
@@ -174,10 +218,10 @@ func (g *generator) storm() error {
 			return nil
 		}
 		client := g.client()
-		if err := g.emit(t, client); err != nil {
+		if err := g.burst(t, client); err != nil {
 			return err
 		}
-		if t >= down && t < up {
+		for i := 0; i < g.Burst && t >= down && t < up; i++ {
 			heap.Push(&again, retry{t + 1 + g.rng.Float64()/10, client, 9})
 		}
 	}

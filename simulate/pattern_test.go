@@ -3,10 +3,12 @@ package simulate_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/simulate"
 )
 
@@ -66,6 +68,38 @@ func TestPatterns(t *testing.T) {
 		{Name: "boundary-burst", Rate: 1, Clients: 1, Length: time.Second, Window: time.Second},
 	} {
 		if err := p.Run(func(*simulate.Event) error { return nil }); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
+// A pattern's requests are what was asked for, at the same rate however many come together, and rules that none of them met are named.
+func TestPatternOfRequests(t *testing.T) {
+	p := simulate.Pattern{Name: "steady", Rate: 20, Clients: 1, Length: time.Minute, Client: "ann", Path: "/login", Method: "POST", Burst: 5}
+	limit := []stint.Limit{stint.FixedWindow(4, time.Second)}
+	rule := func(id, path, scope string) rules.Rule {
+		return rules.Rule{ID: id, Match: rules.Match{Paths: []string{path}, Methods: []string{"POST"}}, Scope: []string{scope}, Missing: rules.MissingSkip, Limits: limit}
+	}
+	off := rule("off", "/login", rules.PerIP)
+	off.Disabled = true
+	s := simulation(t, nil, rule("login", "/login", rules.PerUser), rule("orders", "/orders", rules.PerIP), rule("search", "/search", rules.PerAPIKey), off)
+	if err := p.Run(s.Add); err != nil {
+		t.Fatal(err)
+	}
+	report := finish(t, s)
+	c := report.Candidates[0]
+	if report.Events != 1195 || len(c.Rules) != 1 || c.Rules[0].Rule != "login" || c.Rules[0].Heaviest[0].Key != "ann" || c.Rules[0].Denied != 1195-60*4 {
+		t.Errorf("%d requests: %+v", report.Events, c.Rules)
+	}
+	if !slices.Equal(c.Unmet, []string{"orders", "search"}) || !strings.Contains(strings.Join(report.Notes(), " "), "orders, search.") {
+		t.Errorf("not met: %v, %v", c.Unmet, report.Notes())
+	}
+	for _, p := range []simulate.Pattern{
+		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Burst: -1},
+		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Path: "login"},
+		{Name: "steady", Rate: 1, Clients: simulate.MaxPatternClients + 1, Length: time.Second},
+	} {
+		if err := p.Validate(); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}

@@ -36,6 +36,8 @@ type CandidateReport struct {
 	Total RuleReport `json:"total"`
 	// Rules are by priority and ID, without those that held for no request.
 	Rules []RuleReport `json:"rules"`
+	// Unmet are the IDs of the enabled rules that held for no request, by priority and ID.
+	Unmet []string `json:"unmet,omitempty"`
 	// StepFrom is when the first step begins, and Step how long each is.
 	StepFrom stint.Instant `json:"stepFrom"`
 	Step     int64         `json:"step"`
@@ -134,6 +136,8 @@ func (s *Simulation) report() *Report {
 		for _, rule := range c.set.Rules() {
 			if tally := tallies[rule.ID]; tally != nil {
 				made.Rules = append(made.Rules, tally.report(tables[rule.ID], most))
+			} else if !rule.Disabled {
+				made.Unmet = append(made.Unmet, rule.ID)
 			}
 		}
 		r.Candidates = append(r.Candidates, made)

@@ -117,6 +117,14 @@ func (r *Report) Notes() (notes []string) {
 		note("the times of %s requests are whole seconds; they are spread evenly within their second. One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, and a client's count in a window may be off by that much.", group(r.WholeSeconds), group(busiest))
 	}
 	for _, c := range r.Candidates {
+		if len(c.Unmet) > 0 {
+			const most = 20
+			more := ""
+			if n := len(c.Unmet) - most; n > 0 {
+				more = fmt.Sprintf(" and %s more", group(int64(n)))
+			}
+			note("No request met these rules of %s: %s%s. Nothing is known of what they would do.", c.Name, strings.Join(c.Unmet[:min(most, len(c.Unmet))], ", "), more)
+		}
 		for _, rule := range c.Rules {
 			if rule.Sample > 1 {
 				note("%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.", rule.Rule, c.Name, rule.Sample, group(rule.Unsampled))

@@ -59,6 +59,10 @@ func simulateCommand(p process) *cobra.Command {
 	flags.Float64Var(&s.pattern.Rate, "rate", 0, "the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)")
 	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
 	flags.StringVar(&s.length, "length", "", "`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
+	flags.StringVar(&s.pattern.Client, "client", "", "`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; with --clients 1 the name alone)")
+	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
+	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
+	flags.IntVar(&s.pattern.Burst, "burst", 0, "`NUMBER` of a client's requests that come together (default 1; boundary-burst: by the rate)")
 	flags.StringVar(&s.reader.Format, "format", "", "`NAME` of the logs' format, "+strings.Join(simulate.Formats(), ", ")+"; by default the first line tells")
 	flags.StringVar(&s.reorder, "reorder", "0s", "sort requests that come up to this `DURATION` after a later one")
 	flags.IntVar(&s.config.MaxClients, "max-clients", 10_000_000, "`NUMBER` of clients of a rule above which only a sample is simulated")
@@ -92,7 +96,7 @@ func (s *simulation) refuseUnused(given func(flag string) bool) error {
 		}
 		return nil
 	}
-	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length"}
+	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst"}
 	switch {
 	case s.replay:
 		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
