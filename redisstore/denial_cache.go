@@ -19,7 +19,9 @@ import (
 // another limit, so both are asked. When this process takes from a state, its remembered
 // denials are dropped: the true wait is longer now. What others take is not noticed.
 //
-// A denial is kept until its RetryAfter, and never for longer than the longest that a
+// A denial is kept until its RetryAfter, counted from sending, so that it never outlasts the true wait. What
+// callers are told counts down from the receipt of the reply, so that a caller who waits as told is
+// never too early. A denial is never kept for longer than the longest that a
 // state of the limit matters: a longer wait means that the server's clock has stepped
 // back, and it may be corrected sooner.
 //
@@ -68,7 +70,8 @@ type denial struct {
 	permits    int64
 	claimsHash uint64        // of all claims, 0 if there is but one
 	sent       time.Duration // by the local clock
-	until      time.Duration
+	received   time.Duration // waits count from then: the server decided between the two
+	until      time.Duration // counted from sending
 	decision   stint.Decision
 	outcomes   []stint.Outcome // of one claim, if they say when Remaining grows
 }
@@ -149,7 +152,7 @@ func (c *denialCache) claim(claim *stint.Claim, claimsHash uint64, now time.Dura
 		if now >= known.until || now < known.sent || len(known.outcomes) < len(each) {
 			return d, false
 		}
-		elapsed := (now - known.sent).Truncate(time.Microsecond)
+		elapsed := max(0, now-known.received).Truncate(time.Microsecond)
 		d = known.decision
 		d.At = d.At.Add(elapsed)
 		d.RetryAfter = later(d.RetryAfter, elapsed)
@@ -252,7 +255,7 @@ func (c *denialCache) keep(m sendMark, client string, d *denial, lasts time.Dura
 		s.clients = map[string][]denial{}
 	}
 	kept := *d
-	kept.sent, kept.until = m.sent, m.sent+lasts-lasts/clockRates
+	kept.sent, kept.received, kept.until = m.sent, c.now(), m.sent+lasts-lasts/clockRates
 	list := s.clients[client]
 	claim := stint.Claim{Policy: d.policy, Permits: d.permits}
 	at := slices.IndexFunc(list, func(known denial) bool { return known.covers(&claim, d.claimsHash) })

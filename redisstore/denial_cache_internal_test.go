@@ -74,3 +74,36 @@ func TestReceive(t *testing.T) {
 		})
 	}
 }
+
+// The server decides between sending and receipt: what callers are told counts from the later, and
+// for how long the denial answers from the earlier.
+func TestDenialCountsFromReceipt(t *testing.T) {
+	const sent, received, wait = time.Second, time.Second + 10*time.Millisecond, 100 * time.Millisecond
+	policy, err := stint.NewPolicy("p", stint.FixedWindow(1, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := sent
+	c := newDenialCache(1000, func() time.Duration { return now })
+	c.subscribed()
+	mark := c.mark()
+	now = received
+	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
+	out := stint.Outcome{RetryAfter: wait, ResetAfter: 2 * wait, GrowsAfter: wait}
+	decision := stint.Decision{At: stint.Instant(time.Hour / time.Microsecond), RetryAfter: wait, ResetAfter: 2 * wait}
+	c.keep(mark, claim.Key, &denial{policy: policy, permits: 1, decision: decision, outcomes: []stint.Outcome{out}}, wait)
+	for _, elapsed := range []time.Duration{0, 5 * time.Millisecond, 89 * time.Millisecond} {
+		var each [1]stint.Outcome
+		d, hit := c.claim(&claim, 0, received+elapsed, each[:])
+		if !hit || d.RetryAfter != wait-elapsed || d.ResetAfter != 2*wait-elapsed ||
+			each[0].RetryAfter != wait-elapsed || each[0].ResetAfter != 2*wait-elapsed || each[0].GrowsAfter != wait-elapsed {
+			t.Errorf("%v after the reply: %v, %+v, %+v", elapsed, hit, d, each[0])
+		}
+		if end := d.At.Add(d.RetryAfter); end != decision.At.Add(wait) {
+			t.Errorf("%v after the reply: it ends at %v, want %v", elapsed, end, decision.At.Add(wait))
+		}
+	}
+	if d, hit := c.claim(&claim, 0, sent+wait, nil); hit {
+		t.Errorf("a wait after sending it still answers: %+v", d)
+	}
+}
