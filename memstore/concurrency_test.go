@@ -139,7 +139,7 @@ func TestLimitsWithOneHash(t *testing.T) {
 	claim := stint.Claim{Key: "k", Policy: policyOf(t, stint.TokenBucket(10, stint.PerHour(1))), Permits: 1}
 	op := stint.Op{Claim: claim, And: []stint.Claim{claim, claim}} // Validate would refuse it
 	for range 2 {
-		if d, err := s.decideMany(&op, still()); err != nil || !d.Allowed {
+		if d, err := s.decideMany(&op); err != nil || !d.Allowed {
 			t.Errorf("decided %+v, error %v", d, err)
 		}
 	}

@@ -17,12 +17,11 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if err := ctx.Err(); err != nil {
 		return stint.Decision{}, err
 	}
-	return s.decide(&op, s.clock())
+	return s.decide(&op)
 }
 
-// DecideAll implements [stint.Store]. All operations of a batch have one time.
+// DecideAll implements [stint.Store]. Each operation of a batch has a time of its own.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	now := s.clock()
 	for i := range ops {
 		err := ops[i].Validate()
 		if err == nil {
@@ -30,26 +29,31 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 		}
 		results[i] = stint.Result{Err: err}
 		if err == nil {
-			results[i].Decision, results[i].Err = s.decide(&ops[i], now)
+			results[i].Decision, results[i].Err = s.decide(&ops[i])
 		}
 	}
 }
 
-func (s *Store) decide(op *stint.Op, now stint.Instant) (stint.Decision, error) {
+func (s *Store) decide(op *stint.Op) (stint.Decision, error) {
 	p := s.plan(op.Policy)
 	if op.And == nil && len(p.limits) == 1 && p.fault == nil {
-		return s.decideOne(op, &p.limits[0], now), nil
+		return s.decideOne(op, &p.limits[0]), nil
 	}
-	return s.decideMany(op, now)
+	return s.decideMany(op)
 }
 
-// decideOne carries out an operation on one limit.
-func (s *Store) decideOne(op *stint.Op, l *limit, now stint.Instant) stint.Decision {
+// decideOne carries out an operation on one limit. The clock is read when the state is held, here and below, so that no
+// decision on a state has an earlier time than the one before it.
+func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	var out stint.Outcome
 	ops := [1]limitOp{{limit: l, hash: s.hash(op.Key, l), permits: op.Permits}}
 	p := &ops[0]
 	t := s.shard(p.hash)
 	t.mu.Lock()
+	if op.Verb != stint.Reset {
+		s.hold(t, p)
+	}
+	now := s.clock()
 	if op.Verb == stint.Reset {
 		s.reset(t, p.hash)
 		l.resetOutcome(&out)
@@ -105,14 +109,14 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.De
 	if err = ctx.Err(); err != nil {
 		return d, err
 	}
-	now := s.clock()
 	hash := s.hash(key, l)
 	id := l.version.id.Load()
 	slot := s.shard(hash).table.Load().hold(hash, id, l.version)
 	if slot == nil {
 		op := stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}}
-		return s.decideOne(&op, l, now), nil
+		return s.decideOne(&op, l), nil
 	}
+	now := s.clock()
 	var out stint.Outcome
 	l.applyWords(algorithm.Take, &slot.words, now, n, &out)
 	d.Allowed, d.Limit, d.Remaining, d.At = out.Allowed, out.Limit, out.Remaining, now
@@ -140,7 +144,7 @@ const inlineLimits = 8
 
 // decideMany decides an operation on several limits, atomically: the shards of all its
 // keys are locked, in order, until it is done.
-func (s *Store) decideMany(op *stint.Op, now stint.Instant) (stint.Decision, error) {
+func (s *Store) decideMany(op *stint.Op) (stint.Decision, error) {
 	var (
 		opsBuffer   [inlineLimits]limitOp
 		outsBuffer  [inlineLimits]stint.Outcome
@@ -168,6 +172,12 @@ func (s *Store) decideMany(op *stint.Op, now stint.Instant) (stint.Decision, err
 	for _, i := range locks {
 		s.shards[i].mu.Lock()
 	}
+	if op.Verb != stint.Reset {
+		for i := range ops {
+			s.hold(s.shard(ops[i].hash), &ops[i])
+		}
+	}
+	now := s.clock()
 	if op.Verb == stint.Reset {
 		s.resetEach(ops, outs)
 	} else {

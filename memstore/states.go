@@ -22,13 +22,18 @@ func (s *Store) shard(hash uint64) *shard { return &s.shards[hash>>(64-shardBits
 // epoch is the epoch with the id, which a slot that is held has.
 func (s *Store) epoch(id uint32) *epoch { return (*s.epochs.Load())[id-1] }
 
-// load holds the slot of a limitOp, if there is one, and reads its state as the limit
-// reads it.
+// hold holds the slot of a limitOp, if there is one. The shard is locked.
+func (s *Store) hold(t *shard, p *limitOp) {
+	if p.slot, _ = t.table.Load().find(p.hash); p.slot != nil {
+		p.epoch = s.epoch(p.slot.hold())
+	}
+}
+
+// load reads the state of a limitOp's slot, which is held, as the limit reads it.
 func (s *Store) load(t *shard, p *limitOp, now stint.Instant) {
-	if p.slot, _ = t.table.Load().find(p.hash); p.slot == nil {
+	if p.slot == nil {
 		return
 	}
-	p.epoch = s.epoch(p.slot.hold())
 	version := p.epoch.version
 	if version == nil || !p.limit.sameAlgorithm(&version.limit) {
 		return // it was reset, or two hashes met: this state is no use here
