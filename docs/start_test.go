@@ -91,6 +91,12 @@ func Example_redis() {
 		return
 	}
 	defer store.Close()
+	ready, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := store.Ready(ready); err != nil {
+		fmt.Println(err)
+		return
+	}
 	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100)))
 	if err != nil {
 		fmt.Println(err)

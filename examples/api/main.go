@@ -55,7 +55,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		defer shared.Close()
-		if err := shared.Ping(ctx); err != nil {
+		ready, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if err := shared.Ready(ready); err != nil { // else the first request pays for connecting and loading scripts
 			return err
 		}
 		store = shared

@@ -29,6 +29,12 @@ func ExampleNew() {
 		return
 	}
 	defer store.Close()
+	ready, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := store.Ready(ready); err != nil {
+		fmt.Println(err)
+		return
+	}
 	limiter, err := stint.New(store, "api", stint.FixedWindow(100, 24*time.Hour))
 	if err != nil {
 		fmt.Println(err)
