@@ -16,15 +16,30 @@ import (
 //
 // Peeks, resets and settlements of all shares go side by side. A take reserves: each
 // share takes for itself, and when one denies, the others return what they took,
-// each limit its own and nobody else's. So every limit is exact by itself, and a
-// reservation that is undone can only deny others for a moment. A share with a
-// limit that can't refund is asked when all others have admitted; there may be one.
+// each limit its own and nobody else's. A window is exact nevertheless: a
+// reservation that is undone can only deny others for a moment. One share is asked when all others
+// have admitted, so that nothing of it is undone (see last).
 type share struct {
 	op      stint.Op // the claims, in the operation's order
 	indexes []int    // of its limits among the operation's
 	final   []string // keys whose limits can't refund what was taken
+	bucket  bool     // whether it has a token bucket
 	asked   bool
 	result  stint.Result
+}
+
+// last reports how much a share should be asked last. A queue or a log can't give back what was
+// taken. A token bucket can, but refills meanwhile: what is given back and reserved again at once, as
+// long as another share denies, piles up beside it.
+func (h *share) last() int {
+	switch {
+	case h.final != nil:
+		return 2
+	case h.bucket:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // spansPartitions reports whether an operation's claims are in several partitions of a cluster.
@@ -98,8 +113,12 @@ func (s *Store) split(op *stint.Op) []*share {
 		}
 		for i := range claim.Policy.Len() {
 			h.indexes = append(h.indexes, index)
-			if a := claim.Policy.Limit(i).Algorithm; a == stint.AlgorithmLeakyBucket || a == stint.AlgorithmSlidingWindowLog {
+			switch claim.Policy.Limit(i).Algorithm {
+			case stint.AlgorithmLeakyBucket, stint.AlgorithmSlidingWindowLog:
 				h.final = append(h.final, claim.Key)
+			case stint.AlgorithmTokenBucket:
+				h.bucket = true
+			case stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowCounter:
 			}
 			index++
 		}
@@ -175,11 +194,12 @@ func failure(shares []*share) error {
 // held reports whether the share holds a reservation.
 func (h *share) held() bool { return h.asked && h.result.Err == nil && h.result.Decision.Allowed }
 
-// reserve takes from all shares, or leaves them as they were: first from those that can be undone.
+// reserve takes from all shares, or leaves them as they were: from one that must not be undone
+// when all others have admitted.
 func (s *Store) reserve(ctx context.Context, shares []*share) error {
-	slices.SortStableFunc(shares, func(a, b *share) int { return len(a.final) - len(b.final) })
+	slices.SortStableFunc(shares, func(a, b *share) int { return a.last() - b.last() })
 	last := shares[len(shares)-1:]
-	if last[0].final == nil {
+	if last[0].last() == 0 {
 		last = nil
 	}
 	for _, turn := range [][]*share{shares[:len(shares)-len(last)], last} {

@@ -132,6 +132,7 @@ func TestApart(t *testing.T) {
 		"agrees": apartAgrees, "under load": apartUnderLoad, "windows turn": givesBackAfterTheWindowTurned,
 		"bound last": asksBoundLast, "refused": refusesApart, "cancelled": apartCancelled, "give back fails": failsToGiveBack,
 		"full queue": givesBackIntoAFullQueue, "denials": remembersApart,
+		"bound of buckets": bucketsKeepTheirBound, "innocents": deniedCallersTakeNothing,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, cluster) })
 	}
