@@ -47,3 +47,47 @@ func TestContinuedWindowsLive(t *testing.T) {
 		})
 	}
 }
+
+// Counts that a sliding window counter of another length took over are one number: nothing comes back of what was
+// taken before. What was taken since comes back, as do permits of a fixed window, which goes on to its own end.
+func TestNothingComesBackToMergedCounts(t *testing.T) {
+	minute, second := stint.SlidingWindowCounter(10, time.Minute), stint.SlidingWindowCounter(10, 10*time.Second)
+	other := stint.SlidingWindowCounter(1000, time.Hour).Named("other")
+	for name, c := range map[string]struct {
+		old, changed *stint.Policy
+		back         bool // whether what was taken before comes back
+	}{
+		"counter":             {policyOf(t, "", minute), policyOf(t, "", second), false},
+		"counter in a policy": {policyOf(t, "", minute, other), policyOf(t, "", second, other), false},
+		"another capacity":    {policyOf(t, "", minute), policyOf(t, "", stint.SlidingWindowCounter(20, time.Minute)), true},
+		"fixed window":        {policyOf(t, "", stint.FixedWindow(10, time.Minute)), policyOf(t, "", stint.FixedWindow(10, 10*time.Second)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			store, _ := storeOn(t, newConn(t), redisstore.Options{Partitions: 1, Now: clock.Now})
+			giveBack := func(policy *stint.Policy, n int64, taken stint.Instant) {
+				store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(redisstore.Refund, "k", policy, n), TakenAt: taken})
+			}
+			first := take(t, store, "k", c.old, 5).At
+			clock.Advance(time.Second)
+			take(t, store, "k", c.changed, 2)
+			clock.Advance(time.Second)
+			third := take(t, store, "k", c.old, 1).At // and takes it over once more
+			want := left(t, store, "k", c.old)
+			if c.back {
+				want += 5
+			}
+			giveBack(c.old, 5, first)
+			if n := left(t, store, "k", c.old); n != want {
+				t.Errorf("%d are left after a return of what was taken before the change, want %d", n, want)
+			}
+			giveBack(c.old, 1, third)
+			if n := left(t, store, "k", c.old); n != want+1 {
+				t.Errorf("%d are left after a return of what was taken since, want %d", n, want+1)
+			}
+			if d := decide(t, store, op(stint.Settle, "k", c.old, -1)); d.Applied != -1 {
+				t.Errorf("a settlement applied %d, want -1", d.Applied)
+			}
+		})
+	}
+}

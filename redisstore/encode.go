@@ -224,6 +224,12 @@ func (b *batch) key(ref *stateRef, kind string) string {
 	return b.layout.key(int(ref.partition), kind+identity, ref.client)
 }
 
+// markerKey is where it stands when a client's state was reset.
+func (b *batch) markerKey(ref *stateRef) string {
+	identity := inEpoch(ref.limit.identity.Value(), b.epochs[ref.limit.epochField])
+	return b.layout.key(int(ref.partition), identity, "reset."+ref.client)
+}
+
 // encodeFirst writes the first part: states, then operations that name them.
 func (b *batch) encodeFirst() {
 	b.argNumber(len(b.firstGroups))
@@ -297,8 +303,9 @@ func (b *batch) appendOperation(list []byte, e *entry) []byte {
 	return list
 }
 
-// encodeResetMarkers names the keys by which returns of leases know that the state was reset
-// since. Resets write them and returns read them.
+// encodeResetMarkers names the keys by which what gives back permits knows that the state was reset
+// since, or that its counts were taken over by a window of another length. Resets and the script write them
+// (generations.lua), whether or not the limit has leases: that of another process, or before a change, may have.
 func (b *batch) encodeResetMarkers() {
 	at := len(b.args)
 	b.arg("")
@@ -309,12 +316,12 @@ func (b *batch) encodeResetMarkers() {
 		}
 		for _, p := range b.limitsOf(e) {
 			ref := &b.states[p.state]
-			if p.limit.limit.Lease == 0 || ref.resetMarked {
+			if ref.resetMarked || !p.limit.givesBack() {
 				continue
 			}
 			ref.resetMarked = true
 			b.resetMarked = append(b.resetMarked, p.state)
-			b.keys = append(b.keys, b.key(ref, "reset."))
+			b.keys = append(b.keys, b.markerKey(ref))
 			b.arg(text(int64(ref.number)))
 		}
 	}

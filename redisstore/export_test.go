@@ -32,8 +32,11 @@ const (
 	MaxLeaseTime             = maxLeaseTime
 )
 
-// Lapse gives back permits that were leased.
-const ReturnLease = returnLease
+// Verbs of the store's own: they give back permits that were leased, or that an undone operation took.
+const (
+	ReturnLease = returnLease
+	Refund      = refund
+)
 
 // InternalOp is an operation as only the store itself makes it.
 type InternalOp struct {

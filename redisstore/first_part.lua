@@ -153,7 +153,7 @@ local function apply(verb, count, growth)
 end
 
 -- refund returns what was taken at an instant, return_lease what was leased then, unless the
--- state was reset since.
+-- state was reset since, or its counts were taken over by a window of another length.
 local function refund(verb, count, taken)
   for i = 1, count do
     local state = parts[i]

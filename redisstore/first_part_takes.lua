@@ -23,7 +23,7 @@ for i = 1, tonumber(argument()) do
       as[places], bs[places], cs[places] = kind.write(state, limit)
       if signer and signer ~= own then
         hash.foreign = hash.foreign or {}
-        hash.foreign[j] = true
+        hash.foreign[j] = merged(kind, state, limit) and 'merged' or 'adopted'
       end
     end
   end
@@ -64,6 +64,9 @@ for _, hash in ipairs(groups) do
       write_numbers(hash, limit, ARGV[clients + j], as[place + j], bs[place + j], cs[place + j])
       if hash.foreign and hash.foreign[j] then
         announce(ARGV[clients + j])
+        if hash.foreign[j] == 'merged' then
+          mark_merged(hash, ARGV[clients + j])
+        end
       end
     end
   end

@@ -36,7 +36,8 @@ local WIDE_TAGGED, WIDE_BODY = '>Bi8i8i8', '>i8i8i8'
 -- describe, which makes a limit of the description's numbers; and, unless it is a
 -- log: the format of its parameters behind the widths, and their length with the
 -- widths; whether a state moves with time and is adopted whoever wrote it, others
--- are when another limit did; read, which makes a state of what is stored; and
+-- are when another limit did; whether a window of another length merges the counts that it
+-- takes over into one; read, which makes a state of what is stored; and
 -- write, which returns a state's time, its two other numbers and how long it matters.
 local kinds = {}
 
@@ -85,7 +86,7 @@ end
 
 if sliding_window_counter then
   kinds.s = {
-    twin = sliding_window_counter, format = '>BBBI6', bytes = 9, moves = true,
+    twin = sliding_window_counter, format = '>BBBI6', bytes = 9, moves = true, merges = true,
     describe = function(limit, a) limit.window = a end,
     blank = function(state) state.start, state.window = nil, nil end,
     read = function(state, set, a, b, c)
@@ -267,10 +268,25 @@ local function write_numbers(hash, limit, field, a, b, c)
   hash.count = n + 2
 end
 
+-- merged reports whether a state that is about to be written was taken over from a window of another
+-- length, so that its counts can't be told apart any more.
+local function merged(kind, state, limit)
+  return kind.merges and state.window and state.window ~= limit.window
+end
+
+-- mark_merged notes that nothing comes back to a client's state of what was taken before now: as after a
+-- reset, for longer than anything is given back.
+local function mark_merged(hash, client)
+  redis.call('SET', sub(hash.cur, 1, -4) .. 'reset.' .. client, string.format('%.0f', now - 1), 'PX', milliseconds(20000000))
+end
+
 -- write_state writes a client's state under a limit, to be sent by flush. What a
 -- changed limit took over may matter for longer than what it starts; then so does the
 -- generation.
 local function write_state(hash, limit, field, state)
+  if merged(hash.kind, state, limit) then
+    mark_merged(hash, field)
+  end
   local a, b, c, matters = hash.kind.write(state, limit)
   write_numbers(hash, limit, field, a, b, c)
   local life = matters + margin(matters)

@@ -490,6 +490,32 @@ func TestResetDropsTheLease(t *testing.T) {
 	store.Close()
 }
 
+// What is leased does not come back into a state that was reset, though the limit that reset it has no lease: after a
+// change of the limit, or in a process that does not have it.
+func TestResetByALimitWithoutLease(t *testing.T) {
+	for name, limit := range leaseLimits(100) {
+		t.Run(name, func(t *testing.T) {
+			clock := storetest.NewClock(dawn)
+			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			leased, plain := policyOf(t, "p", limit.WithLease(50)), policyOf(t, "p", limit)
+			take(t, stores[0], "k", leased, 1)
+			clock.Advance(time.Millisecond)
+			decide(t, stores[1], op(stint.Reset, "k", plain, 0))
+			if n := left(t, stores[1], "k", plain); n != 100 {
+				t.Fatalf("%d are left after the reset, want 100", n)
+			}
+			take(t, stores[1], "k", plain, 100)
+			clock.Advance(leaseTime)
+			stores[0].Sweep()
+			stores[0].Close()
+			if n := left(t, stores[1], "k", plain); n != 0 {
+				t.Errorf("%d of 100 are left when 100 were taken and a lease of before has ended", n)
+			}
+			stores[1].Close()
+		})
+	}
+}
+
 // The leases at hand are bounded; those that are dropped return their permits.
 func TestLeasesAreBounded(t *testing.T) {
 	const clients = redisstore.MaxLeases + 500

@@ -268,6 +268,9 @@ func (m *machine) admit(s *state, now stint.Instant, n, k int64) int64 {
 	return 0
 }
 
+// givesBack reports whether permits that were taken can be given back.
+func (m *machine) givesBack() bool { return m.token != nil || m.window != nil || m.counter != nil }
+
 // refund returns n permits that were taken at an instant.
 func (m *machine) refund(s *state, now stint.Instant, n int64, taken stint.Instant) {
 	switch {

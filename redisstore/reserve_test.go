@@ -101,12 +101,14 @@ func mix(t testing.TB, store *redisstore.Store, seed uint64, steps int) storetes
 	at := dawn
 	sequence := storetest.Sequence{Seed: seed}
 	batch := 0
+	reset := false // whether the step before was a reset: nothing comes back of what was taken at its instant
 	for i := range steps {
-		if i%4 != 1 { // so that some come together
-			at += stint.Instant(r.Int64N(600_000))
+		if i%4 != 1 || reset { // so that some come together
+			at += 1 + stint.Instant(r.Int64N(600_000))
 			batch++
 		}
 		verb := verbs[r.IntN(len(verbs))]
+		reset = verb == stint.Reset
 		var claims []stint.Claim
 		for _, c := range r.Perm(len(clients))[:1+r.IntN(len(clients))] {
 			policies := free
