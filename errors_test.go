@@ -63,7 +63,6 @@ func TestErrorsNameThePackage(t *testing.T) {
 		"the name":        ask(stint.New(store, "", stint.TokenBucket(1, stint.PerSecond(1)))),
 		"the store":       ask(stint.New(nil, "other", stint.TokenBucket(1, stint.PerSecond(1)))),
 		"a limit":         ask(stint.New(store, "other", stint.TokenBucket(0, stint.PerSecond(1)))),
-		"a name in use":   ask(stint.New(store, "named", stint.TokenBucket(2, stint.PerSecond(1)))),
 		"a policy":        ask(stint.NewPolicy("other")),
 		"With":            ask(limiter.With(stint.TokenBucket(0, stint.PerSecond(1)))),
 		"Allow":           ask(limiter.Allow(t.Context(), "")),

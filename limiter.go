@@ -38,8 +38,9 @@ type Limiter struct {
 // New makes a limiter of one or more limits, all of which must admit. What clients have used is kept in the store
 // under the limiter's name, 1 to MaxNameBytes characters of printable ASCII without a slash: limiters of one
 // name count a client together, in other processes too, and limiters of different names
-// never do. While one limiter of a name is in use on a store, another one of that name with different limits
-// is an error; [Limiter.With] is for limits that change.
+// never do. Two limiters of one name with different limits are one limiter whose limits change with
+// each call: give limiters that should count apart different names. [Limiter.With] is for limits that
+// depend on the request.
 func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, Invalid("name", name, fmt.Sprintf("1 to %d characters of printable ASCII without a slash", MaxNameBytes))
@@ -47,11 +48,6 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 	policy, err := NewPolicy(name, limits...)
 	if err != nil {
 		return nil, err
-	}
-	if store, ok := store.(Registrar); ok {
-		if err := store.Register(policy); err != nil {
-			return nil, err
-		}
 	}
 	return NewLimiter(Config{Store: store, Policy: policy})
 }

@@ -92,11 +92,3 @@ func (l *pendingCharges) hold(ctx context.Context) (resume func(), err error) {
 		return nil, ctx.Err()
 	}
 }
-
-// Register implements [stint.Registrar] if the wrapped store does.
-func (s *Store) Register(policy *stint.Policy) error {
-	if inner, ok := s.config.Store.(stint.Registrar); ok {
-		return inner.Register(policy)
-	}
-	return nil
-}

@@ -75,8 +75,6 @@ type Store struct {
 	epochs     atomic.Pointer[[]*epoch]     // by id: what a slot holds
 	freeIDs    []uint32                     // ids that no epoch has
 	staleSlots atomic.Int64                 // slots of epochs that are over
-
-	stint.Names // of limiters
 }
 
 // New makes an empty store.

@@ -73,10 +73,9 @@ type watchedStore struct {
 }
 
 var (
-	_ stint.Store     = (*Store)(nil)
-	_ stint.Binder    = (*Store)(nil)
-	_ stint.Registrar = (*Store)(nil)
-	_ stint.Resetter  = (*Store)(nil)
+	_ stint.Store    = (*Store)(nil)
+	_ stint.Binder   = (*Store)(nil)
+	_ stint.Resetter = (*Store)(nil)
 )
 
 // recorded reports whether the context belongs to a trace that is recorded.
@@ -129,14 +128,6 @@ func (s *Store) Bind(policy *stint.Policy) stint.Taker {
 		b.taker = binder.Bind(policy)
 	}
 	return b
-}
-
-// Register implements [stint.Registrar].
-func (s *Store) Register(policy *stint.Policy) error {
-	if registrar, ok := s.store.(stint.Registrar); ok {
-		return registrar.Register(policy)
-	}
-	return nil
 }
 
 // ResetPolicy implements [stint.Resetter].

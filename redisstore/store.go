@@ -46,8 +46,6 @@ type Store struct {
 	callPool  sync.Pool
 
 	unreachable atomic.Pointer[func(shard int, cause error)] // nil: nobody is told
-
-	stint.Names // of limiters
 }
 
 // New makes a store. It prepares for the first decision in the background.

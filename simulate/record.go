@@ -136,14 +136,6 @@ func (r *Recorder) reset(line *recordLine, reset func(stint.Resetter) error) err
 	return err
 }
 
-// Register implements [stint.Registrar].
-func (r *Recorder) Register(policy *stint.Policy) error {
-	if inner, ok := r.inner.(stint.Registrar); ok {
-		return inner.Register(policy)
-	}
-	return nil
-}
-
 func (r *Recorder) inOrder() (done func()) {
 	if r.order == nil {
 		return func() {}

@@ -91,7 +91,6 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"stint.Allow":          of(never.Allow(ctx, "")),
 		"stint.Wait":           of(never.WaitN(ctx, "k", 2)),
 		"stint.With":           of(never.With(bad, bad)),
-		"stint.Names":          twice(new(stint.Names), policy, must(stint.NewPolicy("p", stint.TokenBucket(2, stint.PerSecond(1))))),
 
 		"client.Open":      of(client.Open("ftp://h", client.Options{Token: " ", Timeout: -1, Defaults: []stint.Limit{bad, bad}})),
 		"client.Check":     of(service.Check(ctx, api.Request{Key: "k"})),
@@ -235,10 +234,6 @@ func must[T any](v T, err error) T {
 func of[T any](_ T, err error) error { return err }
 
 func second[A, B any](_ A, _ B, err error) error { return err }
-
-func twice(names *stint.Names, first, other *stint.Policy) error {
-	return errors.Join(names.Register(first), names.Register(other))
-}
 
 func faults() (f document.Faults) {
 	f.Invalid("a", document.Value{}, "b")

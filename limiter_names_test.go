@@ -2,13 +2,11 @@ package stint_test
 
 import (
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -33,50 +31,38 @@ func TestLimitersCountApart(t *testing.T) {
 	}
 }
 
+// A name says whose state it is: it has 1 to MaxNameBytes characters, and no slash, which the names of
+// policies and rules have.
 func TestNames(t *testing.T) {
-	memory := memstore.New(memstore.Config{})
-	wrapped, err := failover.New(failover.Config{Store: memory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer wrapped.Close()
-	five, six := stint.FixedWindow(5, time.Hour), stint.FixedWindow(6, time.Hour)
-	first, err := stint.New(memory, "api", five)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, tt := range map[string]struct {
-		store  stint.Store
-		name   string
-		limits []stint.Limit
-		fault  string // "" for none
-	}{
-		"no name":         {memory, "", []stint.Limit{five}, "name is"},
-		"slash":           {memory, "rule/api", []stint.Limit{five}, "name is"},
-		"too long":        {memory, strings.Repeat("n", stint.MaxNameBytes+1), []stint.Limit{five}, "name is"},
-		"other limits":    {memory, "api", []stint.Limit{six}, `name is "api"`},
-		"more limits":     {memory, "api", []stint.Limit{five, six.Named("six")}, `name is "api"`},
-		"other, wrapped":  {wrapped, "api", []stint.Limit{six}, `name is "api"`},
-		"the same limits": {memory, "api", []stint.Limit{five}, ""},
-		"another name":    {memory, "login", []stint.Limit{six}, ""},
-		"another store":   {memstore.New(memstore.Config{}), "api", []stint.Limit{six}, ""},
+	store := memstore.New(memstore.Config{})
+	for what, name := range map[string]string{
+		"no name":  "",
+		"slash":    "rule/api",
+		"too long": strings.Repeat("n", stint.MaxNameBytes+1),
 	} {
-		_, err := stint.New(tt.store, tt.name, tt.limits...)
-		if tt.fault == "" && err != nil || tt.fault != "" && (!errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), tt.fault)) {
-			t.Errorf("%s: %v, want %q", what, err, tt.fault)
+		_, err := stint.New(store, name, stint.FixedWindow(5, time.Hour))
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "name is") {
+			t.Errorf("%s: %v, want an error that names the name", what, err)
 		}
 	}
-	runtime.KeepAlive(first)
 }
 
-// Once a limiter is not used any more, its name is free.
-func TestNameIsFreeAgain(t *testing.T) {
+// Limiters of one name with other limits are one limiter whose limit changes: what a client has used counts on.
+func TestLimitersOfOneName(t *testing.T) {
 	store := memstore.New(memstore.Config{})
-	if _, err := stint.New(store, "api", stint.FixedWindow(5, time.Hour)); err != nil {
+	first, err := stint.New(store, "api", stint.FixedWindow(5, time.Hour))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stint.New(store, "api", stint.FixedWindow(6, time.Hour)); err != nil {
-		t.Errorf("the name of a limiter that is gone: %v", err)
+	second, err := stint.New(store, "api", stint.FixedWindow(100, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.AllowN(t.Context(), "bob", 3); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := second.Allow(t.Context(), "bob"); err != nil || d.Remaining != 96 {
+		t.Errorf("under the other limit: %v, %v, want 96 left", d, err)
 	}
 }
 
