@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // the zones, where the machine has none
 
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -202,8 +203,9 @@ type Limit struct {
 	Window time.Duration
 	// Calendar lets a fixed window follow the calendar. Default: CalendarNone.
 	Calendar Calendar
-	// TimeZone is the IANA name of the zone that Calendar counts in, by the data that
-	// [LoadTimeZone] reads. Default: "", which is UTC. Only with Calendar.
+	// TimeZone is the IANA name of the zone that Calendar counts in, as in
+	// [time.LoadLocation]: by the machine's data, else by that of the program. Default: "",
+	// which is UTC. "Local" is not a name. Only with Calendar.
 	TimeZone string
 	// MinInterval is the least time between two admitted requests, whatever their
 	// cost. Default: 0, none. At most MaxPeriod, whole microseconds. Sliding window
@@ -383,8 +385,8 @@ func (l Limit) validateOptions(faults *faults) {
 		if l.Calendar == CalendarNone {
 			faults.add("timezone", l.TimeZone, "only with calendar")
 		}
-		if _, err := LoadTimeZone(l.TimeZone); err != nil {
-			*faults = append(*faults, err)
+		if _, err := time.LoadLocation(l.TimeZone); err != nil || l.TimeZone == "Local" {
+			faults.add("timezone", l.TimeZone, "an IANA time zone such as Europe/Berlin, or UTC")
 		}
 	}
 	if l.Algorithm != AlgorithmSlidingWindowLog {

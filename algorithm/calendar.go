@@ -23,7 +23,7 @@ type window struct{ start, end stint.Instant }
 func (w *window) holds(t stint.Instant) bool { return w.start <= t && t < w.end }
 
 func newCalendar(unit stint.Calendar, zone string) *calendar {
-	location, err := stint.LoadTimeZone(zone)
+	location, err := time.LoadLocation(zone)
 	if err != nil {
 		location = time.UTC // a valid limit names a zone that loads
 	}

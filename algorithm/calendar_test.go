@@ -1,15 +1,8 @@
 package algorithm_test
 
 import (
-	"archive/zip"
-	"bytes"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -120,7 +113,7 @@ func newCalendarWindow(unit stint.Calendar, zone string) *algorithm.FixedWindow 
 func TestCalendarWindowsTile(t *testing.T) {
 	const year2060 = stint.Instant(2_840_140_800_000_000)
 	for _, zone := range zones {
-		location, err := stint.LoadTimeZone(zone)
+		location, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,64 +190,39 @@ func readingOf(unit stint.Calendar, zone *time.Location, at stint.Instant) strin
 	}
 }
 
-// The zones are the program's own: another machine's data, which ZONEINFO stands for here,
-// changes no window ("time-zone data embedded").
-func TestCalendarWindowsOfTheProgram(t *testing.T) {
-	const machine = "STINT_TEST_MACHINE" // says that this process is on a machine with other data
-	at := instant(t, "2026-06-01T12:00:00")
-	if os.Getenv(machine) != "" {
-		start, _ := newCalendarWindow(stint.CalendarDay, "Europe/Berlin").Window(at)
-		location, err := time.LoadLocation("Europe/Berlin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, offset := at.Time().In(location).Zone()
-		fmt.Printf("start %d, the machine's offset %d\n", start, offset)
-		return
-	}
-	zone, err := os.ReadFile(filepath.Join(strings.TrimSpace(goEnv(t, "GOROOT")), "lib", "time", "zoneinfo.zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	unpack(t, zone, "Asia/Kathmandu", filepath.Join(dir, "Europe", "Berlin"))
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v")
-	command.Env = append(os.Environ(), machine+"=1", "ZONEINFO="+dir)
-	said, err := command.CombinedOutput()
-	want := fmt.Sprintf("start %d, the machine's offset %d\n", instant(t, "2026-05-31T22:00:00"), 5*3600+45*60)
-	if err != nil || !strings.Contains(string(said), want) {
-		t.Errorf("%v: %s\nwant %s", err, said, want)
-	}
-}
-
-func goEnv(t *testing.T, name string) string {
-	t.Helper()
-	said, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(said)
-}
-
-// unpack writes a file of an archive to a path.
-func unpack(t *testing.T, archive []byte, name, path string) {
-	t.Helper()
-	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := fs.ReadFile(z, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
+// Two hosts whose data of a zone disagree share a state. Zones that differ by an hour, always or for half of the
+// year, stand for that. Each window as it ran admits at most L, so a day of either admits at most 2L.
+func TestCalendarWindowsOfTwoZones(t *testing.T) {
+	const limit = 5
+	for _, pair := range [][2]string{{"Europe/Berlin", "Africa/Algiers"}, {"Etc/GMT-1", "Etc/GMT-2"}, {"Asia/Kathmandu", "UTC"}} {
+		t.Run(pair[0]+" and "+pair[1], func(t *testing.T) {
+			random := rand.New(rand.NewPCG(*seed, 1))
+			var hosts [2]*algorithm.FixedWindow
+			var admitted [2]map[stint.Instant]int64 // by the start of the host's day
+			for i, zone := range pair {
+				hosts[i] = algorithm.NewFixedWindow(stint.CalendarWindow(limit, stint.CalendarDay, zone))
+				admitted[i] = map[stint.Instant]int64{}
+			}
+			var state algorithm.WindowState
+			var most int64
+			for now := instant(t, "2026-01-01T00:00:00"); now < instant(t, "2027-01-01T00:00:00"); {
+				now += stint.Instant(random.Int64N(int64(2 * time.Hour / time.Microsecond)))
+				var out stint.Outcome
+				hosts[random.IntN(2)].Apply(algorithm.Take, &state, now, 1, &out)
+				if !out.Allowed {
+					continue
+				}
+				for i, host := range hosts {
+					day, _ := host.Window(now)
+					admitted[i][day]++
+					if most = max(most, admitted[i][day]); admitted[i][day] > 2*limit {
+						t.Fatalf("the day of %s from %v admits %d", pair[i], day, admitted[i][day])
+					}
+				}
+			}
+			if most <= limit {
+				t.Errorf("no day admits more than %d: the zones agree, so this shows nothing", most)
+			}
+		})
 	}
 }

@@ -249,16 +249,6 @@ type Info struct {
 	Version   string `json:"version"`
 	Commit    string `json:"commit"`
 	GoVersion string `json:"goVersion"`
-	// TimeZones is the data that calendar windows are computed from. Processes that share
-	// limits should have the same data.
-	TimeZones TimeZones `json:"timeZones"`
-}
-
-// TimeZones identifies the time zone data of a service.
-type TimeZones struct {
-	Source  string `json:"source"`            // "program" or "system"
-	Version string `json:"version,omitempty"` // IANA's release, such as 2025c, if it is known
-	Digest  string `json:"digest,omitempty"`  // SHA-256 of the data in hexadecimal
 }
 
 // ProblemType is the media type of a [Problem].

@@ -119,10 +119,8 @@ func (s *service) rulesState() RulesState {
 }
 
 func (s *service) info(w http.ResponseWriter, r *http.Request) error {
-	return problem.Answer(w, r, http.StatusOK, api.Info{
-		Version: s.config.Build.Version, Commit: s.config.Build.Commit, GoVersion: runtime.Version(),
-		TimeZones: api.TimeZones(stint.TimeZones()),
-	})
+	build := s.config.Build
+	return problem.Answer(w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()})
 }
 
 func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {

@@ -72,7 +72,7 @@ func (g *traffic) GoString() string { return fmt.Sprintf("keys %q", g.keys) }
 // clocks within a year, or around now.
 func (g *traffic) aroundChangeOfClocks(zone string) stint.Instant {
 	at := g.now
-	if location, err := stint.LoadTimeZone(zone); err == nil {
+	if location, err := time.LoadLocation(zone); err == nil {
 		_, end := g.now.Time().In(location).ZoneBounds()
 		if change := stint.Instant(end.UnixMicro()); !end.IsZero() && change < g.now+366*24*hour {
 			at = change

@@ -58,7 +58,7 @@ func (w *calendarWindows) window(limit *stint.Limit, at stint.Instant) (start, e
 func (w *calendarWindows) wallTimeAt(zone string, at stint.Instant) stint.Instant {
 	location, known := w.zones[zone]
 	if !known {
-		location, _ = stint.LoadTimeZone(zone) // the limit's validation has loaded it
+		location, _ = time.LoadLocation(zone) // the limit's validation has loaded it
 		w.zones[zone] = location
 	}
 	_, offset := at.Time().In(location).Zone()

@@ -21,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/server"
@@ -174,9 +173,7 @@ func versionCommand(p process) *cobra.Command {
 	command.RunE = func(*cobra.Command, []string) error {
 		if *asJSON {
 			b := build()
-			return sayJSON(p.Out, api.Info{
-				Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version(), TimeZones: api.TimeZones(stint.TimeZones()),
-			}, "")
+			return sayJSON(p.Out, api.Info{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}, "")
 		}
 		return say(p.Out, "stint version %s\n", versionText())
 	}

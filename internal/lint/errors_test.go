@@ -81,7 +81,6 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"stint.ParseCalendar":  of(stint.ParseCalendar("moon")),
 		"stint.ParseDuration":  parseDuration,
 		"stint.ParseRate":      of(stint.ParseRate("fast")),
-		"stint.LoadTimeZone":   of(stint.LoadTimeZone("Moon")),
 		"stint.Limit":          bad.Validate(),
 		"stint.Op":             empty.Validate(),
 		"stint.Op and others":  (&stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, And: []stint.Claim{{Policy: policy, Permits: 1}}}).Validate(),
