@@ -29,11 +29,10 @@ func (s *Store) decide(ctx context.Context, timeout time.Duration, op stint.Op, 
 		d, err = s.inner.Decide(bounded, op)
 	}
 	own.release()
-	from := s.note(ctx, own, &op, d.Source, err)
 	if err == nil {
-		return d, nil
+		return d, s.resetLocally(ctx, &op)
 	}
-	return s.answer(ctx, from, op, err)
+	return s.answer(ctx, own, op, err)
 }
 
 // A boundPolicy takes permits of one policy by the inner store's shorter way.
@@ -69,7 +68,7 @@ func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (stint.Deci
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.sharded == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
-		s.send(ctx, s.config.Timeout, ops, results, true)
+		s.send(ctx, s.config.Timeout, ops, results)
 		return
 	}
 	var up []stint.Op
@@ -92,15 +91,15 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 		up, places = append(up, ops[i]), append(places, i)
 	}
 	answers := make([]stint.Result, len(up))
-	s.send(ctx, least, up, answers, true)
+	s.send(ctx, least, up, answers)
 	for i, place := range places {
 		results[place] = answers[i]
 	}
 }
 
 // send carries out operations in one call of the store. What the store failed to decide
-// is answered by the modes, if fallback says so.
-func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result, fallback bool) {
+// is answered by the modes.
+func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result) {
 	if len(ops) == 0 {
 		return
 	}
@@ -108,10 +107,10 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 	s.inner.DecideAll(bounded, ops, results)
 	own.release()
 	for i := range ops {
-		r := &results[i]
-		from := s.note(ctx, own, &ops[i], r.Decision.Source, r.Err)
-		if r.Err != nil && fallback {
-			r.Decision, r.Err = s.answer(ctx, from, ops[i], r.Err)
+		if r := &results[i]; r.Err != nil {
+			r.Decision, r.Err = s.answer(ctx, own, ops[i], r.Err)
+		} else {
+			r.Err = s.resetLocally(ctx, &ops[i])
 		}
 	}
 }
@@ -170,25 +169,9 @@ func originOf(ctx context.Context, own *deadline, err error) origin {
 	}
 }
 
-// note finds an error's origin, and tells the shards of the operation whether they are to be charged now.
-func (s *Store) note(ctx context.Context, own *deadline, op *stint.Op, source stint.Source, err error) (from origin) {
-	if err != nil {
-		from = originOf(ctx, own, err)
-	}
-	for i := range 1 + len(op.And) {
-		switch sh := s.shard(claimAt(op, i).Key); {
-		case err == nil && source == stint.SourceStore:
-			sh.succeeded()
-		case err != nil && from == storeFailed:
-			sh.failing.Store(true)
-		}
-	}
-	return from
-}
-
 // answer answers an operation in the store's place, by the origin of its error.
-func (s *Store) answer(ctx context.Context, from origin, op stint.Op, err error) (stint.Decision, error) {
-	switch from {
+func (s *Store) answer(ctx context.Context, own *deadline, op stint.Op, err error) (stint.Decision, error) {
+	switch originOf(ctx, own, err) {
 	case invalidOp, callerLeft:
 		clear(op.Each)
 		return stint.Decision{}, err

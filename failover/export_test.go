@@ -21,15 +21,3 @@ func WithTimeout(parent context.Context, timeout time.Duration) (ctx context.Con
 	}
 	return d, d.release, true
 }
-
-// MaxTouched is how many clients' local spending is remembered.
-const MaxTouched = maxTouched
-
-// DecidesLocally reports whether a local decision could be made now.
-func (s *Store) DecidesLocally() bool {
-	could := s.pending.deciding.TryRLock()
-	if could {
-		s.pending.deciding.RUnlock()
-	}
-	return could
-}

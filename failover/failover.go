@@ -42,15 +42,10 @@
 //
 // # When it is back
 //
-// What was admitted locally, and still counts at the rate of the share, is charged to the store in the
-// background, as stint.Settle charges: 256 limits in every 10 ms and a round trip. Denied
-// requests are charged to limits that count them. A charge goes into debt down to the limit's MaxDebt; what
-// goes beyond, and what [Stats.Dropped] counts, is not paid back. A charge counts from when it
-// is made, and one whose fate is unknown is not made again.
-//
-// The share itself stays spent, in this outage and the next, and comes back only as the limit does: a
-// bucket refills at the share's rate, a window ends. There is one exception: if the store took all that
-// the share has against a client, and answers that the client has permits left, the share is as new.
+// The store decides by what it knew before. What was admitted locally is not charged to it, so after an
+// outage a client may have had its share beside the limit. The share stays spent, in this outage and the
+// next, and comes back only as the limit does: a bucket refills at the share's rate, a window ends. A reset
+// of the client, or of the policy, clears the share of this process, too.
 //
 // # The bound
 //
@@ -63,8 +58,8 @@
 //
 // S is the sum of the shares, max(1, C/N) or max(1, L/N) each, rounded down: at most max(C, N)
 // or max(L, N). Of a process that decided locally while it counted fewer, that number counts
-// instead of N. Over outages that last T in total, with the charges made in full, the shares of a bucket
-// refill R x T / P of the 2 x R x (b - a) / P.
+// instead of N. Over outages that last T in total the shares of a bucket refill R x T / P of the
+// 2 x R x (b - a) / P.
 //
 // The bound does not cover a process that starts anew, which has spent nothing; one that starts during an
 // outage and counts itself alone; a local store that forgets at its memory cap; and a store that loses its
@@ -105,9 +100,8 @@ type Config struct {
 	// time. Default: Reject.
 	OnOverload Overload
 	// Local decides for those whose mode is Local: a store in the process, such as
-	// memstore.New makes, that nobody else uses. It holds two states for each limit that a
-	// client spends of: its share, and the account of what is to be charged; its cap bounds
-	// both. Default: nil; needed if a mode is Local.
+	// memstore.New makes, that nobody else uses and that lives as long as the process. It holds
+	// the shares that clients have spent. Default: nil; needed if a mode is Local.
 	Local stint.Store
 	// Instances returns how many processes share the limits; less than 1 counts as 1. It
 	// is asked by every local decision, and every 10 seconds, and must be safe for
@@ -186,7 +180,6 @@ type Store struct {
 	mu     sync.Mutex // guards closed, and the adding of work
 	closed bool
 
-	pending   pendingCharges
 	instances instances
 	counts    counts
 }
@@ -223,8 +216,6 @@ func New(config Config) (*Store, error) {
 			Timeout: config.Timeout, Unreachable: s.shards[0].unreachable, Try: s.shards[0].try,
 		})
 	}
-	s.pending.store = s
-	s.pending.touched, s.pending.batch = map[client]struct{}{}, make(chan struct{}, 1)
 	s.instances.count = s.config.Instances
 	if config.Local != nil {
 		s.start(s.countInstances)
@@ -257,7 +248,7 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 	return keys, nil
 }
 
-// Close ends probing and charging, and waits for what of it is under way, at most one
+// Close ends probing, and waits for a probe that is under way, at most one
 // deadline. It does not close the store. Afterwards the state stays as it is.
 func (s *Store) Close() {
 	s.mu.Lock()

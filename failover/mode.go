@@ -80,7 +80,6 @@ type plan struct {
 	fault    error                 // what is wrong with the policy's options, if anything
 	capacity int64                 // the least of the limits'
 	least    int32                 // the limit that has it
-	counts   bool                  // whether a limit counts denied requests
 	life     time.Duration         // the longest for which a permit counts
 	share    atomic.Pointer[share] // the one last used
 }
@@ -97,7 +96,6 @@ func (s *Store) newPlan(policy *stint.Policy) *plan {
 		if limit.Capacity < p.capacity {
 			p.capacity, p.least = limit.Capacity, int32(i)
 		}
-		p.counts = p.counts || limit.CountDenied
 		p.life = max(p.life, longestLife(limit))
 	}
 	if s.config.ForPolicy == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,15 +24,24 @@ func remaining(t testing.TB, store stint.Store, key string, policy *stint.Policy
 	return d.Remaining
 }
 
-// While the store is unreachable nothing is reset. Afterwards the store and what was spent locally
-// are, and nothing of it is charged; of another policy it is, unless all are reset.
+// While the store is unreachable nothing is reset. Afterwards the store and this process's shares
+// are; of another policy they are not, unless all are reset.
 func TestResets(t *testing.T) {
 	for name, row := range map[string]struct {
-		reset func(f *fixture) error
-		other int64 // remains in the store of the other policy
+		reset               func(f *fixture) error
+		otherIn, otherLocal int64 // remain of the other policy, in the store and of the share
 	}{
-		"a policy": {func(f *fixture) error { return f.ResetPolicy(f.t.Context(), "rule/a") }, 92},
-		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context()) }, 100},
+		"a policy": {func(f *fixture) error { return f.ResetPolicy(f.t.Context(), "rule/a") }, 95, 97},
+		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context()) }, 100, 100},
+		"a client": {func(f *fixture) error {
+			_, err := f.Decide(f.t.Context(), op(stint.Reset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0))
+			return err
+		}, 95, 97},
+		"a client in a batch": {func(f *fixture) error {
+			results := make([]stint.Result, 1)
+			f.DecideAll(f.t.Context(), []stint.Op{op(stint.Reset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0)}, results)
+			return results[0].Err
+		}, 95, 97},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,29 +62,23 @@ func TestResets(t *testing.T) {
 				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 95 || local != 97 {
 					t.Errorf("%d remain in the store and %d locally, want 95 and 97", inner, local)
 				}
-				f.regain()                                      // and before the first charge
-				if touched := f.Stats().Touched; touched != 3 { // one is of losing it
-					t.Fatalf("the spending of %d clients is to be charged, want 3", touched)
-				}
+				f.regain()
 				if err := row.reset(f); err != nil {
 					t.Fatal(err)
 				}
-				<-time.After(time.Minute) // charges are made
-				synctest.Wait()
 				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 100 || local != 100 {
 					t.Errorf("%d remain in the store and %d locally, want 100", inner, local)
 				}
-				if inner := remaining(t, f.inner, "k", other); inner != row.other {
-					t.Errorf("%d of the other policy remain, want %d", inner, row.other)
+				if inner, local := remaining(t, f.inner, "k", other), remaining(t, f.local, "k", other); inner != row.otherIn || local != row.otherLocal {
+					t.Errorf("of the other policy %d remain in the store and %d locally, want %d and %d", inner, local, row.otherIn, row.otherLocal)
 				}
 			})
 		})
 	}
 }
 
-// If the store fails to reset, the permits spent locally are charged as without the
-// reset; nothing is charged meanwhile.
-func TestResetFailsBeforeCharges(t *testing.T) {
+// If the store fails to reset, the shares stay spent.
+func TestResetThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
 		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour))
@@ -84,27 +86,18 @@ func TestResetFailsBeforeCharges(t *testing.T) {
 		for range 3 {
 			f.must("k", spent)
 		}
-		f.regain() // and before the first charge
-		var charges atomic.Int64
+		f.regain()
 		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
-			if c.Batch {
-				charges.Add(1)
+			if c.Reset {
+				return storetest.Fault{Err: errors.New("broken")}
 			}
-			if !c.Reset {
-				return storetest.Fault{}
-			}
-			<-time.After(timeout / 2) // charges would be made
-			if local := remaining(t, f.local, "k", spent); charges.Load() != 0 || local != 97 {
-				t.Errorf("%d charges; %d remain locally, want none and 97", charges.Load(), local)
-			}
-			return storetest.Fault{Err: errors.New("broken")}
+			return storetest.Fault{}
 		})
 		if err := f.ResetPolicy(t.Context(), "rule/a"); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 		}
-		f.settled()
-		if inner := remaining(t, f.inner, "k", spent); inner != 97 {
-			t.Errorf("%d remain in the store, want 97", inner)
+		if local := remaining(t, f.local, "k", spent); local != 97 {
+			t.Errorf("%d remain of the share, want 97", local)
 		}
 	})
 }
@@ -113,9 +106,6 @@ func TestResetFailsBeforeCharges(t *testing.T) {
 func TestCloseWhileResetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
-		f.lose(minutely(t))
-		f.must("k", policy(t, "rule/b", stint.FixedWindow(100, time.Hour)))
-		f.regain()
 		reset := make(chan struct{})
 		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
 			if c.Reset {
@@ -125,7 +115,7 @@ func TestCloseWhileResetting(t *testing.T) {
 		})
 		done := make(chan error, 1)
 		go func() { done <- f.ResetPolicy(t.Context(), "rule/a") }()
-		<-time.After(timeout / 2) // a batch of charges waits
+		synctest.Wait() // it is under way
 		start := time.Now()
 		f.Close()
 		if took := time.Since(start); took != 0 {
@@ -134,40 +124,6 @@ func TestCloseWhileResetting(t *testing.T) {
 		close(reset)
 		if err := <-done; err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// A charge that is under way is waited for, so that it does not come after.
-func TestResetWaitsForCharges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
-		gone := policy(t, "rule/a", stint.FixedWindow(100, time.Hour))
-		f.lose(minutely(t))
-		f.must("k", gone)
-		charging, charge := make(chan struct{}), make(chan struct{})
-		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
-			if c.Batch {
-				close(charging)
-				<-charge
-			}
-			return storetest.Fault{}
-		})
-		<-charging
-		done := make(chan error, 1)
-		go func() { done <- f.ResetPolicy(t.Context(), "rule/a") }()
-		synctest.Wait()
-		select {
-		case err := <-done:
-			t.Fatalf("it did not wait for the charge: %v", err)
-		default:
-		}
-		close(charge)
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if inner := remaining(t, f.inner, "k", gone); inner != 100 {
-			t.Errorf("%d of 100 remain", inner)
 		}
 	})
 }
@@ -230,44 +186,6 @@ func TestResetDeadlines(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// watched tells of its resets.
-type watched struct {
-	*memstore.Store
-	reset func()
-}
-
-func (w watched) ResetPolicy(ctx context.Context, name string) error {
-	w.reset()
-	return w.Store.ResetPolicy(ctx, name)
-}
-
-// A local decision is counted in the share and in the account, or in neither: none is made
-// while these are reset.
-func TestResetBetweenLocalDecisions(t *testing.T) {
-	resets := 0
-	var store *failover.Store
-	local := watched{memstore.New(memstore.Config{}), func() {
-		resets++
-		if store.DecidesLocally() {
-			t.Errorf("reset %d: a local decision can come between", resets)
-		}
-	}}
-	store, err := failover.New(failover.Config{Store: memstore.New(memstore.Config{}), Local: local, Mode: failover.Local})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	if err := store.ResetPolicy(t.Context(), "rule/a"); err != nil {
-		t.Fatal(err)
-	}
-	if resets != 2 {
-		t.Errorf("%d resets, want one of the shares and one of the accounts", resets)
-	}
-	if !store.DecidesLocally() {
-		t.Error("no local decision can be made any more")
 	}
 }
 

@@ -18,8 +18,7 @@ type shard struct {
 	index int
 	key   string // of probes
 
-	down    atomic.Pointer[outage] // nil: reachable
-	failing atomic.Bool            // whether the last call failed
+	down atomic.Pointer[outage] // nil: reachable
 
 	mu      sync.Mutex
 	probing bool      // whether a goroutine probes until the shard can be reached
@@ -32,17 +31,6 @@ type outage struct {
 	Outage
 	err error // what callers get: it wraps stint.ErrUnavailable and the cause
 }
-
-// succeeded notes an answer of the store.
-func (sh *shard) succeeded() {
-	if sh.failing.Load() && sh.down.Load() == nil {
-		sh.failing.Store(false)
-		sh.store.pending.startCharging()
-	}
-}
-
-// healthy reports whether the shard can be reached and the last call of it did not fail.
-func (sh *shard) healthy() bool { return sh.down.Load() == nil && !sh.failing.Load() }
 
 // unreachable notes that the shard is unreachable. The others are asked: if they are
 // unreachable too, their callers should not have to find out one after the other.
@@ -119,10 +107,8 @@ func (sh *shard) goUp() bool {
 	}
 	cause := sh.down.Load().Cause
 	sh.probing = false
-	sh.failing.Store(false)
 	sh.down.Store(nil)
 	sh.announce(true, cause)
-	sh.store.pending.startCharging()
 	return true
 }
 

@@ -1,26 +1,18 @@
 package failover
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"math/big"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/prefix"
 )
 
 // A share is what one of n processes may admit by itself of a policy's limits. The
 // names stay, so states do when n changes.
 type share struct {
-	n         int
-	policy    *stint.Policy
-	least     int64           // the least capacity
-	undivided []*stint.Policy // the limits that they are shares of, alone: the store's states
-
-	// account counts, as the limits do, what was admitted by any share and is not charged yet.
-	account *stint.Policy
-	denied  *stint.Policy // those limits of account that count denied requests; nil: none
+	n      int
+	policy *stint.Policy
+	least  int64 // the least capacity
 }
 
 // shareOf returns the share of one of n processes. The last one is kept.
@@ -39,51 +31,13 @@ func (p *plan) shareOf(n int) (*share, error) {
 func newShare(policy *stint.Policy, n int) (*share, error) {
 	s := &share{n: n, least: stint.MaxPermits}
 	limits := policy.Limits()
-	var accounts, denied []stint.Limit
 	for i, undivided := range limits {
 		limits[i] = divide(undivided, int64(n))
 		s.least = min(s.least, limits[i].Capacity)
-		alone, err := stint.NewPolicy(policy.Name(), undivided)
-		if err != nil {
-			return nil, err
-		}
-		s.undivided = append(s.undivided, alone)
-		accounts = append(accounts, accountOf(undivided, int64(n)))
-		if undivided.CountDenied {
-			denied = append(denied, accounts[i])
-		}
 	}
-	var err, accountErr, deniedErr error
+	var err error
 	s.policy, err = stint.NewPolicy(policy.Name(), limits...)
-	s.account, accountErr = stint.NewPolicy(accountName(policy.Name()), accounts...)
-	if denied != nil {
-		s.denied, deniedErr = stint.NewPolicy(accountName(policy.Name()), denied...)
-	}
-	return s, prefix.Join(err, accountErr, deniedErr)
-}
-
-// accountName is the name of the policy that counts what is to be charged of another.
-func accountName(policy string) string {
-	const prefix = "failover.account "
-	if name := prefix + policy; len(name) <= stint.MaxNameBytes {
-		return name
-	}
-	return fmt.Sprintf("%s%x", prefix, sha256.Sum256([]byte(policy)))
-}
-
-// accountOf is the limit by which an account forgets: as slowly as the share of one of n
-// processes, or as slowly as can be said of the whole capacity. It has that, since other
-// shares may have been larger.
-func accountOf(whole stint.Limit, n int64) stint.Limit {
-	account := whole
-	account.Lease, account.MaxDebt, account.MinInterval, account.CountDenied = 0, stint.NoDebt, 0, false
-	for ; n > 1 && whole.IsBucket(); n /= 2 {
-		if account.Rate = divideRate(whole.Rate, n); account.Validate() == nil {
-			return account
-		}
-	}
-	account.Rate = whole.Rate
-	return account
+	return s, err
 }
 
 // divide is the n-th part of a limit. Where that can't be said it is the nearest limit

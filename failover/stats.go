@@ -18,9 +18,6 @@ type Stats struct {
 	Errors      uint64 // operations that it failed otherwise
 	Overloaded  uint64 // operations that this process was too busy to have decided in time
 	Probes      uint64 // probes made
-	Charged     uint64 // permits spent locally that were charged to the store
-	Dropped     uint64 // local spendings that were not, or perhaps not, charged
-	Touched     int    // clients whose local spending waits to be charged
 	Shards      int    // parts of the store that fail apart
 	Unreachable int    // of which so many are unreachable now
 }
@@ -29,7 +26,6 @@ type counts struct {
 	open, closed, local atomic.Uint64
 	timeouts, errors    atomic.Uint64
 	probes, overloaded  atomic.Uint64
-	charged, dropped    atomic.Uint64
 }
 
 func (c *counts) failure(err error) {
@@ -46,16 +42,13 @@ func (s *Store) Stats() Stats {
 	stats := Stats{
 		Open: c.open.Load(), Closed: c.closed.Load(), Local: c.local.Load(),
 		Timeouts: c.timeouts.Load(), Errors: c.errors.Load(), Probes: c.probes.Load(), Overloaded: c.overloaded.Load(),
-		Charged: c.charged.Load(), Dropped: c.dropped.Load(), Shards: len(s.shards),
+		Shards: len(s.shards),
 	}
 	for _, sh := range s.shards {
 		if sh.down.Load() != nil {
 			stats.Unreachable++
 		}
 	}
-	s.pending.mu.Lock()
-	stats.Touched = len(s.pending.touched)
-	s.pending.mu.Unlock()
 	return stats
 }
 

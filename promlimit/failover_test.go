@@ -16,7 +16,7 @@ func TestFailoverCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
 	stats = promlimit.FailoverStats{ // read at each scrape
-		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Charged: 7, Dropped: 8, Overloaded: 9, Uncharged: 10, Up: 14, Unreachable: 2,
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Overloaded: 9, Up: 14, Unreachable: 2,
 	}
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.
@@ -24,12 +24,6 @@ func TestFailoverCollector(t *testing.T) {
 rate_limiter_failover_answers_total{mode="closed"} 2
 rate_limiter_failover_answers_total{mode="local"} 3
 rate_limiter_failover_answers_total{mode="open"} 1
-# HELP rate_limiter_failover_charged_permits_total Permits spent locally that were charged to the store.
-# TYPE rate_limiter_failover_charged_permits_total counter
-rate_limiter_failover_charged_permits_total 7
-# HELP rate_limiter_failover_dropped_charges_total Local spendings that were not, or perhaps not, charged.
-# TYPE rate_limiter_failover_dropped_charges_total counter
-rate_limiter_failover_dropped_charges_total 8
 # HELP rate_limiter_failover_failures_total Operations that the store failed to decide, by how.
 # TYPE rate_limiter_failover_failures_total counter
 rate_limiter_failover_failures_total{kind="error"} 5
@@ -40,9 +34,6 @@ rate_limiter_failover_overloaded_total 9
 # HELP rate_limiter_failover_probes_total Probes of a store that was unreachable.
 # TYPE rate_limiter_failover_probes_total counter
 rate_limiter_failover_probes_total 6
-# HELP rate_limiter_failover_uncharged_clients Clients whose local spending waits to be charged to the store.
-# TYPE rate_limiter_failover_uncharged_clients gauge
-rate_limiter_failover_uncharged_clients 10
 # HELP rate_limiter_store_shards Parts of the store that fail apart, by their state.
 # TYPE rate_limiter_store_shards gauge
 rate_limiter_store_shards{state="unreachable"} 2

@@ -40,9 +40,6 @@ type FailoverStats struct {
 	Errors      uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=error" help:"Operations that the store failed to decide, by how."`
 	Overloaded  uint64 `counter:"rate_limiter_failover_overloaded_total" help:"Operations that this process was too busy to have decided in time."`
 	Probes      uint64 `counter:"rate_limiter_failover_probes_total" help:"Probes of a store that was unreachable."`
-	Charged     uint64 `counter:"rate_limiter_failover_charged_permits_total" help:"Permits spent locally that were charged to the store."`
-	Dropped     uint64 `counter:"rate_limiter_failover_dropped_charges_total" help:"Local spendings that were not, or perhaps not, charged."`
-	Uncharged   int    `gauge:"rate_limiter_failover_uncharged_clients" help:"Clients whose local spending waits to be charged to the store."`
 	Up          int    `gauge:"rate_limiter_store_shards" label:"state=up" help:"Parts of the store that fail apart, by their state."`
 	Unreachable int    `gauge:"rate_limiter_store_shards" label:"state=unreachable" help:"Parts of the store that fail apart, by their state."`
 }

@@ -78,7 +78,7 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 		s := store.Stats()
 		return promlimit.FailoverStats{
 			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
-			Probes: s.Probes, Charged: s.Charged, Dropped: s.Dropped, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded, Uncharged: s.Touched,
+			Probes: s.Probes, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded,
 		}
 	}))
 	return nil

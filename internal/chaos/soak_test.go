@@ -77,13 +77,12 @@ func TestSoak(t *testing.T) {
 	if n := &k.load.n; timed() && n.dawdled*1000 > n.calls {
 		t.Errorf("%d of %d calls took longer than told, want 0.1 %%", n.dawdled, n.calls)
 	}
-	charged := local.Stats().Charged
 	closeOpen()
 	closeLocal()
 	if err := goleak.Find(append(ofServers(), leaks)...); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%s\n%d outages, %d permits charged afterwards", k, outages.Load(), charged)
+	t.Logf("%s\n%d outages", k, outages.Load())
 }
 
 // soakSite starts a server that keeps all it holds, and that every one of the faults
