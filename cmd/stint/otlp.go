@@ -16,6 +16,11 @@ import (
 	"github.com/stint-go/stint"
 )
 
+const (
+	otlpPrefix  = "OTEL_EXPORTER_OTLP_"
+	defaultOTLP = "http://localhost:4318" // by OpenTelemetry's specification
+)
+
 // otlpTime is the longest that what waits may take to be sent at the end.
 const otlpTime = 2 * time.Second
 
@@ -35,27 +40,28 @@ func exported(p process, signal string) (bool, error) {
 	default:
 		return false, misconfigured(stint.Invalid("OTEL_SDK_DISABLED", disabled, "true or false"))
 	}
-	named := p.env(otlpPrefix+"ENDPOINT") != "" || p.env(otlpPrefix+signal+"_ENDPOINT") != ""
-	return exporter != "none" && (exporter == "otlp" || named) && disabled != "true", nil
+	return exporter != "none" && (exporter == "otlp" || endpointNamed(p, signal)) && disabled != "true", nil
 }
 
-// prepareTelemetry validates the variables of all signals that are sent, before the SDK reads them, and has the SDK log.
+// endpointNamed reports whether the variables say where a signal is sent to. Otherwise it is OpenTelemetry's default, which its SDK would
+// use by https.
+func endpointNamed(p process, signal string) bool {
+	return p.env(otlpPrefix+"ENDPOINT") != "" || p.env(otlpPrefix+signal+"_ENDPOINT") != ""
+}
+
+// prepareTelemetry has the SDK log if a signal is sent, before it reads its variables. What they say besides exported's is the SDK's
+// to judge.
 func prepareTelemetry(p process, logger *slog.Logger) error {
-	var signals []string
 	for _, signal := range []string{"TRACES", "METRICS"} {
 		is, err := exported(p, signal)
 		if err != nil {
 			return err
 		}
 		if is {
-			signals = append(signals, signal)
+			logTelemetry(logger)
 		}
 	}
-	if len(signals) == 0 {
-		return nil
-	}
-	logTelemetry(logger)
-	return telemetryFaults(p, signals)
+	return nil
 }
 
 // aboutService is what receivers are told of the service. What the variables say beats the name that is given here.
@@ -73,7 +79,11 @@ func startMetrics(ctx context.Context, p process, served prometheus.Gatherer, lo
 	if is, err := exported(p, "METRICS"); !is {
 		return func() {}, err
 	}
-	sender, err := otlpmetrichttp.New(ctx, otlpmetrichttp.WithEndpointURL(otlpEndpoint(p, "METRICS")))
+	var options []otlpmetrichttp.Option
+	if !endpointNamed(p, "METRICS") {
+		options = append(options, otlpmetrichttp.WithEndpointURL(defaultOTLP+"/v1/metrics"))
+	}
+	sender, err := otlpmetrichttp.New(ctx, options...)
 	if err != nil {
 		return nil, misconfigured(err)
 	}

@@ -25,8 +25,7 @@ type traces struct {
 	bound    uint64 // a request of no trace is recorded if a random number of 63 bits is below
 }
 
-// startTraces reads the variables, and says what is wrong with them, those of metrics among them. The sampler, the service's name,
-// headers and the rest are read by the SDK.
+// startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are read by the SDK.
 func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, error) {
 	if err := prepareTelemetry(p, logger); err != nil {
 		return nil, err
@@ -34,7 +33,11 @@ func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, 
 	if is, err := exported(p, "TRACES"); !is {
 		return nil, err
 	}
-	sender, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(otlpEndpoint(p, "TRACES")))
+	var options []otlptracehttp.Option
+	if !endpointNamed(p, "TRACES") {
+		options = append(options, otlptracehttp.WithEndpointURL(defaultOTLP+"/v1/traces"))
+	}
+	sender, err := otlptracehttp.New(ctx, options...)
 	if err != nil {
 		return nil, misconfigured(err)
 	}
@@ -56,7 +59,7 @@ func recordedBelow(p process) uint64 {
 		return 0
 	case strings.HasSuffix(sampler, "traceidratio"):
 		ratio, err := strconv.ParseFloat(strings.TrimSpace(p.env("OTEL_TRACES_SAMPLER_ARG")), 64)
-		if err != nil { // it is absent
+		if err != nil || !(ratio >= 0 && ratio <= 1) { // absent or unfit: the SDK records all
 			return all
 		}
 		return uint64(ratio * all)
