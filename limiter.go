@@ -28,7 +28,7 @@ type Limiter struct {
 	store  Store
 	policy *Policy
 	hooks  Hooks
-	taker  Taker // the store's shorter way to take, or the limiter's own where a hook wants to know
+	taker  Taker // the store's shorter way to take; nil: there is none, or a hook wants to know
 	queues waitQueues
 
 	mu     sync.Mutex
@@ -95,7 +95,6 @@ func NewLimiter(config Config) (*Limiter, error) {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
 	l := &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}
-	l.taker = (*takeByOp)(l)
 	if binder, ok := config.Store.(Binder); ok && config.Hooks.Decided == nil {
 		l.taker = binder.Bind(config.Policy)
 	}
@@ -113,7 +112,10 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.taker.Take(ctx, key, n)
+	if l.taker != nil {
+		return l.taker.Take(ctx, key, n)
+	}
+	return l.decide(ctx, Take, key, n)
 }
 
 // AllowEach is AllowN, and tells what each limit said: each receives the outcomes in
@@ -194,13 +196,6 @@ func orDeadline(err error) error {
 		return ErrDeadline
 	}
 	return err
-}
-
-// takeByOp is a limiter as a Taker that makes an Op.
-type takeByOp Limiter
-
-func (l *takeByOp) Take(ctx context.Context, key string, n int64) (Decision, error) {
-	return (*Limiter)(l).decide(ctx, Take, key, n)
 }
 
 func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (Decision, error) {

@@ -159,34 +159,26 @@ type Taker interface {
 	Take(ctx context.Context, key string, permits int64) (Decision, error)
 }
 
-// A Binder is a Store that has a shorter way to Take of one policy. A [Limiter] uses
-// it. The decisions are the same.
+// A Binder is a Store in the process that has a shorter way to take of one policy, without an operation being copied. A
+// [Limiter] uses it. The decisions are the same, so a store that wraps another has no need to forward it.
 type Binder interface {
 	Bind(policy *Policy) Taker
 }
 
-// A Resetter is a Store that can clear the state of all clients of a policy, or of
-// all policies.
-//
-// A reset is one step, whatever it resets: its cost does not grow with the number of
-// clients. It is in force at once. A decision that begins after the reset has returned
-// without an error sees nothing of what was before the reset began, in every process that
-// shares the store. A decision that is under way meanwhile sees what was, or what is new;
-// what it takes may be reset or stay. What a store decides in one step it never decides by a
-// mix of both.
-//
-// Permits that were leased or reserved before a reset do not come back into what is new.
-//
-// An error wraps ErrInvalid when the store can't do it, ErrUnavailable when it failed, or is
-// the context's. With ErrUnavailable or the context's error the reset may have been carried
-// out, also in a part of the store only. Doing it again completes it.
-type Resetter interface {
-	// ResetPolicy clears the state of all clients of all policies with this name, whatever the
-	// names and parameters of their limits were and are. Other policies are not touched. A name that the store
-	// does not know is no error.
-	ResetPolicy(ctx context.Context, policyName string) error
-	// ResetAll clears the state of all clients of all policies.
-	ResetAll(ctx context.Context) error
+// A Scope says whose state [Store.ResetAll] clears. The zero value is the policies with the name "".
+type Scope struct {
+	// All is all clients of all policies. Default: false, those of Policy.
+	All bool
+	// Policy names the policies, whatever the names and parameters of their limits were and are. Not used with All.
+	Policy string
+}
+
+// String describes the scope, for errors and logs.
+func (s Scope) String() string {
+	if s.All {
+		return "all policies"
+	}
+	return fmt.Sprintf("policy %q", s.Policy)
 }
 
 // A Store holds state and decides operations atomically, by its own clock. Its
@@ -200,4 +192,18 @@ type Store interface {
 	// DecideAll carries out operations in order, each alone, in as few round trips as
 	// the store can; results[i] answers ops[i]. results must be as long as ops.
 	DecideAll(ctx context.Context, ops []Op, results []Result)
+	// ResetAll clears the state of all clients of a policy, or of all policies. The verb Reset is for single clients.
+	// A name that the store does not know is no error.
+	//
+	// A reset is one step, whatever it resets: its cost does not grow with the number of
+	// clients. It is in force at once. A decision that begins after the reset has returned
+	// without an error sees nothing of what was before the reset began, in every process that
+	// shares the store. A decision that is under way meanwhile sees what was, or what is new;
+	// what it takes may be reset or stay. What a store decides in one step it never decides by a
+	// mix of both. Permits that were leased or reserved before a reset do not come back into what is new.
+	//
+	// An error wraps ErrInvalid when the store can't do it, ErrUnavailable when it failed, or is
+	// the context's. With ErrUnavailable or the context's error the reset may have been carried
+	// out, also in a part of the store only. Doing it again completes it.
+	ResetAll(ctx context.Context, scope Scope) error
 }

@@ -173,6 +173,8 @@ func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
 	}
 }
 
+func (away) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
+
 // TestNobodyThere: the error shows neither password nor token nor key, and a batch
 // asks once.
 func TestNobodyThere(t *testing.T) {

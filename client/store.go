@@ -121,6 +121,15 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 	b.flush(ctx)
 }
 
+// ResetAll implements [stint.Store]. The REST API resets single clients only, so it is always an error that wraps
+// stint.ErrInvalid, unless the context has ended.
+func (c *Client) ResetAll(ctx context.Context, scope stint.Scope) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return stint.Invalid("scope", scope, "single clients: the service resets all of a rule on its admin listener only")
+}
+
 // A batch is what DecideAll has under way.
 type batch struct {
 	client      *Client

@@ -25,28 +25,19 @@ func BenchmarkHealthy(b *testing.B) {
 	defer wrapped.Close()
 	for _, row := range []struct {
 		name  string
-		store interface {
-			stint.Store
-			stint.Binder
-		}
+		store stint.Store
 	}{{"bare", inner}, {"failover", wrapped}} {
-		taker, o := row.store.Bind(p), op(stint.Take, "k", p, 1)
-		b.Run("verb=decide/store="+row.name, func(b *testing.B) {
+		o := op(stint.Take, "k", p, 1)
+		b.Run("verb=take/store="+row.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				_, _ = row.store.Decide(b.Context(), o)
 			}
 		})
-		b.Run("verb=take/store="+row.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = taker.Take(b.Context(), "k", 1)
-			}
-		})
 		b.Run("verb=take/parallel/store="+row.name, func(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					_, _ = taker.Take(b.Context(), "k", 1)
+					_, _ = row.store.Decide(b.Context(), o)
 				}
 			})
 		})
@@ -133,6 +124,8 @@ func (silent) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
 	<-ctx.Done()
 	return stint.Decision{}, ctx.Err()
 }
+
+func (silent) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
 
 func (silent) DecideAll(ctx context.Context, _ []stint.Op, results []stint.Result) {
 	<-ctx.Done()

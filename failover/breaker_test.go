@@ -24,9 +24,6 @@ var errRefused = errors.New("connection refused")
 func TestSilenceCostsOneDeadline(t *testing.T) {
 	for name, take := range map[string]func(*fixture, *stint.Policy) (stint.Decision, error){
 		"Decide": func(f *fixture, p *stint.Policy) (stint.Decision, error) { return f.take("k", p) },
-		"Bind": func(f *fixture, p *stint.Policy) (stint.Decision, error) {
-			return f.Bind(p).Take(f.t.Context(), "k", 1)
-		},
 		"DecideAll": func(f *fixture, p *stint.Policy) (stint.Decision, error) {
 			results := make([]stint.Result, 3)
 			f.DecideAll(f.t.Context(), []stint.Op{op(0, "j", p, 1), op(0, "k", p, 1), op(0, "l", p, 1)}, results)

@@ -9,58 +9,21 @@ import (
 )
 
 // Decide implements [stint.Store].
-func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
 	timeout, err := s.timeout(&op)
 	if err != nil {
-		return stint.Decision{}, err
+		return d, err
 	}
-	return s.decide(ctx, timeout, op, nil)
-}
-
-// decide has the store decide, by its bound policy if there is one, or answers in its place.
-func (s *Store) decide(ctx context.Context, timeout time.Duration, op stint.Op, bound stint.Taker) (d stint.Decision, err error) {
 	if down := s.downFor(&op); down != nil {
 		return s.fallback(ctx, op, down.err)
 	}
 	bounded, own := s.bound(ctx, timeout)
-	if bound != nil {
-		d, err = bound.Take(bounded, op.Key, op.Permits)
-	} else {
-		d, err = s.inner.Decide(bounded, op)
-	}
+	d, err = s.inner.Decide(bounded, op)
 	own.release()
 	if err == nil {
 		return d, s.resetLocally(ctx, &op)
 	}
 	return s.answer(ctx, own, op, err)
-}
-
-// A boundPolicy takes permits of one policy by the inner store's shorter way.
-type boundPolicy struct {
-	store   *Store
-	policy  *stint.Policy
-	inner   stint.Taker // nil: there is none
-	timeout time.Duration
-	fault   error
-}
-
-// Bind implements [stint.Binder].
-func (s *Store) Bind(policy *stint.Policy) stint.Taker {
-	b := &boundPolicy{store: s, policy: policy}
-	b.timeout, b.fault = s.timeout(&stint.Op{Claim: stint.Claim{Policy: policy}})
-	if binder, ok := s.inner.(stint.Binder); ok {
-		b.inner = binder.Bind(policy)
-	}
-	return b
-}
-
-// Take implements [stint.Taker].
-func (b *boundPolicy) Take(ctx context.Context, key string, n int64) (stint.Decision, error) {
-	if b.fault != nil {
-		return stint.Decision{}, b.fault
-	}
-	op := stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: n}}
-	return b.store.decide(ctx, b.timeout, op, b.inner)
 }
 
 // DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at

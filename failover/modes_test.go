@@ -331,7 +331,7 @@ func TestRuleTimeouts(t *testing.T) {
 		hasty := policy(t, "hasty", stint.FixedWindow(4, time.Hour))
 		f.faulty.Inject(silence)
 		start := time.Now()
-		if d, err := f.Bind(hasty).Take(t.Context(), "k", 1); err != nil || !d.Degraded || time.Since(start) != timeout/4 {
+		if d, err := f.take("k", hasty); err != nil || !d.Degraded || time.Since(start) != timeout/4 {
 			t.Errorf("%+v, %v after %s", d, err, time.Since(start))
 		}
 		f.regain()
@@ -359,8 +359,7 @@ func TestInvalidRules(t *testing.T) {
 			results := make([]stint.Result, 1)
 			f.DecideAll(t.Context(), []stint.Op{op(0, "k", p, 1)}, results)
 			_, err := f.take("k", p)
-			_, bound := f.Bind(p).Take(t.Context(), "k", 1)
-			for _, err := range []error{err, bound, results[0].Err} {
+			for _, err := range []error{err, results[0].Err} {
 				if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "rule") {
 					t.Errorf("%s: %v", name, err)
 				}

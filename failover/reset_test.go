@@ -3,7 +3,6 @@ package failover_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,8 +30,8 @@ func TestResets(t *testing.T) {
 		reset               func(f *fixture) error
 		otherIn, otherLocal int64 // remain of the other policy, in the store and of the share
 	}{
-		"a policy": {func(f *fixture) error { return f.ResetPolicy(f.t.Context(), "rule/a") }, 95, 97},
-		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context()) }, 100, 100},
+		"a policy": {func(f *fixture) error { return f.ResetAll(f.t.Context(), stint.Scope{Policy: "rule/a"}) }, 95, 97},
+		"all":      {func(f *fixture) error { return f.ResetAll(f.t.Context(), stint.Scope{All: true}) }, 100, 100},
 		"a client": {func(f *fixture) error {
 			_, err := f.Decide(f.t.Context(), op(stint.Reset, "k", policy(f.t, "rule/a", stint.FixedWindow(100, time.Hour)), 0))
 			return err
@@ -93,7 +92,7 @@ func TestResetThatFails(t *testing.T) {
 			}
 			return storetest.Fault{}
 		})
-		if err := f.ResetPolicy(t.Context(), "rule/a"); !errors.Is(err, stint.ErrUnavailable) {
+		if err := f.ResetAll(t.Context(), stint.Scope{Policy: "rule/a"}); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 		}
 		if local := remaining(t, f.local, "k", spent); local != 97 {
@@ -114,7 +113,7 @@ func TestCloseWhileResetting(t *testing.T) {
 			return storetest.Fault{}
 		})
 		done := make(chan error, 1)
-		go func() { done <- f.ResetPolicy(t.Context(), "rule/a") }()
+		go func() { done <- f.ResetAll(t.Context(), stint.Scope{Policy: "rule/a"}) }()
 		synctest.Wait() // it is under way
 		start := time.Now()
 		f.Close()
@@ -134,9 +133,7 @@ type slow struct {
 	takes time.Duration
 }
 
-func (s slow) ResetPolicy(ctx context.Context, _ string) error { return s.ResetAll(ctx) }
-
-func (s slow) ResetAll(ctx context.Context) error {
+func (s slow) ResetAll(ctx context.Context, _ stint.Scope) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -170,7 +167,7 @@ func TestResetDeadlines(t *testing.T) {
 					ctx = within(t, row.caller)
 				}
 				start := time.Now()
-				err = store.ResetPolicy(ctx, "rule/a")
+				err = store.ResetAll(ctx, stint.Scope{Policy: "rule/a"})
 				if !errors.Is(err, row.err) || err != nil && row.err == nil {
 					t.Errorf("got %v, want %v", err, row.err)
 				}
@@ -189,7 +186,7 @@ func TestResetDeadlines(t *testing.T) {
 	}
 }
 
-// What a store fails with makes it unavailable; stores that can't are invalid.
+// What a store fails with makes it unavailable; an operation that it can't do is invalid.
 func TestResetFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
@@ -200,25 +197,17 @@ func TestResetFails(t *testing.T) {
 			}
 			return storetest.Fault{}
 		})
-		if err := f.ResetPolicy(t.Context(), ""); !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, broken) {
+		if err := f.ResetAll(t.Context(), stint.Scope{Policy: ""}); !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v of %v", err, stint.ErrUnavailable, broken)
 		}
 		if s := f.Stats(); s.Errors != 1 {
 			t.Errorf("%+v, want an error", s)
 		}
+		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
+			return storetest.Fault{Err: stint.Invalid("scope", "all", "single clients")}
+		})
+		if err := f.ResetAll(t.Context(), stint.Scope{All: true}); !errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, stint.ErrInvalid)
+		}
 	})
-	memory := memstore.New(memstore.Config{})
-	mute := struct{ stint.Store }{memory}
-	for want, config := range map[string]failover.Config{
-		"store is": {Store: mute}, "local store is": {Store: memory, Local: mute},
-	} {
-		store, err := failover.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.ResetPolicy(t.Context(), ""); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-		store.Close()
-	}
 }

@@ -47,12 +47,6 @@ func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	return d, err
 }
 
-func (s sharded) ResetPolicy(ctx context.Context, name string) error {
-	return s.Store.(stint.Resetter).ResetPolicy(ctx, name)
-}
-
-func (s sharded) ResetAll(ctx context.Context) error { return s.Store.(stint.Resetter).ResetAll(ctx) }
-
 func (s sharded) Shards() int { return s.n }
 
 func (s sharded) Shard(key string) int {
@@ -199,3 +193,5 @@ func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) 
 	return stint.Decision{}, ctx.Err()
 }
 func (stubborn) DecideAll(context.Context, []stint.Op, []stint.Result) {}
+
+func (stubborn) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }

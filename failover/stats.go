@@ -63,11 +63,7 @@ func (s *Store) Down() (outages []Outage) {
 	return outages
 }
 
-var (
-	_ stint.Store    = (*Store)(nil)
-	_ stint.Binder   = (*Store)(nil)
-	_ stint.Resetter = (*Store)(nil)
-)
+var _ stint.Store = (*Store)(nil)
 
 // A Change says that a shard became unreachable, or can be reached again.
 type Change struct {

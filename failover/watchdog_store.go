@@ -52,24 +52,9 @@ func (w *watchdogStore) DecideAll(ctx context.Context, ops []stint.Op, results [
 	w.report(call, how, cause)
 }
 
-// Bind implements [stint.Binder].
-func (w *watchdogStore) Bind(policy *stint.Policy) stint.Taker {
-	if binder, ok := w.store.(stint.Binder); ok {
-		return &watchdogPolicy{w, binder.Bind(policy)}
-	}
-	return nil
-}
-
-type watchdogPolicy struct {
-	*watchdogStore
-	inner stint.Taker
-}
-
-// Take implements [stint.Taker].
-func (b *watchdogPolicy) Take(ctx context.Context, key string, n int64) (stint.Decision, error) {
-	call := b.begin()
-	d, err := b.inner.Take(ctx, key, n)
-	return d, b.end(ctx, call, d.Source, err)
+// ResetAll implements [stint.Store]. It is not watched.
+func (w *watchdogStore) ResetAll(ctx context.Context, scope stint.Scope) error {
+	return w.store.ResetAll(ctx, scope)
 }
 
 func (w *watchdogStore) begin() *watchdog.Call {

@@ -131,7 +131,7 @@ func TestStatesOutlivePolicies(t *testing.T) {
 	collected(t, "who wrote first is gone", func() bool { known, _ := s.counts(); return known == 1 })
 	both(0)
 	both(7)
-	if err := s.ResetPolicy(t.Context(), "a"); err != nil {
+	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	collected(t, "nothing is left", func() bool { known, _ := s.counts(); return known == 0 })
@@ -185,7 +185,7 @@ func TestPoliciesGoUnderLoad(t *testing.T) {
 					admitted[w][key]++
 				}
 				if i%50 == 0 {
-					if err := s.ResetPolicy(ctx, fmt.Sprint("b", i%7)); err != nil {
+					if err := s.ResetAll(ctx, stint.Scope{Policy: fmt.Sprint("b", i%7)}); err != nil {
 						t.Error(err)
 						return
 					}

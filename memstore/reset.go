@@ -6,20 +6,12 @@ import (
 	"github.com/stint-go/stint"
 )
 
-var _ stint.Resetter = (*Store)(nil)
-
-// ResetPolicy implements [stint.Resetter]: it ends the epochs of the policy's states. That
-// takes some microseconds, and up to 80 ns for each limit of any policy that is known; only
-// decisions on clients that are known already go on meanwhile. An error is the context's, and then
-// nothing was reset.
-func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
-	return s.endEpochs(ctx, func(w *limitVersion) bool { return w.policy == policyName })
-}
-
-// ResetAll implements [stint.Resetter], as [Store.ResetPolicy] does. It takes up to half a
-// microsecond for each limit.
-func (s *Store) ResetAll(ctx context.Context) error {
-	return s.endEpochs(ctx, func(*limitVersion) bool { return true })
+// ResetAll implements [stint.Store]: it ends the epochs of the policies' states. That takes some
+// microseconds, and up to 80 ns for each limit of any policy that is known, or half a microsecond if all
+// are reset; only decisions on clients that are known already go on meanwhile. An error is the context's,
+// and then nothing was reset.
+func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
+	return s.endEpochs(ctx, func(w *limitVersion) bool { return scope.All || w.policy == scope.Policy })
 }
 
 // endEpochs ends the epochs of some versions. All shards are locked meanwhile, so that an

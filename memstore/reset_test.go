@@ -65,7 +65,7 @@ func TestResetLooksAtNoState(t *testing.T) {
 			}
 		}
 	}
-	if err := s.ResetPolicy(t.Context(), "a"); err != nil {
+	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, slot := range held {
@@ -83,8 +83,8 @@ func TestResetLooksAtNoState(t *testing.T) {
 func TestResetIsReclaimed(t *testing.T) {
 	const clients = 3000
 	for name, reset := range map[string]func(s *Store) error{
-		"a policy": func(s *Store) error { return s.ResetPolicy(t.Context(), "a") },
-		"all":      func(s *Store) error { return s.ResetAll(t.Context()) },
+		"a policy": func(s *Store) error { return s.ResetAll(t.Context(), stint.Scope{Policy: "a"}) },
+		"all":      func(s *Store) error { return s.ResetAll(t.Context(), stint.Scope{All: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := still()
@@ -128,7 +128,7 @@ func TestResetGoesFirst(t *testing.T) {
 	if n := s.Stats().Evictions; n != 0 {
 		t.Fatalf("%d are evicted before the cap", n)
 	}
-	if err := s.ResetPolicy(t.Context(), "gone"); err != nil {
+	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "gone"}); err != nil {
 		t.Fatal(err)
 	}
 	crowd(t, s, late, 2*clients)
@@ -148,12 +148,12 @@ func TestResetsComeAndGo(t *testing.T) {
 	for round := range 1000 {
 		crowd(t, s, policy, 10)
 		for range 3 { // of which two find nothing
-			if err := s.ResetPolicy(t.Context(), "a"); err != nil {
+			if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		crowd(t, s, policy, 10) // into the old slots
-		if err := s.ResetAll(t.Context()); err != nil {
+		if err := s.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
 			t.Fatal(err)
 		}
 		if round == 0 {
@@ -180,7 +180,7 @@ func TestResetBetweenIDAndHold(t *testing.T) {
 	l := &s.plan(policy).limits[0]
 	hash, id := s.hash("k", l), l.version.id.Load()
 	shard := s.shard(hash)
-	if err := s.ResetPolicy(t.Context(), "a"); err != nil {
+	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if slot, _ := shard.table.Load().find(hash); slot == nil || slot.epoch.Load() != id {
@@ -273,12 +273,12 @@ func TestResetUnderLoad(t *testing.T) {
 			var err error
 			if of := i % 3; of < 2 {
 				begun[of].Add(1)
-				err = s.ResetPolicy(t.Context(), [...]string{"a", "b"}[of])
+				err = s.ResetAll(t.Context(), stint.Scope{Policy: [...]string{"a", "b"}[of]})
 				ended[of].Add(1)
 			} else {
 				begun[0].Add(1)
 				begun[1].Add(1)
-				err = s.ResetAll(t.Context())
+				err = s.ResetAll(t.Context(), stint.Scope{All: true})
 				ended[0].Add(1)
 				ended[1].Add(1)
 			}
@@ -304,7 +304,7 @@ func TestResetUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	if err := s.ResetAll(t.Context()); err != nil {
+	if err := s.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 * capacity {

@@ -72,11 +72,7 @@ type watchedStore struct {
 	watched
 }
 
-var (
-	_ stint.Store    = (*Store)(nil)
-	_ stint.Binder   = (*Store)(nil)
-	_ stint.Resetter = (*Store)(nil)
-)
+var _ stint.Store = (*Store)(nil)
 
 // recorded reports whether the context belongs to a trace that is recorded.
 func recorded(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
@@ -121,55 +117,9 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	describe(span, ops[shown].Verb, ops[shown].LimitAt, policyAt(&ops[shown], int(d.Index)), d, results[shown].Err)
 }
 
-// Bind implements [stint.Binder].
-func (s *Store) Bind(policy *stint.Policy) stint.Taker {
-	b := &bound{store: s, policy: policy}
-	if binder, ok := s.store.(stint.Binder); ok {
-		b.taker = binder.Bind(policy)
-	}
-	return b
-}
-
-// ResetPolicy implements [stint.Resetter].
-func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
-	if resetter, ok := s.store.(stint.Resetter); ok {
-		return resetter.ResetPolicy(ctx, policyName)
-	}
-	return errNoReset()
-}
-
-// ResetAll implements [stint.Resetter].
-func (s *Store) ResetAll(ctx context.Context) error {
-	if resetter, ok := s.store.(stint.Resetter); ok {
-		return resetter.ResetAll(ctx)
-	}
-	return errNoReset()
-}
-
-func errNoReset() error {
-	return stint.Invalid("store", "one that can't reset many clients", "a stint.Resetter")
-}
-
-// bound is the short way to take of one policy.
-type bound struct {
-	store  *Store
-	policy *stint.Policy
-	taker  stint.Taker // nil: the store has none
-}
-
-// Take implements [stint.Taker].
-func (b *bound) Take(ctx context.Context, key string, permits int64) (stint.Decision, error) {
-	if b.taker == nil {
-		return b.store.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: b.policy, Permits: permits}})
-	}
-	if !recorded(ctx) {
-		return b.taker.Take(ctx, key, permits)
-	}
-	ctx, span := b.store.begin(ctx)
-	defer span.End()
-	d, err := b.taker.Take(ctx, key, permits)
-	describe(span, stint.Take, b.policy.Limit, b.policy, &d, err)
-	return d, err
+// ResetAll implements [stint.Store].
+func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
+	return s.store.ResetAll(ctx, scope)
 }
 
 // policyAt is the policy of limit i of an operation.

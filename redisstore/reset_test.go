@@ -15,7 +15,7 @@ import (
 
 func resetPolicy(t testing.TB, store *redisstore.Store, name string) {
 	t.Helper()
-	if err := store.ResetPolicy(t.Context(), name); err != nil {
+	if err := store.ResetAll(t.Context(), stint.Scope{Policy: name}); err != nil {
 		t.Fatalf("resetting %q: %v", name, err)
 	}
 }
@@ -176,7 +176,7 @@ func TestResetNobody(t *testing.T) {
 	if err := own.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.ResetPolicy(t.Context(), "x"); !errors.Is(err, stint.ErrUnavailable) {
+	if err := store.ResetAll(t.Context(), stint.Scope{Policy: "x"}); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 	}
 }
@@ -218,7 +218,7 @@ func TestResetInForceEverywhere(t *testing.T) {
 	}
 	take(t, other, "k", first, 3)
 	check("used again", 7, 4)
-	if err := other.ResetAll(t.Context()); err != nil {
+	if err := other.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	check("all", 10, 10)

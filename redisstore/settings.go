@@ -171,18 +171,14 @@ func (e *epochs) raise(field string, epoch int64) bool {
 	return true
 }
 
-var _ stint.Resetter = (*Store)(nil)
-
-// ResetPolicy implements [stint.Resetter], for all processes at once; on a cluster, partition by partition. After
+// ResetAll implements [stint.Store], for all processes at once; on a cluster, partition by partition. After
 // an error repeating the reset completes it.
-func (s *Store) ResetPolicy(ctx context.Context, policyName string) error {
-	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(policyName)))) + policyName
-	return s.reset(ctx, epochField(policyName), announcement)
-}
-
-// ResetAll implements [stint.Resetter], as ResetPolicy does.
-func (s *Store) ResetAll(ctx context.Context) error {
-	return s.reset(ctx, allPolicies, "\x00\x00")
+func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
+	if scope.All {
+		return s.reset(ctx, allPolicies, "\x00\x00")
+	}
+	announcement := string(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(scope.Policy)))) + scope.Policy
+	return s.reset(ctx, epochField(scope.Policy), announcement)
 }
 
 // reset raises the epoch in a field of the settings, everywhere.

@@ -160,28 +160,6 @@ func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.
 	return s.batcherOf(op).decideOne(ctx, op)
 }
 
-// boundPolicy takes of one policy, whose limit with leases was looked up once.
-type boundPolicy struct {
-	store  *Store
-	policy *stint.Policy
-	leased *limit
-}
-
-// Bind implements [stint.Binder].
-func (s *Store) Bind(policy *stint.Policy) stint.Taker {
-	return &boundPolicy{s, policy, s.leasable(&stint.Op{Claim: stint.Claim{Policy: policy}})}
-}
-
-// Take implements [stint.Taker].
-func (p *boundPolicy) Take(ctx context.Context, key string, n int64) (d stint.Decision, err error) {
-	op := stint.Op{Claim: stint.Claim{Key: key, Policy: p.policy, Permits: n}}
-	if err := p.store.check(ctx, &op); err != nil {
-		return d, err
-	}
-	d, err = p.store.decide(ctx, &op, p.leased)
-	return marked(&op, d), err
-}
-
 // DecideAll implements [stint.Store]. It decides in the order of the operations.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	from := 0

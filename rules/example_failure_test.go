@@ -70,3 +70,5 @@ func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
 		results[i] = stint.Result{Err: stint.ErrUnavailable}
 	}
 }
+
+func (away) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }

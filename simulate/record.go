@@ -113,25 +113,14 @@ func (r *Recorder) DecideAll(ctx context.Context, ops []stint.Op, results []stin
 	}
 }
 
-// ResetPolicy implements [stint.Resetter].
-func (r *Recorder) ResetPolicy(ctx context.Context, name string) error {
-	return r.reset(&recordLine{Verb: resetPolicy, Name: name}, func(s stint.Resetter) error { return s.ResetPolicy(ctx, name) })
-}
-
-// ResetAll implements [stint.Resetter].
-func (r *Recorder) ResetAll(ctx context.Context) error {
-	return r.reset(&recordLine{Verb: resetAll}, func(s stint.Resetter) error { return s.ResetAll(ctx) })
-}
-
-func (r *Recorder) reset(line *recordLine, reset func(stint.Resetter) error) error {
-	resetter, ok := r.inner.(stint.Resetter)
-	if !ok {
-		return stint.Invalid("store", fmt.Sprintf("%T", r.inner), "a store that can reset policies")
-	}
+// ResetAll implements [stint.Store].
+func (r *Recorder) ResetAll(ctx context.Context, scope stint.Scope) error {
 	defer r.inOrder()()
-	err := reset(resetter)
-	if err == nil {
-		r.write(line)
+	err := r.inner.ResetAll(ctx, scope)
+	if err == nil && scope.All {
+		r.write(&recordLine{Verb: resetAll})
+	} else if err == nil {
+		r.write(&recordLine{Verb: resetPolicy, Name: scope.Policy})
 	}
 	return err
 }

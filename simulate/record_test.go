@@ -73,7 +73,7 @@ func TestRecordOfMemoryReplays(t *testing.T) {
 	r := simulate.NewRecorder(memstore.New(memstore.Config{}), &record, simulate.RecorderOptions{Memory: true})
 	policies := recordedPolicies(t)
 	drive(t, r, policies, true)
-	if err := r.ResetPolicy(t.Context(), "p0"); err != nil {
+	if err := r.ResetAll(t.Context(), stint.Scope{Policy: "p0"}); err != nil {
 		t.Fatal(err)
 	}
 	drive(t, r, policies, true)

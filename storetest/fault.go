@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
@@ -27,7 +26,7 @@ type Call struct {
 	// Ops are the operations: one of a Decide, none of a reset of policies. They must not be
 	// changed or kept.
 	Ops []stint.Op
-	// Reset says that it is a ResetPolicy or ResetAll.
+	// Reset says that it is a ResetAll.
 	Reset bool
 }
 
@@ -80,23 +79,9 @@ func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 	}
 }
 
-// ResetPolicy implements [stint.Resetter]. The error wraps stint.ErrInvalid if the store is
-// no Resetter.
-func (f *Faulty) ResetPolicy(ctx context.Context, policyName string) error {
-	return f.reset(ctx, func(inner stint.Resetter) error { return inner.ResetPolicy(ctx, policyName) })
-}
-
-// ResetAll implements [stint.Resetter], as ResetPolicy does.
-func (f *Faulty) ResetAll(ctx context.Context) error {
-	return f.reset(ctx, func(inner stint.Resetter) error { return inner.ResetAll(ctx) })
-}
-
-func (f *Faulty) reset(ctx context.Context, reset func(stint.Resetter) error) error {
-	inner, ok := f.inner.(stint.Resetter)
-	if !ok {
-		return stint.Invalid("store", fmt.Sprintf("%T", f.inner), "a stint.Resetter")
-	}
-	return f.call(ctx, Call{Reset: true}, func() error { return reset(inner) })
+// ResetAll implements [stint.Store].
+func (f *Faulty) ResetAll(ctx context.Context, scope stint.Scope) error {
+	return f.call(ctx, Call{Reset: true}, func() error { return f.inner.ResetAll(ctx, scope) })
 }
 
 // call carries out a call, unless its fault prevents it, and returns its error or the fault's.

@@ -100,11 +100,10 @@ func TestFaultyBlocks(t *testing.T) {
 	})
 }
 
-// A reset of policies fails before the store hears of it, or after it is done; a store that is
-// no Resetter is not asked.
+// A reset of policies fails before the store hears of it, or after it is done.
 func TestFaultyResets(t *testing.T) {
 	policy := policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
-	for _, r := range []policyReset{{policy: ""}, {all: true}} {
+	for _, r := range []stint.Scope{{Policy: ""}, {All: true}} {
 		for name, row := range map[string]struct {
 			fault Fault
 			left  int64
@@ -120,7 +119,7 @@ func TestFaultyResets(t *testing.T) {
 					}
 					return row.fault
 				})
-				if err := r.carryOut(t.Context(), f); !errors.Is(err, errBroken) {
+				if err := f.ResetAll(t.Context(), r); !errors.Is(err, errBroken) {
 					t.Errorf("error %v, expected the fault's", err)
 				}
 				f.Inject(nil)
@@ -129,10 +128,6 @@ func TestFaultyResets(t *testing.T) {
 					t.Errorf("%+v, error %v, expected %d left", d, err, row.left)
 				}
 			})
-		}
-		mute := NewFaulty(struct{ stint.Store }{like(&reference{})(t, NewClock(noon))})
-		if err := r.carryOut(t.Context(), mute); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("a store that can't: %v, expected %v", err, stint.ErrInvalid)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (g *traffic) next(room int) []Step {
 		if g.oneIn(4) {
 			name = pick(g.chooser, policyNames[:]...)
 		}
-		return []Step{{At: g.now, reset: &policyReset{all: g.oneIn(8), policy: name}}}
+		return []Step{{At: g.now, reset: &stint.Scope{All: g.oneIn(8), Policy: name}}}
 	}
 	number := 0
 	if g.intn(4) > 0 {

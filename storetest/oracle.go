@@ -115,14 +115,10 @@ func (o *Oracle) Decide(op stint.Op, now stint.Instant) (stint.Decision, []stint
 	return expected.decision, expected.outcomes
 }
 
-// ResetPolicy clears the states of all clients of the policies with the name, as a
-// store's ResetPolicy does.
-func (o *Oracle) ResetPolicy(policyName string) {
-	maps.DeleteFunc(o.states, func(id stateID, _ []candidate) bool { return id.policy == policyName })
+// ResetAll clears the states of a scope, as a store's ResetAll does.
+func (o *Oracle) ResetAll(scope stint.Scope) {
+	maps.DeleteFunc(o.states, func(id stateID, _ []candidate) bool { return scope.All || id.policy == scope.Policy })
 }
-
-// ResetAll clears all states, as a store's ResetAll does.
-func (o *Oracle) ResetAll() { clear(o.states) }
 
 // Clone returns a copy: a checker of concurrent histories tries an operation on one, and goes back.
 func (o *Oracle) Clone() *Oracle {

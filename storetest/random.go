@@ -20,7 +20,7 @@ const (
 func testRandom(t testing.TB, newStore newStoreFunc, algorithm stint.Algorithm, operations int) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newComparison(checked{t, rt}, newStore)
-		_, resets := c.store.(stint.Resetter)
+		resets := resetsAll(c.store)
 		for left, round := operations/rapidChecks+1, 0; left > 0; round++ {
 			g := rapid.Custom(func(rt *rapid.T) *traffic {
 				return newTraffic(shrinkingChooser(rt), algorithm, fmt.Sprintf("%x:", round), resets && round%2 == 0)

@@ -54,23 +54,14 @@ func (r *reference) DecideAll(ctx context.Context, ops []stint.Op, results []sti
 	}
 }
 
-func (r *reference) ResetPolicy(ctx context.Context, name string) error {
+func (r *reference) ResetAll(ctx context.Context, scope stint.Scope) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reset != nil {
-		name = r.reset(name)
+	if r.reset != nil && !scope.All {
+		scope.Policy = r.reset(scope.Policy)
 	}
 	if ctx.Err() == nil {
-		r.oracle.ResetPolicy(name)
-	}
-	return ctx.Err()
-}
-
-func (r *reference) ResetAll(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ctx.Err() == nil {
-		r.oracle.ResetAll()
+		r.oracle.ResetAll(scope)
 	}
 	return ctx.Err()
 }

@@ -24,26 +24,7 @@ type Step struct {
 	// Each says that the operation asks for the outcome of every limit.
 	Each bool
 
-	reset *policyReset // instead of the operation
-}
-
-// A wideReset is of all clients of the policies of a name, or of all policies.
-type policyReset struct {
-	all    bool
-	policy string
-}
-
-// String describes the reset.
-func (r *policyReset) String() string {
-	return fmt.Sprintf("reset of policy %q, of all: %t", r.policy, r.all)
-}
-
-// carryOut resets clients of a store.
-func (r *policyReset) carryOut(ctx context.Context, store stint.Resetter) error {
-	if r.all {
-		return store.ResetAll(ctx)
-	}
-	return store.ResetPolicy(ctx, r.policy)
+	reset *stint.Scope // instead of the operation
 }
 
 // A Sequence is a list of steps to be carried out in order on an empty store, or
@@ -61,7 +42,7 @@ func (s Sequence) String() string {
 	for i, step := range s.Steps {
 		fmt.Fprintf(&b, "\n%3d. %s batch %d: ", i, step.At, step.Batch)
 		if step.reset != nil {
-			b.WriteString(step.reset.String())
+			fmt.Fprintf(&b, "reset of %s", step.reset)
 		} else {
 			b.WriteString(describeOp(step.Op))
 		}
@@ -133,12 +114,8 @@ func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, 
 func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step, stint.Decision, []stint.Outcome)) error {
 	c.clock.Set(steps[0].At)
 	if r := steps[0].reset; r != nil {
-		if r.all {
-			c.oracle.ResetAll()
-		} else {
-			c.oracle.ResetPolicy(r.policy)
-		}
-		return r.carryOut(ctx, c.store.(stint.Resetter))
+		c.oracle.ResetAll(*r)
+		return c.store.ResetAll(ctx, *r)
 	}
 	ops, results := make([]stint.Op, len(steps)), make([]stint.Result, len(steps))
 	for i, step := range steps {

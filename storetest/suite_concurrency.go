@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -38,14 +39,14 @@ func testResetMeanwhile(t *testing.T, newStore newStoreFunc, policy *stint.Polic
 		rounds = 3
 	}
 	b, kept := newFixture(t, newStore), policyOf(t, "", simpleLimit(stint.AlgorithmTokenBucket, 9))
-	if _, ok := b.store.(stint.Resetter); !ok {
+	if !resetsAll(b.store) {
 		return
 	}
 	all := takeFuncs(b.store, policy)
 	for round := range rounds * len(all) {
-		r, left := policyReset{policy: policy.Name()}, int64(8) // of the other policy
+		r, left := stint.Scope{Policy: policy.Name()}, int64(8) // of the other policy
 		if round%4 == 3 {
-			r, left = policyReset{all: true}, 9
+			r, left = stint.Scope{All: true}, 9
 		}
 		key := fmt.Sprint("k", round)
 		b.take(key, kept, 1)
@@ -71,11 +72,16 @@ func eachSimplePolicy(t *testing.T, check func(t *testing.T, policy *stint.Polic
 }
 
 // reset has the fixture's store reset a policy, or all.
-func (b *fixture) reset(r policyReset) {
+func (b *fixture) reset(scope stint.Scope) {
 	b.t.Helper()
-	if err := r.carryOut(b.ctx, b.store.(stint.Resetter)); err != nil {
-		b.t.Errorf("%s: %v", &r, err)
+	if err := b.store.ResetAll(b.ctx, scope); err != nil {
+		b.t.Errorf("%s: %v", scope, err)
 	}
+}
+
+// resetsAll reports whether a store can reset more than single clients. A name that no policy has is no error.
+func resetsAll(store stint.Store) bool {
+	return !errors.Is(store.ResetAll(context.Background(), stint.Scope{Policy: "nobody's"}), stint.ErrInvalid)
 }
 
 // A takeFunc takes one permit, or several one by one.
@@ -140,7 +146,7 @@ type contention struct {
 	counts [quota]struct{ old, fresh, all int }
 }
 
-func (c *contention) run(r *policyReset) {
+func (c *contention) run(r *stint.Scope) {
 	const workers, each = 8, quota / 4
 	var takes atomic.Int64
 	quarterDone := make(chan struct{})

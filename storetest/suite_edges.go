@@ -45,17 +45,17 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 		}
 	}
 	for i, phase := range []struct {
-		reset  *policyReset
+		reset  *stint.Scope
 		renews bool // all policies
 	}{
 		{nil, true},
 		{nil, false},
-		{&policyReset{policy: "rule/*"}, false},
-		{&policyReset{policy: "rule/a"}, false},
-		{&policyReset{all: true}, true},
-		{&policyReset{policy: ""}, false},
+		{&stint.Scope{Policy: "rule/*"}, false},
+		{&stint.Scope{Policy: "rule/a"}, false},
+		{&stint.Scope{All: true}, true},
+		{&stint.Scope{Policy: ""}, false},
 	} {
-		if _, ok := b.store.(stint.Resetter); phase.reset != nil && ok {
+		if phase.reset != nil && resetsAll(b.store) {
 			b.reset(*phase.reset)
 		} else if phase.reset != nil {
 			break
@@ -63,9 +63,9 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 		for from := 0; from < len(takes); from += 100 {
 			ops := takes[from:min(from+100, len(takes))]
 			for j, d := range b.all(ops) {
-				want := phase.renews || phase.reset != nil && phase.reset.policy == ops[j].Policy.Name()
+				want := phase.renews || phase.reset != nil && phase.reset.Policy == ops[j].Policy.Name()
 				if d.Allowed != want {
-					t.Fatalf("phase %d, after %v: %s: allowed %t, expected %t", i, phase.reset, describeOp(ops[j]), d.Allowed, want)
+					t.Fatalf("phase %d, after a reset of %v: %s: allowed %t, expected %t", i, phase.reset, describeOp(ops[j]), d.Allowed, want)
 				}
 			}
 		}
@@ -134,9 +134,7 @@ func testCancelled(t *testing.T, newStore newStoreFunc) {
 			results := make([]stint.Result, 2)
 			b.store.DecideAll(ctx, []stint.Op{op, op}, results)
 			errs := map[string]error{"Decide": err, "DecideAll, first": results[0].Err, "DecideAll, second": results[1].Err}
-			if r, ok := b.store.(stint.Resetter); ok {
-				errs["ResetPolicy"], errs["ResetAll"] = r.ResetPolicy(ctx, ""), r.ResetAll(ctx)
-			}
+			errs["ResetAll of a policy"], errs["ResetAll"] = b.store.ResetAll(ctx, stint.Scope{}), b.store.ResetAll(ctx, stint.Scope{All: true})
 			for call, err := range errs {
 				if !errors.Is(err, want) {
 					t.Errorf("%s: error %v, expected %v", call, err, want)

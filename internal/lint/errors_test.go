@@ -107,8 +107,8 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"failover.Decide":        of(failing.Decide(ctx, empty)),
 		"failover.Decide closed": of(failing.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
 		"failover.ParseMode":     of(failover.ParseMode("ajar")),
-		"failover.Reset":         unresettable.ResetAll(ctx),
-		"failover.Reset closed":  failing.ResetPolicy(ctx, "p"),
+		"failover.Reset":         unresettable.ResetAll(ctx, stint.Scope{All: true}),
+		"failover.Reset closed":  failing.ResetAll(ctx, stint.Scope{Policy: "p"}),
 
 		"grpclimit.New":          of(grpclimit.New(grpclimit.Config{})),
 		"grpclimit.NewRules":     of(grpclimit.NewRules(grpclimit.RulesConfig{})),
@@ -120,7 +120,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"httplimit.RefusedError": of(must(httplimit.NewTransport(httplimit.TransportConfig{Limiter: must(stint.New(deadStore, "refused", stint.TokenBucket(1, stint.PerSecond(1))))})).RoundTrip(asked.WithContext(ctx))),
 
 		"memstore.Decide":     of(memory.Decide(ctx, empty)),
-		"otellimit.Reset":     otellimit.Decisions(nothing, noop.NewTracerProvider()).ResetAll(ctx),
+		"otellimit.Reset":     otellimit.Decisions(nothing, noop.NewTracerProvider()).ResetAll(ctx, stint.Scope{All: true}),
 		"promlimit.New":       of(promlimit.New(registry)),
 		"promlimit.NewCalls":  of(promlimit.NewCalls(registry)),
 		"promlimit.NewRules":  of(promlimit.NewRules(registry)),
@@ -131,7 +131,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"redisstore.CheckKeyPrefix": redisstore.CheckKeyPrefix("{"),
 		"redisstore.Ping":           deadStore.Ping(ctx),
 		"redisstore.Ready":          deadStore.Ready(ctx),
-		"redisstore.Reset":          deadStore.ResetAll(ctx),
+		"redisstore.Reset":          deadStore.ResetAll(ctx, stint.Scope{All: true}),
 		"redisstore.Decide":         of(deadStore.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
 		"goredis.New":               of(goredis.New(nil)),
 		"rueidis.Open":              of(rueidis.Open(rueidis.Connection{URL: "http://h"}, redisstore.Options{KeyPrefix: "{", Partitions: -1})),
@@ -186,12 +186,12 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"simulate.New":            of(simulate.New(simulate.Config{})),
 		"simulate.New set":        of(simulate.New(simulate.Config{Candidates: []simulate.Candidate{{}}})),
 		"simulate.NewRotator":     of(simulate.NewRotator(filepath.Join("none", "none"), 1, 1)),
-		"simulate.Recorder":       simulate.NewRecorder(nothing, io.Discard, simulate.RecorderOptions{}).ResetAll(ctx),
+		"simulate.Recorder":       simulate.NewRecorder(nothing, io.Discard, simulate.RecorderOptions{}).ResetAll(ctx, stint.Scope{All: true}),
 		"simulate.Replay":         of(simulate.Replay(strings.NewReader(`{"policy":1,"limits":[{"algorithm":"sand"}]}` + "\n"))),
 		"simulate.Replay read":    of(simulate.Replay(broken{})),
 		"simulate.Suggest":        of(simulate.Suggest(nil, rules.Rule{ID: "r"}, rules.Options{}, simulate.Goal{Share: 1})),
 		"simulate.Suggest share":  of(simulate.Suggest(nil, rule, rules.Options{}, simulate.Goal{Share: 2})),
-		"storetest.Faulty":        storetest.NewFaulty(nothing).ResetAll(ctx),
+		"storetest.Faulty":        storetest.NewFaulty(nothing).ResetAll(ctx, stint.Scope{All: true}),
 		"storetest.Oracle":        storetest.NewOracle().Check(stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}, 1, stint.Decision{}, nil),
 		"storetest.Replay":        storetest.Replay(ctx, deadStore, storetest.NewClock(1), storetest.Generate(1, stint.AlgorithmTokenBucket, 9)),
 
@@ -248,6 +248,10 @@ func (plain) Decide(context.Context, stint.Op) (stint.Decision, error) {
 }
 
 func (plain) DecideAll(context.Context, []stint.Op, []stint.Result) {}
+
+func (plain) ResetAll(context.Context, stint.Scope) error {
+	return stint.Invalid("scope", "any", "single clients")
+}
 
 // broken is a file that can't be read.
 type broken struct{}

@@ -118,7 +118,7 @@ func TestTopologies(t *testing.T) {
 					t.Errorf("%s: %+v after a refund", encoding, d)
 				}
 				for name, err := range map[string]error{
-					"a policy": store.ResetPolicy(t.Context(), policy.Name()), "all policies": store.ResetAll(t.Context()),
+					"a policy": store.ResetAll(t.Context(), stint.Scope{Policy: policy.Name()}), "all policies": store.ResetAll(t.Context(), stint.Scope{All: true}),
 				} {
 					if err != nil {
 						t.Errorf("%s: resetting %s: %v", encoding, name, err)

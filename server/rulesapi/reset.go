@@ -70,9 +70,7 @@ func (c *call) reset() error {
 	}
 	if client == "" {
 		c.action = "reset_rule"
-		return c.resetMany("a whole rule; reset its clients one by one", func(ctx context.Context, r stint.Resetter) error {
-			return r.ResetPolicy(ctx, rules.PolicyPrefix+c.rule)
-		})
+		return c.resetMany("a whole rule; reset its clients one by one", stint.Scope{Policy: rules.PolicyPrefix + c.rule})
 	}
 	c.action = "reset_client"
 	key, err := rule.ClientKey(client)
@@ -101,13 +99,13 @@ func (c *call) resetEverything() error {
 	if !asked.All {
 		return stint.Invalid("the body", document.Verbatim("without all"), allowed)
 	}
-	return c.resetMany("everything", func(ctx context.Context, r stint.Resetter) error { return r.ResetAll(ctx) })
+	return c.resetMany("everything", stint.Scope{All: true})
 }
 
 // resetMany lets the store reset many clients, counts the outcome and answers.
-func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) error) error {
+func (c *call) resetMany(what string, scope stint.Scope) error {
 	start := time.Now()
-	err := c.resetStore("the store can't reset "+what, do)
+	err := c.resetStore("the store can't reset "+what, scope)
 	if err != nil {
 		c.api.metrics.resets.WithLabelValues(outcomeOf(err)).Inc()
 		return err
@@ -116,14 +114,10 @@ func (c *call) resetMany(what string, do func(context.Context, stint.Resetter) e
 	return problem.Answer(c.w, c.r, http.StatusOK, api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
 }
 
-func (c *call) resetStore(cannot string, do func(context.Context, stint.Resetter) error) error {
-	resetter, ok := c.api.config.Store.(stint.Resetter)
-	if !ok {
-		return problem.New(http.StatusNotImplemented, "%s", cannot)
-	}
+func (c *call) resetStore(cannot string, scope stint.Scope) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
 	defer cancel()
-	err := do(ctx, resetter)
+	err := c.api.config.Store.ResetAll(ctx, scope)
 	if errors.Is(err, stint.ErrInvalid) {
 		return &problem.Error{Status: http.StatusNotImplemented, Detail: cannot, Cause: err}
 	}
