@@ -82,7 +82,7 @@ func TestBacklogIsAnswered(t *testing.T) {
 	}
 	close(l.opened)
 	go func() {
-		for looks() { //nolint:revive // until it is closed
+		for looks() {
 		}
 	}()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
