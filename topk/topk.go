@@ -25,6 +25,9 @@ type Sketch[K comparable] struct {
 	counters []counter[K]
 	counts   []int64 // of the counters, apart from them so that a least one is found fast
 
+	// lost is the most that a key without a counter weighs in sketches that were merged into this one.
+	lost int64
+
 	// A least count is sought from one counter to the next. The search starts again when it has passed all of them, with a
 	// floor that is at least 1 more. Since floor <= N/k, the steps in a stream of weight N are 2N at most, beside the first 2k.
 	floor int64 // no count is less
@@ -75,7 +78,7 @@ func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 		return index, false
 	}
 	if len(s.counters) < s.most {
-		return s.insert(Item[K]{Key: key, Count: weight}), true
+		return s.insert(Item[K]{Key: key, Count: weight + s.lost, Error: s.lost}), true
 	}
 	index = s.leastCounter()
 	s.unlink(index)
@@ -108,9 +111,9 @@ func (s *Sketch[K]) leastCounter() int {
 // least is the most that a key without a counter may weigh.
 func (s *Sketch[K]) least() int64 {
 	if len(s.counters) < s.most {
-		return 0
+		return s.lost
 	}
-	return slices.Min(s.counts)
+	return slices.Min(s.counts) // each is as much as lost, and more
 }
 
 func (s *Sketch[K]) hash(key K) uint32 { return uint32(maphash.Comparable(s.seed, key)) }
@@ -164,25 +167,22 @@ func (s *Sketch[K]) item(index int) Item[K] {
 // Total is the weight of the whole stream.
 func (s *Sketch[K]) Total() int64 { return s.total }
 
-// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first.
+// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first: by what they weigh at
+// least, Count - Error. A flood of keys that come once each drives up all counts alike, but not that.
 func (s *Sketch[K]) Top(n int) []Item[K] {
 	items := make([]Item[K], len(s.counters))
 	for i := range s.counters {
 		items[i] = s.item(i)
 	}
-	sortItems(items)
-	return items[:max(0, min(n, len(items)))]
-}
-
-func sortItems[K comparable](items []Item[K]) {
 	slices.SortStableFunc(items, func(a, b Item[K]) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error))
+		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count))
 	})
+	return items[:max(0, min(n, len(items)))]
 }
 
 // Merge adds the stream of another sketch, which does not change. If both have k counters and the streams weigh
 // N together, w <= Count <= w + Error and Error <= N/k still hold, and a key with w > 2N/k is
-// counted.
+// counted. A sketch with a counter for each of the merged ones loses no key.
 func (s *Sketch[K]) Merge(other *Sketch[K]) {
 	mine, theirs := s.least(), other.least()
 	items := make([]Item[K], 0, len(s.counters)+len(other.counters))
@@ -203,10 +203,12 @@ func (s *Sketch[K]) Merge(other *Sketch[K]) {
 			items = append(items, item)
 		}
 	}
-	sortItems(items)
+	slices.SortStableFunc(items, func(a, b Item[K]) int { // by Count, which keeps Error below N/k
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Error, b.Error))
+	})
 	total := s.total + other.total
 	s.Reset()
-	s.total = total
+	s.total, s.lost = total, mine+theirs
 	for _, item := range items[:min(s.most, len(items))] {
 		s.insert(item)
 	}
@@ -217,5 +219,5 @@ func (s *Sketch[K]) Reset() {
 	clear(s.index)
 	clear(s.counters)
 	s.counters, s.counts = s.counters[:0], s.counts[:0]
-	s.total, s.floor, s.next = 0, 0, 0
+	s.total, s.lost, s.floor, s.next = 0, 0, 0, 0
 }

@@ -1,6 +1,7 @@
 package topk_test
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
@@ -30,10 +31,10 @@ func check(t interface{ Fatalf(string, ...any) }, s *topk.Sketch[int], k int, tr
 		if item.Count < w || item.Count > w+item.Error || item.Error > total/int64(k) {
 			t.Fatalf("key %d weighs %d of %d: counted %d, error %d with %d counters", item.Key, w, total, item.Count, item.Error, k)
 		}
-		if counted[item.Key] || i == k || last >= 0 && item.Count > last {
+		if counted[item.Key] || i == k || last >= 0 && item.Count-item.Error > last {
 			t.Fatalf("item %d is %+v after %d", i, item, last)
 		}
-		counted[item.Key], last = true, item.Count
+		counted[item.Key], last = true, item.Count-item.Error
 	}
 	for key, w := range truth {
 		if w > heavy && !counted[key] {
@@ -89,6 +90,54 @@ func TestMergeWithItself(t *testing.T) {
 	if got := fmt.Sprint(s.Top(5), s.Total()); got != "[{a 6 0} {b 2 0}] 8" {
 		t.Error(got)
 	}
+}
+
+// A flood of names that come once each drives up all counts; a key that is certain to be heavy stands before them.
+func TestFlood(t *testing.T) {
+	const k = 500
+	s := topk.New[int](k)
+	flood := func(n int) {
+		for range n {
+			s.Add(-1-int(s.Total()), 1)
+		}
+	}
+	flood(305_250)
+	s.Add(1, 1000) // in the place of a name that had 610
+	flood(498_850) // the others have 1,610 or 1,611 now
+	top := s.Top(k)
+	if top[0].Key != 1 || top[0].Count-top[0].Error != 1000 {
+		t.Fatalf("first of %d is %+v, want the key that came 1,000 times", len(top), top[0])
+	}
+	if most := slices.MaxFunc(top[1:], func(a, b topk.Item[int]) int { return cmp.Compare(a.Count, b.Count) }); most.Count <= top[0].Count {
+		t.Errorf("the largest count of another key is %+v, so this shows nothing", most)
+	}
+}
+
+// A sketch that has a counter for each of the sketches that are merged into it loses no key, and keeps its bounds.
+func TestMergeIntoALargerOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const parts, k = 3, 4
+		truth := map[int]int64{}
+		all := topk.New[int](parts * k)
+		add := func(s *topk.Sketch[int], n int) {
+			for range n {
+				key, weight := rapid.IntRange(0, 30).Draw(t, "key"), rapid.Int64Range(1, 9).Draw(t, "weight")
+				s.Add(key, weight)
+				truth[key] += weight
+			}
+		}
+		for range parts {
+			part := topk.New[int](k)
+			add(part, rapid.IntRange(0, 40).Draw(t, "length"))
+			all.Merge(part)
+		}
+		add(all, rapid.IntRange(0, 20).Draw(t, "more"))
+		for _, item := range all.Top(parts * k) {
+			if w := truth[item.Key]; w > item.Count || item.Count > w+item.Error || item.Error > all.Total()/k {
+				t.Fatalf("%+v of a key that weighs %d of %d", item, w, all.Total())
+			}
+		}
+	})
 }
 
 // On a Zipf stream the sketch names the heaviest keys in order.

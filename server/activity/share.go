@@ -251,7 +251,7 @@ func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]T
 		items = append(items, item)
 	}
 	slices.SortFunc(items, func(a, b TopItem) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Client, b.Client))
+		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Client, b.Client))
 	})
 	items = items[:min(n, len(items))]
 	for i := range items {

@@ -50,7 +50,7 @@ func (s *sliding) count(number uint32, key uint64, rule, client string) {
 
 // top are the n heaviest of the minutes until one; a client that is not among them has at most least requests.
 func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
-	merged := topk.New[uint64](topCounters)
+	merged := topk.New[uint64](topMinutes * topCounters) // so that no minute's flood drops what another one counted
 	live := make([]*minute, 0, topMinutes)
 	for i := range s {
 		if m := &s[i]; m.number <= until && m.number+topMinutes > until {
@@ -58,9 +58,10 @@ func (s *sliding) top(until uint32, n int) (items []TopItem, least int64) {
 			live = append(live, m)
 		}
 	}
-	found := merged.Top(n + 1)
-	if len(found) > n {
-		least, found = found[n].Count, found[:n]
+	found := merged.Top(len(s) * topCounters)
+	for len(found) > n {
+		last := len(found) - 1
+		least, found = max(least, found[last].Count), found[:last]
 	}
 	places := make(map[uint64]int, len(found))
 	items = make([]TopItem, len(found))
