@@ -135,11 +135,17 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	return nil
 }
 
+// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a call: all of a batch, up
+// to 64,000 by the bounds of its elements and of a policy, would not be decided in it.
+const limitsAtOnce = 1024
+
 // checkAll decides a batch in order, each element alone. All elements are judged
-// before the first is decided.
+// before the first is decided. The batch is as much work as it has limits: what it is more than it seemed,
+// it waits for once more.
 func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket, requests []request) error {
 	found := make([]*target, len(requests))
 	ops := make([]stint.Op, len(requests))
+	limits := 0
 	for i := range requests {
 		t, claim, err := s.claim(r, &requests[i])
 		if err != nil {
@@ -148,6 +154,14 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 		found[i], ops[i] = t, stint.Op{Verb: stint.Take, Claim: claim}
 		if requests[i].details {
 			ops[i].Each = make([]stint.Outcome, t.policy.Len())
+		}
+		limits += t.policy.Len()
+	}
+	if cost := min(int64(limits), s.admission.most); work.cost > 0 && work.cost < cost {
+		work.leave()
+		var err error
+		if r, *work, err = s.enter(r, cost); err != nil {
+			return err
 		}
 	}
 	results := make([]stint.Result, len(ops))
@@ -194,10 +208,25 @@ func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 	return d, s.storeError(ctx, op.Verb, err)
 }
 
-// decideAll carries out the operations in order, each alone. The results' errors are
+// decideAll carries out the operations in order, each alone, in calls of limitsAtOnce. The results' errors are
 // as decide's.
 func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	s.config.Store.DecideAll(ctx, ops, results)
+	for from := 0; from < len(ops); {
+		to, limits := from, 0
+		for to < len(ops) && (to == from || limits+ops[to].Limits() <= limitsAtOnce) {
+			limits += ops[to].Limits()
+			to++
+		}
+		s.config.Store.DecideAll(ctx, ops[from:to], results[from:to])
+		for i := from; i < to; i++ {
+			if err := results[i].Err; err != nil { // which the whole request is answered with: no more is consumed
+				for ; to < len(ops); to++ {
+					results[to].Err = err
+				}
+			}
+		}
+		from = to
+	}
 	for i := range results {
 		if results[i].Err != nil || results[i].Decision.Degraded {
 			results[i].Err = s.storeError(ctx, ops[i].Verb, results[i].Err)

@@ -197,6 +197,9 @@ type Config struct {
 	// comes on top waits for its turn, up to 100 ms, which are fair between clients; then it is
 	// answered 503. Default: 0, which is 1024 for each processor.
 	MaxOperations int
+	// MetricsAge is how old the metrics may be that are served: they are gathered once in that time, for all who ask.
+	// Default: 0, which is one second; less than 0: gathered for each request.
+	MetricsAge time.Duration
 	// OverloadAdmits says that a check for which there is no time is not answered 503, but
 	// handed to Store with a context that has ended because of stint.ErrOverloaded; package failover
 	// then admits it, if its configuration says so. Default: false.

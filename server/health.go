@@ -123,12 +123,6 @@ func (s *service) info(w http.ResponseWriter, r *http.Request) error {
 	return problem.Answer(w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()})
 }
 
-func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
-	w.Header()["Cache-Control"] = noStore
-	s.scrape.ServeHTTP(w, r)
-	return nil
-}
-
 func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
 	describe(w, openAPI)
 	return nil

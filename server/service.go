@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -46,7 +45,7 @@ type service struct {
 	swapping  sync.Mutex // held while rules are swapped
 	metrics   *promlimit.Metrics
 	registry  *prometheus.Registry
-	scrape    http.Handler
+	scrapes   *scrapes
 	logger    *slog.Logger
 	draining  atomic.Bool
 	scratches sync.Pool // of *scratch
@@ -134,7 +133,7 @@ func newService(config *Config) (*service, error) {
 		rules:      limiter,
 		metrics:    metrics,
 		registry:   registry,
-		scrape:     promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		scrapes:    newScrapes(registry, config.MetricsAge),
 		logger:     config.Logger,
 		requestIDs: newRequestIDs(),
 		scratches:  sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},

@@ -38,6 +38,7 @@ func TestAttack(t *testing.T) {
 		{"large bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"algorithm":"LEAKY_BUCKET"        },`, 999)+strings.Repeat(" ", 900_000)+"{}]"), 2},
 		{"bad bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 300_000)+"{}"), 1},
 		{"single checks", connections, "GET /api/v1/rate-limit/check HTTP/1.1\r\nHost: stint\r\n\r\n", 1},
+		{"metrics", 128, "GET /metrics HTTP/1.1\r\nHost: stint\r\n\r\n", 0},
 		{"odd paths", 200, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: " + oddPath + "\r\n\r\n", 1},
 	} {
 		t.Run(attack.name, func(t *testing.T) {

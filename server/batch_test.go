@@ -1,0 +1,87 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/server"
+)
+
+// many is a policy of so many limits, as a change of a configuration.
+func many(limits int) func(*server.Config) {
+	return func(c *server.Config) {
+		c.Policies = map[string][]stint.Limit{"many": nil}
+		for i := range limits {
+			c.Policies["many"] = append(c.Policies["many"], stint.FixedWindow(10_000, time.Hour).Named(fmt.Sprint("l", i)))
+		}
+	}
+}
+
+func batchOf(n int) string {
+	return "[" + strings.Repeat(`{"key":"k","policy":"many"},`, n-1) + `{"key":"k","policy":"many"}]`
+}
+
+// A sizing store notes how many limits come in one call at most.
+type sizing struct {
+	*store
+	most int
+}
+
+func (s *sizing) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	limits := 0
+	for i := range ops {
+		limits += ops[i].Limits()
+	}
+	s.most = max(s.most, limits)
+	s.store.DecideAll(ctx, ops, results)
+}
+
+// A batch of 64,000 limits, of which there can't be more, is decided, in calls that each have the time of a call.
+func TestBatchOfManyLimits(t *testing.T) {
+	var calls *sizing
+	f := newFixture(t, func(c *server.Config) {
+		many(64)(c)
+		own, _ := c.Store.(*store)
+		calls = &sizing{store: own}
+		c.Store = calls
+	})
+	var all []api.CheckResponse
+	f.post(check, batchOf(1000)).into(&all)
+	if len(all) != 1000 || !all[999].Allowed || all[999].Remaining != 9000 {
+		t.Fatalf("%d answers, the last one %+v", len(all), all[len(all)-1])
+	}
+	if calls.most > 1024 {
+		t.Errorf("%d limits in one call, want 1,024 at most", calls.most)
+	}
+}
+
+// A batch is as much work as it has limits: while one of as many as there may be is decided, others wait.
+func TestBatchWeighsItsLimits(t *testing.T) {
+	entered, leave := make(chan struct{}, 1), make(chan struct{})
+	f := newFixture(t, func(c *server.Config) {
+		many(64)(c)
+		c.MaxOperations = 128
+	})
+	f.store.enter = func(context.Context) {
+		entered <- struct{}{}
+		<-leave
+	}
+	done := make(chan int, 1)
+	go func() { done <- f.post(check, batchOf(3)).status }()
+	<-entered
+	for _, path := range []string{check + "?key=other", api.PathMetrics} { // metrics cost work, too
+		if got := f.get(path); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "its turn did not come") {
+			t.Errorf("%s: %d %s, want 503", path, got.status, got.body)
+		}
+	}
+	close(leave)
+	if status := <-done; status != http.StatusOK {
+		t.Errorf("the batch: %d", status)
+	}
+}
