@@ -371,18 +371,28 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// While all is well nothing runs in the background: the bubble could not end.
-func TestNoGoroutineWhileUp(t *testing.T) {
+// A store that is in use is not probed; one that is idle is, so that an outage is told though nobody calls.
+func TestIdleStoreIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil)
-		store, err := failover.New(failover.Config{Store: f.inner}) // which nobody closes
-		if err != nil {
-			t.Fatal(err)
+		f, p := newFixture(t, nil), minutely(t)
+		for range 600 { // a minute
+			f.must("k", p)
+			<-time.After(100 * time.Millisecond)
 		}
-		for range 100 {
-			if d, err := store.Decide(t.Context(), op(0, "k", minutely(t), 1)); err != nil || d.Degraded {
-				t.Fatalf("%+v, %v", d, err)
-			}
+		if probes := f.Stats().Probes; probes != 0 {
+			t.Errorf("%d probes while the store is in use", probes)
+		}
+		f.faulty.Inject(silence)
+		<-time.After(2*failover.IdleProbe + 2*timeout)
+		synctest.Wait()
+		if len(f.Down()) != 1 || len(f.seen()) != 1 || f.seen()[0].Up {
+			t.Errorf("a silent store that nobody asks: down %+v, told %+v", f.Down(), f.seen())
+		}
+		f.regain()
+		probes := f.Stats().Probes
+		<-time.After(time.Minute)
+		if n := f.Stats().Probes - probes; n < uint64(time.Minute/failover.IdleProbe) || n > 2*uint64(time.Minute/failover.IdleProbe)+1 {
+			t.Errorf("%d probes in an idle minute, want one every %s, or a little sooner", n, failover.IdleProbe)
 		}
 	})
 }

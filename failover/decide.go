@@ -21,9 +21,22 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	d, err = s.inner.Decide(bounded, op)
 	own.release()
 	if err == nil {
+		s.noteAnswer(&op, &d)
 		return d, s.resetLocally(ctx, &op)
 	}
 	return s.answer(ctx, own, op, err)
+}
+
+// noteAnswer notes which shards the store has answered by. An answer that needed no store, as of a denial cache, says nothing.
+func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
+	if d.Source != stint.SourceStore {
+		return
+	}
+	for i := range 1 + len(op.And) {
+		if sh := s.shard(claimAt(op, i).Key); !sh.answered.Load() {
+			sh.answered.Store(true)
+		}
+	}
 }
 
 // DecideAll implements [stint.Store]. Operations whose shard is unreachable are answered at
@@ -73,6 +86,7 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 		if r := &results[i]; r.Err != nil {
 			r.Decision, r.Err = s.answer(ctx, own, ops[i], r.Err)
 		} else {
+			s.noteAnswer(&ops[i], &r.Decision)
 			r.Err = s.resetLocally(ctx, &ops[i])
 		}
 	}

@@ -21,3 +21,6 @@ func WithTimeout(parent context.Context, timeout time.Duration) (ctx context.Con
 	}
 	return d, d.release, true
 }
+
+// IdleProbe is how often an idle store is probed.
+const IdleProbe = idleProbe

@@ -19,6 +19,8 @@
 // first probe that succeeds ends the outage. Parts that fail apart ([Sharded]) are avoided and probed
 // separately. When one becomes unreachable the others are asked at once.
 //
+// A part of the store that answers nobody for some 5 s is asked by one probe, so that an outage is noticed though nobody calls.
+//
 // A call that the store does not answer in time, or answers with a failure, is decided by the mode, too.
 // But a call that this process had no time to send, or whose answer it had no time to read, fails with an
 // error that wraps stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: if load
@@ -217,6 +219,7 @@ func New(config Config) (*Store, error) {
 		})
 	}
 	s.instances.count = s.config.Instances
+	s.start(s.probeIdle)
 	if config.Local != nil {
 		s.start(s.countInstances)
 	}

@@ -18,7 +18,8 @@ type shard struct {
 	index int
 	key   string // of probes
 
-	down atomic.Pointer[outage] // nil: reachable
+	down     atomic.Pointer[outage] // nil: reachable
+	answered atomic.Bool            // whether it answered a call since probeIdle looked last
 
 	mu      sync.Mutex
 	probing bool      // whether a goroutine probes until the shard can be reached
@@ -118,6 +119,20 @@ func (sh *shard) goUp() bool {
 func (s *Store) Probe() {
 	for _, sh := range s.shards {
 		sh.askOnce()
+	}
+}
+
+// idleProbe is how often it is looked whether a shard was idle: so an outage is noticed, told and counted though nobody asks.
+const idleProbe = 5 * time.Second
+
+// probeIdle asks the shards that answered nobody since it looked last, as long as the store lives.
+func (s *Store) probeIdle() {
+	for sleep.Jittered(s.life, idleProbe) == nil {
+		for _, sh := range s.shards {
+			if !sh.answered.Swap(false) {
+				sh.askOnce()
+			}
+		}
 	}
 }
 

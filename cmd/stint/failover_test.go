@@ -222,3 +222,18 @@ func TestLostState(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A process that nobody asks anything notices that its server is gone, and says so.
+func TestIdleProcessNoticesAnOutage(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	url, log := start(t, "--store", redis.URL())
+	if err := redis.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
+	eventually(t, "so do the metrics", func() bool {
+		_, metrics := get(t, url+api.PathMetrics)
+		return strings.Contains(metrics, `rate_limiter_store_shards{state="unreachable"} 1`+"\n")
+	})
+}
