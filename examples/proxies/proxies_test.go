@@ -290,6 +290,39 @@ func TestManyLimits(t *testing.T) {
 	})
 }
 
+// A field that stint does not send is none of the client's, and none of the application's: nothing stands in its place.
+func TestFieldsThatAreNotSent(t *testing.T) {
+	each(t, func(t *testing.T, example string) {
+		for setting, absent := range map[string][]string{
+			"STINT_HEADERS_IETF=false":        {"RateLimit", "RateLimit-Policy"},
+			"STINT_HEADERS_X_RATELIMIT=false": {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
+		} {
+			t.Run(setting, func(t *testing.T) {
+				s := startWith(t, []string{"BIN=" + os.Getenv(built), setting}, example)
+				r := s.answered(200, login)
+				for _, name := range absent {
+					if r.header.Get(name) != "" {
+						t.Errorf("the client gets %s: %s", name, r.header.Get(name))
+					}
+				}
+				for name, values := range r.header {
+					if strings.Contains(strings.Join(values, ""), "{") {
+						t.Errorf("the client gets %s: %s", name, values)
+					}
+				}
+				for name, values := range r.seen.Header {
+					if strings.Contains(name, "Ratelimit") || strings.Contains(strings.Join(values, ""), "{") {
+						t.Errorf("the application gets %s: %s", name, values)
+					}
+				}
+				if r.header.Get("RateLimit") == "" && r.header.Get("X-RateLimit-Limit") == "" {
+					t.Error("the client gets no field at all")
+				}
+			})
+		}
+	})
+}
+
 // Without stint the examples admit, whether it is silent or has ended.
 func TestStintUnreachable(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
