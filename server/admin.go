@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -41,6 +42,7 @@ type admin struct {
 	pages        *dashboard.Handler
 	origin       *http.CrossOriginProtection
 	simulator    *simulator
+	ended        *endedSessions
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -146,6 +148,11 @@ func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Req
 
 // showActivity shows clients by name to holders of tokens and certificates.
 func (a *admin) showActivity(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path == activity.PathEvents && a.signedIn(r) >= 0 {
+		stream, done := a.streaming(r)
+		defer done()
+		r = stream
+	}
 	return a.activity.Serve(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
 }
 
@@ -233,7 +240,7 @@ func (a *admin) signedIn(r *http.Request) int {
 	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
 		return -1
 	}
-	return session.Find(r, a.tokens.hashes, time.Now())
+	return session.Find(r, a.tokens.hashes, time.Now(), func(id string) bool { return a.ended.has(r.Context(), id) })
 }
 
 // A sessionAnswer is the name and the rights of the person who is signed in.
@@ -268,6 +275,9 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
 		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
 	case http.MethodDelete:
+		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
+			a.ended.end(r.Context(), s.ID)
+		}
 		http.SetCookie(w, session.End(r.TLS != nil))
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusNoContent)
@@ -279,6 +289,9 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 
 // readSignIn returns the index of the token in the body.
 func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" { // which no form can send
+		return 0, problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: application/json", problem.Short(r.Header.Get("Content-Type")))
+	}
 	var body struct {
 		Token string `json:"token"`
 	}

@@ -127,6 +127,9 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListe
 	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
 	}
+	if handler.ended, err = newEndedSessions(c.Store); err != nil {
+		return nil, err
+	}
 	handler.simulator = &simulator{
 		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
