@@ -75,8 +75,9 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 	if s.config.Activity == nil {
 		return
 	}
-	e.Client, e.Outcome, e.Near = "", activity.ShadowDenied, false
-	for _, e.Rule = range v.Shadowed {
+	e.Outcome, e.Near, e.RequestID = activity.ShadowDenied, false, requestID(w)
+	for i, denial := range v.ShadowDenials {
+		e.Rule, e.Client, e.Reason = v.Shadowed[i], cmp.Or(denial.Key, q.Address), string(denial.Reason)
 		s.config.Activity.Observe(&e)
 	}
 	e.Outcome = activity.ShadowAdmitted

@@ -77,6 +77,12 @@ func TestActivity(t *testing.T) {
 	if n := total(stats.Totals.Admitted); n != 3+3+2+3 {
 		t.Errorf("%d are admitted", n)
 	}
+	var shadowed activity.Denials
+	d.ask("GET", "/api/v1/denials?scope=process&shadow=true", "").is(200).into(&shadowed)
+	if n := len(shadowed.Denials); n != 2 || shadowed.Denials[0].Rule != "shadow" || shadowed.Denials[0].Client != "*" ||
+		shadowed.Denials[0].Reason != "limit" || shadowed.Denials[0].RequestID == "" {
+		t.Errorf("the denials in shadow are %+v", shadowed.Denials)
+	}
 	var denials activity.Denials
 	d.ask("GET", "/api/v1/denials?rule=login", "").is(200).into(&denials)
 	if len(denials.Denials) != 1 || denials.Denials[0].Client != "192.0.2.7" || denials.Denials[0].RequestID != "req-7" || denials.Denials[0].Reason != "limit" {

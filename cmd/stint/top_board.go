@@ -137,10 +137,14 @@ func (b *board) tick(tick *activity.Tick) {
 		newest = max(newest, b.denials[i].Seq)
 	}
 	fresh := slices.DeleteFunc(tick.Denials, func(d activity.Denial) bool { return d.Seq <= newest })
-	const most = 100
+	const most = 100 // of rules in shadow, and of the others
 	b.denials = append(fresh, b.denials...)
 	slices.SortStableFunc(b.denials, func(x, y activity.Denial) int { return cmp.Compare(y.At, x.At) })
-	b.denials = b.denials[:min(len(b.denials), most)]
+	kept := map[bool]int{}
+	b.denials = slices.DeleteFunc(b.denials, func(d activity.Denial) bool {
+		kept[d.Shadow]++
+		return kept[d.Shadow] > most
+	})
 	if len(tick.Changes) > 0 {
 		b.change = tick.Changes[0]
 	}
@@ -205,9 +209,18 @@ func (b *board) draw(width, height int) string {
 	lines := append(b.head(), b.table(max(3, height-26))...)
 	lines = append(lines, b.topClients(5)...)
 	lines = append(lines, "", fmt.Sprintf("%-15s %-24s %-30s %-12s %s", "LAST DENIALS", "RULE", "CLIENT", "REASON", "(this process)"))
+	shadowRoom := 4 // so that those of rules in shadow leave room for the others
 	for _, d := range b.denials {
 		if b.matches(d.Rule) || b.matches(d.Client) {
-			lines = append(lines, fmt.Sprintf("%-15s %-24s %-30s %-12s %s", d.At.Time().Local().Format("15:04:05.000"), clipText(d.Rule, 24), clipText(d.Client, 30), d.Reason, clipText(d.RequestID, 40)))
+			rule := clipText(d.Rule, 24)
+			if d.Shadow {
+				rule = inShadow(d.Rule, 24)
+				if shadowRoom--; shadowRoom < 0 {
+					continue
+				}
+			}
+			lines = append(lines, fmt.Sprintf("%-15s %-24s %-30s %-12s %s",
+				d.At.Time().Local().Format("15:04:05.000"), rule, clipText(d.Client, 30), d.Reason, clipText(d.RequestID, 40)))
 		}
 	}
 	foot := fmt.Sprintf("q quit  s sort: %s  / filter: %s  ↑ ↓ select  e explain", boardOrders[b.order], b.filter)
@@ -285,7 +298,7 @@ func (b *board) table(most int) []string {
 		admitted, denied := r.rates()
 		name := clipText(r.id, 28)
 		if r.shadow {
-			name = clipText(r.id, 19) + " (shadow)"
+			name = inShadow(r.id, 28)
 		}
 		lines = append(lines, fmt.Sprintf("%s %-28s %10.1f %10.1f %8s  %s", mark, name, admitted, denied, share(admitted, denied), sparkline(r.admitted[:], r.denied[:])))
 	}
@@ -299,15 +312,17 @@ func (b *board) topClients(most int) []string {
 		scope = fmt.Sprintf("all %d processes", b.shared.Top.Processes)
 	}
 	lines := []string{"", fmt.Sprintf("%-48s  %s", "TOP CLIENTS of 5 minutes ("+scope+")", "TOP DENIED")}
-	column := func(items []activity.TopItem) (texts []string) {
+	column := func(items []activity.TopItem, most int, rule func(string, int) string) (texts []string) {
 		for _, item := range items {
 			if len(texts) < most && (b.matches(item.Rule) || b.matches(item.Client)) {
-				texts = append(texts, fmt.Sprintf("%8d %-16s %-22s", item.Count, clipText(item.Rule, 16), clipText(item.Client, 22)))
+				texts = append(texts, fmt.Sprintf("%8d %-16s %-22s", item.Count, rule(item.Rule, 16), clipText(item.Client, 22)))
 			}
 		}
 		return texts
 	}
-	left, right := column(b.shared.Top.Clients), column(b.shared.Top.Denied)
+	top := &b.shared.Top
+	left, right := column(top.Clients, most, clipText), column(top.Denied, most, clipText)
+	right = append(right, column(top.ShadowDenied, 2, inShadow)...)
 	for i := range max(len(left), len(right)) {
 		line := [2]string{}
 		if i < len(left) {
@@ -319,6 +334,12 @@ func (b *board) topClients(most int) []string {
 		lines = append(lines, fmt.Sprintf("%-48s  %s", line[0], line[1]))
 	}
 	return lines
+}
+
+// inShadow is the name of a rule in shadow, in so many columns.
+func inShadow(rule string, columns int) string {
+	const mark = " (shadow)"
+	return clipText(rule, columns-len(mark)) + mark
 }
 
 // share is the part of requests that are denied.

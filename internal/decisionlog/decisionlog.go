@@ -84,13 +84,16 @@ func (l *Log) Decided(ctx context.Context, d Decision) {
 }
 
 func (l *Log) write(ctx context.Context, level slog.Level, message string, d *Decision, skipped int64) {
-	attributes := make([]slog.Attr, 0, 6)
+	attributes := make([]slog.Attr, 0, 7)
 	for _, a := range [...]struct{ name, value string }{
 		{"rule", d.Rule}, {"client", l.Client(d.Client)}, {"reason", d.Reason}, {"request_id", d.RequestID},
 	} {
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.name, a.value))
 		}
+	}
+	if d.Shadow {
+		attributes = append(attributes, slog.Bool("shadow", true))
 	}
 	if d.Limited && level == slog.LevelDebug {
 		attributes = append(attributes, slog.Int64("remaining", d.Remaining))

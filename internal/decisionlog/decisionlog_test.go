@@ -52,7 +52,7 @@ func TestDecided(t *testing.T) {
 	allowed := decisionlog.Decision{Allowed: true, Client: "ann", Limited: true, Remaining: 7}
 	shadowed := decisionlog.Decision{Shadow: true, Rule: "trial"}
 	// As `printf '%s' ann | openssl dgst -sha256 -hmac s` begins.
-	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial\n"
+	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial shadow=true\n"
 	for name, test := range map[string]struct {
 		config decisionlog.Config
 		level  slog.Level
@@ -63,7 +63,7 @@ func TestDecided(t *testing.T) {
 		"denials not":      {decisionlog.Config{}, slog.LevelInfo, ""},
 		"above info":       {decisionlog.Config{Denials: true}, slog.LevelWarn, ""},
 		"all at debug": {decisionlog.Config{}, slog.LevelDebug, "level=DEBUG msg=denied rule=login client=" + hashed +
-			" reason=limit request_id=r-1 remaining=0\nlevel=DEBUG msg=allowed client=" + hashed + " remaining=7\nlevel=DEBUG msg=\"denied in shadow\" rule=trial\n"},
+			" reason=limit request_id=r-1 remaining=0\nlevel=DEBUG msg=allowed client=" + hashed + " remaining=7\nlevel=DEBUG msg=\"denied in shadow\" rule=trial shadow=true\n"},
 	} {
 		var out bytes.Buffer
 		test.config.Logger, test.config.Secret = logger(&out, test.level), []byte("s")
@@ -91,7 +91,7 @@ func TestSampled(t *testing.T) {
 	now = now.Add(time.Second)
 	log.Decided(t.Context(), decisionlog.Decision{Rule: "b"})
 	log.Decided(t.Context(), decisionlog.Decision{Shadow: true, Rule: "s"})
-	const inShadow = "level=INFO msg=\"denied in shadow\" rule=s"
+	const inShadow = "level=INFO msg=\"denied in shadow\" rule=s shadow=true"
 	if want := strings.Repeat("level=INFO msg=denied rule=a\n", 10) + strings.Repeat(inShadow+"\n", 10) +
 		"level=INFO msg=denied rule=b skipped=15\n" + inShadow + " skipped=2\n"; out.String() != want {
 		t.Errorf("logged\n%s", out.String())

@@ -104,14 +104,15 @@ type Recorder struct {
 	hub    hub
 	shared shared
 
-	mu       sync.Mutex // guards what follows
-	totals   totals
-	rules    ruleTable
-	heaviest sliding
-	denied   sliding
-	denials  denials
-	recent   recent
-	changes  changes
+	mu           sync.Mutex // guards what follows
+	totals       totals
+	rules        ruleTable
+	heaviest     sliding
+	denied       sliding
+	shadowDenied sliding
+	denials      denials
+	recent       recent
+	changes      changes
 }
 
 // New makes a recorder.
@@ -127,8 +128,9 @@ func New(config Config) *Recorder {
 	r.rules.init()
 	r.heaviest.init()
 	r.denied.init()
+	r.shadowDenied.init()
 	r.recent.init()
-	r.denials.slots = make([]denial, maxDenials)
+	r.denials.init()
 	r.hub.init()
 	return r
 }
@@ -145,7 +147,13 @@ func (r *Recorder) Observe(e *Event) {
 	if e.Rule != "" {
 		r.rules.find(e.Rule, second).count(second, e.Outcome, e.Near)
 	}
-	if e.Outcome >= ShadowAdmitted {
+	if e.Outcome >= ShadowAdmitted { // which is no request of its own
+		if e.Outcome == ShadowDenied {
+			if client != "" {
+				r.shadowDenied.count(second/60, key, e.Rule, client)
+			}
+			r.denials.add(e, client)
+		}
 		return
 	}
 	if client != "" {

@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,34 +10,52 @@ import (
 
 const (
 	maxDenials = 10_000
-	maxChanges = 1_000
+	// maxShadowDenials bounds those of rules in shadow, which have places of their own and push out no other.
+	maxShadowDenials = 1_000
+	maxChanges       = 1_000
 )
 
 // A denial is one of the last, in a place of its own.
 type denial struct {
+	number         uint64
 	at             int64
 	rule, reason   string
 	client, extent uint16 // where the client ends, and the request ID
 	text           [maxClient + maxRequestID]byte
 }
 
-// denials are the last ones. The denial with the number n stands at n-1 of maxDenials.
-type denials struct {
+// A denialRing has the last ones, in their order.
+type denialRing struct {
 	slots []denial
 	made  uint64
 }
 
+// denials are the last ones, and those of rules in shadow, numbered together.
+type denials struct {
+	real, shadow denialRing
+	made         uint64
+}
+
+func (d *denials) init() {
+	d.real.slots, d.shadow.slots = make([]denial, maxDenials), make([]denial, maxShadowDenials)
+}
+
 func (d *denials) add(e *Event, client string) {
-	s := &d.slots[d.made%maxDenials]
+	ring := &d.real
+	if e.Outcome == ShadowDenied {
+		ring = &d.shadow
+	}
+	s := &ring.slots[ring.made%uint64(len(ring.slots))]
+	ring.made++
 	d.made++
-	s.at, s.rule, s.reason = int64(e.At), e.Rule, e.Reason
+	s.number, s.at, s.rule, s.reason = d.made, int64(e.At), e.Rule, e.Reason
 	s.client = uint16(copy(s.text[:], client))
 	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }
 
-func (s *denial) show(number uint64) Denial {
+func (s *denial) show() Denial {
 	return Denial{
-		Seq: number, At: stint.Instant(s.at), Rule: s.rule, Reason: s.reason,
+		Seq: s.number, At: stint.Instant(s.at), Rule: s.rule, Reason: s.reason,
 		Client: textOf(s.text[:s.client]), RequestID: textOf(s.text[s.client:s.extent]),
 	}
 }
@@ -44,6 +63,7 @@ func (s *denial) show(number uint64) Denial {
 // A denialQuery says which denials are wanted; the zero value of a field is any.
 type denialQuery struct {
 	rule, client, reason string
+	shadow               string // "true" for those of rules in shadow only, "false" for the others
 	text                 string // that the rule, the client or the request ID contains
 	before               uint64 // the number below which they have to be
 	after                uint64 // and above
@@ -51,25 +71,34 @@ type denialQuery struct {
 }
 
 func (q *denialQuery) matches(d *Denial) bool {
-	return (q.rule == "" || d.Rule == q.rule) && (q.client == "" || d.Client == q.client) && (q.reason == "" || d.Reason == q.reason) &&
+	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) && (q.client == "" || d.Client == q.client) && (q.reason == "" || d.Reason == q.reason) &&
 		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) || !q.masked && strings.Contains(d.Client, q.text))
 }
 
-// find returns up to n denials, the newest first, and whether there are more.
+// find returns up to n denials and up to n of rules in shadow, the newest first, and whether there are more of either.
 func (d *denials) find(q denialQuery, n int) (found []Denial, more bool) {
-	newest, oldest := d.made, uint64(0)
-	if d.made > maxDenials {
-		oldest = d.made - maxDenials
-	}
-	if q.before > 0 {
-		newest = min(newest, q.before-1)
-	}
-	for number := newest; number > max(oldest, q.after); number-- {
-		shown := d.slots[(number-1)%maxDenials].show(number)
-		if !q.matches(&shown) {
+	found, more = d.real.find(nil, q, n, false)
+	found, moreInShadow := d.shadow.find(found, q, n, true)
+	slices.SortFunc(found, func(a, b Denial) int { return cmp.Compare(b.Seq, a.Seq) })
+	return found, more || moreInShadow
+}
+
+// find appends up to n.
+func (r *denialRing) find(found []Denial, q denialQuery, n int, shadow bool) (_ []Denial, more bool) {
+	size, most := uint64(len(r.slots)), len(found)+n
+	for back := range min(r.made, size) {
+		s := &r.slots[(r.made-1-back)%size]
+		if s.number <= q.after {
+			break
+		}
+		if q.before > 0 && s.number >= q.before {
 			continue
 		}
-		if len(found) == n {
+		shown := s.show()
+		if shown.Shadow = shadow; !q.matches(&shown) {
+			continue
+		}
+		if len(found) == most {
 			return found, true
 		}
 		found = append(found, shown)

@@ -171,7 +171,8 @@ func (r *Recorder) takeSnapshot() func(names bool) any {
 	stats := r.stats(ruleSeconds, snapshotRules, "")
 	stats.All = v.rates()
 	return func(names bool) any {
-		return Snapshot{Stats: stats, Denials: r.lastDenials(names, 0, topItems), Shared: r.sharedOf(v, names)}
+		denials, _ := r.lastDenials(names, 0, topItems)
+		return Snapshot{Stats: stats, Denials: denials, Shared: r.sharedOf(v, names)}
 	}
 }
 
@@ -181,15 +182,16 @@ func (r *Recorder) sharedOf(v *view, names bool) Shared {
 	return Shared{Processes: v.processes(), Top: v.top(few, clientOf), Denials: v.denials(denialQuery{}, few, clientOf)}
 }
 
-func (r *Recorder) lastDenials(names bool, after uint64, n int) []Denial {
+// lastDenials are up to n after a number, and up to n of rules in shadow, and whether there are more.
+func (r *Recorder) lastDenials(names bool, after uint64, n int) ([]Denial, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clientOf := r.mask(names)
-	found, _ := r.denialsOf(denialQuery{after: after}, n)
+	found, more := r.denialsOf(denialQuery{after: after}, n)
 	for i := range found {
 		found[i].Client = clientOf(found[i].Client)
 	}
-	return found
+	return found, more
 }
 
 // publish counts what was observed, and tells the streams of the seconds that have ended.
@@ -212,10 +214,9 @@ func (r *Recorder) publish() {
 	tick.Totals = r.totals.series(h.second+1, int(second-h.second))
 	tick.Rules = r.active(h.second+1, int(second-h.second))
 	made := r.denials.made
-	tick.MoreDenials = made-h.denial > tickDenials
 	r.mu.Unlock()
 	h.send("second", func(names bool) any {
-		tick.Denials = r.lastDenials(names, h.denial, tickDenials)
+		tick.Denials, tick.MoreDenials = r.lastDenials(names, h.denial, tickDenials)
 		return &tick
 	})
 	if len(tick.Changes) > 0 {

@@ -20,7 +20,7 @@ type endpoint struct {
 var endpoints = map[string]endpoint{
 	PathStats:     {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
 	PathTop:       {[]string{"limit"}, (*Recorder).serveTop},
-	PathDenials:   {[]string{"scope", "rule", "client", "reason", "q", "before", "limit"}, (*Recorder).serveDenials},
+	PathDenials:   {[]string{"scope", "rule", "client", "reason", "shadow", "q", "before", "limit"}, (*Recorder).serveDenials},
 	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
 	PathProcesses: {nil, (*Recorder).serveProcesses},
 	PathEvents:    {},
@@ -124,9 +124,12 @@ func errNames() error {
 }
 
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
-	wanted := denialQuery{rule: q.Get("rule"), client: q.Get("client"), reason: q.Get("reason"), text: q.Get("q"), masked: !names}
+	wanted := denialQuery{rule: q.Get("rule"), client: q.Get("client"), reason: q.Get("reason"), shadow: q.Get("shadow"), text: q.Get("q"), masked: !names}
 	if wanted.client != "" && !names {
 		return nil, errNames()
+	}
+	if q.Has("shadow") && wanted.shadow != "true" && wanted.shadow != "false" {
+		return nil, stint.Invalid("shadow", problem.Short(wanted.shadow), "true or false")
 	}
 	n, err := q.Integer("limit", topItems, 1, 1000)
 	if err != nil {
@@ -148,6 +151,9 @@ func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool
 	r.mu.Lock()
 	found, more := r.denialsOf(wanted, int(n))
 	r.mu.Unlock()
+	if len(found) > int(n) {
+		found, more = found[:n], true
+	}
 	d := Denials{Scope: ScopeProcess, Processes: 1, Denials: found}
 	if more {
 		d.Next = found[len(found)-1].Seq

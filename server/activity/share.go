@@ -47,7 +47,11 @@ type summary struct {
 	TopLeast    int64 // the most requests of a client that is not in Top
 	Denied      []TopItem
 	DeniedLeast int64
-	Denials     []Denial // the newest first
+
+	ShadowDenied      []TopItem
+	ShadowDeniedLeast int64
+
+	Denials []Denial // the newest first, topItems of rules in shadow and as many others
 }
 
 // A view is what all processes said.
@@ -97,11 +101,12 @@ func (r *Recorder) summarize() summary {
 	s.Revision, s.Store, s.Rates = r.changes.revision, r.changes.store(), r.rates(now)
 	s.Top, s.TopLeast = r.heaviest.top(second/60, topItems)
 	s.Denied, s.DeniedLeast = r.denied.top(second/60, topItems)
+	s.ShadowDenied, s.ShadowDeniedLeast = r.shadowDenied.top(second/60, topItems)
 	s.Denials, _ = r.denialsOf(denialQuery{}, topItems)
 	return s
 }
 
-// denialsOf finds denials of this process; mu is held.
+// denialsOf finds up to n denials of this process, and up to n of rules in shadow; mu is held.
 func (r *Recorder) denialsOf(q denialQuery, n int) ([]Denial, bool) {
 	found, more := r.denials.find(q, n)
 	for i := range found {
@@ -228,6 +233,7 @@ func (v *view) top(n int, clientOf func(string) string) Top {
 	t := Top{Scope: v.scope, Processes: len(v.summaries), From: (minute - topMinutes + 1) * 60e6}
 	t.Clients = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Top, s.TopLeast })
 	t.Denied = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Denied, s.DeniedLeast })
+	t.ShadowDenied = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.ShadowDenied, s.ShadowDeniedLeast })
 	return t
 }
 

@@ -114,9 +114,11 @@ type Top struct {
 	From      stint.Instant `json:"from"` // the beginning of what is counted
 	Clients   []TopItem     `json:"clients"`
 	Denied    []TopItem     `json:"denied"`
+	// ShadowDenied are those that rules in shadow would have denied most; Denied has none of it.
+	ShadowDenied []TopItem `json:"shadowDenied"`
 }
 
-// A Denial is one of the last. Seq counts those of its process.
+// A Denial is one of the last. Seq counts those of its process, with those of rules in shadow.
 type Denial struct {
 	Process   string        `json:"process"`
 	Seq       uint64        `json:"seq"`
@@ -125,6 +127,7 @@ type Denial struct {
 	Client    string        `json:"client,omitempty"`
 	Reason    string        `json:"reason,omitempty"`
 	RequestID string        `json:"requestId,omitempty"`
+	Shadow    bool          `json:"shadow,omitempty"` // a rule in shadow would have denied
 }
 
 // Denials answer PathDenials, the newest first.

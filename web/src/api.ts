@@ -59,6 +59,7 @@ export interface Top {
   from: number;
   clients: TopItem[];
   denied: TopItem[];
+  shadowDenied: TopItem[];
 }
 export interface Denial {
   process: string;
@@ -68,6 +69,7 @@ export interface Denial {
   client?: string;
   reason?: string;
   requestId?: string;
+  shadow?: boolean; // a rule in shadow would have denied
 }
 export interface Stats {
   scope: string;

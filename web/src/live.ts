@@ -67,13 +67,13 @@ export interface Live {
   degraded: Ring;
   storeMicros: Ring;
   rules: Map<string, RuleActivity>;
-  denials: Denial[]; // of this process, the newest first
+  denials: Denial[]; // of this process, the newest first; none of rules in shadow
   changes: Change[];
   store: Store;
   figures: { second: number; of: StoreFigures }[]; // of the last minute, the oldest first
   top?: Top;
   processes?: Processes;
-  allDenials: Denial[]; // of all processes
+  allDenials: Denial[]; // of all processes, none of rules in shadow
 }
 
 const fresh = (): Live => ({
@@ -170,6 +170,10 @@ function newest<T extends { seq: number; process?: string }>(known: T[], more: T
   return added.length ? [...added, ...known].sort((a, b) => b.seq - a.seq).slice(0, most) : known;
 }
 
+function addDenials(more: Denial[]) {
+  live.denials = newest(live.denials, more.filter((d) => !d.shadow), DENIALS);
+}
+
 function addStats(s: Stats) {
   if (live.process && live.process !== s.process) {
     const { state } = live;
@@ -191,7 +195,7 @@ interface Shared {
 function addShared(s: Shared) {
   live.processes = s.processes;
   live.top = s.top;
-  live.allDenials = s.denials.denials;
+  live.allDenials = s.denials.denials.filter((d) => !d.shadow);
 }
 
 type Tick = { at: number; totals: Totals; rules: RuleSeries[]; store: Store; denials: Denial[]; changes: Change[] };
@@ -208,7 +212,7 @@ function receive(m: Message) {
     case "snapshot": {
       const s = m.data as Snapshot;
       addStats(s.stats);
-      live.denials = newest(live.denials, s.denials, DENIALS);
+      addDenials(s.denials);
       addShared(s.shared);
       break;
     }
@@ -217,7 +221,7 @@ function receive(m: Message) {
       addTotals(tick.totals);
       tick.rules.forEach(addRule);
       addStore(tick.store, tick.at);
-      live.denials = newest(live.denials, tick.denials, DENIALS);
+      addDenials(tick.denials);
       live.changes = newest(live.changes, tick.changes, 1000);
       break;
     }
@@ -231,13 +235,13 @@ function receive(m: Message) {
 async function read() {
   const [stats, denials, shared, top, processes] = await Promise.all([
     ask<Stats>("/api/v1/stats"),
-    ask<{ denials: Denial[] }>("/api/v1/denials?limit=1000&scope=process"),
-    ask<{ denials: Denial[] }>("/api/v1/denials?limit=20"),
+    ask<{ denials: Denial[] }>("/api/v1/denials?limit=1000&scope=process&shadow=false"),
+    ask<{ denials: Denial[] }>("/api/v1/denials?limit=20&shadow=false"),
     ask<Top>("/api/v1/top"),
     ask<Processes>("/api/v1/processes"),
   ]);
   addStats(stats.body);
-  live.denials = newest(live.denials, denials.body.denials, DENIALS);
+  addDenials(denials.body.denials);
   addShared({ processes: processes.body, top: top.body, denials: shared.body });
   announce();
 }

@@ -7,7 +7,7 @@ import { compact, duration, integer } from "../format";
 import { Plot } from "../plot";
 import { Act, at, messageOf, Panel, RuleLink, Time, useAsk, useEvery, Window } from "../ui";
 import { yaml } from "../yaml";
-import { reasonText } from "./overview";
+import { reasonText, Why } from "./overview";
 import { what } from "./rules";
 
 interface ClientState {
@@ -63,7 +63,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
   const decisions = timeline.body?.decisions ?? [];
   const denials = timeline.body?.denials ?? [];
   const plot = useMemo(() => requestsOf(decisions), [decisions[0]?.at, decisions.length]);
-  const last = denials[0];
+  const last = denials.find((d) => !d.shadow);
   return (
     <>
       <h1 class="lead"><span class="mono">{name}</span>{last ? <>: last denied at <Time micros={last.at} /> by <RuleLink id={last.rule} />, {reasonText(last.reason)}</> : ": no denial is known"}.</h1>
@@ -126,7 +126,7 @@ function Found({ name, writes }: { name: string; writes: boolean }) {
               rows={denials}
               empty="None."
               head={<tr><th class="t">time</th><th>rule</th><th>reason</th><th class="hide-narrow" style={{ width: "34%" }}>request</th></tr>}
-              row={(d) => <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td>{reasonText(d.reason)}</td><td class="mono hide-narrow">{d.requestId}</td></tr>}
+              row={(d) => <tr key={d.seq}><td><Time micros={d.at} /></td><td><RuleLink id={d.rule} /></td><td><Why of={d} /></td><td class="mono hide-narrow">{d.requestId}</td></tr>}
             />
           </Panel>
         </div>

@@ -6,7 +6,7 @@ import type { Denial } from "../api";
 import { integer } from "../format";
 import { useLive } from "../live";
 import { Act, ClientLink, messageOf, RuleLink, scopeText, Time, useAsk, useKept, Window } from "../ui";
-import { reasonText } from "./overview";
+import { Why } from "./overview";
 
 interface Found {
   scope: string;
@@ -53,7 +53,7 @@ export function Denials({ state }: { state?: string }) {
               <td><Time micros={d.at} /></td>
               <td><ClientLink name={d.client} /></td>
               <td><RuleLink id={d.rule} /></td>
-              <td>{reasonText(d.reason)}</td>
+              <td><Why of={d} /></td>
               <td class="mono hide-narrow">{d.requestId}</td>
             </tr>
           )}

@@ -86,7 +86,7 @@ export function Overview({ state: given, writes }: { state?: string; writes: boo
     let wanted = range !== undefined;
     const read = async (before: Denial | undefined, found: Denial[]): Promise<void> => {
       if (!range || !before || before.at / 1e6 < range[0] || before.seq <= 1) return;
-      const { body } = await ask<{ denials: Denial[] }>(`/api/v1/denials?scope=process&limit=1000&before=${before.seq}`);
+      const { body } = await ask<{ denials: Denial[] }>(`/api/v1/denials?scope=process&shadow=false&limit=1000&before=${before.seq}`);
       if (!wanted || body.denials.length === 0) return;
       const all = [...found, ...body.denials];
       setOlder(all);
@@ -216,12 +216,13 @@ function Rules({ live, range, denials, writes }: { live: Live; range?: Range; de
 }
 
 function Tops({ live, range, denials, processes }: { live: Live; range?: Range; denials: Denial[]; processes: number }) {
-  const [mostDenied, setMostDenied] = useState(true);
-  const denied = mostDenied || !!range;
+  const [chosen, choose] = useState<"denied" | "clients" | "shadowDenied">("denied");
+  const by = range ? "denied" : chosen;
+  const denied = by === "denied";
   const known = deniedBy(denials, range?.[0] ?? 0, range?.[1] ?? Infinity);
   const list = range
     ? [...known].flatMap(([rule, clients]) => [...clients].map(([client, { count }]) => ({ rule, client, count, error: 0 }))).sort((a, b) => b.count - a.count)
-    : ((denied ? live.top?.denied : live.top?.clients) ?? []);
+    : (live.top?.[by] ?? []);
   const most = Math.max(1, ...list.map((t) => t.count));
   const minutes = live.top && live.now ? Math.max(1, Math.round((live.now - live.top.from / 1e6) / 60)) : 0;
   const part = range && oldest(denials) > range[0] && denials.length >= 1000;
@@ -230,13 +231,14 @@ function Tops({ live, range, denials, processes }: { live: Live; range?: Range; 
       title="Clients"
       scope={range ? (part ? `since ${timeOfDay(oldest(denials) * 1e6)}, this process` : "chosen time, this process") : `last ${minutes} min, ${scopeText(live.top?.scope, processes)}`}
       more={<>
-        <button class="plain" aria-pressed={denied} onClick={() => setMostDenied(true)}>most denied</button>
-        {!range && <button class="plain" aria-pressed={!denied} onClick={() => setMostDenied(false)}>heaviest</button>}
+        <button class="plain" aria-pressed={denied} onClick={() => choose("denied")}>most denied</button>
+        {!range && <button class="plain" aria-pressed={by === "clients"} onClick={() => choose("clients")}>heaviest</button>}
+        {!range && <button class="plain" aria-pressed={by === "shadowDenied"} onClick={() => choose("shadowDenied")}>in shadow</button>}
       </>}
     >
-      {list.length === 0 ? <p class="empty">{denied ? "Nobody was denied." : "Nobody has asked."}</p> : (
+      {list.length === 0 ? <p class="empty">{{ denied: "Nobody was denied.", clients: "Nobody has asked.", shadowDenied: "Rules in shadow would have denied nobody." }[by]}</p> : (
         <table>
-          <thead><tr><th>client</th><th>rule</th>{denied && <th>why</th>}<th class="n">{denied ? "denied" : "requests"}</th><th class="hide-narrow" /></tr></thead>
+          <thead><tr><th>client</th><th>rule</th>{denied && <th>why</th>}<th class="n">{{ denied: "denied", clients: "requests", shadowDenied: <span class="shadow">denied in shadow</span> }[by]}</th><th class="hide-narrow" /></tr></thead>
           <tbody>
             {list.slice(0, 12).map((t) => (
               <tr key={t.rule + "/" + t.client}>
@@ -287,6 +289,9 @@ const reasons: Record<string, string> = {
   default: "no rule matches",
 };
 export const reasonText = (reason?: string) => (reason ? (reasons[reason] ?? reason) : "");
+
+/** Why is the reason of a denial, marked if a rule in shadow would have denied. */
+export const Why = ({ of }: { of: Denial }) => <>{reasonText(of.reason)}{of.shadow && <span class="shadow"> in shadow</span>}</>;
 
 function StorePanel({ live }: { live: Live }) {
   const checks = live.admitted.sum(60, live.now) + live.denied.sum(60, live.now);

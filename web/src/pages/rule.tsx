@@ -8,7 +8,7 @@ import { useLive } from "../live";
 import { Plot } from "../plot";
 import { Act, address, at, ClientLink, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
 import { diff, yaml } from "../yaml";
-import { reasonText } from "./overview";
+import { Why } from "./overview";
 import { matchText, stateOf, templates, what } from "./rules";
 
 /** candidateOf is the ID of the rule in shadow by which a change is tried. */
@@ -36,7 +36,10 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
         <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
       </Panel>
       <div class="two">
-        <Denied id={id} />
+        <div>
+          <Denied id={id} shadow={stateOf(rule.body) === "shadow"} />
+          {candidate && <Denied id={candidate.id} shadow />}
+        </div>
         <div>
           <History id={id} />
           {writes && (
@@ -50,30 +53,32 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
   );
 }
 
-/** Denied are the clients that the rule denies, those that it denied most first. */
-function Denied({ id }: { id: string }) {
+/** Denied are the clients that the rule denies, or would deny if it is in shadow, those with most denials first. */
+function Denied({ id, shadow }: { id: string; shadow?: boolean }) {
   const { body, fault, again } = useAsk<{ denials: Denial[] }>(`/api/v1/denials?scope=process&limit=1000&rule=${encodeURIComponent(id)}`);
   useEvery(5, again);
   const clients = useMemo(() => {
-    const found = new Map<string, { client: string; count: number; last: Denial }>();
+    const found = new Map<string, { client: string; shadow: boolean; count: number; last: Denial }>();
     for (const d of body?.denials ?? []) {
-      const known = found.get(d.client ?? "");
+      const shadow = !!d.shadow; // a rule may have been in shadow for a time: apart
+      const key = `${shadow}/${d.client ?? ""}`;
+      const known = found.get(key);
       if (known) known.count++;
-      else found.set(d.client ?? "", { client: d.client ?? "", count: 1, last: d });
+      else found.set(key, { client: d.client ?? "", shadow, count: 1, last: d });
     }
     return [...found.values()].sort((a, b) => b.count - a.count);
   }, [body]);
   const first = body?.denials.at(-1);
   return (
-    <Panel title="Clients that it denies" scope={first ? `since ${timeOfDay(first.at)}, this process` : "this process"} more={<a href={address("denials", { q: id })}>denials</a>}>
+    <Panel title={shadow ? `Clients that ${id} would deny` : "Clients that it denies"} scope={first ? `since ${timeOfDay(first.at)}, this process` : "this process"} more={<a href={address("denials", { q: id })}>denials</a>}>
       {fault && <p class="fault">{messageOf(fault)}</p>}
-      {body && clients.length === 0 && <p class="empty">It has denied nobody lately.</p>}
+      {body && clients.length === 0 && <p class="empty">{shadow ? "It would have denied nobody lately." : "It has denied nobody lately."}</p>}
       {clients.length > 0 && (
         <table>
-          <thead><tr><th>client</th><th>why</th><th>last</th><th class="n">denied</th></tr></thead>
+          <thead><tr><th>client</th><th>why</th><th>last</th><th class="n">{shadow ? "would deny" : "denied"}</th></tr></thead>
           <tbody>
             {clients.slice(0, 10).map((c) => (
-              <tr key={c.client}><td><ClientLink name={c.client} /></td><td>{reasonText(c.last.reason)}</td><td><Time micros={c.last.at} /></td><td class="n denied">{compact(c.count)}</td></tr>
+              <tr key={`${c.shadow}/${c.client}`}><td><ClientLink name={c.client} /></td><td><Why of={c.last} /></td><td><Time micros={c.last.at} /></td><td class={c.shadow ? "n shadow" : "n denied"}>{compact(c.count)}</td></tr>
             ))}
           </tbody>
         </table>
