@@ -26,6 +26,9 @@ func TestChangeOfARule(t *testing.T) {
 	p.provoke("the rule is not shown", shown("demo-login"), func() { s.check("/login", "192.0.2.1", "") })
 	p.provoke("nothing changes", shown("192.0.2.2"), func() { s.guess("192.0.2.2") })
 
+	for range 60 { // before the change is in shadow: no part of the comparison
+		s.check("/api/x", "192.0.2.1", "bob")
+	}
 	p.visit("rules/demo-api")
 	p.write(`(text) => text.replace("capacity: 40", "capacity: wrong")`)
 	p.shows("capacity is")
@@ -34,6 +37,10 @@ func TestChangeOfARule(t *testing.T) {
 	p.shows("Compared with the change in shadow")
 	const denied = `/[1-9]/.test(document.querySelector("section[aria-label^=Compared] td.shadow.n").innerText)`
 	p.provoke("the change in shadow denies nothing", denied, func() { s.check("/api/x", "192.0.2.1", "ann") })
+	p.until("the rule in force has denials of before the change", `document.querySelector("section[aria-label^=Compared] td.denied.n").innerText === "0"`)
+	p.shows("It has not seen a whole 4 h")
+	p.until("whom the change would deny is not told", `[...document.querySelectorAll("section[aria-label*='demo-api.candidate would deny'] tbody tr")].some((r) => r.innerText.includes("ann") && r.innerText.includes("in shadow"))`)
+	p.shows("It started with full buckets and empty windows")
 	p.press("Enforce the change")
 	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
 	var rule struct {

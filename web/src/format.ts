@@ -42,6 +42,19 @@ export function duration(micros: number): string {
   return micros.toFixed(0) + " µs";
 }
 
+const unitSeconds: Record<string, number> = { us: 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** secondsOf reads a duration of a rule, such as 90s, 1d12h or, in a rate, h. */
+const secondsOf = (text: string) => [...text.matchAll(/([\d.]*)(us|ms|[smhd])/g)].reduce((sum, [, n, unit]) => sum + Number(n || 1) * (unitSeconds[unit ?? ""] ?? 0), 0);
+
+/** spanOf is in how many seconds a limit renews itself: its window, or how long a bucket takes to fill or drain. */
+export function spanOf(limit: Record<string, unknown>): number {
+  if (limit.window !== undefined) return secondsOf(String(limit.window));
+  if (limit.calendar !== undefined) return { minute: 60, hour: 3600, day: 86_400, week: 7 * 86_400, month: 31 * 86_400, year: 366 * 86_400 }[String(limit.calendar)] ?? 0;
+  const [amount, period = ""] = String(limit.rate ?? limit.refill ?? limit.leak).split("/", 2);
+  return (Number(limit.capacity ?? limit.burst ?? 0) * secondsOf(period)) / Number(amount);
+}
+
 /** bytes is an amount of memory. */
 export function bytes(n: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

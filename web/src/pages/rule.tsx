@@ -3,8 +3,9 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem } from "../api";
 import type { Denial, Rule, RuleList, RuleRevision, Validation } from "../api";
-import { compact, share, timeOfDay } from "../format";
-import { useLive } from "../live";
+import { compact, duration, share, spanOf, timeOfDay } from "../format";
+import { RULE_SECONDS, useLive } from "../live";
+import type { Live, RuleActivity } from "../live";
 import { Plot } from "../plot";
 import { Act, address, at, ClientLink, lastSeconds, messageOf, Panel, Time, useAsk, useEvery } from "../ui";
 import { diff, yaml } from "../yaml";
@@ -31,7 +32,7 @@ export function RulePage({ id, template, writes }: { id?: string; template?: str
       <h1 class="lead">{rule.body.name ?? id}: {what(rule.body)}</h1>
       <p class="faint">{rule.body.name && `${id}, `}<span class={stateOf(rule.body) === "shadow" ? "shadow" : ""}>{stateOf(rule.body)}</span>, {matchText(rule.body)}{rule.body.set ? `, set ${rule.body.set}` : ""}{Object.entries(rule.body.labels ?? {}).map(([k, v]) => `, ${k}: ${v}`)}</p>
       <Activity id={id} candidate={candidate?.id} />
-      {candidate && <Compare rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
+      {candidate && <Compare key={JSON.stringify(candidate)} rule={rule.body} etag={rule.etag} candidate={candidate} writes={writes} again={again} />}
       <Panel title="The rule" scope="in force everywhere, seconds after saving">
         <Editor key={id} rule={rule.body} etag={rule.etag} start={yaml(rule.body)} writes={writes} saved={again} candidate />
       </Panel>
@@ -104,13 +105,34 @@ function Activity({ id, candidate }: { id: string; candidate?: string }) {
   return <Plot {...data} height={140} label={`Requests per second that ${id} decided in the last five minutes`} />;
 }
 
+/** begunAt is the second in which this process took up a rule as it is, by the revision that changed it last. */
+function begunAt(live: Live, revision?: RuleRevision): number {
+  const changes = live.changes.filter((c) => c.kind === "rules"); // the newest first
+  // A process that started later, or that left revisions out, took it up with a later one.
+  const taken = revision && changes.filter((c) => Number(c.state) >= revision.revision).at(-1)?.at;
+  // Where no revision is kept, it has not changed since any rule did.
+  return Math.floor((taken ?? (revision ? Date.parse(revision.at) * 1000 : (changes[0]?.at ?? 0))) / 1e6);
+}
+
+/** since counts what a rule did after a second until now, at most the last hour: by whole minutes if seconds are not kept so long. */
+function since(rule: RuleActivity | undefined, of: "admitted" | "denied" | "shadow", begin: number, now: number): number {
+  if (now - begin <= RULE_SECONDS) return rule?.[of].sum(now - begin, now) ?? 0;
+  const minute = Math.floor(now / 60);
+  return rule?.minutes[of].sum(Math.min(60, minute - Math.floor(begin / 60)), minute) ?? 0;
+}
+
 function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: string; candidate: Rule; writes: boolean; again: () => void }) {
   const live = useLive();
   const now = live.rules.get(rule.id);
   const then = live.rules.get(candidate.id);
-  const denied = now?.denied.sum(300, live.now) ?? 0;
-  const all = denied + (now?.admitted.sum(300, live.now) ?? 0);
-  const would = then?.shadow.sum(300, live.now) ?? 0;
+  const { body: history, fault } = useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(candidate.id)}&limit=1`);
+  const begin = begunAt(live, history?.revisions[0]);
+  const age = Math.max(0, live.now - begin);
+  const denied = since(now, "denied", begin, live.now);
+  const would = since(then, "shadow", begin, live.now);
+  // One denominator: the rule counts the requests that it decided, the change those that were asked of its limits.
+  const all = Math.max(denied + since(now, "admitted", begin, live.now), would + since(then, "admitted", begin, live.now));
+  const span = Math.max(0, ...[candidate, ...(candidate.overrides ?? [])].flatMap((r) => r.limits ?? []).map(spanOf));
   const enforce = async () => {
     // Both in one edit, so that no request meets neither or both.
     const { body, etag: tag } = await ask<RuleList>("/api/v1/rules");
@@ -122,8 +144,9 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
     await ask(`/api/v1/rules?comment=${encodeURIComponent(`enforce what ${candidate.id} tried`)}`, { method: "PUT", body: { rules }, ifMatch: tag });
     again();
   };
+  if (!history && !fault) return null; // when it began is not known yet
   return (
-    <Panel title="Compared with the change in shadow" scope="last 5 min, this process">
+    <Panel title="Compared with the change in shadow" scope={`${age > 3600 ? "last hour" : `since ${timeOfDay(begin * 1e6)}`}, this process`}>
       <table>
         <thead><tr><th>rule</th><th>limit</th><th class="n">denied</th><th class="n">share of requests</th></tr></thead>
         <tbody>
@@ -131,6 +154,8 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
           <tr><td class="shadow">in shadow</td><td>{what(candidate)}</td><td class="n shadow">{compact(would)}</td><td class="n">{share(would, all)}</td></tr>
         </tbody>
       </table>
+      <p class="faint">Both rows are of the same {compact(all)} requests. The change is {duration(age * 1e6)} old here. It started with full buckets and empty windows.</p>
+      {age < span && <p class="degraded" role="status">It has not seen a whole {duration(span * 1e6)}, its longest limit: it may deny more than this says.</p>}
       {writes && (
         <div class="row">
           <Act main run={enforce}>Enforce the change</Act>
