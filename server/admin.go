@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -43,6 +44,7 @@ type admin struct {
 	origin       *http.CrossOriginProtection
 	simulator    *simulator
 	ended        *endedSessions
+	streams      callerStreams
 }
 
 func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,11 +87,46 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if err == nil && role < needs {
 		err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", role, needs))
 	}
+	if err == nil && r.URL.Path == activity.PathEvents {
+		if err = a.streams.enter(who); err == nil {
+			defer a.streams.leave(who)
+		}
+	}
 	if err != nil {
 		a.rules.Refused(r.Context(), caller, err)
 		return err
 	}
 	return serve(w, r)
+}
+
+// maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of its tabs.
+const maxStreamsOfOne = 32
+
+// callerStreams count the streams of events by caller. The zero value has none. They are safe for concurrent use.
+type callerStreams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (s *callerStreams) enter(who string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[who] >= maxStreamsOfOne {
+		return problem.ReducedCapacity(fmt.Sprintf("%d streams of events are open for %s; allowed: %d", s.open[who], who, maxStreamsOfOne))
+	}
+	if s.open == nil {
+		s.open = map[string]int{}
+	}
+	s.open[who]++
+	return nil
+}
+
+func (s *callerStreams) leave(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[who]--; s.open[who] == 0 {
+		delete(s.open, who)
+	}
 }
 
 // identify returns the caller of a request and its role.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/server/problem"
 )
 
 const (
@@ -64,12 +66,11 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 	first := c.asks(nothing)
 	c.answers(first, http.StatusUnauthorized)
 	c.answers(c.asks(nothing), http.StatusUnauthorized)
-	c.refused(c.asks(nothing)) // the others get their time
-	c.tracker.now.Add(2)
-	c.answers(c.asks(nothing+authorised), http.StatusNotFound)
+	c.answers(c.asks(nothing), http.StatusUnauthorized) // at once: none of them keeps others out
 	c.refused(first)
-	if c.closed(refusedPeer) != 1 || c.closed(evicted) != 2 {
-		t.Errorf("%v refused and %v closed for room, want 1 and 2", c.closed(refusedPeer), c.closed(evicted))
+	c.answers(c.asks(nothing+authorised), http.StatusNotFound)
+	if c.closed(refusedPeer) != 0 || c.closed(evicted) != 2 {
+		t.Errorf("%v refused and %v closed for room, want 0 and 2", c.closed(refusedPeer), c.closed(evicted))
 	}
 	for _, conn := range known {
 		if _, err := io.WriteString(conn, nothing+authorised+"\r\n"); err != nil {
@@ -108,6 +109,56 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 		if _, stays := w.conns[conn]; stays != want {
 			t.Errorf("a connection stays: %v, want %v", stays, want)
 		}
+	}
+}
+
+// Strangers who fill a private room in one moment, from several addresses and each with a request whose body never comes, keep
+// nobody out: whoever comes next has room, and one who has shown a token keeps it.
+func TestPrivateRoomFilledAtOnce(t *testing.T) {
+	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 64
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	administrator := &trackedConn{Conn: silence{}}
+	for i := range 10 * most {
+		if i == most {
+			if !w.admit(administrator) {
+				t.Fatal("an administrator is refused")
+			}
+			w.authorise(withConn(t.Context(), administrator))
+			w.changed(administrator, http.StateActive)
+		}
+		stranger := &trackedConn{Conn: silence{}}
+		if !w.admit(stranger) {
+			t.Fatalf("connection %d is refused", i)
+		}
+		w.changed(stranger, []http.ConnState{http.StateNew, http.StateActive}[i%2])
+	}
+	if _, stays := w.conns[administrator]; !stays || len(w.conns) > most {
+		t.Errorf("the administrator's connection stays: %v, of %d", stays, len(w.conns))
+	}
+}
+
+// One caller has so many streams of events, and others have theirs.
+func TestStreamsOfOneCaller(t *testing.T) {
+	var s callerStreams
+	for i := range maxStreamsOfOne {
+		if err := s.enter("ann"); err != nil {
+			t.Fatalf("stream %d: %v", i, err)
+		}
+	}
+	if err := s.enter("ann"); err == nil || problem.Of(err).Status != http.StatusServiceUnavailable {
+		t.Errorf("one more: %v", err)
+	}
+	if err := s.enter("ben"); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	s.leave("ben")
+	s.leave("ann")
+	if err := s.enter("ann"); err != nil || len(s.open) != 1 {
+		t.Errorf("after one has ended: %v, %v", err, s.open)
 	}
 }
 

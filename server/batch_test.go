@@ -2,9 +2,13 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,5 +87,30 @@ func TestBatchWeighsItsLimits(t *testing.T) {
 	close(leave)
 	if status := <-done; status != http.StatusOK {
 		t.Errorf("the batch: %d", status)
+	}
+}
+
+// A request with both lengths is answered, then its connection closed (RFC 9112, section 6.1): what follows on it, which
+// whoever passed it on may have taken for its body, is no request.
+func TestBothLengths(t *testing.T) {
+	r := run(t, nil)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	request := postHead + "Content-Type: application/json\r\nContent-Length: 2\r\n" + chunked + "2\r\n{}\r\n0\r\n\r\n" + getHead + "\r\n"
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) { // by what follows, which nobody reads
+		t.Fatal(err)
+	}
+	if text := string(answer); strings.Count(text, "HTTP/1.1 ") != 1 || !strings.HasPrefix(text, ok) || !strings.Contains(text, "Connection: close\r\n") {
+		t.Errorf("answered\n%s", text)
 	}
 }

@@ -202,8 +202,9 @@ func (l limitedListener) Accept() (net.Conn, error) {
 // evicts those that have been idle longest, then those that have not sent their first head for a while. If all
 // of them have a request in progress, the new one is refused.
 //
-// A private one evicts first the connections on which no request was authorised, busy or not: a full tick after
-// they came at the earliest, and at the bound of one address those of that address.
+// A private one evicts first the connections on which no request was authorised, busy or not, the oldest first, and at the
+// bound of one address those of that address. So strangers, of however many addresses, displace each other: a new
+// connection is let in at once, and has shown its token long before as many came after it.
 type connLimiter struct {
 	most    int
 	perPeer int // of one address that is not a trusted proxy; 0 is no bound
@@ -343,7 +344,7 @@ func (w *idleTracker) evict(of string) bool {
 		if of != "" && conn.peer != of {
 			continue
 		}
-		if c := w.limiter.candidate(conn); c.rank == idle || c.rank != busy && now-c.since > 1 {
+		if c := w.limiter.candidate(conn); c.rank <= idle || c.rank != busy && now-c.since > 1 {
 			found = append(found, c)
 		}
 	}
