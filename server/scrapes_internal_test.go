@@ -34,7 +34,7 @@ func TestScrapesAreShared(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 64 {
 		group.Go(func() {
-			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
 			r.Header.Set("Accept", accepts[i%len(accepts)])
 			if i%2 == 0 {
 				r.Header.Set("Accept-Encoding", "br, gzip")
@@ -60,7 +60,7 @@ func TestScrapesAreShared(t *testing.T) {
 		t.Errorf("gathered %d times, %d at once, and written %d times; want 1, 1 and 4", gathered.Load(), most.Load(), len(s.pages))
 	}
 	for i, want := range []int64{1, 2, 2} {
-		s.page(httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		s.page(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 		if gathered.Load() != want {
 			t.Errorf("request %d: gathered %d times, want %d", i, gathered.Load(), want)
 		}
