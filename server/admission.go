@@ -31,12 +31,13 @@ const (
 // An admission bounds the work under way: operations to be decided, and text to be read, of
 // which [bytesPerOperation] count as one. What exceeds it waits for its turn.
 //
-// Turns are fair between clients, by start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM
-// 1996): a request's start tag is the later of the virtual time and the finish tag of its
-// client's previous one, its finish tag is its start tag and its cost, the smallest start tag goes
-// first, and the virtual time is the start tag that went last. So a client that asks for little goes
-// before all but one request of each that asks for much, and when too many wait, the
-// largest start tag, the heaviest client's, is refused.
+// Turns are fair between clients, by fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989) with the virtual time
+// of start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): a request's start tag is the later of the virtual
+// time and the finish tag of its client's previous one, its finish tag is its start tag and its cost, the smallest
+// finish tag goes first, and the virtual time is the largest start tag that went. So a client that asks for little
+// goes before all that ask for much: in the order of start tags it waited, for its second request while the virtual
+// time stood still, for one of each of them. When too many wait, the largest finish tag, the heaviest client's, is
+// refused.
 //
 // It is safe for concurrent use.
 type admission struct {
@@ -45,7 +46,7 @@ type admission struct {
 
 	waits   atomic.Int64 // requests that wait, to be read without the lock
 	mu      sync.Mutex
-	waiting []*waiter // by their start tags, and those of one in the order of their coming
+	waiting []*waiter // by their finish tags, and those of one in the order of their coming
 	virtual int64
 	finish  map[string]int64 // tags, by client
 	kept    int              // how many there may be before old ones are dropped
@@ -56,6 +57,8 @@ type waiter struct {
 	cost, start int64
 	answer      chan error // nil: it may begin
 }
+
+func (w *waiter) finish() int64 { return w.start + w.cost }
 
 // A ticket is an admitted request's part of the work under way. The zero ticket has none.
 type ticket struct {
@@ -110,7 +113,7 @@ func (a *admission) queue(ctx context.Context, cost int64, client string) (ticke
 	}
 	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), answer: make(chan error, 1)}
 	a.remember(client, w.start+cost)
-	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].start > w.start })
+	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].finish() > w.finish() })
 	a.waiting = slices.Insert(a.waiting, behind, w)
 	a.waits.Add(1)
 	if len(a.waiting) > maxWaiting {
@@ -198,12 +201,12 @@ func (a *admission) remove(at int) {
 	a.waits.Add(-1)
 }
 
-// begin admits waiting requests while their cost fits, in the order of their start tags.
+// begin admits waiting requests while their cost fits, in the order of their finish tags.
 func (a *admission) begin() {
 	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
 		w := a.waiting[0]
 		a.remove(0)
-		a.virtual = w.start
+		a.virtual = max(a.virtual, w.start)
 		w.answer <- nil
 	}
 	if len(a.waiting) == 0 {

@@ -73,11 +73,43 @@ func TestTurnsAreFair(t *testing.T) {
 		ask("other", 600)
 		active.leave()
 		synctest.Wait()
-		if want := "heavy light other heavy heavy heavy heavy"; got.so() != want {
+		if want := "light other heavy heavy heavy heavy heavy"; got.so() != want {
 			t.Errorf("%s, want %s", got.so(), want)
 		}
 		if n := a.active.Load(); n != 0 {
 			t.Errorf("%d operations are under way at the end", n)
+		}
+	})
+}
+
+// However many clients ask for much, one that asks for little goes before all of them, also with its second request and those
+// after it while none of theirs has ended.
+func TestLittleGoesBeforeMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAdmission(1000)
+		active := enter(t, a, 1000, "heavy")
+		var got begins
+		ask := func(client string, cost int64) {
+			go func() {
+				work, err := a.enter(t.Context(), cost, named(client))
+				if err != nil {
+					return
+				}
+				got.note(client)
+				work.leave()
+			}()
+			synctest.Wait()
+		}
+		for i := range 3 {
+			ask(fmt.Sprint("heavy", i), 1000)
+		}
+		for range 3 {
+			ask("light", 1)
+		}
+		active.leave()
+		synctest.Wait()
+		if want := "light light light heavy0 heavy1 heavy2"; got.so() != want {
+			t.Errorf("%s, want %s", got.so(), want)
 		}
 	})
 }
