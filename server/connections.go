@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,10 @@ type idleTracker struct {
 // number of a state that is never kept.
 const streaming = http.StateHijacked
 
+// yieldEvery is after how many answers on a connection others go first. A client whose next requests have come already, and are
+// answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and so would each of its connections.
+const yieldEvery = 8
+
 // A trackedConn knows its state and since when it has it: ticks x 4 + state.
 type trackedConn struct {
 	net.Conn
@@ -48,6 +53,8 @@ type trackedConn struct {
 	peer  string // under which its peer's connections are counted; "" is not at all
 	begun int64  // the tick at which it was admitted
 	known atomic.Bool
+
+	answers int // only the goroutine that serves the connection reads and writes it
 }
 
 // CloseWrite ends the sending half, if the connection has halves. net/http does so when it closes a
@@ -124,6 +131,12 @@ func (w *idleTracker) changed(c net.Conn, state http.ConnState) {
 	case http.StateNew: // it has its time from being admitted
 	case http.StateActive, http.StateIdle, streaming:
 		conn.since.Store(w.now.Load()<<2 | int64(state))
+		if state != http.StateIdle {
+			return
+		}
+		if conn.answers++; conn.answers%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 	case http.StateClosed:
 		w.mu.Lock()
 		w.forget(conn)
