@@ -157,6 +157,15 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// What one request asks for does not change what others are told.
+func TestScrapesAreWhole(t *testing.T) {
+	f := newFixture(t, nil)
+	f.get(api.PathMetrics + "?name[]=none")
+	if got := f.get(api.PathMetrics); !strings.Contains(got.body, "rate_limiter_requests_total") {
+		t.Errorf("after a request for one metric the next one is told %d bytes: %.80q", len(got.body), got.body)
+	}
+}
+
 func TestCollectorsMayNotClash(t *testing.T) {
 	config, _, _ := testConfig()
 	one := prometheus.NewCounter(prometheus.CounterOpts{Name: "one_total", Help: "One."})

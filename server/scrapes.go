@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +81,8 @@ func (s *scrapes) page(r *http.Request) *page {
 	return p
 }
 
-// request is a request for a page of the kind, whatever else the one at hand asks for.
+// request is a request for a page of the kind, whatever else the one at hand asks for: its query, by which promhttp would leave
+// metrics out for all who are served the page, too.
 func (k pageKind) request(r *http.Request) *http.Request {
 	header := http.Header{}
 	if k.protobuf {
@@ -89,7 +91,7 @@ func (k pageKind) request(r *http.Request) *http.Request {
 	if k.gzip {
 		header.Set("Accept-Encoding", "gzip")
 	}
-	return (&http.Request{Method: http.MethodGet, URL: r.URL, Header: header}).WithContext(r.Context())
+	return (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: r.URL.Path}, Header: header}).WithContext(r.Context())
 }
 
 // Header implements [http.ResponseWriter].
