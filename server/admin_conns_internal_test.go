@@ -162,6 +162,47 @@ func TestStreamsOfOneCaller(t *testing.T) {
 	}
 }
 
+// Of strangers that came in one tick the one that came first makes room, but those that have sent a head before those that have not: who
+// has just come has the time to show a token.
+func TestPrivateRoomIsMadeInOrder(t *testing.T) {
+	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 32
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: metrics, logger: slog.New(slog.DiscardHandler)})
+	var conns []*trackedConn
+	add := func() {
+		conn := &trackedConn{Conn: silence{}}
+		if !w.admit(conn) {
+			t.Fatal("there is no room")
+		}
+		conns = append(conns, conn)
+	}
+	for range most {
+		add()
+	}
+	for _, waits := range conns[most/2:] { // for a body
+		w.changed(waits, http.StateActive)
+	}
+	for range most / 2 {
+		add()
+	}
+	for i, conn := range conns {
+		if _, stays := w.conns[conn]; stays != (i < most/2 || i >= most) {
+			t.Errorf("connection %d stays: %v", i, stays)
+		}
+	}
+	for range most {
+		add()
+	}
+	for i, conn := range conns {
+		if _, stays := w.conns[conn]; stays != (i >= len(conns)-most) {
+			t.Errorf("connection %d of %d that sent no head stays: %v", i, len(conns), stays)
+		}
+	}
+}
+
 // A client that does not read the admin listener's answers loses the connection, also with a token.
 func TestAdminAnswersThatAreNotRead(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,7 @@ type idleTracker struct {
 	now   atomic.Int64
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
+	begun int64          // how many were admitted
 	peers map[string]int // how many connections each has; only when they are bounded
 }
 
@@ -51,7 +52,7 @@ type trackedConn struct {
 	net.Conn
 	since atomic.Int64
 	peer  string // under which its peer's connections are counted; "" is not at all
-	begun int64  // the tick at which it was admitted
+	begun int64  // how many were admitted before it
 	known atomic.Bool
 
 	answers int // only the goroutine that serves the connection reads and writes it
@@ -215,8 +216,9 @@ func (l limitedListener) Accept() (net.Conn, error) {
 // evicts those that have been idle longest, then those that have not sent their first head for a while. If all
 // of them have a request in progress, the new one is refused.
 //
-// A private one evicts first the connections on which no request was authorised, busy or not, the oldest first, and at the
-// bound of one address those of that address. So strangers, of however many addresses, displace each other: a new
+// A private one evicts first the connections on which no request was authorised, busy or not, those that have sent a head, such
+// as those whose body does not come, before those that have not, each the oldest first, and at the bound of one address those of
+// that address. So strangers, of however many addresses, displace each other: a new
 // connection is let in at once, and has shown its token long before as many came after it.
 type connLimiter struct {
 	most    int
@@ -285,8 +287,7 @@ func (w *idleTracker) admit(conn *trackedConn) bool {
 	if w.limiter.perPeer > 0 {
 		conn.peer = w.limiter.peerOf(conn.RemoteAddr())
 	}
-	conn.begun = w.now.Load()
-	conn.since.Store(conn.begun<<2 | int64(http.StateNew))
+	conn.since.Store(w.now.Load()<<2 | int64(http.StateNew))
 	w.mu.Lock()
 	why, admitted := w.tryAdmit(conn)
 	w.mu.Unlock()
@@ -316,6 +317,8 @@ func (w *idleTracker) tryAdmit(conn *trackedConn) (why cause, ok bool) {
 		}
 		why = evicted
 	}
+	conn.begun = w.begun
+	w.begun++
 	w.conns[conn] = struct{}{}
 	w.limiter.metrics.open.Inc()
 	if conn.peer != "" {
@@ -376,7 +379,8 @@ func (w *idleTracker) evict(of string) bool {
 type rank uint8
 
 const (
-	unauthorised rank = iota // of a private limiter, and no request was authorised
+	unauthorised rank = iota // of a private limiter, and no request was authorised though a head has come
+	unheard                  // as above, but its first head may be on its way
 	idle
 	silent // the first head may be on its way: it has a full tick at least
 	busy
@@ -390,10 +394,13 @@ type candidate struct {
 }
 
 func (r *connLimiter) candidate(conn *trackedConn) candidate {
-	if r.private && !conn.known.Load() {
-		return candidate{conn, unauthorised, conn.begun}
-	}
 	since, rank := conn.since.Load(), busy
+	if r.private && !conn.known.Load() {
+		if rank = unauthorised; http.ConnState(since&3) == http.StateNew {
+			rank = unheard
+		}
+		return candidate{conn, rank, conn.begun}
+	}
 	switch http.ConnState(since & 3) {
 	case http.StateIdle:
 		rank = idle
