@@ -26,32 +26,39 @@ const (
 
 // TestAttack makes each attack on a service whose store is a real Redis.
 func TestAttack(t *testing.T) {
+	single := get("/api/v1/rate-limit/check", "")
 	oddPath := "/" + strings.Repeat("abc%2e%2e%2E;defghi%20%c3%a9kl%2Fm/%5c..;/", 120)
 	for _, attack := range []struct {
 		name        string
 		connections int
 		request     string
-		limits      int // how many limits the request meets
+		limits      int // how many limits the request meets, of each address
+		others      attackers
 	}{
-		{"batches", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 999)+"{}]"), 1},
-		{"batches that record denials", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"policy":"recorded"},`, 999)+`{"policy":"recorded"}]`), 1},
-		{"large bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"algorithm":"LEAKY_BUCKET"        },`, 999)+strings.Repeat(" ", 900_000)+"{}]"), 2},
-		{"bad bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 300_000)+"{}"), 1},
-		{"single checks", connections, "GET /api/v1/rate-limit/check HTTP/1.1\r\nHost: stint\r\n\r\n", 1},
-		{"metrics", 128, "GET /metrics HTTP/1.1\r\nHost: stint\r\n\r\n", 0},
-		{"odd paths", 200, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: " + oddPath + "\r\n\r\n", 1},
+		{"batches", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 999)+"{}]"), 1, attackers{}},
+		{"batches that record denials", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"policy":"recorded"},`, 999)+`{"policy":"recorded"}]`), 1, attackers{}},
+		{"large bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat(`{"algorithm":"LEAKY_BUCKET"        },`, 999)+strings.Repeat(" ", 900_000)+"{}]"), 2, attackers{}},
+		{"bad bodies", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 300_000)+"{}"), 1, attackers{}},
+		{"single checks", connections, single, 1, attackers{}},
+		{"batches from 64 addresses", connections, post("/api/v1/rate-limit/check", "["+strings.Repeat("{},", 999)+"{}]"), 1, attackers{addresses: 64}},
+		{"pipelined checks", connections, single, 1, attackers{pipelined: 100}},
+		{"metrics", 128, get("/metrics", ""), 0, attackers{}},
+		{"compressed metrics", 128, get("/metrics", "Accept-Encoding: gzip\r\n"), 0, attackers{}},
+		{"descriptions", 128, get("/openapi.yaml", ""), 0, attackers{}},
+		{"health", 128, get("/actuator/health", ""), 0, attackers{}},
+		{"odd paths", 200, "GET /forward-auth HTTP/1.1\r\nHost: stint\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a.example\r\nX-Forwarded-For: 10.6.6.6\r\nX-Forwarded-Uri: " + oddPath + "\r\n\r\n", 1, attackers{}},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			s := startService(t)
 			innocent := s.startInnocent(t)
-			crowd := s.startCrowd(t, attack.connections, attack.request)
+			crowd := s.startCrowd(t, attack.connections, attack.request, attack.others)
 			crowd.await(t)
 			innocent.await(t)
 			<-time.After(*lasting) // the length of the experiment, not a wait for something
 			made, checks := crowd.stop(), innocent.stop()
 			t.Logf("attackers: %s", made)
 			t.Logf("innocent:  %s", checks)
-			if most := attackersLimit * attack.limits; made.admitted > most {
+			if most := attackersLimit * attack.limits * max(attack.others.addresses, 1); made.admitted > most {
 				t.Errorf("the attackers were admitted %d times, at most %d are right", made.admitted, most)
 			}
 			if n := made.degraded + checks.degraded; n > 0 {

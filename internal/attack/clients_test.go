@@ -22,6 +22,25 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: stint\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
+// get is one without a body.
+func get(path, fields string) string {
+	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: stint\r\n%s\r\n", path, fields)
+}
+
+// attackers says how a crowd asks. The zero value is from one address, and each request after the answer to the one before.
+type attackers struct {
+	addresses int // from how many addresses
+	pipelined int // so many requests before the first answer
+}
+
+// from is the address of an attacker.
+func (a attackers) from(i int) net.Addr {
+	if a.addresses == 0 {
+		return nil
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(1+i%a.addresses))}
+}
+
 // A crowd is attackers, each on a connection of its own, who ask again as soon as they were answered.
 type crowd struct {
 	end      context.CancelFunc
@@ -43,14 +62,14 @@ func (m made) String() string {
 	return fmt.Sprintf("%d answers %v, %d admitted, %d degraded", m.answers, m.statuses, m.admitted, m.degraded)
 }
 
-func (s *service) startCrowd(t *testing.T, connections int, request string) *crowd {
+func (s *service) startCrowd(t *testing.T, connections int, request string, how attackers) *crowd {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
 	c := &crowd{end: end, statuses: map[int]int{}}
-	for range connections {
+	for i := range connections {
 		c.work.Go(func() {
 			for ctx.Err() == nil {
-				c.attack(ctx, s.addr, request)
+				c.attack(ctx, &net.Dialer{LocalAddr: how.from(i)}, s.addr, request, max(how.pipelined, 1))
 			}
 		})
 	}
@@ -58,17 +77,21 @@ func (s *service) startCrowd(t *testing.T, connections int, request string) *cro
 }
 
 // attack asks over one connection, until it ends.
-func (c *crowd) attack(ctx context.Context, addr, request string) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+func (c *crowd) attack(ctx context.Context, from *net.Dialer, addr, request string, pipelined int) {
+	conn, err := from.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer func() { _ = conn.Close() }()
 	in := bufio.NewReaderSize(conn, 64<<10)
-	for {
-		if _, err := io.WriteString(conn, request); err != nil && ctx.Err() != nil {
-			return
+	requests := strings.Repeat(request, pipelined)
+	for rest := 0; ; rest-- {
+		if rest == 0 {
+			if _, err := io.WriteString(conn, requests); err != nil && ctx.Err() != nil {
+				return
+			}
+			rest = pipelined
 		}
 		response, err := http.ReadResponse(in, nil) //nolint:bodyclose // it is read to its end
 		if err != nil {

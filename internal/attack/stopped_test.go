@@ -12,7 +12,7 @@ import (
 func TestStopped(t *testing.T) {
 	s := startService(t)
 	innocent := s.startInnocent(t)
-	crowd := s.startCrowd(t, connections, post("/api/v1/rate-limit/check", `[{"policy":"recorded"}]`))
+	crowd := s.startCrowd(t, connections, post("/api/v1/rate-limit/check", `[{"policy":"recorded"}]`), attackers{})
 	rest := func(d time.Duration) { <-time.After(d) } // a length of the experiment
 	for range 2 {
 		rest(200 * time.Millisecond)
