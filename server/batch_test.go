@@ -90,27 +90,36 @@ func TestBatchWeighsItsLimits(t *testing.T) {
 	}
 }
 
-// A request with both lengths is answered, then its connection closed (RFC 9112, section 6.1): what follows on it, which
-// whoever passed it on may have taken for its body, is no request.
+// A request with both lengths, or in chunks by HTTP/1.0, is answered, then its connection closed (RFC 9112, section
+// 6.1): what follows on it, which whoever passed it on may have taken for its body, is no request.
 func TestBothLengths(t *testing.T) {
-	r := run(t, nil)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	request := postHead + "Content-Type: application/json\r\nContent-Length: 2\r\n" + chunked + "2\r\n{}\r\n0\r\n\r\n" + getHead + "\r\n"
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := io.ReadAll(conn)
-	if err != nil && !errors.Is(err, syscall.ECONNRESET) { // by what follows, which nobody reads
-		t.Fatal(err)
-	}
-	if text := string(answer); strings.Count(text, "HTTP/1.1 ") != 1 || !strings.HasPrefix(text, ok) || !strings.Contains(text, "Connection: close\r\n") {
-		t.Errorf("answered\n%s", text)
+	const lengths = "Content-Type: application/json\r\nContent-Length: 2\r\n" + chunked
+	old := strings.Replace(postHead, "HTTP/1.1", "HTTP/1.0", 1) + "Connection: keep-alive\r\n"
+	for name, request := range map[string]string{
+		"both":               postHead + lengths + "2\r\n{}\r\n0\r\n\r\n",
+		"both, HTTP/1.0":     old + lengths + "{}",
+		"in chunks HTTP/1.0": old + chunked,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, nil)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, request+getHead+"Connection: close\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(conn)
+			if err != nil && !errors.Is(err, syscall.ECONNRESET) { // by what follows, which nobody reads
+				t.Fatal(err)
+			}
+			if text := string(answer); strings.Count(text, "HTTP/1.") != 1 || !strings.Contains(text, "Connection: close\r\n") {
+				t.Errorf("answered\n%s", text)
+			}
+		})
 	}
 }
