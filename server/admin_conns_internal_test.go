@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/server/problem"
 )
 
@@ -109,6 +110,47 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 		if _, stays := w.conns[conn]; stays != want {
 			t.Errorf("a connection stays: %v, want %v", stays, want)
 		}
+	}
+}
+
+// A peer is the silence of one address.
+type peer struct {
+	silence
+	addr net.Addr
+}
+
+func (p peer) RemoteAddr() net.Addr { return p.addr }
+
+// Strangers of a few addresses displace each other, however fast they come: who has not yet shown a token, since its
+// network is slow, keeps its connection while another address has more of them.
+func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
+	_, metrics, err := newConnMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := clientip.New(clientip.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 64
+	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{
+		most: most, perPeer: most / 2, private: true,
+		clients: clients, metrics: metrics, logger: slog.New(slog.DiscardHandler),
+	})
+	admit := func(last byte) *trackedConn {
+		t.Helper()
+		conn := &trackedConn{Conn: peer{addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, last), Port: 1}}}
+		if !w.admit(conn) {
+			t.Fatalf("a connection of 192.0.2.%d is refused", last)
+		}
+		return conn
+	}
+	administrator := admit(9)
+	for i := range 100 * most {
+		admit(byte(i % 3)) // and sends nothing
+	}
+	if _, stays := w.conns[administrator]; !stays {
+		t.Error("the administrator's connection was closed before its token came")
 	}
 }
 

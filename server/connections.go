@@ -216,10 +216,10 @@ func (l limitedListener) Accept() (net.Conn, error) {
 // evicts those that have been idle longest, then those that have not sent their first head for a while. If all
 // of them have a request in progress, the new one is refused.
 //
-// A private one evicts first the connections on which no request was authorised, busy or not, those that have sent a head, such
-// as those whose body does not come, before those that have not, each the oldest first, and at the bound of one address those of
-// that address. So strangers, of however many addresses, displace each other: a new
-// connection is let in at once, and has shown its token long before as many came after it.
+// A private one evicts first the connections on which no request was authorised, busy or not, those that have sent a
+// head, such as those whose body does not come, before those that have not, of each those of the address that has most,
+// the oldest first, and at the bound of one address those of that address. So strangers displace each other: a new
+// connection is let in at once, and has its time to show a token while another address has more connections.
 type connLimiter struct {
 	most    int
 	perPeer int // of one address that is not a trusted proxy; 0 is no bound
@@ -360,7 +360,7 @@ func (w *idleTracker) evict(of string) bool {
 		if of != "" && conn.peer != of {
 			continue
 		}
-		if c := w.limiter.candidate(conn); c.rank <= idle || c.rank != busy && now-c.since > 1 {
+		if c := w.candidate(conn); c.rank <= idle || c.rank != busy && now-c.since > 1 {
 			found = append(found, c)
 		}
 	}
@@ -368,14 +368,17 @@ func (w *idleTracker) evict(of string) bool {
 		w.limiter.crowded = now
 		return false
 	}
-	slices.SortFunc(found, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.since, b.since)) })
+	slices.SortFunc(found, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.peers, a.peers), cmp.Compare(a.since, b.since))
+	})
 	for _, c := range found[:min(len(found), 1+w.limiter.most/evictShare)] {
 		w.cut(c.conn, evicted)
 	}
 	return true
 }
 
-// A rank says how much a connection matters. Those of the lowest rank go first, and among each the oldest.
+// A rank says how much a connection matters. Those of the lowest rank go first, and among each those of the
+// address that has most, the oldest first.
 type rank uint8
 
 const (
@@ -390,16 +393,17 @@ const (
 type candidate struct {
 	conn *trackedConn
 	rank
-	since int64 // the tick
+	peers int   // how many its address has, if no request was authorised
+	since int64 // the tick, or how many were admitted before it
 }
 
-func (r *connLimiter) candidate(conn *trackedConn) candidate {
+func (w *idleTracker) candidate(conn *trackedConn) candidate {
 	since, rank := conn.since.Load(), busy
-	if r.private && !conn.known.Load() {
+	if w.limiter.private && !conn.known.Load() {
 		if rank = unauthorised; http.ConnState(since&3) == http.StateNew {
 			rank = unheard
 		}
-		return candidate{conn, rank, conn.begun}
+		return candidate{conn, rank, w.peers[conn.peer], conn.begun}
 	}
 	switch http.ConnState(since & 3) {
 	case http.StateIdle:
@@ -408,7 +412,7 @@ func (r *connLimiter) candidate(conn *trackedConn) candidate {
 		rank = silent
 	default:
 	}
-	return candidate{conn, rank, since >> 2}
+	return candidate{conn, rank, 0, since >> 2}
 }
 
 // peerOf is the key under which the peer's connections are counted; "" for a trusted proxy,
