@@ -11,13 +11,10 @@ FOR ?= 1h
 SEED ?= 0
 OPERATIONS ?= 100000
 
-# The benchmarks and the adapters of frameworks are modules of their own, so that
-# nobody who uses stint downloads its competitors, or a framework; so is the server
-# that tests of MongoDB run against, which has no tests and is not built once more under
-# the race detector.
-TESTED := . bench httplimit/ginlimit httplimit/fiberlimit httplimit/routers
-# All but the last are built together (go.work); the last is built by itself.
-MONGO := internal/testmongo/server
+# The modules, which go.work joins, so that they are built with each other as they are here.
+MODULES := $(shell sed -n 's/^\t\.\/\{0,1\}\([a-z/]*\)$$/.\/\1/p' go.work)
+# The server that tests of MongoDB run against is one more, built by itself, without tests.
+MONGO := service/internal/testmongo/server
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL
@@ -25,7 +22,7 @@ curl -i 'http://127.0.0.1:8080/api/v1/rate-limit/check?key=user:123&algorithm=TO
 endef
 
 # each runs a command in every module, with a second argument in that one too.
-each = for module in $(TESTED); do (cd "$$module" && $(1)); done$(if $(2),; (cd $(MONGO) && export GOWORK=off && $(1)))
+each = for module in $(MODULES); do (cd "$$module" && $(1)); done$(if $(2),; (cd $(MONGO) && export GOWORK=off && $(1)))
 
 .PHONY: help
 help: ## list the targets
@@ -35,20 +32,21 @@ help: ## list the targets
 TAGS := -tags grpcnotrace
 
 # The dashboard is built when its sources have changed, and left out where there is no Node.js.
-DASHBOARD := server/dashboard/dist/index.html
+DIST := service/internal/server/dashboard/dist
+DASHBOARD := $(DIST)/index.html
 
 .PHONY: web
 web: $(DASHBOARD) ## build the dashboard
 
-$(DASHBOARD): $(shell find web -type f -not -path '*/node_modules/*')
+$(DASHBOARD): $(shell find service/web -type f -not -path '*/node_modules/*')
 	@if command -v npm > /dev/null; then \
-		rm -rf server/dashboard/dist/assets $@ && cd web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null; \
+		rm -rf $(DIST)/assets $@ && cd service/web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null; \
 	else echo "the dashboard is left out: npm is missing; install Node.js 20.19 or later" >&2; fi
 
 .PHONY: screenshots
 screenshots: web ## make pictures of all pages of the dashboard, in bin/screenshots
 	@scripts/ensure chromium
-	@mkdir -p bin/screenshots && go test ./internal/browser -run TestAccessibility -screenshots "$(CURDIR)/bin/screenshots"
+	@mkdir -p bin/screenshots && go test ./test/browser -run TestAccessibility -screenshots "$(CURDIR)/bin/screenshots"
 
 .PHONY: run
 run: build ## start the service on 127.0.0.1:8080 with its state in memory
@@ -58,11 +56,11 @@ run: build ## start the service on 127.0.0.1:8080 with its state in memory
 
 .PHONY: build
 build: web ## build bin/stint, with the dashboard
-	@go build $(TAGS) -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./cmd/stint
+	@go build $(TAGS) -ldflags "-X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint ./service/cmd/stint
 
 .PHONY: size
 size: web ## build bin/stint.stripped, which may have 24 MB
-	@go build $(TAGS) -ldflags "-s -w" -o bin/stint.stripped ./cmd/stint
+	@go build $(TAGS) -ldflags "-s -w" -o bin/stint.stripped ./service/cmd/stint
 	@bytes=$$(wc -c < bin/stint.stripped); echo "stint, stripped: $$bytes bytes"; test $$bytes -le 24000000
 
 .PHONY: test
@@ -90,9 +88,13 @@ $(LINTER)-$(GOLANGCI_VERSION):
 vet: ## run go vet
 	@$(call each,go vet ./...,too)
 
+.PHONY: tidy
+tidy: ## tidy go.mod and go.sum of every module
+	@scripts/tidy
+
 .PHONY: tidy-check
-tidy-check: ## check that go.mod and go.sum are tidy; internal/release tests those of the adapters
-	@go mod tidy -diff
+tidy-check: ## check that go.mod and go.sum of every module are tidy
+	@scripts/tidy -diff
 	@cd $(MONGO) && GOWORK=off go mod tidy -diff
 
 .PHONY: fuzz
@@ -125,19 +127,19 @@ bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
 chaos: ## make every fault of docs/failure.md to real servers and print what was measured
 	@scripts/ensure redis-server
 	@table="$$(mktemp)" && trap 'rm -f "$$table"' EXIT && \
-		go test ./internal/chaos -run '^TestFaults$$' -count 1 -strict -table "$$table" || status=$$?; \
+		go test ./test/chaos -run '^TestFaults$$' -count 1 -strict -table "$$table" || status=$$?; \
 		cat "$$table"; exit $${status:-0}
 
 .PHONY: attack
 attack: FOR = 10s
 attack: ## attack the service from 64 connections at full speed beside an innocent client, for FOR (10s) each
 	@scripts/ensure redis-server
-	@go test ./internal/attack -run '^(TestAttack|TestSimulations)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
+	@go test ./test/attack -run '^(TestAttack|TestSimulations)$$' -count 1 -timeout 0 -v -for $(FOR) -store-timeout 100ms -strict
 
 .PHONY: soak
 soak: ## make one fault after another under a mixed load, for FOR (1h), drawn by SEED
 	@scripts/ensure redis-server
-	@go test ./internal/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
+	@go test ./test/chaos -run '^TestSoak$$' -count 1 -timeout 0 -v -soak $(FOR) -seed $(SEED)
 
 .PHONY: reshard
 reshard: ## move every slot of a cluster back and forth by redis-cli under 64 callers
@@ -147,7 +149,7 @@ reshard: ## move every slot of a cluster back and forth by redis-cli under 64 ca
 .PHONY: reload
 reload: ## put 1,000 rules in force every second under load, for FOR (1h), and check every decision
 	@scripts/ensure redis-server
-	@go test ./internal/reload -run '^TestReload$$' -count 1 -timeout 0 -v -for $(FOR) -seed $(SEED) $(if $(filter redis,$(STORE)),-redis)
+	@go test ./test/reload -run '^TestReload$$' -count 1 -timeout 0 -v -for $(FOR) -seed $(SEED) $(if $(filter redis,$(STORE)),-redis)
 
 .PHONY: conformance
 conformance: ## compare OPERATIONS (100,000) random operations of each algorithm and log encoding in Redis with the exact model, drawn by SEED
@@ -159,7 +161,7 @@ exact-redis: ## hammer one Redis from eight processes and check every answer
 	@$(MAKE) -C bench exact-redis
 
 # simulate draws one of the pictures of docs/simulate.md.
-simulate = go run ./cmd/stint simulate --pattern $(1) $(2) --svg docs/simulate/$(1).svg >/dev/null
+simulate = go run ./service/cmd/stint simulate --pattern $(1) $(2) --svg docs/simulate/$(1).svg >/dev/null
 
 .PHONY: simulate-plots
 simulate-plots: ## draw the pictures of docs/simulate.md

@@ -9,6 +9,9 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/stint-go/stint v0.1.0
+	github.com/stint-go/stint/redisstore/goredis v0.1.0
+	github.com/stint-go/stint/redisstore/rueidis v0.1.0
+	github.com/stint-go/stint/rules/file v0.1.0
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/ulule/limiter/v3 v3.11.2
 	github.com/valyala/fasthttp v1.69.0

@@ -12,7 +12,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // A batch of more operations than one script call takes is decided in order.
@@ -126,10 +125,7 @@ func TestContextEndsWhileServerHangs(t *testing.T) {
 // A closed store leaves no goroutine behind and decides nothing.
 func TestClose(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{KeyPrefix: "closed"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := open(t, server.URL(), redisstore.Options{KeyPrefix: "closed"})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 	take(t, store, "k", policy, 1)
 	store.Close()

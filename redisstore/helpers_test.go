@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
 // encodings are the log's encodings.
@@ -48,7 +48,7 @@ func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, per
 // open opens a store on a URL, closed at the end of the test.
 func open(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := rueidis.Open(rueidis.Connection{URL: url}, options)
+	store, err := redisstore.New(dial(t, url), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func newConn(t testing.TB) redisstore.Conn {
 // dial is a connection by a URL, closed at the end of the test.
 func dial(t testing.TB, url string) redisstore.Conn {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
+	conn, err := testconn.Open(url)
 	if err != nil {
 		t.Fatal(err)
 	}

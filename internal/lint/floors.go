@@ -25,26 +25,23 @@ type folder struct {
 	testsOnly bool
 }
 
-// stores are chosen and wired in cmd/stint alone.
+// program is the folder of the program.
+const program = "service/cmd/stint"
+
+// stores are chosen and wired in the program alone.
 var stores = []string{"memstore", "redisstore", "failover"}
 
 // folders is the floor table of ARCHITECTURE.md. A folder's code may import the
 // folders of lower floors, and those above it in the tree. Its tests may import any
 // folder but the programs.
 var folders = []folder{
+	// The library's module, and those below it.
 	{path: "", floor: 0},
-
 	{path: "algorithm", floor: 1},
-	{path: "rules", floor: 1},
-	{path: "document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
-	{path: "rules/file", floor: 1, also: []string{"document"}, uses: []string{"github.com/fsnotify/fsnotify"}},
-	{path: "rules/store", floor: 1, also: []string{"document", "rules/file"}},
-	{path: "rules/store/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
-	{path: "rules/store/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
-	{path: "rules/store/mongo", floor: 1, also: []string{"document", "rules/file"}, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "clientip", floor: 1},
-	{path: "topk", floor: 1},
-	{path: "internal/watchdog", floor: 1},
+	{path: "rules", floor: 1},
+	{path: "rules/file", floor: 1, also: []string{"rules/file/document"}, uses: []string{"github.com/fsnotify/fsnotify"}},
+	{path: "rules/file/document", floor: 1, uses: []string{"go.yaml.in/yaml/v4"}},
 
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2},
@@ -55,59 +52,74 @@ var folders = []folder{
 	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},
+	{path: "httplimit/ginlimit", floor: 3, not: stores, uses: []string{"github.com/gin-gonic/gin"}},
+	{path: "httplimit/fiberlimit", floor: 3, not: stores, uses: []string{"github.com/gofiber/fiber/v3"}},
 	{path: "grpclimit", floor: 3, not: stores, also: []string{"httplimit"}, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
-	{path: "promlimit", floor: 3, not: stores, uses: []string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model"}},
+	{path: "promlimit", floor: 3, not: stores, uses: []string{
+		"github.com/prometheus/client_golang", "github.com/prometheus/client_model",
+	}},
 	{path: "otellimit", floor: 3, not: stores, uses: []string{
 		"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
 		"go.opentelemetry.io/otel/trace",
 	}},
 	{path: "api", floor: 3, not: stores},
-	{path: "simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
-
 	{path: "client", floor: 4, not: stores},
-	{path: "server", floor: 4, not: stores, also: []string{"server/rulesapi", "server/problem", "server/activity", "server/dashboard", "server/session"}, uses: []string{"github.com/prometheus/client_golang", "golang.org/x/sys"}},
-	{path: "server/alerts", floor: 4, not: stores},
-	{path: "server/problem", floor: 4, not: stores},
-	{path: "server/rulesapi", floor: 4, not: stores, also: []string{"server/problem"}, uses: []string{"github.com/prometheus/client_golang"}},
-	{path: "server/session", floor: 4, not: stores},
-	{path: "server/activity", floor: 4, not: stores, also: []string{"server/problem"}},
-	{path: "server/rls", floor: 4, not: stores, uses: []string{
-		"github.com/envoyproxy/go-control-plane", "google.golang.org/grpc", "google.golang.org/protobuf",
-		"github.com/fsnotify/fsnotify",
-	}},
-	{path: "server/resp", floor: 4, not: stores, uses: []string{"github.com/tidwall/redcon"}},
-	{path: "server/dashboard", floor: 4, not: stores},
 
-	// The program may import everything, its own internal folders among it.
-	{path: "cmd/stint", floor: 5, also: []string{"cmd/stint/internal"}, uses: []string{
-		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term", "go.opentelemetry.io/otel",
-		"go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
+	// The service's module.
+	{path: "service/internal/topk", floor: 1},
+	{path: "service/internal/logqueue", floor: 1},
+	{path: "service/internal/logsampler", floor: 2},
+	{path: "service/internal/rulestore", floor: 2, not: stores},
+	{path: "service/internal/rulestore/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
+	{path: "service/internal/rulestore/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
+	{path: "service/internal/rulestore/mongo", floor: 2, not: stores, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
+	{path: "service/internal/decisionlog", floor: 3, not: stores},
+	{path: "service/internal/simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
+	{
+		path: "service/internal/server", floor: 4, not: stores,
+		also: []string{
+			"service/internal/server/rulesapi", "service/internal/server/problem", "service/internal/server/dashboard",
+			"service/internal/server/session", "service/internal/activity",
+		},
+		uses: []string{"github.com/prometheus/client_golang", "golang.org/x/sys"},
+	},
+	{path: "service/internal/server/dashboard", floor: 4, not: stores},
+	{path: "service/internal/server/problem", floor: 4, not: stores},
+	{
+		path: "service/internal/server/rulesapi", floor: 4, not: stores, also: []string{"service/internal/server/problem"},
+		uses: []string{"github.com/prometheus/client_golang"},
+	},
+	{path: "service/internal/server/session", floor: 4, not: stores},
+	{path: "service/internal/activity", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
+	{path: "service/internal/alerts", floor: 4, not: stores},
+	{path: "service/internal/config", floor: 5},
+	{path: "service/cmd/stint", floor: 6, uses: []string{
+		"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/prometheus/client_golang", "golang.org/x/term",
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/contrib/bridges/prometheus", "github.com/go-logr/logr",
 	}},
-	{path: "cmd/stint/internal", floor: 5},
-	{path: "deploy", floor: 5, testsOnly: true},
+	{path: "service/internal/clienttest", floor: 5, testsOnly: true},
+	{path: "service/internal/errortest", floor: 6, testsOnly: true},
+	{path: "service/internal/testmongo", floor: 0, testsOnly: true},
+
+	// Programs and tests that know what users know.
 	{path: "examples", floor: 5},
 	{path: "examples/grpc", floor: 5, uses: []string{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
-	{path: "docs", floor: 5, testsOnly: true},
+	{path: "test", floor: 5, testsOnly: true},
 
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/prefix", floor: -1},
-	{path: "internal/logsampler", floor: 2},
-	{path: "internal/decisionlog", floor: 3},
+	{path: "internal/watchdog", floor: 1},
 
-	// Helpers of tests know nothing of the module.
+	// Helpers of tests.
 	{path: "internal/lint", floor: 0, testsOnly: true},
-	{path: "internal/attack", floor: 5, testsOnly: true},
-	{path: "internal/chaos", floor: 5, testsOnly: true},
-	{path: "internal/reload", floor: 5, testsOnly: true},
-	{path: "internal/browser", floor: 5, testsOnly: true},
-	{path: "internal/release", floor: 0, testsOnly: true},
-	{path: "internal/testredis", floor: 0, uses: []string{"github.com/redis/go-redis/v9"}, testsOnly: true},
-	{path: "internal/testmongo", floor: 0, testsOnly: true},
+	{path: "internal/testredis", floor: 0, testsOnly: true},
+	{path: "internal/testconn", floor: 3, also: []string{"internal/testredis"}, testsOnly: true},
+	{path: "internal/testrules", floor: 1, also: []string{"rules"}, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 }
 
 // lookup returns the entry that a folder belongs to. Nothing but the root itself
@@ -177,7 +189,7 @@ func checkOwn(self folder, dir string, test bool, target string) string {
 		return fmt.Sprintf("%s imports %s, which is not in the table", name(dir), name(target))
 	}
 	if test {
-		if contains("cmd", target) && !contains("cmd", dir) {
+		if contains(program, target) && !contains(program, dir) {
 			return fmt.Sprintf("tests of %s may not import a program's %s", name(dir), target)
 		}
 		return ""
@@ -189,11 +201,11 @@ func checkOwn(self folder, dir string, test bool, target string) string {
 	}
 	for _, not := range self.not {
 		if contains(not, target) {
-			return fmt.Sprintf("%s may not import %s: stores are chosen in cmd/stint", name(dir), target)
+			return fmt.Sprintf("%s may not import %s: stores are chosen in %s", name(dir), target, program)
 		}
 	}
 	switch {
-	case to.testsOnly && to.path != self.path:
+	case to.testsOnly && !self.testsOnly:
 		return fmt.Sprintf("only tests may import %s", target)
 	case target == "" || contains(target, dir) || to.path == self.path && target != to.path:
 		return "" // the folder above, or a folder below the same entry

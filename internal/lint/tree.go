@@ -47,11 +47,16 @@ func (p *pkg) code() []goFile {
 
 // library says whether others may import the package's code.
 func (p *pkg) library() bool {
-	return !contains("cmd", p.dir) && !contains("internal", p.dir) && !contains("examples", p.dir)
+	for _, dir := range []string{"service/cmd", "internal", "examples", "test", "service/internal/testmongo"} {
+		if contains(dir, p.dir) {
+			return false
+		}
+	}
+	return true
 }
 
-// Check applies the rules to a module's tree. It leaves out folders that go build
-// leaves out, and modules of their own below.
+// Check applies the rules to the repository's tree, all modules but those in apart. It leaves out folders that go
+// build leaves out.
 func Check(tree fs.FS) ([]Finding, error) {
 	var found []Finding
 	packages := make(map[string]*pkg)
@@ -60,7 +65,7 @@ func Check(tree fs.FS) ([]Finding, error) {
 		case err != nil:
 			return err
 		case entry.IsDir():
-			return enter(tree, name, entry.Name())
+			return enter(name, entry.Name())
 		}
 		suffix := path.Ext(name)
 		if suffix != ".go" && suffix != ".lua" {
@@ -105,15 +110,19 @@ func Check(tree fs.FS) ([]Finding, error) {
 	return found, nil
 }
 
+// apart are modules that no other one imports, whose code is not the product's: the benchmarks, and the server of
+// MongoDB's protocol that tests start.
+var apart = []string{"bench", "service/internal/testmongo/server"}
+
 // enter says whether to walk into a folder.
-func enter(tree fs.FS, name, base string) error {
+func enter(name, base string) error {
 	if name == "." {
 		return nil
 	}
 	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 		return fs.SkipDir
 	}
-	if _, err := fs.Stat(tree, path.Join(name, "go.mod")); err == nil {
+	if slices.Contains(apart, name) || base == "node_modules" {
 		return fs.SkipDir
 	}
 	return nil

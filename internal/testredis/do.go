@@ -5,11 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // timeout bounds one command, from dialling to its reply.
@@ -25,35 +22,30 @@ func (s *Server) Do(args ...any) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	conn, err := s.dial(ctx)
+	var secure *tls.Config
+	if s.tls != nil {
+		secure = s.tls.client
+	}
+	w, err := Dial(ctx, s.Addr(), s.password, secure)
 	if err != nil {
-		return nil, fmt.Errorf("testredis: %w", err)
+		return nil, err
 	}
-	client := redis.NewClient(&redis.Options{
-		Dialer:   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		Password: s.password, Protocol: 2, DisableIdentity: true, MaxRetries: -1, PoolSize: 1,
-		ReadTimeout: timeout, WriteTimeout: timeout,
-	})
-	defer func() { _ = errors.Join(client.Close(), conn.Close()) }()
-	command := make([]any, len(args))
+	defer func() { _ = w.Close() }()
+	if err := w.conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	command := make([]string, len(args))
 	for i, arg := range args {
-		if _, raw := arg.([]byte); !raw {
-			arg = fmt.Sprint(arg)
+		if text, raw := arg.([]byte); raw {
+			command[i] = string(text)
+		} else {
+			command[i] = fmt.Sprint(arg)
 		}
-		command[i] = arg
 	}
-	reply, err := client.Do(ctx, command...).Result()
-	if errors.Is(err, redis.Nil) {
-		err = nil
+	if err := w.Send(command...); err != nil {
+		return nil, err
 	}
-	return reply, err
-}
-
-func (s *Server) dial(ctx context.Context) (net.Conn, error) {
-	if s.tls == nil {
-		return new(net.Dialer).DialContext(ctx, "tcp", s.Addr())
-	}
-	return (&tls.Dialer{Config: s.tls.client}).DialContext(ctx, "tcp", s.Addr())
+	return w.Receive()
 }
 
 // Info returns one section of INFO, or all of them when section is "", by name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +13,12 @@ import (
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
+
+// prefixes numbers the key prefixes that tests share one server by.
+var prefixes atomic.Int64
+
+// encodings are the log's encodings.
+var encodings = []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream}
 
 // server is the one Redis that the package's tests share.
 var server *testredis.Server

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 // basis are the parameters of a rule without which another can't be judged.

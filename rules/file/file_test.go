@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 const sample = `# Who signs in.

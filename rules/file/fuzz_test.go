@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 // FuzzParse looks for texts that the reading trips over, and for rules that are not read

@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testrules"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	"github.com/stint-go/stint/rules/store/storetest"
 )
 
 func TestJSON(t *testing.T) {
@@ -59,7 +59,7 @@ func TestUnspeakableRules(t *testing.T) {
 // What is written is read as the same rule.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		rule := storetest.Rules().Draw(t, "rule")
+		rule := testrules.Rules().Draw(t, "rule")
 		text, err := file.JSON(rule)
 		if err != nil {
 			t.Fatal(err)

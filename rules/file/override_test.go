@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 func TestOverrideAlone(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 // MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer values.

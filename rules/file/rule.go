@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 // Rules reads the list of rules at path, such as rules. It returns one rule for each item,

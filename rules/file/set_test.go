@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/document"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 )
 
 // faultsIn are the faults of a document, one a line.

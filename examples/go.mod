@@ -1,0 +1,22 @@
+module github.com/stint-go/stint/examples
+
+go 1.26.0
+
+require (
+	github.com/stint-go/stint v0.1.0
+	github.com/stint-go/stint/grpclimit v0.1.0
+	github.com/stint-go/stint/redisstore/rueidis v0.1.0
+	github.com/stint-go/stint/rules/file v0.1.0
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261026165753-2ffab32bce7e
+	google.golang.org/grpc v1.85.0
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/fsnotify/fsnotify v1.9.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
+	go.yaml.in/yaml/v4 v4.0.0 // indirect
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)

@@ -1,0 +1,149 @@
+package rueidis_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+)
+
+// Between two decisions the server forgets its keys, its scripts or everything: the
+// next one is answered.
+func TestHeals(t *testing.T) {
+	own := testredis.Start(t)
+	do := func(args ...any) func(testing.TB) {
+		return func(t testing.TB) {
+			if _, err := own.Do(args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		happens func(testing.TB)
+		left    int64 // of a limit of 5, after one was taken before and one after
+	}{
+		{"nothing", func(testing.TB) {}, 3},
+		{"FLUSHALL", do("FLUSHALL"), 4},
+		{"SCRIPT FLUSH", do("SCRIPT", "FLUSH"), 3},
+		{"restart", own.Restart, 4},
+		{"crash and restart", func(t testing.TB) {
+			if err := own.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			own.Restart(t)
+		}, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for i, encoding := range encodings {
+				options := redisstore.Options{LogEncoding: encoding, KeyPrefix: "heal." + string(encoding) + c.name[:1]}
+				if i == 0 {
+					options.DenialCache = -1 // so that nothing but decisions keeps the connection busy
+				}
+				store := openURL(t, own.URL(), options)
+				for i, algorithm := range stint.Algorithms() {
+					if i > 0 && encoding != redisstore.LogPacked && algorithm != stint.AlgorithmSlidingWindowLog {
+						continue
+					}
+					policy := policyOf(t, c.name, aLimit(algorithm, 5))
+					take(t, store, "k", policy, 1)
+					c.happens(t)
+					if d := take(t, store, "k", policy, 1); !d.Allowed || d.Remaining != c.left {
+						t.Errorf("%s, %s: allowed %t, remaining %d; want %d", encoding, algorithm, d.Allowed, d.Remaining, c.left)
+					}
+				}
+			}
+		})
+	}
+}
+
+// SCRIPT FLUSH again and again under load: no call fails and none counts twice.
+func TestScriptFlushUnderLoad(t *testing.T) {
+	own := testredis.Start(t)
+	const limit, callers, calls = 700, 16, 60
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, limit))
+	store := openURL(t, own.URL(), redisstore.Options{})
+	var admitted atomic.Int64
+	ctx, done := context.WithCancel(t.Context())
+	var flusher, group sync.WaitGroup
+	flusher.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range callers {
+		group.Go(func() {
+			for range calls {
+				d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	done()
+	flusher.Wait()
+	if got := admitted.Load(); got != limit {
+		t.Errorf("%d of %d requests were admitted, want %d", got, callers*calls, limit)
+	}
+}
+
+// A server that is gone is an error that says so, and never a decision; when it is
+// back, so are decisions.
+func TestUnavailable(t *testing.T) {
+	own := testredis.Start(t)
+	store := openURL(t, own.URL(), redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
+	take(t, store, "k", policy, 1)
+	if err := own.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	results := make([]stint.Result, 3)
+	o := op(stint.Take, "k", policy, 1)
+	store.DecideAll(t.Context(), []stint.Op{o, o, o}, results)
+	for i, r := range results {
+		if !errors.Is(r.Err, stint.ErrUnavailable) || r.Decision != (stint.Decision{}) {
+			t.Errorf("operation %d: %+v, want %v and no decision", i, r, stint.ErrUnavailable)
+		}
+	}
+	if err := store.Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("ping: %v, want %v", err, stint.ErrUnavailable)
+	}
+	own.Restart(t)
+	take(t, store, "k", policy, 1)
+}
+
+// A connection cut while the answer is awaited: whether permits were taken is not
+// known.
+func TestConnectionCut(t *testing.T) {
+	own := testredis.Start(t)
+	store := openURL(t, own.URL(), redisstore.Options{})
+	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
+	take(t, store, "k", policy, 1)
+	if err := own.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan error)
+	go func() {
+		_, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
+		answer <- err
+	}()
+	if err := own.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// An activityRecorder records the recent traffic of the service; nil where nobody could see it: without an admin listener and
+// other processes.
+type activityRecorder struct {
+	*activity.Recorder
+
+	conn redisstore.Conn // nil: states live in the process
+	end  func()
+}
+
+// startActivity starts to record. Its end is to be called when no requests come any more.
+func startActivity(ctx context.Context, c config.Config, figures func() activity.StoreFigures) (*activityRecorder, error) {
+	if c.AdminListen == "" && c.Store.Memory() {
+		return nil, nil //nolint:nilnil // as its type says
+	}
+	scheme := "http://"
+	if c.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	settings := activity.Config{Process: activity.Process{Version: build().Version, API: scheme + c.Listen}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
+	r, hangUp := &activityRecorder{}, func() {}
+	if !c.Store.Memory() {
+		conn, err := rueidis.Dial(connection(c.Store))
+		if err != nil {
+			return nil, storeFault(c.Store, err)
+		}
+		r.conn, settings.Eval, hangUp = conn, evalOn(conn), conn.Close
+	}
+	r.Recorder = activity.New(settings)
+	stop := background(ctx, r.Run)
+	r.end = func() {
+		stop()
+		hangUp()
+	}
+	return r, nil
+}
+
+func evalOn(conn redisstore.Conn) activity.Eval {
+	return func(ctx context.Context, source, key string, args []string) (string, error) {
+		if err := conn.Ready(ctx); err != nil {
+			return "", err
+		}
+		return conn.Eval(ctx, redisstore.NewScript(source), []string{key}, args)
+	}
+}
+
+// storeChanged notes a change of the store's state.
+func (r *activityRecorder) storeChanged(change failover.Change) {
+	if r == nil {
+		return
+	}
+	cause := ""
+	if !change.Up {
+		cause = prefix.Trim(document.Redact(change.Cause.Error()))
+	}
+	r.StoreChanged(change.Shard, cause)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/service/internal/activity"
+)
+
+// serveAdmin runs a service with an admin listener until it is stopped, and returns the URLs of both.
+func serveAdmin(t *testing.T, args ...string) (url, admin string, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	log, writer := io.Pipe()
+	ended := make(chan int, 1)
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	go func() {
+		ended <- run(ctx, args, process{Out: io.Discard, Err: writer, Env: environment(nil)})
+		_ = writer.Close()
+	}()
+	addr, all := readAddr(t, log)
+	stop = func() {
+		cancel()
+		if code := <-ended; code != exitOK {
+			t.Errorf("serve: exit code %d\n%s", code, all)
+		}
+	}
+	return "http://" + addr, "http://" + awaitMatch(t, all, `service=admin addr=(\S+)`), stop
+}
+
+// read reads a document of the admin API.
+func read[T any](t *testing.T, url string) (document T) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if err := json.NewDecoder(response.Body).Decode(&document); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, response.Status, err)
+	}
+	return document
+}
+
+// Two services on one Redis: what either decides is seen through both, and one that ends is gone. A stream of events that is open
+// does not keep a service from ending. No rule matches the evaluations.
+func TestTwoServices(t *testing.T) {
+	t.Parallel()
+	redis := testredis.Start(t)
+	url1, admin1, stop1 := serveAdmin(t, "--store", redis.URL())
+	url2, admin2, stop2 := serveAdmin(t, "--store", redis.URL())
+	for _, url := range []string{url1, url1, url2} {
+		_, _ = evaluated(t, url, login)
+		eventually(t, "a decision of "+url, func() bool { // which a process that is too busy does not make
+			response, err := http.Get(url + api.PathCheck + "?key=alice&algorithm=SLIDING_WINDOW_LOG&permits=60") //nolint:noctx // of the test's own service
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			return response.StatusCode == http.StatusOK || response.StatusCode == http.StatusTooManyRequests
+		})
+	}
+	for _, admin := range []string{admin1, admin2} {
+		eventually(t, "the other process in "+admin, func() bool {
+			top, denials := read[activity.Top](t, admin+activity.PathTop), read[activity.Denials](t, admin+activity.PathDenials)
+			return top.Processes == 2 && top.Scope == activity.ScopeAll && len(top.Clients) == 1 && top.Clients[0].Count == 3 &&
+				len(denials.Denials) == 2 && denials.Denials[0].Process != denials.Denials[1].Process
+		})
+		processes := read[activity.Processes](t, admin+activity.PathProcesses).Processes
+		if f := read[activity.Stats](t, admin+activity.PathStats).Store.Figures; f == nil || f.Scope != activity.ScopeAll || f.Calls == 0 || f.Operations < f.Calls {
+			t.Errorf("the store's figures are %+v", f)
+		}
+		if len(processes) != 2 || processes[0].Revision != processes[1].Revision || !processes[0].Self {
+			t.Errorf("the processes are %+v", processes)
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, admin2+activity.PathEvents, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = events.Body.Close() }()
+	stop2()
+	if text, err := io.ReadAll(events.Body); err != nil || len(text) == 0 {
+		t.Errorf("the stream ends with %v after %d bytes", err, len(text))
+	}
+	eventually(t, "the end of the other process", func() bool {
+		return len(read[activity.Processes](t, admin1+activity.PathProcesses).Processes) == 1
+	})
+	stop1()
+}

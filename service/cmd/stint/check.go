@@ -1,0 +1,318 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A keyCommand is check, peek or reset: a command about one key, which calls a service or opens a store itself.
+type keyCommand struct {
+	*apiCommand
+	algorithm, policy string
+	permits           int64 // of a check, or of what a peek asks about
+	loadStore         func() (config.Config, error)
+}
+
+// newKeyCommand makes a command about one key.
+func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyCommand) {
+	command := &cobra.Command{
+		Use:   use + " KEY",
+		Short: short,
+		Long: long + "\n\n" +
+			"It asks a running service; or, with --store, a shared store directly, deciding by the\n" +
+			"limits of --config as a service with the same file would.",
+		Args: cobra.ExactArgs(1),
+	}
+	k := &keyCommand{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
+	flags := command.Flags()
+	flags.StringVar(&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
+	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
+	k.loadStore = settingFlags(p, flags, storeSettings()...)
+	flags.Lookup("store").DefValue = "" // without it, a service is asked
+	return command, k
+}
+
+// call calls the service about a key, as the flags say.
+func (k *keyCommand) call(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
+	query.Set("key", key)
+	for name, text := range map[string]string{"algorithm": k.algorithm, "policy": k.policy} {
+		if k.command.Flags().Changed(name) {
+			query.Set(name, text)
+		}
+	}
+	body, _, err := k.callOn(s, call{method: method, path: path, query: query}, answer)
+	return body, err
+}
+
+// connect returns the service that the flags name, or one in this process on the store that they name. It has to be closed.
+func (k *keyCommand) connect() (*service, error) {
+	flags := k.command.Flags()
+	if flags.Changed("store") {
+		if flags.Changed("server") {
+			return nil, misused("--server and --store are given; allowed: one of them")
+		}
+		return k.connectStore()
+	}
+	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
+		if flags.Changed(name) {
+			return nil, misused("--%s is given; allowed: only with --store", name)
+		}
+	}
+	return k.service()
+}
+
+// connectStore makes a service without a listener in this process, so that a store
+// is asked exactly as a service would ask it. It fails rather than guess when the
+// store is unreachable, and lets the caller name keys.
+func (k *keyCommand) connectStore() (_ *service, err error) {
+	ctx, cancel := context.WithTimeout(k.command.Context(), k.timeout)
+	defer cancel()
+	loaded, err := k.loadStore()
+	if err != nil {
+		return nil, err
+	}
+	if loaded.Store.Memory() {
+		return nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
+	}
+	store, err := openStore(loaded)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			store.Close()
+		}
+	}()
+	if err := store.Health(ctx); err != nil {
+		return nil, storeFault(loaded.Store, err)
+	}
+	loaded.OnStoreFailure = failover.Closed
+	logger := slog.New(slog.DiscardHandler)
+	if err := store.withFailover(loaded, logger); err != nil {
+		return nil, err
+	}
+	loaded.API = config.API{ExplicitKeys: true, Open: true}
+	made := serverConfig(loaded, store)
+	made.Logger = logger
+	s, err := server.New(made)
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	client := &http.Client{Transport: inProcess{s.Handler()}}
+	return &service{base: &url.URL{Scheme: "http", Host: "store"}, client: client, close: store.Close}, nil
+}
+
+// inProcess is a transport that hands requests to a handler.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	incoming := r.Clone(r.Context())
+	incoming.RequestURI, incoming.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:0"
+	if incoming.Body == nil {
+		incoming.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	t.handler.ServeHTTP(w, incoming)
+	return w.Result(), nil
+}
+
+func checkCommand(p process) *cobra.Command {
+	command, k := newKeyCommand(p, "check", "Check a key, taking permits; run a command if it is allowed",
+		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+guardHelp)
+	command.Use = "check KEY [-- COMMAND [ARGUMENT...]]"
+	command.Args = func(command *cobra.Command, args []string) error {
+		keys := len(args)
+		if dash := command.ArgsLenAtDash(); dash >= 0 {
+			if keys = dash; len(args) == dash {
+				return errors.New("there is no command after --; allowed: a command with its arguments")
+			}
+		}
+		if keys != 1 {
+			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --", keys)
+		}
+		return nil
+	}
+	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
+	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
+	command.Flags().Lookup("wait").NoOptDefVal = "forever"
+	command.RunE = func(command *cobra.Command, args []string) error {
+		most, err := waitOfFlag(*wait)
+		if err != nil {
+			return err
+		}
+		return k.check(args[0], command.Flags().Changed("wait"), most, args[1:])
+	}
+	return command
+}
+
+// waitOfFlag reads --wait; 0 is no bound.
+func waitOfFlag(text string) (time.Duration, error) {
+	if text == "" || text == "forever" {
+		return 0, nil
+	}
+	most, err := time.ParseDuration(text)
+	if err != nil || most <= 0 {
+		return 0, misused("--wait is %q; allowed: nothing, or =DURATION above 0 such as --wait=90s", text)
+	}
+	return most, nil
+}
+
+// check checks the key, waits if it is asked to, and runs the command, if there is one.
+func (k *keyCommand) check(key string, wait bool, most time.Duration, words []string) error {
+	s, err := k.connect()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var body []byte
+	once := func() (answer api.CheckResponse, err error) {
+		permits := url.Values{"permits": {strconv.FormatInt(k.permits, 10)}}
+		body, err = k.call(s, http.MethodGet, api.PathCheck, key, permits, &answer)
+		return answer, err
+	}
+	ctx := k.command.Context()
+	answer, err := once()
+	if err == nil && wait && !answer.Allowed {
+		answer, err = await(ctx, most, answer, once)
+	}
+	switch {
+	case ctx.Err() != nil && !answer.Allowed:
+		return errStopped
+	case err != nil:
+		return err
+	}
+	if len(words) == 0 || !answer.Allowed && k.json {
+		if err := k.show(body, checkRows(&answer)...); err != nil {
+			return err
+		}
+		return deniedExit(answer.Allowed)
+	}
+	if !answer.Allowed {
+		return exit{exitDenied, deniedText(key, &answer)}
+	}
+	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
+		return errStopped
+	}
+	return runCommand(ctx, k.process, words)
+}
+
+func peekCommand(p process) *cobra.Command {
+	command, k := newKeyCommand(p, "peek", "Say what a key has left, taking nothing",
+		"Say how many permits the key has left, and whether a request would be allowed, or when.\nNothing is taken. It exits with 0 in either case.")
+	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		s, err := k.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		permits := url.Values{}
+		if command.Flags().Changed("permits") { // which an older service refuses
+			permits.Set("permits", strconv.FormatInt(k.permits, 10))
+		}
+		var answer api.RemainingResponse
+		body, err := k.call(s, http.MethodGet, api.PathRemaining, args[0], permits, &answer)
+		if err != nil {
+			return err
+		}
+		return k.show(body, peekRows(&answer)...)
+	}
+	return command
+}
+
+func resetCommand(p process) *cobra.Command {
+	command, k := newKeyCommand(p, "reset", "Clear the state of a key",
+		"Clear the state of the key: under the algorithm or policy named, or with neither under all of\nthem.")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		s, err := k.connect()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		var answer api.ResetResponse
+		body, err := k.call(s, http.MethodDelete, api.PathReset, args[0], url.Values{}, &answer)
+		if err != nil {
+			return err
+		}
+		of := "all algorithms and policies"
+		switch {
+		case answer.Policy != "":
+			of = "policy " + answer.Policy
+		case answer.Algorithm != "":
+			of = answer.Algorithm
+		}
+		return k.show(body, []string{"reset", answer.Key}, []string{"under", of})
+	}
+	return command
+}
+
+func checkRows(c *api.CheckResponse) [][]string {
+	rows := [][]string{
+		{"allowed", yesOrNo(c.Allowed)},
+		{"limit", limitText(c.Limit, c.Policy, c.Algorithm)},
+		{"remaining", fmt.Sprint(c.Remaining)},
+		{"resets in", waitText(c.ResetAfterMicros)},
+		{"retry after", waitText(c.RetryAfterMicros)},
+	}
+	if c.DelayMicros > 0 {
+		rows = append(rows, []string{"delay", waitText(c.DelayMicros)})
+	}
+	if c.Degraded {
+		rows = append(rows, []string{"degraded", "the store is unreachable; its failure policy answered"})
+	}
+	return rows
+}
+
+// peekRows shows what a check would be told, or of an older service, which does not say, what
+// is left.
+func peekRows(r *api.RemainingResponse) [][]string {
+	if r.At == 0 {
+		return [][]string{
+			{"limit", limitText(r.Limit, r.Policy, r.Algorithm)},
+			{"remaining", fmt.Sprint(r.Remaining)},
+			{"resets in", waitText(r.ResetAfterSeconds * int64(time.Second/time.Microsecond))},
+		}
+	}
+	return checkRows(&api.CheckResponse{
+		Allowed: r.Allowed, Policy: r.Policy, Algorithm: r.Algorithm, Limit: r.Limit, Remaining: r.Remaining,
+		ResetAfterMicros: r.ResetAfterMicros, RetryAfterMicros: r.RetryAfterMicros, DelayMicros: r.DelayMicros,
+	})
+}
+
+func yesOrNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func limitText(limit int64, policy, algorithm string) string {
+	if policy != "" {
+		return fmt.Sprintf("%d (%s of policy %s)", limit, algorithm, policy)
+	}
+	return fmt.Sprintf("%d (%s)", limit, algorithm)
+}
+
+// waitText shows a time in microseconds, of which -1 is never.
+func waitText(micros int64) string {
+	if micros < 0 {
+		return "never"
+	}
+	return (time.Duration(micros) * time.Microsecond).String()
+}

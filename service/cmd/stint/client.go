@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules/file/document"
+)
+
+// maxAnswerBytes bounds what is read of an answer: 100,000 rules of 600 bytes.
+const maxAnswerBytes = 64 << 20
+
+// An apiCommand is a command that calls a running service: its REST API, or its admin API.
+type apiCommand struct {
+	process
+	command *cobra.Command
+
+	flag             string // that names the service
+	token, tokenFile string
+	tokenVariable    string
+	json             bool
+	timeout          time.Duration
+}
+
+// newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL and timeout are their defaults.
+func newAPICommand(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *apiCommand {
+	a := &apiCommand{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
+	flags := command.Flags()
+	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
+	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
+	flags.BoolVar(&a.json, "json", false, "print the answer as JSON")
+	a.timeout = timeout
+	flags.Var((*timeoutFlag)(&a.timeout), "timeout", "longest `DURATION` to wait for an answer")
+	return a
+}
+
+// A service is the one that a command calls.
+type service struct {
+	base   *url.URL
+	flag   string // that names it
+	token  string
+	client *http.Client
+	close  func()
+}
+
+// A call is one request.
+type call struct {
+	method, path string
+	query        url.Values
+	document     []byte            // sent as JSON; nil for no body
+	header       map[string]string // fields that are not ""
+}
+
+// service is the one that the flag names, or the environment if the flag is not given. It has to be closed.
+func (a *apiCommand) service() (*service, error) {
+	flag, variable := a.command.Flags().Lookup(a.flag), "STINT_"+strings.ToUpper(a.flag)
+	from, text := "--"+a.flag, flag.Value.String()
+	if env := a.env(variable); env != "" && !flag.Changed {
+		from, text = variable, env
+	}
+	base, err := url.Parse(text)
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
+		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), flag.DefValue)
+	}
+	token := cmp.Or(a.token, a.env(a.tokenVariable))
+	if a.tokenFile != "" {
+		if a.token != "" {
+			return nil, misused("--token and --token-file are given; allowed: one of them")
+		}
+		text, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return nil, failed(err)
+		}
+		first, _, _ := strings.Cut(string(text), "\n")
+		token = strings.TrimSpace(first)
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &service{base, a.flag, token, client, client.CloseIdleConnections}, nil
+}
+
+// send sends a request.
+func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
+	target := s.base.JoinPath(c.path)
+	target.RawQuery = c.query.Encode()
+	request, err := http.NewRequestWithContext(ctx, c.method, target.String(), bytes.NewReader(c.document))
+	if err != nil {
+		return nil, failed(err)
+	}
+	for name, text := range c.header {
+		if text != "" {
+			request.Header.Set(name, text)
+		}
+	}
+	if c.document != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		if known, ok := errors.AsType[*url.Error](err); ok { // its text repeats the URL, with the key
+			err = known.Err
+		}
+		return nil, unreachable(fmt.Errorf("%s does not answer: %w. Start a service with `stint serve`, or name another with --%s", s.base.Redacted(), err, s.flag))
+	}
+	return response, nil
+}
+
+// callOn sends a request to a service, decodes the answer, and returns it as it came, with its ETag. A denied check is an answer, one that is not the
+// API's an error.
+func (a *apiCommand) callOn(s *service, c call, answer any) (body []byte, tag string, err error) {
+	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
+	defer cancel()
+	response, err := s.send(ctx, c)
+	if err != nil {
+		return nil, "", err
+	}
+	body, err = s.read(response, answer)
+	return body, response.Header.Get("ETag"), err
+}
+
+// do calls the service that the flags name.
+func (a *apiCommand) do(c call, answer any) (body []byte, tag string, err error) {
+	s, err := a.service()
+	if err != nil {
+		return nil, "", err
+	}
+	defer s.close()
+	return a.callOn(s, c, answer)
+}
+
+// read reads an answer and decodes it.
+func (s *service) read(response *http.Response, answer any) ([]byte, error) {
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, unreachable(fmt.Errorf("the answer of %s broke off: %w", s.base.Redacted(), err))
+	}
+	if response.StatusCode == http.StatusPreconditionFailed {
+		return nil, failed(errors.New("somebody else edited the rules meanwhile; nothing was changed. Run the command again"))
+	}
+	media, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	var problem api.Problem
+	if media == api.ProblemType && json.Unmarshal(body, &problem) == nil {
+		if response.StatusCode == http.StatusServiceUnavailable {
+			return nil, unreachable(&problem)
+		}
+		return nil, failed(&problem)
+	}
+	denied := response.StatusCode == http.StatusTooManyRequests
+	if media != "application/json" || response.StatusCode != http.StatusOK && !denied || json.Unmarshal(body, answer) != nil {
+		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))
+	}
+	return body, nil
+}
+
+// show prints an answer as it came if JSON is asked for, else as rows.
+func (a *apiCommand) show(body []byte, rows ...[]string) error {
+	if a.json {
+		return say(a.Out, "%s\n", bytes.TrimSpace(body))
+	}
+	return sayTable(a.Out, rows)
+}
+
+// sayTable prints rows in columns.
+func sayTable(out io.Writer, rows [][]string) error {
+	var text bytes.Buffer
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		_, _ = fmt.Fprintln(table, strings.Join(row, "\t")) // into memory
+	}
+	_ = table.Flush()
+	return say(out, "%s", text.Bytes())
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// adviceTimeout bounds asking a server how it is configured.
+const adviceTimeout = 10 * time.Second
+
+// withFailover lets the store answer while its server is unreachable, or this process overloaded, as the
+// configuration says. A store in the process is never unreachable.
+func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
+	if c.Store.Memory() && c.OnOverload == failover.Reject {
+		return nil
+	}
+	o.logger.Store(logger)
+	settings := failover.Config{
+		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
+		Instances: func() int { return c.Instances },
+	}
+	if c.Instances == 0 {
+		settings.Instances = o.instances
+	}
+	settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}) // a rule may be local
+	settings.ForPolicy = failureRules(c.OnStoreFailure)
+	wakeAdviser, closeAdviser := adviser(o.advise, logger)
+	changes := &changeLog{logger: logger}
+	settings.StateChanged = func(change failover.Change) {
+		o.activity.storeChanged(change)
+		if changes.note(change) {
+			wakeAdviser()
+		}
+	}
+	settings.Answered = o.answered
+	store, err := failover.New(settings)
+	if err != nil {
+		closeAdviser()
+		return misconfigured(err)
+	}
+	if c.Store.Memory() {
+		closeAdviser()
+		o.Store, o.Close = store, store.Close
+		return nil
+	}
+	closeServer, ping := o.Close, o.Health
+	o.unreachable = func() int { return len(store.Down()) }
+	o.Store = store
+	o.Close = func() {
+		closeAdviser()
+		store.Close()
+		closeServer()
+	}
+	o.Watch = func() {
+		store.Probe()
+		wakeAdviser()
+	}
+	// A server that is known to be unreachable is not asked: that would take until the deadline.
+	o.Health = func(ctx context.Context) error {
+		if outages := store.Down(); outages != nil {
+			return stint.ErrUnavailable
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.Store.Timeout)
+		defer cancel()
+		return ping(ctx)
+	}
+	o.Collectors = append(o.Collectors, promlimit.NewStatsCollector(func() promlimit.FailoverStats {
+		s := store.Stats()
+		return promlimit.FailoverStats{
+			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
+			Probes: s.Probes, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded,
+		}
+	}))
+	return nil
+}
+
+// failureRules says what rules say of the time when the store is unreachable, where standard holds
+// for those that say nothing.
+func failureRules(standard failover.Mode) func(*stint.Policy) (failover.PolicyOptions, bool) {
+	return func(policy *stint.Policy) (failover.PolicyOptions, bool) {
+		failure := rules.FailureOf(policy)
+		if failure == (rules.Failure{}) {
+			return failover.PolicyOptions{}, false
+		}
+		options := failover.PolicyOptions{Mode: standard, Timeout: failure.Timeout}
+		if failure.Policy != "" {
+			// Rules with anything else don't compile; the store would refuse it.
+			mode, err := failover.ParseMode(string(failure.Policy))
+			if err != nil {
+				mode = failover.Closed
+			}
+			options.Mode = mode
+		}
+		return options, true
+	}
+}
+
+// A changeLog writes one line when the store becomes unreachable and one when it can be reached
+// again. Of a store in parts these are the first to go and the last to come back; what the others do
+// is logged at debug.
+type changeLog struct {
+	logger *slog.Logger
+
+	mu          sync.Mutex
+	unreachable int
+}
+
+// note logs a change, and reports whether all of the store is back.
+func (l *changeLog) note(change failover.Change) (back bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if change.Up {
+		l.unreachable--
+		if l.unreachable == 0 {
+			l.logger.Info("the store can be reached again")
+		} else {
+			l.logger.Debug("a part of the store can be reached again", "shard", change.Shard)
+		}
+		return l.unreachable == 0
+	}
+	l.unreachable++
+	cause := document.Redact(change.Cause.Error())
+	if l.unreachable == 1 {
+		l.logger.Warn("the store is unreachable", "err", cause)
+	} else {
+		l.logger.Debug("a part of the store is unreachable", "shard", change.Shard, "err", cause)
+	}
+	return false
+}
+
+// adviser logs what is unwise about a server's configuration, each advice once. It asks the server each time that wake is called,
+// in the background, until close is.
+func adviser(advise func(context.Context) []string, logger *slog.Logger) (wake, closing func()) {
+	wakes, told := make(chan struct{}, 1), map[string]bool{}
+	closing = background(context.Background(), func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wakes:
+			}
+			bounded, cancel := context.WithTimeout(ctx, adviceTimeout)
+			for _, advice := range advise(bounded) {
+				if !told[advice] {
+					told[advice] = true
+					logger.Warn(advice)
+				}
+			}
+			cancel()
+		}
+	})
+	wake = func() {
+		select {
+		case wakes <- struct{}{}:
+		default:
+		}
+	}
+	return wake, closing
+}

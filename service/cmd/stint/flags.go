@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// A settingFlag keeps what a flag was given as text; package config reads it.
+type settingFlag struct {
+	setting config.Setting
+	text    *string
+}
+
+func (f settingFlag) String() string {
+	if f.text == nil || *f.text == "" {
+		return f.setting.Default()
+	}
+	return *f.text
+}
+
+func (f settingFlag) Set(text string) error {
+	*f.text = text
+	return nil
+}
+
+func (f settingFlag) Type() string { return f.setting.Value() }
+
+// storeSettings are those with which a store is asked.
+func storeSettings() []string {
+	return []string{"store.url", "store.timeout", "store.key_prefix", "store.log_encoding", "store.partitions"}
+}
+
+// settingFlags registers the flags of the settings of these names, or of all, and returns what
+// reads the configuration from all sources once the flags are parsed.
+func settingFlags(p process, flags *pflag.FlagSet, names ...string) func() (config.Config, error) {
+	file := flags.String("config", "", "YAML `FILE` with the configuration [STINT_CONFIG]")
+	texts := map[string]*string{}
+	for _, s := range config.Settings() {
+		if len(names) > 0 && !slices.Contains(names, s.Name) || s.Secret() {
+			continue
+		}
+		texts[s.Flag()] = new(string)
+		flags.Var(settingFlag{s, texts[s.Flag()]}, s.Flag(), fmt.Sprintf("%s [%s]", s.Help(), s.Env()))
+		flags.Lookup(s.Flag()).Hidden = s.Hidden()
+		if s.Value() == "" {
+			flags.Lookup(s.Flag()).NoOptDefVal = "true"
+		}
+	}
+	flags.SortFlags = false
+	return func() (config.Config, error) {
+		sources := config.Sources{Env: p.Env, Variables: p.variables(), Flags: map[string]string{}}
+		sources.File, sources.FileFrom = p.env("STINT_CONFIG"), "STINT_CONFIG"
+		if flags.Changed("config") {
+			sources.File, sources.FileFrom = *file, "--config"
+		}
+		for name, text := range texts {
+			if flags.Changed(name) {
+				sources.Flags[name] = *text
+			}
+		}
+		loaded, err := config.Load(sources)
+		if err != nil {
+			return loaded, misused("%v", err)
+		}
+		return loaded, nil
+	}
+}
+
+func serveCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the service",
+		Long: "Run the service until SIGTERM or SIGINT: then it reports itself not ready, lets the\n" +
+			"requests in flight end and exits with 0. A second signal ends it at once. SIGHUP changes\n" +
+			"nothing: rules of rules_from, certificates and passwords of stores are followed anyway.\n\n" +
+			"A flag beats the environment (the name in brackets), which beats the file of --config,\n" +
+			"where the limits are. docs/stint.example.yaml explains the file.",
+		Args: cobra.NoArgs,
+	}
+	load := settingFlags(p, command.Flags())
+	demo := command.Flags().Bool("demo", false, demoHelp)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		return serve(command.Context(), p, loaded, *demo)
+	}
+	return command
+}
+
+// flagFault says of a flag that can't be read what came and what is allowed.
+func flagFault(err error) error {
+	fault, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	allowed, ok := map[string]string{
+		"bool": "true or false", "duration": "a duration above 0 such as 500ms, 1m30s or 1d", "float64": "a number",
+		"int": "an integer", "int64": "an integer of 64 bits", "uint64": "an integer from 0 to 18446744073709551615",
+	}[fault.GetFlag().Value.Type()]
+	if !ok {
+		return err
+	}
+	return stint.Invalid("--"+fault.GetFlag().Name, fault.GetValue(), allowed)
+}
+
+// A timeoutFlag is a duration above 0.
+type timeoutFlag time.Duration
+
+func (f *timeoutFlag) String() string { return time.Duration(*f).String() }
+func (f *timeoutFlag) Type() string   { return "duration" }
+func (f *timeoutFlag) Set(text string) error {
+	d, err := stint.ParseDuration(text)
+	if *f = timeoutFlag(d); err == nil && d <= 0 {
+		err = stint.ErrInvalid
+	}
+	return err
+}

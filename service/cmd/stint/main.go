@@ -1,0 +1,224 @@
+// Command stint limits rates: it runs the service, and asks one from the command
+// line. Its documentation is `stint help`.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+func main() {
+	os.Exit(run(signalContext(), os.Args[1:], process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv, Environ: os.Environ}))
+}
+
+// signalContext returns a context that ends with the first SIGTERM or SIGINT. The
+// second one ends the process at once, as if nobody listened for it.
+func signalContext() context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // it did not work
+	exitUsage       = 2 // it was asked or configured wrongly
+	exitDenied      = 3 // the check was denied
+	exitUnreachable = 4 // the service or its store did not answer
+)
+
+const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ), 2 wrong usage or configuration,\n" +
+	"3 denied, 4 the service or its store is unreachable. " + "`stint check KEY -- COMMAND` passes on the command's."
+
+// A process is what the program knows of the world around it.
+type process struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Env looks up an environment variable.
+	Env func(name string) (text string, found bool)
+	// Environ lists all environment variables as NAME=TEXT; nil is none.
+	Environ func() []string
+}
+
+// variables are the names of all environment variables.
+func (p process) variables() (names []string) {
+	if p.Environ == nil {
+		return nil
+	}
+	for _, variable := range p.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	return names
+}
+
+// env is a variable's text, "" when there is none.
+func (p process) env(name string) string {
+	text, _ := p.Env(name)
+	return text
+}
+
+// tell writes lines to Err, each behind the program's name.
+func (p process) tell(text string) {
+	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: ")) // nobody is left to tell
+}
+
+// An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is if it is "".
+type exit struct {
+	code int
+	text string
+}
+
+func (e exit) Error() string { return e.text }
+
+// failed is a failure of the command; nil if err is.
+func failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return exit{exitFailed, err.Error()}
+}
+
+// unreachable is the failure to reach the service or a store.
+func unreachable(err error) error { return exit{exitUnreachable, err.Error()} }
+
+// misused is a fault of the command line.
+func misused(format string, args ...any) error {
+	return exit{exitUsage, fmt.Sprintf(format, args...)}
+}
+
+// run carries out one command line until it ends or ctx is done, and returns the
+// exit code. Answers go to Out, everything else to Err.
+func run(ctx context.Context, args []string, p process) int {
+	root := &cobra.Command{
+		Use:   "stint",
+		Short: "A distributed rate limiter",
+		Long: "stint limits rates: `stint serve` runs the service; check, peek and reset ask one;\n`stint rules` checks and explains rules.\n\n" +
+			exitCodes,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetArgs(args)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
+	root.Version = versionText()
+	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if passed, ok := errors.AsType[status](err); ok {
+		return int(passed)
+	}
+	var known exit
+	if !errors.As(err, &known) { // from reading the command line
+		known = exit{exitUsage, fmt.Sprintf("%v\nsee '%s --help'", err, command.CommandPath())}
+	}
+	if known.text != "" {
+		p.tell(known.text)
+	}
+	if command.Name() == "check" && slices.Contains(args, "--") {
+		return guardCode(known.code)
+	}
+	return known.code
+}
+
+// Set by the linker for releases: -ldflags "-X main.version=v1.2.3 -X main.commit=abc".
+// Otherwise the toolchain's record of the build says it.
+var version, commit string
+
+// build says what is running.
+func build() server.Build {
+	b := server.Build{Version: version, Commit: commit}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.Version = cmp.Or(b.Version, info.Main.Version)
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				b.Commit = cmp.Or(b.Commit, s.Value)
+			}
+		}
+	}
+	b.Version, b.Commit = cmp.Or(b.Version, "unknown"), cmp.Or(b.Commit, "unknown")
+	return b
+}
+
+func versionCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "version",
+		Short: "Say what this is: version, commit, Go version",
+		Args:  cobra.NoArgs,
+	}
+	asJSON := jsonFlag(command)
+	command.RunE = func(*cobra.Command, []string) error {
+		if *asJSON {
+			b := build()
+			return sayJSON(p.Out, api.Info{Version: b.Version, Commit: b.Commit, GoVersion: runtime.Version()}, "")
+		}
+		return say(p.Out, "stint version %s\n", versionText())
+	}
+	return command
+}
+
+// versionText says what this is, in lines, behind "stint version". A template of our own for --version would have the linker keep every
+// method of every type, which are 14 MB of commands of Redis.
+func versionText() string {
+	b := build()
+	return fmt.Sprintf("%s\ncommit %s\n%s %s/%s", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// jsonFlag gives a command the flag --json.
+func jsonFlag(command *cobra.Command) *bool {
+	return command.Flags().Bool("json", false, "print the answer as JSON")
+}
+
+// sayJSON writes what was asked for as JSON, in one line if indent is "".
+func sayJSON(out io.Writer, v any, indent string) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", indent)
+	if err := encoder.Encode(v); err != nil {
+		return failed(err)
+	}
+	return say(out, "%s", text.Bytes())
+}
+
+// say writes what was asked for; that nobody could be told is a failure.
+func say(out io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintf(out, format, args...)
+	return failed(err)
+}
+
+// background runs functions until the one that it returns is called, which waits for their end. A second call does nothing.
+func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, run := range runs {
+		running.Go(func() { run(ctx) })
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/service/internal/alerts"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/decisionlog"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// alertLinger is how long alerts that wait are still sent when the service ends.
+const alertLinger = 2 * time.Second
+
+// An observer tells the log and the webhook of decisions.
+type observer struct {
+	log    *decisionlog.Log
+	alerts *alerts.Sender // nil: none
+
+	loud      bool // whether decisions are logged
+	denials   bool // whether there are alerts of denials
+	nearLimit int64
+}
+
+// newObserver makes an observer. Alerts are claimed in the store's Redis, if it is one.
+func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*observer, error) {
+	o := &observer{
+		log:  decisionlog.New(decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key}),
+		loud: c.Log.Denials || c.Log.Level <= slog.LevelDebug, denials: c.Alerts.Denials, nearLimit: int64(c.Alerts.NearLimit),
+	}
+	if c.Alerts.URL == "" {
+		return o, nil
+	}
+	settings := alerts.Config{
+		URL: c.Alerts.URL, HashClients: c.Alerts.HashClients, Timeout: c.Alerts.Timeout, MaxQueue: c.Alerts.MaxQueue, MaxBatch: c.Alerts.MaxBatch,
+		MaxTries: c.Alerts.MaxTries, Linger: alertLinger, Logger: logger,
+	}
+	if c.Alerts.Secret != "" {
+		settings.Secret = []byte(c.Alerts.Secret)
+	}
+	if store.activity != nil && store.activity.conn != nil {
+		settings.Claim = claimOn(store.activity.conn, c.Store)
+	}
+	var err error
+	if o.alerts, err = alerts.New(settings); err != nil {
+		return nil, misconfigured(err)
+	}
+	store.Collectors = append(store.Collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
+		s := o.alerts.Stats()
+		return promlimit.AlertStats{
+			Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Failed: s.Failed, Queued: s.Queued,
+			DroppedNearLimit: s.OverflowedNearLimit, DroppedDenied: s.OverflowedDenied,
+		}
+	}))
+	return o, nil
+}
+
+// claimOn claims names in Redis, within the time that the store has for a call.
+func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string, time.Duration) (bool, error) {
+	return func(ctx context.Context, name string, life time.Duration) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+		defer cancel()
+		if err := conn.Ready(ctx); err != nil {
+			return false, err
+		}
+		reply, err := conn.Do(ctx, "SET", c.KeyPrefix+":"+name, "1", "NX", "PX", strconv.FormatInt(life.Milliseconds(), 10))
+		return reply != "", err
+	}
+}
+
+// run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides any more.
+// A second call does nothing.
+func (o *observer) run(ctx context.Context) (end func()) {
+	runs := []func(context.Context){o.log.Run}
+	if o.alerts != nil {
+		runs = append(runs, o.alerts.Run)
+	}
+	return background(context.WithoutCancel(ctx), runs...)
+}
+
+// hook is what the service tells of decisions, nil for nothing.
+func (o *observer) hook() func(context.Context, server.Decided) {
+	if !o.loud && o.alerts == nil {
+		return nil
+	}
+	return o.decided
+}
+
+func (o *observer) decided(ctx context.Context, d server.Decided) {
+	if o.loud {
+		o.log.Decided(ctx, decisionlog.Decision{
+			Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID,
+			Limited: d.Policy != nil && !d.Decision.Degraded, Remaining: d.Decision.Remaining,
+		})
+	}
+	if o.alerts == nil || d.Shadow || d.Decision.Degraded {
+		return // of the last the store's failure is the reason, of which others alert
+	}
+	event := alerts.Event{
+		Kind: alerts.Denied, Rule: d.Rule, Set: d.Set, Client: d.Client, Limit: d.Decision.Limit, Remaining: d.Decision.Remaining,
+		Reason: d.Reason, RequestID: d.RequestID, At: d.At, Window: windowWithoutLimit,
+	}
+	switch {
+	case !d.Allowed && o.denials:
+	case d.Allowed && d.Policy != nil && event.Limit > 0 && event.Remaining*100 <= event.Limit*o.nearLimit && o.nearLimit > 0:
+		event.Kind = alerts.NearLimit
+	default:
+		return
+	}
+	if d.Policy != nil {
+		event.Window = d.Policy.Limit(int(d.Decision.Index)).Span()
+	}
+	o.alerts.Notify(event)
+}
+
+// windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
+const windowWithoutLimit = time.Hour

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/logsampler"
+)
+
+// logTelemetry makes faults and warnings of OpenTelemetry's SDK lines of the log. It is the SDK's own, of the whole process.
+func logTelemetry(logger *slog.Logger) {
+	lines := &telemetryLines{logger: logger, samplers: map[string]*logsampler.Sampler{}}
+	otel.SetLogger(logr.FromSlogHandler(lines))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		kind, _, _ := strings.Cut(err.Error(), ":") // what follows may differ each time, as a port does
+		lines.warn(kind, "telemetry was lost", slog.String("err", err.Error()))
+	}))
+}
+
+// telemetryInterval is how often one message is logged.
+const telemetryInterval = time.Minute
+
+// telemetryLines is a [slog.Handler] for the SDK, which logs each message of it once per interval, as a warning.
+type telemetryLines struct {
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	samplers map[string]*logsampler.Sampler // by message
+}
+
+// maxMessages bounds the messages that are sampled apart.
+const maxMessages = 100
+
+func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
+	l.mu.Lock()
+	if len(l.samplers) >= maxMessages && l.samplers[kind] == nil {
+		kind = "" // of all others
+	}
+	sampler := l.samplers[kind]
+	if sampler == nil {
+		sampler = logsampler.New(1, telemetryInterval, nil)
+		l.samplers[kind] = sampler
+	}
+	l.mu.Unlock()
+	skipped, ok := sampler.Admit()
+	if !ok {
+		return
+	}
+	for i := range attributes {
+		attributes[i].Value = slog.StringValue(document.Redact(attributes[i].Value.String()))
+	}
+	if skipped > 0 {
+		attributes = append(attributes, slog.Int64("skipped", skipped))
+	}
+	l.logger.LogAttrs(context.Background(), slog.LevelWarn, message, attributes...)
+}
+
+// Enabled implements [slog.Handler]: for errors and, at logr's level 1, the SDK's warnings.
+func (l *telemetryLines) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
+
+// Handle implements [slog.Handler].
+func (l *telemetryLines) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // by value, as the interface has it
+	var attributes []slog.Attr
+	r.Attrs(func(a slog.Attr) bool {
+		attributes = append(attributes, a)
+		return true
+	})
+	l.warn(r.Message, "OpenTelemetry: "+r.Message, attributes...)
+	return nil
+}
+
+// WithAttrs implements [slog.Handler]; the SDK uses none.
+func (l *telemetryLines) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements [slog.Handler]; the SDK uses none.
+func (l *telemetryLines) WithGroup(string) slog.Handler { return l }

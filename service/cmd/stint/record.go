@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/logqueue"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+// How much a record may take on the disk.
+const (
+	recordBytes = 128 << 20
+	recordFiles = 8
+)
+
+// record has the store's decisions recorded, if the configuration says so, until the returned function is called. No decision waits for
+// the disk: what it does not take in time is dropped and counted.
+func (o *openedStore) record(c config.Config) (end func(), err error) {
+	if c.Record == "" {
+		return func() {}, nil
+	}
+	files, err := simulate.NewRotator(c.Record, recordBytes, recordFiles)
+	if err != nil {
+		return nil, failed(err)
+	}
+	queue := logqueue.New(files, simulate.DroppedLine)
+	o.Store = simulate.NewRecorder(o.Store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys})
+	o.Collectors = append(o.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "rate_limiter_record_lines_lost_total",
+		Help: "Lines of the record that could not be written.",
+	}, func() float64 { return float64(queue.Lost()) }))
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		if queue.Close(ctx) == nil {
+			_ = files.Close() // nobody is left to tell
+		}
+	}, nil
+}
+
+// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be claimed to be the same.
+func (s *simulation) replayRecords() error {
+	if len(s.logs) == 0 {
+		return misused("there are no files; give the FILE of serve --record, one for each process")
+	}
+	var records []io.Reader
+	for _, name := range s.logs {
+		var files []io.Reader
+		for i, at := 0, name; ; i, at = i+1, fmt.Sprintf("%s.%d", name, i+1) {
+			f, err := os.Open(filepath.Clean(at))
+			if i > 0 && os.IsNotExist(err) {
+				break
+			}
+			if err != nil {
+				return failed(err)
+			}
+			defer func() { _ = f.Close() }() // which was read
+			files = append(files, f)
+		}
+		slices.Reverse(files) // the oldest first
+		records = append(records, io.MultiReader(files...))
+	}
+	c, err := simulate.Replay(records...)
+	if err != nil {
+		return failed(err)
+	}
+	if s.json {
+		err = sayJSON(s.Out, c, "  ")
+	} else {
+		err = say(s.Out, "%d decisions: %d equal, %d different, %d by the denial cache, which are not compared\n",
+			c.Decisions, c.Decisions-c.Answered-c.Different, c.Different, c.Answered)
+	}
+	switch {
+	case err != nil:
+		return failed(err)
+	case c.Unfit != "":
+		return failed(fmt.Errorf("nobody can claim that the record replays: %s (%d decisions differ)", c.Unfit, c.Different))
+	case c.Decisions == 0:
+		return failed(errors.New("there are no decisions in the record"))
+	case c.Different > 0:
+		return failed(fmt.Errorf("%d decisions differ. The first: %s", c.Different, c.FirstDifference))
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore/mongo"
+	"github.com/stint-go/stint/service/internal/rulestore/redis"
+)
+
+// A ruleSource is where the configured rules come from.
+type ruleSource struct {
+	rules.Source
+	// place says where that is, without secrets.
+	place string
+	// manager is what they are edited by, nil where they are not.
+	manager *store.Manager
+	// credentials names the settings with the server's user and password.
+	credentials string
+	// options are those of rules that stand in for the source's.
+	options rules.Options
+	close   func()
+}
+
+// openRules opens the source of the rules. It does not ask a server for rules yet. With a nil logger nothing
+// is logged.
+func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
+	from := loaded.RulesFrom
+	if from == "" && len(loaded.Rules) == 0 {
+		from = config.RulesFromStore
+	}
+	bits := loaded.ClientIP.IPv6Prefix
+	switch {
+	case from == "":
+		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{IPv6Prefix: bits})
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
+	case from == config.RulesFromStore && loaded.Store.Memory():
+		return managed(store.NewMemory(), bits, "the process, which forgets them when it ends", nil)
+	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
+		at, place, credentials := connection(loaded.Store), loaded.Store.URL, "store.username, store.password or store.password_file, or those in store.url"
+		if from != config.RulesFromStore {
+			at, place, credentials = rueidis.Connection{URL: from}, from, "the user and password in rules_from"
+		}
+		opened, err := openRuleStore(at, loaded.Store.KeyPrefix)
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		source, err := managed(opened, bits, document.RedactURL(place), logger)
+		if err == nil {
+			source.credentials = credentials
+		}
+		return source, err
+	default:
+		return &ruleSource{Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
+	}
+}
+
+// openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its server yet.
+func openRuleStore(at rueidis.Connection, prefix string) (store.Store, error) {
+	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
+	case "mongodb", "mongodb+srv":
+		return mongo.New(at.URL)
+	default:
+		conn, err := rueidis.Dial(at)
+		if err != nil {
+			return nil, err
+		}
+		opened, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return opened, nil
+	}
+}
+
+// managed is the source of a store's rules. IPv6 clients are counted by so many bits.
+func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	m, err := store.NewManager(opened, store.Options{
+		IPv6Prefix: bits,
+		Cut: func(err error) {
+			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", document.Redact(err.Error()))
+		},
+		Restored: func(made store.Info, was store.ID) {
+			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
+				"restored", was.Number, "revision", made.Number, "rules", made.Count)
+		},
+	})
+	if err != nil {
+		opened.Close()
+		return nil, misconfigured(err)
+	}
+	return &ruleSource{Source: m, place: place, manager: m, options: rules.Options{IPv6Prefix: bits}, close: opened.Close}, nil
+}
+
+// Set returns the rules as they are now.
+func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var refused error
+	err = s.Follow(ctx, func(first *rules.Set) {
+		set = first
+		cancel()
+	}, func(fault error) {
+		refused = fault
+		cancel()
+	})
+	if err == nil && set == nil {
+		err = cmp.Or(refused, ctx.Err())
+	}
+	return set, err
+}
+
+// fixed rules never change.
+type fixed struct{ set *rules.Set }
+
+// Follow hands them over.
+func (f fixed) Follow(ctx context.Context, apply func(*rules.Set), _ func(error)) error {
+	apply(f.set)
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore/mongo"
+)
+
+func rulesCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "rules COMMAND",
+		Short: "Check, explain and change rules",
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("missing subcommand: see stint rules --help")
+			}
+			return fmt.Errorf("unknown command %q for \"stint rules\"", args[0])
+		},
+	}
+	command.AddCommand(
+		validateCommand(p), explainCommand(p),
+		listRulesCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p), importCommand(p),
+	)
+	return command
+}
+
+func validateCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check files of rules, or folders of them",
+		Long: "Check files of rules: YAML or JSON, a list of rules or a mapping with one under `rules`.\n" +
+			"A folder's files are one set. It exits with 2 when a rule can't be enforced, and names\n" +
+			"every fault with file, line and column.",
+		Args: cobra.MinimumNArgs(1),
+	}
+	asJSON := jsonFlag(command)
+	load := settingFlags(p, command.Flags(), "ipv6_prefix")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		return validateRules(p.Out, args, *asJSON, rules.Options{IPv6Prefix: loaded.ClientIP.IPv6Prefix})
+	}
+	return command
+}
+
+// A validation is what `stint rules validate --json` prints of a file or folder: as the admin API's, without what would change.
+type validation struct {
+	Path string `json:"path"`
+	api.Validation
+}
+
+// validateRules says of each file or folder how many rules it has, or what is wrong with them.
+func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Options) error {
+	var faults []string
+	all := []validation{}
+	for _, path := range paths {
+		set, err := file.ReadSet(path, options)
+		if err != nil {
+			all = append(all, validation{path, api.Validation{Faults: ruleFaults(err)}})
+			faults = append(faults, err.Error())
+			continue
+		}
+		enabled := 0
+		for _, rule := range set.Rules() {
+			if !rule.Disabled {
+				enabled++
+			}
+		}
+		all = append(all, validation{path, api.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
+		if asJSON {
+			continue
+		}
+		if err := say(out, "%s: %d rules, %d enabled\n", path, set.Len(), enabled); err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		if err := sayJSON(out, all, ""); err != nil {
+			return err
+		}
+	}
+	if len(faults) > 0 && asJSON {
+		return exit{code: exitUsage}
+	}
+	if len(faults) > 0 {
+		return misused("%s", strings.Join(faults, "\n"))
+	}
+	return nil
+}
+
+// ruleFaults are everything that is wrong with rules.
+func ruleFaults(err error) (list []api.RuleFault) {
+	var faults document.Faults
+	if !errors.As(err, &faults) {
+		return []api.RuleFault{{Detail: prefix.Trim(err.Error())}}
+	}
+	for _, fault := range faults {
+		list = append(list, api.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
+	}
+	return list
+}
+
+func importCommand(p process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "import URL",
+		Short: "Convert the rules of FluxGate in a MongoDB",
+		Long: "Convert the rules of FluxGate: the documents of the collection rate_limit_rules in the database\n" +
+			"of the URL, mongodb://HOST/DATABASE[?collection=NAME]. The rules are printed as JSON, which\n" +
+			"'stint rules validate' and rules_from read. Standard error lists what could not be converted.\n" +
+			"Nothing is changed in the database.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			list, notes, err := mongo.Import(command.Context(), args[0])
+			switch {
+			case errors.Is(err, stint.ErrInvalid):
+				return misused("%v", err)
+			case err != nil:
+				return failed(err)
+			}
+			text, err := store.Encode(list)
+			if err != nil {
+				return failed(err)
+			}
+			for _, note := range notes {
+				p.tell(note)
+			}
+			return say(p.Out, "%s", text)
+		},
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const someRules = `
+rules:
+  - id: login
+    priority: 10
+    match: {methods: [POST], path: /login}
+    scope: per_ip
+    limits:
+      - {algorithm: sliding_window_counter, limit: 2, window: 1h}
+  - id: users
+    match: {path: "/api/**"}
+    scope: per_user
+    missing: skip
+    limits:
+      - {algorithm: token_bucket, capacity: 5, refill: 1/10d}
+    overrides:
+      - {key: mallory, banned: true}
+  - id: everybody
+    scope: global
+    on_exceed: shadow
+    limits:
+      - {algorithm: fixed_window, limit: 1000, window: 10d}
+  - id: later
+    enabled: false
+    scope: global
+    banned: true
+`
+
+func TestRulesValidate(t *testing.T) {
+	good := writeFile(t, someRules)
+	code, stdout, stderr := do(t, nil, "rules", "validate", good)
+	if code != exitOK || stdout != good+": 4 rules, 3 enabled\n" {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+
+	bad := writeFile(t, `
+rules:
+  - id: login
+    scope: per_moon
+    limits:
+      - {algorithm: token_bucket, capacity: 5}
+  - id: users
+    scope: per_user
+    limits:
+      - {algorithm: fixed_window, limit: 1, window: 1s}
+    colour: red
+  - id: senseless
+    match: {path: x}
+    scope: global
+    banned: true
+`)
+	code, stdout, stderr = do(t, nil, "rules", "validate", good, bad)
+	if code != exitUsage || !strings.HasPrefix(stdout, good) {
+		t.Errorf("exit code %d, %s", code, stdout)
+	}
+	for _, want := range []string{bad + ":4:", "per_moon", bad + ":6:", "refill", bad + ":11:", "colour", bad + ":13:", "path is \"x\""} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the faults lack %q:\n%s", want, stderr)
+		}
+	}
+
+	code, _, stderr = do(t, nil, "rules", "validate", "../../../docs/stint.example.yaml")
+	if code != exitUsage || strings.Count(stderr, "\n") > 1 || !strings.Contains(stderr, "a configuration of the service") {
+		t.Errorf("a configuration: exit code %d, %s", code, stderr)
+	}
+
+	senseless := writeFile(t, `[{id: a, scope: per_user, limits: [{algorithm: fixed_window, limit: 1, window: 1s}]}]`)
+	code, _, stderr = do(t, nil, "rules", "validate", senseless)
+	if code != exitUsage || !strings.Contains(stderr, senseless+":1:") || !strings.Contains(stderr, "missing") {
+		t.Errorf("a rule that does not say what is missing: exit code %d, %s", code, stderr)
+	}
+}
+
+// Overrides name networks no longer than those by which the service counts.
+func TestRulesOfAPrefix(t *testing.T) {
+	file := writeFile(t, `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/72", unlimited: true}]}]`)
+	config := writeFile(t, "ipv6_prefix: 72")
+	for args, want := range map[string]int{
+		"validate " + file:                                                  exitUsage,
+		"validate --ipv6-prefix 72 " + file:                                 exitOK,
+		"validate --config " + config + " " + file:                          exitOK,
+		"validate --ipv6-prefix 0 " + file:                                  exitUsage,
+		"explain --rules " + file:                                           exitUsage,
+		"explain --ipv6-prefix 72 --ip 2001:db8::1 --rules " + file:         exitOK,
+		"explain --ipv6-prefix 72 --ip 2001:db8::100:0:0:1 --rules " + file: exitDenied,
+	} {
+		if code, stdout, stderr := do(t, nil, append([]string{"rules"}, strings.Fields(args)...)...); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+// What the service would refuse, explain refuses with its setting.
+func TestAmbiguousPaths(t *testing.T) {
+	file, config := writeFile(t, `[{id: a, scope: global, unlimited: true}]`), writeFile(t, "ambiguous_paths: reject")
+	for args, want := range map[string]int{
+		"--path //login":                                            exitOK,
+		"--ambiguous-paths match --path //login":                    exitOK,
+		"--ambiguous-paths reject --path //login":                   exitUsage,
+		"--config " + config + " --path /a%2Fb":                     exitUsage,
+		"--config " + config + " --path /a%20b":                     exitOK,
+		"--ambiguous-paths reject --path /caf%C3%A9/?next=//x/../y": exitOK,
+		"--ambiguous-paths no --path /":                             exitUsage,
+	} {
+		if code, stdout, stderr := do(t, nil, append([]string{"rules", "explain", "--rules", file}, strings.Fields(args)...)...); code != want {
+			t.Errorf("%s: exit code %d, want %d: %s%s", args, code, want, stdout, stderr)
+		}
+	}
+}
+
+func TestRulesExplain(t *testing.T) {
+	file := writeFile(t, someRules)
+	for _, test := range []struct {
+		args  string
+		code  int
+		lines []string // the beginnings, with single spaces
+	}{
+		{
+			"--method POST --path //login/ --ip 192.0.2.7", exitOK,
+			[]string{
+				"RULE OUTCOME KEY COST ALLOWED REMAINING RETRY AFTER",
+				"login limited 192.0.2.7 1 yes 2 0s",
+				"everybody limited, shadow * 1 yes 1000 0s",
+				"path /login: allowed yes, rule login decides",
+			},
+		},
+		{
+			"--path /api/things --user alice", exitOK,
+			[]string{"RULE", "everybody", "users limited alice 1 yes 5 0s", "path /api/things: allowed yes, rule users decides"},
+		},
+		{
+			"--path /api --user mallory", exitDenied,
+			[]string{"RULE", "everybody", "users banned - - - - -", "path /api: allowed no, rule users decides"},
+		},
+		{"--path /api", exitOK, []string{"RULE", "everybody", "users skipped - - - - -", "path /api: allowed yes, no rule limits the request"}},
+	} {
+		code, stdout, stderr := do(t, nil, append([]string{"rules", "explain", "--rules", file}, strings.Fields(test.args)...)...)
+		lines := strings.Split(strings.TrimSpace(stdout), "\n")
+		if code != test.code || len(lines) != len(test.lines) {
+			t.Errorf("%s: exit code %d, %s%s", test.args, code, stdout, stderr)
+			continue
+		}
+		for i, want := range test.lines {
+			if got := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: line %d is %q, want %q", test.args, i, got, want)
+			}
+		}
+	}
+	for args, want := range map[string]string{
+		"--ip moon":          "--ip is",
+		"--header x":         "--header is",
+		"--attribute =x":     "--attribute is",
+		"--rules /dev/null/": "/dev/null/",
+	} {
+		code, _, stderr := do(t, nil, append([]string{"rules", "explain"}, strings.Fields(args)...)...)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", args, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore/mongo"
+	"github.com/stint-go/stint/service/internal/rulestore/redis"
+	"github.com/stint-go/stint/service/internal/testmongo"
+)
+
+// editor opens the rules in a Redis as another process would.
+func editor(t *testing.T, url string) *store.Manager {
+	t.Helper()
+	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := redis.New(conn, redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	return manage(t, opened)
+}
+
+func manage(t *testing.T, opened store.Store) *store.Manager {
+	t.Helper()
+	m, err := store.NewManager(opened, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// put edits the login rule.
+func put(t *testing.T, r *store.Manager, limit int64) {
+	t.Helper()
+	rule := rules.Rule{
+		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
+		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
+	}
+	_, err := r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
+		d.Put(rule)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Processes on one Redis have the rules that are kept in it, and each edit of them.
+func TestServeSharedRules(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	shared := editor(t, server.URL())
+	put(t, shared, 2)
+	one, _ := start(t, "--store", server.URL(), "--store-timeout=10s")
+	other, log := start(t, "--store", server.URL(), "--store-timeout=10s")
+	for i, url := range []string{one, other, one} {
+		want := http.StatusOK
+		if i == 2 {
+			want = http.StatusTooManyRequests
+		}
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
+		}
+	}
+	put(t, shared, 3)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, _ := evaluated(t, other, login); status != http.StatusOK {
+		t.Errorf("by the edited rule: %d", status)
+	}
+	if status, _ := evaluated(t, other, login); status != http.StatusTooManyRequests {
+		t.Errorf("the fourth of three: %d", status)
+	}
+	code, out, stderr := do(t, nil, "rules", "explain", "--store", server.URL(), "--path", "/login", "--ip", "192.0.2.1")
+	if code != exitDenied || !strings.Contains(out, "rule login decides") {
+		t.Errorf("explained: exit code %d, %s%s", code, out, stderr)
+	}
+}
+
+// A process that may not subscribe has the edits of others nonetheless, and says once that they take
+// longer.
+func TestServeDeaf(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, testredis.User("deaf", ">s3cret", "~*", "&*", "+@all", "-subscribe"))
+	shared := editor(t, server.URL())
+	put(t, shared, 1)
+	url := strings.Replace(server.URL(), "redis://", "redis://deaf:s3cret@", 1)
+	service, log := start(t, "--rules-from", url)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no notifications of edited rules") })
+	put(t, shared, 2)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, matched := evaluated(t, service, login); status != http.StatusOK || strings.Join(matched, " ") != "login" {
+		t.Errorf("%d, %v", status, matched)
+	}
+	if text := log.String(); strings.Count(text, "no notifications of edited rules") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
+		t.Error(text)
+	}
+}
+
+// Rules in a MongoDB decide by states that are elsewhere.
+func TestServeRulesInMongo(t *testing.T) {
+	t.Parallel()
+	url := testmongo.Start(t).URL("stint")
+	opened, err := mongo.New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(opened.Close)
+	shared := manage(t, opened)
+	put(t, shared, 1)
+	service, log := start(t, "--rules-from", url)
+	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("%d, %v, want %d", status, matched, want)
+		}
+	}
+	put(t, shared, 2)
+	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	if status, _ := evaluated(t, service, login); status != http.StatusOK {
+		t.Errorf("by the edited rule: %d", status)
+	}
+}
+
+// A process that starts while its rules are unreachable has none until they can be read, and says so: it is not
+// ready, and requests get what is asked for while a store is unreachable.
+func TestServeWithoutItsRules(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	put(t, editor(t, server.URL()), 1)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	open, log := start(t, "--store", server.URL())
+	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
+	local, _ := start(t, "--store", server.URL(), "--on-store-failure", "local")
+	for url, want := range map[string]int{open: http.StatusOK, closed: http.StatusServiceUnavailable, local: http.StatusServiceUnavailable} {
+		if status, matched := evaluated(t, url, login); status != want || len(matched) > 0 {
+			t.Errorf("without rules: %d, %v, want %d", status, matched, want)
+		}
+		if status, body := get(t, url+api.PathReadiness); status != http.StatusServiceUnavailable || !strings.Contains(body, `"rules":{"status":"DOWN"`) {
+			t.Errorf("readiness: %d %s", status, body)
+		}
+	}
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no rules are in force yet") })
+	if text := log.String(); !strings.Contains(text, "the rules could not be read yet") || strings.Contains(text, "stay in force") || strings.Contains(text, "rules are refused") {
+		t.Errorf("the log:\n%s", text)
+	}
+	current(t, open, "0")
+	if code, _, stderr := do(t, nil, "rules", "explain", "--store", server.URL()); code != exitUnreachable || !strings.Contains(stderr, "the rules of redis://") {
+		t.Errorf("explained: exit code %d, %s", code, stderr)
+	}
+	server.Restart(t)
+	put(t, editor(t, server.URL()), 1)
+	for _, url := range []string{open, closed, local} {
+		eventually(t, "the rules are there", func() bool {
+			_, matched := evaluated(t, url, `{"path":"/login","ip":"192.0.2.9"}`)
+			return len(matched) == 1
+		})
+		current(t, url, "1")
+		if status, body := get(t, url+api.PathReadiness); status != http.StatusOK {
+			t.Errorf("readiness: %d %s", status, body)
+		}
+	}
+}
+
+// A process that starts while its rules are unreachable begins with those of rules_cache, and restores nothing by them.
+func TestServeFromRulesCache(t *testing.T) {
+	t.Parallel()
+	cache := filepath.Join(t.TempDir(), "rules.json")
+	server := testredis.Start(t)
+	put(t, editor(t, server.URL()), 1)
+	first, _ := start(t, "--rules-from", server.URL(), "--rules-cache", cache)
+	current(t, first, "1")
+	about, err := os.Stat(cache)
+	if err != nil || about.Mode().Perm() != 0o600 {
+		t.Fatalf("the cache: %v, %v", about, err)
+	}
+	put(t, editor(t, server.URL()), 2)
+	eventually(t, "the edit is kept", func() bool {
+		text, err := os.ReadFile(cache)
+		return err == nil && strings.Contains(string(text), `"limit":2`)
+	})
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	url, log := start(t, "--rules-from", server.URL(), "--rules-cache", cache, "--on-store-failure", "closed")
+	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
+			t.Errorf("request %d by the cache: %d, %v, want %d", i, status, matched, want)
+		}
+	}
+	if status, body := get(t, url+api.PathReadiness); status != http.StatusOK || !strings.Contains(body, "from rules_cache") {
+		t.Errorf("readiness: %d %s", status, body)
+	}
+	current(t, url, "0")
+	if !strings.Contains(log.String(), "rules of rules_cache are in force") {
+		t.Errorf("the log:\n%s", log)
+	}
+	server.Restart(t) // without what it held
+	eventually(t, "the source's rules are in force", func() bool {
+		_, body := get(t, url+api.PathReadiness)
+		return strings.Contains(body, `"rules":{"status":"UP"}`)
+	})
+}
+
+// A wrong password is said as such, with the settings to check.
+func TestServeWrongPassword(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
+	url := strings.Replace(server.URL(), "redis://", "redis://limiter:wrong@", 1)
+	_, log := start(t, "--rules-from", url)
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "wrong user name or password") })
+	if text := log.String(); !strings.Contains(text, `check="the user and password in rules_from"`) || strings.Contains(text, ":wrong@") {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
+// current waits until the metric says whether a process has the rules that their source has.
+func current(t *testing.T, url, want string) {
+	t.Helper()
+	eventually(t, "rate_limiter_rules_current "+want, func() bool {
+		_, metrics := get(t, url+api.PathMetrics)
+		return strings.Contains(metrics, "rate_limiter_rules_current "+want+"\n")
+	})
+}
+
+// ruleHealth reads what health says of the rules to an operator.
+func ruleHealth(t *testing.T, url string, wants ...string) {
+	t.Helper()
+	status, body := get(t, url+api.PathReadiness+"?details=true")
+	for _, want := range wants {
+		if status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("health: %d %s, want 200 with %s", status, body, want)
+		}
+	}
+}
+
+// What rules were in force is written back to a server that lost them, which is said.
+func TestServeRestoresRules(t *testing.T) {
+	t.Parallel()
+	server := testredis.Start(t)
+	shared := editor(t, server.URL())
+	put(t, shared, 1)
+	put(t, shared, 2)
+	url, log := start(t, "--store", server.URL())
+	current(t, url, "1")
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	current(t, url, "0")
+	ruleHealth(t, url, `"state":"unreachable"`, `"detail":"the rules' source is unreachable; the current rules stay in force"`, `"reason":"`)
+	eventually(t, "the log says so", func() bool {
+		return strings.Contains(log.String(), `msg="the rules' source is unreachable; the current rules stay in force"`)
+	})
+	server.Restart(t) // without what it held
+	eventually(t, "the rules are back", func() bool {
+		now, err := editor(t, server.URL()).Current(context.Background())
+		return err == nil && len(now.Rules) == 1 && now.Rules[0].ID == "login"
+	})
+	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
+	current(t, url, "1")
+	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "the rules' source is reachable again") })
+	if text := log.String(); strings.Contains(text, "rules are refused") || !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
+		t.Errorf("the log:\n%s", text)
+	}
+}

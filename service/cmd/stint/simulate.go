@@ -1,0 +1,365 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+// A simulation is what the command line asks for.
+type simulation struct {
+	process
+	limits, files []string
+	pattern       simulate.Pattern
+	length        string
+	reorder       string
+	logs          []string
+	reader        simulate.ReaderOptions
+	config        simulate.Config
+
+	decisions, html, svg string
+	json                 bool
+	share                string // "": nothing is to be suggested
+	suggestRate          bool
+	replay               bool
+}
+
+func simulateCommand(p process) *cobra.Command {
+	s := &simulation{process: p}
+	command := &cobra.Command{
+		Use:   "simulate [FILE...]",
+		Short: "Show what limits would do to the traffic of a log, or to a pattern",
+		Long: "Show what limits would do to the requests of access logs, in virtual time: whom they deny, how\n" +
+			"often, how long. Logs are of nginx, Apache (combined), Caddy, Envoy (JSON), AWS load balancers,\n" +
+			"or CSV or JSON lines with time, key and cost; plain or compressed by gzip or zstd. - is standard input.\n\n" +
+			"  stint simulate --limit 100/1m access.log\n" +
+			"  stint simulate --candidate a.yaml --candidate b.yaml --html report.html access.log.gz\n" +
+			"  stint simulate --limit 100/1m --pattern boundary-burst\n\n" +
+			"docs/simulate.md explains the figures, and what logs hide.",
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(&s.limits, "limit", nil, "`LIMIT` to compare, each client's: 100/1m for all five algorithms, or {algorithm: token_bucket, capacity: 5, refill: 1/s}, or a list of such; may be given several times")
+	flags.StringArrayVar(&s.files, "candidate", nil, "`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
+	flags.StringVar(&s.pattern.Name, "pattern", "", "simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
+	flags.Uint64Var(&s.pattern.Seed, "seed", 1, "`NUMBER` by which the pattern is drawn")
+	flags.Float64Var(&s.pattern.Rate, "rate", 0, "the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)")
+	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
+	flags.StringVar(&s.length, "length", "", "`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
+	flags.StringVar(&s.pattern.Client, "client", "", "`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; with --clients 1 the name alone)")
+	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
+	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
+	flags.IntVar(&s.pattern.Burst, "burst", 0, "`NUMBER` of a client's requests that come together (default 1; boundary-burst: by the rate)")
+	flags.StringVar(&s.reader.Format, "format", "", "`NAME` of the logs' format, "+strings.Join(simulate.Formats(), ", ")+"; by default the first line tells")
+	flags.StringVar(&s.reorder, "reorder", "0s", "sort requests that come up to this `DURATION` after a later one")
+	flags.IntVar(&s.config.MaxClients, "max-clients", 10_000_000, "`NUMBER` of clients of a rule above which only a sample is simulated")
+	flags.IntVar(&s.reader.IPv6Prefix, "ipv6-prefix", 64, "`BITS` of their address by which IPv6 clients are counted")
+	flags.BoolVar(&s.config.DenyByDefault, "deny-by-default", false, "deny requests for which no rule holds")
+	flags.StringVar(&s.decisions, "decisions", "", "write each decision as a line of JSON to `FILE`")
+	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
+	flags.StringVar(&s.svg, "svg", "", "write the plots over time to `FILE`")
+	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
+	flags.StringVar(&s.share, "suggest", "", "find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied")
+	flags.BoolVar(&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities")
+	flags.BoolVar(&s.replay, "replay", false, "take the files for records of serve --record, decide what they have once more, and compare")
+	flags.SortFlags = false
+	command.RunE = func(command *cobra.Command, args []string) error {
+		s.logs = args
+		if err := s.refuseUnused(flags.Changed); err != nil {
+			return err
+		}
+		return s.run(command.Context())
+	}
+	return command
+}
+
+// refuseUnused refuses flags that would do nothing beside others.
+func (s *simulation) refuseUnused(given func(flag string) bool) error {
+	refuse := func(allowed string, flags ...string) error {
+		for _, flag := range flags {
+			if given(flag) {
+				return misused("--%s is given; allowed: %s", flag, allowed)
+			}
+		}
+		return nil
+	}
+	reading, making := []string{"format", "reorder"}, []string{"seed", "rate", "clients", "length", "client", "path", "method", "burst"}
+	switch {
+	case s.replay:
+		return refuse("with --replay, only --json", slices.Concat(reading, making, []string{
+			"limit", "candidate", "pattern", "max-clients", "ipv6-prefix", "deny-by-default", "decisions", "html", "svg", "suggest", "suggest-rate",
+		})...)
+	case s.suggestRate && s.share == "":
+		return misused("--suggest-rate is given; allowed: with --suggest only")
+	case s.decisions == "-":
+		return misused("--decisions is -; allowed: the name of a file")
+	case s.share != "":
+		if err := refuse("without --suggest only", "decisions", "html", "svg"); err != nil {
+			return err
+		}
+	}
+	if s.pattern.Name != "" {
+		return refuse("with files only", reading...)
+	}
+	return refuse("with --pattern only", making...)
+}
+
+func (s *simulation) run(ctx context.Context) (err error) {
+	if s.replay {
+		return s.replayRecords()
+	}
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if s.share != "" {
+		return s.suggest(ctx)
+	}
+	finish, err := s.openDecisions()
+	if err != nil {
+		return failed(err)
+	}
+	sim, err := simulate.New(s.config)
+	if err != nil {
+		return misused("%v", err)
+	}
+	input, err := s.source(ctx)(sim.Add)
+	if err != nil {
+		return err
+	}
+	report, err := sim.Finish()
+	if err == nil {
+		err = finish()
+	}
+	if err != nil {
+		return failed(err)
+	}
+	report.Input = input
+	return s.write(report)
+}
+
+// prepare reads the flags, and the candidates.
+func (s *simulation) prepare() error {
+	if (s.pattern.Name == "") == (len(s.logs) == 0) {
+		return misused("give either files, - for standard input, or --pattern")
+	}
+	for _, text := range s.limits {
+		if err := s.addLimit(text); err != nil {
+			return err
+		}
+	}
+	for _, path := range s.files {
+		set, err := file.ReadSet(path, rules.Options{IPv6Prefix: s.reader.IPv6Prefix})
+		if err != nil {
+			return misconfigured(err)
+		}
+		s.add(path, set)
+	}
+	if len(s.config.Candidates) == 0 {
+		return misused("nothing to simulate; give --limit 100/1m, or --candidate with a file of rules")
+	}
+	if s.pattern.Name != "" {
+		return s.preparePattern()
+	}
+	return nil
+}
+
+// add adds a candidate.
+func (s *simulation) add(name string, set *rules.Set) {
+	for _, rule := range set.Rules() {
+		s.reader.Headers = s.reader.Headers || len(rule.Match.Headers) > 0 || rule.Cost.Header != ""
+		for _, cost := range rule.Costs {
+			s.reader.Headers = s.reader.Headers || cost.Header != ""
+		}
+	}
+	s.config.Candidates = append(s.config.Candidates, simulate.Candidate{Name: name, Set: set})
+}
+
+// addLimit adds candidates for a limit of the command line.
+func (s *simulation) addLimit(text string) error {
+	if !strings.ContainsAny(text, "{[:") {
+		limits, err := simulate.Budget(text)
+		if err != nil {
+			return misused("--limit: %v; or {algorithm: …}", err)
+		}
+		for _, l := range limits {
+			set, err := rules.Compile([]rules.Rule{simulate.LimitRule("limit", l)}, rules.Options{})
+			if err != nil {
+				return misused("--limit: %v", err)
+			}
+			name := strings.ToLower(l.Algorithm.String())
+			if len(s.limits) > 1 {
+				name += " " + text
+			}
+			s.add(name, set)
+		}
+		return nil
+	}
+	list := text
+	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
+		list = "[" + text + "]"
+	}
+	parsed, _, err := file.Parse("--limit", []byte("[{id: limit, scope: per_ip, limits: "+list+"}]"))
+	if err == nil {
+		var set *rules.Set
+		if set, err = rules.Compile([]rules.Rule{simulate.LimitRule("limit", parsed[0].Limits...)}, rules.Options{}); err == nil {
+			s.add(text, set)
+		}
+	}
+	if err != nil {
+		return misused("%v", err)
+	}
+	return nil
+}
+
+// preparePattern fills in what the command line left open.
+func (s *simulation) preparePattern() error {
+	p := &s.pattern
+	burst := p.Name == "boundary-burst"
+	p.Length, p.Window = 10*time.Minute, time.Minute
+	if p.Name == "diurnal" {
+		p.Length = 24 * time.Hour
+	}
+	limit, window := int64(100), p.Window
+	for _, rule := range s.config.Candidates[0].Set.Rules() {
+		if len(rule.Limits) > 0 {
+			l := rule.Limits[0]
+			limit, window = l.Capacity, l.Window
+			if l.IsBucket() {
+				window = time.Duration(float64(l.Rate.Period) * float64(l.Capacity) / float64(l.Rate.Permits)).Truncate(time.Microsecond)
+			}
+			break
+		}
+	}
+	if burst && window > 0 {
+		p.Window, p.Length = window, 2*window
+	}
+	if s.length != "" {
+		var err error
+		if p.Length, err = stint.ParseDuration(s.length); err != nil {
+			return misused("--length: %v", err)
+		}
+	}
+	switch {
+	case p.Rate == 0 && burst:
+		p.Rate = 2 * float64(limit) / p.Window.Seconds()
+	case p.Rate == 0:
+		p.Rate = 10
+	}
+	switch {
+	case p.Clients == 0 && burst:
+		p.Clients = 1
+	case p.Clients == 0:
+		p.Clients = 100
+	}
+	if err := p.Validate(); err != nil {
+		return misused("%v", err)
+	}
+	return nil
+}
+
+// source is what makes the events: it hands them on, and tells what was read.
+func (s *simulation) source(ctx context.Context) func(add func(*simulate.Event) error) (*simulate.Input, error) {
+	return func(add func(*simulate.Event) error) (*simulate.Input, error) {
+		asked := 0
+		bounded := func(ev *simulate.Event) error {
+			if asked++; asked%4096 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return add(ev)
+		}
+		if s.pattern.Name != "" {
+			return nil, failed(s.pattern.Run(bounded))
+		}
+		delay, err := stint.ParseDuration(s.reorder)
+		if err != nil || delay < 0 || delay > time.Hour {
+			return nil, misused("--reorder is %q; allowed: 0s to 1h", s.reorder)
+		}
+		r, err := simulate.NewReader(s.reader)
+		if err != nil {
+			return nil, misused("%v", err)
+		}
+		order := simulate.NewOrder(delay, bounded)
+		progress := newProgress(s.Err, s.logs)
+		defer progress.end()
+		for _, name := range s.logs {
+			if err := readLog(name, progress, r, order.Add); err != nil {
+				return nil, failed(err)
+			}
+		}
+		if err := order.Flush(); err != nil {
+			return nil, failed(err)
+		}
+		input := r.Input()
+		switch input.Lines {
+		case 0:
+			return nil, failed(errors.New("there are no lines; expected a log, or lines of CSV or JSON"))
+		case input.Malformed:
+			return nil, failed(fmt.Errorf("no line is a request. The first: %s", input.FirstMalformed))
+		}
+		return &input, nil
+	}
+}
+
+func readLog(name string, progress *progress, r *simulate.Reader, add func(*simulate.Event) error) (err error) {
+	in := io.Reader(os.Stdin)
+	if name != "-" {
+		f, err := os.Open(filepath.Clean(name))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // which was read
+		in = f
+	}
+	if err := r.Read(progress.count(in), add); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// openDecisions opens what decisions go to, and returns what closes it.
+func (s *simulation) openDecisions() (closing func() error, err error) {
+	if s.decisions == "" {
+		return func() error { return nil }, nil
+	}
+	out, err := os.Create(filepath.Clean(s.decisions))
+	if err != nil {
+		return nil, err
+	}
+	var line []byte
+	buffered := bufio.NewWriterSize(out, 1<<16)
+	s.config.Decided = func(v *simulate.Verdict) error {
+		line = v.AppendJSON(line[:0])
+		_, err := buffered.Write(line)
+		return err
+	}
+	return func() error { return errors.Join(buffered.Flush(), out.Close()) }, nil
+}
+
+// write writes the report wherever it is to go.
+func (s *simulation) write(report *simulate.Report) error {
+	for path, text := range map[string]func() string{s.html: report.HTML, s.svg: report.SVG} {
+		if path == "" {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(text()), 0o666); err != nil { //nolint:gosec // as files that others may read
+			return failed(err)
+		}
+	}
+	if s.json {
+		return sayJSON(s.Out, report, "  ")
+	}
+	return failed(report.WriteText(s.Out, s.env("NO_COLOR") == "" && isTerminal(s.Out)))
+}

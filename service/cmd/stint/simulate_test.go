@@ -1,0 +1,156 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+const accessLog = `192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl"
+192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /b HTTP/1.1" 429 5 "-" "curl"
+oops
+192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /c HTTP/1.1" 200 5 "-" "curl"
+192.0.2.2 - - [10/Oct/2026:13:55:37 +0000] "POST /c HTTP/1.1" 200 5 "-" "wget"
+`
+
+func TestSimulateLog(t *testing.T) {
+	log, rules := writeFile(t, accessLog), writeFile(t, `
+- {id: all, scope: per_ip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
+- {id: wget, scope: per_ip, on_exceed: shadow, match: {headers: {User-Agent: wget}}, limits: [{algorithm: fixed_window, limit: 1, window: 1m}]}
+`)
+	folder := t.TempDir()
+	page, picture, decisions := filepath.Join(folder, "a.html"), filepath.Join(folder, "a.svg"), filepath.Join(folder, "a.jsonl")
+	args := []string{"simulate", "--limit", "{algorithm: token_bucket, capacity: 1, refill: 1/1h}", "--candidate", rules, log}
+	code, out, stderr := do(t, nil, append(args, "--html", page, "--svg", picture, "--decisions", decisions)...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{
+		"1 requests of the log were answered with 429", "1 of 5 lines are malformed", `line 3: no [time]: "oops"`,
+		"the times of 4 requests are whole seconds", "up to 3 permits in a second",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	html := readFile(t, page)
+	if strings.Contains(html, "<script") || strings.Contains(html, "src=") || strings.Contains(html, "url(") || !strings.Contains(html, "default-src 'none'") {
+		t.Error("the page needs something else, or has a script")
+	}
+	if strings.Count(html, "<svg") < 2 {
+		t.Error("the page has no plots")
+	}
+	for d := xml.NewDecoder(strings.NewReader(readFile(t, picture))); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Split(strings.TrimSpace(readFile(t, decisions)), "\n"); len(lines) != 8 ||
+		!strings.Contains(lines[3], `"line":2,`) || !strings.Contains(lines[2], `"allowed":false,"reason":"limit","rule":"limit","key":"192.0.2.1"`) {
+		t.Errorf("decisions:\n%s", strings.Join(lines, "\n"))
+	}
+	code, out, stderr = do(t, nil, append(args, "--json")...)
+	var report simulate.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
+		t.Fatalf("%v, exit %d: %s", err, code, stderr)
+	}
+	first, second := report.Candidates[0], report.Candidates[1]
+	if first.Total.Admitted != 2 || first.Total.Denied != 2 || second.Total.Denied != 1 || len(second.Rules) != 2 || second.Rules[1].Requests != 1 {
+		t.Errorf("%+v\n%+v", first, second)
+	}
+}
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestSimulateFaults(t *testing.T) {
+	log := writeFile(t, accessLog)
+	for _, test := range []struct {
+		want string
+		code int
+		args []string
+	}{
+		{"give either files", exitUsage, []string{"--limit", "1/s"}},
+		{"give either files", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", log}},
+		{"nothing to simulate", exitUsage, []string{log}},
+		{"--limit", exitUsage, []string{"--limit", "1/x", log}},
+		{"capacity", exitUsage, []string{"--limit", "{algorithm: token_bucket}", log}},
+		{`pattern`, exitUsage, []string{"--limit", "1/s", "--pattern", "stedy"}},
+		{"--reorder", exitUsage, []string{"--limit", "1/s", "--reorder", "1", log}},
+		{"format", exitUsage, []string{"--limit", "1/s", "--format", "xml", log}},
+		{"does not begin where its process began", exitFailed, []string{"--replay", writeFile(t, "{}\n")}},
+		{"--suggest", exitUsage, []string{"--limit", "1/s", "--suggest", "999", log}},
+		{"give files", exitUsage, []string{"--limit", "1/s", "--suggest", "0.9", "-"}},
+		{"no such file", exitFailed, []string{"--limit", "1/s", log + ".not"}},
+		{"with --replay, only --json", exitUsage, []string{"--replay", "--limit", "1/s", log}},
+		{"there are no files", exitUsage, []string{"--replay"}},
+		{"no decisions in the record", exitFailed, []string{"--replay", writeFile(t, "")}},
+		{"--html is given", exitUsage, []string{"--limit", "1/s", "--suggest", "90%", "--html", "x.html", log}},
+		{"with --suggest only", exitUsage, []string{"--limit", "1/s", "--suggest-rate", log}},
+		{"no rule has limits to search", exitUsage, []string{"--limit", "{algorithm: fixed_window, limit: 1, window: 1m}", "--suggest", "90%", "--suggest-rate", log}},
+		{"with --pattern only", exitUsage, []string{"--limit", "1/s", "--rate", "5", log}},
+		{"with files only", exitUsage, []string{"--limit", "1/s", "--pattern", "steady", "--format", "csv"}},
+		{"--decisions is -", exitUsage, []string{"--limit", "1/s", "--decisions", "-", log}},
+		{"there are no lines", exitFailed, []string{"--limit", "1/s", writeFile(t, "")}},
+		{"no line is a request", exitFailed, []string{"--limit", "1/s", writeFile(t, "oops\n")}},
+	} {
+		code, _, stderr := do(t, nil, append([]string{"simulate"}, test.args...)...)
+		if code != test.code || !strings.Contains(stderr, test.want) || !strings.HasPrefix(stderr, "stint: ") {
+			t.Errorf("%q: exit %d: %s; want %d and %q", test.args, code, stderr, test.code, test.want)
+		}
+	}
+}
+
+// TestSuggestNothing: of a rule without clients nothing is suggested.
+func TestSuggestNothing(t *testing.T) {
+	users := writeFile(t, "- {id: u, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 5, window: 1m}]}\n")
+	code, out, _ := do(t, nil, "simulate", "--candidate", users, "--suggest", "90%", writeFile(t, "time,ip\n1,10.0.0.1\n2,10.0.0.1\n"))
+	if code != exitOK || !strings.Contains(out, "no request has a client of this rule") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}
+
+func TestSimulateSuggest(t *testing.T) {
+	code, out, stderr := do(t, nil, "simulate", "--pattern", "poisson", "--length", "4m", "--limit", "{algorithm: sliding_window_log, limit: 5, window: 1m}", "--suggest", "95%")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less", "in the last quarter"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestPlotsAreReproducible draws the pictures of docs/simulate.md, as `make simulate-plots` does.
+func TestPlotsAreReproducible(t *testing.T) {
+	for pattern, args := range map[string][]string{
+		"boundary-burst": {"--limit", "100/1m"},
+		"retry-storm":    {"--limit", "100/1m"},
+		"diurnal":        {"--limit", "500/1h", "--rate", "1"},
+	} {
+		picture := filepath.Join(t.TempDir(), "a.svg")
+		code, _, stderr := do(t, nil, append([]string{"simulate", "--pattern", pattern, "--svg", picture}, args...)...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		if readFile(t, picture) != readFile(t, "../../../docs/simulate/"+pattern+".svg") {
+			t.Errorf("docs/simulate/%s.svg is another picture; make simulate-plots draws it", pattern)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/service/internal/activity"
+)
+
+const topKeys = "Keys: q quits; s sorts the rules by denied, by admitted or by name; / filters rules and clients by text, Enter ends it;\n" +
+	"up and down select a rule, and e explains it."
+
+func topCommand(p process) *cobra.Command {
+	command, a := administerCommand(p, "top", "Watch a service live",
+		"Watch the rates of a service, its rules, the top and the top denied clients, the last denials and the state of the store.\n"+
+			"Where the output is no terminal, it prints a line per second; with --json, the events as they come.\n\n"+topKeys+"\n\n"+
+			"Clients are shown by name to holders of a token only.")
+	count := command.Flags().Int("count", 0, "end after `N` lines, where the output is no terminal; 0 is never")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if *count < 0 {
+			return misused("--count is %d; allowed: 0 or more", *count)
+		}
+		ctx, stop := context.WithCancel(command.Context())
+		defer stop()
+		w := &watcher{apiCommand: a, events: make(chan sentEvent), keys: make(chan byte)}
+		ended := make(chan error, 1)
+		go func() { ended <- w.follow(ctx) }()
+		if screen, ok := p.Out.(*os.File); ok && !a.json && isTerminal(screen) && isTerminal(os.Stdin) {
+			return w.live(ctx, screen, ended)
+		}
+		return w.lines(ctx, *count, ended)
+	}
+	return command
+}
+
+// A sentEvent is an event of the service; an empty kind says that the connection was lost for a cause.
+type sentEvent struct {
+	kind string
+	data []byte
+	err  error
+}
+
+// A watcher follows a service's events and what is typed.
+type watcher struct {
+	*apiCommand
+
+	events chan sentEvent
+	keys   chan byte
+	last   string // the ID of the last event
+}
+
+// retryGap is the time between two attempts to connect.
+const retryGap = time.Second
+
+// follow reads events until ctx ends. It fails if the service refuses the first request; a connection that is lost is made again.
+func (w *watcher) follow(ctx context.Context) error {
+	s, err := w.service()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for {
+		err := w.read(ctx, s)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if w.last == "" {
+			return err
+		}
+		if !w.emit(ctx, sentEvent{err: err}) || sleep.For(ctx, retryGap) != nil {
+			return nil
+		}
+	}
+}
+
+func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
+	select {
+	case w.events <- e:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// read reads one stream of events to its end.
+func (w *watcher) read(ctx context.Context, s *service) error {
+	response, err := s.send(ctx, call{method: http.MethodGet, path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last}})
+	if err != nil {
+		return err
+	}
+	if response.Header.Get("Content-Type") != "text/event-stream" {
+		_, err := s.read(response, &struct{ Nothing chan int }{})
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxAnswerBytes)
+	var e sentEvent
+	for lines.Scan() {
+		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
+		switch string(name) {
+		case "id":
+			w.last = string(value)
+		case "event":
+			e.kind = string(value)
+		case "data":
+			e.data = bytes.Clone(value)
+		case "":
+			if !w.emit(ctx, e) {
+				return nil
+			}
+			e = sentEvent{}
+		}
+	}
+	return failed(fmt.Errorf("the service ended the stream: %w", errors.Join(lines.Err(), io.ErrUnexpectedEOF)))
+}
+
+// lines prints a line per second.
+func (w *watcher) lines(ctx context.Context, most int, ended <-chan error) error {
+	b := &board{}
+	for n := 0; most == 0 || n < most; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			return err
+		case e := <-w.events:
+			if err := b.apply(e); err != nil {
+				return err
+			}
+			text := ""
+			switch {
+			case e.kind == "":
+				w.tell(e.err.Error())
+				continue
+			case w.json:
+				text = fmt.Sprintf("{%q:%s}", e.kind, e.data)
+			case e.kind == "second":
+				text = b.line()
+			default:
+				continue
+			}
+			n++
+			if err := say(w.Out, "%s\n", text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// live draws the screen until a key ends it.
+func (w *watcher) live(ctx context.Context, screen *os.File, ended <-chan error) error {
+	before, err := term.MakeRaw(int(os.Stdin.Fd()))
+	if err != nil {
+		return failed(err)
+	}
+	defer func() { _ = term.Restore(int(os.Stdin.Fd()), before) }()
+	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l" // the alternate screen, without a cursor
+	_, _ = io.WriteString(screen, enter)
+	defer func() { _, _ = io.WriteString(screen, leave) }()
+	go w.readKeys(ctx)
+	b := &board{}
+	explained := make(chan string, 1)
+	for {
+		width, height, err := term.GetSize(int(screen.Fd()))
+		if err != nil {
+			return failed(err)
+		}
+		if _, err := io.WriteString(screen, "\x1b[H"+strings.ReplaceAll(b.draw(width, height), "\n", "\x1b[K\r\n")+"\x1b[J"); err != nil {
+			return failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-ended:
+			return err
+		case e := <-w.events:
+			if err := b.apply(e); err != nil {
+				return err
+			}
+		case text := <-explained:
+			b.explanation = text
+		case key := <-w.keys:
+			switch b.key(key) {
+			case quit:
+				return nil
+			case explain:
+				rule := b.selected()
+				go func() { explained <- w.explain(rule) }()
+			case noAction:
+			}
+		}
+	}
+}
+
+// readKeys reads what is typed. An arrow is the last byte of its sequence, with its highest bit set.
+func (w *watcher) readKeys(ctx context.Context) {
+	in := bufio.NewReader(os.Stdin)
+	for {
+		key, err := in.ReadByte()
+		if err != nil {
+			return
+		}
+		if key == 0x1b && in.Buffered() >= 2 {
+			if bracket, _ := in.ReadByte(); bracket == '[' {
+				key, _ = in.ReadByte()
+				key |= 0x80
+			}
+		}
+		select {
+		case w.keys <- key:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// explain says in a line or two what a rule is.
+func (w *watcher) explain(rule string) string {
+	var text json.RawMessage
+	if _, _, err := w.do(call{method: http.MethodGet, path: "/api/v1/rules/" + url.PathEscape(rule)}, &text); err != nil {
+		return err.Error()
+	}
+	var r ruleRow
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s is %s: it matches %s, counts %s and allows %s.", r.ID, r.state(), r.matches(), r.scopeText(), r.allows())
+}

@@ -1,0 +1,67 @@
+package activity_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/activity"
+)
+
+// stream makes the names of a stream of clients.
+func stream(zipf bool) []string {
+	const clients, length = 1 << 20, 1 << 18
+	random := rand.New(rand.NewPCG(1, 2))
+	heavy := rand.NewZipf(random, 1.1, 1, clients-1)
+	names := make([]string, length)
+	for i := range names {
+		n := random.Uint64N(clients)
+		if zipf {
+			n = heavy.Uint64()
+		}
+		names[i] = fmt.Sprintf("user:%d", n)
+	}
+	return names
+}
+
+// cpuTime is what this process has used, which other processes of the machine change little.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for _, keys := range []string{"zipf", "uniform"} {
+		names := stream(keys == "zipf")
+		for _, denied := range []int{0, 2, 100} {
+			b.Run(fmt.Sprintf("keys=%s/denied=%d%%", keys, denied), func(b *testing.B) {
+				r := activity.New(activity.Config{})
+				begin := time.Now().UnixMicro()
+				b.ReportAllocs()
+				used := cpuTime(b)
+				b.RunParallel(func(pb *testing.PB) {
+					i := rand.IntN(len(names))
+					for pb.Next() {
+						i++
+						e := activity.Event{
+							At: stint.Instant(begin + int64(i)), Rule: "api", Client: names[i%len(names)], Permits: 1,
+							Elapsed: time.Microsecond, Method: "GET", Path: "/v1/orders/1234",
+						}
+						if i%100 < denied {
+							e.Outcome, e.Reason, e.RequestID = activity.Denied, "limit", "b7ad6b7169203331"
+						}
+						r.Observe(&e)
+					}
+				})
+				b.ReportMetric(float64(cpuTime(b)-used)/float64(b.N), "cpu-ns/op")
+			})
+		}
+	}
+}

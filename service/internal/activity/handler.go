@@ -1,0 +1,203 @@
+package activity
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// An endpoint answers one path with a document. names says that clients are shown by name.
+type endpoint struct {
+	query []string // the parameters that it knows
+	serve func(r *Recorder, ctx context.Context, q problem.Query, names bool) (any, error)
+}
+
+var endpoints = map[string]endpoint{
+	PathStats:     {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
+	PathTop:       {[]string{"limit"}, (*Recorder).serveTop},
+	PathDenials:   {[]string{"scope", "rule", "client", "reason", "shadow", "q", "before", "limit"}, (*Recorder).serveDenials},
+	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
+	PathProcesses: {nil, (*Recorder).serveProcesses},
+	PathEvents:    {},
+}
+
+// Serves reports whether a path is one that [Recorder.Serve] answers.
+func Serves(path string) bool {
+	_, known := endpoints[path]
+	return known
+}
+
+// Serve answers a request for one of the paths of this package, unless it returns an error, which has a status by [problem.Of].
+// names says that clients are shown by name, to holders of a token. Else a name is replaced by a text that is the same for the
+// same client, and a client can't be asked for.
+func (r *Recorder) Serve(w http.ResponseWriter, req *http.Request, names bool) error {
+	e, known := endpoints[req.URL.Path]
+	if !known {
+		return problem.NoPath(req.URL.Path)
+	}
+	methods := []string{"GET", "HEAD"}
+	if e.serve == nil {
+		methods = methods[:1]
+	}
+	if err := problem.CheckMethod(req, methods...); err != nil {
+		return err
+	}
+	q, err := problem.ParseQuery(req.URL.RawQuery, e.query)
+	if err != nil {
+		return err
+	}
+	if e.serve == nil {
+		return r.serveEvents(w, req, names)
+	}
+	document, err := e.serve(r, req.Context(), q, names)
+	if err != nil {
+		return err
+	}
+	return problem.Answer(w, req, http.StatusOK, document)
+}
+
+// stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.
+func (r *Recorder) stats(seconds, most int, rule string) Stats {
+	now, figures := r.now(), r.storeFigures()
+	second := uint32(now / 1e6)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Stats{
+		Scope: ScopeProcess, Process: r.config.Process.Name, At: now, Rules: []RuleSeries{},
+		Totals: r.totals.series(second-uint32(seconds), seconds), Store: r.changes.store(), Changes: r.changes.list(0),
+	}
+	show := func(series *ruleSeries) RuleSeries {
+		n := min(seconds, ruleSeconds)
+		minutes := seriesOf(series.minutes[:], second/60-ruleMinutes+1, ruleMinutes, 60)
+		shown := series.show(second-uint32(n), n)
+		shown.Minutes = &minutes
+		return shown
+	}
+	s.Store.Figures = figures
+	s.Others = show(&r.rules.others)
+	for _, known := range r.rules.busiest(second / 60) {
+		if len(s.Rules) < most && (rule == "" || rule == known.id) {
+			s.Rules = append(s.Rules, show(known))
+		}
+	}
+	return s
+}
+
+// storeFigures are the store's, nil if they are not known.
+func (r *Recorder) storeFigures() *StoreFigures {
+	if r.config.StoreFigures == nil {
+		return nil
+	}
+	figures := r.config.StoreFigures()
+	return &figures
+}
+
+func (r *Recorder) serveStats(ctx context.Context, q problem.Query, _ bool) (any, error) {
+	seconds, err := q.Integer("seconds", totalSeconds, 1, totalSeconds)
+	if err != nil {
+		return nil, err
+	}
+	most, err := q.Integer("rules", snapshotRules, 0, maxRules)
+	if err != nil {
+		return nil, err
+	}
+	s := r.stats(int(seconds), int(most), q.Get("rule"))
+	s.All = r.view(ctx).rates()
+	return s, nil
+}
+
+func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (any, error) {
+	n, err := q.Integer("limit", 20, 1, topItems)
+	if err != nil {
+		return nil, err
+	}
+	return r.view(ctx).top(int(n), r.mask(names)), nil
+}
+
+func errNames() error {
+	return problem.New(http.StatusForbidden, "client is given; allowed: with a token only, to whose holders clients are shown by name")
+}
+
+func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
+	wanted := denialQuery{rule: q.Get("rule"), client: q.Get("client"), reason: q.Get("reason"), shadow: q.Get("shadow"), text: q.Get("q"), masked: !names}
+	if wanted.client != "" && !names {
+		return nil, errNames()
+	}
+	if q.Has("shadow") && wanted.shadow != "true" && wanted.shadow != "false" {
+		return nil, stint.Invalid("shadow", problem.Short(wanted.shadow), "true or false")
+	}
+	n, err := q.Integer("limit", topItems, 1, 1000)
+	if err != nil {
+		return nil, err
+	}
+	before, err := q.Integer("before", 0, 1, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	switch scope := q.Get("scope"); {
+	case q.Has("scope") && scope != ScopeAll && scope != ScopeProcess:
+		return nil, stint.Invalid("scope", problem.Short(scope), "all or process")
+	case before > 0 && scope != ScopeProcess:
+		return nil, stint.Invalid("before", before, "with scope=process only, as each process counts its own")
+	case scope != ScopeProcess:
+		return r.view(ctx).denials(wanted, int(n), r.mask(names)), nil
+	}
+	wanted.before = uint64(before)
+	r.mu.Lock()
+	found, more := r.denialsOf(wanted, int(n))
+	r.mu.Unlock()
+	if len(found) > int(n) {
+		found, more = found[:n], true
+	}
+	d := Denials{Scope: ScopeProcess, Processes: 1, Denials: found}
+	if more {
+		d.Next = found[len(found)-1].Seq
+	}
+	clientOf := r.mask(names)
+	for i := range found {
+		found[i].Client = clientOf(found[i].Client)
+	}
+	return d, nil
+}
+
+func (r *Recorder) serveTimeline(_ context.Context, q problem.Query, names bool) (any, error) {
+	if !names {
+		return nil, errNames()
+	}
+	client := q.Get("client")
+	if client == "" {
+		return nil, stint.Invalid("client", "", "the client as the top shows it")
+	}
+	n, err := q.Integer("limit", topItems, 1, 1000)
+	if err != nil {
+		return nil, err
+	}
+	t := Timeline{Scope: ScopeProcess, Client: client, Decisions: []Decision{}}
+	held := r.Hold()
+	t.Sample = held.Sample
+	t.Sampled = held.of(client, func(d Decision) bool {
+		if rule := q.Get("rule"); rule != "" && d.Rule != rule {
+			return true
+		}
+		if len(t.Decisions) == int(2*n) { // the older half is not wanted
+			t.Decisions = append(t.Decisions[:0], t.Decisions[n:]...)
+		}
+		t.Decisions = append(t.Decisions, d)
+		return true
+	})
+	slices.SortStableFunc(t.Decisions, func(a, b Decision) int { return cmp.Compare(b.At, a.At) })
+	t.Decisions = t.Decisions[:min(len(t.Decisions), int(n))]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Denials, _ = r.denialsOf(denialQuery{client: client, rule: q.Get("rule")}, int(n))
+	return t, nil
+}
+
+func (r *Recorder) serveProcesses(ctx context.Context, _ problem.Query, _ bool) (any, error) {
+	return r.view(ctx).processes(), nil
+}

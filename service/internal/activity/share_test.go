@@ -1,0 +1,148 @@
+package activity_test
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/service/internal/activity"
+)
+
+// evaluator runs scripts in a Redis of the test's own.
+func evaluator(t *testing.T) activity.Eval {
+	t.Helper()
+	conn, err := rueidis.Dial(rueidis.Connection{URL: testredis.Start(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return func(ctx context.Context, source, key string, args []string) (string, error) {
+		digest := sha1.Sum([]byte(source)) //nolint:gosec // as above
+		if err := conn.Ready(ctx); err != nil {
+			return "", err
+		}
+		return conn.Eval(ctx, &redisstore.Script{Source: source, Digest: hex.EncodeToString(digest[:])}, []string{key}, args)
+	}
+}
+
+// Each process shows what both know, and says whether a figure is its own or of all.
+func TestShared(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a", Version: "v1"}, Eval: eval})
+	a.RulesChanged("7", "added api")
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	a.see(5, "api", "alice", activity.Admitted)
+	a.see(3, "api", "bob", activity.Denied)
+	b.see(7, "api", "alice", activity.Admitted)
+	b.see(2, "api", "bob", activity.Denied)
+	b.see(1, "login", "carol", activity.Denied)
+	for _, s := range []*service{a, b} {
+		s.advance(time.Second)
+		_ = get[activity.Processes](s, "/api/v1/processes") // which tells the other
+		s.advance(time.Second)
+	}
+	for name, s := range map[string]*service{"a": a, "b": b} {
+		processes := get[activity.Processes](s, "/api/v1/processes")
+		if processes.Scope != activity.ScopeAll || len(processes.Processes) != 2 || processes.Processes[0].Name != name || !processes.Processes[0].Self || processes.Processes[1].Self {
+			t.Fatalf("%s sees %+v", name, processes)
+		}
+		for _, p := range processes.Processes {
+			if p.Name == "a" && (p.Version != "v1" || p.Revision != "7" || p.Rates.Scope != activity.ScopeProcess || p.Rates.Admitted == 0) {
+				t.Errorf("%s sees %+v", name, p)
+			}
+		}
+		top := get[activity.Top](s, "/api/v1/top")
+		if want := (activity.TopItem{Rule: "api", Client: "alice", Count: 12}); top.Scope != activity.ScopeAll || top.Processes != 2 || top.Clients[0] != want {
+			t.Errorf("%s sees %+v", name, top)
+		}
+		if want := (activity.TopItem{Rule: "api", Client: "bob", Count: 5}); top.Denied[0] != want || len(top.Denied) != 2 {
+			t.Errorf("%s sees denied %+v", name, top.Denied)
+		}
+		if d := get[activity.Denials](s, "/api/v1/denials?rule=api"); d.Scope != activity.ScopeAll || len(d.Denials) != 5 {
+			t.Errorf("%s sees %d denials of %s", name, len(d.Denials), d.Scope)
+		}
+		if d := get[activity.Denials](s, "/api/v1/denials?rule=login"); len(d.Denials) != 1 || d.Denials[0].Process != "b" {
+			t.Errorf("%s sees %+v", name, d.Denials)
+		}
+		if stats := get[activity.Stats](s, "/api/v1/stats"); stats.Scope != activity.ScopeProcess || stats.All.Scope != activity.ScopeAll || stats.All.Processes != 2 {
+			t.Errorf("%s sees rates %+v", name, stats.All)
+		}
+	}
+	// A process that was killed is gone when it was silent for 8 seconds; here its summary is made so old.
+	const ages = `local v = redis.call('HGET', KEYS[1], ARGV[1])
+		local at, rest = string.match(v, '^(%d+)(.*)$')
+		redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', at - ARGV[2]) .. rest)
+		return 'aged'`
+	for micros, want := range map[string]int{"1000000": 2, "8000000": 1} {
+		if _, err := eval(t.Context(), ages, "rate_limiter:activity", []string{"b", micros}); err != nil {
+			t.Fatal(err)
+		}
+		a.advance(time.Second)
+		if got := get[activity.Processes](a, "/api/v1/processes"); len(got.Processes) != want || got.Scope != activity.ScopeAll {
+			t.Errorf("after %s µs there are %d processes, want %d", micros, len(got.Processes), want)
+		}
+		b.advance(time.Second)
+		_ = get[activity.Processes](b, "/api/v1/processes")
+	}
+	// One that ends is gone at once.
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	b.Run(ctx)
+	a.advance(time.Second)
+	if got := get[activity.Processes](a, "/api/v1/processes"); len(got.Processes) != 1 {
+		t.Errorf("after one has ended there are %d processes", len(got.Processes))
+	}
+}
+
+// While Redis does not answer, figures are this process's, and say so.
+func TestSharedWithoutRedis(t *testing.T) {
+	away := func(context.Context, string, string, []string) (string, error) {
+		return "", errors.New("no connection")
+	}
+	s := newService(t, activity.Config{Eval: away})
+	s.see(5, "api", "alice", activity.Admitted)
+	if top := get[activity.Top](s, "/api/v1/top"); top.Scope != activity.ScopeProcess || top.Processes != 1 || top.Clients[0].Count != 5 {
+		t.Errorf("the top is %+v", top)
+	}
+	garbage := func(context.Context, string, string, []string) (string, error) { return "[{", nil }
+	s = newService(t, activity.Config{Eval: garbage})
+	if got := get[activity.Processes](s, "/api/v1/processes"); got.Scope != activity.ScopeProcess || len(got.Processes) != 1 {
+		t.Errorf("the processes are %+v", got)
+	}
+}
+
+// A client that one list lacks may have as many requests as that list's least.
+func TestMergedBounds(t *testing.T) {
+	eval := evaluator(t)
+	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	truth := map[string]int64{}
+	for i := range 300 {
+		name := string(rune('a'+i%26)) + string(rune('a'+i/26))
+		a.see(300-i, "api", name, activity.Admitted)
+		b.see(i, "api", name, activity.Admitted)
+		truth[name] = 300
+	}
+	a.see(1000, "api", "both", activity.Admitted)
+	b.see(1000, "api", "both", activity.Admitted)
+	_ = get[activity.Processes](a, "/api/v1/processes")
+	top := get[activity.Top](b, "/api/v1/top?limit=100")
+	if len(top.Clients) != 100 {
+		t.Fatalf("%d clients", len(top.Clients))
+	}
+	if want := (activity.TopItem{Rule: "api", Client: "both", Count: 2000}); top.Clients[0] != want {
+		t.Errorf("the first is %+v, want %+v", top.Clients[0], want)
+	}
+	top.Clients = top.Clients[1:]
+	for _, item := range top.Clients {
+		if item.Count < truth[item.Client] || item.Count-item.Error > truth[item.Client] {
+			t.Errorf("%+v, want %d within the bounds", item, truth[item.Client])
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package clienttest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/storetest"
+)
+
+// A service that was unreachable decides again for callers that use package failover, although it does not
+// know the policy that failover probes a store with.
+func TestFailoverOfAService(t *testing.T) {
+	policy := policyOf(t, "api", stint.FixedWindow(1000, time.Hour))
+	target, err := url.Parse(serve(t, storetest.NewClock(start), withPolicies(policy)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var away atomic.Bool
+	front := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})
+	store, err := failover.New(failover.Config{Store: open(t, front.URL, client.Options{}), Mode: failover.Open, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	degraded := func(want bool) {
+		t.Helper()
+		late, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for {
+			d, err := store.Decide(late, operation(stint.Take, "k", policy, 1))
+			if err != nil {
+				t.Fatalf("waiting for degraded to be %v: %v", want, err)
+			}
+			if d.Degraded == want {
+				return
+			}
+		}
+	}
+	degraded(false)
+	away.Store(true)
+	degraded(true)
+	for store.Down() == nil { // so many failures in a row take it away
+		degraded(true)
+	}
+	away.Store(false)
+	degraded(false)
+}

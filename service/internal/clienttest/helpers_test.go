@@ -1,0 +1,101 @@
+package clienttest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// start is the time at which the services' clocks stand.
+const start = stint.Instant(1_790_000_050_500_000)
+
+// serve runs a real service on a memory store with the clock, until the test ends,
+// and returns its URL.
+func serve(t testing.TB, clock *storetest.Clock, change func(*server.Config)) string {
+	t.Helper()
+	config := server.DefaultConfig()
+	config.Listen = "127.0.0.1:0"
+	config.Store = memstore.New(memstore.Config{Now: clock.Now})
+	config.Logger = slog.New(slog.DiscardHandler)
+	if change != nil {
+		change(&config)
+	}
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("the service ended with %v", err)
+		}
+	})
+	select {
+	case <-s.Listening():
+	case <-time.After(patience):
+		t.Fatal("the service does not listen")
+	}
+	return "http://" + s.Addr().String()
+}
+
+// open makes a client that is closed before the service.
+func open(t testing.TB, url string, options client.Options) *client.Client {
+	t.Helper()
+	c, err := client.Open(url, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// policyOf makes a policy that is known to be valid.
+func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
+	t.Helper()
+	p, err := stint.NewPolicy(name, limits...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// withPolicies configures policies.
+func withPolicies(policies ...*stint.Policy) func(*server.Config) {
+	return func(c *server.Config) {
+		c.Policies = map[string][]stint.Limit{}
+		for _, p := range policies {
+			c.Policies[p.Name()] = p.Limits()
+		}
+	}
+}
+
+func operation(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {
+	return stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}}
+}
+
+// handle serves what a test answers itself.
+func handle(t testing.TB, answer http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	return s
+}

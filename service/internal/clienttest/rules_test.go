@@ -1,0 +1,221 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/storetest"
+)
+
+// serviceRules are rules of every outcome that a request can meet.
+func serviceRules(t *testing.T) *rules.Set {
+	t.Helper()
+	match := func(path string) rules.Match { return rules.Match{Paths: []string{path}} }
+	set, err := rules.Compile([]rules.Rule{
+		{ID: "login", Match: match("/login"), Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)}},
+		{
+			ID: "search", Match: match("/search"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny,
+			Limits: []stint.Limit{stint.TokenBucket(3, stint.Every(time.Second)), named("burst", stint.SlidingWindowLog(1, time.Second))},
+		},
+		{
+			ID: "export", Match: match("/export"), Scope: []string{rules.PerAPIKey}, Missing: rules.MissingSkip, Cost: rules.Cost{Header: "X-Size", Permits: 1},
+			Limits: []stint.Limit{stint.SlidingWindowCounter(10, time.Minute)},
+		},
+		{ID: "banned", Match: match("/private/**"), Scope: []string{rules.Global}, Banned: true},
+		{ID: "watched", Match: match("/login"), Scope: []string{rules.Global}, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
+		{ID: "held", Match: match("/held"), Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: 5 * time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
+	}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func named(name string, limit stint.Limit) stint.Limit {
+	limit.Name = name
+	return limit
+}
+
+// describe adds the user, as a program does that has authenticated it.
+func describe(r *http.Request, q *rules.Request) error {
+	q.User, q.APIKey = r.Header.Get("X-User"), r.Header.Get("X-Key")
+	return nil
+}
+
+// told is what a middleware made of a request.
+type told struct {
+	status  int
+	rule    string
+	reason  enforce.Reason
+	missing []string
+	limit   string
+	shadow  []string
+}
+
+// A middleware by a service's rules answers as one by the same rules in the process, field by field.
+func TestMiddlewareByAService(t *testing.T) {
+	clock := storetest.NewClock(start)
+	here, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: serviceRules(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, serve(t, clock, func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	ask := func(limiter enforce.Decider, r *http.Request) (told, http.Header) {
+		var answer told
+		m, err := httplimit.NewRules(httplimit.RulesConfig{
+			Limiter: limiter, Describe: describe,
+			Decided: func(_ *http.Request, v *enforce.Verdict) {
+				answer = told{reason: v.Reason(), missing: slices.Clone(v.Missing()), shadow: slices.Clone(v.Shadowed)}
+				if !v.Allowed {
+					answer.limit = v.Limit().Name
+				}
+				if v.Rule != nil {
+					answer.rule = v.Rule.ID
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+		answer.status = w.Code
+		w.Header().Del("Date")
+		return answer, w.Header()
+	}
+	request := func(path string, fields ...string) *http.Request {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		for pair := range slices.Chunk(fields, 2) {
+			r.Header.Add(pair[0], pair[1])
+		}
+		return r
+	}
+	reasons := map[enforce.Reason]bool{}
+	for i, r := range []*http.Request{
+		request("/login"), request("/login"), request("/login"), request("/%6Cogin"),
+		request("/search"), request("/search", "X-User", "u"), request("/search", "X-User", "u"), request("/search", "X-User", "v"),
+		request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "11"),
+		request("/private/1"), request("/other"),
+	} {
+		want, wantHeader := ask(here, r)
+		got, gotHeader := ask(c.Rules("x-size"), r)
+		reasons[got.reason] = true
+		if got.status != want.status || got.rule != want.rule || got.reason != want.reason || got.limit != want.limit ||
+			!slices.Equal(got.missing, want.missing) || !slices.Equal(got.shadow, want.shadow) {
+			t.Errorf("request %d, %s: %+v, want %+v", i, r.URL.Path, got, want)
+		}
+		for name := range wantHeader {
+			if gotHeader.Get(name) != wantHeader.Get(name) {
+				t.Errorf("request %d, %s: %s is %q, want %q", i, r.URL.Path, name, gotHeader.Get(name), wantHeader.Get(name))
+			}
+		}
+		if len(gotHeader) != len(wantHeader) {
+			t.Errorf("request %d: header %v, want %v", i, gotHeader, wantHeader)
+		}
+	}
+	for _, reason := range []enforce.Reason{"", enforce.ReasonLimit, enforce.ReasonNever, enforce.ReasonBanned, enforce.ReasonMissing} {
+		if !reasons[reason] {
+			t.Errorf("no request had the reason %q", reason)
+		}
+	}
+}
+
+// An IPv6 client is the same to the service as to the program.
+func TestServiceCountsNetworks(t *testing.T) {
+	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	var v enforce.Verdict
+	for i, address := range []string{"2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:3::/64"} {
+		err := c.Rules().Decide(t.Context(), &rules.Request{Path: "/login", Address: address}, &v)
+		if err != nil || v.Allowed != (i != 2) || v.Claim.Key != address {
+			t.Errorf("request %d of %s: %+v, %v", i, address, v, err)
+		}
+	}
+}
+
+// A request for which the service's rules would wait is denied at once by DecideNow.
+func TestServiceHoldsNothingNow(t *testing.T) {
+	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	var v enforce.Verdict
+	for i := range 2 {
+		err := c.Rules().DecideNow(t.Context(), &rules.Request{Path: "/held"}, &v)
+		if err != nil || v.Allowed != (i == 0) || v.Held != 0 {
+			t.Errorf("request %d: %+v, %v", i, v, err)
+		}
+	}
+}
+
+// A turn that comes after the context's deadline is denied.
+func TestServiceTurnIsTooLate(t *testing.T) {
+	set, err := rules.Compile([]rules.Rule{{ID: "paced", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(5, stint.Every(time.Hour))}}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var v enforce.Verdict
+	for i := range 2 {
+		err := c.Rules().Decide(ctx, &rules.Request{}, &v)
+		if err != nil || v.Allowed != (i == 0) || i == 1 && (v.Turn != time.Hour || v.Reason() != enforce.ReasonLimit) {
+			t.Errorf("request %d: %+v, %v", i, v, err)
+		}
+	}
+}
+
+// A gRPC server by a service's rules says which rule and limit denied, and when to come again.
+func TestGRPCByAService(t *testing.T) {
+	set, err := rules.Compile([]rules.Rule{{ID: "calls", Scope: []string{rules.Global}, Limits: []stint.Limit{named("minute", stint.FixedWindow(1, time.Minute))}}}, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
+	s, err := grpclimit.NewRules(grpclimit.RulesConfig{
+		Limiter: c.Rules(), Address: func(context.Context, string) (string, error) { return "192.0.2.1", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func() error {
+		_, err := s.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) { return nil, nil })
+		return err
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	denied := status.Convert(call())
+	if denied.Code() != codes.ResourceExhausted || len(denied.Details()) != 2 {
+		t.Fatalf("the second call: %v", denied)
+	}
+	quota, _ := denied.Details()[0].(*errdetails.QuotaFailure)
+	retry, _ := denied.Details()[1].(*errdetails.RetryInfo)
+	if quota.GetViolations()[0].GetSubject() != "rule:calls/minute" || retry.GetRetryDelay().AsDuration() <= 0 {
+		t.Errorf("details %v", denied.Details())
+	}
+}
+
+// A service that can't be reached decides nothing.
+func TestRulesOfNoService(t *testing.T) {
+	c := open(t, "http://127.0.0.1:1", client.Options{})
+	v := enforce.Verdict{Allowed: true}
+	if err := c.Rules().Decide(t.Context(), &rules.Request{}, &v); !errors.Is(err, stint.ErrUnavailable) || v.Allowed {
+		t.Errorf("%+v, %v", v, err)
+	}
+}

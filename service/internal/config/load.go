@@ -1,0 +1,512 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A Setting is one scalar or list of the configuration, which a flag, the
+// environment and the file can give.
+type Setting struct{ document.Setting }
+
+// Flag is the name of the flag, without dashes.
+func (s Setting) Flag() string {
+	if flag := s.Tag.Get("flag"); flag != "" {
+		return flag
+	}
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Name)
+}
+
+// Env is the name of the environment variable.
+func (s Setting) Env() string {
+	return "STINT_" + strings.ToUpper(strings.ReplaceAll(s.Flag(), "-", "_"))
+}
+
+// Default is the built-in value as a flag would give it.
+func (s Setting) Default() string { return s.Tag.Get("default") }
+
+// Value stands for the value in a help text, such as HOST:PORT; "" if the setting is true or false.
+func (s Setting) Value() string { return s.Tag.Get("value") }
+
+// Help says what the setting does.
+func (s Setting) Help() string { return s.Tag.Get("help") }
+
+// Secret reports whether nobody may see the value. A secret has no flag, since the
+// machine's other users see the flags of a process.
+func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
+
+// Hidden reports whether the setting is of a part that this version does not have. It is accepted, and help does not show it.
+func (s Setting) Hidden() bool { return strings.HasPrefix(s.Tag.Get("is"), "not-yet") }
+
+// Settings lists what flags and the environment can set, in the order in which
+// help shows it.
+func Settings() []Setting { return settings(new(Config)) }
+
+// settings binds the settings to a configuration.
+func settings(c *Config) (all []Setting) {
+	for _, s := range kinds.Settings(c) {
+		all = append(all, Setting{s})
+	}
+	return all
+}
+
+// Default returns the built-in configuration.
+func Default() Config {
+	config := Config{Defaults: server.DefaultLimits(), Policies: policies{}}
+	var none document.Faults // a test holds the built-in values against their kinds
+	for _, s := range settings(&config) {
+		if s.Default() != "" {
+			s.Set(document.Value{Kind: document.KindUntyped, Text: s.Default()}, &none)
+		}
+	}
+	return config
+}
+
+// Sources says where a configuration is read from.
+type Sources struct {
+	// File names the YAML file; "" is none. FileFrom is what named it, such as
+	// --config, for the message when it can't be read.
+	File, FileFrom string
+	// Env looks up an environment variable. An empty one counts as absent. nil is
+	// none.
+	Env func(name string) (text string, found bool)
+	// Variables are the names of all environment variables. One that begins with STINT_ and stands for nothing is a fault.
+	Variables []string
+	// Flags holds what flags were given, by [Setting.Flag].
+	Flags map[string]string
+}
+
+// Load reads a configuration: the built-in values, then the file, the
+// environment and the flags over them. The error is [document.Faults] with everything that
+// is wrong.
+func Load(sources Sources) (Config, error) {
+	config := Default()
+	var faults document.Faults
+	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]document.Position{}}
+	if sources.File != "" {
+		data, err := file.Bytes(sources.File, maxFileBytes)
+		if err != nil {
+			faults.Add(document.Position{Source: sources.FileFrom}, "%s: %v", sources.File, err)
+		} else {
+			l.file(sources.File, data)
+		}
+	}
+	for _, s := range l.settings {
+		if sources.Env == nil {
+			break
+		}
+		if text, _ := sources.Env(s.Env()); text != "" {
+			l.untyped(s, s.Env(), text)
+		}
+	}
+	l.unknown(sources)
+	for _, s := range l.settings {
+		if text, given := sources.Flags[s.Flag()]; given && !s.Secret() {
+			l.untyped(s, "--"+s.Flag(), text)
+		}
+	}
+	l.together()
+	file.Check(l.whole, config.Rules, rules.Options{IPv6Prefix: config.ClientIP.IPv6Prefix}, &faults)
+	return config, faults.Err()
+}
+
+// loader takes values over into a configuration.
+type loader struct {
+	config   *Config
+	settings []Setting
+	faults   *document.Faults
+	from     map[string]document.Position // what gave each setting last, by name
+	whole    document.Value               // the document
+}
+
+// file takes a document over.
+func (l *loader) file(name string, data []byte) {
+	whole := document.Parse(name, data, maxFileBytes, l.faults)
+	l.whole = whole
+	kinds.Read(document.Root("the configuration", ""), whole, l.config, l.faults)
+	for _, s := range l.settings {
+		if v, given := whole.Find(s.Name); given {
+			l.from[s.Name] = v.At
+		}
+	}
+	list, _ := whole.Find("rules")
+	for _, item := range list.Items {
+		l.config.RulesAt = append(l.config.RulesAt, item.At)
+	}
+}
+
+// maxFileBytes bounds the files that are read.
+const maxFileBytes = 1 << 20
+
+// untyped takes over what a flag or an environment variable gives.
+func (l *loader) untyped(s Setting, source, text string) {
+	at := document.Position{Source: source}
+	l.from[s.Name] = at
+	s.Set(document.Value{At: at, Kind: document.KindUntyped, Text: text}, l.faults)
+}
+
+// others are the environment variables of the program that are no settings.
+var others = []string{"STINT_CONFIG", "STINT_SERVER", "STINT_TOKEN", "STINT_ADMIN", "STINT_ADMIN_TOKEN"}
+
+// ofKubernetes are the variables that Kubernetes sets for services whose names are stint or begin with stint-.
+var ofKubernetes = regexp.MustCompile(`^STINT_(?:[A-Z0-9_]+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)$`)
+
+// unknown records the environment variables that stand for nothing.
+func (l *loader) unknown(sources Sources) {
+	for _, name := range slices.Sorted(slices.Values(sources.Variables)) {
+		known := slices.Contains(others, name) || slices.ContainsFunc(l.settings, func(s Setting) bool { return s.Env() == name })
+		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") || ofKubernetes.MatchString(name) {
+			continue
+		}
+		l.faults.Add(document.Position{Source: name}, "there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN")
+	}
+}
+
+// together checks and completes what depends on several settings.
+func (l *loader) together() {
+	c := l.config
+	_, c.AdminAsked = l.from["admin_listen"]
+	if c.RulesFrom != "" && len(c.Rules) > 0 {
+		l.faults.Add(l.from["rules_from"], "rules_from is given beside rules; allowed: one of the two")
+	}
+	for _, s := range l.settings {
+		at, given := l.from[s.Name]
+		if given && s.Tag.Get("for") == "redis" && c.Store.Memory() && c.Store.reaches() {
+			l.faults.Add(at, "%s is given; allowed: only with a store.url of Redis", s.Name)
+		}
+	}
+	l.pair("tls", server.TLS(c.TLS))
+	switch {
+	case c.AdminTLS == AdminTLS{}:
+		c.AdminTLS = AdminTLS(c.TLS)
+	case c.AdminTLS.CertFile == "off":
+		c.AdminTLS = AdminTLS{}
+	default:
+		l.pair("admin_tls", server.TLS(c.AdminTLS))
+	}
+	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
+		c.API.Tokens = append(c.API.Tokens, token.Token)
+	}
+	c.Admin.Tokens = l.tokens("admin.tokens_file", c.Admin.TokensFile, true)
+	c.Log.Key = l.key("log.key_file", c.Log.KeyFile)
+	l.alerts()
+}
+
+// alerts checks and completes what alerts are signed with.
+func (l *loader) alerts() {
+	a := &l.config.Alerts
+	if a.URL != "" && !a.Denials && a.NearLimit == 0 {
+		l.faults.Add(l.from["alerts.denials"], "alerts.denials is false and alerts.near_limit is off; allowed: one of the two at least")
+	}
+	switch {
+	case a.URL == "" && *a != Default().Alerts:
+		for _, s := range l.settings {
+			if at, given := l.from[s.Name]; given && strings.HasPrefix(s.Name, "alerts.") {
+				l.faults.Add(at, "%s is given without alerts.url; allowed: only with it", s.Name)
+			}
+		}
+	case a.Secret != "" && a.SecretFile != "":
+		l.faults.Add(l.from["alerts.secret_file"], "alerts.secret_file is given beside alerts.secret; allowed: one of the two")
+	case a.Secret != "" && len(a.Secret) < minTokenBytes:
+		l.faults.Add(l.from["alerts.secret"], "alerts.secret has %d bytes; allowed: %d or more", len(a.Secret), minTokenBytes)
+	case a.SecretFile != "":
+		a.Secret = string(l.key("alerts.secret_file", a.SecretFile))
+	case a.Secret == "" && a.HashClients:
+		l.faults.Add(l.from["alerts.clients"], "alerts.clients is hash; allowed: only with alerts.secret or alerts.secret_file")
+	}
+}
+
+// key reads the file with a key that the setting names, if it names one: all of it but line ends at its end.
+func (l *loader) key(setting, name string) []byte {
+	if name == "" {
+		return nil
+	}
+	text, err := file.Bytes(name, maxFileBytes)
+	text = bytes.TrimRight(text, "\r\n")
+	switch {
+	case err != nil:
+		l.faults.Add(l.from[setting], "%s: %s: %v", setting, name, err)
+	case len(text) < minTokenBytes:
+		l.faults.Add(l.from[setting], "%s: %s has %d bytes; allowed: %d or more", setting, name, len(text), minTokenBytes)
+	}
+	return text
+}
+
+// reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to them.
+func (s Store) reaches() bool {
+	return s.TLS != StoreTLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
+}
+
+// pair records what a section about TLS lacks.
+func (l *loader) pair(section string, files server.TLS) {
+	for _, lack := range []struct {
+		is          bool
+		given, need string
+	}{
+		{files.CertFile != "" && files.KeyFile == "", "cert_file", "key_file"},
+		{files.CertFile == "" && files.KeyFile != "", "key_file", "cert_file"},
+		{files.CertFile == "" && files.ClientCAFile != "", "client_ca_file", "cert_file"},
+	} {
+		if lack.is {
+			l.faults.Add(l.from[section+"."+lack.given], "%s.%s is given; allowed: only with %s.%s", section, lack.given, section, lack.need)
+		}
+	}
+}
+
+// tokens reads the file of tokens that the setting names, if it names one. roles says that they
+// have some.
+func (l *loader) tokens(setting, name string, roles bool) []server.AdminToken {
+	if name == "" {
+		return nil
+	}
+	tokens, errs := readTokens(name, roles)
+	for _, err := range errs {
+		l.faults.Add(l.from[setting], "%s: %v", setting, err)
+	}
+	return tokens
+}
+
+// kinds are what settings may be besides what package document knows.
+var kinds = document.Kinds{
+	"address": text("HOST:PORT with a port from 0 to 65535", func(text string) bool {
+		_, port, err := net.SplitHostPort(text)
+		n, ok := document.ParseInteger(port)
+		return err == nil && ok && n >= 0 && n <= 65535
+	}),
+	"not-yet": func(_ any, what []string) document.Reader {
+		return document.Scalar("off, since this version does not offer "+strings.Join(what, " ")+" yet",
+			func(text string) bool { return text == "" || text == "off" }, document.KindText, document.KindNull)
+	},
+	"store-url": text("memory:// or a URL of one of the schemes "+strings.Join(redisSchemes, ", "), func(text string) bool {
+		return text == memoryURL || isURL(text, redisSchemes)
+	}),
+	"webhook": text("the URL of a webhook, by http:// or https://", func(text string) bool {
+		target, err := url.Parse(text)
+		return text == "" || err == nil && (target.Scheme == "http" || target.Scheme == "https") && target.Host != ""
+	}, document.KindNull),
+	"place": text("a file, a folder, "+RulesFromStore+", or a URL of one of the schemes "+strings.Join(slices.Concat(redisSchemes, mongoSchemes), ", "), func(text string) bool {
+		return isURL(text, redisSchemes) || isURL(text, mongoSchemes) || !strings.Contains(text, "://") && !mayHoldPassword(text)
+	}, document.KindNull),
+	"key-prefix": text("1 to 64 letters, digits, or any of _ - . : /", func(text string) bool {
+		return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool {
+			return !isLetterOrDigit(r) && !strings.ContainsRune("_-.:/", r)
+		})
+	}),
+	"partitions": func(field any, _ []string) document.Reader {
+		return document.Scalar("a power of two from 1 to 256", func(text string) bool {
+			n, ok := document.ParseInteger(text)
+			*field.(*int) = int(n)
+			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
+		}, document.KindInteger)
+	},
+	"header": text("the name of a header field, or nothing", func(text string) bool { return text == "" || clientip.IsFieldName(text) }),
+	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
+		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
+			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
+		})
+	},
+	"networks": func(field any, _ []string) document.Reader {
+		return document.List(field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network)
+	},
+	"level": func(field any, _ []string) document.Reader {
+		return document.Scalar("debug, info, warn or error", func(text string) bool {
+			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) && field.(*slog.Level).UnmarshalText([]byte(text)) == nil
+		}, document.KindText)
+	},
+}
+
+// text is a kind of texts.
+func text(allowed string, is func(text string) bool, others ...document.Kind) func(any, []string) document.Reader {
+	return func(field any, _ []string) document.Reader {
+		return document.Scalar(allowed, func(text string) bool {
+			*field.(*string) = text
+			return is(text)
+		}, append(others, document.KindText)...)
+	}
+}
+
+var (
+	redisSchemes = []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
+	mongoSchemes = []string{"mongodb", "mongodb+srv"}
+)
+
+// isURL reports whether the text names a server by one of the schemes.
+func isURL(text string, schemes []string) bool {
+	scheme, rest, found := strings.Cut(text, "://")
+	return found && rest != "" && !strings.HasSuffix(rest, "@") && slices.Contains(schemes, scheme)
+}
+
+// mayHoldPassword reports whether a text may be a mistyped URL with a password, which is not
+// shown as the path of a file that is not there.
+func mayHoldPassword(text string) bool {
+	before, _, found := strings.Cut(text, "@")
+	return found && strings.Contains(before, ":")
+}
+
+// RulesInRedis reports whether rules are kept in a Redis of their own.
+func (c *Config) RulesInRedis() bool { return isURL(c.RulesFrom, redisSchemes) }
+
+// RulesInMongo reports whether rules are kept in a MongoDB.
+func (c *Config) RulesInMongo() bool { return isURL(c.RulesFrom, mongoSchemes) }
+
+func network(text string) (netip.Prefix, bool) {
+	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), true
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix, err == nil && prefix == prefix.Masked()
+}
+
+func isLetterOrDigit(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
+
+// ReadDocument takes over the limits that the algorithms' names stand for. What a
+// default leaves out keeps its built-in value.
+func (d *defaults) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	var names []string
+	for _, algorithm := range stint.Algorithms() {
+		names = append(names, strings.ToLower(algorithm.String()))
+	}
+	faults.Mapping(path.String(), v, func(f document.Field) bool {
+		place := slices.Index(names, f.Name)
+		if place < 0 {
+			return false
+		}
+		algorithm := stint.Algorithms()[place]
+		if limit, ok := file.Limit(path.Field(f.Name).String(), f.Value, (*d)[algorithm], faults); ok {
+			(*d)[algorithm] = limit
+		}
+		return true
+	}, names)
+}
+
+// ReadDocument takes over the named lists of limits.
+func (p *policies) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	faults.Mapping(path.String(), v, func(f document.Field) bool {
+		if f.Name == "" {
+			faults.Add(f.At, "a policy's name is empty; allowed: 1 to %d printable ASCII characters", stint.MaxNameBytes)
+			return true
+		}
+		name := path.Field(f.Name).String()
+		limits, ok := file.Limits(name, f.Value, faults)
+		if !ok {
+			return true
+		}
+		_, err := stint.NewPolicy(f.Name, limits...)
+		for _, invalid := range file.Unjoin[*stint.InvalidError](err) {
+			at, place := f.At, 0
+			if _, err := fmt.Sscanf(invalid.Param, "limit %d:", &place); err == nil {
+				at = f.Value.Items[place].At
+			}
+			faults.Add(at, "%s: %v", name, invalid)
+		}
+		if err == nil {
+			(*p)[f.Name] = limits
+		}
+		return true
+	}, []string{"policies by name"})
+}
+
+// ReadDocument takes over the list of rules.
+func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *document.Faults) {
+	if list := file.Rules(v, path.String(), faults); len(list) > 0 {
+		*l = list
+	}
+}
+
+// minTokenBytes keeps out tokens that can be guessed.
+const minTokenBytes = 16
+
+// readTokens reads bearer tokens: one a line, blank lines and lines that start with
+// # left out. The file must not be writable for others than its owner, since who
+// can write it can let anybody in; it may be readable, as mounted secrets are. All
+// faults are reported at once, by line, without the tokens.
+//
+// With roles, a token may be followed by read or write, and that by the holder's name. Without a
+// role it may write.
+func readTokens(name string, roles bool) ([]server.AdminToken, []error) {
+	data, err := file.Bytes(name, maxFileBytes)
+	if err != nil {
+		return nil, []error{fmt.Errorf("%s: %w", name, err)}
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, []error{err}
+	}
+	var faults []error
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		faults = append(faults, stint.Invalid(name+": mode", document.Verbatim(fmt.Sprintf("%#o", mode)), "one that only the owner can write, such as 0600"))
+	}
+	var tokens []server.AdminToken
+	first := map[string]int{}
+	for i, line := range strings.Split(string(data), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		at := fmt.Sprintf("%s:%d", name, i+1)
+		token := server.AdminToken{Token: line, Role: server.RoleWrite}
+		if roles {
+			if token, err = withRole(line); err != nil {
+				faults = append(faults, fmt.Errorf("%s: %w", at, err))
+				continue
+			}
+		}
+		line = token.Token
+		switch {
+		case first[line] > 0 && roles:
+			faults = append(faults, fmt.Errorf("%s: the token of line %d again; allowed: each token once", at, first[line]))
+		case len(line) < minTokenBytes:
+			faults = append(faults, fmt.Errorf("%s: a token of %d characters; allowed: %d or more", at, utf8.RuneCountInString(line), minTokenBytes))
+		case !server.IsBearerToken(line):
+			faults = append(faults, fmt.Errorf("%s: a token with other characters; allowed: letters, digits and -._~+/ with = at the end", at))
+		default:
+			tokens, first[line] = append(tokens, token), i+1
+		}
+	}
+	if len(tokens) == 0 && len(faults) == 0 {
+		faults = append(faults, fmt.Errorf("%s: no token; allowed: one or more, one a line", name))
+	}
+	return tokens, faults
+}
+
+// withRole takes a line apart: TOKEN [read|write] [NAME].
+func withRole(line string) (server.AdminToken, error) {
+	fields := strings.Fields(line)
+	token := server.AdminToken{Token: fields[0], Role: server.RoleWrite}
+	if len(fields) > 3 {
+		return token, fmt.Errorf("%d words; allowed: a token, perhaps with read or write, and that with a name", len(fields))
+	}
+	if len(fields) > 1 {
+		role, err := server.ParseAdminRole(fields[1])
+		if err != nil {
+			return token, errors.New("the second word is another one; allowed: read or write") // it may be a token
+		}
+		token.Role = role
+	}
+	if len(fields) > 2 {
+		token.Name = fields[2]
+	}
+	return token, nil
+}

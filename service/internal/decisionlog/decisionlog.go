@@ -1,0 +1,174 @@
+// Package decisionlog writes what is decided into the log: a line per decision at debug, a sample of denials at info, and
+// one line per minute about degraded answers.
+package decisionlog
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/logsampler"
+)
+
+// A Config says what is logged. Logger has no default.
+type Config struct {
+	Logger *slog.Logger
+	// Denials logs a sample of denials at info: 10 lines at once, then one per second; and of those in shadow as many. Default: false.
+	Denials bool
+	// ShowClients logs clients as they are. Default: false, by an HMAC.
+	ShowClients bool
+	// Secret is the HMAC's key: processes with one secret log a client alike. Default: nil, one of this process alone.
+	Secret []byte
+	// Now is the time for sampling. Default: nil, the process's clock.
+	Now func() stint.Instant
+}
+
+// A Log is safe for concurrent use; make it with [New].
+type Log struct {
+	config           Config
+	denials, shadows *logsampler.Sampler
+
+	outage           atomic.Bool // whether its first degraded answer was logged
+	admitted, denied atomic.Uint64
+	client           atomic.Pointer[string] // of the first degraded answer since the last summary
+}
+
+// New makes a log.
+func New(config Config) *Log {
+	if config.Secret == nil {
+		config.Secret = []byte(rand.Text())
+	}
+	sampler := func() *logsampler.Sampler { return logsampler.New(10, time.Second, config.Now) }
+	return &Log{config: config, denials: sampler(), shadows: sampler()}
+}
+
+// A Decision is what a line says. Empty fields are left out.
+type Decision struct {
+	Allowed   bool
+	Shadow    bool   // a rule in shadow would have denied
+	Rule      string // the deciding rule's ID, or the policy's name
+	Client    string // the key
+	Reason    string // of a denial
+	RequestID string
+	Limited   bool  // whether a limit decided, so that Remaining counts
+	Remaining int64 // what it left; only lines at debug say it
+}
+
+// Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not logged.
+func (l *Log) Decided(ctx context.Context, d Decision) {
+	message, sampler := "denied", l.denials
+	switch {
+	case d.Allowed:
+		message = "allowed"
+	case d.Shadow:
+		message, sampler = "denied in shadow", l.shadows
+	}
+	switch {
+	case l.config.Logger.Enabled(ctx, slog.LevelDebug):
+		l.write(ctx, slog.LevelDebug, message, &d, 0)
+	case l.config.Denials && !d.Allowed && l.config.Logger.Enabled(ctx, slog.LevelInfo):
+		if skipped, ok := sampler.Admit(); ok {
+			l.write(ctx, slog.LevelInfo, message, &d, skipped)
+		}
+	}
+}
+
+func (l *Log) write(ctx context.Context, level slog.Level, message string, d *Decision, skipped int64) {
+	attributes := make([]slog.Attr, 0, 7)
+	for _, a := range [...]struct{ name, value string }{
+		{"rule", d.Rule}, {"client", l.Client(d.Client)}, {"reason", d.Reason}, {"request_id", d.RequestID},
+	} {
+		if a.value != "" {
+			attributes = append(attributes, slog.String(a.name, a.value))
+		}
+	}
+	if d.Shadow {
+		attributes = append(attributes, slog.Bool("shadow", true))
+	}
+	if d.Limited && level == slog.LevelDebug {
+		attributes = append(attributes, slog.Int64("remaining", d.Remaining))
+	}
+	if skipped > 0 {
+		attributes = append(attributes, slog.Int64("skipped", skipped))
+	}
+	l.config.Logger.LogAttrs(ctx, level, message, attributes...)
+}
+
+// Client is a client as lines show it: the first 16 digits of its HMAC-SHA256, unless Config.ShowClients is set.
+func (l *Log) Client(key string) string {
+	if l.config.ShowClients || key == "" {
+		return key
+	}
+	mac := hmac.New(sha256.New, l.config.Secret)
+	_, _ = mac.Write([]byte(key)) // a hash does not fail
+	return hex.EncodeToString(mac.Sum(nil)[:8])
+}
+
+// Degraded counts an answer that a failure policy gave instead of the store. The first of an outage is logged, with its client and
+// its cause. Only one client is named per line, so that the number of lines does not depend on the number of answers.
+func (l *Log) Degraded(client string, allowed bool, cause error) {
+	if l.client.Load() == nil {
+		first := client // only this one is allocated
+		l.client.CompareAndSwap(nil, &first)
+	}
+	if allowed {
+		l.admitted.Add(1)
+	} else {
+		l.denied.Add(1)
+	}
+	if !l.outage.Load() && l.outage.CompareAndSwap(false, true) {
+		l.config.Logger.Warn("answers are degraded: a failure policy decides instead of the store",
+			"client", l.Client(client), "cause", document.Redact(cause.Error()))
+	}
+}
+
+// Run logs the number of degraded answers each minute in which there were some, until the context ends, and then the rest. A
+// minute without any ends the outage.
+func (l *Log) Run(ctx context.Context) {
+	sleep.Every(ctx, time.Minute, l.summarize)
+	l.summarize()
+}
+
+func (l *Log) summarize() {
+	client := l.client.Swap(nil)
+	admitted, denied := l.admitted.Swap(0), l.denied.Swap(0)
+	if admitted+denied == 0 {
+		l.outage.Store(false)
+		return
+	}
+	attributes := []any{"admitted", admitted, "denied", denied}
+	if client != nil { // nil if the answer is counted here, and its client was named by the summary before
+		attributes = append(attributes, "client", l.Client(*client))
+	}
+	l.config.Logger.Warn("answers were degraded", attributes...)
+}
+
+const maxRequestID = 128
+
+// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII without a
+// space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
+func RequestID(header http.Header) string {
+	id := header.Get("X-Request-Id")
+	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return id
+	}
+	parent := header.Get("Traceparent")
+	if len(parent) < 55 || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
+		return ""
+	}
+	trace := parent[3:35]
+	if strings.Trim(trace, "0") == "" || strings.Trim(trace, "0123456789abcdef") != "" {
+		return ""
+	}
+	return trace
+}

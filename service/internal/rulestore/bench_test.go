@@ -1,0 +1,82 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/rulestore"
+)
+
+// many are rules of about 200 bytes.
+func many(n int) []rules.Rule {
+	list := make([]rules.Rule, n)
+	for i := range list {
+		list[i] = rules.Rule{
+			ID: fmt.Sprintf("rule-%06d", i), Labels: map[string]string{"team": fmt.Sprintf("team-%d", i%50)},
+			Match: rules.Match{Methods: []string{"GET"}, Paths: []string{fmt.Sprintf("/api/v1/service-%d/items/{id}", i)}},
+			Scope: []string{rules.PerUser}, Missing: rules.MissingIP, Limits: []stint.Limit{stint.FixedWindow(int64(i+1), time.Minute)},
+		}
+	}
+	return list
+}
+
+// BenchmarkText writes and reads all rules, and reads them with one that changed.
+func BenchmarkText(b *testing.B) {
+	for _, n := range []int{10_000, 100_000} {
+		list := many(n)
+		text, err := store.Encode(list)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("op=encode/rules=%d", n), func(b *testing.B) {
+			b.ReportMetric(float64(len(text)), "bytes")
+			for b.Loop() {
+				if _, err := store.Encode(list); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("op=decode/rules=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := store.Decode("text", text); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("op=decode-one-changed/rules=%d", n), func(b *testing.B) {
+			var codec store.Codec
+			list[0].Limits = []stint.Limit{stint.FixedWindow(7, time.Minute)}
+			other, err := store.Encode(list)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				for _, text := range [][]byte{text, other} {
+					if _, err := codec.Decode("text", text); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEdit changes one of many rules.
+func BenchmarkEdit(b *testing.B) {
+	for _, n := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			m := manage(b, store.NewMemory())
+			ctx := context.Background()
+			edit(b, m, put(many(n)...))
+			for i := int64(1); b.Loop(); i++ {
+				if _, err := m.Edit(ctx, store.Author{}, put(rule("rule-000001", i))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

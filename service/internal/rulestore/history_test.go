@@ -1,0 +1,131 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/rulestore"
+)
+
+func TestManagerHistory(t *testing.T) {
+	m := manage(t, store.NewMemory())
+	for n := range int64(5) {
+		edit(t, m, put(rule("a", n+1)))
+	}
+	list, err := m.History(t.Context(), 4, 2)
+	if err != nil || len(list) != 2 || list[0].Number != 3 || list[1].Number != 2 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	for _, bad := range [][2]int{{-1, 1}, {0, 0}, {0, store.KeptRevisions + 1}} {
+		if _, err := m.History(t.Context(), int64(bad[0]), bad[1]); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if revision, err := m.Revision(t.Context(), 4); err != nil || capacities(revision.Rules) != " a:4" {
+		t.Errorf("revision 4: %+v, %v", revision, err)
+	}
+	for _, number := range []int64{-1, 0, 6, math.MaxInt64} {
+		if _, err := m.Revision(t.Context(), number); !errors.Is(err, store.ErrNotKept) {
+			t.Errorf("revision %d: %v", number, err)
+		}
+	}
+}
+
+// A rollback makes a new revision with the rules of an older one, over any number of revisions.
+func TestRollback(t *testing.T) {
+	r := manage(t, store.NewMemory())
+	want := []string{""}
+	note := func() {
+		s, err := r.Current(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, capacities(s.Rules))
+	}
+	for n := int64(1); n <= 130; n++ {
+		switch n % 5 {
+		case 0:
+			edit(t, r, remove(fmt.Sprint("rule-", (n-2)%7), fmt.Sprint("rule-", (n-1)%7)))
+		default:
+			edit(t, r, put(rule(fmt.Sprint("rule-", n%7), n)))
+		}
+		note()
+	}
+	author := store.Author{By: "ann", Action: "rollback"}
+	for _, number := range []int64{129, 128, 80, 79, 30, 1, 0, 64} {
+		v, err := r.Rollback(t.Context(), author, number, nil)
+		if err != nil || v.Author != author {
+			t.Fatalf("to %d: %+v, %v", number, v, err)
+		}
+		if v.Number != int64(len(want)) {
+			t.Errorf("to %d is revision %d, want %d", number, v.Number, len(want))
+		}
+		note()
+		holds(t, r, v.Number, want[number])
+	}
+	head := int64(len(want) - 1)
+	if v, err := r.Rollback(t.Context(), author, head, nil); err != nil || v.Number != head || !v.None() {
+		t.Errorf("to where it is: %+v, %v", v, err)
+	}
+	if _, err := r.Rollback(t.Context(), author, head+1, nil); !errors.Is(err, store.ErrNotKept) {
+		t.Errorf("to what was never: %v", err)
+	}
+	if _, err := r.Rollback(t.Context(), author, -1, nil); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("to below 0: %v", err)
+	}
+	mine := errors.New("mine")
+	check := func(d *store.Draft) error {
+		if len(d.Changes()) > 0 || d.ID().Number != head {
+			t.Errorf("check sees %+v of %+v", d.Changes(), d.ID())
+		}
+		return mine
+	}
+	if _, err := r.Rollback(t.Context(), author, 3, check); !errors.Is(err, mine) {
+		t.Errorf("check says no: %v", err)
+	}
+	holds(t, r, head, want[head])
+}
+
+// A rollback to a revision that is no longer kept fails; to a later one it succeeds.
+func TestRollbackTooFar(t *testing.T) {
+	r := manage(t, store.NewMemory())
+	const made = store.KeptRevisions + 20
+	for n := range int64(made) {
+		edit(t, r, put(rule("a", n+1)))
+	}
+	for _, number := range []int64{1, 20} {
+		if _, err := r.Rollback(t.Context(), store.Author{}, number, nil); !errors.Is(err, store.ErrNotKept) {
+			t.Errorf("to %d: %v", number, err)
+		}
+	}
+	holds(t, r, made, fmt.Sprintf(" a:%d", made))
+	if _, err := r.Rollback(t.Context(), store.Author{}, 21, nil); err != nil {
+		t.Error(err)
+	}
+	holds(t, r, made+1, " a:21")
+}
+
+// A rollback to a revision that this manager would refuse fails.
+func TestRollbackToWhatIsRefused(t *testing.T) {
+	kept := store.NewMemory()
+	bad := rule("bad", 1)
+	bad.Scope = nil
+	v := store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}, Rules: []rules.Rule{bad}}
+	if err := kept.Put(t.Context(), store.ID{}, &v); err != nil {
+		t.Fatal(err)
+	}
+	r := manage(t, kept)
+	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 1))); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+		t.Errorf("an edit that leaves it bad: %v", err)
+	}
+	edit(t, r, func(d *store.Draft) error { d.Delete("bad"); d.Put(rule("a", 1)); return nil })
+	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+		t.Errorf("%v", err)
+	}
+	holds(t, r, 2, " a:1")
+}

@@ -1,0 +1,324 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/rulestore"
+)
+
+func TestOptions(t *testing.T) {
+	_, err := store.NewManager(nil, store.Options{Interval: time.Millisecond})
+	for _, fault := range []string{"store is ", "Interval is 1ms"} {
+		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), fault) {
+			t.Errorf("%v; want that %q", err, fault)
+		}
+	}
+	if _, err := store.NewManager(store.NewMemory(), store.Options{Interval: 2 * time.Minute}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("an interval of two minutes: %v", err)
+	}
+	if _, err := store.NewManager(store.NewMemory(), store.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a prefix of 129 bits: %v", err)
+	}
+}
+
+// Overrides name the networks by which the manager's clients are counted.
+func TestIPv6Prefix(t *testing.T) {
+	r, err := store.NewManager(store.NewMemory(), store.Options{IPv6Prefix: 56})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, sound := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
+		limited := rule("a", 1)
+		limited.Scope, limited.Overrides = []string{rules.PerIP}, []rules.Override{{Key: key, Banned: true}}
+		if _, err := r.Edit(t.Context(), store.Author{}, put(limited)); (err == nil) != sound {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// An edit makes a revision that says who made it, when, and what it changed.
+func TestEdit(t *testing.T) {
+	now := time.UnixMicro(5000)
+	r, err := store.NewManager(store.NewMemory(), store.Options{Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	author := store.Author{By: "ann", Action: "create", Comment: "why"}
+	v, err := r.Edit(t.Context(), author, put(rule("b", 1), rule("a", 1)))
+	if err != nil || v.ID != (store.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	now = time.UnixMicro(4000) // a clock that steps back makes no revision that is older than one before
+	v, err = r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
+		if d.ID().Number != 1 {
+			t.Errorf("the draft begins with %+v", d.ID())
+		}
+		d.Put(rule("c", 3))
+		d.Put(rule("b", 1)) // as it is
+		d.Put(rule("a", 2))
+		d.Put(rule("d", 1))
+		if was := d.Delete("d"); !was {
+			t.Error("what is put is not deleted")
+		}
+		if was := d.Delete("nobody"); was {
+			t.Error("nobody was there")
+		}
+		return nil
+	})
+	want := store.ID{Number: 2, At: 5001}
+	if err != nil || v.ID != want || v.Count != 3 || !reflect.DeepEqual(v.Changes, rules.Changes{Added: []string{"c"}, Changed: []string{"a"}}) {
+		t.Errorf("%+v, %v; want %+v", v, err, want)
+	}
+	kept, err := r.Revision(t.Context(), 2)
+	if err != nil || kept.Info != v.Info {
+		t.Errorf("kept is %+v, %v; want %+v", kept, err, want)
+	}
+	holds(t, r, 2, " a:2 b:1 c:3")
+}
+
+// A draft has the edits so far, and belongs to one edit.
+func TestDraft(t *testing.T) {
+	r := manage(t, store.NewMemory())
+	edit(t, r, put(rule("a", 1), rule("b", 1), rule("c", 1)))
+	edit(t, r, func(d *store.Draft) error {
+		mine := rule("a", 2)
+		d.Put(mine)
+		mine.Limits[0].Capacity = 9
+		got, found := d.Rule("a")
+		if !found || got.Limits[0].Capacity != 2 {
+			t.Errorf("a is %+v", got)
+		}
+		got.Limits[0].Capacity = 8
+		if b, found := d.Rule("b"); !found || b.Limits[0].Capacity != 1 {
+			t.Errorf("b is %+v", b)
+		} else {
+			b.Limits[0].Capacity = 7
+		}
+		d.Delete("b")
+		if _, found := d.Rule("b"); found {
+			t.Error("b is deleted and there")
+		}
+		if got := capacities(d.Rules()); got != " a:2 c:1" {
+			t.Error(got)
+		}
+		return nil
+	})
+	holds(t, r, 2, " a:2 c:1")
+	v := edit(t, r, func(d *store.Draft) error {
+		d.Replace([]rules.Rule{rule("z", 1), rule("c", 1), rule("b", 4), rule("z", 5)})
+		return nil
+	})
+	holds(t, r, 3, " b:4 c:1 z:5")
+	if want := (rules.Changes{Added: []string{"b", "z"}, Removed: []string{"a"}}); !reflect.DeepEqual(v.Changes, want) {
+		t.Errorf("changes are %+v, want %+v", v.Changes, want)
+	}
+}
+
+// An edit that changes nothing makes no revision.
+func TestNothingChanged(t *testing.T) {
+	kept := newFaulty()
+	r := manage(t, kept)
+	first := edit(t, r, put(rule("a", 1)))
+	for name, change := range map[string]func(*store.Draft) error{
+		"none":         func(*store.Draft) error { return nil },
+		"as it is":     put(rule("a", 1)),
+		"to and fro":   func(d *store.Draft) error { d.Delete("a"); d.Put(rule("a", 1)); return nil },
+		"nobody":       remove("b"),
+		"come and go":  func(d *store.Draft) error { d.Put(rule("b", 1)); d.Delete("b"); return nil },
+		"all the same": func(d *store.Draft) error { d.Replace(d.Rules()); return nil },
+	} {
+		if v := edit(t, r, change); v.ID != first.ID || !v.None() {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+	if n := kept.called("Put"); n != 1 {
+		t.Errorf("%d commits", n)
+	}
+}
+
+// When another edit comes first, change is called again with its rules.
+func TestEditConflicts(t *testing.T) {
+	kept := newFaulty()
+	mine, other := manage(t, kept), manage(t, kept.at)
+	edit(t, mine, put(rule("count", 1)))
+	calls := 0
+	count := func(d *store.Draft) error {
+		calls++
+		r, _ := d.Rule("count")
+		d.Put(rule("count", r.Limits[0].Capacity+1))
+		if calls <= 3 {
+			edit(t, other, put(rule("count", r.Limits[0].Capacity+10)))
+		}
+		return nil
+	}
+	v := edit(t, mine, count)
+	if calls != 4 || v.Number != 5 {
+		t.Errorf("%d calls made %+v", calls, v.ID)
+	}
+	holds(t, other, 5, " count:32")
+	calls = -1000
+	if _, err := mine.Edit(t.Context(), store.Author{}, count); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("others are first for ever: %v", err)
+	}
+}
+
+// An edit that fails leaves everything as it was.
+func TestEditsRefused(t *testing.T) {
+	kept := newFaulty()
+	r := manage(t, kept)
+	edit(t, r, put(rule("a", 1)))
+	mine := errors.New("mine")
+	bad := rule("bad", 1)
+	bad.Match.Paths = []string{"no slash"}
+	worse := rules.Rule{ID: "worse"}
+	latin := rule("latin", 1)
+	latin.Labels = map[string]string{"name": "M\xfcller"}
+	large := sized(t, "large", store.MaxRuleBytes+1)
+	for name, test := range map[string]struct {
+		author store.Author
+		change func(*store.Draft) error
+		want   error
+		says   string
+	}{
+		"its own error":    {change: func(d *store.Draft) error { d.Delete("a"); return mine }, want: mine, says: "mine"},
+		"bad":              {change: put(rule("b", 1), bad), want: stint.ErrInvalid, says: `rule "bad": match.path`},
+		"every fault":      {change: put(bad, worse), want: stint.ErrInvalid, says: `rule "worse": scope`},
+		"not UTF-8":        {change: put(latin), want: stint.ErrInvalid, says: `rule "latin" is `},
+		"author":           {author: store.Author{By: "M\xfcller"}, change: put(rule("b", 1)), want: stint.ErrInvalid, says: "author"},
+		"a rule too large": {change: put(rule("b", 1), large), want: stint.ErrInvalid, says: `rule "large" is 2097`},
+		"an unsound rule":  {change: put(rules.Rule{ID: "x", Limits: []stint.Limit{{}}}), want: stint.ErrInvalid, says: `rule "x"`},
+	} {
+		v, err := r.Edit(t.Context(), test.author, test.change)
+		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !reflect.DeepEqual(v, store.Edited{}) {
+			t.Errorf("%s: %+v, %v; want that %q", name, v, err, test.says)
+		}
+	}
+	if _, err := r.Edit(t.Context(), store.Author{}, put(bad)); !errors.As(err, new(*rules.Fault)) {
+		t.Errorf("%v is no Fault", err)
+	}
+	if n := kept.called("Put"); n != 1 {
+		t.Errorf("%d commits", n)
+	}
+	holds(t, r, 1, " a:1")
+}
+
+// sized is a rule of so many bytes of JSON.
+func sized(t *testing.T, id string, bytes int) rules.Rule {
+	t.Helper()
+	r := rule(id, 1)
+	r.Labels = map[string]string{"text": ""}
+	text, err := file.JSON(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Labels["text"] = strings.Repeat("x", bytes-len(text))
+	return r
+}
+
+// The largest rule that is allowed can be edited, and one byte more can't be made.
+func TestLargestRule(t *testing.T) {
+	r := manage(t, store.NewMemory())
+	if _, err := r.Edit(t.Context(), store.Author{}, put(sized(t, "large", store.MaxRuleBytes+1))); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("one byte more: %v", err)
+	}
+	large := sized(t, "large", store.MaxRuleBytes)
+	edit(t, r, put(large))
+	large.Labels = map[string]string{"text": strings.Replace(large.Labels["text"], "x", "y", 1)}
+	edit(t, r, put(large))
+	edit(t, r, remove("large"))
+	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// While the store is unreachable, edits and reads return its error. A revision that was stored nevertheless is seen
+// when the store is back.
+func TestStoreUnreachable(t *testing.T) {
+	kept := newFaulty()
+	r := manage(t, kept)
+	edit(t, r, put(rule("a", 1)))
+	for _, call := range []string{"Head", "Put"} {
+		kept.set(func(f *faulty) {
+			f.before = func(name string) error {
+				if name == call {
+					return errUnreachable
+				}
+				return nil
+			}
+		})
+		_, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 2)))
+		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) != (call == "Head") || errors.Is(err, store.ErrRefused) {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+	if _, err := r.Current(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("Current: %v", err)
+	}
+	kept.set(func(f *faulty) { f.before = nil })
+	holds(t, r, 1, " a:1")
+	kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
+	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) {
+		t.Errorf("made and not told: %v", err)
+	}
+	holds(t, r, 2, " a:3")
+	kept.set(func(f *faulty) {
+		f.after, f.before = nil, func(call string) error {
+			if call == "Load" {
+				return errUnreachable
+			}
+			return nil
+		}
+	})
+	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); !errors.Is(err, store.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("a rollback to a revision that can't be read: %v", err)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Edit(done, store.Author{}, put(rule("a", 4))); !errors.Is(err, store.ErrNotBegun) || !errors.Is(err, context.Canceled) {
+		t.Errorf("an edit that nobody waits for: %v", err)
+	}
+}
+
+// An edit changes the newest rules, also if the rules that it has read were lost and others were made with the same
+// number since.
+func TestEditAfterAnotherPast(t *testing.T) {
+	anew := store.NewMemory()
+	edit(t, manage(t, anew), put(rule("theirs", 1)))
+	r := manage(t, &replaced{store.NewMemory(), anew})
+	edit(t, r, put(rule("lost", 1)))
+	first := true
+	edit(t, r, func(d *store.Draft) error {
+		_, lost := d.Rule("lost")
+		_, theirs := d.Rule("theirs")
+		if lost != first || theirs == first {
+			t.Errorf("the draft has%s", capacities(d.Rules()))
+		}
+		first = false
+		d.Put(rule("mine", 1))
+		return nil
+	})
+	holds(t, r, 2, " mine:1 theirs:1")
+	holds(t, manage(t, anew), 2, " mine:1 theirs:1")
+}
+
+// replaced is a store that is replaced by another when the second revision is put.
+type replaced struct {
+	store.Store
+	by store.Store
+}
+
+func (l *replaced) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+	if next.Number == 2 {
+		l.Store = l.by
+	}
+	return l.Store.Put(ctx, expected, next)
+}

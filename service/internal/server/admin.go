@@ -1,0 +1,344 @@
+package server
+
+import (
+	"crypto/x509"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/clip"
+	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/server/dashboard"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
+	"github.com/stint-go/stint/service/internal/server/session"
+)
+
+// An admin is the handler of the admin listener. On loopback it guards against the
+// pages in the operator's own browser: a page may send requests there, and by
+// binding its name to 127.0.0.1 it may even read the answers. Elsewhere it always
+// has tokens.
+type admin struct {
+	guarded      bool        // whether the listener is on loopback
+	tokens       adminTokens // one of which is needed; none: nothing is needed
+	bodyTimeout  time.Duration
+	writeTimeout time.Duration // for a request, a profile excepted
+	tracker      *idleTracker
+	rules        *rulesapi.API
+	activity     *activity.Recorder // nil is none
+	pages        *dashboard.Handler
+	origin       *http.CrossOriginProtection
+	simulator    *simulator
+	ended        *endedSessions
+	streams      callerStreams
+}
+
+func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	boundBody(w, r, a.bodyTimeout)
+	// A connection that knows no deadlines, as in a test of the handler alone, has none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.writeTimeout))
+	if err := a.serve(w, r); err != nil {
+		problem.Write(w, err)
+	}
+}
+
+// serve answers, unless it returns an error. Refused requests are recorded in the audit.
+func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
+	if a.pages.Serves(r.URL.Path) {
+		// A page holds no secret, and may be linked to from anywhere.
+		if a.guarded {
+			if err := checkHost(r); err != nil {
+				return err
+			}
+		}
+		a.pages.ServeHTTP(w, r)
+		return nil
+	}
+	who, role, err := a.identify(r)
+	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= RoleWrite, Fault: err}
+	if err == nil {
+		a.tracker.authorise(r.Context())
+	}
+	if r.URL.Path == pathSession {
+		err := a.serveSession(w, r, caller)
+		if err != nil && r.Method == http.MethodPost {
+			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
+		}
+		return err
+	}
+	serve, needs := a.find(r)
+	if serve == nil {
+		return a.rules.Serve(w, r, caller)
+	}
+	if err == nil && role < needs {
+		err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", role, needs))
+	}
+	if err == nil && r.URL.Path == activity.PathEvents {
+		if err = a.streams.enter(who); err == nil {
+			defer a.streams.leave(who)
+		}
+	}
+	if err != nil {
+		a.rules.Refused(r.Context(), caller, err)
+		return err
+	}
+	return serve(w, r)
+}
+
+// maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of its tabs.
+const maxStreamsOfOne = 32
+
+// callerStreams count the streams of events by caller. The zero value has none. They are safe for concurrent use.
+type callerStreams struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (s *callerStreams) enter(who string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[who] >= maxStreamsOfOne {
+		return problem.ReducedCapacity(fmt.Sprintf("%d streams of events are open for %s; allowed: %d", s.open[who], who, maxStreamsOfOne))
+	}
+	if s.open == nil {
+		s.open = map[string]int{}
+	}
+	s.open[who]++
+	return nil
+}
+
+func (s *callerStreams) leave(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[who]--; s.open[who] == 0 {
+		delete(s.open, who)
+	}
+}
+
+// identify returns the caller of a request and its role.
+func (a *admin) identify(r *http.Request) (who string, role AdminRole, err error) {
+	if a.guarded {
+		if err := checkOrigin(r); err != nil {
+			return "", 0, err
+		}
+	}
+	if index := a.signedIn(r); index >= 0 {
+		return a.tokens.tokens[index].Name, a.tokens.tokens[index].Role, nil
+	}
+	if len(a.tokens.hashes) > 0 {
+		return a.tokens.find(r.Header["Authorization"])
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return certificateName(r.TLS.VerifiedChains[0][0]), RoleWrite, nil
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return "loopback " + host, RoleWrite, nil
+}
+
+// certificateName is the name of a certificate's holder: its common name, with unprintable characters escaped;
+// without one, certificate- and the first digits of its SHA-256.
+func certificateName(certificate *x509.Certificate) string {
+	name := strings.TrimSpace(certificate.Subject.CommonName)
+	if name == "" {
+		return digestName("certificate", certificate.Raw)
+	}
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' }
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		quoted := strconv.Quote(name)
+		name = quoted[1 : len(quoted)-1]
+	}
+	return clip.To(maxTokenName, name)
+}
+
+// find returns what is not about rules, nil for everything else, and which role that needs.
+func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Request) error, needs AdminRole) {
+	switch path := r.URL.Path; {
+	case path == api.PathOpenAPI:
+		return describeAdmin, RoleRead
+	case strings.HasPrefix(path, pathProfiles):
+		return profile, RoleWrite // a profile shows memory
+	case path == pathSimulate:
+		return a.simulator.serve, RoleWrite
+	case a.activity != nil && activity.Serves(path):
+		return a.showActivity, RoleRead
+	default:
+		return nil, RoleRead
+	}
+}
+
+// showActivity shows clients by name to holders of tokens and certificates.
+func (a *admin) showActivity(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Path == activity.PathEvents && a.signedIn(r) >= 0 {
+		stream, done := a.streaming(r)
+		defer done()
+		r = stream
+	}
+	return a.activity.Serve(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+}
+
+const pathProfiles = "/debug/pprof/"
+
+// profile takes as long as its caller asked it to.
+func profile(w http.ResponseWriter, r *http.Request) error {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	switch strings.TrimPrefix(r.URL.Path, pathProfiles) {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+	return nil
+}
+
+//go:embed admin-openapi.yaml
+var adminOpenAPI []byte
+
+func describeAdmin(w http.ResponseWriter, r *http.Request) error {
+	if err := problem.CheckMethod(r, readMethods...); err != nil {
+		return err
+	}
+	describe(w, adminOpenAPI)
+	return nil
+}
+
+// checkHost refuses a request that was not made to this machine by name.
+func checkHost(r *http.Request) error {
+	if !isLocalHost(r.Host) {
+		return forbidden(fmt.Sprintf("Host is %q; allowed: localhost or a loopback address", problem.Short(r.Host)))
+	}
+	return nil
+}
+
+// checkOrigin refuses a request that was not made to this machine by name, or that
+// was made by a page of another origin.
+func checkOrigin(r *http.Request) error {
+	if err := checkHost(r); err != nil {
+		return err
+	}
+	for _, origin := range r.Header["Origin"] {
+		if origin != "http://"+r.Host && origin != "https://"+r.Host {
+			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)))
+		}
+	}
+	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
+	for _, site := range r.Header["Sec-Fetch-Site"] {
+		if site != "same-origin" && site != "none" {
+			return forbidden(fmt.Sprintf("Sec-Fetch-Site is %q; allowed: none, or same-origin", problem.Short(site)))
+		}
+	}
+	return nil
+}
+
+// isLocalHost reports whether a Host field (host or host:port) means this machine.
+func isLocalHost(host string) bool {
+	name, _, _ := strings.Cut(host, ":")
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	if addrPort, err := netip.ParseAddrPort(host); err == nil {
+		return addrPort.Addr().IsLoopback()
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	return err == nil && addr.IsLoopback()
+}
+
+// pathSession is where the dashboard signs in and out.
+const pathSession = "/session"
+
+// maxSignInBytes bounds the body of a sign-in.
+const maxSignInBytes = 4 << 10
+
+// signedIn returns the index of the token by whose session a request was sent, and -1 if it was not by one. A page of
+// another origin that makes a browser send the cookie changes nothing by it.
+func (a *admin) signedIn(r *http.Request) int {
+	if len(r.Header["Authorization"]) > 0 || a.origin.Check(r) != nil {
+		return -1
+	}
+	return session.Find(r, a.tokens.hashes, time.Now(), func(id string) bool { return a.ended.has(r.Context(), id) })
+}
+
+// A sessionAnswer is the name and the rights of the person who is signed in.
+type sessionAnswer struct {
+	Required bool   `json:"required"` // whether a token is needed
+	Name     string `json:"name,omitempty"`
+	Writes   bool   `json:"writes"`
+}
+
+// serveSession tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE).
+func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+	if err := a.origin.Check(r); err != nil {
+		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
+	}
+	// A request to another name than this machine's may not even sign in: its sender reads the answer.
+	var known *problem.Error
+	if errors.As(caller.Fault, &known) && known.Status != http.StatusUnauthorized {
+		return caller.Fault
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		if caller.Fault != nil {
+			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
+		}
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes})
+	case http.MethodPost:
+		index, err := a.readSignIn(w, r)
+		if err != nil {
+			return err
+		}
+		holder := a.tokens.tokens[index]
+		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
+		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
+	case http.MethodDelete:
+		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
+			a.ended.end(r.Context(), s.ID)
+		}
+		http.SetCookie(w, session.End(r.TLS != nil))
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	default:
+		return problem.CheckMethod(r, "GET", "HEAD", "POST", "DELETE")
+	}
+}
+
+// readSignIn returns the index of the token in the body.
+func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" { // which no form can send
+		return 0, problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: application/json", problem.Short(r.Header.Get("Content-Type")))
+	}
+	var body struct {
+		Token string `json:"token"`
+	}
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignInBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return 0, stint.Invalid("the body", "no such JSON", `{"token": TOKEN}`)
+	}
+	if index = a.tokens.hashes.index(body.Token); index < 0 {
+		return 0, problem.New(http.StatusUnauthorized, "the token is not known; allowed: one of admin.tokens_file")
+	}
+	return index, nil
+}

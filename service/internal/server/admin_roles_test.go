@@ -1,0 +1,209 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/api"
+	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+func TestAdminRoles(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+		c.AdminTokens = []server.AdminToken{
+			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite, Name: "ben"},
+		}
+	})
+	d.token = adminToken
+	d.fill()
+	reads := [][3]string{
+		{"GET", "/api/v1/rules"},
+		{"GET", "/api/v1/rules/login"},
+		{"GET", "/api/v1/rules/user/overrides"},
+		{"GET", "/api/v1/rules/user/overrides/root"},
+		{"GET", "/api/v1/rule-revisions"},
+		{"GET", "/api/v1/rule-revisions/1"},
+		{"HEAD", "/api/v1/rules"},
+		{"POST", "/api/v1/rules/validate", `[]`},
+		{"POST", "/api/v1/rules/explain", `{"path":"/"}`},
+		{"GET", "/openapi.yaml"},
+	}
+	writes := [][3]string{
+		{"POST", "/api/v1/rules", `{"id":"x"}`},
+		{"PUT", "/api/v1/rules", `[]`},
+		{"PUT", "/api/v1/rules/login", `{}`},
+		{"PATCH", "/api/v1/rules/login", `{}`},
+		{"DELETE", "/api/v1/rules/login"},
+		{"PUT", "/api/v1/rules/user/overrides/x", `{}`},
+		{"DELETE", "/api/v1/rules/user/overrides/root"},
+		{"POST", "/api/v1/rules/login/reset", `{}`},
+		{"POST", "/api/v1/rule-revisions/0/rollback"},
+		{"GET", "/debug/pprof/cmdline"},
+	}
+	d.token = "the-token-of-a-reader"
+	for _, c := range reads {
+		d.ask(c[0], c[1], c[2]).is(200)
+	}
+	for _, c := range writes {
+		d.ask(c[0], c[1], c[2]).problem(403, "the token has role read; allowed: role write")
+	}
+	d.ask("GET", "/api/v1/nowhere", "").problem(404)
+	for _, d.token = range []string{"", "no-such-token-at-all", apiToken} {
+		for _, c := range append(reads[:len(reads):len(reads)], writes...) {
+			if got := d.ask(c[0], c[1], c[2]); got.status != 401 {
+				t.Errorf("%s %s with the token %q: %d %s", c[0], c[1], d.token, got.status, got.body)
+			}
+		}
+	}
+	d.token = adminToken
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("what was refused made revision %s", got)
+	}
+	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
+}
+
+// Every change, and every attempt that was refused, is one record without secrets.
+func TestAudit(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+		c.AdminTokens = []server.AdminToken{
+			{Token: "the-token-of-a-reader", Name: "ann"}, {Token: adminToken, Role: server.RoleWrite},
+		}
+	})
+	const unlimited = `{"id":"a","scope":"global","unlimited":true}`
+	d.token = adminToken
+	d.ask("POST", "/api/v1/rules", unlimited).is(201)
+	d.ask("PUT", "/api/v1/rules/a", unlimited).is(200)
+	d.ask("POST", "/api/v1/rules", unlimited).is(409)
+	d.ask("PATCH", "/api/v1/rules/a", `{"priority":3}`, `If-Match: "0"`).is(412)
+	d.ask("PATCH", "/api/v1/rules/a", `{"priority":"high"}`).is(400)
+	d.ask("DELETE", "/api/v1/rules/b", "").is(404)
+	d.ask("PUT", "/api/v1/rules/a/overrides/%2A", `{"banned":true}`).is(201)
+	d.ask("POST", "/api/v1/rules/a/reset", `{"key":"*"}`).is(200)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").is(200)
+	d.ask("GET", "/api/v1/rules", "").is(200)
+	d.token = "the-token-of-a-reader"
+	d.ask("DELETE", "/api/v1/rules/a", "").is(403)
+	d.token = "a-token-that-nobody-has"
+	d.ask("DELETE", "/api/v1/rules/a", "").is(401)
+	d.ask("GET", "/api/v1/rules", "").is(401)
+	d.ask("GET", "/nowhere", "").is(401)
+
+	const ben = "who=token-"
+	want := []string{
+		ben + " action=create outcome=done rule=a revision=1",
+		ben + " action=put outcome=unchanged rule=a revision=1",
+		ben + ` action=create outcome=conflict rule=a detail="there is a rule a already"`,
+		ben + ` action=patch outcome=precondition_failed rule=a detail="If-Match does not hold: it was changed meanwhile"`,
+		ben + " action=patch outcome=invalid rule=a",
+		ben + ` action=delete outcome=not_found rule=b detail="there is no rule \"b\""`,
+		ben + " action=put_override outcome=done rule=a client=* revision=2",
+		ben + " action=reset_client outcome=done rule=a client=*",
+		ben + " action=rollback outcome=done revision=3",
+		`who=ann action=delete outcome=forbidden rule=a detail="the token has role read; allowed: role write"`,
+		`who="" action=delete outcome=unauthenticated rule=a detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
+		`who="" action=list outcome=unauthenticated detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
+		`who="" action=request outcome=unauthenticated detail="Authorization holds an unknown token; allowed: Bearer with one of the configured tokens"`,
+	}
+	lines := d.auditLines()
+	if len(lines) != len(want) {
+		t.Fatalf("%d records, want %d:\n%s", len(lines), len(want), strings.Join(lines, "\n"))
+	}
+	for i, line := range lines {
+		who, rest, _ := strings.Cut(line, " from=127.0.0.1:")
+		_, rest, _ = strings.Cut(rest, " ")
+		if strings.HasPrefix(who, ben) {
+			who = ben // the digits of the token's hash
+		}
+		if got := who + " " + rest; got != want[i] {
+			t.Errorf("record %d is\n%s, want\n%s", i, got, want[i])
+		}
+	}
+	for _, secret := range []string{adminToken, "the-token-of-a-reader", d.token} {
+		if strings.Contains(d.log.String(), secret) {
+			t.Errorf("the log shows the token %s", secret)
+		}
+	}
+	metrics := d.get(api.PathMetrics).body
+	for _, want := range []string{
+		`rate_limiter_admin_refused_total{outcome="forbidden"} 1`, `rate_limiter_admin_refused_total{outcome="unauthenticated"} 3`,
+		`rate_limiter_rule_edits_total{action="create",outcome="done"} 1`, `rate_limiter_rule_edits_total{action="create",outcome="conflict"} 1`,
+		`rate_limiter_rule_edits_total{action="delete",outcome="forbidden"} 1`, `rate_limiter_rule_edits_total{action="delete",outcome="unauthenticated"} 1`,
+		`rate_limiter_rule_edits_total{action="patch",outcome="precondition_failed"} 1`, `rate_limiter_rule_edits_total{action="reset_client",outcome="done"} 1`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// Without tokens every program on this machine may write, but not a page in a browser.
+func TestPagesOfOthersDoNotEdit(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
+	const rule = `{"id":"evil","scope":"global","banned":true}`
+	own := "http://" + d.server.AdminAddr().String()
+	for _, fields := range [][]string{
+		{"Origin: https://evil.example", "Content-Type: text/plain"}, // a simple request (Fetch, section 3.3)
+		{"Origin: null", "Content-Type: text/plain"},
+		{"Origin: https://evil.example"},
+		{"Content-Type: text/plain"},
+		{"Content-Type: application/x-www-form-urlencoded"},
+		{"Content-Type: "},
+	} {
+		want := 403
+		if !strings.HasPrefix(fields[0], "Origin") {
+			want = 415
+		}
+		if got := d.ask("POST", "/api/v1/rules", rule, fields...); got.status != want {
+			t.Errorf("%q: %d %s, want %d", fields, got.status, got.body, want)
+		}
+		if want == 403 {
+			d.ask("POST", "/api/v1/rule-revisions/0/rollback", "", fields...).is(403)
+		}
+	}
+	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "Same-Origin": 403, "same-origin": 200, "none": 200} {
+		// As an image of a page asks: without Origin (Fetch, section 3.2).
+		for _, path := range []string{"/debug/pprof/cmdline", "/api/v1/rules"} {
+			if got := d.ask("GET", path, "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: no-cors"); got.status != want {
+				t.Errorf("%s of %s: %d %s, want %d", path, site, got.status, got.body, want)
+			}
+		}
+	}
+	rebound := d.request(http.MethodDelete, d.server.AdminAddr().String(), "/api/v1/rules/login")
+	rebound.Host = "evil.example"
+	d.send(rebound).problem(403, "Host")
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+		t.Errorf("a page made revision %s", got)
+	}
+	d.ask("POST", "/api/v1/rules", rule, "Origin: "+own).is(201)
+	lines := d.auditLines()
+	if last := lines[len(lines)-1]; !strings.Contains(last, `who="loopback 127.0.0.1" from=127.0.0.1:`) {
+		t.Errorf("the record is %s", last)
+	}
+	var list api.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions?limit=1", "").into(&list)
+	if list.Revisions[0].By != "loopback 127.0.0.1" {
+		t.Errorf("the revision is by %q", list.Revisions[0].By)
+	}
+}
+
+func TestAdminTokensAreChecked(t *testing.T) {
+	for want, token := range map[string]server.AdminToken{
+		"a token of 7 bytes":         {Token: "s p a c"},
+		"a token with role 7":        {Token: "abc", Role: 7},
+		"a token's name of 65 bytes": {Token: "abc", Name: strings.Repeat("n", 65)},
+		"a token's name of 2 bytes":  {Token: "abc", Name: "a\n"},
+	} {
+		config, _, _ := testConfig()
+		config.AdminTokens = []server.AdminToken{token}
+		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token.Token) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+	config, _, _ := testConfig()
+	config.AdminTokens = []server.AdminToken{{Token: "abc"}, {Token: "abc", Role: server.RoleWrite}}
+	if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), "there twice") {
+		t.Errorf("a token with two roles: %v", err)
+	}
+}

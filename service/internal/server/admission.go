@@ -1,0 +1,227 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+const (
+	// admissionWait is how long a request waits at most until its work may begin.
+	admissionWait = 100 * time.Millisecond
+	// maxWaiting is how many requests may wait.
+	maxWaiting = 1024
+	// bytesPerOperation is how much text is as much work to read as an operation is to decide.
+	bytesPerOperation = 64
+	// keptClients is how many clients' shares are remembered before old ones are dropped, and mostClients
+	// how many are at most: then all are forgotten.
+	keptClients = 1024
+	mostClients = 16 * keptClients
+)
+
+// An admission bounds the work under way: operations to be decided, and text to be read, of
+// which [bytesPerOperation] count as one. What exceeds it waits for its turn.
+//
+// Turns are fair between clients, by fair queueing (Demers, Keshav, Shenker, SIGCOMM 1989) with the virtual time
+// of start-time fair queueing (Goyal, Vin, Cheng, SIGCOMM 1996): a request's start tag is the later of the virtual
+// time and the finish tag of its client's previous one, its finish tag is its start tag and its cost, the smallest
+// finish tag goes first, and the virtual time is the largest start tag that went. So a client that asks for little
+// goes before all that ask for much: in the order of start tags it waited, for its second request while the virtual
+// time stood still, for one of each of them. When too many wait, the largest finish tag, the heaviest client's, is
+// refused.
+//
+// It is safe for concurrent use.
+type admission struct {
+	most   int64        // operations under way
+	active atomic.Int64 // now
+
+	waits   atomic.Int64 // requests that wait, to be read without the lock
+	mu      sync.Mutex
+	waiting []*waiter // by their finish tags, and those of one in the order of their coming
+	virtual int64
+	finish  map[string]int64 // tags, by client
+	kept    int              // how many there may be before old ones are dropped
+}
+
+// A waiter is a request that waits.
+type waiter struct {
+	cost, start int64
+	answer      chan error // nil: it may begin
+}
+
+func (w *waiter) finish() int64 { return w.start + w.cost }
+
+// A ticket is an admitted request's part of the work under way. The zero ticket has none.
+type ticket struct {
+	admission *admission
+	cost      int64
+}
+
+// leave ends the work. It may be called again.
+func (t *ticket) leave() {
+	if t.cost > 0 {
+		t.admission.leave(t.cost)
+		t.cost = 0
+	}
+}
+
+func newAdmission(most int) *admission {
+	return &admission{most: int64(most), finish: map[string]int64{}, kept: keptClients}
+}
+
+// costOf is the work of so many operations and so much text.
+func costOf(operations, text int) int64 { return int64(max(operations, 1) + text/bytesPerOperation) }
+
+// enter waits until a client's work may begin. While less than half of the work that may be
+// under way is, nobody asks whose it is. An error wraps stint.ErrOverloaded, or is the context's.
+func (a *admission) enter(ctx context.Context, cost int64, client func() string) (ticket, error) {
+	cost = min(cost, a.most)
+	if a.waits.Load() == 0 && a.reserve(cost, a.most/2) {
+		return ticket{a, cost}, nil
+	}
+	return a.queue(ctx, cost, client())
+}
+
+// reserve adds a cost to the active work, unless that would exceed most.
+func (a *admission) reserve(cost, most int64) bool {
+	for {
+		active := a.active.Load()
+		if active > 0 && active+cost > most {
+			return false
+		}
+		if a.active.CompareAndSwap(active, active+cost) {
+			return true
+		}
+	}
+}
+
+// queue is enter for a client whose share counts.
+func (a *admission) queue(ctx context.Context, cost int64, client string) (ticket, error) {
+	a.mu.Lock()
+	if len(a.waiting) == 0 && a.reserve(cost, a.most) {
+		a.mu.Unlock()
+		return ticket{a, cost}, nil
+	}
+	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), answer: make(chan error, 1)}
+	a.remember(client, w.start+cost)
+	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].finish() > w.finish() })
+	a.waiting = slices.Insert(a.waiting, behind, w)
+	a.waits.Add(1)
+	if len(a.waiting) > maxWaiting {
+		heaviest := a.waiting[maxWaiting]
+		a.remove(maxWaiting)
+		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", maxWaiting))
+	}
+	a.begin() // work may have ended since it was too much
+	a.mu.Unlock()
+
+	timer := time.NewTimer(admissionWait)
+	defer timer.Stop()
+	var err error
+	select {
+	case err = <-w.answer:
+	case <-timer.C:
+		err = a.giveUp(w, errOverload(fmt.Sprintf("its turn did not come within %s", admissionWait)))
+	case <-ctx.Done():
+		err = a.giveUp(w, ctx.Err())
+	}
+	if err != nil {
+		return ticket{}, err
+	}
+	return ticket{a, cost}, nil
+}
+
+// giveUp no longer waits, for a reason, unless the answer comes at this moment.
+func (a *admission) giveUp(w *waiter, why error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.Index(a.waiting, w)
+	if at < 0 {
+		return <-w.answer
+	}
+	a.remove(at)
+	a.begin() // what it kept waiting may fit
+	return why
+}
+
+// enter waits until the request's work may begin. Where overload admits, a request that may not
+// begin gets a context that says so, by which the store decides without being asked.
+func (s *service) enter(r *http.Request, cost int64) (*http.Request, ticket, error) {
+	t, err := s.admission.enter(r.Context(), cost, func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	switch {
+	case err == nil:
+		return r, t, nil
+	case !errors.Is(err, stint.ErrOverloaded):
+		return r, ticket{}, errClientGone
+	}
+	if !s.config.OverloadAdmits {
+		return r, ticket{}, err
+	}
+	s.noteOverload(r, err)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	cancel(err)
+	return r.WithContext(ctx), ticket{}, nil
+}
+
+func errOverload(why string) error {
+	overloaded := problem.ReducedCapacity("the service is overloaded, and " + why + "; nothing was consumed")
+	overloaded.Cause = stint.ErrOverloaded
+	return overloaded
+}
+
+// remember keeps a client's finish tag. Those that the virtual time has passed say nothing; they are looked
+// for when there are twice as many tags as were left the last time.
+func (a *admission) remember(client string, finish int64) {
+	if len(a.finish) >= a.kept {
+		for other, tag := range a.finish {
+			if tag <= a.virtual {
+				delete(a.finish, other)
+			}
+		}
+		if len(a.finish) > mostClients/2 {
+			clear(a.finish)
+		}
+		a.kept = max(keptClients, 2*len(a.finish))
+	}
+	a.finish[client] = finish
+}
+
+// remove takes a request out that does not wait any more.
+func (a *admission) remove(at int) {
+	a.waiting = slices.Delete(a.waiting, at, at+1)
+	a.waits.Add(-1)
+}
+
+// begin admits waiting requests while their cost fits, in the order of their finish tags.
+func (a *admission) begin() {
+	for len(a.waiting) > 0 && a.reserve(a.waiting[0].cost, a.most) {
+		w := a.waiting[0]
+		a.remove(0)
+		a.virtual = max(a.virtual, w.start)
+		w.answer <- nil
+	}
+	if len(a.waiting) == 0 {
+		a.virtual = 0
+		clear(a.finish)
+	}
+}
+
+// leave ends work, and lets other begin.
+func (a *admission) leave(cost int64) {
+	a.active.Add(-cost)
+	if a.waits.Load() == 0 {
+		return
+	}
+	a.mu.Lock()
+	a.begin()
+	a.mu.Unlock()
+}

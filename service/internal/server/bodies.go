@@ -1,0 +1,261 @@
+package server
+
+import (
+	"errors"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/logsampler"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+const (
+	// bodyChunk is the memory that a body gets at a time, the first of it before any of the body has
+	// come: a client that only claims to send much gets no memory for it.
+	bodyChunk = 8 << 10
+	// defaultBodyMemory is the least that Config.MaxBodyMemory is by default.
+	defaultBodyMemory = 64 << 20
+	// adminBodyMemory is what bodies of the admin listener may use besides, all of which are of callers
+	// who were authorised: room to read one document of rules of the greatest length at a time, or many short ones.
+	adminBodyMemory = 2 * file.MaxBytes
+	// bodyAccounts is how many accounts clients share, by a hash of this process's own. Two clients of
+	// one account count as one.
+	bodyAccounts = 1 << 12
+)
+
+// leastBodyMemory is the least memory with which one client alone may send one body of a size with a head
+// of a size: half of it has room for the body twice, once in chunks and once as a text, and for the head in
+// many fields.
+func leastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyChunk }
+
+// A bodyBudget bounds the memory of the bodies that are read, or whose requests are being answered, on
+// all connections together.
+//
+// A fair budget shares the bound among clients by dynamic thresholds (Choudhury and Hahne, 1998): a client
+// may hold no more than is free. So one client alone holds at most half of the bound, n clients that hold all they
+// may leave 1/(n+1) of it, and a client that holds little is refused only when hardly anything is
+// left. It is safe for concurrent use; make it with newBodyBudget.
+type bodyBudget struct {
+	most    int64
+	fair    bool
+	seed    maphash.Seed
+	held    atomic.Int64 // at most most, plus charges that are about to be taken back
+	clients [bodyAccounts]atomic.Int64
+	chunks  sync.Pool // of *[bodyChunk]byte
+
+	refused prometheus.Counter
+	lines   *logsampler.Sampler
+	logger  *slog.Logger
+}
+
+func newBodyBudget(most int64, fair bool, refused prometheus.Counter, logger *slog.Logger) *bodyBudget {
+	return &bodyBudget{
+		most: most, fair: fair, seed: maphash.MakeSeed(), chunks: sync.Pool{New: func() any { return new([bodyChunk]byte) }},
+		refused: refused, lines: logsampler.New(1, time.Minute, nil), logger: logger,
+	}
+}
+
+// newBodyBudgets makes the budgets of both listeners, with their metrics.
+func newBodyBudgets(config *Config, registry prometheus.Registerer) (public, admin *bodyBudget, err error) {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rate_limiter_bodies_refused_total",
+		Help: "Requests answered 503 because request bodies, of all clients or of one, used all the memory that they may.",
+	}, []string{"service"})
+	public = newBodyBudget(config.MaxBodyMemory, true, refused.WithLabelValues(serviceHTTP), config.Logger)
+	admin = newBodyBudget(adminBodyMemory, false, refused.WithLabelValues(serviceAdmin), config.Logger)
+	collectors := []prometheus.Collector{refused}
+	for service, b := range map[string]*bodyBudget{serviceHTTP: public, serviceAdmin: admin} {
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "rate_limiter_body_bytes", Help: "Memory of the bodies of requests under way.",
+			ConstLabels: prometheus.Labels{"service": service},
+		}, func() float64 { return float64(b.held.Load()) }))
+	}
+	return public, admin, register(registry, collectors...)
+}
+
+// A body is the text of a request's body with the memory that is charged for it, until it is
+// released.
+type body struct {
+	text string
+
+	budget  *bodyBudget
+	account *atomic.Int64
+	charged int64
+}
+
+// release takes the charge back. It may be called more than once, and on the zero value.
+func (b *body) release() {
+	if b.charged != 0 {
+		b.budget.add(b.account, -b.charged)
+		b.charged = 0
+	}
+}
+
+// charge charges n bytes more, or reports that they can't be had.
+func (b *body) charge(n int64) bool {
+	held, own := b.budget.add(b.account, n)
+	if held <= b.budget.most && (!b.budget.fair || own <= b.budget.most-held) {
+		b.charged += n
+		return true
+	}
+	b.budget.add(b.account, -n)
+	return false
+}
+
+func (b *bodyBudget) add(account *atomic.Int64, n int64) (held, own int64) {
+	return b.held.Add(n), account.Add(n)
+}
+
+// errBodyMemory says that a body's memory can't be had.
+var errBodyMemory = errors.New("stint: no memory for a body")
+
+// read reads a body to its end and charges it to a client, with the memory that the request uses
+// besides. What it returns is released when the request is answered. The error is errBodyMemory, or from's.
+func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, error) {
+	read := body{budget: b, account: &b.clients[maphash.String(b.seed, client)%bodyAccounts]}
+	if !read.charge(besides) {
+		return body{}, b.refuse(&read)
+	}
+	var few [8]*[bodyChunk]byte
+	chunks, size := few[:0], 0
+	defer func() {
+		for _, chunk := range chunks {
+			b.chunks.Put(chunk)
+		}
+	}()
+	for {
+		if size == len(chunks)*bodyChunk {
+			if !read.charge(bodyChunk) {
+				return body{}, b.refuse(&read)
+			}
+			chunk, _ := b.chunks.Get().(*[bodyChunk]byte)
+			chunks = append(chunks, chunk)
+		}
+		n, err := from.Read(chunks[len(chunks)-1][size%bodyChunk:])
+		size += n
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			read.release()
+			return body{}, err
+		}
+	}
+	if !read.charge(int64(size)) {
+		return body{}, b.refuse(&read)
+	}
+	var text strings.Builder
+	text.Grow(size)
+	for i, chunk := range chunks {
+		text.Write(chunk[:min(size-i*bodyChunk, bodyChunk)])
+	}
+	read.text = text.String()
+	chunked := int64(len(chunks) * bodyChunk)
+	b.add(read.account, -chunked) // they go back
+	read.charged -= chunked
+	return read, nil
+}
+
+// refuse counts a body that can't be had, and takes back what was charged for it.
+func (b *bodyBudget) refuse(read *body) error {
+	read.release()
+	b.refused.Inc()
+	warn(b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most)
+	return errBodyMemory
+}
+
+// headOf is about how much memory a request's head uses on a connection of HTTP/2, which has many at once;
+// of HTTP/1 each connection has one, and 0 is returned.
+func headOf(r *http.Request) (bytes int64) {
+	if r.ProtoMajor < 2 {
+		return 0
+	}
+	const field = 128 // what a field uses besides its text
+	bytes = int64(len(r.RequestURI))
+	for name, lines := range r.Header {
+		for _, line := range lines {
+			bytes += int64(len(name)+len(line)) + field
+		}
+	}
+	return bytes
+}
+
+// readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it is nil, waits
+// for its turn. What it returns is released when the request is answered.
+func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client string, besides, most int64, begin func() (done func(), err error)) (body, error) {
+	if r.ContentLength > most {
+		w.Header().Set("Connection", "close") // rather than reading it to its end
+		return body{}, problem.TooLarge(most)
+	}
+	if begin != nil {
+		done, err := begin()
+		if err != nil {
+			w.Header().Set("Connection", "close") // as above
+			return body{}, err
+		}
+		defer done()
+	}
+	text, err := b.read(client, besides, http.MaxBytesReader(w, r.Body, most))
+	switch {
+	case err == nil:
+		return text, nil
+	case errors.Is(err, errBodyMemory):
+		return body{}, problem.ReducedCapacity("request bodies, of all clients or of this one, use all the memory that they may; nothing was done")
+	case errors.As(err, new(*http.MaxBytesError)):
+		return body{}, problem.TooLarge(most)
+	default:
+		return body{}, badRequest("the body ended early, or took longer than http.body_timeout")
+	}
+}
+
+// readText reads a request's body. What it returns is released when the request is answered.
+func (s *service) readText(w http.ResponseWriter, r *http.Request) (body, error) {
+	return s.bodies.readBounded(w, r, s.clients.Key(r.RemoteAddr, r.Header), headOf(r), s.config.MaxBodyBytes,
+		func() (func(), error) { return s.enterBodyRead(r) })
+}
+
+const (
+	// smallBody is how long a body is that is read without waiting for a turn.
+	smallBody = 16 << 10
+	// readPerOperation is how much of a body is as much work to receive as an operation is to decide.
+	readPerOperation = 4 << 10
+	// bodyReadTurn is for how long a body that is being read counts as work under way: one that comes
+	// slowly keeps nobody busy.
+	bodyReadTurn = 50 * time.Millisecond
+)
+
+// enterBodyRead waits until a large body may be read. What it returns is called when the body was read.
+func (s *service) enterBodyRead(r *http.Request) (done func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
+		size = s.config.MaxBodyBytes
+	}
+	if size <= smallBody {
+		return func() {}, nil
+	}
+	_, work, err := s.enter(r, size/readPerOperation)
+	if err != nil {
+		return nil, err
+	}
+	leave := sync.OnceFunc(work.leave)
+	timer := time.AfterFunc(bodyReadTurn, leave)
+	return func() {
+		timer.Stop()
+		leave()
+	}, nil
+}
+
+// readAdmin reads a body of the admin listener.
+func (b *bodyBudget) readAdmin(w http.ResponseWriter, r *http.Request, most int64) (string, func(), error) {
+	read, err := b.readBounded(w, r, "", 0, most, nil)
+	return read.text, read.release, err
+}

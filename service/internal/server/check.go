@@ -1,0 +1,461 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/algorithm"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// checkOne answers a check, by a query or by a body, which may be a batch.
+func (s *service) checkOne(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodPost {
+		return s.checkBody(w, r)
+	}
+	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
+	if err != nil {
+		return err
+	}
+	return s.check(w, r, &work, &q)
+}
+
+func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
+		return err
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	defer text.release()
+	r, work, err := s.enter(r, costOf(strings.Count(text.text, "{"), len(text.text)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	requests, batch, err := parseBody(text.text, costMembers)
+	if err != nil {
+		return err
+	}
+	for i := range requests {
+		requests[i].details = details
+	}
+	if batch {
+		return s.checkAll(w, r, &work, requests)
+	}
+	return s.check(w, r, &work, &requests[0])
+}
+
+// claim is what the request asks for, if it may.
+func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
+	t, fallback, err := s.targets.find(q)
+	if err != nil {
+		return nil, stint.Claim{}, err
+	}
+	if fallback {
+		s.noteUnknownAlgorithm(r, q.algorithm)
+	}
+	claim := stint.Claim{Policy: t.policy}
+	if claim.Key, err = s.keyOf(r, q); err == nil {
+		claim.Permits, err = t.cost(q)
+	}
+	return t, claim, err
+}
+
+// keyOf is the key that the request names, if it may, else the client's address.
+func (s *service) keyOf(r *http.Request, q *request) (string, error) {
+	if !q.has(keyMember) {
+		return s.clients.Key(r.RemoteAddr, r.Header), nil
+	}
+	if err := s.authority.mayNameKeys(r); err != nil {
+		return "", err
+	}
+	return q.key, checkKey(q.key)
+}
+
+// check decides one request. The work is over before the answer is sent, since a client may read it
+// slowly.
+func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q *request) error {
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	x, _ := s.scratches.Get().(*scratch)
+	op := stint.Op{Verb: stint.Take, Claim: claim}
+	if t.headers.NeedsEach() || q.details {
+		op.Each = x.each[:t.policy.Len()]
+	}
+	if q.details {
+		clear(op.Each) // a failure policy may leave them as they are
+	}
+	start := time.Now()
+	d, err := s.decide(r.Context(), op)
+	elapsed := time.Since(start)
+	if err != nil {
+		return s.refused(t, err)
+	}
+	s.metrics.Checked(t.algorithm(&d), d, elapsed)
+	s.observeCheck(w, r, t, &claim, &d, start, elapsed)
+
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Cache-Control"] = noStore
+	t.headers.Write(header, d, op.Each)
+	t.fill(&x.CheckResponse, &claim, &d)
+	if q.details {
+		x.Details = limitDetails(t.policy, op.Each, d.At)
+	}
+	x.body = x.AppendJSON(x.body[:0])
+	work.leave()
+	if !d.Allowed {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(x.body) // a client that is gone has no use for the error
+	s.scratches.Put(x)
+	return nil
+}
+
+// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a call: all of a batch, up
+// to 64,000 by the bounds of its elements and of a policy, would not be decided in it.
+const limitsAtOnce = 1024
+
+// checkAll decides a batch in order, each element alone. All elements are judged
+// before the first is decided. The batch is as much work as it has limits: what it is more than it seemed,
+// it waits for once more.
+func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket, requests []request) error {
+	found := make([]*target, len(requests))
+	ops := make([]stint.Op, len(requests))
+	limits := 0
+	for i := range requests {
+		t, claim, err := s.claim(r, &requests[i])
+		if err != nil {
+			return inElement(i, err)
+		}
+		found[i], ops[i] = t, stint.Op{Verb: stint.Take, Claim: claim}
+		if requests[i].details {
+			ops[i].Each = make([]stint.Outcome, t.policy.Len())
+		}
+		limits += t.policy.Len()
+	}
+	if cost := min(int64(limits), s.admission.most); work.cost > 0 && work.cost < cost {
+		work.leave()
+		var err error
+		if r, *work, err = s.enter(r, cost); err != nil {
+			return err
+		}
+	}
+	results := make([]stint.Result, len(ops))
+	start := time.Now()
+	s.decideAll(r.Context(), ops, results)
+	elapsed := time.Since(start)
+
+	body := []byte{'['}
+	var response api.CheckResponse
+	for i := range results {
+		t, d := found[i], results[i].Decision
+		if err := results[i].Err; err != nil {
+			return inElement(i, s.refused(t, err))
+		}
+		s.metrics.Checked(t.algorithm(&d), d, elapsed)
+		s.observeCheck(w, r, t, &ops[i].Claim, &d, start, elapsed)
+		if i > 0 {
+			body = append(body, ',')
+		}
+		t.fill(&response, &ops[i].Claim, &d)
+		response.Details = limitDetails(t.policy, ops[i].Each, d.At)
+		body = response.AppendJSON(body)
+	}
+	body = append(body, ']')
+	work.leave()
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Cache-Control"] = noStore
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	_, _ = w.Write(body)
+	return nil
+}
+
+// errClientGone answers a client that has hung up; nobody reads it.
+var errClientGone = problem.New(http.StatusServiceUnavailable, "the client has gone")
+
+// decide carries out one operation. An error is the caller's fault (ErrInvalid), this process's
+// (ErrOverloaded), errClientGone, or errStoreUnreachable's.
+func (s *service) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	d, err := s.config.Store.Decide(ctx, op)
+	if err == nil && !d.Degraded {
+		return d, nil
+	}
+	return d, s.storeError(ctx, op.Verb, err)
+}
+
+// decideAll carries out the operations in order, each alone, in calls of limitsAtOnce. The results' errors are
+// as decide's.
+func (s *service) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	for from := 0; from < len(ops); {
+		to, limits := from, 0
+		for to < len(ops) && (to == from || limits+ops[to].Limits() <= limitsAtOnce) {
+			limits += ops[to].Limits()
+			to++
+		}
+		s.config.Store.DecideAll(ctx, ops[from:to], results[from:to])
+		for i := from; i < to; i++ {
+			if err := results[i].Err; err != nil { // which the whole request is answered with: no more is consumed
+				for ; to < len(ops); to++ {
+					results[to].Err = err
+				}
+			}
+		}
+		from = to
+	}
+	for i := range results {
+		if results[i].Err != nil || results[i].Decision.Degraded {
+			results[i].Err = s.storeError(ctx, ops[i].Verb, results[i].Err)
+		}
+	}
+}
+
+// storeError turns what the store returned, an error or a decision that it could not make
+// itself, into one of decide's errors. ctx is the request's.
+func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) error {
+	switch {
+	case errors.Is(err, stint.ErrInvalid):
+		return err
+	case errors.Is(err, stint.ErrOverloaded):
+		return err
+	case err != nil && ctx.Err() != nil:
+		return errClientGone
+	}
+	s.metrics.StoreFailed()
+	if err != nil {
+		return errStoreUnreachable(verb)
+	}
+	return nil
+}
+
+// errStoreUnreachable answers what the store did not, by what may have come of it. It wraps
+// stint.ErrUnavailable.
+func errStoreUnreachable(verb stint.Verb) error {
+	detail := problem.Unknown
+	switch verb {
+	case stint.Take, stint.Try:
+	case stint.Peek:
+		detail = "the store could not answer; nothing was consumed"
+	case stint.Reset:
+		detail = "the store did not confirm the reset; whether it was made is not known"
+	case stint.Settle:
+		detail = "the store did not confirm the settlement; whether it was made is not known"
+	}
+	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: stint.ErrUnavailable}
+}
+
+// refused counts a check that the store did not decide and no failure policy answered,
+// as a denial by the limit that admits least. It returns the error.
+func (s *service) refused(t *target, err error) error {
+	switch {
+	case errors.Is(err, stint.ErrOverloaded):
+		s.metrics.Checked(t.algorithms[t.least], stint.Decision{}, 0)
+	case errors.Is(err, stint.ErrUnavailable):
+		s.metrics.Checked(t.algorithms[t.least], stint.Decision{Degraded: true}, 0)
+	}
+	return err
+}
+
+// fill describes a decision of the target.
+func (t *target) fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
+	limit := t.policy.Limit(int(d.Index))
+	*c = checkResponse(claim.Key, limit, d, enforce.ReasonOf(limit, d, claim.Permits))
+	c.Policy = t.name
+}
+
+// checkResponse describes a decision, of which limit is the deciding one.
+func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enforce.Reason) api.CheckResponse {
+	c := api.CheckResponse{
+		Allowed:           d.Allowed,
+		Degraded:          d.Degraded,
+		Key:               key,
+		Algorithm:         limit.Algorithm.String(),
+		Limit:             d.Limit,
+		Remaining:         d.Remaining,
+		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
+		RetryAfterSeconds: httplimit.Seconds(d.RetryAfter),
+		Message:           api.MessageAllowed,
+		ResetAfterMicros:  d.ResetAfter.Microseconds(),
+		RetryAfterMicros:  api.Micros(d.RetryAfter),
+		DelayMicros:       d.Delay.Microseconds(),
+		At:                int64(d.At),
+		Source:            d.Source.String(),
+	}
+	if !d.Allowed {
+		c.Message, c.Reason, c.LimitName = api.MessageDenied, string(reason), limit.Name
+	}
+	return c
+}
+
+// limitDetails describes what each limit of a policy says by itself, at an instant. Without outcomes, as of a failure
+// policy that asks no limit, it is nil.
+func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) []api.LimitDetails {
+	if len(each) == 0 || each[0].Limit == 0 {
+		return nil
+	}
+	details := make([]api.LimitDetails, policy.Len())
+	for i := range details {
+		limit, o := policy.Limit(i), &each[i]
+		d := &details[i]
+		*d = api.LimitDetails{
+			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			Used: o.Limit - o.Remaining, ResetAfterMicros: o.ResetAfter.Microseconds(), RetryAfterMicros: api.Micros(o.RetryAfter),
+			GrowsAfterMicros: o.GrowsAfter.Microseconds(), DelayMicros: o.Delay.Microseconds(),
+		}
+		switch limit.Algorithm {
+		case stint.AlgorithmLeakyBucket:
+			d.QueueSize = &d.Used
+		case stint.AlgorithmFixedWindow:
+			start, _ := algorithm.NewFixedWindow(limit).Window(at)
+			d.WindowStart = int64(start)
+		case stint.AlgorithmSlidingWindowCounter:
+			d.WindowStart = int64(at) - int64(at)%limit.Window.Microseconds()
+		case stint.AlgorithmSlidingWindowLog:
+			d.WindowStart = int64(at) - limit.Window.Microseconds()
+		case stint.AlgorithmTokenBucket:
+		}
+	}
+	return details
+}
+
+// A target is what an algorithm's or a policy's name stands for, with everything
+// that can be known about it before a request comes.
+type target struct {
+	name       string // the policy's name; "" for an algorithm's default
+	rule       string // what activity has in the place of a rule
+	policy     *stint.Policy
+	headers    *httplimit.Headers
+	capacity   int64             // the least of its limits': the highest cost that can ever be admitted
+	least      int32             // the limit that has it
+	algorithms []stint.Algorithm // the algorithm of each limit
+}
+
+// policyPrefix begins the names under which the state of configured policies is kept, apart from that of the
+// defaults, which have none, of rules and of programs' limiters.
+const policyPrefix = "policy/"
+
+func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*target, error) {
+	kept := ""
+	if name != "" {
+		kept = policyPrefix + name
+	}
+	policy, err := stint.NewPolicy(kept, limits...)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{name: name, rule: cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()), policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
+	for i, limit := range limits {
+		if limit.Capacity < t.capacity {
+			t.capacity, t.least = limit.Capacity, int32(i)
+		}
+		t.algorithms = append(t.algorithms, limit.Algorithm)
+	}
+	return t, nil
+}
+
+// algorithm is the deciding limit's.
+func (t *target) algorithm(d *stint.Decision) stint.Algorithm { return t.algorithms[d.Index] }
+
+// targets finds what a request is about. It is immutable.
+type targets struct {
+	defaults [stint.AlgorithmSlidingWindowCounter + 1]*target
+	policies map[string]*target
+	all      []*target // the defaults and the policies, in a fixed order
+	names    string    // of the policies, for error messages
+
+	unknown UnknownAlgorithm
+}
+
+func newTargets(config *Config) (*targets, error) {
+	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
+	for _, algorithm := range stint.Algorithms() {
+		t, err := newTarget("", config.Headers, config.Defaults[algorithm])
+		if err != nil {
+			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
+		}
+		ts.defaults[algorithm] = t
+		ts.all = append(ts.all, t)
+	}
+	names := slices.Sorted(maps.Keys(config.Policies))
+	for _, name := range names {
+		t, err := newTarget(name, config.Headers, config.Policies[name]...)
+		if err != nil {
+			return nil, prefix.Errorf("policies: %s: %w", name, err)
+		}
+		ts.policies[name] = t
+		ts.all = append(ts.all, t)
+	}
+	const most = 20
+	if n := len(names); n > most {
+		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
+	}
+	if len(names) > 0 {
+		ts.names = strings.Join(names, ", ")
+	}
+	return ts, nil
+}
+
+// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET stands for
+// an algorithm that does not exist.
+func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
+	switch {
+	case q.has(policyMember) && q.has(algorithmMember):
+		return nil, false, badRequest(fmt.Sprintf("policy is %q beside algorithm %q; allowed: one of the two",
+			problem.Short(q.policy), problem.Short(q.algorithm)))
+	case q.has(policyMember):
+		t, ok := ts.policies[q.policy]
+		if !ok {
+			return nil, false, stint.Invalid("policy", problem.Short(q.policy), ts.names)
+		}
+		return t, false, nil
+	case !q.has(algorithmMember) || q.algorithm == "TOKEN_BUCKET":
+		return ts.defaults[stint.AlgorithmTokenBucket], false, nil
+	default:
+		algorithm, err := stint.ParseAlgorithm(problem.Short(q.algorithm))
+		switch {
+		case err == nil:
+			return ts.defaults[algorithm], false, nil
+		case ts.unknown == FallBackOnUnknown:
+			return ts.defaults[stint.AlgorithmTokenBucket], true, nil
+		default:
+			return nil, false, err
+		}
+	}
+}
+
+// cost is the permits that a check asks for, which its limits must be able to
+// grant.
+func (t *target) cost(q *request) (int64, error) {
+	if !q.has(permitsMember) {
+		return 1, nil
+	}
+	n, err := parseInteger(q.permits)
+	if err != nil || n < 1 || n > t.capacity {
+		return 0, stint.Invalid("permits", problem.Short(q.permits), fmt.Sprintf("an integer from 1 to %d", t.capacity))
+	}
+	return n, nil
+}

@@ -1,0 +1,161 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// dashboardPaths are all kinds of what the admin listener answers: a page, a session, what is asked, what is changed.
+var dashboardPaths = []struct{ method, path, body string }{
+	{"GET", "/", ""},
+	{"GET", "/session", ""},
+	{"POST", "/session", `{"token":"` + adminToken + `"}`},
+	{"GET", "/api/v1/rules", ""},
+	{"GET", "/api/v1/stats", ""},
+	{"GET", "/api/v1/events", ""},
+	{"POST", "/api/v1/simulate", ""},
+	{"POST", "/api/v1/rules/login/reset", `{"all":true}`},
+	{"GET", "/debug/pprof/cmdline", ""},
+}
+
+func (d *adminFixture) attack(method, path, body string, change func(*http.Request)) reply {
+	d.t.Helper()
+	r := newRequest(method, "http://"+d.server.AdminAddr().String()+path, body)
+	r.RequestURI = ""
+	r.Header.Set("Content-Type", "application/json")
+	change(r)
+	return d.send(r)
+}
+
+// A page that binds its name to the loopback address (DNS rebinding) is told nothing, with the right token or session too: its
+// Host is its own name.
+func TestRebinding(t *testing.T) {
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
+	d.token = adminToken
+	d.fill()
+	session := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200).header["Set-Cookie"][0]
+	_, port, _ := strings.Cut(d.server.AdminAddr().String(), ":")
+	for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example:" + port, "127.0.0.1.evil.example", "192.0.2.1:" + port, "0.0.0.0:" + port} {
+		for _, p := range dashboardPaths {
+			for name, authorize := range map[string]func(*http.Request){
+				"nothing": func(*http.Request) {},
+				"token":   func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+adminToken) },
+				"session": func(r *http.Request) { r.Header.Set("Cookie", strings.Split(session, ";")[0]) },
+			} {
+				got := d.attack(p.method, p.path, p.body, func(r *http.Request) {
+					r.Host = host
+					authorize(r)
+				})
+				if got.status != http.StatusForbidden || len(got.header["Set-Cookie"]) > 0 {
+					t.Errorf("%s %s at %s with %s: %d", p.method, p.path, host, name, got.status)
+				}
+			}
+		}
+	}
+	for _, host := range []string{"localhost:" + port, "LOCALHOST", "[::1]:" + port, "127.0.0.2"} {
+		if got := d.attack("GET", "/api/v1/rules", "", func(r *http.Request) {
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer "+adminToken)
+		}); got.status != http.StatusOK {
+			t.Errorf("at %s: %d %s", host, got.status, got.body)
+		}
+	}
+}
+
+// A session that was planted before signing in counts for nothing, and signing in replaces it.
+func TestFixation(t *testing.T) {
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite}, server.AdminToken{Token: "the-token-of-a-reader", Name: "mallory"})
+	signIn := func(token, planted string) string {
+		got := d.attack("POST", "/session", `{"token":"`+token+`"}`, func(r *http.Request) { r.Header.Set("Cookie", planted) }).is(200)
+		if len(got.header["Set-Cookie"]) != 1 {
+			t.Fatalf("signing in sets %q", got.header["Set-Cookie"])
+		}
+		cookie := got.header["Set-Cookie"][0]
+		if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || !strings.Contains(cookie, "Path=/;") {
+			t.Errorf("the cookie is %s", cookie)
+		}
+		return strings.Split(cookie, ";")[0]
+	}
+	asked := func(cookie string) reply {
+		return d.attack("GET", "/session", "", func(r *http.Request) { r.Header.Set("Cookie", cookie) }).is(200)
+	}
+	const planted = "stint_session=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	if got := asked(planted); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"writes":false`) {
+		t.Errorf("a planted cookie is %s", got.body)
+	}
+	alice := signIn(adminToken, planted)
+	if alice == planted || !strings.Contains(asked(alice).body, "alice") {
+		t.Errorf("signed in by %s: %s", alice, asked(alice).body)
+	}
+	// Mallory's own session, planted before, does not outlive alice's sign-in under its name.
+	mallory := signIn("the-token-of-a-reader", "")
+	replaced := signIn(adminToken, mallory)
+	if got := asked(replaced); replaced == mallory || !strings.Contains(got.body, "alice") {
+		t.Errorf("the session is %s", got.body)
+	}
+	// Planted for a path or a domain of its own it stays beside alice's; then nobody is signed in, least of all mallory.
+	for _, both := range []string{mallory + "; " + alice, alice + "; " + mallory} {
+		if got := asked(both); strings.Contains(got.body, `"name"`) {
+			t.Errorf("of two sessions counts %s", got.body)
+		}
+	}
+}
+
+// No page may show the dashboard in a frame, and none of another origin changes anything by an operator's session.
+func TestFramesAndForgery(t *testing.T) {
+	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
+	d.token = adminToken
+	d.fill()
+	for _, path := range []string{"/", "/index.html"} {
+		got := d.attack("GET", path, "", func(*http.Request) {})
+		if policy := got.header.Get("Content-Security-Policy"); got.status == http.StatusOK && (!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe")) {
+			t.Errorf("%s: the policy is %q", path, policy)
+		}
+	}
+	cookie := strings.Split(d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200).header["Set-Cookie"][0], ";")[0]
+	host := d.server.AdminAddr().String()
+	for name, forge := range map[string]func(*http.Request){
+		"another origin": func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
+		"another port":   func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") },
+		"another site":   func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"a sandbox":      func(r *http.Request) { r.Header.Set("Origin", "null") },
+		"a form": func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Origin", "http://evil.example")
+		},
+		"text from here": func(r *http.Request) {
+			r.Header.Set("Content-Type", "text/plain")
+			r.Header.Set("Origin", "http://"+host)
+		},
+	} {
+		got := d.attack("POST", "/api/v1/rules/login/reset", `{"all":true}`, func(r *http.Request) {
+			r.Header.Set("Cookie", cookie)
+			forge(r)
+		})
+		if got.status != http.StatusForbidden && got.status != http.StatusUnsupportedMediaType {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	d.attack("POST", "/api/v1/rules/login/reset", `{"all":true}`, func(r *http.Request) {
+		r.Header.Set("Cookie", cookie)
+		r.Header.Set("Origin", "http://"+host)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}).is(200)
+}
+
+// Beyond loopback the listener answers to any name, as a proxy may have one, and to nobody without a token.
+func TestRebindingElsewhere(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+		c.AdminListen, c.AdminTokens = "0.0.0.0:0", []server.AdminToken{{Token: adminToken, Role: server.RoleWrite}}
+	})
+	for _, p := range dashboardPaths[3:] {
+		got := d.attack(p.method, p.path, p.body, func(r *http.Request) { r.Host = "evil.example" })
+		if got.status != http.StatusUnauthorized && got.status != http.StatusNotFound {
+			t.Errorf("%s %s: %d", p.method, p.path, got.status)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/server/session"
+)
+
+// A stream ends when its session does, by signing out anywhere or by its time.
+func TestStreamsEndWithTheirSession(t *testing.T) {
+	for name, end := range map[string]func(a *admin, id string){
+		"signed out":     func(a *admin, id string) { a.ended.end(context.Background(), id) },
+		"after its time": func(*admin, string) { <-time.After(session.Lifetime) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended, err := newEndedSessions(memstore.New(memstore.Config{}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := &admin{tokens: newAdminTokens([]AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended}
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/events", nil)
+				r.AddCookie(session.New(a.tokens.hashes[0], time.Now(), false))
+				id := session.Of(r, a.tokens.hashes, time.Now())[0].ID
+				stream, done := a.streaming(r)
+				defer done()
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if err := stream.Context().Err(); err != nil {
+					t.Fatalf("the stream of a session that goes on: %v", err)
+				}
+				end(a, id)
+				<-time.After(2 * sessionCheck)
+				synctest.Wait()
+				if err := stream.Context().Err(); !errors.Is(err, context.Canceled) {
+					t.Errorf("the stream goes on: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A process knows the sessions that it ended while the store is unreachable, and forgets them when they have expired.
+func TestEndedSessionsWithoutTheStore(t *testing.T) {
+	e, err := newEndedSessions(unreachable{memstore.New(memstore.Config{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	e.now = func() time.Time { return now }
+	e.end(t.Context(), "one")
+	if !e.has(t.Context(), "one") || e.has(t.Context(), "two") {
+		t.Error("the session that ended counts, or the other does not")
+	}
+	now = now.Add(session.Lifetime + time.Second)
+	e.end(t.Context(), "two")
+	if len(e.here) != 1 {
+		t.Errorf("%d sessions are kept, want 1", len(e.here))
+	}
+}
+
+// unreachable is a store that can't be asked.
+type unreachable struct{ stint.Store }
+
+func (unreachable) Decide(context.Context, stint.Op) (stint.Decision, error) {
+	return stint.Decision{}, stint.ErrUnavailable
+}

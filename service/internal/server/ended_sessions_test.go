@@ -1,0 +1,54 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/memstore"
+	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A cookie is worth nothing once its person has signed out, at any process that shares the store.
+func TestSignedOut(t *testing.T) {
+	shared := memstore.New(memstore.Config{})
+	process := func() *adminFixture {
+		return newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+			c.Store = shared
+			c.AdminTokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
+		})
+	}
+	here, there := process(), process()
+	signIn := func() string {
+		answer := here.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200)
+		return strings.Split(answer.header["Set-Cookie"][0], ";")[0]
+	}
+	by := func(cookie string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Cookie", cookie) }
+	}
+	cookie, other := signIn(), signIn()
+	for _, d := range []*adminFixture{here, there} {
+		d.attack("GET", "/api/v1/rules", "", by(cookie)).is(200)
+	}
+	here.attack("DELETE", "/session", "", by(cookie)).is(204)
+	for name, d := range map[string]*adminFixture{"the process": here, "another process": there} {
+		if got := d.attack("GET", "/api/v1/rules", "", by(cookie)); got.status != http.StatusUnauthorized {
+			t.Errorf("%s answers a cookie of somebody who signed out: %d", name, got.status)
+		}
+		d.attack("GET", "/api/v1/rules", "", by(other)).is(200) // a session of its own
+	}
+}
+
+// A form can't sign in: of what a form sends, nothing is JSON.
+func TestSignInTakesJSON(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
+		c.AdminTokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
+	})
+	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
+		got := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(r *http.Request) { r.Header.Set("Content-Type", kind) })
+		if got.status != http.StatusUnsupportedMediaType || len(got.header["Set-Cookie"]) > 0 {
+			t.Errorf("%q: %d, cookies %q", kind, got.status, got.header["Set-Cookie"])
+		}
+	}
+}

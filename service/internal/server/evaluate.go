@@ -1,0 +1,251 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// evaluate decides a request that the body describes by the rules that match it.
+func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	details, err := detailsOf(r.URL.RawQuery, detailsMember)
+	if err != nil {
+		return err
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	defer text.release()
+	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+		if _, err := e.read(text.text, evaluationMembers, s.clients); err != nil {
+			return err
+		}
+		if err := s.enforce(w, r, e); err != nil {
+			return err
+		}
+		s.describe(w.Header(), e)
+		w.Header()["Content-Type"] = jsonType
+		e.answer()
+		if v := &e.verdict; details && v.Claim.Policy != nil && !v.Decision.Degraded {
+			e.response.Details = limitDetails(v.Claim.Policy, v.Each, v.Decision.At)
+		}
+		e.body = e.response.AppendJSON(e.body[:0])
+		e.work.leave()
+		if !e.verdict.Allowed {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		_, _ = w.Write(e.body) // a client that is gone has no use for the error
+		return nil
+	})
+}
+
+// withEvaluation calls do with an evaluation of the pool once its work may begin, and ends the work. If do fails, the evaluation does
+// not go back: the store may still write to it.
+func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
+	e, _ := s.evaluations.Get().(*evaluation)
+	if r, e.work, err = s.enter(r, cost); err != nil {
+		return err
+	}
+	done := false
+	defer func() {
+		e.work.leave()
+		if done && e.clear() {
+			s.evaluations.Put(e)
+		}
+	}()
+	err = do(r, e)
+	done = err == nil
+	return err
+}
+
+// enforce decides and counts.
+func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation) error {
+	v := &e.verdict
+	if s.rulesState() == RulesUnknown {
+		if s.config.RulesRequired {
+			return errRulesUnknown()
+		}
+		*v = enforce.Verdict{Allowed: true, OnHold: v.OnHold, Matched: v.Matched[:0]}
+		v.Decision.Degraded, v.Decision.Source = true, stint.SourceFailurePolicy
+		return nil
+	}
+	start := time.Now()
+	decide := s.rules.Decide
+	if e.now {
+		decide = s.rules.DecideNow
+	}
+	err := decide(r.Context(), &e.request, v)
+	elapsed := time.Since(start) - v.Held
+	if err != nil || v.Decision.Degraded {
+		if err = s.storeError(r.Context(), stint.Take, err); err != nil {
+			s.undecided(v.Undecided, err)
+			return err
+		}
+	}
+	if v.Claim.Policy != nil {
+		limit := v.Claim.Policy.Limit(int(v.Decision.Index))
+		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
+	}
+	s.ruleMetrics.Decided(v)
+	s.observeVerdict(w, r, &e.request, v, start, elapsed)
+	return nil
+}
+
+// undecided counts an evaluation that the store did not decide and no failure policy answered:
+// for each rule that was to decide it, and, as a check would be, as a denial by the limit that
+// admits least.
+func (s *service) undecided(claims []enforce.Claimed, err error) {
+	if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) || len(claims) == 0 {
+		return
+	}
+	s.ruleMetrics.Undecided(claims)
+	least := claims[0].Claim.Policy.Limit(0)
+	for i := range claims {
+		for _, limit := range claims[i].Claim.Policy.Limits() {
+			if limit.Capacity < least.Capacity {
+				least = limit
+			}
+		}
+	}
+	s.metrics.Checked(least.Algorithm, stint.Decision{Degraded: !errors.Is(err, stint.ErrOverloaded)}, 0)
+}
+
+// describe writes the rate limit fields of the deciding rule, if its limits were asked.
+func (s *service) describe(header http.Header, e *evaluation) {
+	header["Cache-Control"] = noStore
+	v := &e.verdict
+	if policy := v.Claim.Policy; policy != nil {
+		httplimit.HeadersOf(policy, s.config.Headers).Write(header, v.Decision, v.Each)
+	}
+}
+
+// answer makes the response of the verdict.
+func (e *evaluation) answer() {
+	v, c := &e.verdict, &e.response
+	*c = api.EvaluateResponse{Matched: v.Matched, Shadowed: v.Shadowed}
+	if v.Rule != nil {
+		c.Rule = v.Rule.ID
+	}
+	if v.Claim.Policy != nil {
+		c.CheckResponse = checkResponse(v.Claim.Key, v.Limit(), &v.Decision, v.Reason())
+		return
+	}
+	c.Allowed, c.Message = v.Allowed, api.MessageAllowed
+	if v.Decision.Degraded {
+		c.Degraded, c.Source = true, v.Decision.Source.String()
+	}
+	if !v.Allowed {
+		c.Message = api.MessageDenied
+		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1
+		c.Reason, c.Missing = string(v.Reason()), v.Missing()
+	}
+}
+
+// swapRules puts rules in force, of which nil are none.
+func (s *service) swapRules(set *rules.Set) rules.Changes {
+	if set == nil {
+		set = new(rules.Set)
+	}
+	s.swapping.Lock()
+	defer s.swapping.Unlock()
+	// The metrics know a rule before it decides, and forget one after.
+	s.ruleMetrics.Set(set, s.rules.Set())
+	old := s.rules.Swap(set)
+	s.ruleMetrics.Set(set)
+	s.warnOfWaits(set, old)
+	changes := set.ChangesFrom(old)
+	s.observeRules(set, changes)
+	return changes
+}
+
+// warnOfWaits says which rules that have come into force hold no request as long as they may, as
+// it has to be answered in time.
+func (s *service) warnOfWaits(set, old *rules.Set) {
+	most := s.config.longestWait()
+	for _, rule := range set.Rules() {
+		if !waits(&rule) || rule.MaxWait <= most {
+			continue
+		}
+		if was, known := old.Rule(rule.ID); known && waits(&was) && was.MaxWait == rule.MaxWait {
+			continue // it was said then
+		}
+		s.logger.Warn("a rule holds requests for less than its max_wait; http.write_timeout bounds it", "rule", rule.ID,
+			"max_wait", rule.MaxWait, "bound", most, "http.write_timeout", s.config.WriteTimeout,
+			"needed", min(rule.MaxWait+s.config.BodyTimeout, 2*rule.MaxWait))
+	}
+}
+
+// waits reports whether the rule may hold requests.
+func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == rules.Wait }
+
+// An evaluation is what deciding one request by rules needs for a moment. One that is used again saves its allocations.
+type evaluation struct {
+	request    rules.Request
+	verdict    enforce.Verdict
+	header     http.Header
+	lines      []string // of the header
+	attributes map[string]string
+	now        bool // whether the request is denied rather than held
+	response   api.EvaluateResponse
+	body       []byte
+	work       ticket
+}
+
+// newEvaluation makes an evaluation, whose work is over when the request begins to be held.
+func newEvaluation() *evaluation {
+	e := &evaluation{header: http.Header{}, attributes: map[string]string{}}
+	e.verdict.OnHold = e.work.leave
+	return e
+}
+
+// fewRules is how many rules and members an evaluation may have had whose memory is kept.
+const fewRules = 256
+
+// clear forgets the request. It reports whether the evaluation is worth keeping.
+func (e *evaluation) clear() bool {
+	few := len(e.header)+len(e.attributes)+len(e.verdict.Matched) <= fewRules
+	e.request, e.response, e.now = rules.Request{}, api.EvaluateResponse{}, false
+	clear(e.header)
+	clear(e.attributes)
+	clear(e.lines)
+	e.lines = e.lines[:0]
+	return few
+}
+
+// read reads a body that describes a request, or settles one.
+func (e *evaluation) read(text string, allowed member, clients *clientip.Resolver) (q request, err error) {
+	s := &scanner{text: text, allowed: allowed, evaluation: e, clients: clients}
+	e.request.Header, e.request.Attributes = e.header, e.attributes
+	err = s.whole(func() (err error) {
+		q, err = s.object()
+		return err
+	})
+	e.request.User, e.request.APIKey = e.attributes[api.AttributeUserID], e.attributes[api.AttributeAPIKey]
+	return q, err
+}
+
+// checkPath reports what is wrong with a request's path.
+func checkPath(param, path string) error {
+	if path == "*" || strings.HasPrefix(path, "/") {
+		return nil
+	}
+	return stint.Invalid(param, problem.Short(path), "a path that begins with a slash, or * alone")
+}
+
+// errRulesUnknown answers what can't be decided without rules.
+func errRulesUnknown() error {
+	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet; nothing was consumed. The service's log says why")
+}

@@ -1,0 +1,157 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// The header fields in which proxies say what they were asked, as http.Header keeps them. A
+// proxy has one set of them: those of Traefik and Caddy, or those that nginx is configured to
+// send.
+const (
+	forwardedMethod = "X-Forwarded-Method"
+	forwardedURI    = "X-Forwarded-Uri"
+	forwardedHost   = "X-Forwarded-Host"
+	originalMethod  = "X-Original-Method"
+	originalURI     = "X-Original-Uri"
+)
+
+// noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401. No credentials
+// help against a limit, and a scheme that clients know would make them ask for some; so this
+// is one that none does.
+var noCredentials = []string{"Stint-RateLimit"}
+
+// forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the
+// rules that match it: 200, or the status of a denial, without a body.
+func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
+	if !s.clients.TrustsPeer(r.RemoteAddr) {
+		return forbidden("peer " + problem.Short(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there")
+	}
+	denied, err := denyStatus(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	cost := costOf(1, len(r.Header.Get(forwardedURI))+len(r.Header.Get(originalURI)))
+	return s.withEvaluation(r, cost, func(r *http.Request, e *evaluation) error {
+		if err := s.readForwarded(&e.request, r); err != nil {
+			return err
+		}
+		if err := s.enforce(w, r, e); err != nil {
+			return err
+		}
+		s.describe(w.Header(), e)
+		if !e.verdict.Allowed {
+			if denied == http.StatusUnauthorized {
+				w.Header()["Www-Authenticate"] = noCredentials
+			}
+			w.WriteHeader(denied)
+		}
+		return nil
+	})
+}
+
+// denyStatus reads the query, which may say with which status a request is denied.
+func denyStatus(query string) (int, error) {
+	switch query {
+	case "", "deny_status=429":
+		return http.StatusTooManyRequests, nil
+	case "deny_status=403":
+		return http.StatusForbidden, nil
+	case "deny_status=401":
+		return http.StatusUnauthorized, nil
+	default:
+		return 0, badRequest(fmt.Sprintf("the query is %q; allowed: none, or deny_status=401, deny_status=403 or deny_status=429", problem.Short(query)))
+	}
+}
+
+// readForwarded reads what the proxy was asked, and by whom.
+func (s *service) readForwarded(q *rules.Request, r *http.Request) (err error) {
+	if q.Method, _, err = forwardedValue(r.Header, forwardedMethod, originalMethod); err != nil {
+		return err
+	}
+	uri, field, err := forwardedValue(r.Header, forwardedURI, originalURI)
+	if err != nil {
+		return err
+	}
+	if err := checkPath(field, uri); err != nil {
+		return err
+	}
+	q.Path = uri
+	if q.Host, err = hostOf(r, field); err != nil {
+		return err
+	}
+	if q.User, err = single(r.Header, s.config.Identity.User); err != nil {
+		return err
+	}
+	q.APIKey, err = single(r.Header, s.config.Identity.APIKey)
+	q.Header, q.Address = r.Header, s.clients.Key(r.RemoteAddr, r.Header)
+	return err
+}
+
+// forwardedValue is the value of the first of two fields that is there, and which it is. When both are, they
+// have to say the same: a proxy that sets one of them passes the other on as the client
+// wrote it, and which is which is not known here.
+func forwardedValue(header http.Header, first, second string) (value, name string, err error) {
+	value, err = single(header, first)
+	if err != nil {
+		return "", "", err
+	}
+	other, err := single(header, second)
+	if err != nil {
+		return "", "", err
+	}
+	switch {
+	case value == "" && other == "":
+		return "", "", badRequest(fmt.Sprintf("%s and %s are missing; allowed: one of them, from the proxy", first, second))
+	case value == "":
+		return other, second, nil
+	case other != "" && other != value:
+		return "", "", badRequest(fmt.Sprintf("%s is %q beside %s %q; allowed: one of them, or the same in both",
+			first, problem.Short(value), second, problem.Short(other)))
+	default:
+		return value, first, nil
+	}
+}
+
+// single is the value of a field that may stand once, "" when it is not there or has no name.
+func single(header http.Header, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	switch lines := header[name]; len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return lines[0], nil
+	default:
+		return "", stint.Invalid(name, fmt.Sprintf("%d lines", len(lines)), "one line")
+	}
+}
+
+// hostOf is the host that the proxy was asked for. nginx passes it on as the request's own, and
+// X-Forwarded-Host as the client wrote it, which therefore counts only from a proxy that tells the
+// URI in the same way.
+func hostOf(r *http.Request, uriField string) (string, error) {
+	if uriField == originalURI {
+		return r.Host, nil
+	}
+	host, err := single(r.Header, forwardedHost)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.Contains(host, ","):
+		return "", stint.Invalid(forwardedHost, problem.Short(host), "one host")
+	case host == "":
+		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
+	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
+		return "", badRequest(fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
+			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host)))
+	default:
+		return host, nil
+	}
+}

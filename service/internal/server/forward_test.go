@@ -1,0 +1,309 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// behindProxies trusts 192.0.2.0/24, where the tests' requests come from, and loopback.
+func behindProxies(c *server.Config) {
+	c.API.Open = false
+	c.ClientIP.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("127.0.0.0/8")}
+	c.Identity = server.Identity{User: "x-user-id", APIKey: "X-Api-Key"}
+}
+
+// traefik are the fields that Traefik and Caddy send.
+func traefik(method, uri string) http.Header {
+	return http.Header{
+		"X-Forwarded-Method": {method}, "X-Forwarded-Uri": {uri}, "X-Forwarded-Host": {"a.example.com"},
+		"X-Forwarded-Proto": {"https"}, "X-Forwarded-For": {"198.51.100.1"},
+	}
+}
+
+// nginx are the fields that nginx is configured to send.
+func nginx(method, uri string) http.Header {
+	return http.Header{"X-Original-Method": {method}, "X-Original-Uri": {uri}, "X-Forwarded-For": {"198.51.100.1"}}
+}
+
+// with is a copy of the header with a field set, or removed when there are no values.
+func with(header http.Header, name string, values ...string) http.Header {
+	header = header.Clone()
+	header[http.CanonicalHeaderKey(name)] = values
+	if values == nil {
+		header.Del(name)
+	}
+	return header
+}
+
+func (f *fixture) ask(query string, header http.Header) reply {
+	f.t.Helper()
+	r := httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, api.PathForwardAuth+query, nil)
+	r.Header = header
+	return f.do(r)
+}
+
+// answered expects an answer without a body.
+func (r reply) answered(status int) reply {
+	r.t.Helper()
+	if r.status != status || r.body != "" || r.header.Get("Cache-Control") != "no-store" {
+		r.t.Errorf("%d %v %q, want %d without a body", r.status, r.header, r.body, status)
+	}
+	return r
+}
+
+func TestForwardAuth(t *testing.T) {
+	for name, header := range map[string]http.Header{
+		"traefik": traefik("POST", "/login?next=/"), "nginx": nginx("POST", "//x/..%2Flogin"),
+		"both, alike": with(with(with(traefik("POST", "/login"), "X-Original-Method", "POST"), "X-Original-Uri", "/login"),
+			"X-Forwarded-Host", "example.com"), // which is the request's own
+	} {
+		f := newFixture(t, behindProxies)
+		for i, remaining := range []string{"1", "0"} {
+			got := f.ask("", header).answered(200).header
+			if got.Get("X-RateLimit-Remaining") != remaining || got.Get("RateLimit-Policy") != `"default";q=2;w=60` {
+				t.Errorf("%s, request %d: %v", name, i, got)
+			}
+		}
+		got := f.ask("", header).answered(429).header
+		if got.Get("Retry-After") != "50" || got.Get("RateLimit") != `"default";r=0;t=50` {
+			t.Errorf("%s, denied: %v", name, got)
+		}
+		f.ask("", with(header, "X-Forwarded-For", "198.51.100.2")).answered(200) // another client
+	}
+}
+
+func TestForwardAuthStatus(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	for query, status := range map[string]int{
+		"": 429, "?deny_status=429": 429, "?deny_status=403": 403, "?deny_status=401": 401,
+	} {
+		got := f.ask(query, traefik("GET", "/banned")).answered(status).header
+		if got.Get("Retry-After") != "" || got.Get("RateLimit") != "" {
+			t.Errorf("a ban has limits: %v", got)
+		}
+		// RFC 9110, section 15.5.2: a 401 must have a challenge; no other status is to have one here.
+		if want := map[int]string{401: "Stint-RateLimit"}[status]; got.Get("WWW-Authenticate") != want {
+			t.Errorf("%d has WWW-Authenticate %q, want %q", status, got.Get("WWW-Authenticate"), want)
+		}
+		if got := f.ask(query, traefik("GET", "/cost/1")).answered(200).header.Get("WWW-Authenticate"); got != "" {
+			t.Errorf("an admission has WWW-Authenticate %q", got)
+		}
+		if got := f.ask(query, with(traefik("GET", "/cost/1"), "X-Cost", "11")).answered(status).header; got.Get("Retry-After") != "" || got.Get("X-RateLimit-Limit") != "10" {
+			t.Errorf("a cost above the limit: %v", got)
+		}
+	}
+	for _, query := range []string{"?deny_status=200", "?deny_status=", "?deny_status=500", "?deny_status=403&deny_status=401", "?status=403"} {
+		f.ask(query, traefik("GET", "/banned")).problem(400, "deny_status=401, deny_status=403 or deny_status=429")
+	}
+	f.ask("", traefik("GET", "/none")).answered(200)
+	f.ask("", traefik("GET", "/free")).answered(200)
+}
+
+// User and API key come from the identity fields of a trusted proxy alone.
+func TestForwardAuthIdentity(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	user := traefik("GET", "/user")
+	f.ask("", user).answered(429) // nobody is told, and the rule denies that
+	f.ask("", with(user, "X-User-Id", "mallory")).answered(429)
+	if got := f.ask("", with(user, "X-User-Id", "root")).answered(200).header; got.Get("RateLimit") != "" {
+		t.Errorf("an unlimited user has a limit: %v", got)
+	}
+	for id, limit := range map[string]string{"u": "3", "vip": "50"} {
+		if got := f.ask("", with(user, "X-User-Id", id)).answered(200).header.Get("X-RateLimit-Limit"); got != limit {
+			t.Errorf("user %s has limit %s, want %s", id, got, limit)
+		}
+	}
+	key := traefik("GET", "/key")
+	for range 4 {
+		f.ask("", with(key, "X-Api-Key", "one")).answered(200)
+	}
+	f.ask("", with(key, "X-Api-Key", "one")).answered(429)
+	f.ask("", with(key, "X-Api-Key", "two")).answered(200)
+	f.ask("", key).answered(200) // by the address
+	f.ask("", with(user, "X-User-Id", "root", "u")).problem(400, "X-User-Id is", "one line")
+	f.ask("", with(key, "X-Api-Key", "one", "two")).problem(400, "X-Api-Key is")
+
+	unnamed := newFixture(t, func(c *server.Config) { behindProxies(c); c.Identity = server.Identity{} })
+	unnamed.ask("", with(user, "X-User-Id", "root")).answered(429)
+}
+
+func TestForwardAuthIsForProxies(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	for _, peer := range []string{"198.51.100.1:80", "[2001:db8::1]:80", "@"} {
+		r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+		r.Header, r.RemoteAddr = traefik("GET", "/free"), peer
+		f.do(r).problem(403, "trusted_proxies")
+	}
+	newFixture(t, nil).ask("", traefik("GET", "/free")).problem(403, "trusted_proxies")
+	if n := f.store.calls.Load(); n != 0 {
+		t.Errorf("the store was asked %d times", n)
+	}
+}
+
+func TestForwardAuthMisuse(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	for want, header := range map[string]http.Header{
+		"X-Forwarded-Method and X-Original-Method are missing":    with(traefik("", "/"), "X-Forwarded-Method"),
+		"X-Forwarded-Uri and X-Original-Uri are missing":          with(nginx("GET", "/"), "X-Original-Uri"),
+		"X-Forwarded-Host is missing":                             with(traefik("GET", "/"), "X-Forwarded-Host"),
+		"X-Forwarded-Method is \"2 lines\"":                       with(traefik("GET", "/"), "X-Forwarded-Method", "GET", "GET"),
+		"X-Forwarded-Uri is \"2 lines\"":                          with(traefik("GET", "/"), "X-Forwarded-Uri", "/", "/login"),
+		"X-Forwarded-Host is \"2 lines\"":                         with(traefik("GET", "/"), "X-Forwarded-Host", "a", "b"),
+		"X-Forwarded-Host is \"a, b\"":                            with(traefik("GET", "/"), "X-Forwarded-Host", "a, b"),
+		"X-Original-Method is \"2 lines\"":                        with(nginx("GET", "/"), "X-Original-Method", "GET", "POST"),
+		"X-Original-Uri is \"2 lines\"":                           with(nginx("GET", "/"), "X-Original-Uri", "/", "/"),
+		`X-Forwarded-Uri is "/free" beside X-Original-Uri "/cost`: with(nginx("GET", "/cost/1"), "X-Forwarded-Uri", "/free"),
+		`X-Forwarded-Method is "GET" beside X-Original-Method "P`: with(traefik("GET", "/"), "X-Original-Method", "POST"),
+		`X-Forwarded-Uri is "http://h/login"; allowed: a path`:    traefik("GET", "http://h/login"),
+		`X-Original-Uri is "login"; allowed: a path that begins`:  nginx("GET", "login"),
+		`host is "%61.example.com"; allowed: a name`:              with(traefik("GET", "/"), "X-Forwarded-Host", "%61.example.com"),
+		`bytes that can be read in several ways`:                  traefik("GET", "/"+strings.Repeat("%2F", 3000)),
+		`rule "cost": X-Cost is "-1"; allowed: a cost`:            with(traefik("GET", "/cost/1"), "X-Cost", "-1"),
+		`rule "cost": X-Cost is "2 lines"; allowed: one`:          with(traefik("GET", "/cost/1"), "X-Cost", "1", "2"),
+	} {
+		f.ask("", header).problem(400, want)
+	}
+	if n := f.store.calls.Load(); n != 0 || f.log.lines() != 0 {
+		t.Errorf("the store was asked %d times; the log:\n%s", n, f.log)
+	}
+}
+
+// With ambiguous_paths: reject, a path that programs take apart in different ways is a bad request, of evaluate as well.
+func TestAmbiguousPaths(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) { behindProxies(c); c.API.Open, c.RejectAmbiguousPaths = true, true })
+	for _, path := range []string{"//login", "/x/../login", `/x\login`, "/login%2F", "/login#x"} {
+		f.ask("", traefik("POST", path)).problem(400, "path is", "a path that all programs take for the same")
+		f.ask("?deny_status=403", nginx("POST", path)).problem(400, "path is")
+		f.post(evaluate, fmt.Sprintf(`{"method":"POST","path":%q}`, path)).problem(400, "path is")
+	}
+	if n := f.store.calls.Load(); n != 0 {
+		t.Errorf("the store was asked %d times", n)
+	}
+	f.ask("", traefik("POST", "/%6cogin/?next=//x")).answered(200)
+	f.ask("", nginx("GET", "/caf%C3%A9/a%20b")).answered(200)
+	unruled := newFixture(t, func(c *server.Config) { behindProxies(c); c.Rules, c.RejectAmbiguousPaths = nil, true })
+	unruled.ask("", traefik("POST", "//login")).problem(400, "path is")
+}
+
+// nginx passes the host on as the request's own, unless it is told to do it otherwise.
+func TestForwardAuthHost(t *testing.T) {
+	list := ruleList()
+	last := &list[len(list)-1]
+	last.Scope, last.Missing = []string{rules.PerIP}, rules.MissingUnset
+	f := newFixture(t, func(c *server.Config) { behindProxies(c); c.Rules = compile(t, list) })
+	ask := func(header http.Header, host string) string {
+		r := newRequest(http.MethodGet, api.PathForwardAuth, "")
+		r.Header, r.Host = with(header, "X-Plan", "free"), host
+		return f.do(r).answered(200).header.Get("X-RateLimit-Limit")
+	}
+	for _, test := range []struct {
+		header http.Header
+		host   string
+		limit  string
+	}{
+		{nginx("GET", "/host"), "A.example.com:8443", "10"},
+		{nginx("GET", "/host"), "example.org", ""},
+		{with(nginx("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", "10"}, // the client's own
+		{traefik("GET", "/host"), "stint", "10"},
+		{with(traefik("GET", "/host"), "X-Forwarded-Host", "example.org"), "a.example.com", ""},
+	} {
+		if got := ask(test.header, test.host); got != test.limit {
+			t.Errorf("%v, Host %s: limit %q, want %q", test.header, test.host, got, test.limit)
+		}
+	}
+}
+
+// A client behind nginx must not choose the host by telling the URI in the other proxies' way as well.
+func TestForwardAuthHostCannotBeChosen(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	header := nginx("GET", "/tokens")
+	header = with(header, "X-Forwarded-Method", "GET")
+	header = with(header, "X-Forwarded-Uri", "/tokens")
+	header = with(header, "X-Forwarded-Host", "elsewhere.example.com")
+	f.ask("", header).problem(400, "X-Forwarded-Host is \"elsewhere.example.com\" beside Host")
+}
+
+func TestForwardAuthWithoutStore(t *testing.T) {
+	f := newFixture(t, behindProxies)
+	f.store.fail(stint.ErrUnavailable)
+	f.ask("?deny_status=403", traefik("GET", "/tokens")).problem(503, "store")
+	f.ask("?deny_status=403", traefik("GET", "/banned")).answered(403)
+
+	degraded := newFixture(t, func(c *server.Config) {
+		behindProxies(c)
+		away, err := failover.New(failover.Config{Store: c.Store, Mode: failover.Open})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(away.Close)
+		c.Store = away
+	})
+	degraded.store.fail(stint.ErrUnavailable)
+	if got := degraded.ask("", traefik("GET", "/tokens")).answered(200).header; got.Get("RateLimit") != "" {
+		t.Errorf("a failure policy's answer has rate limit fields: %v", got)
+	}
+}
+
+// Over a connection: trust, a rule in shadow, a rule that waits, and what is counted.
+func TestForwardAuthOverHTTP(t *testing.T) {
+	r := run(t, behindProxies)
+	r.store.enter = func(context.Context) {
+		if r.store.calls.Load() == 3 { // the second try of the second request
+			r.store.advance(100 * time.Millisecond)
+		}
+	}
+	ask := func(header http.Header) reply {
+		request := r.request(http.MethodGet, r.server.Addr().String(), api.PathForwardAuth)
+		request.Header = header
+		return r.send(request)
+	}
+	for range 2 {
+		ask(traefik("GET", "/wait")).answered(200)
+	}
+	if n := r.store.calls.Load(); n != 3 {
+		t.Errorf("two requests, one of which is held, asked the store %d times, want 3", n)
+	}
+	for range 2 {
+		ask(nginx("GET", "/shadow")).answered(200)
+	}
+	text := r.get(api.PathMetrics).body
+	for _, line := range []string{
+		`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait",set=""} 2`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_allowed",rule="shadow",set=""} 1`,
+		`rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="shadow",set=""} 1`,
+		`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the metrics lack %q", line)
+		}
+	}
+
+	alone := run(t, nil)
+	request := alone.request(http.MethodGet, alone.server.Addr().String(), api.PathForwardAuth)
+	request.Header = traefik("GET", "/free")
+	alone.send(request).problem(403, "trusted_proxies")
+}
+
+func TestForwardAuthConfig(t *testing.T) {
+	config, _, _ := testConfig()
+	config.Identity = server.Identity{User: "X User", APIKey: "X-Key:"}
+	config.Policies[""] = pushLimits()
+	_, err := server.New(config)
+	for _, want := range []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `policies is ""`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New = %v, want %s", err, want)
+		}
+	}
+}

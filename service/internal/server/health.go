@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// liveness never depends on the store: restarting the process would not mend it.
+func (s *service) liveness(w http.ResponseWriter, r *http.Request) error {
+	return problem.Answer(w, r, http.StatusOK, api.Health{Status: api.StatusUp})
+}
+
+// healthTimeout bounds the asking for the store's health.
+const healthTimeout = time.Second
+
+// mayAskDetails reports whether a request of a health endpoint asks for details, and why it may not.
+func (s *service) mayAskDetails(r *http.Request) (bool, error) {
+	switch text := r.URL.Query().Get("details"); text {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, s.authority.mayManage(r)
+	default:
+		return false, stint.Invalid("details", problem.Short(text), "true or false")
+	}
+}
+
+// readiness is up while requests are answered: not when draining or before rules were read, and with the store
+// unreachable only when requests are decided nevertheless.
+func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
+	details, err := s.mayAskDetails(r)
+	if err != nil {
+		return err
+	}
+	health := api.Health{Status: api.StatusUp, Components: map[string]api.Component{
+		"server": {Status: api.StatusUp}, "store": {Status: api.StatusUp},
+	}}
+	asked := time.Now()
+	up := s.storeIsUp(r.Context())
+	latency := time.Since(asked)
+	if !up {
+		health.Components["store"] = api.Component{Status: api.StatusDown}
+		if s.config.StoreRequired {
+			health.Status = api.StatusDown
+		}
+	}
+	if s.config.RulesState != nil {
+		health.Components["rules"] = api.Component{Status: api.StatusUp}
+	}
+	switch s.rulesState() {
+	case RulesUnknown:
+		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "the rules could not be read yet; the log says why"}
+		health.Status = api.StatusDown
+	case RulesCached:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules are from rules_cache and may be old"}
+	case RulesRefused:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the new rules are refused; the current rules stay in force; the log says why"}
+	case RulesUnreachable:
+		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules' source is unreachable; the current rules stay in force"}
+	case RulesCurrent:
+	}
+	if s.draining.Load() {
+		health.Components["server"] = api.Component{Status: api.StatusDown}
+		health.Status = api.StatusDown
+	}
+	if details {
+		s.addDetails(health.Components, up, latency)
+	}
+	status := http.StatusOK
+	if health.Status == api.StatusDown {
+		status = http.StatusServiceUnavailable
+	}
+	return problem.Answer(w, r, status, health)
+}
+
+// addDetails adds to components what only operators are told.
+func (s *service) addDetails(components map[string]api.Component, up bool, latency time.Duration) {
+	facts := map[string]map[string]any{}
+	if s.config.HealthDetails != nil {
+		maps.Copy(facts, s.config.HealthDetails())
+	}
+	if up && s.config.StoreHealth != nil {
+		if facts["store"] == nil {
+			facts["store"] = map[string]any{}
+		}
+		facts["store"]["latencyMicros"] = latency.Microseconds()
+	}
+	for name, facts := range facts {
+		component, known := components[name]
+		if !known {
+			component.Status = api.StatusUp
+		}
+		component.Details = facts
+		components[name] = component
+	}
+}
+
+func (s *service) storeIsUp(ctx context.Context) bool {
+	if s.config.StoreHealth == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	return s.config.StoreHealth(ctx) == nil
+}
+
+func (s *service) rulesState() RulesState {
+	if s.config.RulesState == nil {
+		return RulesCurrent
+	}
+	return s.config.RulesState()
+}
+
+func (s *service) info(w http.ResponseWriter, r *http.Request) error {
+	build := s.config.Build
+	return problem.Answer(w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()})
+}
+
+func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {
+	describe(w, openAPI)
+	return nil
+}
+
+// describe answers with the description of an API.
+func describe(w http.ResponseWriter, text []byte) {
+	w.Header()["Content-Type"] = yamlType
+	_, _ = w.Write(text) // a client that is gone has no use for the error
+}

@@ -1,0 +1,299 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"go.uber.org/goleak"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start is the stores' time when a test begins: ten seconds into a minute, half a
+// second into a second.
+const start = stint.Instant(1_790_000_050_500_000)
+
+// A store is a memory store whose clock stands still, that a test can break, and
+// that counts what it is asked.
+type store struct {
+	*memstore.Store
+	now   atomic.Int64
+	err   atomic.Pointer[error]
+	calls atomic.Int64
+	ops   atomic.Int64
+	enter func(context.Context) // called in every call, when set
+}
+
+func newStore() *store {
+	s := &store{}
+	s.now.Store(int64(start))
+	s.Store = memstore.New(memstore.Config{Now: func() stint.Instant { return stint.Instant(s.now.Load()) }})
+	return s
+}
+
+func (s *store) advance(d time.Duration) { s.now.Add(d.Microseconds()) }
+
+// fail makes every call return err; nil mends the store.
+func (s *store) fail(err error) {
+	s.err.Store(nil)
+	if err != nil {
+		s.err.Store(&err)
+	}
+}
+
+func (s *store) asked(ctx context.Context, ops int) error {
+	s.calls.Add(1)
+	s.ops.Add(int64(ops))
+	if s.enter != nil {
+		s.enter(ctx)
+	}
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return ctx.Err()
+}
+
+func (s *store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if err := s.asked(ctx, 1); err != nil {
+		return stint.Decision{}, err
+	}
+	return s.Store.Decide(ctx, op)
+}
+
+func (s *store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	if err := s.asked(ctx, len(ops)); err != nil {
+		for i := range results {
+			results[i] = stint.Result{Err: err}
+		}
+		return
+	}
+	s.Store.DecideAll(ctx, ops, results)
+}
+
+// A fixture is a service without a listener.
+type fixture struct {
+	t      testing.TB
+	store  *store
+	log    *logBuffer
+	router routers.Router
+	http.Handler
+}
+
+// logBuffer collects the log; it is safe for concurrent use.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// lines is the number of lines logged so far.
+func (b *logBuffer) lines() int { return strings.Count(b.String(), "\n") }
+
+// pushLimits is API.md's example of a policy.
+func pushLimits() []stint.Limit {
+	return []stint.Limit{
+		stint.SlidingWindowLog(10, time.Minute).WithMinInterval(time.Second).CountingDenied(),
+		stint.SlidingWindowLog(2, 3*time.Second).Named("burst"),
+	}
+}
+
+// testConfig is the default configuration with a store of the test's, a log and
+// policies, open to all.
+func testConfig() (server.Config, *store, *logBuffer) {
+	config, store, log := server.DefaultConfig(), newStore(), &logBuffer{}
+	config.Store = store
+	config.Logger = slog.New(slog.NewTextHandler(log, nil))
+	config.API.Open = true
+	config.Build = server.Build{Version: "v1.2.3", Commit: "abc"}
+	config.Policies = map[string][]stint.Limit{
+		"push": pushLimits(),
+		"pair": {stint.FixedWindow(5, time.Minute), stint.TokenBucket(3, stint.PerSecond(1)).Named("quick")},
+		"leak": {stint.LeakyBucket(4, stint.PerSecond(2))},
+	}
+	return config, store, log
+}
+
+func newFixture(t testing.TB, change func(*server.Config)) *fixture {
+	t.Helper()
+	config, store, log := testConfig()
+	config.Rules = compile(t, ruleList())
+	if change != nil {
+		change(&config)
+	}
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{t: t, store: store, log: log, Handler: s.Handler(), router: description(t)}
+}
+
+// description loads the service's own openapi.yaml.
+var description = func() func(testing.TB) routers.Router {
+	load := sync.OnceValues(func() (routers.Router, error) {
+		document, err := openapi3.NewLoader().LoadFromFile("openapi.yaml")
+		if err != nil {
+			return nil, err
+		}
+		if err := document.Validate(context.Background()); err != nil {
+			return nil, err
+		}
+		openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder)
+		return legacy.NewRouter(document)
+	})
+	return func(t testing.TB) routers.Router {
+		t.Helper()
+		router, err := load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return router
+	}
+}()
+
+// A reply is a response with its body read.
+type reply struct {
+	t      testing.TB
+	status int
+	header http.Header
+	body   string
+}
+
+// do serves a request and holds the response against openapi.yaml; a request that
+// succeeds must be one that openapi.yaml allows.
+func (f *fixture) do(r *http.Request) reply {
+	f.t.Helper()
+	var body []byte
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	recorder := httptest.NewRecorder()
+	f.ServeHTTP(recorder, r)
+	response := recorder.Result()
+	got := reply{t: f.t, status: response.StatusCode, header: response.Header, body: recorder.Body.String()}
+	f.conform(r, body, got)
+	return got
+}
+
+func (f *fixture) conform(r *http.Request, body []byte, got reply) {
+	f.t.Helper()
+	route, params, err := f.router.FindRoute(r)
+	if err != nil { // a path or method that is not described
+		if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed && r.Method != http.MethodHead {
+			f.t.Errorf("%s %s: %d, and openapi.yaml does not describe it: %v", r.Method, r.URL, got.status, err)
+		}
+		return
+	}
+	again := r.Clone(r.Context())
+	again.Body = io.NopCloser(bytes.NewReader(body))
+	if len(body) > 0 {
+		again.Header.Set("Content-Type", "application/json")
+	}
+	options := &openapi3filter.Options{
+		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
+		IncludeResponseStatus: true,
+	}
+	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: params, Route: route, Options: options}
+	if got.status < 300 || got.status == http.StatusTooManyRequests {
+		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
+			f.t.Errorf("%s %s succeeds, and openapi.yaml refuses it: %v", r.Method, r.URL, err)
+		}
+	}
+	output := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: got.status, Header: got.header, Options: options,
+	}
+	output.SetBodyBytes([]byte(got.body))
+	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
+		f.t.Errorf("%s %s: the response is not as openapi.yaml says: %v\n%d %v\n%s", r.Method, r.URL, err, got.status, got.header, got.body)
+	}
+}
+
+func (f *fixture) get(path string) reply {
+	f.t.Helper()
+	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodGet, path, nil))
+}
+
+func (f *fixture) delete(path string) reply {
+	f.t.Helper()
+	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodDelete, path, nil))
+}
+
+func (f *fixture) post(path, body string) reply {
+	f.t.Helper()
+	return f.do(httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, path, strings.NewReader(body)))
+}
+
+// into decodes the body, of which every member must be known.
+func (r reply) into(v any) {
+	r.t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(r.body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		r.t.Fatalf("%d %s: %v", r.status, r.body, err)
+	}
+}
+
+// check decodes the answer to a check.
+func (r reply) check() api.CheckResponse {
+	r.t.Helper()
+	var c api.CheckResponse
+	r.into(&c)
+	return c
+}
+
+// problem expects a problem document of that status whose detail holds the texts.
+func (r reply) problem(status int, texts ...string) {
+	r.t.Helper()
+	if r.status != status || r.header.Get("Content-Type") != api.ProblemType {
+		r.t.Errorf("%d %s %q, want a problem of status %d", r.status, r.header.Get("Content-Type"), r.body, status)
+		return
+	}
+	var p api.Problem
+	r.into(&p)
+	if p.Status != status || p.Title != http.StatusText(status) || p.Type != "about:blank" {
+		r.t.Errorf("problem %+v, want status %d in it", p, status)
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.Detail, text) {
+			r.t.Errorf("the detail is %q; it does not say %q", p.Detail, text)
+		}
+	}
+}
+
+// newRequest makes a request of the handler, with a body unless it is "".
+func newRequest(method, path, body string) *http.Request {
+	if body == "" {
+		return httptest.NewRequestWithContext(context.Background(), method, path, nil)
+	}
+	return httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+}

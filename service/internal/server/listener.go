@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/dashboard"
+)
+
+// The listeners, as the log and the metrics name them.
+const (
+	serviceHTTP  = "http"
+	serviceAdmin = "admin"
+)
+
+const (
+	// adminConnections bounds the connections of the admin listener.
+	adminConnections = 256
+	// adminPerPeer is how many of them one address may have of which no request was authorised yet.
+	adminPerPeer = adminConnections / 2
+)
+
+const (
+	// streamWindow is how much of the bodies of a connection of HTTP/2 may come before it is read.
+	streamWindow = 64 << 10
+	// streamFrame is how long a frame of HTTP/2 may be, the least that RFC 9113, section 4.2, allows.
+	streamFrame = 16 << 10
+)
+
+// An httpListener is a listener with what serves its connections.
+type httpListener struct {
+	service  string
+	listener net.Listener
+	socket   syscall.Conn // the listener's; nil: it has none
+	server   *http.Server
+	tracker  *idleTracker
+}
+
+// open opens the listeners, or none.
+func (s *Server) open(ctx context.Context) (listeners []*httpListener, err error) {
+	defer func() {
+		if err != nil {
+			for _, f := range listeners {
+				err = errors.Join(err, f.listener.Close())
+			}
+			listeners = nil
+		}
+	}()
+	ln, err := s.listen(ctx, "listen", s.config.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s.addr = ln.Addr()
+	s.service.authority.loopback.Store(isLoopback(s.addr))
+	public := s.publicListener(ln)
+	if listeners = append(listeners, public); s.config.TLS.Enabled() {
+		if err := s.secure(public, "tls", s.config.TLS, s.config.WriteTimeout); err != nil {
+			return listeners, err
+		}
+	}
+	if s.config.AdminListen == "" {
+		return listeners, nil
+	}
+	if ln, err = s.listen(ctx, "admin_listen", s.config.AdminListen); err != nil {
+		return listeners, err
+	}
+	s.adminAddr = ln.Addr()
+	private, err := s.adminListener(ctx, ln)
+	if err != nil {
+		return listeners, errors.Join(err, ln.Close())
+	}
+	if listeners = append(listeners, private); s.config.AdminTLS.Enabled() {
+		if err := s.secure(private, "admin_tls", s.config.AdminTLS, 0); err != nil {
+			return listeners, err
+		}
+	}
+	if !isLoopback(s.adminAddr) && len(s.config.AdminTokens) == 0 {
+		return listeners, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
+			"a file of tokens, since others than this machine reach "+s.adminAddr.String()))
+	}
+	return listeners, nil
+}
+
+func (s *Server) publicListener(ln net.Listener) *httpListener {
+	c := &s.config
+	limiter := connLimiter{
+		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
+		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
+	}
+	return s.newListener(serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter))
+}
+
+// adminListener lets the handler bound each request, as a profile takes as long as it was asked
+// to. No proxy is trusted on this listener.
+func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListener, error) {
+	c := &s.config
+	clients, err := clientip.New(clientip.Config{IPv6Prefix: c.ClientIP.IPv6Prefix})
+	if err != nil {
+		return nil, err
+	}
+	limiter := connLimiter{
+		most: adminConnections, perPeer: adminPerPeer, private: true,
+		clients: clients, metrics: s.service.adminConnections, logger: c.Logger,
+	}
+	if c.MaxConnectionsPerPeer > 0 {
+		limiter.perPeer = min(limiter.perPeer, c.MaxConnectionsPerPeer)
+	}
+	tracker := newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, 0, limiter)
+	handler := &admin{
+		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
+		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
+		rules: s.service.administration, activity: c.Activity, origin: http.NewCrossOriginProtection(),
+	}
+	if handler.pages, err = dashboard.New(); err != nil {
+		return nil, err
+	}
+	if handler.ended, err = newEndedSessions(c.Store); err != nil {
+		return nil, err
+	}
+	handler.simulator = &simulator{
+		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
+	}
+	f := s.newListener(serviceAdmin, ln, handler, tracker)
+	f.server.ConnContext = withConn
+	return f, nil
+}
+
+func (s *Server) newListener(service string, ln net.Listener, handler http.Handler, tracker *idleTracker) *httpListener {
+	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
+	server.ConnState = tracker.changed
+	socket, _ := ln.(syscall.Conn)
+	return &httpListener{service: service, listener: tracker.listener(ln), socket: socket, server: server, tracker: tracker}
+}
+
+// closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.
+var closeConnection = []string{"close"}
+
+// closeOnDrain ends connections with their next answer while the server drains, so that their clients send
+// nothing on them that would be lost.
+type closeOnDrain struct {
+	http.Handler
+	draining *atomic.Bool
+}
+
+func (l closeOnDrain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.draining.Load() {
+		w.Header()["Connection"] = closeConnection
+	}
+	l.Handler.ServeHTTP(w, r)
+}
+
+// secure makes the listener speak TLS. A connection may then carry many requests at once,
+// which the idle tracker can't tell apart, so net/http bounds each of them.
+func (s *Server) secure(f *httpListener, section string, files TLS, request time.Duration) error {
+	certificates, err := openCertificates(section, files, s.config.Logger, time.Now)
+	if err != nil {
+		return prefix.Errorf("%w", err)
+	}
+	f.server.TLSConfig = certificates.Config()
+	f.server.ReadHeaderTimeout, f.server.IdleTimeout = s.config.ReadHeaderTimeout, s.config.IdleTimeout
+	f.server.WriteTimeout = request
+	return nil
+}
+
+// serve serves until the server is stopped or the listener fails.
+func (f *httpListener) serve() error {
+	if f.server.TLSConfig != nil {
+		return f.server.ServeTLS(f.listener, "", "")
+	}
+	return f.server.Serve(f.listener)
+}
+
+func listen(ctx context.Context, param, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	config.SetMultipathTCP(false) // Linux filters plain sockets only, see dropNew
+	ln, err := config.Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("stint: %s: another program listens on %s; stop it, or choose another address with --%s, such as 127.0.0.1:0 for a free port: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
+	case err != nil:
+		return nil, fmt.Errorf("stint: %s: can't listen on %s; choose an address of this machine with --%s: %w",
+			param, address, strings.ReplaceAll(param, "_", "-"), err)
+	}
+	return ln, nil
+}
+
+func (s *Server) httpServer(handler http.Handler) *http.Server {
+	return &http.Server{ //nolint:gosec // the idle tracker bounds how long a head may take
+		Handler:        handler,
+		MaxHeaderBytes: s.config.MaxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: s.config.MaxStreams,
+			// What comes before it is read is held in memory, for the connection as well as for each
+			// stream, and so is one frame.
+			MaxReceiveBufferPerConnection: streamWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			MaxReadFrameSize:              streamFrame,
+			WriteByteTimeout:              s.config.WriteTimeout, // for what is sent for no request, too
+		},
+		ErrorLog: log.New(errorLog{s.config.Logger}, "", 0),
+
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// An errorLog takes what net/http has to say. What clients can bring about as often as
+// they like is for debugging only.
+type errorLog struct{ logger *slog.Logger }
+
+func (l errorLog) Write(line []byte) (int, error) {
+	text, level := strings.TrimSpace(string(line)), slog.LevelWarn
+	if strings.HasPrefix(text, "http: TLS handshake error") || strings.HasPrefix(text, "http2: ") {
+		level = slog.LevelDebug
+	}
+	l.logger.Log(context.Background(), level, text)
+	return len(line), nil
+}
+
+// fitting is the bound on connections, lowered to the number of files that the process may open.
+func fitting(most int, logger *slog.Logger) int {
+	files, known := maxOpenFiles()
+	if !known || int64(most) <= files-spareFiles {
+		return most
+	}
+	fits := max(int(files-spareFiles), 1)
+	logger.Warn("http.max_connections is lowered: the process may not open more files; raise its limit (ulimit -n)",
+		"connections", fits, "max_connections", most, "files", files)
+	return fits
+}
+
+// spareFiles is how many files are kept for the store, the admin listener and the
+// rest.
+const spareFiles = adminConnections + 128

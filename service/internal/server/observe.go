@@ -1,0 +1,312 @@
+package server
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/decisionlog"
+	"github.com/stint-go/stint/service/internal/logsampler"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no limit; or what
+// a rule in shadow says of one.
+type Decided struct {
+	Allowed   bool
+	Shadow    bool   // a rule in shadow would have denied; the decision itself was told before. Policy is nil
+	Rule      string // the deciding rule's ID, policy/NAME or algorithm/NAME; "" if no rule holds
+	Set       string // the rule's
+	Client    string // the key; of a rule that denies without its limits, the address
+	Reason    string // of a denial, as answers have it
+	RequestID string
+	Policy    *stint.Policy  // has the limit that decided, at Decision.Index; nil if no limit was asked
+	Decision  stint.Decision // nothing but Allowed and RetryAfter counts without Policy
+	At        stint.Instant  // when it began, by the process's clock
+}
+
+// observeCheck tells of a check without rules.
+func (s *service) observeCheck(w http.ResponseWriter, r *http.Request, t *target, claim *stint.Claim, d *stint.Decision, start time.Time, elapsed time.Duration) {
+	decided := Decided{Allowed: d.Allowed, Rule: t.rule, Client: claim.Key, Policy: t.policy, Decision: *d, At: stint.Instant(start.UnixMicro())}
+	if !d.Allowed {
+		decided.Reason = string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits))
+	}
+	s.observe(w, r, &decided, &activity.Event{Permits: claim.Permits, Elapsed: elapsed})
+}
+
+// observeVerdict tells of a request that rules decided.
+func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rules.Request, v *enforce.Verdict, start time.Time, elapsed time.Duration) {
+	d := Decided{
+		Allowed: v.Allowed, Client: v.Claim.Key, Reason: string(v.Reason()), Policy: v.Claim.Policy, Decision: v.Decision, At: stint.Instant(start.UnixMicro()),
+	}
+	if !v.Allowed {
+		d.Client = cmp.Or(d.Client, q.Address) // a rule that denies without its limits counts nobody
+	}
+	e := activity.Event{Permits: v.Claim.Permits, Elapsed: elapsed, Method: q.Method, Path: q.Path}
+	if v.Rule != nil {
+		d.Rule, d.Set, e.Near = v.Rule.ID, v.Rule.Set, promlimit.Near(&v.Decision)
+	}
+	s.observe(w, r, &d, &e)
+	if s.config.Decided != nil {
+		for i, denial := range v.ShadowDenials {
+			s.config.Decided(r.Context(), Decided{
+				Shadow: true, Rule: v.Shadowed[i], Client: cmp.Or(denial.Key, q.Address), Reason: string(denial.Reason), RequestID: d.RequestID, At: d.At,
+			})
+		}
+	}
+	if s.config.Activity == nil {
+		return
+	}
+	e.Outcome, e.Near, e.RequestID = activity.ShadowDenied, false, requestID(w)
+	for i, denial := range v.ShadowDenials {
+		e.Rule, e.Client, e.Reason = v.Shadowed[i], cmp.Or(denial.Key, q.Address), string(denial.Reason)
+		s.config.Activity.Observe(&e)
+	}
+	e.Outcome = activity.ShadowAdmitted
+	for _, e.Rule = range v.Passed {
+		s.config.Activity.Observe(&e)
+	}
+}
+
+// observe tells those who want to know of a decision, and completes the event with it.
+func (s *service) observe(w http.ResponseWriter, r *http.Request, d *Decided, e *activity.Event) {
+	if s.config.Decided != nil || !d.Allowed {
+		d.RequestID = requestID(w)
+	}
+	if s.config.Decided != nil {
+		s.config.Decided(r.Context(), *d)
+	}
+	if s.config.Activity != nil {
+		e.At, e.Rule, e.Client, e.Degraded = d.At, d.Rule, d.Client, d.Decision.Degraded
+		if !d.Allowed {
+			e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
+		}
+		s.config.Activity.Observe(e)
+	}
+}
+
+// observeRules tells the recorder of other rules.
+func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
+	if s.config.Activity == nil || changes.None() {
+		return
+	}
+	var words []string
+	for _, c := range []struct {
+		what string
+		ids  []string
+	}{{"added", changes.Added}, {"removed", changes.Removed}, {"changed", changes.Changed}} {
+		if len(c.ids) > 0 {
+			words = append(words, fmt.Sprintf("%s %s", c.what, strings.Join(c.ids, ", ")))
+		}
+	}
+	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "))
+}
+
+// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it is the beginning of their SHA-256, so
+// that processes with the same rules have the same, wherever they have them from.
+func (s *service) revisionOf(set *rules.Set) string {
+	if s.config.Manager != nil {
+		if number := s.config.Manager.InForce(); number > 0 {
+			return strconv.FormatInt(number, 10)
+		}
+	}
+	text, err := store.Encode(set.Rules())
+	if err != nil {
+		s.logger.Error("rules in force can't be encoded", "err", err)
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:4])
+}
+
+// The outcomes of requests to the REST API that their callers may not make.
+const (
+	outcomeUnauthenticated = "unauthenticated" // without a token
+	outcomeInvalidToken    = "invalid_token"   // with an unknown token
+	outcomeForbidden       = "forbidden"
+)
+
+// events counts what clients do wrong and what operators must know, and bounds the lines of the log about it: anybody
+// can cause as many events as they like.
+type events struct {
+	refused   map[string]prometheus.Counter // by outcome
+	untrusted prometheus.Counter
+
+	forwardHeaders []string // those in which a proxy names the client, as http.Header keeps them
+
+	tokenLines, overloadLines, untrustedLines, algorithmLines *logsampler.Sampler
+}
+
+func newEvents(registry prometheus.Registerer, headers []string) (*events, error) {
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rate_limiter_api_refused_total",
+		Help: "Requests to the REST API without a token, with an unknown token, or that their callers may not make.",
+	}, []string{"outcome"})
+	e := &events{
+		refused: map[string]prometheus.Counter{},
+		untrusted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rate_limiter_untrusted_forwarded_total",
+			Help: "Requests with a forwarded header from a peer that is not in trusted_proxies. The header was ignored.",
+		}),
+		tokenLines:     logsampler.New(10, time.Second, nil),
+		overloadLines:  logsampler.New(1, time.Minute, nil),
+		untrustedLines: logsampler.New(1, time.Minute, nil),
+		algorithmLines: logsampler.New(1, time.Minute, nil),
+	}
+	if len(headers) == 0 {
+		headers = clientip.DefaultHeaders()
+	}
+	for _, name := range headers {
+		e.forwardHeaders = append(e.forwardHeaders, http.CanonicalHeaderKey(name))
+	}
+	for _, outcome := range []string{outcomeUnauthenticated, outcomeInvalidToken, outcomeForbidden} {
+		e.refused[outcome] = refused.WithLabelValues(outcome)
+	}
+	return e, register(registry, refused, e.untrusted)
+}
+
+// warn writes a line, if the sampler admits it, with the number of lines that were skipped before it.
+func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attributes ...any) {
+	skipped, ok := lines.Admit()
+	if !ok {
+		return
+	}
+	if skipped > 0 {
+		attributes = append(attributes, "skipped", skipped)
+	}
+	logger.Warn(message, attributes...)
+}
+
+// noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records
+// a wrong token in the audit. A request without a token, or one that the configuration forbids, is no attempt to guess a token.
+func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
+	var outcome string
+	switch {
+	case f.Status == http.StatusUnauthorized && f.Value == challengeInvalidToken:
+		outcome = outcomeInvalidToken
+	case f.Status == http.StatusUnauthorized:
+		outcome = outcomeUnauthenticated
+	case f.Status == http.StatusForbidden:
+		outcome = outcomeForbidden
+	default:
+		return
+	}
+	s.events.refused[outcome].Inc()
+	if outcome == outcomeInvalidToken {
+		warn(s.logger, s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr,
+			"client", s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail, "request_id", requestID(w))
+	}
+}
+
+// noteForwarded counts and logs a request whose forwarded header is ignored, as its peer is not a trusted proxy. Behind a
+// proxy that is missing in trusted_proxies, all clients would count as one.
+func (s *service) noteForwarded(r *http.Request) {
+	for _, name := range s.events.forwardHeaders {
+		if len(r.Header[name]) == 0 {
+			continue
+		}
+		if !s.clients.TrustsPeer(r.RemoteAddr) {
+			s.events.untrusted.Inc()
+			warn(s.logger, s.events.untrustedLines, "a forwarded header is ignored: its peer is not in trusted_proxies. If the peer is your proxy, add its address there",
+				"peer", r.RemoteAddr, "header", name)
+		}
+		return
+	}
+}
+
+// noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
+func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
+	warn(s.logger, s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", problem.Short(name), "peer", r.RemoteAddr)
+}
+
+// noteOverload counts a request for which there was no time, and logs it.
+func (s *service) noteOverload(r *http.Request, err error) {
+	s.metrics.Overloaded()
+	warn(s.logger, s.events.overloadLines, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
+		"err", err, "path", r.URL.Path)
+}
+
+const requestIDField = "X-Request-Id"
+
+// requestIDs gives requests their IDs. It is safe for concurrent use; make it with newRequestIDs.
+type requestIDs struct {
+	process string // begins those that are made here
+	last    atomic.Uint64
+	made    atomic.Pointer[madeIDs]
+}
+
+// idsAtOnce is how many IDs are made at once, so that a request allocates next to nothing for its own.
+const idsAtOnce = 64
+
+// madeIDs are IDs, of which the first ones are given.
+type madeIDs struct {
+	given atomic.Int64
+	ids   [idsAtOnce]string
+}
+
+func newRequestIDs() *requestIDs {
+	ids := &requestIDs{process: rand.Text()[:13] + "-"} // 65 bits
+	ids.made.Store(ids.make())
+	return ids
+}
+
+// of is the ID that a request came with, in X-Request-ID or as the trace of traceparent, else one of its own, as a header's lines.
+func (ids *requestIDs) of(header http.Header) []string {
+	lines := header[requestIDField]
+	if len(lines) > 0 || len(header["Traceparent"]) > 0 {
+		switch id := decisionlog.RequestID(header); {
+		case id == "":
+		case len(lines) > 0 && id == lines[0]:
+			return lines[:1:1]
+		default:
+			return []string{id}
+		}
+	}
+	for {
+		made := ids.made.Load()
+		if i := made.given.Add(1) - 1; i < idsAtOnce {
+			return made.ids[i : i+1 : i+1]
+		}
+		ids.made.CompareAndSwap(made, ids.make())
+	}
+}
+
+func (ids *requestIDs) make() *madeIDs {
+	var text []byte
+	var ends [idsAtOnce]int
+	first := ids.last.Add(idsAtOnce) - idsAtOnce
+	for i := range ends {
+		text = strconv.AppendUint(append(text, ids.process...), first+uint64(i), 36)
+		ends[i] = len(text)
+	}
+	all, begin, made := string(text), 0, new(madeIDs)
+	for i, end := range ends {
+		made.ids[i], begin = all[begin:end], end
+	}
+	return made
+}
+
+// requestID is the ID of the request that is answered.
+func requestID(w http.ResponseWriter) string {
+	if lines := w.Header()[requestIDField]; len(lines) > 0 {
+		return lines[0]
+	}
+	return ""
+}

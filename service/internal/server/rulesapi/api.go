@@ -1,0 +1,311 @@
+// Package rulesapi is the administration of rules over HTTP, on the admin listener: reading and
+// editing them, their revisions, explaining their decisions, and resets.
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/logsampler"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// A Config says what an [API] is made of. Limiter, Store, ReadRequest, ReadBody, Logger and Registerer have no
+// defaults.
+type Config struct {
+	// Manager edits the rules. Default: nil, the rules of Limiter are shown and can't be edited.
+	Manager *store.Manager
+	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
+	// Default: "", which is "the configuration".
+	RulesFrom string
+	// Limiter has the rules in force.
+	Limiter *enforce.Limiter
+	// Store has the state of the rules' clients.
+	Store stint.Store
+	// IPv6Prefix is by how many bits IPv6 clients are counted, as in rules.Options. Default: 0, which is 64.
+	IPv6Prefix int
+	// ReadRequest reads the request to explain from a body like that of an evaluation.
+	ReadRequest func(body string) (*rules.Request, error)
+	// MaxBodyBytes bounds a body; documents of rules may have file.MaxBytes instead.
+	MaxBodyBytes int64
+	// ReadBody reads a body of at most so many bytes. release, unless it is nil, is called after the request is answered.
+	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
+	// Logger receives an audit record of every change and of every refused attempt, and
+	// internal errors.
+	Logger *slog.Logger
+	// Registerer takes the metrics.
+	Registerer prometheus.Registerer
+}
+
+// An API answers the administrators' requests. It is safe for concurrent use; make it with
+// [New].
+type API struct {
+	config           Config
+	mux              *http.ServeMux // of *route
+	metrics          *metrics
+	unknownCallers   *logsampler.Sampler // records of refused callers without a name
+	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
+	parsing          chan struct{}       // holds one while a large document is parsed
+}
+
+// New makes an API, or reports that its metrics can't be registered.
+func New(config Config) (*API, error) {
+	if config.RulesFrom == "" {
+		config.RulesFrom = "the configuration"
+	}
+	m, err := newMetrics(config.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	return &API{
+		config: config, mux: newMux(), metrics: m, parsing: make(chan struct{}, 1),
+		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
+	}, nil
+}
+
+// A route is one method of a path.
+type route struct {
+	pattern, action string
+	serve           func(*call) error
+	changes         bool // rules, or the state of clients
+	query           []string
+}
+
+// routes are all routes. Their patterns are net/http's, below /api/v1/.
+var routes = []route{
+	{"POST rules/validate", "validate", (*call).validate, false, nil},
+	{"POST rules/explain", "explain", (*call).explain, false, nil},
+	{"GET clients/{client}", "explain_client", (*call).explainClient, false, nil},
+	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
+	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
+	{"POST rules", "create", (*call).create, true, []string{"comment"}},
+	{"PATCH rules", "patch_selected", (*call).patchSelected, true, []string{"comment", "enabled", "set", "label", "prefix"}},
+	{"DELETE rules", "delete_selected", (*call).removeSelected, true, []string{"comment", "enabled", "set", "label", "prefix"}},
+	{"GET rules/{rule}", "get", (*call).get, false, nil},
+	{"PUT rules/{rule}", "put", (*call).put, true, []string{"comment"}},
+	{"PATCH rules/{rule}", "patch", (*call).patch, true, []string{"comment"}},
+	{"DELETE rules/{rule}", "delete", (*call).remove, true, []string{"comment"}},
+	{"GET rules/{rule}/overrides", "list_overrides", (*call).listOverrides, false, nil},
+	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).get, false, nil},
+	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
+	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
+	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
+	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
+	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
+	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
+	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
+}
+
+func newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for i := range routes {
+		method, path, _ := strings.Cut(routes[i].pattern, " ")
+		mux.Handle(method+" /api/v1/"+path, &routes[i])
+	}
+	return mux
+}
+
+// noRoute is the error of a request without a route: 404 or 405.
+func (a *API) noRoute(r *http.Request) error {
+	var allowed []string
+	other := r.Clone(r.Context())
+	for _, other.Method = range []string{"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"} {
+		if handler, _ := a.mux.Handler(other); isRoute(handler) {
+			allowed = append(allowed, other.Method)
+		}
+	}
+	if allowed == nil {
+		return problem.NoPath(r.URL.Path)
+	}
+	return problem.CheckMethod(r, allowed...)
+}
+
+func isRoute(handler http.Handler) bool {
+	_, ok := handler.(*route)
+	return ok
+}
+
+// A Caller is the sender of a request.
+type Caller struct {
+	// Name identifies the caller, such as a token's name. "" is unknown.
+	Name string
+	// From is the address of the caller's end of the connection.
+	From string
+	// Writes says that the caller may change rules and state, and sees API keys in overrides as they are. Default: false, it sees
+	// their SHA-256, as in the keys of state.
+	Writes bool
+	// Fault is the reason to refuse all requests of the caller. Default: nil, they are served.
+	Fault error
+}
+
+// A call serves one request.
+type call struct {
+	*route
+	api        *API
+	w          http.ResponseWriter
+	r          *http.Request
+	caller     Caller
+	rule       string // the ID in the path; "" is none
+	client     string // as overrides name it
+	number     int64  // of a revision
+	query      problem.Query
+	conditions conditions
+
+	action   string
+	shown    string // the client as the audit names it
+	revision int64
+	outcome  string
+	release  func() // of the body; nil is nothing
+	err      error
+}
+
+type callKey struct{}
+
+// Serve carries a request out and answers it, unless it returns an error, which has a status by [problem.Of].
+// Calls that change something and refused calls are recorded in the audit; of other calls the log has internal errors.
+func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	if handler, _ := a.mux.Handler(r); !isRoute(handler) {
+		if caller.Fault != nil {
+			a.Refused(r.Context(), caller, caller.Fault)
+			return caller.Fault
+		}
+		return a.noRoute(r)
+	}
+	c := &call{api: a, w: w, caller: caller}
+	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c))) // the mux sets the path's values
+	return c.err
+}
+
+// ServeHTTP is called by [API.Serve], by way of the mux.
+func (t *route) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	if c, ok := r.Context().Value(callKey{}).(*call); ok {
+		c.route, c.action, c.r, c.rule, c.client = t, t.action, r, r.PathValue("rule"), r.PathValue("client")
+		c.err = c.run()
+	}
+}
+
+func (c *call) run() error {
+	err := c.caller.Fault
+	if err == nil && c.changes && !c.caller.Writes {
+		err = problem.New(http.StatusForbidden, "the token has role read; allowed: role write")
+	}
+	if err != nil {
+		if c.changes {
+			c.api.metrics.edits.WithLabelValues(c.action, outcomeOf(err)).Inc()
+		}
+		c.api.refused(c.r.Context(), c.caller, c.action, c.rule, err)
+		return err
+	}
+	if err = c.prepare(); err == nil {
+		err = c.serve(c)
+	}
+	if c.release != nil {
+		c.release()
+	}
+	if c.changes {
+		c.note(err)
+	} else if cause := hidden(err); cause != nil {
+		c.report(err, cause)
+	}
+	return err
+}
+
+// prepare reads the path, the query and the conditions.
+func (c *call) prepare() (err error) {
+	if text := c.r.PathValue("number"); text != "" {
+		if c.number, err = parseNumber(text); err != nil {
+			return problem.NoPath(c.r.URL.Path)
+		}
+	}
+	if c.query, err = problem.ParseQuery(c.r.URL.RawQuery, c.route.query); err != nil {
+		return err
+	}
+	c.conditions, err = conditionsOf(c.r.Header)
+	return err
+}
+
+// current returns the rules of the store, or without a manager the rules in force.
+func (c *call) current() (store.Revision, error) {
+	if c.api.config.Manager == nil {
+		list := c.api.config.Limiter.Set().Rules()
+		slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
+		return store.Revision{Rules: list}, nil
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
+	defer cancel()
+	now, err := c.api.config.Manager.Current(ctx)
+	return now, unreachable(err)
+}
+
+// find returns the rule of the path.
+func (c *call) find() (rules.Rule, store.ID, error) {
+	now, err := c.current()
+	if err != nil {
+		return rules.Rule{}, store.ID{}, err
+	}
+	rule, found := now.Rule(c.rule)
+	if !found {
+		return rule, now.ID, noRule(c.rule)
+	}
+	return rule, now.ID, nil
+}
+
+// unavailable is a 503 with its cause for the log.
+func unavailable(cause error, detail string) error {
+	return &problem.Error{Status: http.StatusServiceUnavailable, Detail: detail, Cause: cause}
+}
+
+// unreachable turns the error of a read of rules into one with a status.
+func unreachable(err error) error {
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
+	case errors.Is(err, context.Canceled):
+		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // the caller is gone
+	case isUnreachable(err):
+		return unavailable(err, "the rules could not be read"+inTime(err)+"; the log says why")
+	default:
+		return err
+	}
+}
+
+// isUnreachable reports whether the manager's store did not answer.
+func isUnreachable(err error) bool {
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// inTime returns " in time" if an error is a timeout, to be added to a message.
+func inTime(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return " in time"
+	}
+	return ""
+}
+
+// stateUnreachable turns the error of a store of state that did not answer into a 503 with this detail.
+func stateUnreachable(err error, detail string) error {
+	if errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		return problem.New(http.StatusServiceUnavailable, "%s", detail)
+	}
+	return err
+}
+
+func noRule(id string) error {
+	return problem.New(http.StatusNotFound, "there is no rule %q", problem.Short(id))
+}
+
+// invalid is the fault of a parameter.
+func invalid(param, value, allowed string) error {
+	return stint.Invalid(param, problem.Short(value), allowed)
+}

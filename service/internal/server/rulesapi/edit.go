@@ -1,0 +1,409 @@
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// editTimeout bounds the reading and the editing of rules.
+const editTimeout = 10 * time.Second
+
+// edit makes the next revision of the rules, and sets the answer's header. change is called
+// as [store.Manager.Edit] says. what is the author's action, such as "replace login".
+func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
+	return c.commit(what, func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
+		return m.Edit(ctx, author, func(d *store.Draft) error {
+			if err := change(d); err != nil {
+				return err
+			}
+			return refuseExposedKey(d)
+		})
+	})
+}
+
+// commit has the manager make a revision.
+func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
+	comment, err := c.comment()
+	if err != nil {
+		return store.Edited{}, err
+	}
+	m := c.api.config.Manager
+	if m == nil {
+		return store.Edited{}, problem.New(http.StatusConflict, "rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom)
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
+	defer cancel()
+	e, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
+	if err != nil {
+		return store.Edited{}, editFault(err)
+	}
+	c.revision = e.Number
+	if e.None() {
+		c.outcome = outcomeUnchanged
+	}
+	c.w.Header().Set(api.HeaderRevision, strconv.FormatInt(e.Number, 10))
+	return e, nil
+}
+
+// errUnconfirmed says that an edit may have been made.
+var errUnconfirmed = errors.New("not confirmed")
+
+// editFault turns the error of an edit into one with a status.
+func editFault(err error) error {
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		return unreachable(err)
+	case errors.Is(err, store.ErrConflict):
+		return problem.New(http.StatusConflict, "other edits came first, several times; try again")
+	case errors.Is(err, store.ErrRefused):
+		return unavailable(err, "the server that keeps the rules refused the edit; nothing was changed. The log says why")
+	case !isUnreachable(err):
+		return err
+	case errors.Is(err, store.ErrNotBegun):
+		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
+	default:
+		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-revisions shows whether it was made")
+	}
+}
+
+// edited answers an edit of several rules.
+func (c *call) edited(e *store.Edited) error {
+	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Etag", tag)
+	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)})
+}
+
+// changesOf converts changes to their wire type.
+func changesOf(ids rules.Changes) api.RuleChanges {
+	list := func(ids []string) []string { return append([]string{}, ids...) }
+	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
+}
+
+// timeOf is the time of a revision. Without a revision it is the zero time.
+func timeOf(id store.ID) time.Time {
+	if id.At == 0 {
+		return time.Time{}
+	}
+	return id.Time().UTC()
+}
+
+// create makes a rule. If its ID exists already, the answer is 409.
+func (c *call) create() error {
+	rule, err := c.readRule()
+	if err != nil {
+		return err
+	}
+	c.rule = rule.ID
+	_, err = c.edit("create "+rule.ID, func(d *store.Draft) error {
+		if err := c.checkList(d); err != nil {
+			return err
+		}
+		if was, exists := d.Rule(rule.ID); exists {
+			text, err := file.JSON(was)
+			if err != nil {
+				return err
+			}
+			return &problem.Error{Status: http.StatusConflict, Detail: "there is a rule " + rule.ID + " already", Field: "Etag", Value: tagOf(text)}
+		}
+		d.Put(rule)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, true)
+}
+
+// put makes a rule, or replaces the rule with its ID.
+func (c *call) put() error {
+	rule, err := c.readRule()
+	if err != nil {
+		return err
+	}
+	return c.editOne("put", true, func(was *rules.Rule) error {
+		*was = rule
+		return nil
+	})
+}
+
+// readPatch reads a JSON merge patch (RFC 7396).
+func (c *call) readPatch() (document.Value, error) {
+	change, err := c.value(patchBody)
+	if err == nil && change.Kind != document.KindMapping {
+		err = stint.Invalid("the patch", document.Verbatim(change.String()), "an object with what changes")
+	}
+	return change, err
+}
+
+// patch changes parts of a rule.
+func (c *call) patch() error {
+	change, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	return c.editOne("patch", false, func(rule *rules.Rule) (err error) {
+		*rule, err = patched(*rule, change)
+		return err
+	})
+}
+
+// patched returns a rule with a patch applied.
+func patched(rule rules.Rule, patch document.Value) (rules.Rule, error) {
+	written, err := file.Written(rule)
+	if err != nil {
+		return rule, err
+	}
+	var faults document.Faults
+	changed := file.Rule(merge(written, patch), "the rule", &faults)
+	if err := faults.Err(); err != nil {
+		return rule, err
+	}
+	if changed.ID != rule.ID {
+		return rule, invalid("id", changed.ID, rule.ID+", as an ID can't be changed: the state of clients belongs to it")
+	}
+	return changed, nil
+}
+
+// remove removes a rule, or the override of a client.
+func (c *call) remove() error {
+	what := "delete"
+	if c.client != "" {
+		what = "delete an override of"
+	}
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
+		rule, exists, err := c.checkOne(d)
+		switch {
+		case err != nil:
+			return err
+		case !exists:
+			return c.missing(&rule)
+		case c.client == "":
+			d.Delete(c.rule)
+		default:
+			at := overrideIndex(&rule, c.client)
+			rule.Overrides = slices.Delete(rule.Overrides, at, at+1)
+			d.Put(rule)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.empty(http.StatusNoContent)
+}
+
+// checkOne checks the conditions against the rule or override that the path names. It returns the rule, and whether the
+// rule or override exists.
+func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+	rule, found := d.Rule(c.rule)
+	if !found {
+		if c.client != "" {
+			return rule, false, noRule(c.rule)
+		}
+		return rule, false, c.conditions.check("")
+	}
+	if c.client != "" {
+		c.about(&rule, c.client)
+	}
+	text, err := c.written(&rule)
+	if err != nil || text == nil {
+		return rule, false, errors.Join(err, c.conditions.check(""))
+	}
+	return rule, true, c.conditions.check(tagOf(text))
+}
+
+// editOne changes the rule or override that the path names, and answers with the result. With anew it makes one that does
+// not exist.
+func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
+	var rule rules.Rule
+	exists := false
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
+		if rule, exists, err = c.checkOne(d); err != nil {
+			return err
+		}
+		if !exists && !anew {
+			return c.missing(&rule)
+		}
+		if err = change(&rule); err == nil {
+			d.Put(rule)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, !exists)
+}
+
+// replaceAll replaces all rules by those of a document.
+func (c *call) replaceAll() error {
+	// The manager would find the same faults, but knows no lines and columns.
+	_, list, err := c.document()
+	if err != nil {
+		return err
+	}
+	return c.editMany("replace all rules", func(d *store.Draft) error {
+		d.Replace(list)
+		return nil
+	})
+}
+
+// patchSelected patches all rules that the query selects.
+func (c *call) patchSelected() error {
+	change, err := c.readPatch()
+	if err != nil {
+		return err
+	}
+	return c.editSelected("patch rules", func(d *store.Draft, rule rules.Rule) error {
+		rule, err := patched(rule, change)
+		if err == nil {
+			d.Put(rule)
+		}
+		return err
+	})
+}
+
+// removeSelected removes all rules that the query selects.
+func (c *call) removeSelected() error {
+	return c.editSelected("delete rules", func(d *store.Draft, rule rules.Rule) error {
+		d.Delete(rule.ID)
+		return nil
+	})
+}
+
+// editSelected edits all rules that the query selects, by their label or the prefix of their ID.
+func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) error) error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	if f.set == "" && len(f.labels) == 0 && f.prefix == "" {
+		return stint.Invalid("the query", document.Verbatim("without set, label and prefix"), "set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules")
+	}
+	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
+		for _, rule := range d.Rules() {
+			if !f.has(&rule) {
+				continue
+			}
+			if err := change(d, rule.Clone()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// editMany edits several rules, under conditions about the list of all.
+func (c *call) editMany(what string, change func(*store.Draft) error) error {
+	e, err := c.edit(what, func(d *store.Draft) error {
+		if err := c.checkList(d); err != nil {
+			return err
+		}
+		return change(d)
+	})
+	if err != nil {
+		return err
+	}
+	return c.edited(&e)
+}
+
+// validate says whether a document's rules could be enforced.
+func (c *call) validate() error {
+	set, list, err := c.document()
+	var faults document.Faults
+	if errors.As(err, &faults) {
+		validation := api.Validation{Rules: len(list)}
+		for _, fault := range faults[:min(len(faults), document.MaxFaults)] {
+			validation.Faults = append(validation.Faults, api.RuleFault{
+				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
+			})
+		}
+		return problem.Answer(c.w, c.r, http.StatusOK, validation)
+	}
+	if err != nil {
+		return err
+	}
+	changes := changesOf(set.ChangesFrom(c.api.config.Limiter.Set()))
+	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
+	for i := range list {
+		if !list[i].Disabled {
+			validation.Enabled++
+		}
+	}
+	return problem.Answer(c.w, c.r, http.StatusOK, validation)
+}
+
+// readRule reads a rule from the body. If the path has an ID, the body needs none.
+func (c *call) readRule() (rules.Rule, error) {
+	rule, err := readOne(c, "the rule", file.Rule)
+	if err != nil {
+		return rule, err
+	}
+	if rule.ID == "" {
+		rule.ID = c.rule
+	}
+	if c.rule != "" && rule.ID != c.rule {
+		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
+	}
+	return rule, nil
+}
+
+// checkList checks the conditions against the list of all rules of the draft.
+func (c *call) checkList(d *store.Draft) error {
+	var list []rules.Rule
+	if d.ID() == (store.ID{}) {
+		list = d.Rules()
+	}
+	tag, err := listTag(d.ID(), list)
+	if err != nil {
+		return err
+	}
+	return c.conditions.check(tag)
+}
+
+// merge applies a JSON merge patch (RFC 7396, section 2): members of the patch replace members of
+// the target, null removes them, and objects are merged by name. Its time is linear in the size of both, because other edits
+// wait meanwhile.
+func merge(target, patch document.Value) document.Value {
+	if patch.Kind != document.KindMapping {
+		return patch
+	}
+	merged := document.Value{At: patch.At, Kind: document.KindMapping}
+	if target.Kind == document.KindMapping {
+		merged.Fields = slices.Clone(target.Fields)
+	}
+	places := make(map[string]int, len(merged.Fields))
+	for i, field := range merged.Fields {
+		places[field.Name] = i
+	}
+	removed := map[string]bool{}
+	for _, field := range patch.Fields {
+		at, there := places[field.Name]
+		switch {
+		case field.Value.Kind == document.KindNull:
+			removed[field.Name] = there
+		case there:
+			was := merged.Fields[at].Value
+			merged.Fields[at] = document.Field{At: field.At, Name: field.Name, Value: merge(was, field.Value)}
+		default:
+			merged.Fields = append(merged.Fields, document.Field{At: field.At, Name: field.Name, Value: merge(document.Value{}, field.Value)})
+		}
+	}
+	merged.Fields = slices.DeleteFunc(merged.Fields, func(f document.Field) bool { return removed[f.Name] })
+	return merged
+}

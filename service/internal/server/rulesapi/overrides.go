@@ -1,0 +1,159 @@
+package rulesapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// listOverrides shows the overrides of a rule.
+func (c *call) listOverrides() error {
+	rule, head, err := c.find()
+	if err != nil {
+		return err
+	}
+	list := api.OverrideList{Revision: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	shown := c.masked(rule)
+	var all []byte
+	for i := range rule.Overrides {
+		text, err := file.OverrideJSON(rule.Overrides[i])
+		if err != nil {
+			return err
+		}
+		all = append(append(all, text...), '\n')
+		if text, err = file.OverrideJSON(shown.Overrides[i]); err != nil {
+			return err
+		}
+		list.Overrides = append(list.Overrides, text)
+	}
+	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
+}
+
+// putOverride makes or replaces the override of a client.
+func (c *call) putOverride() error {
+	override, err := c.readOverride()
+	if err != nil {
+		return err
+	}
+	return c.editOne("put an override of", true, func(rule *rules.Rule) error {
+		if at := overrideIndex(rule, c.client); at >= 0 {
+			rule.Overrides[at] = override
+		} else {
+			rule.Overrides = append(rule.Overrides, override)
+		}
+		return nil
+	})
+}
+
+// readOverride reads an override from the body. The client is in the path, so the body need not name
+// it.
+func (c *call) readOverride() (rules.Override, error) {
+	override, err := readOne(c, "the override", file.Override)
+	if err != nil {
+		return override, err
+	}
+	if override.Key == "" {
+		override.Key = c.client
+	}
+	if override.Key != c.client {
+		return override, problem.New(http.StatusBadRequest, "key differs from the client in the path; allowed: the same, or no key")
+	}
+	return override, nil
+}
+
+// shownClient is the name of a client that readers see: an API key is replaced by its SHA-256.
+func shownClient(rule *rules.Rule, client string) string {
+	if !countsKeys(rule) {
+		return client
+	}
+	if shown, err := rule.OverrideKey(client); err == nil {
+		return shown
+	}
+	return rules.HashedClient(client) // the rule can't be enforced
+}
+
+// countsKeys reports whether a rule counts by API key, alone or with other values.
+func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rules.PerAPIKey) }
+
+// exposesKeys reports whether a change moves a rule's scope to or from API keys. The name of
+// a client in an override may then be an API key before the change and not after it, or the reverse.
+func exposesKeys(change *rules.Change) bool {
+	before, after := change.Before, change.After
+	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
+}
+
+// refuseExposedKey refuses an edit that changes a rule's scope and keeps an override that names an API key
+// itself. Under the new scope readers would see the key.
+func refuseExposedKey(d *store.Draft) error {
+	for _, change := range d.Changes() {
+		if !exposesKeys(&change) {
+			continue
+		}
+		for i := range change.After.Overrides {
+			client := change.After.Overrides[i].Key
+			was := shownClient(change.Before, client)
+			if was == client || overrideIndex(change.Before, client) < 0 || shownClient(change.After, client) == was {
+				continue
+			}
+			return invalid("scope", strings.Join(change.After.Scope, ", "), fmt.Sprintf(
+				"%s, as rule %s has it, while overrides[%d] names the API key %s itself, which would be shown to all; remove the override in the same edit",
+				strings.Join(change.Before.Scope, ", "), change.ID, i, was))
+		}
+	}
+	return nil
+}
+
+// masked is a rule as the caller sees it. Its ETag is that of the unmasked rule.
+func (c *call) masked(rule rules.Rule) rules.Rule {
+	if c.caller.Writes || !countsKeys(&rule) {
+		return rule
+	}
+	return renamed(rule, func(client string) string { return shownClient(&rule, client) })
+}
+
+// renamed returns a rule with other names for the clients of its overrides.
+func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
+	rule.Overrides = slices.Clone(rule.Overrides)
+	for i := range rule.Overrides {
+		rule.Overrides[i].Key = name(rule.Overrides[i].Key)
+	}
+	return rule
+}
+
+// shownChange is a change as the caller sees it. If exposesKeys is true, readers see all clients
+// hashed, before and after.
+func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error) {
+	side := func(rule *rules.Rule) []byte {
+		if rule == nil || err != nil {
+			return nil
+		}
+		masked := c.masked(*rule)
+		if exposesKeys(&change) && !c.caller.Writes {
+			masked = renamed(*rule, rules.HashedClient)
+		}
+		var text []byte
+		text, err = file.JSON(masked)
+		return text
+	}
+	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}
+	return shown, err
+}
+
+// overrideIndex is the index of a client's override in a rule, -1 if there is none. The client and the override
+// may each name an API key by the key or by its hash.
+func overrideIndex(rule *rules.Rule, client string) int {
+	at := slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return o.Key == client })
+	if at < 0 && countsKeys(rule) {
+		client = shownClient(rule, client)
+		at = slices.IndexFunc(rule.Overrides, func(o rules.Override) bool { return shownClient(rule, o.Key) == client })
+	}
+	return at
+}

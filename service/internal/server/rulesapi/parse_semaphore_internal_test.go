@@ -1,0 +1,56 @@
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+func readAll(_ http.ResponseWriter, r *http.Request, _ int64) (string, func(), error) {
+	text, err := io.ReadAll(r.Body)
+	return string(text), nil, err
+}
+
+// Every document and rule that is large waits until no other is parsed; small ones do not wait, and a client that leaves does not either.
+func TestLargeBodiesWait(t *testing.T) {
+	a := &API{config: Config{MaxBodyBytes: 1 << 20, ReadBody: readAll}, parsing: make(chan struct{}, 1)}
+	request := func(ctx context.Context) *call {
+		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("[]"+strings.Repeat(" ", largeBody)))
+		r.Header.Set("Content-Type", "application/yaml")
+		return &call{api: a, w: httptest.NewRecorder(), r: r}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, read := range map[string]func(*call) error{
+		"document": func(c *call) error { _, _, err := c.document(); return err },
+		"value":    func(c *call) error { _, err := c.value(ruleBody); return err },
+	} {
+		for range 2 { // the first leaves when it has been read
+			if err := read(request(t.Context())); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		a.parsing <- struct{}{}
+		var failed *problem.Error
+		if err := read(request(gone)); !errors.As(err, &failed) || failed.Status != http.StatusServiceUnavailable {
+			t.Errorf("%s: %v; want 503", name, err)
+		}
+		small := request(t.Context())
+		small.r.Body = io.NopCloser(strings.NewReader("[]"))
+		if err := read(small); err != nil {
+			t.Errorf("%s: a small one: %v", name, err)
+		}
+		waiting, read := make(chan error), read
+		go func() { waiting <- read(request(t.Context())) }()
+		<-a.parsing
+		if err := <-waiting; err != nil {
+			t.Errorf("%s: one that waited: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package rulesapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// maxPage bounds a page of rules.
+const maxPage = 10_000
+
+// A filter says which rules are shown.
+type filter struct {
+	enabled *bool
+	set     string      // "" is any
+	labels  [][2]string // a rule must have all of them
+	prefix  string      // of the ID
+	after   string      // an ID; only rules after it
+	limit   int64       // 0 is none
+}
+
+// list shows rules, by ID.
+func (c *call) list() error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	now, err := c.current()
+	if err != nil {
+		return err
+	}
+	tag, err := listTag(now.ID, now.Rules)
+	if err != nil {
+		return err
+	}
+	return c.show(now.Number, tag, func() ([]byte, error) {
+		page := api.RuleList{Revision: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
+		last := ""
+		for i := range now.Rules {
+			rule := &now.Rules[i]
+			if !f.has(rule) {
+				continue
+			}
+			if f.limit > 0 && int64(len(page.Rules)) == f.limit {
+				page.Next = last
+				break
+			}
+			text, err := file.JSON(c.masked(*rule))
+			if err != nil {
+				return nil, err
+			}
+			page.Rules, last = append(page.Rules, text), rule.ID
+		}
+		return problem.Marshal(page)
+	})
+}
+
+// missing is the error of a rule or an override that does not exist, or of an override that can't exist.
+func (c *call) missing(rule *rules.Rule) error {
+	if c.client == "" || rule.ID == "" {
+		return noRule(c.rule)
+	}
+	if _, err := rule.OverrideKey(c.client); err != nil {
+		return err
+	}
+	return problem.New(http.StatusNotFound, "rule %q has no override for this client", rule.ID)
+}
+
+// written is the rule or the override that the path names, as JSON. It is nil if there is no such override.
+func (c *call) written(rule *rules.Rule) ([]byte, error) {
+	if c.client == "" {
+		return file.JSON(*rule)
+	}
+	if at := overrideIndex(rule, c.client); at >= 0 {
+		return file.OverrideJSON(rule.Overrides[at])
+	}
+	return nil, nil
+}
+
+// get shows a rule or an override.
+func (c *call) get() error {
+	rule, head, err := c.find()
+	if err != nil {
+		return err
+	}
+	text, err := c.written(&rule)
+	if err != nil {
+		return err
+	}
+	if text == nil {
+		return c.missing(&rule)
+	}
+	return c.show(head.Number, tagOf(text), func() ([]byte, error) {
+		shown := c.masked(rule)
+		return c.written(&shown)
+	})
+}
+
+// filter reads the filter from the query.
+func (c *call) filter() (filter, error) {
+	q := c.query
+	f := filter{set: q.Get("set"), prefix: q.Get("prefix"), after: q.Get("after")}
+	if text := q.Get("enabled"); q.Has("enabled") {
+		enabled := text == "true"
+		if !enabled && text != "false" {
+			return f, invalid("enabled", text, "true or false")
+		}
+		f.enabled = &enabled
+	}
+	if q.Has("set") && f.set == "" {
+		return f, invalid("set", f.set, "the name of a set")
+	}
+	for _, text := range q.Values["label"] {
+		name, value, found := strings.Cut(text, ":")
+		if !found {
+			return f, invalid("label", text, "NAME:VALUE")
+		}
+		f.labels = append(f.labels, [2]string{name, value})
+	}
+	var err error
+	f.limit, err = q.Integer("limit", 0, 1, maxPage)
+	return f, err
+}
+
+// has reports whether a rule passes the filter. The limit does not count here.
+func (f *filter) has(rule *rules.Rule) bool {
+	if rule.ID <= f.after || !strings.HasPrefix(rule.ID, f.prefix) || f.enabled != nil && *f.enabled == rule.Disabled || f.set != "" && f.set != rule.Set {
+		return false
+	}
+	for _, label := range f.labels {
+		if value, found := rule.Labels[label[0]]; !found || value != label[1] {
+			return false
+		}
+	}
+	return true
+}
+
+// String describes the selected rules for people.
+func (f *filter) String() string {
+	var parts []string
+	if f.set != "" {
+		parts = append(parts, "set "+f.set)
+	}
+	for _, label := range f.labels {
+		parts = append(parts, "label "+label[0]+":"+label[1])
+	}
+	if f.prefix != "" {
+		parts = append(parts, "prefix "+f.prefix)
+	}
+	return cmp.Or(problem.Short(strings.Join(parts, ", ")), "all")
+}
+
+// explainTimeout bounds the calls to the store.
+const explainTimeout = 10 * time.Second
+
+// explain shows how the rules in force would decide a request, and consumes nothing.
+func (c *call) explain() error {
+	text, _, err := c.body(c.api.config.MaxBodyBytes, jsonBody)
+	if err != nil {
+		return err
+	}
+	request, err := c.api.config.ReadRequest(text)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
+	if err != nil {
+		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+	}
+	return problem.Answer(c.w, c.r, http.StatusOK, Explanation(x))
+}
+
+// explainClient shows what a client has left under each rule that can count it. The client is named as in overrides.
+func (c *call) explainClient() error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
+	defer cancel()
+	list, err := c.api.config.Limiter.ExplainClient(ctx, c.client)
+	if err != nil {
+		return stateUnreachable(err, "the store could not answer; nothing was consumed")
+	}
+	shown := api.ClientExplanation{Client: c.client, Rules: []api.ExplainedRule{}}
+	for i := range list {
+		shown.Rules = append(shown.Rules, explained(&list[i]))
+	}
+	return problem.Answer(c.w, c.r, http.StatusOK, shown)
+}
+
+// Explanation converts an explanation to its wire type.
+func Explanation(x *enforce.Explanation) api.Explanation {
+	v := &x.Verdict
+	shown := api.Explanation{
+		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
+		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
+		Rules: []api.ExplainedRule{},
+	}
+	if v.Rule != nil {
+		shown.Rule = v.Rule.ID
+	}
+	for i := range x.Rules {
+		shown.Rules = append(shown.Rules, explained(&x.Rules[i]))
+	}
+	return shown
+}
+
+func explained(rule *enforce.Explained) api.ExplainedRule {
+	shown := api.ExplainedRule{Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
+	if rule.Fault != nil {
+		shown.Allowed, shown.Error = true, prefix.Trim(rule.Fault.Error())
+		return shown
+	}
+	switch rule.Outcome {
+	case rules.Limited:
+		shown.Allowed, shown.Key, shown.Cost = rule.Decision.Allowed, rule.Claim.Key, rule.Claim.Permits
+	case rules.Skipped, rules.Unlimited:
+		shown.Allowed = true
+	case rules.Banned, rules.Lacking:
+	}
+	op := stint.Op{Claim: rule.Claim, And: rule.And}
+	for i, o := range rule.Each {
+		limit := op.LimitAt(i)
+		shown.Limits = append(shown.Limits, api.ExplainedLimit{
+			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
+			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
+			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
+		})
+	}
+	return shown
+}

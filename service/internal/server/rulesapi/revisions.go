@@ -1,0 +1,182 @@
+package rulesapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+const (
+	// maxRevisions bounds a page of revisions. Its default length is defaultRevisions.
+	maxRevisions     = 1000
+	defaultRevisions = 50
+	// historyTimeout bounds the search for revisions of a rule. After it the answer has what was found.
+	historyTimeout = 2 * time.Second
+)
+
+// manager returns the manager of the rules, or an error if there is none.
+func (c *call) manager() (*store.Manager, error) {
+	if c.api.config.Manager == nil {
+		return nil, problem.New(http.StatusNotFound, "there are no revisions: rules come from %s", c.api.config.RulesFrom)
+	}
+	return c.api.config.Manager, nil
+}
+
+// listRevisions shows who edited rules, the newest first.
+func (c *call) listRevisions() error {
+	before, err := c.query.Integer("before", 0, 1, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	limit, err := c.query.Integer("limit", defaultRevisions, 1, maxRevisions)
+	if err != nil {
+		return err
+	}
+	list, err := c.revisions(before, int(limit), c.query.Get("rule"))
+	if err != nil {
+		return err
+	}
+	return problem.Answer(c.w, c.r, http.StatusOK, list)
+}
+
+// revisions lists at most limit revisions before one, with a rule only those that changed it. It searches for about
+// historyTimeout, and says where to continue.
+func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevisionList, error) {
+	list := api.RuleRevisionList{Revisions: []api.RuleRevision{}}
+	m, err := c.manager()
+	if err != nil {
+		return list, err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
+	defer cancel()
+	infos, err := m.History(ctx, before, map[bool]int{true: limit, false: maxRevisions}[rule == ""])
+	if err != nil {
+		return list, unreachable(err)
+	}
+	begun := time.Now()
+	var now store.Revision // of the info before, or the zero Revision
+	for i, info := range infos {
+		changes := true
+		if rule != "" {
+			if changes, err = changedIn(ctx, m, info.Number, rule, &now); err != nil {
+				return list, unreachable(err)
+			}
+		}
+		if changes {
+			list.Revisions = append(list.Revisions, revisionOf(info))
+		}
+		if len(list.Revisions) == limit || rule != "" && time.Since(begun) >= historyTimeout {
+			if i+1 < len(infos) || info.Number > 1 && rule == "" {
+				list.Next = info.Number
+			}
+			break
+		}
+	}
+	return list, nil
+}
+
+func revisionOf(info store.Info) api.RuleRevision {
+	return api.RuleRevision{
+		Revision: info.Number, At: info.Time().UTC(), By: info.By, Action: info.Action, Comment: info.Comment, Rules: info.Count, Bytes: info.Bytes,
+	}
+}
+
+// changedIn reports whether a revision changed a rule. It is false if the revision before it is not kept. now may hold
+// the revision, so that it is not loaded again. On return it holds the revision before.
+func changedIn(ctx context.Context, m *store.Manager, number int64, id string, now *store.Revision) (changed bool, err error) {
+	if now.Number != number {
+		if *now, err = m.Revision(ctx, number); err != nil {
+			return false, notKept(err)
+		}
+	}
+	after, is := now.Rule(id)
+	*now = store.Revision{}
+	if number > 1 {
+		if *now, err = m.Revision(ctx, number-1); err != nil {
+			return false, notKept(err)
+		}
+	}
+	before, was := now.Rule(id)
+	return was != is || was && !before.Equal(&after), nil
+}
+
+// notKept turns store.ErrNotKept into nil, and returns other errors unchanged.
+func notKept(err error) error {
+	if errors.Is(err, store.ErrNotKept) {
+		return nil
+	}
+	return err
+}
+
+// getRevision shows a revision, and the rules that it changed, before and after.
+func (c *call) getRevision() error {
+	since, err := c.query.Integer("since", max(0, c.number-1), 0, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	m, err := c.manager()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
+	defer cancel()
+	var old store.Revision // the zero Revision is before the first
+	now, err := m.Revision(ctx, c.number)
+	if err == nil && since > 0 {
+		old, err = m.Revision(ctx, since)
+	}
+	if err != nil {
+		return unreachable(c.notKept(ctx, err, 1))
+	}
+	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
+	return c.show(now.Number, tag, func() ([]byte, error) {
+		diff := api.RuleRevisionDiff{RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
+		for _, change := range rules.Diff(old.Rules, now.Rules) {
+			shown, err := c.shownChange(change)
+			if err != nil {
+				return nil, err
+			}
+			diff.Changes = append(diff.Changes, shown)
+		}
+		return problem.Marshal(diff)
+	})
+}
+
+// rollback makes all rules what they were at a revision.
+func (c *call) rollback() error {
+	if c.r.ContentLength != 0 {
+		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
+	}
+	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
+		e, err := m.Rollback(ctx, author, c.number, c.checkList)
+		return e, c.notKept(ctx, err, 0) // 0 is before the first
+	})
+	if err != nil {
+		return err
+	}
+	return c.edited(&e)
+}
+
+// notKept turns store.ErrNotKept into 410 if the revision existed once, and into 404 if it never did. Numbers begin
+// with first.
+func (c *call) notKept(ctx context.Context, err error, first int64) error {
+	if !errors.Is(err, store.ErrNotKept) {
+		return err
+	}
+	now, err := c.api.config.Manager.Current(ctx)
+	if err != nil {
+		return err
+	}
+	if c.number > now.Number || c.number < first {
+		return problem.New(http.StatusNotFound, "there is no revision %d; the newest is %d", c.number, now.Number)
+	}
+	return problem.New(http.StatusGone, "revision %d, or the revision that it is compared with, is no longer kept", c.number)
+}

@@ -1,0 +1,114 @@
+package rulesapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/rulestore"
+)
+
+// A slow store takes its time for each revision, and notes which are loaded.
+type slow struct {
+	store.Store
+	each   time.Duration
+	loaded []int64
+}
+
+func (s *slow) Load(ctx context.Context, number int64) (store.Revision, error) {
+	s.loaded = append(s.loaded, number)
+	<-time.After(s.each) // by the test's own time
+	return s.Store.Load(ctx, number)
+}
+
+// history makes revisions, of which every third changes the rule third.
+func history(t *testing.T, kept store.Store, revisions int) *call {
+	t.Helper()
+	m, err := store.NewManager(kept, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range revisions {
+		rule := rules.Rule{ID: "other", Scope: []string{rules.Global}, Unlimited: true, Priority: n + 1}
+		if n%3 == 0 {
+			rule.ID = "third"
+		}
+		if _, err := m.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { d.Put(rule); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &call{api: &API{config: Config{Manager: m}}, r: request}
+}
+
+// Revisions are listed without their rules, which are loaded only to find those of a rule.
+func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
+	kept := &slow{Store: store.NewMemory()}
+	c := history(t, kept, 30)
+	for _, test := range []struct {
+		before      int64
+		limit       int
+		rule        string
+		loaded      int
+		first, last int64
+		next        int64
+	}{
+		{0, 1, "", 0, 30, 30, 30},
+		{0, 10, "", 0, 30, 21, 21},
+		{0, 30, "", 0, 30, 1, 0},
+		{0, 31, "", 0, 30, 1, 0},
+		{4, 50, "", 0, 3, 1, 0},
+		{0, 2, "third", 7, 28, 25, 25},
+		{0, 5, "third", 16, 28, 16, 16},
+		{0, 50, "third", 30, 28, 1, 0},
+	} {
+		kept.loaded = nil
+		list, err := c.revisions(test.before, test.limit, test.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(kept.loaded) != test.loaded {
+			t.Errorf("%+v: loaded %v", test, kept.loaded)
+		}
+		if n := len(list.Revisions); list.Revisions[0].Revision != test.first || list.Revisions[n-1].Revision != test.last || list.Next != test.next {
+			t.Errorf("%+v: %+v", test, list)
+		}
+	}
+}
+
+// A long search returns what it found and where to go on; nothing is left out.
+func TestHistoryTakesBoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
+		c := history(t, kept, 200)
+		for _, rule := range []string{"third", "none"} {
+			var got []int64
+			begun, pages := time.Now(), 0
+			for next := int64(0); pages == 0 || next > 0; pages++ {
+				began := time.Now()
+				list, err := c.revisions(next, 100, rule)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > historyTimeout+2*kept.each {
+					t.Errorf("a page took %s", took)
+				}
+				for _, v := range list.Revisions {
+					got = append(got, v.Revision)
+				}
+				next = list.Next
+			}
+			want := map[string]int{"third": 67, "none": 0}[rule]
+			if len(got) != want || len(slices.Compact(slices.Clone(got))) != want || pages != 6 {
+				t.Errorf("%q: %d revisions in %d pages and %s: %v", rule, len(got), pages, time.Since(begun), got)
+			}
+		}
+	})
+}

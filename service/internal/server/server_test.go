@@ -1,0 +1,413 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A running is a server that listens on 127.0.0.1 and ends with the test.
+type running struct {
+	t      *testing.T
+	server *server.Server
+	store  *store
+	log    *logBuffer
+	client *http.Client
+	stop   context.CancelFunc
+	ended  chan error // what Run returned
+}
+
+func run(t *testing.T, change func(*server.Config)) *running {
+	t.Helper()
+	return runOn(t, nil, change)
+}
+
+// runOn is run with connections of ln, unless it is nil.
+func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running {
+	t.Helper()
+	config, store, log := testConfig()
+	config.Listen = "127.0.0.1:0"
+	config.API.Open = false
+	config.DrainKeepAlive = 0 // nobody waits for the connections of a test that ends
+	config.Rules = compile(t, ruleList())
+	if change != nil {
+		change(&config)
+	}
+	s, err := server.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Addr() != nil || s.AdminAddr() != nil {
+		t.Error("a server that does not listen has an address")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	transport := &http.Transport{}
+	if ln != nil {
+		s.SetListener(ln)
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return ln.dial() }
+	}
+	r := &running{
+		t: t, server: s, store: store, log: log, stop: stop, ended: make(chan error, 1),
+		client: &http.Client{Transport: transport},
+	}
+	go func() { r.ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		stop()
+		_ = r.end() // a test that cares has asked already
+	})
+	select {
+	case <-s.Listening():
+	case err := <-r.ended:
+		t.Fatalf("Run: %v", err)
+	}
+	return r
+}
+
+// end waits until Run has returned and returns its error.
+func (r *running) end() error {
+	err := <-r.ended
+	r.ended <- err
+	return err
+}
+
+func (r *running) request(method, addr, path string) *http.Request {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+addr+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return request
+}
+
+func (r *running) send(request *http.Request) reply {
+	r.t.Helper()
+	response, err := r.client.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return reply{t: r.t, status: response.StatusCode, header: response.Header, body: string(body)}
+}
+
+func (r *running) get(path string) reply {
+	r.t.Helper()
+	return r.send(r.request(http.MethodGet, r.server.Addr().String(), path))
+}
+
+func TestRun(t *testing.T) {
+	r := run(t, nil)
+	if got, want := r.log.String(), "level=INFO msg=listening service=http addr="+r.server.Addr().String()+"\n"; !strings.Contains(got, want) {
+		t.Errorf("the log lacks %q:\n%s", want, got)
+	}
+	if !strings.Contains(r.log.String(), "level=WARN") || r.log.lines() != 2 {
+		t.Errorf("the log, want the address and a warning that anybody may name keys:\n%s", r.log)
+	}
+	got := r.get(check + "?key=user:123")
+	if got.status != 200 || got.check().Remaining != 99 {
+		t.Errorf("on loopback keys may be named: %d %s", got.status, got.body)
+	}
+	if got.header.Get("Content-Length") != fmt.Sprint(len(got.body)) {
+		t.Errorf("Content-Length %q of %d bytes", got.header.Get("Content-Length"), len(got.body))
+	}
+	if c := r.get(check).check(); c.Key != "127.0.0.1" {
+		t.Errorf("without a key: %+v", c)
+	}
+	if r.server.AdminAddr() != nil {
+		t.Error("there is an admin listener that nobody asked for")
+	}
+	if err := r.server.Run(t.Context()); err == nil {
+		t.Error("Run runs twice")
+	}
+	options := r.request("OPTIONS", r.server.Addr().String(), "/")
+	options.URL.Opaque = "*"
+	r.send(options).problem(404, "path")
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+func TestNotOnLoopback(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.Listen = "0.0.0.0:0" })
+	_, port, _ := net.SplitHostPort(r.server.Addr().String())
+	addr := "127.0.0.1:" + port
+	r.send(r.request("GET", addr, check+"?key=k")).problem(403, "tokens")
+	if got := r.send(r.request("GET", addr, check)); got.status != 200 {
+		t.Errorf("one's own check: %d %s", got.status, got.body)
+	}
+	if !strings.Contains(r.log.String(), "are refused") {
+		t.Errorf("the log does not say that keys are refused:\n%s", r.log)
+	}
+}
+
+// A request in flight ends, and is answered, after Run was told to stop; meanwhile
+// the server is not ready but alive.
+func TestDrain(t *testing.T) {
+	inside, release := make(chan struct{}), make(chan struct{})
+	r := run(t, nil)
+	r.store.enter = func(context.Context) { close(inside); <-release }
+	answered := make(chan reply, 1)
+	request := r.request("GET", r.server.Addr().String(), check+"?key=k")
+	go func() { answered <- r.send(request) }()
+	<-inside
+	r.stop()
+	f := &fixture{t: t, store: r.store, log: r.log, Handler: r.server.Handler(), router: description(t)}
+	eventually(t, func() bool { return f.get(api.PathReadiness).status == http.StatusServiceUnavailable })
+	if got := f.get(api.PathReadiness); got.body != `{"status":"DOWN","components":{"server":{"status":"DOWN"},"store":{"status":"UP"}}}`+"\n" {
+		t.Errorf("readiness: %s", got.body)
+	}
+	if got := f.get(api.PathLiveness); got.status != 200 {
+		t.Errorf("liveness: %d", got.status)
+	}
+	select {
+	case err := <-r.ended:
+		t.Fatalf("Run ended before its request: %v", err)
+	default:
+	}
+	close(release)
+	if got := <-answered; got.status != 200 || !got.check().Allowed {
+		t.Errorf("the request in flight: %d %s", got.status, got.body)
+	}
+	if err := r.end(); err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()); err == nil {
+		_ = conn.Close()
+		t.Error("the address still accepts connections")
+	}
+}
+
+func TestDrainTimeout(t *testing.T) {
+	inside := make(chan struct{})
+	r := run(t, func(c *server.Config) { c.DrainTimeout = time.Millisecond })
+	r.store.enter = func(ctx context.Context) { close(inside); <-ctx.Done() }
+	cut := make(chan error, 1)
+	request := r.request("GET", r.server.Addr().String(), check+"?key=k")
+	go func() {
+		response, err := r.client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		cut <- err
+	}()
+	<-inside
+	r.stop()
+	if err := r.end(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Run = %v, want that requests were cut off", err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the request was answered")
+	}
+}
+
+// eventually waits for a condition that another goroutine brings about.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the condition did not come about in %v", patience)
+		}
+	}
+}
+
+func TestListenFails(t *testing.T) {
+	r := run(t, nil)
+	taken := r.server.Addr().String()
+	for param, change := range map[string]func(*server.Config){
+		"listen":       func(c *server.Config) { c.Listen = taken },
+		"admin_listen": func(c *server.Config) { c.Listen, c.AdminListen = "127.0.0.1:0", taken },
+	} {
+		config, _, _ := testConfig()
+		change(&config)
+		s, err := server.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), param) || !strings.Contains(err.Error(), taken) {
+			t.Errorf("%s on a taken address: %v", param, err)
+		}
+		if s.Addr() != nil {
+			t.Error("a server that could not listen has an address")
+		}
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
+	addr := r.server.AdminAddr().String()
+	if want := "level=INFO msg=listening service=admin addr=" + addr + "\n"; !strings.Contains(r.log.String(), want) {
+		t.Errorf("the log lacks %q:\n%s", want, r.log)
+	}
+	send := func(host, origin, path string) reply {
+		request := r.request("GET", addr, path)
+		request.Host = host
+		if origin != "" {
+			request.Header.Set("Origin", origin)
+		}
+		return r.send(request)
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
+		if got := send(addr, "", path); got.status != 200 {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := send("localhost:1", "http://localhost:1", "/debug/pprof/"); got.status != 200 {
+		t.Errorf("its own page: %d %s", got.status, got.body)
+	}
+	send("evil.example", "", "/debug/pprof/").problem(403, "Host", "evil.example")
+	send(addr, "http://evil.example", "/debug/pprof/").problem(403, "Origin", "evil.example")
+	send(addr, "null", "/debug/pprof/").problem(403, "Origin")
+	send(addr, "http://localhost:3000", "/debug/pprof/").problem(403, "Origin")
+	send(addr, "", "/nothing").problem(404)
+	send(addr, "", check).problem(404)
+	r.get("/debug/pprof/").problem(404)
+}
+
+func TestSpoofedAddresses(t *testing.T) {
+	send := func(r *running, name string, lines ...string) string {
+		request := r.request("GET", r.server.Addr().String(), check)
+		request.Header[http.CanonicalHeaderKey(name)] = lines
+		return r.send(request).check().Key
+	}
+	direct := run(t, nil)
+	for _, name := range []string{"X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "Cf-Connecting-Ip"} {
+		if key := send(direct, name, "198.51.100.1"); key != "127.0.0.1" {
+			t.Errorf("%s of an untrusted peer is believed: %s", name, key)
+		}
+	}
+	behind := run(t, func(c *server.Config) {
+		c.ClientIP = clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	})
+	for _, test := range []struct{ line, want string }{
+		{"198.51.100.1", "198.51.100.1"},
+		{"1.1.1.1, 198.51.100.1", "198.51.100.1"},
+		{"198.51.100.1, 127.0.0.2", "198.51.100.1"},
+		{"2001:db8:1:2:3::4", "2001:db8:1:2::/64"},
+		{"::ffff:198.51.100.1", "198.51.100.1"},
+		{"nonsense", "127.0.0.1"},
+	} {
+		if key := send(behind, "X-Forwarded-For", test.line); key != test.want {
+			t.Errorf("X-Forwarded-For: %s is %s, want %s", test.line, key, test.want)
+		}
+	}
+	if key := send(behind, "X-Real-IP", "198.51.100.1"); key != "127.0.0.1" {
+		t.Errorf("a field that was not named is believed: %s", key)
+	}
+}
+
+// A body that never comes holds no connection, whether it is read or not.
+func TestSlowBody(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.BodyTimeout = time.Millisecond })
+	for path, status := range map[string]string{check: "400", "/nowhere": "404", api.PathRemaining: "405"} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn) // until the server closes
+		if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" ") {
+			t.Errorf("%s: %v %q", path, err, answer)
+		}
+		_ = conn.Close()
+	}
+}
+
+// A connection that sends no head, and one that sends no further request, is
+// closed.
+func TestSlowConnections(t *testing.T) {
+	get := "GET " + check + " HTTP/1.1\r\nHost: h\r\n\r\n"
+	for name, test := range map[string]struct {
+		change func(*server.Config)
+		sends  string
+		status string
+	}{
+		"nothing":       {func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond }, "", ""},
+		"half a head":   {func(c *server.Config) { c.ReadHeaderTimeout = time.Millisecond }, get[:20], ""},
+		"one request":   {func(c *server.Config) { c.IdleTimeout = time.Millisecond }, get, "HTTP/1.1 200 OK"},
+		"one and a bit": {func(c *server.Config) { c.IdleTimeout = time.Millisecond }, get + get[:20], "HTTP/1.1 200 OK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, test.change)
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			if _, err := io.WriteString(conn, test.sends); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(conn)
+			if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), test.status) {
+				t.Errorf("%v %q, want the connection closed", err, answer)
+			}
+		})
+	}
+}
+
+// A request that takes too long loses its connection, and so its context.
+func TestSlowRequest(t *testing.T) {
+	r := run(t, func(c *server.Config) { c.WriteTimeout = time.Millisecond })
+	r.store.enter = func(ctx context.Context) { <-ctx.Done() }
+	response, err := r.client.Do(r.request("GET", r.server.Addr().String(), check+"?key=k"))
+	if err == nil {
+		_ = response.Body.Close()
+		t.Errorf("status %d, want the connection closed", response.StatusCode)
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	config := server.Config{
+		Headers:        0x80,
+		MaxHeaderBytes: -1,
+		MaxBodyBytes:   -2,
+		MaxConnections: -3,
+		API:            server.API{Tokens: []string{"a b"}},
+		ClientIP:       clientip.Config{IPv6Prefix: 200},
+		Defaults: map[stint.Algorithm]stint.Limit{
+			stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
+			stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
+		},
+		Policies: map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()},
+	}
+	_, err := server.New(config)
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Fatalf("New = %v, want ErrInvalid", err)
+	}
+	for _, want := range []string{
+		"store is", "headers is 128", "http.max_header_size is -1", "http.max_body_size is -2", "http.max_connections is -3", "api.tokens_file",
+		"ipv6_prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not report %q:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "a b") {
+		t.Errorf("the error tells a token:\n%v", err)
+	}
+}

@@ -1,0 +1,247 @@
+package server
+
+import (
+	_ "embed"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/rulesapi"
+)
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// Values of header fields that never change. They are only read.
+var (
+	jsonType = []string{"application/json"}
+	yamlType = []string{"application/yaml"}
+	noStore  = []string{"no-store"}
+)
+
+// A service is the handler of the REST API, metrics and health.
+type service struct {
+	config    *Config
+	targets   *targets
+	authority *authority
+	admission *admission
+	clients   *clientip.Resolver
+	rules     *enforce.Limiter
+	swapping  sync.Mutex // held while rules are swapped
+	metrics   *promlimit.Metrics
+	registry  *prometheus.Registry
+	scrapes   *scrapes
+	logger    *slog.Logger
+	draining  atomic.Bool
+	scratches sync.Pool // of *scratch
+
+	requestIDs *requestIDs
+
+	evaluations sync.Pool // of *evaluation
+	ruleMetrics *promlimit.Rules
+
+	connections, adminConnections *connMetrics
+	bodies                        *bodyBudget // of the REST API
+	events                        *events
+	administration                *rulesapi.API
+}
+
+// readRequest reads a body that describes a request, as an evaluation's does.
+func (s *service) readRequest(text string) (*rules.Request, error) {
+	e := newEvaluation()
+	_, err := e.read(text, evaluationMembers, s.clients)
+	return &e.request, err
+}
+
+// A scratch is what answering one check needs for a moment.
+type scratch struct {
+	each []stint.Outcome
+	body []byte
+	api.CheckResponse
+}
+
+func newService(config *Config) (*service, error) {
+	ts, err := newTargets(config)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := clientip.New(config.ClientIP)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registerer, err := promlimit.WithLabels(registry, config.MetricLabels)
+	if err != nil {
+		return nil, err
+	}
+	own := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	if err := register(registerer, append(own, config.Collectors...)...); err != nil {
+		return nil, err
+	}
+	metrics, err := promlimit.New(registerer)
+	if err != nil {
+		return nil, err
+	}
+	ruleMetrics, err := promlimit.NewRules(registerer)
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := enforce.New(enforce.Config{
+		Store: config.Store, MaxWait: config.longestWait(), RejectAmbiguousPaths: config.RejectAmbiguousPaths,
+		DenyByDefault: config.DenyByDefault,
+	})
+	if err != nil {
+		return nil, err
+	}
+	public, private, err := newConnMetrics(registerer)
+	if err != nil {
+		return nil, err
+	}
+	bodies, adminBodies, err := newBodyBudgets(config, registerer)
+	if err != nil {
+		return nil, err
+	}
+	events, err := newEvents(registerer, config.ClientIP.Headers)
+	if err != nil {
+		return nil, err
+	}
+	limits := 1
+	for _, t := range ts.all {
+		limits = max(limits, t.policy.Len())
+	}
+	s := &service{
+		config:     config,
+		targets:    ts,
+		authority:  newAuthority(config.API),
+		admission:  newAdmission(config.MaxOperations),
+		clients:    clients,
+		rules:      limiter,
+		metrics:    metrics,
+		registry:   registry,
+		scrapes:    newScrapes(registry, config.MetricsAge),
+		logger:     config.Logger,
+		requestIDs: newRequestIDs(),
+		scratches:  sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
+
+		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
+		ruleMetrics: ruleMetrics,
+
+		connections: public, adminConnections: private,
+		bodies: bodies, events: events,
+	}
+	s.administration, err = rulesapi.New(rulesapi.Config{
+		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
+		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: adminBodies.readAdmin, Logger: config.Logger, Registerer: registerer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.swapRules(config.Rules)
+	return s, nil
+}
+
+func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := registry.Register(collector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ServeHTTP routes by the path, and answers a panic as a mistake of the server.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recover(w, r)
+	w.Header()[requestIDField] = s.requestIDs.of(r.Header)
+	boundBody(w, r, s.config.BodyTimeout)
+	s.noteForwarded(r)
+	if err := s.route(w, r); err != nil {
+		if errors.Is(err, stint.ErrOverloaded) {
+			s.noteOverload(r, err)
+		}
+		s.noteRefusal(w, r, problem.Of(err))
+		problem.Write(w, err)
+	}
+}
+
+// boundBody makes the body come in time, whether it is read here or, unread, by
+// net/http. A connection that knows no deadlines, as in a test of the handler alone,
+// has none.
+//
+// A body in chunks ends its connection with the answer. RFC 9112, section 6.1, wants that where a Content-Length stands beside
+// Transfer-Encoding, of which net/http tells only the latter: whoever passed both on may have gone by the former, and
+// then takes what follows for another request. In HTTP/1.0, which has no chunks, net/http ignores Transfer-Encoding and
+// tells nothing of it, so each such connection ends with its answer.
+func boundBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if len(r.TransferEncoding) > 0 || !r.ProtoAtLeast(1, 1) {
+		w.Header().Set("Connection", "close")
+	}
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+	}
+}
+
+func (s *service) recover(w http.ResponseWriter, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is panicked with as it is
+		panic(v) //nolint:forbidigo // net/http asks for it
+	}
+	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, stackAttr, string(debug.Stack()))
+	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" && name != requestIDField })
+	problem.Write(w, errors.New("a panic"))
+}
+
+// An endpoint answers the requests to one path.
+type endpoint struct {
+	methods []string
+	serve   func(*service, http.ResponseWriter, *http.Request) error
+}
+
+// readMethods are the methods of endpoints that change nothing.
+var readMethods = []string{"GET", "HEAD"}
+
+// endpoints are those of the paths.
+var endpoints = map[string]endpoint{
+	api.PathCheck:        {[]string{"GET", "POST"}, (*service).checkOne},
+	api.PathReset:        {[]string{"DELETE"}, (*service).reset},
+	api.PathSettle:       {[]string{"POST"}, (*service).settle},
+	api.PathEvaluate:     {[]string{"POST"}, (*service).evaluate},
+	api.PathForwardAuth:  {[]string{"GET"}, (*service).forwardAuth},
+	api.PathRemaining:    {readMethods, (*service).remaining},
+	api.PathHealth:       {readMethods, (*service).readiness},
+	api.PathReadiness:    {readMethods, (*service).readiness},
+	api.PathLiveness:     {readMethods, (*service).liveness},
+	api.PathInfo:         {readMethods, (*service).info},
+	api.PathMetrics:      {readMethods, (*service).scrapeMetrics},
+	api.PathMetricsAlias: {readMethods, (*service).scrapeMetrics},
+	api.PathOpenAPI:      {readMethods, (*service).describeAPI},
+}
+
+func (s *service) route(w http.ResponseWriter, r *http.Request) error {
+	e, known := endpoints[r.URL.Path]
+	if !known {
+		return problem.NoPath(r.URL.Path)
+	}
+	if err := problem.CheckMethod(r, e.methods...); err != nil {
+		return err
+	}
+	return e.serve(s, w, r)
+}

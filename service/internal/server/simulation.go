@@ -1,0 +1,468 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/netip"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+// pathSimulate is where the dashboard has candidates simulated.
+const pathSimulate = "/api/v1/simulate"
+
+// Bounds of a simulation on the admin listener.
+const (
+	maxSimulatedEvents  = 5_000_000
+	maxSimulatedClients = 200_000
+	maxSimulatedLog     = 32 << 20 // bytes, as they are sent and unpacked
+	maxSimulatedRequest = 4 << 20  // bytes of candidates
+	maxSimulatedHeld    = 1 << 16  // requests that wait for their order
+	maxCandidates       = 8
+	maxSimulatedMemory  = 48 << 20 // bytes of the tables of clients, counted before they are taken
+	maxSimulatedHeap    = 80 << 20 // bytes by which the heap may grow, of everything
+	maxUnchecked        = 32 << 20 // bytes by which it grows until it is collected and looked at
+	simulationTime      = time.Minute
+)
+
+// A simulator simulates candidates, one request at a time.
+type simulator struct {
+	busy    chan struct{}
+	most    int             // events
+	heap    func() uint64   // heapBytes
+	before  uint64          // what heap was when the simulation began
+	checked uint64          // what it was after the last collection that proceed asked for
+	stop    context.Context // done when the process is to stop
+	rules   func() *rules.Set
+	recent  *activity.Recorder // nil: nothing is known
+	options rules.Options
+	deny    bool // rules_default
+}
+
+// A simulationRequest says what is simulated, on what.
+type simulationRequest struct {
+	// Budget is a limit such as 100/1m, for all five algorithms. Default: "", none.
+	Budget string `json:"budget"`
+	// InForce has the rules in force as a candidate.
+	InForce bool `json:"inForce"`
+	// Candidates are documents of rules, each with a name.
+	Candidates []struct {
+		Name  string `json:"name"`
+		Rules string `json:"rules"`
+	} `json:"candidates"`
+	// Pattern is made-up traffic. Default: nil, the log that follows in the body, or else the recent decisions of this process.
+	Pattern *struct {
+		Name    string  `json:"name"`
+		Seed    uint64  `json:"seed"`
+		Rate    float64 `json:"rate"`
+		Clients int     `json:"clients"`
+		Length  string  `json:"length"`
+		Window  string  `json:"window"`
+		// Client, Path, Method and Burst are those of a simulate.Pattern, with its defaults.
+		Client string `json:"client"`
+		Path   string `json:"path"`
+		Method string `json:"method"`
+		Burst  int    `json:"burst"`
+	} `json:"pattern"`
+	// Format is the log's. Default: "", which its first line tells.
+	Format string `json:"format"`
+	// Suggest looks for the least limits of rules. Default: nil, nothing is suggested.
+	Suggest *suggestionRequest `json:"suggest"`
+}
+
+// A simulationAnswer is the report, and what its reader should know.
+type simulationAnswer struct {
+	*simulate.Report
+
+	Notes []string `json:"notes"`
+	// LeftOut are recent decisions that candidates could not be asked about, since what is known of them does not say whom rules count.
+	LeftOut int64 `json:"leftOut,omitempty"`
+	// Suggestions are those that were asked for, of the rules with the most requests first.
+	Suggestions []suggestion `json:"suggestions,omitempty"`
+}
+
+// serve answers a simulation: a multipart body of the request (JSON) and, if it is of a log, the log.
+func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := problem.CheckMethod(r, "POST"); err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * simulationTime))
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	default:
+		return problem.ReducedCapacity("a simulation is under way; allowed: one at a time")
+	}
+	s.before = s.heap()
+	s.checked = s.before
+	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
+	defer cancel()
+	defer context.AfterFunc(s.stop, cancel)()
+	defer context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) })() // of the body
+	err := s.simulate(ctx, w, r)
+	if s.stop.Err() != nil && err != nil {
+		return problem.ReducedCapacity("the service is stopping; the simulation was ended")
+	}
+	return err
+}
+
+// simulate simulates what a request asks for, until ctx is done.
+func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+	parts, err := r.MultipartReader()
+	if err != nil {
+		return stint.Invalid("Content-Type", problem.Short(r.Header.Get("Content-Type")), "multipart/form-data with the parts request and log")
+	}
+	request, err := readSimulation(parts)
+	if err != nil {
+		return err
+	}
+	candidates, err := s.candidates(request)
+	if err != nil {
+		return err
+	}
+	simulation, err := simulate.New(simulate.Config{
+		Candidates: candidates, MaxClients: maxSimulatedClients, MaxMemory: maxSimulatedMemory, DenyByDefault: s.deny,
+		Proceed: func() error { return s.proceed(ctx) },
+	})
+	if err != nil {
+		return err
+	}
+	t, err := s.traffic(ctx, request, parts)
+	if err != nil {
+		return err
+	}
+	source := s.within(ctx, t.source)
+	switch err = source(simulation.Add); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return stint.Invalid("the traffic", "one that takes more than a minute", "less, such as a shorter log")
+	case err != nil:
+		return err
+	}
+	answer := simulationAnswer{Notes: append([]string{}, t.notes...), LeftOut: t.leftOut}
+	if answer.Report, err = simulation.Finish(); err != nil {
+		return err
+	}
+	answer.Input = t.input
+	answer.Notes = append(answer.Notes, answer.Report.Notes()...)
+	if request.Suggest != nil {
+		if err := s.suggest(ctx, request.Suggest, candidates, source, &answer); err != nil {
+			return err
+		}
+	}
+	return problem.Answer(w, r, http.StatusOK, answer)
+}
+
+func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
+	part, err := parts.NextPart()
+	if err != nil || part.FormName() != "request" {
+		return nil, stint.Invalid("the body", "without a part request", "the part request first")
+	}
+	text, err := io.ReadAll(io.LimitReader(part, maxSimulatedRequest+1))
+	if err != nil || len(text) > maxSimulatedRequest {
+		return nil, problem.TooLarge(maxSimulatedRequest)
+	}
+	request := new(simulationRequest)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(request); err != nil {
+		return nil, problem.New(http.StatusBadRequest, "request: %s. It is JSON with budget, inForce, candidates, pattern, format and suggest", problem.Short(document.JSONFault(err)))
+	}
+	return request, nil
+}
+
+// candidates are those of a request.
+func (s *simulator) candidates(request *simulationRequest) ([]simulate.Candidate, error) {
+	var candidates []simulate.Candidate
+	if request.Budget != "" {
+		limits, err := simulate.Budget(request.Budget)
+		if err != nil {
+			return nil, err
+		}
+		for _, limit := range limits {
+			set, err := rules.Compile([]rules.Rule{simulate.LimitRule("limit", limit)}, s.options)
+			if err != nil {
+				return nil, err
+			}
+			candidates = append(candidates, simulate.Candidate{Name: strings.ToLower(limit.Algorithm.String()), Set: set})
+		}
+	}
+	if request.InForce {
+		candidates = append(candidates, simulate.Candidate{Name: "in force", Set: s.rules()})
+	}
+	for _, candidate := range request.Candidates {
+		set, _, err := file.ParseSet(candidate.Name, []byte(candidate.Rules), s.options)
+		if err != nil {
+			return nil, err
+		}
+		candidates = append(candidates, simulate.Candidate{Name: candidate.Name, Set: set})
+	}
+	if len(candidates) == 0 || len(candidates) > maxCandidates {
+		return nil, stint.Invalid("candidates", len(candidates), "1 to 8, those of budget and inForce among them")
+	}
+	return candidates, nil
+}
+
+// traffic is what is simulated, and what is told of it once the source has been read.
+type traffic struct {
+	source  simulate.Source
+	input   *simulate.Input // of a log
+	notes   []string
+	leftOut int64 // as in simulationAnswer
+}
+
+// within is a source that ends with ctx, and refuses to be longer than a simulation may be.
+func (s *simulator) within(ctx context.Context, source simulate.Source) simulate.Source {
+	return func(add func(*simulate.Event) error) error {
+		events := 0
+		return source(func(event *simulate.Event) error {
+			if events++; events > s.most {
+				return stint.Invalid("the traffic", "longer", fmt.Sprintf("up to %d requests", s.most))
+			}
+			if events%256 == 0 {
+				if err := s.proceed(ctx); err != nil {
+					return err
+				}
+			}
+			return add(event)
+		})
+	}
+}
+
+// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets others have the processor.
+func (s *simulator) proceed(ctx context.Context) error {
+	runtime.Gosched()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.heap() < s.checked+maxUnchecked {
+		return nil
+	}
+	runtime.GC() // which tells garbage from what is in use, and has the process take less than twice as much
+	if s.checked = s.heap(); s.checked > s.before+maxSimulatedHeap {
+		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", maxSimulatedHeap>>20)), "fewer or shorter limits, clients or requests")
+	}
+	return nil
+}
+
+// heapBytes are those of the heap's objects, of garbage too.
+func heapBytes() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
+func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
+	t := new(traffic)
+	if p := request.Pattern; p != nil {
+		pattern := simulate.Pattern{
+			Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients,
+			Client: p.Client, Path: p.Path, Method: p.Method, Burst: p.Burst,
+		}
+		var err error
+		if pattern.Length, err = stint.ParseDuration(p.Length); err != nil {
+			return nil, err
+		}
+		if p.Window != "" {
+			if pattern.Window, err = stint.ParseDuration(p.Window); err != nil {
+				return nil, err
+			}
+		}
+		t.source = pattern.Run
+		return t, pattern.Validate()
+	}
+	part, err := parts.NextPart()
+	if errors.Is(err, io.EOF) {
+		return t, s.replay(t)
+	}
+	if err != nil || part.FormName() != "log" {
+		return nil, stint.Invalid("the body", "with an unknown part", "request and log")
+	}
+	return t, s.log(ctx, t, request, part)
+}
+
+// log makes a log the source. If it is read several times it is kept.
+func (s *simulator) log(ctx context.Context, t *traffic, request *simulationRequest, log io.Reader) error {
+	var kept []byte
+	if request.Suggest != nil {
+		var err error
+		if kept, err = io.ReadAll(io.LimitReader(log, maxSimulatedLog+1)); err != nil {
+			return err
+		}
+		if len(kept) > maxSimulatedLog {
+			return problem.TooLarge(maxSimulatedLog)
+		}
+	}
+	t.source = func(add func(*simulate.Event) error) error {
+		if kept != nil {
+			log = bytes.NewReader(kept)
+		}
+		reader, err := simulate.NewReader(simulate.ReaderOptions{Format: request.Format, Headers: true, IPv6Prefix: s.options.IPv6Prefix, MaxBytes: maxSimulatedLog, Proceed: func() error { return s.proceed(ctx) }})
+		if err != nil {
+			return err
+		}
+		var refused error // by add
+		order := simulate.NewOrder(5*time.Second, func(event *simulate.Event) error {
+			refused = add(event)
+			return refused
+		}).Hold(maxSimulatedHeld)
+		switch err := reader.Read(log, order.Add); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && refused == nil && !errors.Is(err, stint.ErrInvalid):
+			return stint.Invalid("log", problem.Short(prefix.Trim(err.Error())), "a whole file: text, gzip or zstd")
+		case err != nil:
+			return err
+		}
+		input := reader.Input()
+		t.input = &input
+		return order.Flush()
+	}
+	return nil
+}
+
+// replay makes what this process decided lately the source.
+func (s *simulator) replay(t *traffic) error {
+	if s.recent == nil {
+		return stint.Invalid("the traffic", "none", "a pattern or a log, as this process keeps no recent decisions")
+	}
+	set, recent := s.rules(), s.recent.Hold()
+	t.source = func(add func(*simulate.Event) error) error {
+		order := simulate.NewOrder(5*time.Second, add).Hold(maxSimulatedHeld) // recent decisions may be a second out of order
+		var fault error
+		t.leftOut, t.notes = 0, nil
+		recent.Each(func(d activity.Decision) bool {
+			event, known := eventOf(set, &d)
+			if !known {
+				t.leftOut++
+				return true
+			}
+			fault = order.Add(event)
+			return fault == nil
+		})
+		if recent.Sample.OneIn > 1 {
+			t.notes = append(t.notes, fmt.Sprintf("Of the recent clients 1 of %d is recorded in full; only these are simulated.", recent.Sample.OneIn))
+		}
+		t.notes = append(t.notes, "Of recent requests the method, the path and the client of the deciding rule are known. A client counts as one address, one user and one API key, and without header fields.")
+		if fault != nil {
+			return fault
+		}
+		return order.Flush()
+	}
+	return nil
+}
+
+// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name only.
+func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
+	rule, known := set.Rule(d.Rule)
+	if !known || len(rule.Scope) != 1 {
+		return nil, false
+	}
+	event := &simulate.Event{Time: d.At, Request: rules.Request{
+		Method: d.Method, Path: d.Path, Address: addressOf(d.Client), User: d.Client, APIKey: d.Client,
+	}}
+	if attribute, custom := strings.CutPrefix(rule.Scope[0], rules.Custom("")); custom {
+		event.Request.Attributes = map[string]string{attribute: d.Client}
+	}
+	return event, true
+}
+
+// addressOf is a client's address, or for one of another kind a network that no client has (RFC 6666), the same for the same client.
+func addressOf(client string) string {
+	if _, err := netip.ParseAddr(client); err == nil {
+		return client
+	}
+	if _, err := netip.ParsePrefix(client); err == nil {
+		return client
+	}
+	sum := sha256.Sum256([]byte(client))
+	return netip.AddrFrom16([16]byte(append([]byte{0x01, 0, 0, 0, 0, 0, 0, 0}, sum[:8]...))).String()
+}
+
+// maxSuggestions bounds the rules that one simulation suggests limits for.
+const maxSuggestions = 20
+
+// A suggestionRequest says what is looked for.
+type suggestionRequest struct {
+	// Share is which part of the clients is to be left alone: above 0, up to 1.
+	Share float64 `json:"share"`
+	// Rule is the ID of the one rule whose limits are looked for. Default: "", the rules with the most requests.
+	Rule string `json:"rule"`
+	// Rate looks for the rate of a bucket, in the place of its capacity.
+	Rate bool `json:"rate"`
+}
+
+// A suggestion is of a rule of a candidate.
+type suggestion struct {
+	Candidate string `json:"candidate"`
+	*simulate.Suggestion
+}
+
+// suggest adds to an answer what suits the clients of rules, with notes about what could not be found.
+func (s *simulator) suggest(ctx context.Context, request *suggestionRequest, candidates []simulate.Candidate, source simulate.Source, answer *simulationAnswer) error {
+	if !(request.Share > 0 && request.Share <= 1) {
+		return stint.Invalid("suggest.share", request.Share, "above 0, up to 1")
+	}
+	goal := simulate.Goal{
+		Share: request.Share, Rate: request.Rate, MaxMemory: maxSimulatedMemory, Proceed: func() error { return s.proceed(ctx) },
+	}
+	type wanted struct{ candidate, rule int }
+	var list []wanted
+	asked := func(w wanted) int64 { return answer.Candidates[w.candidate].Rules[w.rule].Requests }
+	for i, c := range candidates {
+		for j := range answer.Candidates[i].Rules {
+			rule, _ := c.Set.Rule(answer.Candidates[i].Rules[j].Rule)
+			if goal.Suits(&rule) && (request.Rule == "" || request.Rule == rule.ID) {
+				list = append(list, wanted{i, j})
+			}
+		}
+	}
+	if len(list) == 0 {
+		answer.Notes = append(answer.Notes, "No rule with limits that can be looked for holds for the traffic.")
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b wanted) int { return cmp.Compare(asked(b), asked(a)) })
+	if len(list) > maxSuggestions {
+		answer.Notes = append(answer.Notes, fmt.Sprintf("Limits were looked for of the %d rules with the most requests; %d others have some.", maxSuggestions, len(list)-maxSuggestions))
+		list = list[:maxSuggestions]
+	}
+	for i, w := range list {
+		c := candidates[w.candidate]
+		rule, _ := c.Set.Rule(answer.Candidates[w.candidate].Rules[w.rule].Rule)
+		// A search replays all limits once for each, and once more.
+		goal.MaxClients = max(1, 2*maxSimulatedClients/(len(rule.Limits)*(len(rule.Limits)+1)))
+		made, err := simulate.Suggest(source, rule, s.options, goal)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			answer.Notes = append(answer.Notes, fmt.Sprintf("There was no time to look for the limits of %d rules.", len(list)-i))
+			return nil
+		case errors.Is(err, stint.ErrInvalid): // of this rule
+			answer.Notes = append(answer.Notes, fmt.Sprintf("Of rule %s no limit was found: %v.", rule.ID, err))
+		case err != nil:
+			return err
+		case made.Clients > 0:
+			answer.Suggestions = append(answer.Suggestions, suggestion{c.Name, made})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/server/problem"
+)
+
+// remaining tells what a check would be told, without taking.
+func (s *service) remaining(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.RawQuery, costMembers|detailsMember)
+	if err != nil {
+		return err
+	}
+	r, work, err := s.enter(r, costOf(1, len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	t, claim, err := s.claim(r, &q)
+	if err != nil {
+		return err
+	}
+	op := stint.Op{Verb: stint.Peek, Claim: claim}
+	if q.details {
+		op.Each = make([]stint.Outcome, t.policy.Len())
+	}
+	d, err := s.decide(r.Context(), op)
+	if err != nil {
+		return err
+	}
+	var c api.CheckResponse
+	t.fill(&c, &claim, &d)
+	return problem.Answer(w, r, http.StatusOK, api.RemainingResponse{
+		Rest: restOf(&c), Allowed: c.Allowed,
+		RetryAfterSeconds: c.RetryAfterSeconds, RetryAfterMicros: c.RetryAfterMicros,
+		DelayMicros: c.DelayMicros, Source: c.Source, Details: limitDetails(t.policy, op.Each, d.At),
+	})
+}
+
+// restOf is what of a decision's description is about the state.
+func restOf(c *api.CheckResponse) api.Rest {
+	return api.Rest{
+		Key: c.Key, Policy: c.Policy, Algorithm: c.Algorithm, Limit: c.Limit, Remaining: c.Remaining,
+		ResetAfterSeconds: c.ResetAfterSeconds, ResetAfterMicros: c.ResetAfterMicros, At: c.At,
+	}
+}
+
+// reset clears the state of a key: of one target, or in one operation of all of them.
+func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
+	q, err := parseQuery(r.URL.RawQuery, claimMembers)
+	if err != nil {
+		return err
+	}
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	r, work, err := s.enter(r, costOf(len(s.targets.all), len(r.URL.RawQuery)))
+	if err != nil {
+		return err
+	}
+	defer work.leave()
+	t, claim, err := s.claim(r, &q)
+	if err != nil {
+		return err
+	}
+	op := stint.Op{Verb: stint.Reset, Claim: claim}
+	response := api.ResetResponse{Key: claim.Key, Policy: t.name, Reset: true}
+	switch {
+	case q.has(algorithmMember):
+		response.Algorithm = t.algorithms[0].String()
+	case !q.has(policyMember):
+		op.Policy = s.targets.all[0].policy
+		for _, other := range s.targets.all[1:] {
+			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
+		}
+	}
+	if _, err := s.decide(r.Context(), op); err != nil {
+		return err
+	}
+	return problem.Answer(w, r, http.StatusOK, response)
+}
+
+// settle charges or refunds after the fact.
+func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
+	if err := s.authority.mayManage(r); err != nil {
+		return err
+	}
+	if _, err := detailsOf(r.URL.RawQuery, 0); err != nil {
+		return err
+	}
+	text, err := s.readText(w, r)
+	if err != nil {
+		return err
+	}
+	defer text.release()
+	return s.withEvaluation(r, costOf(1, len(text.text)), func(r *http.Request, e *evaluation) error {
+		q, err := e.read(text.text, costMembers|evaluationMembers, s.clients)
+		if err != nil {
+			return err
+		}
+		permits, err := parseInteger(q.permits)
+		if err != nil {
+			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
+		}
+		if q.has(evaluationMembers) {
+			return s.settleRules(w, r, e, &q, permits)
+		}
+		return s.settleKey(w, r, &q, permits)
+	})
+}
+
+// settleKey settles what one target decided about a key.
+func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, permits int64) error {
+	q.present &^= permitsMember // which a check bounds
+	t, claim, err := s.claim(r, q)
+	if err != nil {
+		return err
+	}
+	claim.Permits = permits
+	op := stint.Op{Verb: stint.Settle, Claim: claim}
+	if err := op.Validate(); err != nil {
+		return err
+	}
+	d, err := s.decide(r.Context(), op)
+	if err != nil {
+		return err
+	}
+	var c api.CheckResponse
+	t.fill(&c, &claim, &d)
+	return problem.Answer(w, r, http.StatusOK, api.SettleResponse{Rest: restOf(&c), Applied: d.Applied})
+}
+
+// settleRules settles what rules decided about a request.
+func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, permits int64) (err error) {
+	switch {
+	case s.rulesState() == RulesUnknown:
+		return errRulesUnknown()
+	case q.has(waitMember):
+		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")
+	}
+	v := &e.verdict
+	if err = s.rules.Settle(r.Context(), &e.request, permits, v); err == nil && v.Decision.Degraded {
+		err = stint.ErrUnavailable
+	}
+	if err != nil {
+		return s.storeError(r.Context(), stint.Settle, err)
+	}
+	response := api.SettleRulesResponse{Matched: append([]string{}, v.Matched...), Applied: v.Decision.Applied}
+	if v.Claim.Policy != nil {
+		c := checkResponse(v.Claim.Key, v.Limit(), &v.Decision, "")
+		rest := restOf(&c)
+		response.Rest, response.Rule = &rest, v.Rule.ID
+	}
+	return problem.Answer(w, r, http.StatusOK, response)
+}

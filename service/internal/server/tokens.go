@@ -1,0 +1,239 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/server/problem"
+	"github.com/stint-go/stint/service/internal/server/session"
+)
+
+// challengeInvalidToken answers a token that is not known (RFC 6750, section 3.1).
+const challengeInvalidToken = `Bearer error="invalid_token"` //nolint:gosec // G101: it is the name of an error
+
+// A tokenSet holds bearer tokens by their hashes, so that comparing takes as long
+// whatever came, and however long it was.
+type tokenSet []session.Secret
+
+func newTokenSet(tokens []string) tokenSet {
+	var set tokenSet
+	for _, token := range tokens {
+		set = append(set, sha256.Sum256([]byte(token)))
+	}
+	return set
+}
+
+// index compares a token with all of the set, and returns its index, or -1 if it is not there.
+func (s tokenSet) index(token string) int {
+	hash := sha256.Sum256([]byte(token))
+	found := 0
+	for i := range s {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], s[i][:]), i+1, found)
+	}
+	return found - 1
+}
+
+// find returns the index of the token that the lines of Authorization hold, or reports why they
+// hold none of the set.
+func (s tokenSet) find(lines []string) (int, error) {
+	if len(lines) == 0 {
+		return 0, unauthorized("Authorization is missing", "Bearer")
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if len(lines) > 1 || !strings.EqualFold(scheme, "Bearer") {
+		return 0, unauthorized("Authorization is not a single bearer token", "Bearer")
+	}
+	index := s.index(strings.Trim(token, " "))
+	if index < 0 {
+		return 0, unauthorized("Authorization holds an unknown token", challengeInvalidToken)
+	}
+	return index, nil
+}
+
+func unauthorized(fault, challenge string) error {
+	return &problem.Error{
+		Status: http.StatusUnauthorized,
+		Detail: fault + "; allowed: Bearer with one of the configured tokens",
+		Field:  "Www-Authenticate", Value: challenge,
+	}
+}
+
+// IsBearerToken reports whether the text can stand in an Authorization field (RFC
+// 6750, section 2.1).
+func IsBearerToken(token string) bool {
+	body := strings.TrimRight(token, "=")
+	for i := range len(body) {
+		c := body[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		digit := '0' <= c && c <= '9'
+		if !letter && !digit && strings.IndexByte("-._~+/", c) < 0 {
+			return false
+		}
+	}
+	return body != ""
+}
+
+// An authority knows which callers may name keys, reset, settle and evaluate.
+type authority struct {
+	explicit bool
+	open     bool
+	tokens   tokenSet
+	loopback atomic.Bool // whether the listener is reached from this machine only
+}
+
+func newAuthority(api API) *authority {
+	return &authority{explicit: api.ExplicitKeys, open: api.Open, tokens: newTokenSet(api.Tokens)}
+}
+
+// mayNameKeys reports why the request may not name a key, nil when it may.
+func (a *authority) mayNameKeys(r *http.Request) error {
+	if !a.explicit {
+		return forbidden("the request names a key; allowed: none, because api.explicit_keys is false")
+	}
+	return a.mayManage(r)
+}
+
+// mayManage reports why the request may not reset, settle or speak for others, nil
+// when it may.
+func (a *authority) mayManage(r *http.Request) error {
+	switch {
+	case len(a.tokens) > 0:
+		_, err := a.tokens.find(r.Header["Authorization"])
+		return err
+	case a.open:
+		return nil
+	case a.loopback.Load(): // where a page in a browser of this machine makes requests, too, and has no right to
+		if err := checkOrigin(r); err != nil {
+			return forbidden(problem.Of(err).Detail + "; set api.tokens_file or api.open to allow others")
+		}
+		return nil
+	default:
+		return forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
+			"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
+	}
+}
+
+func forbidden(detail string) error {
+	return &problem.Error{Status: http.StatusForbidden, Detail: detail}
+}
+
+// An AdminRole says what the holder of a token may do on the admin listener. The zero value is
+// RoleRead.
+type AdminRole uint8
+
+// The roles. Each may do what those before it may.
+const (
+	// RoleRead looks at rules, their revisions and resets, validates and explains.
+	RoleRead AdminRole = iota
+	// RoleWrite changes rules, resets clients, and takes profiles, which show memory.
+	RoleWrite
+)
+
+// String is read or write.
+func (r AdminRole) String() string {
+	if r == RoleWrite {
+		return "write"
+	}
+	return "read"
+}
+
+// ParseAdminRole reads read or write.
+func ParseAdminRole(name string) (AdminRole, error) {
+	switch name {
+	case "read":
+		return RoleRead, nil
+	case "write":
+		return RoleWrite, nil
+	default:
+		return RoleRead, stint.Invalid("role", name, "read or write")
+	}
+}
+
+// An AdminToken is a bearer token of the admin listener.
+type AdminToken struct {
+	// Token is the token itself: letters, digits and -._~+/ with = at the end.
+	Token string
+	// Role says what its holder may do.
+	Role AdminRole
+	// Name says who holds it, in the audit and in the revisions of rules: up to 64 printable ASCII
+	// characters. Default: "", which is token- and the first digits of its SHA-256.
+	Name string
+}
+
+// String hides the token.
+func (t AdminToken) String() string { return t.name() + " (" + t.Role.String() + ")" }
+
+// name is the token's name, or what stands for it.
+func (t AdminToken) name() string {
+	if t.Name != "" {
+		return t.Name
+	}
+	return digestName("token", []byte(t.Token))
+}
+
+// digestName names what has no name: its kind and the first digits of its SHA-256.
+func digestName(kind string, of []byte) string {
+	sum := sha256.Sum256(of)
+	return kind + "-" + hex.EncodeToString(sum[:4])
+}
+
+const (
+	tokenForm = "tokens of letters, digits and -._~+/ with = at the end"
+	// maxTokenName bounds a token's name.
+	maxTokenName = 64
+)
+
+// validateAdminTokens reports everything that is wrong with tokens, without showing them.
+func validateAdminTokens(tokens []AdminToken) (faults []error) {
+	add := func(value, allowed string) {
+		faults = append(faults, stint.Invalid("admin.tokens_file", value, allowed))
+	}
+	seen := map[string]bool{}
+	for _, token := range tokens {
+		switch {
+		case !IsBearerToken(token.Token):
+			add(fmt.Sprintf("a token of %d bytes", len(token.Token)), tokenForm)
+		case seen[token.Token]:
+			add("a token that is there twice", "each token once, with one role")
+		}
+		seen[token.Token] = true
+		if token.Role > RoleWrite {
+			add(fmt.Sprintf("a token with role %d", token.Role), "RoleRead or RoleWrite")
+		}
+		unprintable := strings.ContainsFunc(token.Name, func(r rune) bool { return r < ' ' || r > '~' })
+		if len(token.Name) > maxTokenName || unprintable {
+			add(fmt.Sprintf("a token's name of %d bytes", len(token.Name)), fmt.Sprintf("names of up to %d printable ASCII characters", maxTokenName))
+		}
+	}
+	return faults
+}
+
+// adminTokens are tokens with what they stand for.
+type adminTokens struct {
+	hashes tokenSet
+	tokens []AdminToken // without the token itself
+}
+
+func newAdminTokens(tokens []AdminToken) adminTokens {
+	var known adminTokens
+	for _, token := range tokens {
+		known.hashes = append(known.hashes, sha256.Sum256([]byte(token.Token)))
+		known.tokens = append(known.tokens, AdminToken{Role: token.Role, Name: token.name()})
+	}
+	return known
+}
+
+// find tells whose token the lines of Authorization hold.
+func (t adminTokens) find(lines []string) (who string, role AdminRole, err error) {
+	index, err := t.hashes.find(lines)
+	if err != nil {
+		return "", 0, err
+	}
+	return t.tokens[index].Name, t.tokens[index].Role, nil
+}

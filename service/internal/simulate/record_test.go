@@ -1,0 +1,208 @@
+package simulate_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+// recordedPolicies have limits of all algorithms.
+func recordedPolicies(t testing.TB) (all []*stint.Policy) {
+	t.Helper()
+	for i, limits := range [][]stint.Limit{
+		{stint.TokenBucket(20, stint.PerSecond(50))},
+		{stint.LeakyBucket(20, stint.PerSecond(50))},
+		{stint.SlidingWindowLog(15, 300*time.Millisecond).CountingDenied(), stint.CalendarWindow(2000, stint.CalendarDay, "Europe/Berlin")},
+		{stint.SlidingWindowCounter(15, 300*time.Millisecond).WithMaxDebt(stint.NoDebt), stint.FixedWindow(9, 100*time.Millisecond).Named("burst")},
+		{stint.SlidingWindowLog(15, 300*time.Millisecond).WithMinInterval(time.Millisecond)},
+	} {
+		policy, err := stint.NewPolicy(fmt.Sprint("p", i), limits...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, policy)
+	}
+	return all
+}
+
+// drive has callers take of a store, all of one cost where the order within an instant is not known.
+func drive(t testing.TB, store stint.Store, policies []*stint.Policy, mixed bool) {
+	t.Helper()
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 3))
+			for range 400 {
+				op := stint.Op{Claim: stint.Claim{Key: fmt.Sprint("client ", rng.IntN(3)), Policy: policies[rng.IntN(len(policies))], Permits: 1}}
+				if n := rng.IntN(20); mixed {
+					op.Permits += rng.Int64N(3)
+					op.Verb = map[int]stint.Verb{0: stint.Peek, 1: stint.Settle, 2: stint.Reset, 3: stint.Try}[n]
+					if n > 17 {
+						results := make([]stint.Result, 2)
+						store.DecideAll(t.Context(), []stint.Op{op, op}, results)
+						continue
+					}
+				}
+				if _, err := store.Decide(t.Context(), op); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// TestRecordOfMemoryReplays replays what many goroutines decided, line by line.
+func TestRecordOfMemoryReplays(t *testing.T) {
+	var record bytes.Buffer
+	r := simulate.NewRecorder(memstore.New(memstore.Config{}), &record, simulate.RecorderOptions{Memory: true})
+	policies := recordedPolicies(t)
+	drive(t, r, policies, true)
+	if err := r.ResetAll(t.Context(), stint.Scope{Policy: "p0"}); err != nil {
+		t.Fatal(err)
+	}
+	drive(t, r, policies, true)
+	if strings.Contains(record.String(), "client ") {
+		t.Error("the record has keys as they are")
+	}
+	c := replayed(t, record.String())
+	if c.Decisions < 5000 || c.Different != 0 || c.Unfit != "" {
+		t.Errorf("%+v", c)
+	}
+	// A record that is not what was decided differs.
+	if c := replayed(t, strings.Replace(record.String(), `"allowed":true,"remaining":`, `"allowed":true,"remaining":1`, 1)); c.Different != 1 || !strings.Contains(c.FirstDifference, "replayed") {
+		t.Errorf("%+v", c)
+	}
+	// One of which lines are missing replays nothing that anybody could claim.
+	lines := strings.SplitAfter(record.String(), "\n")
+	for what, text := range map[string]string{
+		"lines are missing":         strings.Join(lines[:50], "") + string(simulate.DroppedLine(3)) + strings.Join(lines[50:], ""),
+		"does not begin":            strings.Join(lines[1:], ""),
+		"is malformed":              strings.Join(lines[:50], "") + "{\"at\":1\n",
+		"is not defined":            lines[0] + lines[len(lines)-2],
+		"but failure-policy":        record.String() + strings.Replace(lines[len(lines)-2], "}\n", ",\"source\":\"failure-policy\"}\n", 1),
+		"limits of a client of pol": record.String() + strings.ReplaceAll(changedPolicy(t, &record), `"capacity":20`, `"capacity":21`),
+	} {
+		if c := replayed(t, text); !strings.Contains(c.Unfit, what) {
+			t.Errorf("%q: %+v", what, c)
+		}
+	}
+}
+
+// changedPolicy is the first policy of a record and an operation of it, once more.
+func changedPolicy(t testing.TB, record *bytes.Buffer) string {
+	t.Helper()
+	for definition := range strings.Lines(record.String()) {
+		if strings.Contains(definition, `"name":"p0","limits"`) {
+			number, _, _ := strings.Cut(strings.TrimPrefix(definition, `{"policy":`), ",")
+			for line := range strings.Lines(record.String()) {
+				if strings.Contains(line, `"verb":"take","claims":[{"policy":`+number+`,`) {
+					return definition + line
+				}
+			}
+		}
+	}
+	t.Fatal("no policy p0")
+	return ""
+}
+
+func replayed(t testing.TB, records ...string) *simulate.Comparison {
+	t.Helper()
+	var in []io.Reader
+	for _, text := range records {
+		in = append(in, strings.NewReader(text))
+	}
+	c, err := simulate.Replay(in...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestRecordsOfRedisReplay replays what two processes decided on one Redis, equal for each client and instant.
+func TestRecordsOfRedisReplay(t *testing.T) {
+	server := testredis.Start(t)
+	var records [2]bytes.Buffer
+	var locks [2]sync.Mutex
+	var processes sync.WaitGroup
+	for i := range records {
+		store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		r := simulate.NewRecorder(store, locked{&locks[i], &records[i]}, simulate.RecorderOptions{})
+		processes.Go(func() { drive(t, r, recordedPolicies(t), false) })
+	}
+	processes.Wait()
+	c := replayed(t, records[0].String(), records[1].String())
+	if c.Decisions != 2*8*400 || c.Different != 0 || c.Unfit != "" {
+		t.Errorf("%+v", c)
+	}
+	if c := replayed(t, records[0].String()); c.Different == 0 {
+		t.Error("one record replays without the other: they shared nothing")
+	}
+}
+
+type locked struct {
+	mu  *sync.Mutex
+	out io.Writer
+}
+
+func (l locked) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(text)
+}
+
+func TestRotator(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "record")
+	out, err := simulate.NewRotator(name, 4000, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := stint.Instant(0)
+	r := simulate.NewRecorder(memstore.New(memstore.Config{Now: func() stint.Instant { clock++; return clock }}), out, simulate.RecorderOptions{Memory: true, PlainKeys: true})
+	policies := recordedPolicies(t)
+	for range 300 {
+		if _, err := r.Decide(context.Background(), stint.Op{Claim: stint.Claim{Key: "k", Policy: policies[0], Permits: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(name + "*")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	all := ""
+	for _, file := range []string{name + ".2", name + ".1", name} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) > 4000+500 || !strings.HasPrefix(string(text), `{"policy":1,"name":"p0"`) {
+			t.Errorf("%s has %d bytes: %.80s", file, len(text), text)
+		}
+		all += string(text)
+	}
+	if c := replayed(t, all); !strings.Contains(c.Unfit, "does not begin") || c.Decisions == 0 || c.Decisions >= 300 {
+		t.Errorf("%+v", c)
+	}
+}

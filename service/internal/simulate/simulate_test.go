@@ -1,0 +1,73 @@
+package simulate_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/service/internal/simulate"
+)
+
+func TestBoundaryBurst(t *testing.T) {
+	s, err := simulate.New(simulate.Config{Candidates: five(t, 100, "1m")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := simulate.Pattern{Name: "boundary-burst", Rate: 200.0 / 60, Clients: 1, Length: 10 * time.Minute, Window: time.Minute}
+	if err := p.Run(s.Add); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"token_bucket": 109, "leaky_bucket": 109, "fixed_window": 200, "sliding_window_log": 100, "sliding_window_counter": 104}
+	r := finish(t, s)
+	if r.Events != 5*200 {
+		t.Errorf("%d events, want 1000", r.Events)
+	}
+	for _, c := range r.Candidates {
+		if got := c.Rules[0].Limits[0].Peak; got != want[c.Name] {
+			t.Errorf("%s admits %d within a minute, want %d", c.Name, got, want[c.Name])
+		}
+		if c.Total.Admitted+c.Total.Denied != r.Events {
+			t.Errorf("%s: %d admitted and %d denied of %d", c.Name, c.Total.Admitted, c.Total.Denied, r.Events)
+		}
+	}
+}
+
+// A budget has a limit of every algorithm, and each is simulated: TestOracle holds them to the model.
+func TestBudget(t *testing.T) {
+	limits, err := simulate.Budget("100/1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var algorithms []stint.Algorithm
+	for _, l := range limits {
+		algorithms = append(algorithms, l.Algorithm)
+	}
+	if !slices.Equal(algorithms, stint.Algorithms()) {
+		t.Errorf("a budget has limits of %v", algorithms)
+	}
+}
+
+// A client that was denied and never asked again is shut out until its last request, however long the log goes on. One that is
+// admitted later is shut out until then.
+func TestShutOut(t *testing.T) {
+	s := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(1, time.Hour)))
+	add := func(after time.Duration, client string) {
+		if err := s.Add(event(at2026.Add(after), client)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, after := range []time.Duration{0, time.Second, 8 * time.Second, 20 * time.Second} {
+		add(after, "gone")
+	}
+	add(50*time.Minute, "back")
+	add(50*time.Minute+10*time.Second, "back")
+	add(60*time.Minute, "back")
+	shut := map[string]time.Duration{}
+	for _, c := range finish(t, s).Candidates[0].Rules[0].Heaviest {
+		shut[c.Key] = time.Duration(c.Shut) * time.Microsecond
+	}
+	if want := 9*time.Minute + 50*time.Second; shut["gone"] != 19*time.Second || shut["back"] != want {
+		t.Errorf("shut out for %v, want 19s and %s", shut, want)
+	}
+}

@@ -1,0 +1,428 @@
+package browser
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/api"
+)
+
+const (
+	writer = "0123456789abcdef0123456789abcdef"
+	reader = "fedcba9876543210fedcba9876543210"
+
+	// patience is how long a test waits for what should come at once.
+	patience = 60 * time.Second
+)
+
+var program string // stint, built once
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "stint")
+	if text, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../service/cmd/stint").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
+		return 1
+	}
+	return m.Run()
+}
+
+// A service is stint.
+type service struct {
+	t          testing.TB
+	api, admin string // URLs
+	process    int
+	end        func() // ends it before the test does
+}
+
+// serve starts the service, until the test ends.
+func serve(t testing.TB, args ...string) *service {
+	t.Helper()
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	out, in := io.Pipe()
+	command.Stdout, command.Stderr = in, in
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &service{t: t, process: command.Process.Pid, end: sync.OnceFunc(func() {
+		stop()
+		_ = command.Wait() // it was told to end
+		_ = in.Close()
+	})}
+	t.Cleanup(s.end)
+	found := make(chan struct{})
+	go func() {
+		var text strings.Builder
+		line := regexp.MustCompile(`msg=listening service=(\w+) addr=(\S+)`)
+		buffer := make([]byte, 4096)
+		for s.api == "" || s.admin == "" {
+			n, err := out.Read(buffer)
+			if err != nil {
+				return
+			}
+			text.Write(buffer[:n])
+			for _, match := range line.FindAllStringSubmatch(text.String(), -1) {
+				if match[1] == "http" {
+					s.api = "http://" + match[2]
+				} else {
+					s.admin = "http://" + match[2]
+				}
+			}
+		}
+		close(found)
+		_, _ = io.Copy(io.Discard, out)
+	}()
+	select {
+	case <-found:
+	case <-time.After(patience):
+		t.Fatal("the service does not listen")
+	}
+	return s
+}
+
+// ruled starts the service with the rules of --demo. It has no traffic but the test's own: what is made up comes at
+// times of its own, and goes on while a test waits for its end.
+func ruled(t testing.TB, args ...string) *service {
+	t.Helper()
+	list, err := os.ReadFile("../../service/cmd/stint/demo.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, args...)
+	rules := map[string]any{"rules": json.RawMessage(list)}
+	if status := s.ask(http.MethodPut, "/api/v1/rules", rules, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	return s
+}
+
+// limit gives a rule another limit.
+func (s *service) limit(rule string, limit map[string]any) {
+	s.t.Helper()
+	patch := map[string]any{"limits": []any{limit}}
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+rule, patch, nil); status != http.StatusOK {
+		s.t.Fatal(status)
+	}
+}
+
+// ask sends a request with the writer's token and decodes the answer into body, if there is one.
+func (s *service) ask(method, path string, content, body any) int {
+	s.t.Helper()
+	var text bytes.Buffer
+	if content != nil {
+		if err := json.NewEncoder(&text).Encode(content); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.admin+path, &text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+writer)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if body != nil {
+		if err := json.NewDecoder(response.Body).Decode(body); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return response.StatusCode
+}
+
+// guess tries to log in until an address has nothing left by demo-login, and once more.
+func (s *service) guess(ip string) {
+	s.t.Helper()
+	for range 6 {
+		s.check("/login", ip, "")
+	}
+}
+
+// check asks for a request of an address, and of a user unless that is "".
+func (s *service) check(path, ip, user string) {
+	s.t.Helper()
+	request := api.EvaluateRequest{Method: http.MethodPost, Path: path, IP: ip}
+	if user != "" {
+		request.Attributes = map[string]string{api.AttributeUserID: user}
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", bytes.NewReader(body)) //nolint:noctx // a test
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = response.Body.Close()
+}
+
+// A page is a tab of a browser that is the test's alone.
+type page struct {
+	t   *testing.T
+	ctx context.Context
+	s   *service
+
+	mu       sync.Mutex
+	faults   []string // what the console said, and requests to others
+	refusals bool     // whether answers that refuse are none
+}
+
+// open opens the dashboard in a browser that nobody has signed in with.
+func open(t *testing.T, s *service, width int64) *page {
+	t.Helper()
+	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(),
+		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
+	t.Cleanup(endAllocator)
+	p := openTab(t, s, allocator)
+	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
+	return p
+}
+
+// openTab opens an empty tab: in a browser of its own, or in that of the parent if there is one. What its console says, and what it
+// requests from others than the service, fails the test.
+func openTab(t *testing.T, s *service, parent context.Context) *page { //nolint:revive // the parent is no context of the call's
+	t.Helper()
+	ctx, end := chromedp.NewContext(parent)
+	p := &page{t: t, ctx: ctx, s: s}
+	messages := chromedp.Console(ctx)
+	requests := chromedp.Events(ctx, network.RequestWillBeSent)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.IsException() || m.Type == "error" || m.Type == "warning" {
+				p.note("console: " + m.Text + " " + m.URL)
+			}
+		}
+	})
+	watching.Go(func() {
+		for e, err := range requests {
+			if err != nil {
+				return
+			}
+			if url := e.Request.URL; !strings.HasPrefix(url, s.admin+"/") && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "about:") {
+				p.note("a request to " + url)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		end()
+		watching.Wait()
+		for _, fault := range p.faults {
+			t.Error(fault)
+		}
+	})
+	return p
+}
+
+func (p *page) note(fault string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.refusals && strings.Contains(fault, "Failed to load resource") {
+		return
+	}
+	p.faults = append(p.faults, fault)
+}
+
+// expectRefusals passes over what the console says of answers that refuse, which the test brings about.
+func (p *page) expectRefusals() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusals = true
+}
+
+// do carries out steps.
+func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		p.t.Fatalf("%v; the page shows:\n%s", err, p.text())
+	}
+}
+
+// eval is what an expression of the page is.
+func eval[T any](p *page, expression string) T {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// until waits until an expression of the page is true. While it throws it is not, as an element that it needs may be
+// missing yet.
+func (p *page) until(what, expression string) {
+	p.t.Helper()
+	p.provoke(what, expression, func() {})
+}
+
+// provoke makes requests again and again until an expression of the page is true.
+func (p *page) provoke(what, expression string, requests func()) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	for {
+		requests()
+		held, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression))
+		if held && err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			p.t.Fatalf("%s: %s is not true (%v); the page shows:\n%s", what, expression, err, p.text())
+		case <-time.After(50 * time.Millisecond): // a slow machine has time for what is waited for
+		}
+	}
+}
+
+// there is true of the page while the expression element is an element: not while it is null, as by querySelector, nor
+// undefined, as by find or ?.
+func there(element string) string { return "(" + element + ") instanceof Element" }
+
+// act waits until the expression element is an element and then, before the page can draw itself anew, calls a function
+// of the page with it.
+func (p *page) act(what, element, function string) {
+	p.t.Helper()
+	p.until(what, fmt.Sprintf(`(() => {
+		const element = (%s);
+		if (!(%s)) return false;
+		(%s)(element);
+		return true;
+	})()`, element, there("element"), function))
+}
+
+// click waits until the expression element is an element, and clicks it.
+func (p *page) click(what, element string) {
+	p.t.Helper()
+	p.act(what, element, "(e) => e.click()")
+}
+
+// shows waits until the page has a text.
+func (p *page) shows(text string) {
+	p.t.Helper()
+	p.until(fmt.Sprintf("it does not show %q", text), shown(text))
+}
+
+// shown is true of the page while it has a text.
+func shown(text string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", text) }
+
+// text is what the page shows.
+func (p *page) text() string {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// visit goes to a page of the dashboard, and waits until that one is drawn: what is waited for next may be on the page
+// before, too.
+func (p *page) visit(place string) {
+	p.t.Helper()
+	eval[bool](p, fmt.Sprintf(`new Promise((drawn) => {
+		const before = location.hash;
+		location.hash = %q;
+		if (location.hash === before) return drawn(true);
+		// After the dashboard's own listener, and what that draws.
+		addEventListener("hashchange", () => setTimeout(drawn, 0, true), {once: true});
+	})`, "#/"+place))
+}
+
+// press presses the first button with a text that can be pressed. It confirms what the page asks.
+func (p *page) press(text string) {
+	p.t.Helper()
+	button := fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text)
+	p.act(fmt.Sprintf("there is no button %q", text), button, "(b) => { window.confirm = () => true; b.click(); }")
+}
+
+// write changes the text in the editor of a rule by a function of the page.
+func (p *page) write(edit string) {
+	p.t.Helper()
+	p.fill("textarea:not(form textarea)", edit)
+}
+
+// fill changes the text of a field by a function of the page.
+func (p *page) fill(field, edit string) {
+	p.t.Helper()
+	p.act("there is no "+field, fmt.Sprintf("document.querySelector(%q)", field), setValue(edit))
+}
+
+// setValue is a function of the page that changes the value of a field, by the function edit, as a person who types or
+// chooses.
+func setValue(edit string) string {
+	return fmt.Sprintf(`(box) => {
+		Object.getOwnPropertyDescriptor(Object.getPrototypeOf(box), "value").set.call(box, (%s)(box.value));
+		box.dispatchEvent(new Event(box.tagName === "SELECT" ? "change" : "input", {bubbles: true}));
+	}`, edit)
+}
+
+// signIn signs in by a token.
+func (p *page) signIn(token string) {
+	p.t.Helper()
+	p.fill("[name=token]", fmt.Sprintf("() => %q", token))
+	p.press("Sign in")
+}
+
+// An element that is missing is not there, however an expression says so: a wait for it goes on.
+func TestWaitForElement(t *testing.T) {
+	t.Parallel()
+	p := open(t, serve(t), 1280)
+	const row = `[...document.querySelectorAll("tr")].find((r) => r.id === "later")`
+	const button = row + `?.querySelector("button")`
+	for _, missing := range []string{`document.querySelector("nothing")`, row, button, "document.nothing"} {
+		if eval[bool](p, there(missing)) {
+			t.Errorf("%s is there", missing)
+		}
+	}
+	eval[bool](p, `(() => {
+		document.body.insertAdjacentHTML("beforeend", "<table><tr></tr></table>");
+		const late = document.querySelector("tr");
+		setTimeout(() => { late.id = "later"; }, 100);
+		setTimeout(() => {
+			late.innerHTML = "<td><button>Here</button></td>";
+			late.querySelector("button").onclick = () => { late.title = "clicked"; };
+		}, 300);
+		return true;
+	})()`)
+	p.click("the button is not there", button)
+	p.until("it is not clicked", row+`.title === "clicked"`)
+}

@@ -1,0 +1,277 @@
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/tracing"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	manyRules   = 1000
+	manyClients = 100_000
+)
+
+// All scripts together have at most 100 kB, compressed.
+func TestScriptSize(t *testing.T) {
+	scripts, err := filepath.Glob("../../service/internal/server/dashboard/dist/assets/*.js")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts (%v); make web builds them", err)
+	}
+	var small bytes.Buffer
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := gzip.NewWriter(&small)
+		_, _ = z.Write(text) // into memory
+		_ = z.Close()        // as above
+	}
+	if small.Len() > 100_000 {
+		t.Errorf("%d bytes", small.Len())
+	}
+	t.Logf("%d bytes", small.Len())
+}
+
+// fill puts 1,000 rules in force.
+func (s *service) fill() {
+	s.t.Helper()
+	list := make([]map[string]any, manyRules)
+	for i := range list {
+		list[i] = map[string]any{
+			"id": fmt.Sprintf("rule-%04d", i), "match": map[string]any{"path": fmt.Sprintf("/r/%d", i)}, "scope": "per_ip", "labels": map[string]any{"team": fmt.Sprint(i % 7)},
+			"limits": []any{map[string]any{"algorithm": "token_bucket", "capacity": 1 + i%20, "refill": "1/m"}},
+		}
+	}
+	if status := s.ask(http.MethodPut, "/api/v1/rules", map[string]any{"rules": list}, nil); status != http.StatusOK {
+		s.t.Fatal(status)
+	}
+}
+
+// evaluate asks by the rule i for one of many clients.
+func (s *service) evaluate(client *http.Client, i int) {
+	n := rand.IntN(manyClients)
+	body := fmt.Sprintf(`{"path":"/r/%d","ip":"10.%d.%d.%d"}`, i%manyRules, n>>16, n>>8&255, n&255)
+	response, err := client.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", strings.NewReader(body)) //nolint:noctx // ends with the service
+	if err != nil {
+		return // the test is over
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+}
+
+// 1,000 rules with sparklines scroll under traffic of 100,000 clients. Only the rows in sight are drawn, each event of a second draws them
+// anew, and the browser's long tasks are told.
+func TestManyRules(t *testing.T) {
+	s := serve(t)
+	s.fill()
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	load.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for i := 0; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			for range 20 {
+				s.evaluate(http.DefaultClient, i)
+				i++
+			}
+		}
+	})
+	defer load.Wait()
+	defer stop()
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules")
+	p.until("the rules are not there", `document.querySelector("h1").innerText.includes("000 rules")`)
+	p.until("there are no sparklines", `document.querySelectorAll(".window svg.spark polyline").length > 20`)
+	type result struct {
+		Longest, Tasks, Frames, Rows, Turns int
+		Last                                bool
+	}
+	longest := p.traced()
+	got := eval[result](p, `new Promise((resolve) => {
+		const box = document.querySelector(".window"), seen = {longest: 0, tasks: 0, frames: 0, rows: 0, turns: 0, last: false};
+		const note = (list) => list.forEach((task) => { seen.tasks++; seen.longest = Math.max(seen.longest, Math.ceil(task.duration)); });
+		const observer = new PerformanceObserver((list) => note(list.getEntries()));
+		observer.observe({type: "longtask"});
+		let shown = "", step = 168;
+		const frame = () => {
+			seen.frames++;
+			seen.rows = Math.max(seen.rows, box.querySelectorAll("tbody tr").length);
+			seen.last ||= box.innerText.includes("rule-0999");
+			const now = box.innerText;
+			if (now !== shown) seen.turns++;
+			shown = now;
+			box.scrollTop += step;
+			if (box.scrollTop + box.clientHeight >= box.scrollHeight - 1 || box.scrollTop === 0) step = -step;
+			if (seen.frames < 250) return requestAnimationFrame(frame);
+			note(observer.takeRecords());
+			resolve({Longest: seen.longest, Tasks: seen.tasks, Frames: seen.frames, Rows: seen.rows, Turns: seen.turns, Last: seen.last});
+		};
+		requestAnimationFrame(frame);
+	})`)
+	busy := longest()
+	t.Logf("%d frames: %d long tasks, the longest of %d ms; by the processor's time the longest has %v; at most %d rows were drawn", got.Frames, got.Tasks, got.Longest, busy, got.Rows)
+	if busy == 0 || busy > 50*time.Millisecond {
+		t.Errorf("the longest task takes %v", busy)
+	}
+	if got.Rows > 60 || !got.Last || got.Turns < 100 {
+		t.Errorf("it shows %d rows, the last of all: %v, and changed %d times", got.Rows, got.Last, got.Turns)
+	}
+}
+
+// traced has the browser trace the page's tasks, until the function that it returns tells the longest by the processor's time. A task that waits for
+// a processor, as on a busy machine, is long for the browser's observer alone.
+func (p *page) traced() (longest func() time.Duration) {
+	p.t.Helper()
+	call := func(action chromedp.Action[cdp.Empty]) {
+		p.t.Helper()
+		if _, err := chromedp.Run(p.ctx, action); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	type place struct{ Pid, Tid int }
+	main, spent := map[place]bool{}, map[place]int64{} // the pages' threads; of each the longest task, microseconds
+	note := func(text []byte) {
+		var e struct {
+			place
+
+			Name string
+			Tdur int64
+			Args struct{ Name string }
+		}
+		if json.Unmarshal(text, &e) != nil {
+			return // of a kind that has other arguments
+		}
+		if e.Name == "thread_name" && e.Args.Name == "CrRendererMain" {
+			main[e.place] = true
+		}
+		spent[e.place] = max(spent[e.place], e.Tdur)
+	}
+	complete := make(chan struct{})
+	err := chromedp.Listen(p.ctx, func(event any) {
+		switch e := event.(type) {
+		case *tracing.EventDataCollected:
+			for _, text := range e.Value {
+				note(text)
+			}
+		case *tracing.EventTracingComplete:
+			close(complete)
+		}
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	call(func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, t, tracing.Start, tracing.StartParams{TraceConfig: &tracing.TraceConfig{IncludedCategories: []string{"toplevel", "__metadata"}, ExcludedCategories: []string{"*"}}})
+	})
+	return func() (most time.Duration) {
+		p.t.Helper()
+		call(func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+			return cdp.Call(ctx, t, tracing.End, cdp.Empty{})
+		})
+		select {
+		case <-complete:
+		case <-time.After(patience):
+			p.t.Fatal("the trace does not end")
+		}
+		for at := range main {
+			most = max(most, time.Duration(spent[at])*time.Microsecond)
+		}
+		return most
+	}
+}
+
+// cpu is the processor time that the service has used.
+func (s *service) cpu() time.Duration {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest) // from the third of proc_pid_stat(5)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	const tick = 10 * time.Millisecond // of sysconf(_SC_CLK_TCK), which is 100
+	return time.Duration(user+system) * tick
+}
+
+// follow reads a stream of events until ctx is done.
+func (s *service) follow(ctx context.Context, events *atomic.Int64) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+"/api/v1/events", nil)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	r.Header.Set("Authorization", "Bearer "+writer)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "event: ") {
+			events.Add(1)
+		}
+	}
+}
+
+// What the service uses for a check, with and without ten streams of events, under traffic of 100,000 clients and 1,000 rules.
+func BenchmarkEvents(b *testing.B) {
+	for _, streams := range []int{0, 10} {
+		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
+			s := serve(b)
+			s.fill()
+			ctx, stop := context.WithCancel(b.Context())
+			var readers sync.WaitGroup
+			var events atomic.Int64
+			for range streams {
+				readers.Go(func() { s.follow(ctx, &events) })
+			}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+			for i := range manyRules {
+				s.evaluate(client, i)
+			}
+			used, next := s.cpu(), new(atomic.Int64)
+			b.ResetTimer()
+			b.SetParallelism(4)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					s.evaluate(client, int(next.Add(1)))
+				}
+			})
+			b.StopTimer()
+			b.ReportMetric(float64(s.cpu()-used)/float64(b.N), "cpu-ns/check")
+			b.ReportMetric(float64(events.Load()), "events")
+			stop()
+			readers.Wait()
+		})
+	}
+}

@@ -1,0 +1,259 @@
+package deploy_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var binary string // the service
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run runs the tests in the folder that they test.
+func run(m *testing.M) int {
+	if err := os.Chdir("../../deploy"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "deploy")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "stint")
+	if text, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../service/cmd/stint").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
+		return 1
+	}
+	return m.Run()
+}
+
+// start runs a program that ends with the test, and returns what the patterns find in its standard error, in their order.
+func start(t *testing.T, patterns []string, program string, args ...string) []string {
+	t.Helper()
+	command := exec.CommandContext(context.Background(), program, args...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	output, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatalf("%v (`make test` installs it)", err)
+	}
+	var log strings.Builder
+	var found []string
+	read := make(chan struct{})
+	lines := bufio.NewScanner(output)
+	for len(found) < len(patterns) && lines.Scan() {
+		log.WriteString(lines.Text() + "\n")
+		if match := regexp.MustCompile(patterns[len(found)]).FindStringSubmatch(lines.Text()); match != nil {
+			found = append(found, match[1])
+		}
+	}
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(io.Discard, output)
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		<-read
+		_ = command.Wait()
+	})
+	if len(found) < len(patterns) {
+		t.Fatalf("%s does not start:\n%s", program, log.String())
+	}
+	return found
+}
+
+// patience is how long a test waits for what should come soon.
+const patience = 60 * time.Second
+
+const adminToken = "a-token-that-the-test-knows"
+
+// startService runs a service on a store, and returns the addresses of its two listeners.
+func startService(t *testing.T, store string) (service, admin string) {
+	t.Helper()
+	dir := t.TempDir()
+	tokens, config := filepath.Join(dir, "tokens"), filepath.Join(dir, "stint.yaml")
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(receiver.Close)
+	text := fmt.Sprintf(`
+listen: 127.0.0.1:0
+admin_listen: 127.0.0.1:0
+admin: {tokens_file: %q}
+rules_default: deny
+metrics: {store_health: 1s}
+alerts: {url: %q}
+record: %q
+rules:
+  - {id: login, set: web, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 24h}]}
+  - {id: trial, match: {path: /login}, scope: per_ip, on_exceed: shadow, limits: [{algorithm: token_bucket, capacity: 2, refill: 1/24h}]}
+`, tokens, receiver.URL, filepath.Join(dir, "record"))
+	for name, content := range map[string]string{tokens: adminToken + "\n", config: text} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, "serve", "--config", config, "--store", store,
+		"--store-timeout=10s") // so that a busy machine is not taken for a store that is unreachable
+	return found[0], found[1]
+}
+
+// load makes requests of all kinds that metrics tell apart.
+func load(t *testing.T, service, admin string) {
+	t.Helper()
+	for _, path := range []string{"/login", "/login", "/login", "/login", "/nothing"} {
+		send(t, http.MethodPost, "http://"+service+"/api/v1/rate-limit/evaluate", "", `{"path":"`+path+`","ip":"192.0.2.1"}`)
+	}
+	for _, algorithm := range []string{"TOKEN_BUCKET", "LEAKY_BUCKET", "FIXED_WINDOW", "SLIDING_WINDOW_LOG", "SLIDING_WINDOW_COUNTER"} {
+		send(t, http.MethodPost, "http://"+service+"/api/v1/rate-limit/check", "", `{"key":"ann","algorithm":"`+algorithm+`"}`)
+	}
+	for _, token := range []string{"", adminToken} {
+		send(t, http.MethodPost, "http://"+admin+"/api/v1/rules/login/reset", token, `{"all": true}`)
+		send(t, http.MethodPost, "http://"+admin+"/api/v1/rules", token, `{}`)
+	}
+}
+
+// keepLoading asks services again and again until the test ends, so that rates are not 0.
+func keepLoading(t *testing.T, services []string) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for t.Context().Err() == nil {
+			for _, service := range services {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+service+"/api/v1/rate-limit/check?key=bob", http.NoBody)
+				if err != nil {
+					return
+				}
+				if response, err := http.DefaultClient.Do(request); err == nil {
+					_ = response.Body.Close()
+				}
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+	}()
+	t.Cleanup(func() { <-ended })
+}
+
+// send sends a request and returns the body of the answer.
+func send(t *testing.T, method, target, token, body string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// startPrometheus runs a Prometheus that scrapes the services each second, with the repository's rules, which it evaluates
+// each second and whose alerts need not last.
+func startPrometheus(t *testing.T, services []string, flags ...string) (address string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: ["*.rules"]
+scrape_configs: [{job_name: stint, static_configs: [{targets: ["%s"]}]}]
+`, strings.Join(services, `", "`))
+	files := map[string]string{"prometheus.yml": config}
+	for _, name := range []string{"rules.yaml", "alerts.yaml"} {
+		text := strings.ReplaceAll(read(t, "prometheus/"+name), "interval: 15s", "interval: 1s")
+		files[name+".rules"] = regexp.MustCompile(`for: \d+m`).ReplaceAllString(text, "for: 0s")
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	address = freeAddress(t)
+	start(t, []string{`msg="(Server is ready to receive web requests\.)"`}, "prometheus", append(flags,
+		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
+	return address
+}
+
+// freeAddress is an address that nobody listens on at the moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// query asks a Prometheus, and returns how many series the answer has, or why there is none.
+func query(t *testing.T, address, promql string) (series int, fault string) {
+	t.Helper()
+	text := send(t, http.MethodGet, "http://"+address+"/api/v1/query?query="+url.QueryEscape(promql), "", "")
+	var answer struct {
+		Error string
+		Data  struct{ Result []any }
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return len(answer.Data.Result), answer.Error
+}
+
+// answered waits until all queries have series.
+func answered(t *testing.T, address string, queries []string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for _, promql := range queries {
+		for {
+			series, fault := query(t, address, promql)
+			if fault != "" {
+				t.Errorf("%s: %s", promql, fault)
+			}
+			if series > 0 || fault != "" {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("no series: %s", promql)
+				break
+			}
+			<-ticker.C
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

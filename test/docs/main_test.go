@@ -1,0 +1,26 @@
+package docs_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
+)
+
+// server is the Redis of the pages' examples.
+var server *testredis.Server
+
+// The tests run in the repository's root, whose pages they read.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(testredis.Run(m, &server))
+}
+
+// still is a clock that stands still, so that examples print the same at every run.
+func still() stint.Instant {
+	return stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+}
