@@ -64,10 +64,16 @@ size: web ## build bin/stint.stripped, which may have 24 MB
 	@bytes=$$(wc -c < bin/stint.stripped); echo "stint, stripped: $$bytes bytes"; test $$bytes -le 24000000
 
 .PHONY: test
-test: ## run all tests, against real servers, applications and a browser, installing what is missing
-	@scripts/ensure redis-server nginx caddy node npm php python3 chromium prometheus
+test: ## test the library and the service against a real Redis, installing what is missing
+	@scripts/ensure redis-server node npm chromium
 	@$(MAKE) web
-	@$(call each,"$(CURDIR)/scripts/test")
+	@scripts/test quick
+
+.PHONY: test-all
+test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release
+	@scripts/ensure nginx caddy php python3 prometheus
+	@scripts/test race
+	@scripts/test whole
 
 .PHONY: lint
 lint: $(LINTER)-$(GOLANGCI_VERSION) ## check the formatting and run the linters

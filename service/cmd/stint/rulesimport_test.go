@@ -15,7 +15,7 @@ import (
 )
 
 // What is imported from FluxGate is a file of rules; what could not be kept is told.
-func TestRulesImport(t *testing.T) {
+func TestRulesImportFromMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("fluxgate")
 	client, err := driver.Connect(options.Client().ApplyURI(url))
