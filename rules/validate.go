@@ -141,15 +141,32 @@ var standardMethods = []string{
 	http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch,
 }
 
+// CheckMethod reports what is wrong with the method of a request, which is compared with its letter case.
+func CheckMethod(method string) error {
+	if allowed := insteadOfMethod(method); allowed != "" {
+		return stint.Invalid("method", method, allowed)
+	}
+	return nil
+}
+
+// insteadOfMethod says what may stand in place of a text that names no method, "" if it names one.
+func insteadOfMethod(method string) string {
+	if !isToken(method) {
+		return "names of methods such as GET"
+	}
+	if upper := strings.ToUpper(method); upper != method && slices.Contains(standardMethods, upper) {
+		return upper + ", as methods are compared with their letter case"
+	}
+	return ""
+}
+
 func (m *Match) validate(f *faults) {
 	if len(m.Methods) > maxMethods {
 		f.invalid("match.methods", len(m.Methods), fmt.Sprintf("at most %d methods", maxMethods))
 	}
 	for i, method := range m.Methods {
-		if !isToken(method) {
-			f.invalid("match.methods", method, "names of methods such as GET")
-		} else if upper := strings.ToUpper(method); upper != method && slices.Contains(standardMethods, upper) {
-			f.invalid("match.methods", method, upper+", as methods are compared with their letter case")
+		if allowed := insteadOfMethod(method); allowed != "" {
+			f.invalid("match.methods", method, allowed)
 		} else if slices.Contains(m.Methods[:i], method) {
 			f.invalid("match.methods", method, "each method once")
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 )
 
 // A Pattern is traffic made from a seed: the same in every run.
@@ -69,6 +70,8 @@ func (p Pattern) Validate() error {
 		return stint.Invalid("length", p.Length, "1ms to 366d")
 	case p.Name == "boundary-burst" && (p.Window < 2*time.Millisecond || p.Window > p.Length/2):
 		return stint.Invalid("window", p.Window, "2ms to half the length")
+	case p.Method != "":
+		return rules.CheckMethod(p.Method)
 	}
 	return nil
 }

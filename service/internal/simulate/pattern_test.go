@@ -97,6 +97,8 @@ func TestPatternOfRequests(t *testing.T) {
 	for _, p := range []simulate.Pattern{
 		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Burst: -1},
 		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Path: "login"},
+		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Method: "GET /"},
+		{Name: "steady", Rate: 1, Clients: 1, Length: time.Second, Method: "get"},
 		{Name: "steady", Rate: 1, Clients: simulate.MaxPatternClients + 1, Length: time.Second},
 	} {
 		if err := p.Validate(); !errors.Is(err, stint.ErrInvalid) {
