@@ -85,7 +85,7 @@ var folders = []folder{
 		},
 		uses: []string{"github.com/prometheus/client_golang", "golang.org/x/sys"},
 	},
-	{path: "service/internal/server/dashboard", floor: 4, not: stores},
+	{path: "service/internal/server/dashboard", floor: 4, not: stores, also: []string{"service/internal/server/problem"}},
 	{path: "service/internal/server/problem", floor: 4, not: stores},
 	{
 		path: "service/internal/server/rulesapi", floor: 4, not: stores, also: []string{"service/internal/server/problem"},

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 const (
@@ -65,7 +67,7 @@ func (s *scrapes) begin() {
 func (s *scrapes) page(r *http.Request) *page {
 	kind := pageKind{
 		protobuf: strings.Contains(r.Header.Get("Accept"), "application/vnd.google.protobuf"),
-		gzip:     strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"),
+		gzip:     problem.AcceptsGzip(r),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

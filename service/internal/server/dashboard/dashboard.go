@@ -1,4 +1,4 @@
-// Package dashboard serves the pages of the dashboard, which `make web` builds from web/ and which are
+// Package dashboard serves the pages of the dashboard, which `make web` builds from service/web and which are
 // embedded here. They ask the admin API for all that they show.
 package dashboard
 
@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
 //go:embed all:dist
@@ -114,7 +116,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	text := f.plain
-	if f.small != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+	if f.small != nil && problem.AcceptsGzip(r) {
 		header.Set("Content-Encoding", "gzip")
 		text = f.small
 	}
