@@ -159,6 +159,15 @@ func TestReplaceAllRules(t *testing.T) {
 		problem(400, `body.json:2:1: rule "a": missing`, "is given twice, first at body.json:1:2")
 }
 
+// All that is wrong with one rule is told at once: how it is written, and what does not make sense in it.
+func TestFaultsOfOneRule(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
+	const rule = `{"id":"new",` + "\n" + `"match":{"path":"login"},` + "\n" + `"scope":"per_moon",` + "\n" + `"limits":[{"algorithm":"fixed_window","limit":5}]}`
+	for _, faults := range []reply{d.ask("POST", "/api/v1/rules", rule), d.ask("PUT", "/api/v1/rules/new", rule, "If-None-Match: *")} {
+		faults.problem(400, "body.json:2:", "match.path", "body.json:3:", "per_moon", "body.json:4:", "window")
+	}
+}
+
 func TestValidateRules(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
 	validate := func(document, mediaType string) api.Validation {

@@ -348,21 +348,6 @@ func (c *call) validate() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, validation)
 }
 
-// readRule reads a rule from the body. If the path has an ID, the body needs none.
-func (c *call) readRule() (rules.Rule, error) {
-	rule, err := readOne(c, "the rule", file.Rule)
-	if err != nil {
-		return rule, err
-	}
-	if rule.ID == "" {
-		rule.ID = c.rule
-	}
-	if c.rule != "" && rule.ID != c.rule {
-		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
-	}
-	return rule, nil
-}
-
 // checkList checks the conditions against the list of all rules of the draft.
 func (c *call) checkList(d *store.Draft) error {
 	var list []rules.Rule

@@ -71,15 +71,27 @@ func (c *call) value(types []string) (value document.Value, err error) {
 	return value, err
 }
 
-// readOne reads one rule or override from the body. Faults name it by what.
-func readOne[T any](c *call, what string, read func(document.Value, string, *document.Faults) T) (one T, err error) {
+// readRule reads one rule from the body, and tells all that is wrong with it at once. A rule without an ID gets that of
+// the path, if there is one.
+func (c *call) readRule() (rule rules.Rule, err error) {
 	written, err := c.value(ruleBody)
 	if err != nil {
-		return one, err
+		return rule, err
 	}
 	var faults document.Faults
-	one = read(written, what, &faults)
-	return one, faults.Err()
+	if rule = file.Rule(written, "the rule", &faults); rule.ID == "" {
+		rule.ID = c.rule
+	}
+	list := document.Value{Kind: document.KindList, Items: []document.Value{written}, At: written.At}
+	whole := document.Value{Kind: document.KindMapping, Fields: []document.Field{{Name: "rules", Value: list, At: written.At}}, At: written.At}
+	file.Check(whole, []rules.Rule{rule}, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, &faults)
+	if err := faults.Err(); err != nil {
+		return rule, err
+	}
+	if c.rule != "" && rule.ID != c.rule {
+		return rule, invalid("id", rule.ID, c.rule+", as in the path, or none")
+	}
+	return rule, nil
 }
 
 // document reads a document of rules, in the format of rule files, and compiles them.

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -56,8 +57,13 @@ func (c *call) putOverride() error {
 // readOverride reads an override from the body. The client is in the path, so the body need not name
 // it.
 func (c *call) readOverride() (rules.Override, error) {
-	override, err := readOne(c, "the override", file.Override)
+	written, err := c.value(ruleBody)
 	if err != nil {
+		return rules.Override{}, err
+	}
+	var faults document.Faults
+	override := file.Override(written, "the override", &faults)
+	if err := faults.Err(); err != nil {
 		return override, err
 	}
 	if override.Key == "" {
