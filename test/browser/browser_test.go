@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -41,6 +42,23 @@ func TestChangeOfARule(t *testing.T) {
 	p.shows("It has not seen a whole 4 h")
 	p.until("whom the change would deny is not told", `[...document.querySelectorAll("section[aria-label*='demo-api.candidate would deny'] tbody tr")].some((r) => r.innerText.includes("ann") && r.innerText.includes("in shadow"))`)
 	p.shows("It started with full buckets and empty windows")
+	var edited time.Time
+	p.provoke("the comparison goes on after the rule in force has changed",
+		`document.querySelector("section[aria-label^=Compared] td.shadow.n")?.innerText === "0"`, func() {
+			if time.Since(edited) < 5*time.Second {
+				return // the page counts by whole seconds, so that a second edit may be needed
+			}
+			var rule map[string]any
+			s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule)
+			edited = time.Now()
+			rule["name"] = fmt.Sprint("edited at ", edited.Unix())
+			if status := s.ask(http.MethodPut, "/api/v1/rules/demo-api", rule, nil); status != http.StatusOK {
+				t.Fatalf("the edit: %d", status)
+			}
+		})
+	p.visit("rules") // what somebody else has changed is not overwritten by a page that does not show it
+	p.visit("rules/demo-api")
+	p.shows("edited at")
 	p.press("Enforce the change")
 	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
 	var rule struct {

@@ -121,12 +121,23 @@ function since(rule: RuleActivity | undefined, of: "admitted" | "denied" | "shad
   return rule?.minutes[of].sum(Math.min(60, minute - Math.floor(begin / 60)), minute) ?? 0;
 }
 
+/** useNewest asks for the newest revision that changed a rule. */
+const useNewest = (id: string) => useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(id)}&limit=1`);
+
 function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: string; candidate: Rule; writes: boolean; again: () => void }) {
   const live = useLive();
   const now = live.rules.get(rule.id);
   const then = live.rules.get(candidate.id);
-  const { body: history, fault } = useAsk<{ revisions: RuleRevision[] }>(`/api/v1/rule-revisions?rule=${encodeURIComponent(candidate.id)}&limit=1`);
-  const begin = begunAt(live, history?.revisions[0]);
+  const { body: tried, fault, again: askAgain } = useNewest(candidate.id);
+  const { body: enforced, fault: otherFault, again: askOtherAgain } = useNewest(rule.id);
+  const changed = live.changes.find((c) => c.kind === "rules")?.state;
+  useEffect(() => {
+    askAgain();
+    askOtherAgain();
+  }, [changed]);
+  // Since both are as they are now: an edit of either begins the comparison anew.
+  const edited = enforced?.revisions[0];
+  const begin = Math.max(begunAt(live, tried?.revisions[0]), edited ? begunAt(live, edited) : 0);
   const age = Math.max(0, live.now - begin);
   const denied = since(now, "denied", begin, live.now);
   const would = since(then, "shadow", begin, live.now);
@@ -144,7 +155,7 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
     await ask(`/api/v1/rules?comment=${encodeURIComponent(`enforce what ${candidate.id} tried`)}`, { method: "PUT", body: { rules }, ifMatch: tag });
     again();
   };
-  if (!history && !fault) return null; // when it began is not known yet
+  if ((!tried && !fault) || (!enforced && !otherFault)) return null; // when it began is not known yet
   return (
     <Panel title="Compared with the change in shadow" scope={`${age > 3600 ? "last hour" : `since ${timeOfDay(begin * 1e6)}`}, this process`}>
       <table>
