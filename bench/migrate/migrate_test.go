@@ -119,6 +119,10 @@ func TestOnGoRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer store.Close()
 	limiter, err := stint.New(store, "api", stint.TokenBucket(10, stint.PerMinute(10)))
 	if err != nil {

@@ -85,6 +85,44 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
+// Whoever opens a store in Redis waits until it is connected, in every snippet and every example: else the first decision
+// may take longer than its caller waits.
+func TestReady(t *testing.T) {
+	opens := regexp.MustCompile(`(rueidis|goredis)\.Open\(`)
+	found := 0
+	hold := func(where, code string) {
+		if opens.MatchString(code) {
+			found++
+			if !strings.Contains(code, ".Ready(") {
+				t.Errorf("%s opens a store and does not wait for it:\n%s", where, code)
+			}
+		}
+	}
+	for name, text := range pages(t) {
+		for _, snippet := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
+			hold(name, snippet[1])
+		}
+	}
+	for _, pattern := range []string{"test/docs/start_test.go", "redisstore/*/example_test.go", "bench/migrate/*_test.go", "examples/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no file is %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for function := range strings.SplitSeq(string(text), "\nfunc ") {
+				hold(file, function)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d snippets and functions open a store", found)
+	}
+}
+
 // Rules that a page shows are rules.
 func TestRulesShown(t *testing.T) {
 	shown := 0

@@ -85,18 +85,19 @@ func Example_middleware() {
 }
 
 func Example_redis() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer store.Close()
-	ready, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := store.Ready(ready); err != nil {
+	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	defer store.Close()
 	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100)))
 	if err != nil {
 		fmt.Println(err)
@@ -108,9 +109,16 @@ func Example_redis() {
 }
 
 func Example_goredis() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
 	store, err := goredis.Open(client, redisstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -121,12 +129,18 @@ func Example_goredis() {
 }
 
 func Example_failover() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
 	redis, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer redis.Close()
+	if err := redis.Ready(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
 	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Closed})
 	if err != nil {
 		fmt.Println(err)
