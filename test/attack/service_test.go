@@ -18,6 +18,9 @@ import (
 
 var binary string
 
+// token is the administrator's, which no attacker knows.
+const token = "nobody-here-knows-this-token"
+
 // TestMain builds the service, which runs as a process of its own: it is not to share the
 // attackers' scheduler.
 func TestMain(m *testing.M) {
@@ -49,6 +52,7 @@ store: {url: %q, timeout: %s}
 trusted_proxies: [127.0.0.1]
 log: {level: info}
 api: {tokens_file: %q}
+admin: {tokens_file: %q}
 defaults:
   token_bucket: {capacity: 10, refill: 1/24h}
   leaky_bucket: {capacity: 10, leak: 1/24h}
@@ -84,10 +88,10 @@ func startService(t *testing.T) *service {
 	redis := testredis.Start(t)
 	dir := t.TempDir()
 	config, tokens := filepath.Join(dir, "stint.yaml"), filepath.Join(dir, "tokens")
-	if err := os.WriteFile(tokens, []byte("nobody-here-knows-this-token\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(context.Background(), binary, "serve", "--config", config)

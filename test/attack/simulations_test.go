@@ -66,6 +66,7 @@ func TestSimulations(t *testing.T) {
 		{"8 times 1,000 rules", text{"candidates": candidates(rules(1000, window)), "pattern": pattern("poisson", 1000, 1_000_000, "1h")}, nil},
 		{"64 logs a client", text{"candidates": candidates(rules(1, strings.Join(limits, ","))), "pattern": pattern("poisson", 1000, 1000, "1h")}, nil},
 		{"4 MB of rules", text{"candidates": candidates(rules(5000, window)), "pattern": pattern("steady", 1, 1, "1m")}, nil},
+		{"8 sets of almost 4 MB", text{"candidates": candidates(rules(4<<20/8/len(rule(0, window)+",")-100, window)), "pattern": pattern("steady", 1, 1, "1m")}, nil},
 		{"4 MB of values", text{"candidates": []text{{"name": "a", "rules": "[" + strings.Repeat("[],", 1_300_000) + "[]]"}}, "pattern": pattern("steady", 1, 1, "1m")}, nil},
 		{"a crowd in one second", text{"budget": "1000000/1h"}, crowd},
 		{"limits for a crowd", text{"budget": "1000000/1h", "suggest": text{"share": 0.9}}, crowd},
@@ -154,6 +155,7 @@ func (s *service) simulate(ctx context.Context, t *testing.T, body []byte, kind 
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", kind)
+	request.Header.Set("Authorization", "Bearer "+token)
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		if ctx.Err() == nil {

@@ -216,9 +216,9 @@ func (l limitedListener) Accept() (net.Conn, error) {
 // evicts those that have been idle longest, then those that have not sent their first head for a while. If all
 // of them have a request in progress, the new one is refused.
 //
-// A private one evicts first the connections on which no request was authorised, busy or not, those that have sent a
-// head, such as those whose body does not come, before those that have not, of each those of the address that has most,
-// the oldest first, and at the bound of one address those of that address. So strangers displace each other: a new
+// A private one evicts first the connections on which no request was authorised, busy or not: those of the address that
+// has most, of them those that have sent a head, such as those whose body does not come, before those that have not, and
+// the oldest first. At the bound of one address it evicts those of that address. So strangers displace each other: a new
 // connection is let in at once, and has its time to show a token while another address has more connections.
 type connLimiter struct {
 	most    int
@@ -369,7 +369,7 @@ func (w *idleTracker) evict(of string) bool {
 		return false
 	}
 	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.peers, a.peers), cmp.Compare(a.since, b.since))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.peers, a.peers), cmp.Compare(a.head, b.head), cmp.Compare(a.since, b.since))
 	})
 	for _, c := range found[:min(len(found), 1+w.limiter.most/evictShare)] {
 		w.cut(c.conn, evicted)
@@ -377,13 +377,11 @@ func (w *idleTracker) evict(of string) bool {
 	return true
 }
 
-// A rank says how much a connection matters. Those of the lowest rank go first, and among each those of the
-// address that has most, the oldest first.
+// A rank says how much a connection matters. Those of the lowest rank go first.
 type rank uint8
 
 const (
-	unauthorised rank = iota // of a private limiter, and no request was authorised though a head has come
-	unheard                  // as above, but its first head may be on its way
+	unauthorised rank = iota // of a private limiter, and no request was authorised
 	idle
 	silent // the first head may be on its way: it has a full tick at least
 	busy
@@ -393,17 +391,20 @@ const (
 type candidate struct {
 	conn *trackedConn
 	rank
-	peers int   // how many its address has, if no request was authorised
+	// peers, head and since order connections of one rank, of which idle ones have since alone.
+	peers int   // how many its address has; most go first
+	head  int   // 0 when it has sent its first head, 1 while that may be on its way
 	since int64 // the tick, or how many were admitted before it
 }
 
 func (w *idleTracker) candidate(conn *trackedConn) candidate {
 	since, rank := conn.since.Load(), busy
 	if w.limiter.private && !conn.known.Load() {
-		if rank = unauthorised; http.ConnState(since&3) == http.StateNew {
-			rank = unheard
+		c := candidate{conn: conn, rank: unauthorised, peers: w.peers[conn.peer], since: conn.begun}
+		if http.ConnState(since&3) == http.StateNew {
+			c.head = 1
 		}
-		return candidate{conn, rank, w.peers[conn.peer], conn.begun}
+		return c
 	}
 	switch http.ConnState(since & 3) {
 	case http.StateIdle:
@@ -412,7 +413,7 @@ func (w *idleTracker) candidate(conn *trackedConn) candidate {
 		rank = silent
 	default:
 	}
-	return candidate{conn, rank, 0, since >> 2}
+	return candidate{conn: conn, rank: rank, since: since >> 2}
 }
 
 // peerOf is the key under which the peer's connections are counted; "" for a trusted proxy,
