@@ -264,7 +264,7 @@ func TestRulesOfAmbiguousPaths(t *testing.T) {
 		if w := send(h, asks(t, http.MethodGet, "/%6cogin/?next=//x")); w.Code != http.StatusOK {
 			t.Errorf("an ordinary path: %d", w.Code)
 		}
-		for _, path := range []string{"//login", "/x/%2e%2e/login", "/login%2F"} {
+		for _, path := range []string{"//login", "/x/%2e%2e/login", "/login%2F", "/login;x=1"} {
 			w := send(h, asks(t, http.MethodGet, "http://example.com"+path))
 			if reject {
 				expectProblem(t, w, http.StatusBadRequest, "path is")

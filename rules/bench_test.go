@@ -3,6 +3,7 @@ package rules_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stint-go/stint"
@@ -64,6 +65,39 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
+// BenchmarkOddPath measures the dearest paths that are matched: as long and with as many cuts as they may be, and with
+// all features.
+func BenchmarkOddPath(b *testing.B) {
+	set := compile(b, manyRules(10_000)...)
+	for _, of := range []struct{ name, lead, cut string }{
+		{"features=all", `/a//./%2e/%2f\%5c#`, "/y"},
+		{"features=authority", `///./%2e/%2f\%5c#`, "/y"},
+		{"features=params", "/a;b", "/y"},
+		{"features=params,all", `/a;//./%2e/%2f\%5c#`, "/y;"},
+		{"features=params,authority", `///./%2e;/%2f\%5c#`, "/y;"},
+	} {
+		longest := ""
+		for n := range rules.MaxOddPathCuts {
+			path := of.lead + strings.Repeat(of.cut, n)
+			path += strings.Repeat("z", rules.MaxOddPathBytes-len(path))
+			if set.Match(&rules.Request{Path: path}, new(rules.Matches)) != nil {
+				break
+			}
+			longest = path
+		}
+		b.Run(of.name, func(b *testing.B) {
+			var m rules.Matches
+			r := rules.Request{Path: longest}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := set.Match(&r, &m); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func TestMatchDoesNotAllocate(t *testing.T) {
 	list := manyRules(10_000)
 	for i := range list[:100] {
@@ -77,6 +111,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 		"a hit": pathOf(5000, 1), "a host's": pathOf(50, 1), "a miss": "/nothing/here",
 		"another spelling": "/api//v2/./resource%2D5000/../resource-5000/7/items/?q",
 		"many variants":    `/api/v2/x/%2e%2e/../v2/resource-5000/a%2Fb\\c/items`,
+		"parameters":       `/api/v2;a/x/%2e%2e;b/resource-5000/a%2Fb;c/items%3bd`,
 	} {
 		var m rules.Matches
 		r := rules.Request{

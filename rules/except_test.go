@@ -37,6 +37,12 @@ func TestExceptions(t *testing.T) {
 		{"/**", "/static/**", "/static#/../admin", true},
 		{"/**", "/static/**", "/static/..;/admin", true}, // /admin to some
 		{"/**", "/static/**", "/static;x/a", true},
+		{"/login", "/health", "/login;/health", false}, // two segments to all
+		{"/login", "/health", "/login;/../health", false},
+		{"/**", "/health", "/login;/../health", true},
+		{"/login", "/login;x", "/login;x", true},
+		{"/login", "/login%3bx", "/login%3Bx", true},
+		{"/**", "/health", "/health;/..;x/login", true},
 		{"/**", "/static/**", "/static/%252e%252e/admin", true}, // as well
 		{"/**", "/static/**", "/static/100%", true},
 		{"/**", "/static/*/x", "/static/a/x", false},

@@ -43,8 +43,8 @@ func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) 
 
 // MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those, whatever the rules are, with an
 // error that wraps stint.ErrInvalid. A path is ambiguous if it has more than one variant, that is, if there is
-// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, or a segment . or .. of dots that may
-// be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
+// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, a ; or %3B,
+// or a segment . or .. of dots that may be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
 func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
 
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
@@ -91,7 +91,7 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 }
 
 // unambiguousPaths are those of one variant.
-const unambiguousPaths = `a path that all programs take for the same, without //, \, #, %2F, %5C, and segments . and ..`
+const unambiguousPaths = `a path that all programs take for the same, without //, \, #, ;, %2F, %3B, %5C, and segments . and ..`
 
 // find adds the rules whose pattern matches a variant of the path.
 func (s *Set) find(path *variant, m *Matches) {

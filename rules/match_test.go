@@ -307,13 +307,15 @@ func TestAmbiguousPaths(t *testing.T) {
 	}
 	for _, path := range []string{
 		"", "/", "*", "/login", "/login/", "/a/b/c.d/", "/.well-known/x", "/...", "/a/..b/c.", "/a%20b", "/a+b", "/caf%C3%A9", "/\u00e9", "/%6cogin", "/a%2eb", "/%252F", "/a%25",
-		"/100%", "/%zz", "/a;x=1", "/a:b@c", "/~u/a,b", "/login?next=//x/../y%2F#z", "/a?b\\c", "/" + strings.Repeat("a/", 2000),
+		"/100%", "/%zz", "/a:b@c", "/~u/a,b", "/a?b;c", "/login?next=//x/../y%2F#z", "/a?b\\c", "/" + strings.Repeat("a/", 2000),
 	} {
 		check(path, false)
 	}
 	for _, path := range []string{
 		"//", "//login", "/login//", "/a//b", "///", "/a%2Fb", "/a%2fb", "/%2F", `/a\b`, `/\x/login`, "/a%5Cb", "/a%5cb", "/a#b", "/login#", "/.", "/..", "/a/.", "/a/..", "/./a",
-		"/a/../b", "/%2e/a", "/a/%2E%2e/b", "/a/.%2e", `\login`, "//x?y", "/x/.?y", "/" + strings.Repeat("a/", 2000) + "/", "//" + strings.Repeat("x", 1<<20),
+		"/a/../b", "/%2e/a", "/a/%2E%2e/b", "/a/.%2e", `\login`, "//x?y", "/x/.?y",
+		"/a;x=1", "/a;", "/a;x/b", "/..;/a", "/a%3bx", "/a%3Bx?y",
+		"/" + strings.Repeat("a/", 2000) + "/", "//" + strings.Repeat("x", 1<<20),
 	} {
 		check(path, true)
 	}
@@ -350,6 +352,12 @@ func TestOddPathBound(t *testing.T) {
 	for _, lead := range []string{"//y", `/\y`, "/%2Fy"} {
 		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2-1), true)
 		check(lead+strings.Repeat("/y", rules.MaxOddPathCuts/2), false)
+		check(lead+strings.Repeat("/;", rules.MaxOddPathCuts/16-1), true)
+		check(lead+strings.Repeat("/;", rules.MaxOddPathCuts/16), false)
+	}
+	for _, params := range []string{";", "%3b", ";a;b", "..;"} {
+		check("/x"+strings.Repeat("/y", rules.MaxOddPathCuts/8)+params, true)
+		check("/x"+strings.Repeat("/y", rules.MaxOddPathCuts/8+1)+params, false)
 	}
 	check(strings.Repeat("/y", rules.MaxOddPathBytes), true)
 	for _, one := range []string{"/", "/%41", "/%C3%A4/"} {

@@ -38,6 +38,8 @@ type naiveNormalisation struct {
 	dots       string // which are resolved: none, plain or all
 	runs       string // empty segments: merged, kept, or late: once dots are resolved
 	authority  string // what begins one, which is left out: nothing, two slashes, or more
+	params     string // whose are cut: none, all or last
+	cut        string // when they are: raw, decoded or late
 }
 
 // naiveNormalisations are all of them, the canonical one first.
@@ -49,7 +51,8 @@ var naiveNormalisations = sync.OnceValue(func() (list []naiveNormalisation) {
 					for _, runs := range []string{"merged", "kept", "late"} {
 						for _, authority := range []string{"none", "two", "more"} {
 							if authority == "none" || !hash && (authority == "two" || backslashes != "") {
-								list = append(list, naiveNormalisation{hash, separators[0] + backslashes, separators[1], dots, runs, authority})
+								as := naiveNormalisation{hash, separators[0] + backslashes, separators[1], dots, runs, authority, "none", ""}
+								list = append(list, naiveParams(as)...)
 							}
 						}
 					}
@@ -59,6 +62,47 @@ var naiveNormalisations = sync.OnceValue(func() (list []naiveNormalisation) {
 	}
 	return list
 })
+
+// naiveParams are a normalisation and those that cut parameters as well.
+func naiveParams(as naiveNormalisation) []naiveNormalisation {
+	list := []naiveNormalisation{as}
+	for _, as.params = range []string{"all", "last"} {
+		for _, as.cut = range []string{"raw", "decoded", "late"} {
+			if as.cut != "decoded" || as.late == "" { // what is decoded then is so for slashes as well
+				list = append(list, as)
+			}
+		}
+	}
+	return list
+}
+
+// cutParams cuts the parameters of segments, if that is to be done now. They begin at one of some letters.
+func (as naiveNormalisation) cutParams(segments []string, now, begin string) []string {
+	if as.params == "none" || as.cut != now {
+		return segments
+	}
+	segments = slices.Clone(segments)
+	for i := range segments {
+		if as.params == "all" || i == len(segments)-1 {
+			segments[i] = naiveSplit(segments[i], begin)[0]
+		}
+	}
+	return segments
+}
+
+// naiveBehind is what is behind so many of the parts of a text.
+func naiveBehind(text, separators string, parts int) string {
+	for _, letter := range naiveLetters(text) {
+		if parts == 0 {
+			break
+		}
+		text = text[len(letter):]
+		if slices.Contains(strings.Fields(separators), strings.ToLower(letter)) {
+			parts--
+		}
+	}
+	return text
+}
 
 func naiveDecode(text string) (decoded string) {
 	if !strings.Contains(text, "%") {
@@ -96,7 +140,13 @@ func naiveSegments(path string, as naiveNormalisation) (segments []string, autho
 		path, _, _ = strings.Cut(path, "#")
 	}
 	unrooted := strings.TrimPrefix(path, "/")
-	parts, authority := naiveAuthority(naiveSplit(unrooted, as.separators), len(path)-len(unrooted), as)
+	whole := naiveSplit(unrooted, as.separators)
+	parts, authority := naiveAuthority(whole, len(path)-len(unrooted), as)
+	if as.cut == "raw" && len(parts) > 0 {
+		rest := naiveBehind(unrooted, as.separators, len(whole)-len(parts))
+		parts = naiveSplit(strings.Join(as.cutParams(strings.Split(rest, "/"), "raw", ";"), "/"), as.separators)
+	}
+	parts = as.cutParams(parts, "decoded", "; %3b")
 	if as.runs == "merged" {
 		parts = naiveMerge(parts)
 	}
@@ -117,6 +167,7 @@ func naiveSegments(path string, as naiveNormalisation) (segments []string, autho
 	for _, part := range kept {
 		segments = append(segments, naiveSplit(part, as.late)...)
 	}
+	segments = as.cutParams(segments, "late", "; %3b")
 	if as.runs != "kept" {
 		segments = naiveMerge(segments)
 	}
@@ -162,8 +213,9 @@ type naiveVariant struct {
 func naiveVariants(path string) (variants []naiveVariant) {
 	seen := map[string]bool{}
 	mayName, hash := twoSlashes.MatchString(path), strings.Contains(path, "#")
+	params := strings.Contains(naiveDecode(path), ";")
 	for _, as := range naiveNormalisations() {
-		if as.hash && !hash || as.authority != "none" && !mayName {
+		if as.hash && !hash || as.authority != "none" && !mayName || as.params != "none" && !params {
 			continue // as another one
 		}
 		segments, authority := naiveSegments(path, as)
@@ -317,7 +369,7 @@ func drawRequest(t *rapid.T) rules.Request {
 	path.WriteString(some("", "", "", "/", "/", `\`, "//").Draw(t, "lead"))
 	for range rapid.IntRange(0, 6).Draw(t, "length") {
 		path.WriteString(some("/", "/", "//", `\`, "%2f", "%5C", "#", "/").Draw(t, "slash"))
-		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz", "u@A.example:8", "a;b").Draw(t, "segment"))
+		path.WriteString(some("a", "b", "%61", "c.d", "a", "b", "a", ".", "..", "%2e", ".%2E", "%2561", "%", "", "%zz", "u@A.example:8", "a;b", "..;b", "%3bb").Draw(t, "segment"))
 	}
 	path.WriteString(some("", "", "/", "?/a", "#a").Draw(t, "end"))
 	return rules.Request{

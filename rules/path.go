@@ -29,7 +29,8 @@ const (
 	// MaxOddPathBytes is how long such a path may be, without its query.
 	MaxOddPathBytes = 8 << 10
 	// MaxOddPathCuts is how many of its bytes may separate segments: slashes, backslashes, percent-encoded
-	// ones as well, and #. A path that may begin with an authority has twice the variants, and may have half as many.
+	// ones as well, and #. A path that may begin with an authority has twice the variants, and may have half as many;
+	// one with parameters has six times the variants, and may have an eighth.
 	MaxOddPathCuts = 512
 )
 
@@ -39,6 +40,7 @@ type decoded struct {
 	pieces   []piece       // between two of them there is one byte of the text
 	rooted   bool          // whether it began with a slash, which the text lacks
 	features normalisation // for which of its bits a normalisation makes a difference
+	coded    bool          // whether a semicolon was percent-encoded
 }
 
 // A piece lies between what may separate segments. A segment is one, or several with the bytes
@@ -46,7 +48,9 @@ type decoded struct {
 type piece struct {
 	end      int  // in the text
 	mark     mark // what follows
-	codedDot bool // whether a dot in it was percent-encoded
+	codedDot bool // whether a dot in it, before parameters, was percent-encoded
+	params   int  // where the first semicolon is in the text; -1: nowhere
+	written  int  // where the first one is that was not percent-encoded; -1: nowhere
 }
 
 // A mark is what follows a piece.
@@ -72,7 +76,7 @@ func (p *decoded) plain(path string, r *variant) bool {
 	for i := 1; i < len(path); i++ {
 		c := path[i]
 		switch {
-		case c == '%' || c == '\\' || c == '?' || c == '#', last == '/' && (c == '/' || c == '.'):
+		case c == '%' || c == '\\' || c == '?' || c == '#' || c == ';', last == '/' && (c == '/' || c == '.'):
 			return false
 		case c == '/':
 			r.segments = append(r.segments, span{start, i})
@@ -90,10 +94,10 @@ func (p *decoded) plain(path string, r *variant) bool {
 // decode takes any path. The error says that there are several variants of one that is too long for them,
 // if it is to be bounded.
 func (p *decoded) decode(path string, bounded bool) error {
-	p.text, p.pieces, p.features = p.text[:0], p.pieces[:0], canonical
+	p.text, p.pieces, p.features, p.coded = p.text[:0], p.pieces[:0], canonical, false
 	path, _, _ = strings.Cut(path, "?")
 	p.rooted = strings.HasPrefix(path, "/")
-	start, codedDot, decoded := 0, false, [1]byte{}
+	start, next, decoded := 0, piece{params: -1, written: -1}, [1]byte{}
 	for i := len(path) - len(strings.TrimPrefix(path, "/")); i < len(path); i++ {
 		c, coded := path[i], false
 		if c == '%' && i+2 < len(path) {
@@ -102,19 +106,26 @@ func (p *decoded) decode(path string, bounded bool) error {
 				i += 2
 			}
 		}
-		if mark := markOf(c, coded); mark != 0 {
-			p.cut(start, mark, codedDot)
-			start, codedDot = len(p.text)+1, false
+		if next.mark = markOf(c, coded); next.mark != 0 {
+			p.cut(start, next)
+			start, next = len(p.text)+1, piece{params: -1, written: -1}
 			if bounded && p.exceeds(path) {
 				return errTooAmbiguous(path)
 			}
 		}
-		codedDot = codedDot || coded && c == '.'
+		if c == ';' {
+			p.noteParams(&next, coded)
+		}
+		next.codedDot = next.codedDot || coded && c == '.' && next.params < 0
 		p.text = append(p.text, c)
 	}
-	p.cut(start, atEnd, codedDot)
+	next.mark = atEnd
+	p.cut(start, next)
 	if bounded && p.exceeds(path) {
 		return errTooAmbiguous(path)
+	}
+	if p.features&anyParams != 0 && (p.coded || p.features&(anySlashes|anyBackslashes) != 0) {
+		p.features |= rawParams
 	}
 	return nil
 }
@@ -125,12 +136,16 @@ func (p *decoded) exceeds(path string) bool {
 	if p.features&anyAuthority != 0 {
 		cuts /= 2
 	}
+	if p.features&anyParams != 0 {
+		cuts /= 8
+	}
 	return p.features != canonical && (len(path) > MaxOddPathBytes || len(p.pieces)-1 > cuts)
 }
 
 func errTooAmbiguous(path string) error {
 	return stint.Invalid("path", fmt.Sprintf("%d bytes that can be read in several ways", len(path)),
-		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, with //, \\, #, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
+		fmt.Sprintf("up to %d bytes, and %d slashes of any kind, half of them where two are first, an eighth with ;, "+
+			"with //, \\, #, ;, %%2F, or segments . or .. in them", MaxOddPathBytes, MaxOddPathCuts))
 }
 
 // markOf is what a byte, which was percent-encoded or not, may mean for the segments; 0: nothing.
@@ -151,9 +166,21 @@ func markOf(c byte, coded bool) mark {
 	}
 }
 
+// noteParams notes a semicolon at the end of the text.
+func (p *decoded) noteParams(in *piece, coded bool) {
+	p.features |= anyParams | lateParams
+	p.coded = p.coded || coded
+	if in.params < 0 {
+		in.params = len(p.text)
+	}
+	if !coded && in.written < 0 {
+		in.written = len(p.text)
+	}
+}
+
 // cut ends the piece at the end of the text.
-func (p *decoded) cut(start int, mark mark, codedDot bool) {
-	switch mark {
+func (p *decoded) cut(start int, next piece) {
+	switch next.mark {
 	case atCodedSlash:
 		p.features |= anySlashes
 	case atBackslash:
@@ -164,20 +191,27 @@ func (p *decoded) cut(start int, mark mark, codedDot bool) {
 		p.features |= keepHash
 	case atSlash, atEnd: // all agree
 	}
-	switch string(p.text[start:]) {
+	next.end = len(p.text)
+	end := next.end
+	if next.params >= 0 {
+		end = next.params // what is left of the piece where parameters are cut
+	}
+	switch string(p.text[start:end]) {
 	case "":
-		if mark&(atHash|atEnd) == 0 {
+		if next.mark&(atHash|atEnd) == 0 {
 			p.features |= anyRuns
-			p.noteEmpty()
+			if next.params < 0 {
+				p.noteEmpty()
+			}
 		}
 	case ".", "..":
-		if codedDot {
+		if next.codedDot {
 			p.features |= keepCodedDots
 		} else {
 			p.features |= keepDots
 		}
 	}
-	p.pieces = append(p.pieces, piece{len(p.text), mark, codedDot})
+	p.pieces = append(p.pieces, next)
 }
 
 // noteEmpty notes an empty piece, which means that an authority may follow if there are only such before it.
@@ -191,15 +225,13 @@ func (p *decoded) noteEmpty() {
 	}
 }
 
-// A normalisation is one way in which programs split a path into segments. Its bits say what is not done.
-// The zero value does all of it, and makes the canonical variant. Two bits in one group exclude each other.
+// A normalisation is one way in which programs split a path into segments. Its bits say what is not done, and that
+// parameters are cut. The zero value is the canonical variant. Two bits in one group exclude each other.
 type normalisation uint16
 
 const (
-	keepHash normalisation = 1 << iota // # is a character like others; else the path ends there
-
-	keepSlashes // %2F belongs to its segment
-	lateSlashes // it separates once dots are resolved
+	keepSlashes normalisation = 1 << iota // %2F belongs to its segment
+	lateSlashes                           // it separates once dots are resolved
 
 	keepCodedBackslashes // %5C belongs to its segment
 	keepBackslashes      // \ does as well
@@ -213,6 +245,14 @@ const (
 	leaveAuthority // two slashes at the start begin an authority, which is left out (RFC 3986, section 4.2)
 	leaveLead      // any number of them does (the URL Standard)
 
+	cutParams     // a segment ends at its ;, as of servlets
+	cutLastParams // only the last one does, as of Python's urlparse
+
+	rawParams  // that is done before anything is decoded: %3B is a character like others, and only / ends what is cut
+	lateParams // it is done once dots are resolved
+
+	keepHash // # is a character like others; else the path ends there
+
 	canonical normalisation = 0
 
 	anySlashes     = keepSlashes | lateSlashes
@@ -220,36 +260,43 @@ const (
 	anyDots        = keepCodedDots | keepDots
 	anyRuns        = keepRuns | lateRuns
 	anyAuthority   = leaveAuthority | leaveLead
-	anyLate        = lateSlashes | lateRuns
+	anyParams      = cutParams | cutLastParams
+	unlikeOthers   = rawParams | lateParams // when parameters are cut, unless it is once all is decoded
+	anyLate        = lateSlashes | lateRuns | lateParams
+
+	// groupStarts are the first bits of the groups, each of which has two.
+	groupStarts = keepSlashes | keepCodedBackslashes | keepCodedDots | keepRuns | leaveAuthority | cutParams | rawParams
 )
 
 // after is the next of the normalisations that give a path with these features different variants, each
-// once; canonical follows the last. There are 252 at most.
+// once; canonical follows the last. There are 1,524 at most, and 252 of a path without parameters.
 func (as normalisation) after(features normalisation) normalisation {
 	for {
 		as = (as - features) & features // the next of the subsets
+		if as&(as>>1)&groupStarts != 0 {
+			continue // two of a group
+		}
 		if as == canonical || as.isDistinct(features) {
 			return as
 		}
 	}
 }
 
-// isDistinct reports whether no other normalisation gives the same variant: it has one bit of each group, and none is late if no
-// dots are resolved. Parsers that know an authority all end a path at #, and those that skip any number of slashes
-// before it take \ for a slash.
+// isDistinct reports whether no other normalisation gives the same variant: none is late if no dots are resolved.
+// Parsers that know an authority all end a path at #, and those that skip any number of slashes before it take \ for a
+// slash. Who decodes before parameters are cut has decoded %2F as well.
 func (as normalisation) isDistinct(features normalisation) bool {
-	for _, pair := range [...]normalisation{anySlashes, anyBackslashes, anyDots, anyRuns, anyAuthority, leaveLead | keepBackslashes} {
-		if as&pair == pair {
-			return false
-		}
+	if as&leaveLead != 0 && as&keepBackslashes != 0 || as&anyAuthority != 0 && as&keepHash != 0 {
+		return false
 	}
-	if as&anyAuthority != 0 && as&keepHash != 0 {
+	decodes := as&anyParams != 0 && as&unlikeOthers == 0
+	if as&anyParams == 0 && as&unlikeOthers != 0 || decodes && as&lateSlashes != 0 {
 		return false
 	}
 	if as&anyLate == 0 || as&keepDots == 0 && as&anyDots != features&anyDots {
 		return true
 	}
-	return as&anyAuthority != 0 && as&anyLate == lateSlashes // which do not end the authority
+	return as&anyAuthority != 0 && as&lateSlashes != 0 && as&lateRuns == 0 // which do not end the authority
 }
 
 // separators are the marks that end a segment.
@@ -286,31 +333,51 @@ type span struct{ start, end int }
 // read takes a decoded path apart.
 func (r *variant) read(p *decoded, as normalisation) {
 	r.as, r.text, r.segments, r.slash, r.authority = as, p.text, r.segments[:0], false, span{}
-	separators, start := as.separators(), 0
+	separators, start, first := as.separators(), 0, 0
+	cuts, params, rawFrom := as&anyParams != 0 && as&lateParams == 0, -1, 0
+	if cuts {
+		rawFrom = p.rawFrom(as)
+	}
 	lead := -1 // slashes before what may be an authority; -1 where none is left out, or it is behind
 	if as&anyAuthority != 0 {
 		lead = 1
 	}
 	for i := range p.pieces {
 		piece := &p.pieces[i]
-		if piece.mark&separators == 0 {
+		ends := separators
+		if cuts && lead < 2 && i >= rawFrom {
+			if params < 0 {
+				params = piece.paramsOf(as)
+			}
+			if params >= 0 && as&rawParams != 0 {
+				ends &= atSlash | atHash | atEnd
+			}
+		}
+		if piece.mark&ends == 0 {
 			continue
 		}
-		s, last := span{start, piece.end}, piece.mark&(atHash|atEnd) != 0
-		start = piece.end + 1
+		whole, last := span{start, piece.end}, piece.mark&(atHash|atEnd) != 0
+		s, codedDot := whole, piece.codedDot
+		if params >= 0 {
+			if last || as&(cutParams|rawParams) != 0 {
+				s.end = params
+			}
+			codedDot, params = p.pieces[first].codedDot, -1 // what is left may be dots, which are in one piece
+		}
+		start, first = piece.end+1, i+1
 		switch {
-		case lead >= 0 && !last && s.start == s.end && (lead < 2 || as&leaveLead != 0):
+		case lead >= 0 && !last && whole.start == whole.end && (lead < 2 || as&leaveLead != 0):
 			lead++
 		case lead >= 2:
-			r.authority, lead = s, -1
-		case r.resolve(s, piece.codedDot):
+			r.authority, lead = whole, -1
+		case r.resolve(s, codedDot):
 			r.slash = last
 		case s.start < s.end, as&anyRuns != 0 && !last:
 			r.segments = append(r.segments, s)
 		default:
 			r.slash = last
 		}
-		if lead < 2 && s.start < s.end {
+		if lead < 2 && whole.start < whole.end {
 			lead = -1 // one slash begins a path
 		}
 		if last {
@@ -323,6 +390,31 @@ func (r *variant) read(p *decoded, as normalisation) {
 	if r.slash = r.slash && len(r.segments) > 0; r.slash {
 		r.segments = append(r.segments, span{})
 	}
+}
+
+// paramsOf is where parameters begin in a piece, if they are cut before dots are resolved; -1: nowhere.
+func (p *piece) paramsOf(as normalisation) int {
+	if as&rawParams != 0 {
+		return p.written
+	}
+	return p.params
+}
+
+// rawFrom is the first piece in which parameters may be cut: behind the last slash if only the last segment's are, and
+// before anything is decoded.
+func (p *decoded) rawFrom(as normalisation) (from int) {
+	if as&cutLastParams == 0 || as&rawParams == 0 {
+		return 0
+	}
+	for i := range p.pieces {
+		switch mark := p.pieces[i].mark; {
+		case mark == atHash && as&keepHash == 0:
+			return from
+		case mark == atSlash:
+			from = i + 1
+		}
+	}
+	return from
 }
 
 // resolve leaves segments if the one that follows them is made of dots, and reports whether it did.
@@ -338,8 +430,8 @@ func (r *variant) resolve(s span, codedDot bool) bool {
 	return true
 }
 
-// applyLate does what is done once dots are resolved: coded slashes separate, or empty segments are left
-// out.
+// applyLate does what is done once dots are resolved: coded slashes separate, parameters are cut, or empty segments
+// are left out.
 func (r *variant) applyLate() {
 	r.segments, r.resolved = r.resolved[:0], r.segments
 	for i, s := range r.resolved {
@@ -348,15 +440,26 @@ func (r *variant) applyLate() {
 			if at < 0 {
 				break
 			}
-			r.keep(span{s.start, s.start + at})
+			r.keep(r.cutLate(span{s.start, s.start + at}, false))
 			s.start += at + 1
 		}
-		if i == len(r.resolved)-1 && s.start == s.end && !r.slash {
+		last := i == len(r.resolved)-1 && !r.slash
+		if s = r.cutLate(s, last); last && s.start == s.end {
 			r.slash = true
 		} else {
 			r.keep(s)
 		}
 	}
+}
+
+// cutLate is a segment without its parameters, if they are cut once dots are resolved.
+func (r *variant) cutLate(s span, last bool) span {
+	if r.as&lateParams != 0 && (last || r.as&cutParams != 0) {
+		if at := bytes.IndexByte(r.text[s.start:s.end], ';'); at >= 0 {
+			s.end = s.start + at
+		}
+	}
+	return s
 }
 
 // keep adds a segment, unless it is empty and empty ones are left out.

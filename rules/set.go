@@ -27,7 +27,8 @@
 //
 // A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
 // of that form. Programs differ in what they do with dots, encoded slashes, backslashes,
-// runs of slashes (which may begin an authority) and #. So a path with any of these has several variants, 252 at most, and a rule holds if its
+// runs of slashes (which may begin an authority), parameters (;) and #. So a path with any of these has several
+// variants, 252 at most and 1,524 with parameters, and a rule holds if its
 // pattern matches any of them: whichever variant a program uses, all rules of the route that it
 // finds hold. A parameter's value comes from the first variant that matches, the canonical one
 // first. [MaxOddPathBytes] and [MaxOddPathCuts] bound a path with several variants.

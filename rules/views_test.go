@@ -15,11 +15,13 @@ import (
 func views(path string) (seen [][]string) {
 	rooted := strings.HasPrefix(path, "/")
 	path, _, _ = strings.Cut("/"+strings.TrimPrefix(path, "/"), "?")
-	of := []string{path, whatwgPath(path), rfc3986Path(path)}
+	unresolved := []string{path}
 	if rooted {
-		for _, behind := range behindAuthority(path) {
-			of = append(of, behind, whatwgPath(behind), rfc3986Path(behind))
-		}
+		unresolved = append(unresolved, behindAuthority(path)...)
+	}
+	var of []string
+	for _, path := range unresolved {
+		of = append(append(of, path, whatwgPath(path), rfc3986Path(path)), withoutParams(path)...)
 	}
 	for _, resolved := range of {
 		merged := runs.ReplaceAllString(resolved, "/") // as Envoy does once dots are resolved
@@ -33,7 +35,31 @@ func views(path string) (seen [][]string) {
 		decoded := naiveDecode(resolved)
 		seen = append(seen, strings.Split(decoded[1:], "/"), strings.Split(runs.ReplaceAllString(decoded, "/")[1:], "/"))
 	}
-	return append(seen, kestrelSegments(path))
+	return append(append(seen, kestrelSegments(path)), kestrelSegments(cutParams(path)))
+}
+
+// withoutParams are what is left of a path where programs cut parameters: of every segment, as servlets do, or of the
+// last, as Python's urlparse does; before or behind a program that decodes, or that resolves dots.
+func withoutParams(path string) (left []string) {
+	decoded := strings.ReplaceAll(naiveDecode(path), "%", "%25") // it is decoded once
+	unhashed, _, _ := strings.Cut(path, "#")
+	for _, cut := range []func(string) string{cutParams, cutLastParams} {
+		left = append(left, cut(path), whatwgPath(cut(unhashed)), rfc3986Path(cut(path)), rfc3986Path(cut(decoded)))
+		if !strings.Contains(strings.ToLower(path), "%3b") {
+			left = append(left, cut(whatwgPath(path)), cut(rfc3986Path(path)))
+		}
+	}
+	return left
+}
+
+func cutParams(path string) string { return params.ReplaceAllString(path, "") }
+
+var params = regexp.MustCompile(";[^/]*")
+
+func cutLastParams(path string) string {
+	last := strings.LastIndexByte(path, '/') + 1
+	segment, _, _ := strings.Cut(path[last:], ";")
+	return path[:last] + segment
 }
 
 // behindAuthority are what parsers of URLs leave of a path that they take for a reference with an authority: the URL
@@ -158,7 +184,7 @@ func TestAuthorities(t *testing.T) {
 // does not take so.
 func TestNoSpellingLeadsAround(t *testing.T) {
 	set := compile(t, onPath("a", "/login"), onPath("b", "/api/{x}/login"))
-	tokens := []string{"/", "/", "/", "//", "u@h", "..", ".", "%2e%2e", "%2f", "%5c", `\`, "#", "api", "x", "login", "%6cogin", "/..", "/../"}
+	tokens := []string{"/", "/", "/", "//", "u@h", "..", ".", "%2e%2e", "%2f", "%5c", ";", ";x", "%3b", "..;", `\`, "#", "api", "x", "login", "%6cogin", "/..", "/../"}
 	source := rand.New(rand.NewPCG(1, 2))
 	var m rules.Matches
 	seen := 0

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -23,7 +24,9 @@ var applications = map[string]func(*stack){
 	"node":   func(s *stack) { s.runInstead("node", "--no-deprecation", "testdata/app.js", s.host, appPort) },
 	"php":    func(s *stack) { s.runInstead("php", "-q", "-S", s.host+":"+appPort, "testdata/app.php") },
 	"python": func(s *stack) { s.runInstead("python3", "testdata/app.py", s.host, appPort) },
-	"go":     (*stack).goInstead,
+	"go":     func(s *stack) { s.serveInstead(answerAsGo) },
+	// Servlet containers in Java are too large for these tests; this does what they do.
+	"servlet": func(s *stack) { s.serveInstead(answerAsServlet) },
 }
 
 // runInstead runs a program in the place of the application, until the test ends.
@@ -58,12 +61,12 @@ func (s *stack) runInstead(program string, args ...string) {
 	}
 }
 
-// goInstead serves in the place of the application, until the test ends.
-func (s *stack) goInstead() {
+// serveInstead serves in the place of the application, until the test ends.
+func (s *stack) serveInstead(handler http.HandlerFunc) {
 	s.t.Helper()
 	s.kill("app")
 	listener := s.listenInstead()
-	server := &http.Server{Handler: http.HandlerFunc(answerAsGo), ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
 	s.t.Cleanup(func() {
@@ -91,15 +94,40 @@ func answerAsGo(w http.ResponseWriter, r *http.Request) {
 	if u, err := url.Parse(r.RequestURI); err == nil {
 		note("url.Parse", u.Path)
 		note("url.Parse, escaped", u.EscapedPath())
-		if strings.EqualFold(u.Hostname(), "admin.example.com") {
-			found = append(found, "admin by url.Parse")
-		}
+	}
+	_, _ = fmt.Fprintln(w, strings.Join(append(found, admins(r)...), "\n"))
+}
+
+// admins are the ways in which a request is for the host admin.example.com.
+func admins(r *http.Request) (found []string) {
+	if u, err := url.Parse(r.RequestURI); err == nil && strings.EqualFold(u.Hostname(), "admin.example.com") {
+		found = append(found, "admin by url.Parse")
 	}
 	if u, err := url.Parse("http://" + r.Host); err == nil && strings.EqualFold(u.Hostname(), "admin.example.com") {
 		found = append(found, "admin by Host")
 	}
-	_, _ = fmt.Fprintln(w, strings.Join(found, "\n"))
+	return found
 }
+
+// answerAsServlet is an application in a servlet container: parameters of every segment are cut, what is left is decoded,
+// and then dots are resolved; or a program before it has decoded, or resolved them.
+func answerAsServlet(w http.ResponseWriter, r *http.Request) {
+	found := []string{"application as a servlet"}
+	target, _, _ := strings.Cut(r.RequestURI, "?")
+	note := func(way, route string, err error) {
+		if err == nil && path.Clean(route) == "/login" {
+			found = append(found, "login by "+way)
+		}
+	}
+	route, err := url.PathUnescape(parameters.ReplaceAllString(target, ""))
+	note("servlet", route, err)
+	decoded, err := url.PathUnescape(target)
+	note("servlet, decoded", parameters.ReplaceAllString(decoded, ""), err)
+	note("servlet, resolved", parameters.ReplaceAllString(path.Clean(target), ""), nil)
+	_, _ = fmt.Fprintln(w, strings.Join(append(found, admins(r)...), "\n"))
+}
+
+var parameters = regexp.MustCompile(";[^/]*")
 
 var slashes = regexp.MustCompile("/+")
 
@@ -136,6 +164,17 @@ func loginTargets() (targets []string) {
 	targets = []string{
 		"/login", "/login/", "/%6cogin", "/login?x", "/login#x", "/./login", "/x/../login", "/x/%2e%2e/login", "/%2e/login", `/x\..\login`,
 		"/x%2F..%2Flogin", "/x/..%2Flogin", "/login%2F", "/login/.", "/login//", "/;/login", "http://example.org/login", "http://example.org//x/login",
+	}
+	for _, params := range []string{
+		";x=1", ";", "%3Bx=1", "%3b", ";x%2Fy", `;x\y`, ";x;y", ";x%3By/..%3By/login", ";x=1/..;y/login",
+		";x/", ";x?y;z", ";x/.",
+	} {
+		for _, lead := range []string{
+			"/login", "//h/login", "/;/login", "/a/..;x/login", "/a;b/..%3bx/login", "/a/..;x%2Fy/login",
+			"/a%2F..;x%2Fb/login", "/%6cogin",
+		} {
+			targets = append(targets, lead+params)
+		}
 	}
 	for _, lead := range []string{"//", `/\`, "///", "/////", `/\/`, "/%2F", `//\`, "/%5C"} {
 		for _, authority := range []string{"", "x", "u:p@h:80", "u@h", "%41", "h%2Fx", "[::1]", "..", `h\y`, "h#y"} {

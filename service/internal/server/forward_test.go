@@ -183,7 +183,7 @@ func TestForwardAuthMisuse(t *testing.T) {
 // With ambiguous_paths: reject, a path that programs take apart in different ways is a bad request, of evaluate as well.
 func TestAmbiguousPaths(t *testing.T) {
 	f := newFixture(t, func(c *server.Config) { behindProxies(c); c.API.Open, c.RejectAmbiguousPaths = true, true })
-	for _, path := range []string{"//login", "/x/../login", `/x\login`, "/login%2F", "/login#x"} {
+	for _, path := range []string{"//login", "/x/../login", `/x\login`, "/login%2F", "/login#x", "/login;x=1"} {
 		f.ask("", traefik("POST", path)).problem(400, "path is", "a path that all programs take for the same")
 		f.ask("?deny_status=403", nginx("POST", path)).problem(400, "path is")
 		f.post(evaluate, fmt.Sprintf(`{"method":"POST","path":%q}`, path)).problem(400, "path is")

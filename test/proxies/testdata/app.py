@@ -4,7 +4,7 @@ write, and says by which of them it was asked for /login, or for the host admin.
 import re
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlparse, urlsplit
 
 
 def loose(path):
@@ -20,7 +20,10 @@ class Application(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         paths = {
             "urlsplit": lambda: urlsplit(target).path,
+            "urlparse": lambda: urlparse(target).path,
+            "urlparse of what was decoded": lambda: urlparse(unquote(target)).path,
             "urljoin": lambda: urlsplit(urljoin("http://localhost/", target)).path,
+            "urlparse of urljoin": lambda: urlparse(urljoin("http://localhost/", target)).path,
             "urlsplit of self.path": lambda: urlsplit(self.path).path,
             "self.path": lambda: self.path.split("?")[0],
         }
