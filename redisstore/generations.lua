@@ -7,6 +7,9 @@
 -- does. By then every state of prev is worthless, so nothing that matters is lost and
 -- no client is ever looked for to be removed.
 --
+-- In a cluster, whose settings have a tag, the first generation has an empty one before it, with an empty head: a node
+-- that moves a slot carries out a call only if all of its keys are there, and sends it to the other only if none is.
+--
 -- The field '' is a generation's head: start (8 bytes), life (8), turn (8) and dead
 -- (8), signed, in microseconds, then the parameters of the limits that wrote in it.
 --   start  times of states count from it
@@ -112,9 +115,9 @@ local function parameters(kind, text)
   return set
 end
 
--- generation reads a head, or returns nil for none.
+-- generation reads a head, or returns nil for none, and for that of an empty generation.
 local function generation(kind, head)
-  if not head then
+  if not head or head == '' then
     return nil
   end
   local g = { text = head, sets = {} }
@@ -309,6 +312,11 @@ local function flush(hash)
   if hash.renewed then
     -- With a margin, in which sweep.lua unlinks what nothing has turned.
     local life = hash.now.life
-    redis.call('PEXPIRE', hash.cur, milliseconds(hash.now.turn + life + margin(life) - now))
+    local left = milliseconds(hash.now.turn + life + margin(life) - now)
+    redis.call('PEXPIRE', hash.cur, left)
+    if not hash.loaded and not hash.before and string.find(KEYS[1], '{', 1, true) then
+      redis.call('HSET', hash.prev, '', '')
+      redis.call('PEXPIRE', hash.prev, left)
+    end
   end
 end

@@ -55,7 +55,7 @@ end
 local since, told = start, value or NONE
 if not value and not (head and now >= dead) then
   found = call('HMGET', KEYS[3], '', client)
-  older = found[1]
+  older = found[1] ~= '' and found[1]
   if older and part(older, 33, 32 + #own) ~= own then
     return WHOLE
   end
@@ -101,7 +101,12 @@ if a then
     local margin = (life - life % 10) / 10 -- this and the next as in clock.lua
     local left = turn + life + (margin > 1000000 and margin or 1000000) - now
     left = (left + -left % 1000) / 1000
-    call('PEXPIRE', KEYS[2], string.format('%.0f', ARGV[1] == '' and left or left + 86400000))
+    left = string.format('%.0f', ARGV[1] == '' and left or left + 86400000)
+    call('PEXPIRE', KEYS[2], left)
+    if not head and not older and string.find(KEYS[1], '{', 1, true) then
+      call('HSET', KEYS[3], '', '') -- see generations.lua
+      call('PEXPIRE', KEYS[3], left)
+    end
   end
 end
 return write('>Bi8I2', 0, now, head and #head or 0) .. (head or '') .. (older and write('>I2', #older) .. older or '\0\0')

@@ -18,7 +18,7 @@ end
 local reply = { struct.pack('>i8', now) }
 for i = 1, #KEYS do
   local head, dead = redis.call('HGET', KEYS[i], ''), 0
-  if head then
+  if head and head ~= '' then
     local _, life, turn = struct.unpack('>i8i8i8', head)
     local pair = math.floor((i + 1) / 2)
     dead = turn + life

@@ -3,6 +3,8 @@ package rueidis_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,83 @@ import (
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
+
+// While a slot moves, and until its keys do, the node that has them decides; then the one that got them. Calls wait only
+// while half of them have moved. No permit is taken twice or given back.
+func TestDecidedWhileSlotMoves(t *testing.T) {
+	cluster := testredis.StartCluster(t, 2)
+	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1})
+	policies := []*stint.Policy{
+		policyOf(t, "bucket", stint.TokenBucket(100, stint.PerDay(1))),
+		policyOf(t, "several", stint.FixedWindow(100, 24*time.Hour).Named("a"), stint.SlidingWindowCounter(100, 24*time.Hour).Named("b")),
+	}
+	left := int64(100)
+	takeAll := func() {
+		t.Helper()
+		left--
+		for _, policy := range policies {
+			if d := take(t, store, "k", policy, 1); d.Remaining != left {
+				t.Fatalf("%s: %d of 100 remain, want %d", policy.Name(), d.Remaining, left)
+			}
+		}
+	}
+	takeAll()
+	n, err := cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, _ := n.(int64)
+	from, err := cluster.Holder(int(slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := cluster.Nodes[0]
+	if to == from {
+		to = cluster.Nodes[1]
+	}
+	do := func(node *testredis.Server, args ...any) any {
+		t.Helper()
+		reply, err := node.Do(args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	_, port, _ := strings.Cut(to.Addr(), ":")
+	do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", do(from, "CLUSTER", "MYID"))
+	do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", do(to, "CLUSTER", "MYID"))
+	for range 10 { // nothing has moved
+		takeAll()
+	}
+	keys, _ := do(from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+	if len(keys) < 3 {
+		t.Fatalf("only %v are in the slot", keys)
+	}
+	waits := make(chan error, 1)
+	for i, key := range keys {
+		do(from, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
+		if i == 0 {
+			go func() {
+				d, err := store.Decide(t.Context(), op(stint.Take, "k", policies[0], 1))
+				if err == nil && d.Remaining != left-1 {
+					err = fmt.Errorf("%d of 100 remain, want %d", d.Remaining, left-1)
+				}
+				waits <- err
+			}()
+		}
+	}
+	if err := <-waits; err != nil {
+		t.Errorf("what was asked while the keys moved: %v", err)
+	}
+	policies = policies[1:] // the other one has taken one more
+	for range 10 {          // all has moved, and nobody has said that the slot did
+		takeAll()
+	}
+	id := do(to, "CLUSTER", "MYID")
+	do(to, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	do(from, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	takeAll()
+}
 
 // While a slot moves, a generation that is due can't turn, since a key of the turn is not there: the call
 // waits for the move or fails, and loses no state either way.
