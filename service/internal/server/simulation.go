@@ -113,6 +113,7 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return problem.ReducedCapacity("a simulation is under way; allowed: one at a time")
 	}
+	runtime.GC() // what the simulation before left is no part of this one's start
 	s.before = s.heap()
 	s.checked = s.before
 	ctx, cancel := context.WithTimeout(r.Context(), simulationTime)
