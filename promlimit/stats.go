@@ -26,9 +26,7 @@ type SharedStats struct {
 	Leases      int    `gauge:"rate_limiter_store_leases" help:"Clients with leased permits in this process."`
 	Queued      int    `gauge:"rate_limiter_store_queued_operations" help:"Operations that wait to be sent to the store."`
 	InFlight    int    `gauge:"rate_limiter_store_calls_in_flight" help:"Calls of the store that are under way."`
-	LostHashes  uint64 `counter:"rate_limiter_store_lost_hashes_total" help:"Hashes of states that were gone although they still mattered."`
 	ScriptLoads uint64 `counter:"rate_limiter_store_script_loads_total" help:"Scripts sent whole: at the start, and to servers that did not know them."`
-	EvictedKeys uint64 `counter:"rate_limiter_store_evicted_keys_total" help:"Keys that the store's servers evicted."`
 }
 
 // FailoverStats is what a failover store has done since the start, and its state.

@@ -46,7 +46,7 @@ func TestSharedCollector(t *testing.T) {
 	collector := promlimit.NewStatsCollector(func() promlimit.SharedStats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, LostHashes: 4, EvictedKeys: 6, ScriptLoads: 12} // read at each scrape
+	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
@@ -63,15 +63,9 @@ rate_limiter_store_calls_in_flight 9
 # HELP rate_limiter_store_calls_total Calls of the store that decided something.
 # TYPE rate_limiter_store_calls_total counter
 rate_limiter_store_calls_total 3
-# HELP rate_limiter_store_evicted_keys_total Keys that the store's servers evicted.
-# TYPE rate_limiter_store_evicted_keys_total counter
-rate_limiter_store_evicted_keys_total 6
 # HELP rate_limiter_store_leases Clients with leased permits in this process.
 # TYPE rate_limiter_store_leases gauge
 rate_limiter_store_leases 7
-# HELP rate_limiter_store_lost_hashes_total Hashes of states that were gone although they still mattered.
-# TYPE rate_limiter_store_lost_hashes_total counter
-rate_limiter_store_lost_hashes_total 4
 # HELP rate_limiter_store_operations_total Operations that calls of the store decided.
 # TYPE rate_limiter_store_operations_total counter
 rate_limiter_store_operations_total 700

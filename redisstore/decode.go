@@ -46,23 +46,16 @@ func unsigned(text string) int64 {
 
 // generation is one of a hash's generations.
 type generation struct {
-	start        stint.Instant
-	life         stint.Instant
-	turn         stint.Instant
-	previousDead stint.Instant // when the states of the generation before are worthless
-	versions     string        // their parameters, one after another
+	start    stint.Instant
+	versions string // the limits' parameters, one after another
 }
-
-// dead is when its states are worthless, 0 of none.
-func (g *generation) dead() stint.Instant { return g.turn + g.life }
 
 func (r *reader) generation() (g generation) {
 	head := r.bytes(int(r.number(2)))
 	if len(head) < headBytes {
 		return g
 	}
-	number := func(i int) stint.Instant { return stint.Instant(unsigned(head[8*i : 8*i+8])) }
-	return generation{start: number(0), life: number(1), turn: number(2), previousDead: number(3), versions: head[headBytes:]}
+	return generation{start: stint.Instant(unsigned(head[:8])), versions: head[headBytes:]}
 }
 
 var (
@@ -107,7 +100,6 @@ func (b *batch) decode(reply string) (again bool, err error) {
 	if r.text != "" {
 		return false, errLong
 	}
-	b.store.sweeper.note(now, b.firstGroups, b.secondGroups)
 	decider := decider{batch: b, now: now, logged: reader{text: logged}}
 	b.outcomes = slices.Grow(b.outcomes[:0], len(b.opLimits))[:len(b.opLimits)]
 	for i := range b.entries {
@@ -136,9 +128,8 @@ func (b *batch) decodeAsks(r *reader) error {
 // decodeGroups reads the states of groups.
 func (b *batch) decodeGroups(r *reader, groups []*group, now stint.Instant) error {
 	for _, g := range groups {
-		g.current, g.previous, g.missing = r.generation(), r.generation(), false
+		g.current, g.previous = r.generation(), r.generation()
 		for _, at := range g.states {
-			g.missing = g.missing || r.text != "" && r.text[0] == tagNone
 			if err := b.states[at].read(r, &g.current, &g.previous, now); err != nil {
 				return err
 			}

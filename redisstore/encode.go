@@ -36,7 +36,6 @@ type group struct {
 	states    []int32
 
 	current, previous generation // as they were found
-	missing           bool       // whether a client was not in current
 }
 
 // groupKey tells groups apart: of the first part by the identity, since two groups of
@@ -214,7 +213,10 @@ func (b *batch) group(ref *stateRef) *group {
 
 // addKeys adds a group's keys.
 func (b *batch) addKeys(g *group) {
-	g.keys = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField])
+	var dead *generationKeys
+	if g.keys, dead = b.layout.hash(g.limit, g.partition, b.epochs[g.limit.epochField]); dead != nil {
+		b.store.unlink(dead)
+	}
 	b.keys = append(b.keys, g.keys.cur, g.keys.prev)
 }
 

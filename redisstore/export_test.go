@@ -11,15 +11,6 @@ import (
 // Sweep ends leases whose time is over, and waits until what is left is given back.
 func (s *Store) Sweep() { s.leases.tidy() }
 
-// SweepHashes unlinks hashes that are dead, of all that are known.
-func (s *Store) SweepHashes(ctx context.Context) { s.sweeper.sweep(ctx, true) }
-
-// Losses is what is known to be lost.
-func (s *Store) Losses() Loss { return s.sweeper.loss() }
-
-// AskEvictions asks the servers how many keys they evicted.
-func (s *Store) AskEvictions(ctx context.Context) { s.sweeper.askEvictions(ctx) }
-
 // Defaults and bounds.
 const (
 	MaxLeases                = maxLeases

@@ -310,7 +310,6 @@ local function flush(hash)
   end
   redis.call('HSET', hash.cur, unpack(list))
   if hash.renewed then
-    -- With a margin, in which sweep.lua unlinks what nothing has turned.
     local life = hash.now.life
     local left = milliseconds(hash.now.turn + life + margin(life) - now)
     redis.call('PEXPIRE', hash.cur, left)

@@ -156,9 +156,6 @@ func (h *history) run() {
 		}
 		h.inspect(before, idle, gone)
 	}
-	if lost := h.store.Losses(); lost != (redisstore.Loss{}) {
-		h.Fatalf("%+v, want nothing lost but what was dead", lost)
-	}
 }
 
 // move moves the clock: a little, by lives of states, to where generations turn, or
@@ -284,9 +281,6 @@ func (h *history) read(key string) (cur, prev generation, at float64) {
 // expire lets, at times, hashes expire whose life is over by the pinned clock; the
 // server's own runs on another.
 func (h *history) expire() {
-	if rapid.IntRange(0, 3).Draw(h.T, "sweep") == 0 {
-		h.sweep()
-	}
 	for _, p := range h.hashes {
 		for i, g := range []*generation{&p.prev, &p.cur} {
 			name := [...]string{"prev", "cur"}[i]
@@ -294,25 +288,6 @@ func (h *history) expire() {
 			if first && g.hash != nil && h.clock.Now() >= g.turn+g.life && rapid.Bool().Draw(h.T, name+" expires") {
 				redis(h.t, "DEL", p.key[:len(p.key)-len("cur")]+name)
 				*g = generation{}
-			}
-		}
-	}
-}
-
-// sweep has the store unlink the hashes that are dead: those and no others are gone.
-func (h *history) sweep() {
-	h.store.SweepHashes(h.t.Context())
-	for _, p := range h.hashes {
-		cur, prev, _ := h.read(p.key)
-		for _, g := range []struct{ was, is *generation }{{&p.cur, &cur}, {&p.prev, &prev}} {
-			switch {
-			case g.was.hash != nil && h.clock.Now() >= g.was.turn+g.was.life:
-				if g.is.hash != nil {
-					h.Fatalf("%s: at %d it is dead, and not swept: %+v", p.key, h.clock.Now(), g.is.hash)
-				}
-				*g.was = generation{}
-			case !maps.Equal(g.was.fields, g.is.fields):
-				h.Fatalf("%s: at %d it is swept, and was %+v", p.key, h.clock.Now(), g.was.hash)
 			}
 		}
 	}

@@ -63,18 +63,23 @@ type generationKeys struct {
 	cur, prev string
 }
 
-// hash is a partition's hash of the limit in an epoch of its policy.
-func (y *layout) hash(l *limit, partition int32, epoch int64) *generationKeys {
+// hash is a partition's hash of the limit in an epoch of its policy. A later epoch than was known tells that nobody reads
+// the hash of the earlier one any more, which is returned then, to be unlinked.
+func (y *layout) hash(l *limit, partition int32, epoch int64) (keys, dead *generationKeys) {
 	at := &l.hashKeys[partition]
-	if known := at.Load(); known != nil && known.epoch == epoch {
-		return known
+	known := at.Load()
+	if known != nil && known.epoch == epoch {
+		return known, nil
 	}
 	identity := inEpoch(l.identity.Value(), epoch)
 	g := &generationKeys{
 		epoch: epoch, cur: y.key(int(partition), identity, generationNow), prev: y.key(int(partition), identity, generationBefore),
 	}
 	at.Store(g)
-	return g
+	if known != nil && known.epoch > epoch {
+		known = nil
+	}
+	return g, known
 }
 
 // The generations of a partition's hash.

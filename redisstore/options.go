@@ -65,8 +65,6 @@ type Options struct {
 	LeaseTime time.Duration
 	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
 	CountInstances bool
-	// OnLoss is called with what was lost since its last call, at most once a minute. Default: nil.
-	OnLoss func(Loss)
 	// OnCall is called when a script call has ended: how long it took from sending, how many operations it carried, how many of their limits
 	// shared a state with another one of the call, and why it failed. It must not block, and must be safe for concurrent use. Default: nil.
 	OnCall func(elapsed time.Duration, operations, coalesced int, err error)

@@ -137,7 +137,6 @@ func (br *batcher) raise(field string, epoch int64) {
 		}
 	}
 	br.store.leases.discardOutdated()
-	br.store.sweeper.retire(br)
 }
 
 // epochs are those of policies as a batcher knows them, by the fields of the settings.

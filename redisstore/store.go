@@ -22,7 +22,6 @@ type Store struct {
 	channel   string       // for announcements
 	denials   *denialCache // nil for none
 	leases    *leases
-	sweeper   *sweeper
 	instances *instances // nil for not counting
 
 	layout    atomic.Pointer[layout]
@@ -67,7 +66,6 @@ func New(conn Conn, options Options) (*Store, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.channel = options.KeyPrefix + ":announce"
 	s.leases = newLeases(s)
-	s.sweeper = newSweeper(s)
 	if options.DenialCache > 0 || options.DenialCache == 0 && options.Now == nil {
 		s.denials = newDenialCache(cmp.Or(options.DenialCache, defaultDenialCache), s.uptime())
 		s.denials.onPolicyReset, s.denials.onMissed = s.leases.forgetPolicy, s.leases.forgetAll
@@ -129,9 +127,17 @@ func (s *Store) Close() {
 	if s.instances != nil {
 		s.instances.close()
 	}
-	s.sweeper.close()
 	s.conn.Close()
 	s.work.Wait()
+}
+
+// unlink frees hashes that nobody reads any more, in the background. If that fails they expire.
+func (s *Store) unlink(dead *generationKeys) {
+	s.work.Go(func() {
+		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
+		defer cancel()
+		_, _ = s.conn.Do(ctx, "UNLINK", dead.cur, dead.prev)
+	})
 }
 
 // Decide implements [stint.Store]. On a cluster each partition decides atomically.
@@ -224,12 +230,11 @@ type Stats struct {
 	Queued      int    // operations that wait to be sent
 	InFlight    int    // calls under way
 	ScriptLoads uint64 // scripts sent whole: at first, and to servers that did not know them
-	Lost        Loss   // state that is gone although it still mattered
 }
 
 // Stats reads the store's figures.
 func (s *Store) Stats() Stats {
-	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: int(s.leases.count.Load()), Lost: s.sweeper.loss()}
+	stats := Stats{Batches: s.batches.Load(), Operations: s.operations.Load(), Leases: int(s.leases.count.Load())}
 	stats.ScriptLoads = s.scriptLoads.Load() + s.conn.ScriptLoads()
 	if s.denials != nil {
 		stats.DenialHits, stats.DenialsKept = s.denials.hits.Load(), s.denials.entries.Load()

@@ -24,7 +24,6 @@ func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
 	if c.Store.Memory() && c.OnOverload == failover.Reject {
 		return nil
 	}
-	o.logger.Store(logger)
 	settings := failover.Config{
 		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		Instances: func() int { return c.Instances },

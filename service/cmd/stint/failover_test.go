@@ -202,27 +202,6 @@ func TestAdvice(t *testing.T) {
 	eventually(t, "advice", func() bool { return strings.Contains(log.String(), "maxmemory-policy is allkeys-lru") })
 }
 
-// State that the server loses is told and counted.
-func TestLostState(t *testing.T) {
-	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL(), "--store-timeout=10s")
-	for range 2 {
-		if status, c := checked(t, url, "key=k"); status != http.StatusOK {
-			t.Fatal(status, c)
-		}
-	}
-	if _, err := redis.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
-	checked(t, url, "key=k")
-	eventually(t, "a warning", func() bool {
-		return strings.Contains(log.String(), "the store lost state") && strings.Contains(log.String(), "hashes=1")
-	})
-	if _, text := get(t, url+"/metrics"); !strings.Contains(text, "rate_limiter_store_lost_hashes_total 1\n") {
-		t.Error(text)
-	}
-}
-
 // A process that nobody asks anything notices that its server is gone, and says so.
 func TestIdleProcessNoticesAnOutage(t *testing.T) {
 	t.Parallel()

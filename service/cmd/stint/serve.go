@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -249,7 +248,6 @@ type openedStore struct {
 	figures   func() activity.StoreFigures
 	// unreachable is how many of the store's parts can't be reached; nil: they are not watched.
 	unreachable func() int
-	logger      atomic.Pointer[slog.Logger]
 }
 
 // openStore opens the store that the configuration names.
@@ -277,7 +275,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	store, err := rueidis.Open(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
-		CountInstances: loaded.Instances == 0, OnLoss: opened.onLoss, OnCall: calls.Done,
+		CountInstances: loaded.Instances == 0, OnCall: calls.Done,
 	})
 	if errors.Is(err, stint.ErrInvalid) {
 		return nil, misconfigured(err)
@@ -290,7 +288,7 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		return promlimit.SharedStats{
 			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
 			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
-			ScriptLoads: s.ScriptLoads, LostHashes: s.Lost.Hashes, EvictedKeys: s.Lost.Evicted,
+			ScriptLoads: s.ScriptLoads,
 		}
 	})
 	opened.Store, opened.Close, opened.Health, opened.ready = store, store.Close, store.Ping, store.Ready
@@ -336,14 +334,6 @@ func (o *openedStore) await(ctx context.Context) error {
 		return misconfigured(err)
 	}
 	return nil
-}
-
-// onLoss logs what a server lost, once withFailover has said where to.
-func (o *openedStore) onLoss(l redisstore.Loss) {
-	if logger := o.logger.Load(); logger != nil {
-		logger.Warn("the store lost state: the clients concerned may use their whole limits again; give stint a Redis of its own with maxmemory-policy noeviction",
-			"hashes", l.Hashes, "evicted_keys", l.Evicted)
-	}
 }
 
 // connection is how the configured store is reached.
