@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -181,6 +182,15 @@ func (s Scope) String() string {
 	return fmt.Sprintf("policy %q", s.Policy)
 }
 
+// Shards are the parts of a store that fail apart from each other. The zero value is one part, and that the store does not
+// find out by itself when it can't be reached: who needs to know watches its calls.
+type Shards struct {
+	// Count is the number of parts. Default: 0, see above.
+	Count int
+	// Of is the part that decides about a key, from 0 up to Count, exclusive. Not needed for one part.
+	Of func(key string) int
+}
+
 // A Store holds state and decides operations atomically, by its own clock. Its
 // methods are safe for concurrent use. Once a method has returned, for whatever reason,
 // the store does not touch what it was given to write to: results, and Each.
@@ -206,4 +216,8 @@ type Store interface {
 	// the context's. With ErrUnavailable or the context's error the reset may have been carried
 	// out, also in a part of the store only. Doing it again completes it.
 	ResetAll(ctx context.Context, scope Scope) error
+	// Watch makes the store call unreachable for each of its parts that can't be reached for the timeout, once until it
+	// has answered a call again, and returns the parts, which do not change. It does not call unreachable before it has
+	// returned; later calls may be concurrent. It is called once, before any operation; package failover does so.
+	Watch(timeout time.Duration, unreachable func(shard int, cause error)) Shards
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
@@ -120,6 +121,9 @@ func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 	}
 	b.flush(ctx)
 }
+
+// Watch implements [stint.Store]. A client does not watch the service.
+func (c *Client) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // ResetAll implements [stint.Store]. The REST API resets single clients only, so it is always an error that wraps
 // stint.ErrInvalid, unless the context has ended.

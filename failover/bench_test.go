@@ -133,3 +133,5 @@ func (silent) DecideAll(ctx context.Context, _ []stint.Op, results []stint.Resul
 		results[i] = stint.Result{Err: ctx.Err()}
 	}
 }
+
+func (silent) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

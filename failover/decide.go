@@ -18,7 +18,7 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 		return s.fallback(ctx, op, down.err)
 	}
 	bounded, own := s.bound(ctx, timeout)
-	d, err = s.inner.Decide(bounded, op)
+	d, err = s.decide(bounded, op)
 	own.release()
 	if err == nil {
 		s.noteAnswer(&op, &d)
@@ -43,7 +43,7 @@ func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 // once, the others go to the store in order, in one call with the least of their
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	if s.sharded == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
+	if s.shardOf == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
 		s.send(ctx, s.config.Timeout, ops, results)
 		return
 	}
@@ -80,7 +80,7 @@ func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op,
 		return
 	}
 	bounded, own := s.bound(ctx, timeout)
-	s.inner.DecideAll(bounded, ops, results)
+	s.decideAll(bounded, ops, results)
 	own.release()
 	for i := range ops {
 		if r := &results[i]; r.Err != nil {

@@ -7,7 +7,7 @@
 //
 // # When the store is unreachable
 //
-// A store that implements [Watched], as that of package redisstore does, says by itself when it
+// A store that watches itself ([stint.Store] Watch), as that of package redisstore does, says when it
 // can't be reached. Any other is watched here: it is unreachable when it leaves a call
 // unanswered for Config.Timeout while no later one is answered, or when it fails three
 // times in a row. Only time in which this process was awake counts. A caller's
@@ -16,7 +16,7 @@
 // From then on decisions take microseconds and the store is not called, except by one probe at a
 // time: after about 50 ms, then in growing intervals of up to half a second. A probe takes a permit
 // of a policy of its own, so a replica, a full server and a user without permission don't pass. The
-// first probe that succeeds ends the outage. Parts that fail apart ([Sharded]) are avoided and probed
+// first probe that succeeds ends the outage. Parts that fail apart ([stint.Shards]) are avoided and probed
 // separately. When one becomes unreachable the others are asked at once.
 //
 // A part of the store that answers nobody for some 5 s is asked by one probe, so that an outage is noticed though nobody calls.
@@ -150,31 +150,18 @@ func (c Config) Validate() error {
 	return prefix.Join(faults...)
 }
 
-// A Sharded store has parts that fail apart from each other. It is asked for them if it is [Watched].
-type Sharded interface {
-	// Shards is the number of parts, at least 1. It does not change.
-	Shards() int
-	// Shard is the part that decides about a key, from 0.
-	Shard(key string) int
-}
-
-// A Watched store finds out by itself when a part of it can't be reached.
-type Watched interface {
-	// Watch makes the store call unreachable for each part (0 if there is but one) that can't be
-	// reached for the timeout, once until it has answered a call again. Calls of unreachable may be
-	// concurrent. New calls it once.
-	Watch(timeout time.Duration, unreachable func(shard int, cause error))
-}
-
 // A Store is a stint.Store that answers when the store it wraps can't. It is safe
 // for concurrent use; make it with [New].
 type Store struct {
 	config  Config
-	inner   stint.Store // config.Store, watched
-	sharded Sharded     // nil: there is one shard
+	shardOf func(key string) int // nil: there is one shard
 	shards  []*shard
 	probing *stint.Policy
-	base    time.Time // of deadlines
+
+	watchdog *watchdog.Watchdog // of the store's calls; nil if it watches itself
+	calls    sync.Pool          // of *watchdog.Call
+
+	base time.Time // of deadlines
 
 	life   context.Context
 	end    context.CancelFunc
@@ -197,13 +184,18 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config, inner: config.Store, probing: probing, base: time.Now()}
-	watched, watches := config.Store.(Watched)
-	n := 1
-	if sharded, ok := config.Store.(Sharded); ok && watches && sharded.Shards() > 1 {
-		n, s.sharded = sharded.Shards(), sharded
+	s := &Store{config: config, probing: probing, base: time.Now()}
+	var made sync.WaitGroup // a report waits until there are shards
+	made.Add(1)
+	defer made.Done()
+	shards := config.Store.Watch(config.Timeout, func(shard int, cause error) {
+		made.Wait()
+		s.shards[shard].unreachable(cause)
+	})
+	if shards.Count > 1 {
+		s.shardOf = shards.Of
 	}
-	keys, err := s.probeKeys(n)
+	keys, err := s.probeKeys(max(shards.Count, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +203,8 @@ func New(config Config) (*Store, error) {
 		s.shards = append(s.shards, &shard{store: s, index: i, key: key})
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	if watches {
-		watched.Watch(config.Timeout, func(shard int, cause error) { s.shards[shard].unreachable(cause) })
-	} else {
-		s.inner = newWatchdogStore(config.Store, probing, watchdog.Config{
+	if shards.Count == 0 {
+		s.watchdog = watchdog.New(watchdog.Config{
 			Timeout: config.Timeout, Unreachable: s.shards[0].unreachable, Try: s.shards[0].try,
 		})
 	}
@@ -234,8 +224,8 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 	for i := 0; missing > 0 && i < shards*triesPerShard; i++ {
 		key := fmt.Sprintf("failover.probe:%d", i)
 		at := 0
-		if s.sharded != nil {
-			at = s.sharded.Shard(key)
+		if s.shardOf != nil {
+			at = s.shardOf(key)
 		}
 		if at < 0 || at >= shards {
 			return nil, stint.Invalid("store", fmt.Sprintf("shard %d of %d", at, shards), "a store that knows its shards")
@@ -258,8 +248,8 @@ func (s *Store) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.end()
-	if w, ok := s.inner.(*watchdogStore); ok {
-		w.watchdog.Close()
+	if s.watchdog != nil {
+		s.watchdog.Close()
 	}
 	s.work.Wait()
 }
@@ -276,8 +266,8 @@ func (s *Store) start(work func()) bool {
 
 // shard is the part of the store that decides about a key.
 func (s *Store) shard(key string) *shard {
-	if s.sharded == nil {
+	if s.shardOf == nil {
 		return s.shards[0]
 	}
-	return s.shards[s.sharded.Shard(key)]
+	return s.shards[s.shardOf(key)]
 }

@@ -211,3 +211,5 @@ func TestResetFails(t *testing.T) {
 		}
 	})
 }
+
+func (slow) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

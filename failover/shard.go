@@ -158,6 +158,6 @@ func (sh *shard) ask(ctx context.Context, timeout time.Duration) error {
 	s.counts.probes.Add(1)
 	bounded, own := s.bound(ctx, timeout)
 	defer own.release()
-	_, err := s.inner.Decide(bounded, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
+	_, err := s.decide(bounded, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
 	return err
 }

@@ -26,10 +26,11 @@ type sharded struct {
 
 func newSharded(store stint.Store, n int) sharded { return sharded{store, n, new(func(int, error))} }
 
-func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) {
+func (s sharded) Watch(_ time.Duration, unreachable func(int, error)) stint.Shards {
 	if s.unreachable != nil {
 		*s.unreachable = unreachable
 	}
+	return stint.Shards{Count: s.n, Of: s.Shard}
 }
 
 func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
@@ -46,8 +47,6 @@ func (s sharded) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	}
 	return d, err
 }
-
-func (s sharded) Shards() int { return s.n }
 
 func (s sharded) Shard(key string) int {
 	h := fnv.New32a()
@@ -184,10 +183,9 @@ func TestShardsWithoutKeys(t *testing.T) {
 // stubborn puts all keys into one of its three shards.
 type stubborn struct{ shard int }
 
-func (stubborn) Watch(time.Duration, func(int, error)) {}
-
-func (stubborn) Shards() int        { return 3 }
-func (s stubborn) Shard(string) int { return s.shard }
+func (s stubborn) Watch(time.Duration, func(int, error)) stint.Shards {
+	return stint.Shards{Count: 3, Of: func(string) int { return s.shard }}
+}
 
 func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
 	return stint.Decision{}, ctx.Err()

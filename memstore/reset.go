@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -54,3 +55,6 @@ func (s *Store) endEpoch(version *limitVersion) {
 		s.beginEpoch(version)
 	}
 }
+
+// Watch implements [stint.Store]. State in the process is never unreachable.
+func (s *Store) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{Count: 1} }

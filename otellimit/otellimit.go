@@ -52,24 +52,8 @@ func Decisions(store stint.Store, provider trace.TracerProvider) *Store {
 
 // Calls makes a span "rate limit store" of each call of a store on another machine, with the wait before the call was sent. It stands
 // below what decides without that store, such as package failover's; a store that watches itself still does.
-func Calls(store stint.Store, provider trace.TracerProvider) stint.Store {
-	s := &Store{store, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
-	if w, ok := store.(watched); ok {
-		return &watchedStore{s, w}
-	}
-	return s
-}
-
-// watched is what package failover asks of a store that watches its parts itself.
-type watched interface {
-	Watch(timeout time.Duration, unreachable func(shard int, cause error))
-	Shards() int
-	Shard(key string) int
-}
-
-type watchedStore struct {
-	*Store
-	watched
+func Calls(store stint.Store, provider trace.TracerProvider) *Store {
+	return &Store{store, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
 }
 
 var _ stint.Store = (*Store)(nil)
@@ -115,6 +99,11 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	}
 	d := &results[shown].Decision
 	describe(span, ops[shown].Verb, ops[shown].LimitAt, policyAt(&ops[shown], int(d.Index)), d, results[shown].Err)
+}
+
+// Watch implements [stint.Store].
+func (s *Store) Watch(timeout time.Duration, unreachable func(int, error)) stint.Shards {
+	return s.store.Watch(timeout, unreachable)
 }
 
 // ResetAll implements [stint.Store].

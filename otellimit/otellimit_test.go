@@ -179,24 +179,20 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// TestCallsOfAWatchedStore: package failover finds what it asks of a store, and only if that has it.
-func TestCallsOfAWatchedStore(t *testing.T) {
+// TestWatch: package failover finds what it asks of a store.
+func TestWatch(t *testing.T) {
 	_, provider := record(t, sdk.AlwaysSample())
-	if _, ok := otellimit.Calls(memstore.New(memstore.Config{}), provider).(failover.Watched); ok {
-		t.Error("a store that does not watch itself is taken for one that does")
-	}
 	store := otellimit.Calls(watching{memstore.New(memstore.Config{})}, provider)
-	_, watched := store.(failover.Watched)
-	if sharded, ok := store.(failover.Sharded); !watched || !ok || sharded.Shards() != 3 || sharded.Shard("k") != 2 {
-		t.Errorf("watched: %t, sharded: %t", watched, ok)
+	if shards := store.Watch(time.Second, nil); shards.Count != 3 || shards.Of("k") != 2 {
+		t.Errorf("%d shards", shards.Count)
 	}
 }
 
 type watching struct{ stint.Store }
 
-func (watching) Watch(time.Duration, func(int, error)) {}
-func (watching) Shards() int                           { return 3 }
-func (watching) Shard(string) int                      { return 2 }
+func (watching) Watch(time.Duration, func(int, error)) stint.Shards {
+	return stint.Shards{Count: 3, Of: func(string) int { return 2 }}
+}
 
 // TestConforms: a store with spans decides as the one below.
 func TestConforms(t *testing.T) {

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/testredis"
@@ -50,8 +51,8 @@ func TestInstances(t *testing.T) {
 	beat(1, 2, 3)
 	stores[2].Close()
 	beat(2, 2, 0)
-	if got := stores[0].Shards(); got != 1 || stores[0].Shard("k") != 0 {
-		t.Errorf("%d parts of a single server", got)
+	if parts := stores[0].Watch(time.Second, func(int, error) {}); parts.Count != 1 || parts.Of("k") != 0 {
+		t.Errorf("%d parts of a single server", parts.Count)
 	}
 	if err := own.Kill(); err != nil {
 		t.Fatal(err)
@@ -75,11 +76,12 @@ func TestInstancesOfCluster(t *testing.T) {
 	if got := silent.Instances(); got != 1 {
 		t.Errorf("a store that does not count says %d, want 1", got)
 	}
-	if silent.Shards() != redisstore.DefaultClusterPartitions {
-		t.Errorf("%d parts, want %d", silent.Shards(), redisstore.DefaultClusterPartitions)
+	parts := silent.Watch(time.Second, func(int, error) {})
+	if parts.Count != redisstore.DefaultClusterPartitions {
+		t.Errorf("%d parts, want %d", parts.Count, redisstore.DefaultClusterPartitions)
 	}
 	for _, key := range []string{"a", "b", "{a}c", "user:1"} {
-		if got, want := silent.Shard(key), silent.Partition(key); got != want {
+		if got, want := parts.Of(key), silent.Partition(key); got != want {
 			t.Errorf("%s is in part %d, want %d", key, got, want)
 		}
 	}

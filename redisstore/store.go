@@ -95,11 +95,10 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Watch makes the store report each shard that becomes unreachable, once until it answers: no connection
-// was made or a call was unanswered for the timeout, less time in which this process was starved,
-// or three calls in a row were refused (READONLY, OOM, NOAUTH and the like). unreachable is called
-// on any goroutine and must not block. Call Watch once, before any operation.
-func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) {
+// Watch implements [stint.Store]. A shard is unreachable if no connection was made or a call was unanswered for the timeout,
+// less time in which this process was starved, or three calls in a row were refused (READONLY, OOM, NOAUTH and the
+// like). The shards are 1, or a cluster's partitions; keys with one hash tag share one.
+func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) stint.Shards {
 	s.adopting.Lock()
 	defer s.adopting.Unlock()
 	s.timeout = timeout
@@ -107,14 +106,7 @@ func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause e
 		br.watchdog.SetTimeout(timeout)
 	}
 	s.unreachable.Store(&unreachable)
-}
-
-// Shards is how many parts can fail by themselves: 1, or a cluster's partitions.
-func (s *Store) Shards() int { return s.shards }
-
-// Shard is the part of a key, from 0. Keys with one hash tag share it.
-func (s *Store) Shard(key string) int {
-	return int(hashOf(key) % uint64(s.shards))
+	return stint.Shards{Count: s.shards, Of: func(key string) int { return int(hashOf(key) % uint64(s.shards)) }}
 }
 
 // Close returns leases, within a second, and closes the connection.

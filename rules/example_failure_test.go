@@ -72,3 +72,5 @@ func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
 }
 
 func (away) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
+
+func (away) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

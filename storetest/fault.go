@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -83,6 +84,9 @@ func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 func (f *Faulty) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return f.call(ctx, Call{Reset: true}, func() error { return f.inner.ResetAll(ctx, scope) })
 }
+
+// Watch implements [stint.Store]. A store with faults is watched by its calls.
+func (f *Faulty) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // call carries out a call, unless its fault prevents it, and returns its error or the fault's.
 func (f *Faulty) call(ctx context.Context, call Call, carryOut func() error) error {

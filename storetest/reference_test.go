@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -82,3 +83,5 @@ func TestReference(t *testing.T) {
 	}
 	Run(t, like(&reference{}), options)
 }
+
+func (*reference) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

@@ -236,3 +236,5 @@ func (plain) ResetAll(context.Context, stint.Scope) error {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func (plain) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

@@ -197,3 +197,5 @@ func TestResetEverything(t *testing.T) {
 	}
 	newResetFixture(t, func(context.Context, string) error { return nil }).ask("POST", api.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
 }
+
+func (*resetter) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

@@ -113,6 +113,11 @@ func (r *Recorder) DecideAll(ctx context.Context, ops []stint.Op, results []stin
 	}
 }
 
+// Watch implements [stint.Store].
+func (r *Recorder) Watch(timeout time.Duration, unreachable func(int, error)) stint.Shards {
+	return r.inner.Watch(timeout, unreachable)
+}
+
 // ResetAll implements [stint.Store].
 func (r *Recorder) ResetAll(ctx context.Context, scope stint.Scope) error {
 	defer r.inOrder()()

@@ -1,0 +1,104 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/watchdog"
+)
+
+// decide has the wrapped store decide. A store that does not find out by itself when it can't be reached is watched by
+// its calls.
+func (s *Store) decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+	if s.watchdog == nil {
+		return s.config.Store.Decide(ctx, op)
+	}
+	call := s.begin()
+	d, err := s.config.Store.Decide(ctx, op)
+	if op.Policy == s.probing && errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
+		err = nil // it is there: a service has policies of its own, this one not among them
+	}
+	how, err := s.classify(ctx, call, d.Source, err)
+	s.report(call, how, err)
+	return d, err
+}
+
+// decideAll is decide for several operations. The store has answered if it answered any of them; else the worst counts.
+func (s *Store) decideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	if s.watchdog == nil {
+		s.config.Store.DecideAll(ctx, ops, results)
+		return
+	}
+	call := s.begin()
+	s.config.Store.DecideAll(ctx, ops, results)
+	var how callEnd
+	var cause error
+	for i := range ops {
+		r := &results[i]
+		var one callEnd
+		if one, r.Err = s.classify(ctx, call, r.Decision.Source, r.Err); one > how {
+			how, cause = one, r.Err
+		}
+	}
+	s.report(call, how, cause)
+}
+
+func (s *Store) begin() *watchdog.Call {
+	call, reused := s.calls.Get().(*watchdog.Call)
+	if !reused {
+		call = new(watchdog.Call)
+	}
+	s.watchdog.Begin(call)
+	return call
+}
+
+// A callEnd is how a call ended, for the watchdog; of several the greatest counts.
+type callEnd uint8
+
+const (
+	neutral   callEnd = iota // the store was not needed
+	refused                  // it failed
+	abandoned                // nobody waited for it any longer
+	answered                 // it answered
+)
+
+// classify says how a call ended that the watchdog has not been told of yet, and which error callers get. If
+// this process was awake for less than half of the time up to the deadline, it is this process's fault.
+func (s *Store) classify(ctx context.Context, call *watchdog.Call, source stint.Source, err error) (callEnd, error) {
+	switch {
+	case err == nil && source == stint.SourceStore:
+		return answered, nil
+	case err == nil, errors.Is(err, stint.ErrInvalid):
+		return neutral, err
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		own, bounded := ctx.(*deadline)
+		if bounded && own.Context.Err() == nil && 2*s.watchdog.Age(call) < own.timeout {
+			err = prefix.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
+		}
+		return abandoned, err
+	case errors.Is(err, stint.ErrOverloaded):
+		return answered, err
+	default:
+		return refused, err
+	}
+}
+
+func (s *Store) report(call *watchdog.Call, how callEnd, cause error) {
+	switch how {
+	case answered:
+		s.watchdog.Answered(call)
+	case refused:
+		s.watchdog.Refused(call, cause)
+	case abandoned:
+		s.watchdog.Abandoned(call)
+	case neutral:
+		s.watchdog.Forget(call)
+	}
+	s.calls.Put(call)
+}
+
+// Watch implements [stint.Store]. A store that answers when the one below can't is never unreachable.
+func (s *Store) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{Count: 1} }
