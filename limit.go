@@ -126,8 +126,8 @@ func ParseCalendar(name string) (Calendar, error) {
 	return CalendarNone, Invalid("calendar", name, "one of "+strings.Join(calendarNames[1:], ", "))
 }
 
-// Length is how long a window of the unit lasts: nominally, where a month has 30 days and a year 365; and at the longest,
-// with what a zone's clocks may be set back within it. CalendarNone has none.
+// Length is how long a window of the unit lasts: nominally, where a month has 30 days and a year 365; and at the
+// longest, with what a zone's clocks may be set back within it. CalendarNone has none.
 func (c Calendar) Length() (nominal, longest time.Duration) {
 	const day = 24 * time.Hour
 	switch c {
@@ -296,8 +296,8 @@ func (l Limit) IsBucket() bool {
 	return l.Algorithm == AlgorithmTokenBucket || l.Algorithm == AlgorithmLeakyBucket
 }
 
-// Span is the time in which a valid limit renews itself: its window; nominally that of its calendar; or how long a bucket takes to
-// fill or drain at its rate, rounded up to a microsecond.
+// Span is the time in which a valid limit renews itself: its window; nominally that of its calendar; or how long a
+// bucket takes to fill or drain at its rate, rounded up to a microsecond.
 func (l Limit) Span() time.Duration {
 	switch {
 	case l.IsBucket():

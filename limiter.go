@@ -55,8 +55,8 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 // maxOthers bounds the limiters that With keeps at hand.
 const maxOthers = 1024
 
-// With returns a limiter with the same name, store and hooks, and other limits: for limits that depend on the request, as
-// those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
+// With returns a limiter with the same name, store and hooks, and other limits: for limits that depend on the request,
+// as those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
 // docs/internals/semantics.md says of limits that change. It is quick for one limit that was asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 	if len(limits) != 1 {

@@ -182,8 +182,8 @@ func (s Scope) String() string {
 	return fmt.Sprintf("policy %q", s.Policy)
 }
 
-// Shards are the parts of a store that fail apart from each other. The zero value is one part, and that the store does not
-// find out by itself when it can't be reached: who needs to know watches its calls.
+// Shards are the parts of a store that fail apart from each other. The zero value is one part, and that the store does
+// not find out by itself when it can't be reached: who needs to know watches its calls.
 type Shards struct {
 	// Count is the number of parts. Default: 0, see above.
 	Count int

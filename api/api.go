@@ -90,8 +90,8 @@ type CheckResponse struct {
 	At int64 `json:"at"`
 	// Source is store, denial-cache, lease or failure-policy.
 	Source string `json:"source"`
-	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit), and of an evaluation also
-	// banned, missing or default; "" of one that is not.
+	// Reason is why a request is denied: limit, min_interval or never (the cost is above the limit), and of an evaluation
+	// also banned, missing or default; "" of one that is not.
 	Reason string `json:"reason,omitempty"`
 	// LimitName is the name of the deciding limit, if it has one.
 	LimitName string `json:"limitName,omitempty"`

@@ -47,10 +47,11 @@ type Config struct {
 	// wait longer is denied at once. Default: 0, no bound but the rules'.
 	MaxWait time.Duration
 	// RejectAmbiguousPaths refuses a request whose path programs take apart in different ways, as
-	// rules.Set.MatchUnambiguous says, with an error that wraps stint.ErrInvalid. Default: false, the rules of all its variants
-	// hold for it. Set it where no application needs such paths.
+	// rules.Set.MatchUnambiguous says, with an error that wraps stint.ErrInvalid. Default: false, the rules of all its
+	// variants hold for it. Set it where no application needs such paths.
 	RejectAmbiguousPaths bool
-	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count. Default: false, they are admitted.
+	// DenyByDefault denies requests for which no rule holds, of which those in shadow do not count. Default: false, they
+	// are admitted.
 	DenyByDefault bool
 }
 
@@ -102,8 +103,8 @@ func (l *Limiter) Swap(set *rules.Set) (old *rules.Set) {
 	return l.set.Swap(set)
 }
 
-// A Claimed is a rule that holds for a request, with what it asks of the store. A rule whose limits have costs of their own is
-// claimed several times, one after another. The rule must not be changed.
+// A Claimed is a rule that holds for a request, with what it asks of the store. A rule whose limits have costs of their
+// own is claimed several times, one after another. The rule must not be changed.
 type Claimed struct {
 	Rule  *rules.Rule
 	Claim stint.Claim
@@ -193,15 +194,15 @@ func (v *Verdict) reset() {
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
 
-// Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the
-// request is at fault (nothing was consumed), stint.ErrUnavailable when the store could not
-// decide, stint.ErrOverloaded when this process was too busy to have it decide in time, or is the context's; the verdict then tells only what matched, and what was to decide.
+// Decide decides a request and takes what it costs. An error wraps stint.ErrInvalid when the request is at fault
+// (nothing was consumed), stint.ErrUnavailable when the store could not decide, stint.ErrOverloaded when this process
+// was too busy to have it decide in time, or is the context's; the verdict then tells only what matched, and what was
+// to decide.
 //
-// Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn
-// of a leaky bucket. One whose turn comes after the context's deadline is denied, and takes no
-// turn: it is looked for first, by a call of the store more, which there is neither without a
-// deadline nor without a leaky bucket. When others take turns between that look and the taking, a
-// request may be denied for a turn that it has taken, and that stays taken.
+// Where rules don't wait, an admitted request is the caller's to hold for Decision.Delay, the turn of a leaky bucket.
+// One whose turn comes after the context's deadline is denied, and takes no turn: it is looked for first, by a call of
+// the store more, which there is neither without a deadline nor without a leaky bucket. When others take turns between
+// that look and the taking, a request may be denied for a turn that it has taken, and that stays taken.
 func (l *Limiter) Decide(ctx context.Context, r *rules.Request, v *Verdict) error {
 	longest := rules.MaxWaitLimit
 	if l.maxWait > 0 {
@@ -423,9 +424,10 @@ func (v *Verdict) decideBy(index int32) {
 	}
 }
 
-// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits whose cost
-// requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits for, since a rule bans it for
-// example, is not settled. The verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a leaky bucket is one.
+// Settle charges, or refunds with negative permits, what rules decided about a request, after the fact: the limits
+// whose cost requests may name, or all if there is none; rules in shadow each by itself. What a client has no limits
+// for, since a rule bans it for example, is not settled. The verdict tells what was applied, of the limit with the
+// least. Errors are Decide's; a refund to a leaky bucket is one.
 func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
 	return l.adjust(ctx, v, l.match(r, v), stint.Settle, permits)
 }
@@ -446,7 +448,8 @@ func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error
 	return l.adjust(ctx, v, l.match(r, v), stint.Reset, 0)
 }
 
-// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its override's.
+// ResetClient clears the states of a client of one rule, as overrides name it, under the rule's limits and under its
+// override's.
 func (l *Limiter) ResetClient(ctx context.Context, rule, client string) error {
 	claims, err := l.set.Load().ClientClaims(rule, client)
 	if err != nil || len(claims) == 0 {

@@ -56,8 +56,8 @@ func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanati
 	return x, nil
 }
 
-// ExplainClient tells what every rule that can count a client, as overrides name it, has for it, by ID. It takes nothing. Errors are
-// the store's.
+// ExplainClient tells what every rule that can count a client, as overrides name it, has for it, by ID. It takes
+// nothing. Errors are the store's.
 func (l *Limiter) ExplainClient(ctx context.Context, client string) ([]Explained, error) {
 	set := l.set.Load()
 	var list []Explained

@@ -105,10 +105,10 @@ func (v *Verdict) patience() time.Duration {
 	return longest
 }
 
-// isLate looks whether the request's turn comes in time where limits give out turns: a turn, once
-// taken, is kept. If not, that is the verdict. A turn that has come is in time, however late the
-// store was to say so. While the store is unreachable there is no look, and the failure policy decides. Of a caller that can't wait it is
-// not known how long it would, so that it is to come back when the turn would have come.
+// isLate looks whether the request's turn comes in time where limits give out turns: a turn, once taken, is kept. If
+// not, that is the verdict. A turn that has come is in time, however late the store was to say so. While the store is
+// unreachable there is no look, and the failure policy decides. Of a caller that can't wait it is not known how long it
+// would, so that it is to come back when the turn would have come.
 func (l *Limiter) isLate(ctx context.Context, v *Verdict, deadline time.Time, waits bool) (bool, error) {
 	if !v.hasTurns() {
 		return false, nil

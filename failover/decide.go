@@ -27,7 +27,8 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	return s.answer(ctx, own, op, err)
 }
 
-// noteAnswer notes which shards the store has answered by. An answer that needed no store, as of a denial cache, says nothing.
+// noteAnswer notes which shards the store has answered by. An answer that needed no store, as of a denial cache, says
+// nothing.
 func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 	if d.Source != stint.SourceStore {
 		return

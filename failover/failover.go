@@ -1,5 +1,5 @@
-// Package failover answers for a store that can't be reached: it wraps a [stint.Store],
-// bounds each call in time, and decides by a mode until the store can be reached again.
+// Package failover answers for a store that can't be reached: it wraps a [stint.Store], bounds each call in time, and
+// decides by a mode until the store can be reached again.
 //
 //	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Open})
 //
@@ -7,65 +7,60 @@
 //
 // # When the store is unreachable
 //
-// A store that watches itself ([stint.Store] Watch), as that of package redisstore does, says when it
-// can't be reached. Any other is watched here: it is unreachable when it leaves a call
-// unanswered for Config.Timeout while no later one is answered, or when it fails three
-// times in a row. Only time in which this process was awake counts. A caller's
+// A store that watches itself ([stint.Store] Watch), as that of package redisstore does, says when it can't be reached.
+// Any other is watched here: it is unreachable when it leaves a call unanswered for Config.Timeout while no later one
+// is answered, or when it fails three times in a row. Only time in which this process was awake counts. A caller's
 // deadline alone makes no store unreachable, so the timeout of one policy concerns no other.
 //
-// From then on decisions take microseconds and the store is not called, except by one probe at a
-// time: after about 50 ms, then in growing intervals of up to half a second. A probe takes a permit
-// of a policy of its own, so a replica, a full server and a user without permission don't pass. The
-// first probe that succeeds ends the outage. Parts that fail apart ([stint.Shards]) are avoided and probed
-// separately. When one becomes unreachable the others are asked at once.
+// From then on decisions take microseconds and the store is not called, except by one probe at a time: after about 50
+// ms, then in growing intervals of up to half a second. A probe takes a permit of a policy of its own, so a replica, a
+// full server and a user without permission don't pass. The first probe that succeeds ends the outage. Parts that fail
+// apart ([stint.Shards]) are avoided and probed separately. When one becomes unreachable the others are asked at once.
 //
-// A part of the store that answers nobody for some 5 s is asked by one probe, so that an outage is noticed though nobody calls.
+// A part of the store that answers nobody for some 5 s is asked by one probe, so that an outage is noticed though
+// nobody calls.
 //
-// A call that the store does not answer in time, or answers with a failure, is decided by the mode, too.
-// But a call that this process had no time to send, or whose answer it had no time to read, fails with an
-// error that wraps stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: if load
-// opened a limiter, anybody could open it by making load.
+// A call that the store does not answer in time, or answers with a failure, is decided by the mode, too. But a call
+// that this process had no time to send, or whose answer it had no time to read, fails with an error that wraps
+// stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: if load opened a limiter, anybody could
+// open it by making load.
 //
 // # What is decided then
 //
-// A Take or Try is answered by the policy's [Mode]; the decision is marked Degraded,
-// its source is stint.SourceFailurePolicy. A cost above the limit itself is denied for
-// good in every mode but Closed, as the store would. Of an operation over several
-// policies, one that is Closed makes it fail; else the Local ones are decided, all
-// together, and the Open ones admit. Peek, Reset, Settle, ResetPolicy and ResetAll are never answered by a
-// mode: they fail with an error that wraps stint.ErrUnavailable.
+// A Take or Try is answered by the policy's [Mode]; the decision is marked Degraded, its source is
+// stint.SourceFailurePolicy. A cost above the limit itself is denied for good in every mode but Closed, as the store
+// would. Of an operation over several policies, one that is Closed makes it fail; else the Local ones are decided, all
+// together, and the Open ones admit. Peek, Reset, Settle, ResetPolicy and ResetAll are never answered by a mode: they
+// fail with an error that wraps stint.ErrUnavailable.
 //
-// Local decides by the limits divided by the largest number of processes (Config.Instances) that was seen
-// within the policy's longest life: a window, two of a sliding counter, the time in which a bucket
-// drains. Capacities, limits and debts are rounded down, but to at least 1 (a debt: to none). Rates are
-// divided exactly, or to the nearest slower one that can be said, at least one permit in 366 days.
-// Intervals, windows and names stay. A cost above the share but not above the limit is denied with a
-// RetryAfter of a second, as the store may be back by then.
+// Local decides by the limits divided by the largest number of processes (Config.Instances) that was seen within the
+// policy's longest life: a window, two of a sliding counter, the time in which a bucket drains. Capacities, limits and
+// debts are rounded down, but to at least 1 (a debt: to none). Rates are divided exactly, or to the nearest slower one
+// that can be said, at least one permit in 366 days. Intervals, windows and names stay. A cost above the share but not
+// above the limit is denied with a RetryAfter of a second, as the store may be back by then.
 //
 // # When it is back
 //
-// The store decides by what it knew before. What was admitted locally is not charged to it, so after an
-// outage a client may have had its share beside the limit. The share stays spent, in this outage and the
-// next, and comes back only as the limit does: a bucket refills at the share's rate, a window ends. A reset
-// of the client, or of the policy, clears the share of this process, too.
+// The store decides by what it knew before. What was admitted locally is not charged to it, so after an outage a client
+// may have had its share beside the limit. The share stays spent, in this outage and the next, and comes back only as
+// the limit does: a bucket refills at the share's rate, a window ends. A reset of the client, or of the policy, clears
+// the share of this process, too.
 //
 // # The bound
 //
-// N processes admit a client together, with their shares and with the store, however many
-// outages there are:
+// N processes admit a client together, with their shares and with the store, however many outages there are:
 //
 //	bucket:           C + S + 2 x R x (b - a) / P   in every interval [a, b]
 //	window, counter:  L + S                         in each window
 //	log:              L + S                         in every (t - W, t]
 //
-// S is the sum of the shares, max(1, C/N) or max(1, L/N) each, rounded down: at most max(C, N)
-// or max(L, N). Of a process that decided locally while it counted fewer, that number counts
-// instead of N. Over outages that last T in total the shares of a bucket refill R x T / P of the
-// 2 x R x (b - a) / P.
+// S is the sum of the shares, max(1, C/N) or max(1, L/N) each, rounded down: at most max(C, N) or max(L, N). Of a
+// process that decided locally while it counted fewer, that number counts instead of N. Over outages that last T in
+// total the shares of a bucket refill R x T / P of the 2 x R x (b - a) / P.
 //
-// The bound does not cover a process that starts anew, which has spent nothing; one that starts during an
-// outage and counts itself alone; a local store that forgets at its memory cap; and a store that loses its
-// states. What a call whose answer was lost has taken counts twice.
+// The bound does not cover a process that starts anew, which has spent nothing; one that starts during an outage and
+// counts itself alone; a local store that forgets at its memory cap; and a store that loses its states. What a call
+// whose answer was lost has taken counts twice.
 package failover
 
 import (
@@ -114,9 +109,9 @@ type Config struct {
 	// each, in the goroutine that noticed the change. It must not block, must not call the
 	// store, and must be safe for concurrent use. Default: nil.
 	StateChanged func(Change)
-	// Answered is called for each Take and Try that a mode answers instead of the store, with the key (of several claims the
-	// first one's), whether it is admitted, and why the store could not decide. It runs in the caller's goroutine, so it must not block. It must be safe for concurrent use.
-	// Default: nil.
+	// Answered is called for each Take and Try that a mode answers instead of the store, with the key (of several claims
+	// the first one's), whether it is admitted, and why the store could not decide. It runs in the caller's goroutine, so
+	// it must not block. It must be safe for concurrent use. Default: nil.
 	Answered func(key string, allowed bool, cause error)
 }
 

@@ -122,7 +122,8 @@ func (s *Store) Probe() {
 	}
 }
 
-// idleProbe is how often it is looked whether a shard was idle: so an outage is noticed, told and counted though nobody asks.
+// idleProbe is how often it is looked whether a shard was idle: so an outage is noticed, told and counted though nobody
+// asks.
 const idleProbe = 5 * time.Second
 
 // probeIdle asks the shards that answered nobody since it looked last, as long as the store lives.

@@ -233,9 +233,9 @@ type ClientConfig struct {
 	// deny fails at once, and waits only where a rule says so (rules.Wait). One that a leaky bucket
 	// admits waits for its turn, whatever the rule says. Default: nil.
 	Rules enforce.Decider
-	// Describe completes what Rules know of a call, such as its user and further attributes. There is a
-	// map of attributes, with "target", to which it may add; in one that it puts in its place "target" is
-	// added where it is missing, to a copy. It must be nil without Rules. Its errors are as those of a KeyFunc. Default: nil.
+	// Describe completes what Rules know of a call, such as its user and further attributes. There is a map of attributes,
+	// with "target", to which it may add; in one that it puts in its place "target" is added where it is missing, to a
+	// copy. It must be nil without Rules. Its errors are as those of a KeyFunc. Default: nil.
 	Describe TargetDescribeFunc
 	// Key names what a call is charged to; what a server asks of one call its key's
 	// other calls heed as well. With Rules it is for the latter alone. Default: nil, the

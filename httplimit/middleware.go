@@ -106,8 +106,8 @@ func (m *Middleware) carryOut(header http.Header, r *http.Request, e *enforce.Ev
 	return nil
 }
 
-// PerAddress makes a middleware that limits each client's address, as [New] does by default. Without a limiter every request gets
-// status 500. Behind a proxy use New: it is told by Config.Clients whose forwarded fields to believe.
+// PerAddress makes a middleware that limits each client's address, as [New] does by default. Without a limiter every
+// request gets status 500. Behind a proxy use New: it is told by Config.Clients whose forwarded fields to believe.
 func PerAddress(limiter *stint.Limiter) *Middleware {
 	m, err := New(Config{Limiter: limiter})
 	if err != nil { // the limiter is nil

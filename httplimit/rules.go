@@ -41,8 +41,8 @@ type RulesConfig struct {
 	// the context's of a request that ended while it was held. Denials are none. Default: nil.
 	Failed func(*http.Request, error)
 
-	// Denied answers a request that the verdict denies, whose Reason says why; one too that will have ended before its turn
-	// of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429.
+	// Denied answers a request that the verdict denies, whose Reason says why; one too that will have ended before its
+	// turn of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429.
 	Denied func(http.ResponseWriter, *http.Request, *enforce.Verdict)
 	// Unavailable answers a request that could not be decided, or whose context ended
 	// while it was held. Default: nil, a problem document of status 503.
@@ -65,12 +65,11 @@ func (c RulesConfig) Validate() error {
 	return prefix.Join(append(faults, c.Fields.validate())...)
 }
 
-// NewRules makes a middleware by rules, or reports everything that is wrong with the
-// configuration. A request is decided by all rules that match it; one that matches none is
-// admitted, unless the limiter denies by default. It is held before its handler as long as rules that wait hold it, and until a leaky bucket's turn
-// whether its rule waits or not.
-// The response gets the fields of the rule that decided. A request that is denied by no limit, since
-// a rule bans it or it lacks what a rule asks for, gets none of them, Retry-After neither.
+// NewRules makes a middleware by rules, or reports everything that is wrong with the configuration. A request is
+// decided by all rules that match it; one that matches none is admitted, unless the limiter denies by default. It is
+// held before its handler as long as rules that wait hold it, and until a leaky bucket's turn whether its rule waits or
+// not. The response gets the fields of the rule that decided. A request that is denied by no limit, since a rule bans
+// it or it lacks what a rule asks for, gets none of them, Retry-After neither.
 func NewRules(config RulesConfig) (*Middleware, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err

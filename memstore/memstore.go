@@ -70,7 +70,8 @@ type Store struct {
 	evicting  sync.Mutex // held, and no shard's with it at first, while memory is brought below the cap
 	nextShard int        // the shard that was looked at last for that
 
-	mu         sync.Mutex                   // guards versions, freeIDs and changes of epochs; may be locked while shards are
+	// guards versions, freeIDs and changes of epochs; may be locked while shards are
+	mu         sync.Mutex
 	versions   map[versionKey]*limitVersion // all
 	epochs     atomic.Pointer[[]*epoch]     // by id: what a slot holds
 	freeIDs    []uint32                     // ids that no epoch has

@@ -5,8 +5,8 @@
 //	handler := otellimit.Handler(mux, provider, propagator)      // a server's span, continued from traceparent
 //	transport := otellimit.Transport(http.DefaultTransport, propagator) // sends traceparent
 //
-// Spans of decisions and calls are made only in a trace that is recorded: without one, or where it was not sampled, they
-// cost a look at the context and allocate nothing. No attribute carries a key. They are
+// Spans of decisions and calls are made only in a trace that is recorded: without one, or where it was not sampled,
+// they cost a look at the context and allocate nothing. No attribute carries a key. They are
 //
 //	stint.rule       the rule's ID, of a decision by a rule
 //	stint.policy     the policy's name, of another one with a name
@@ -50,8 +50,9 @@ func Decisions(store stint.Store, provider trace.TracerProvider) *Store {
 	return &Store{store, provider.Tracer(scope), "rate limit", trace.SpanKindInternal}
 }
 
-// Calls makes a span "rate limit store" of each call of a store on another machine, with the wait before the call was sent. It stands
-// below what decides without that store, such as package failover's; a store that watches itself still does.
+// Calls makes a span "rate limit store" of each call of a store on another machine, with the wait before the call was
+// sent. It stands below what decides without that store, such as package failover's; a store that watches itself still
+// does.
 func Calls(store stint.Store, provider trace.TracerProvider) *Store {
 	return &Store{store, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
 }

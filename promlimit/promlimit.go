@@ -147,9 +147,9 @@ var ownLabels = []string{
 	"rule", "service", "set", "state", "version",
 }
 
-// WithLabels returns a registerer that gives every metric these labels, such as {"application": "shop"}. The
-// values are constant. An error wraps stint.ErrInvalid, and holds all faults: a name is not one of Prometheus's, or a metric
-// has a label of that name itself; or a value is not UTF-8.
+// WithLabels returns a registerer that gives every metric these labels, such as {"application": "shop"}. The values are
+// constant. An error wraps stint.ErrInvalid, and holds all faults: a name is not one of Prometheus's, or a metric has a
+// label of that name itself; or a value is not UTF-8.
 func WithLabels(registerer prometheus.Registerer, labels map[string]string) (prometheus.Registerer, error) {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(labels)) {

@@ -48,7 +48,8 @@ type redisSample struct {
 	info map[string]string // nil: it did not answer
 }
 
-// NewRedisCollector makes a collector, which has no figures until [RedisCollector.Run] has asked. The caller registers it.
+// NewRedisCollector makes a collector, which has no figures until [RedisCollector.Run] has asked. The caller registers
+// it.
 func NewRedisCollector(config RedisConfig) *RedisCollector {
 	config.Interval = cmp.Or(config.Interval, 15*time.Second)
 	c := &RedisCollector{config: config, up: redisDesc("rate_limiter_redis_up", "Whether the server answered when it was asked last."), figures: redisFigures()}

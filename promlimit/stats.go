@@ -54,8 +54,8 @@ type AlertStats struct {
 	DroppedDenied    uint64 `counter:"rate_limiter_alerts_dropped_total" label:"kind=denied" help:"Alerts dropped because too many of their kind waited."`
 }
 
-// NewStatsCollector makes a collector that calls read at each scrape; read must be safe for concurrent use. Each field of the figures
-// is a metric, which its tags name. The caller registers the collector.
+// NewStatsCollector makes a collector that calls read at each scrape; read must be safe for concurrent use. Each field
+// of the figures is a metric, which its tags name. The caller registers the collector.
 func NewStatsCollector[S StoreStats | SharedStats | FailoverStats | AlertStats](read func() S) prometheus.Collector {
 	c := &statsCollector{read: func() reflect.Value { return reflect.ValueOf(read()) }}
 	for field := range reflect.TypeFor[S]().Fields() {

@@ -63,8 +63,8 @@ type generationKeys struct {
 	cur, prev string
 }
 
-// hash is a partition's hash of the limit in an epoch of its policy. A later epoch than was known tells that nobody reads
-// the hash of the earlier one any more, which is returned then, to be unlinked.
+// hash is a partition's hash of the limit in an epoch of its policy. A later epoch than was known tells that nobody
+// reads the hash of the earlier one any more, which is returned then, to be unlinked.
 func (y *layout) hash(l *limit, partition int32, epoch int64) (keys, dead *generationKeys) {
 	at := &l.hashKeys[partition]
 	known := at.Load()

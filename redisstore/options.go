@@ -45,9 +45,9 @@ const (
 type Options struct {
 	// KeyPrefix starts every key: 1 to 64 printable ASCII characters without braces. Default: DefaultKeyPrefix.
 	KeyPrefix string
-	// Partitions is in how many hashes, and slots of a cluster, the clients of each limit are kept: a power of two, 1 to 256. The
-	// servers remember both, and nothing is decided by options that differ; to change them, stop all processes and delete
-	// the key that the error names. Default: what the servers remember, or LogPacked and 1, on a cluster 16.
+	// Partitions is in how many hashes, and slots of a cluster, the clients of each limit are kept: a power of two, 1 to
+	// 256. The servers remember both, and nothing is decided by options that differ; to change them, stop all processes
+	// and delete the key that the error names. Default: what the servers remember, or LogPacked and 1, on a cluster 16.
 	LogEncoding LogEncoding
 	Partitions  int
 	// MaxBatch is how many limits one script call decides at most: 1 to 1,000. The server
@@ -65,8 +65,9 @@ type Options struct {
 	LeaseTime time.Duration
 	// CountInstances sends a heartbeat about every 2 seconds, for [Store.Instances]. Default: false.
 	CountInstances bool
-	// OnCall is called when a script call has ended: how long it took from sending, how many operations it carried, how many of their limits
-	// shared a state with another one of the call, and why it failed. It must not block, and must be safe for concurrent use. Default: nil.
+	// OnCall is called when a script call has ended: how long it took from sending, how many operations it carried, how
+	// many of their limits shared a state with another one of the call, and why it failed. It must not block, and must be
+	// safe for concurrent use. Default: nil.
 	OnCall func(elapsed time.Duration, operations, coalesced int, err error)
 	// Now is the time of every decision instead of the server's clock, for tests. Default: nil.
 	Now func() stint.Instant

@@ -76,7 +76,8 @@ func (s *Store) loadScripts(ctx context.Context) {
 			}
 			for _, m := range usual {
 				group.Go(func() {
-					if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil { // else the first call that needs the script loads it
+					// else the first call that needs the script loads it
+					if _, err := server.Ask(ctx, "SCRIPT", "LOAD", s.script(m).Source); err == nil {
 						s.scriptLoads.Add(1)
 					}
 				})

@@ -95,9 +95,9 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Watch implements [stint.Store]. A shard is unreachable if no connection was made or a call was unanswered for the timeout,
-// less time in which this process was starved, or three calls in a row were refused (READONLY, OOM, NOAUTH and the
-// like). The shards are 1, or a cluster's partitions; keys with one hash tag share one.
+// Watch implements [stint.Store]. A shard is unreachable if no connection was made or a call was unanswered for the
+// timeout, less time in which this process was starved, or three calls in a row were refused (READONLY, OOM, NOAUTH and
+// the like). The shards are 1, or a cluster's partitions; keys with one hash tag share one.
 func (s *Store) Watch(timeout time.Duration, unreachable func(shard int, cause error)) stint.Shards {
 	s.adopting.Lock()
 	defer s.adopting.Unlock()

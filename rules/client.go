@@ -44,7 +44,8 @@ type Matched struct {
 	// Claim is the client's key, the rule's policy for it, and the cost. It is empty unless
 	// Outcome is Limited.
 	Claim stint.Claim
-	// And are further claims of the client where limits of the rule have other costs, each with a policy of its own limits. Default: none.
+	// And are further claims of the client where limits of the rule have other costs, each with a policy of its own
+	// limits. Default: none.
 	And []stint.Claim
 	// Named is how many of the claims, Claim first, have costs that a request may name.
 	Named int
@@ -242,7 +243,8 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 	return claims, nil
 }
 
-// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those of ClientClaims.
+// ClientMatch is what a rule makes of a client, as [Matches.At] has it; its claims have a cost of 1. Errors are those
+// of ClientClaims.
 func (s *Set) ClientMatch(id, client string) (Matched, error) {
 	c, key, o, err := s.client(id, client)
 	if err != nil {
@@ -274,8 +276,8 @@ func (s *Set) client(id, client string) (c *compiled, key string, o *terms, err 
 	return c, key, o, nil
 }
 
-// overrideOf is the override of a client: its own, else that of the longest network that has its address; nil if there is none. The
-// address is a part of the client's key, from start on.
+// overrideOf is the override of a client: its own, else that of the longest network that has its address; nil if there
+// is none. The address is a part of the client's key, from start on.
 func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]byte) *terms {
 	if len(c.overrides) == 0 {
 		return nil
@@ -299,8 +301,8 @@ func (c *compiled) overrideOf(key []byte, start int, address string, buffer *[]b
 	return nil
 }
 
-// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may stand for
-// the addresses of several clients.
+// partsOf takes a client of the rule apart, or reports why the rule can have no such client. With networks a part may
+// stand for the addresses of several clients.
 func (r *Rule) partsOf(param, client string, bits int, networks bool) ([]keyPart, error) {
 	shown := r.shownKey(client)
 	parts, err := splitKey(param, client, shown)
@@ -488,7 +490,8 @@ const (
 
 // addressFault says what would be right where a text is not the key of a client by its address, as
 // clientip.Resolver.KeyOf writes it: an IPv4 address, an IPv6 network of so many bits, or unknown; with networks it may
-// also be a network of several clients. bits 0 stands for any number. It is "" if nothing is wrong: no request has another key.
+// also be a network of several clients. bits 0 stands for any number. It is "" if nothing is wrong: no request has
+// another key.
 func addressFault(text string, bits int, networks bool) (allowed string) {
 	if text == noAddress || isAddressKey(text, bits) {
 		return ""

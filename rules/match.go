@@ -41,10 +41,10 @@ type match struct {
 // such as @. There are no matches then, though there are rules: whoever goes on lets the request pass them by.
 func (s *Set) Match(r *Request, m *Matches) error { return s.match(r, m, false) }
 
-// MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those, whatever the rules are, with an
-// error that wraps stint.ErrInvalid. A path is ambiguous if it has more than one variant, that is, if there is
-// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, a ; or %3B,
-// or a segment . or .. of dots that may be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
+// MatchUnambiguous is Match for programs without need of ambiguous paths: it refuses those, whatever the rules are,
+// with an error that wraps stint.ErrInvalid. A path is ambiguous if it has more than one variant, that is, if there is
+// any of these in it, before its query: an empty segment (//), a backslash, a %2F or %5C, a #, a ; or %3B, or a segment
+// . or .. of dots that may be percent-encoded. Other bytes may be percent-encoded, and a slash may be at the end.
 func (s *Set) MatchUnambiguous(r *Request, m *Matches) error { return s.match(r, m, true) }
 
 func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
@@ -162,7 +162,8 @@ func (m *Matches) isFound(c *compiled) bool {
 }
 
 // excepts reports whether the rule excepts the variant of the path. The rule holds if it does not except another one
-// that it matches: whichever way a program takes the path, an exception leads around no rule of the route that it finds.
+// that it matches: whichever way a program takes the path, an exception leads around no rule of the route that it
+// finds.
 func (m *Matches) excepts(c *compiled) bool {
 	return slices.ContainsFunc(c.except, func(p pattern) bool { return p.matches(m.at) }) &&
 		bytes.IndexByte(m.at.text, ';') < 0 && bytes.IndexByte(m.at.text, '%') < 0
@@ -175,7 +176,8 @@ func (m *Matches) mark(from int) {
 	}
 }
 
-// sort puts the rules in order, each once, as several patterns of a rule may match. Mostly they are few, and in order already.
+// sort puts the rules in order, each once, as several patterns of a rule may match. Mostly they are few, and in order
+// already.
 func (m *Matches) sort() {
 	const few = 16
 	if len(m.rules) > few {
@@ -200,8 +202,8 @@ func (m *Matches) Rule(i int) *Rule { return &m.rules[i].Rule }
 // Path is the canonical form of the request's path.
 func (m *Matches) Path() string { return string(m.path.appendTo(nil)) }
 
-// parameter is what stands for a parameter in the variant of the path that the rule matched, by the first of its patterns
-// that matches. That variant is made again unless it is the one before.
+// parameter is what stands for a parameter in the variant of the path that the rule matched, by the first of its
+// patterns that matches. That variant is made again unless it is the one before.
 func (m *Matches) parameter(c *match, name string) string {
 	path := &m.path
 	if c.as != canonical {
@@ -223,10 +225,10 @@ func (m *Matches) parameter(c *match, name string) string {
 	return ""
 }
 
-// A node stands for the segments that lead to it. The one that none lead to is the root of a
-// tree, which finds the rules of a host's paths and is immutable once it is built. A node fits a line of the processor's cache: among many rules
-// matching costs what is fetched from memory on the way. So a node with one literal segment
-// behind it, as most have, needs no map.
+// A node stands for the segments that lead to it. The one that none lead to is the root of a tree, which finds the
+// rules of a host's paths and is immutable once it is built. A node fits a line of the processor's cache: among many
+// rules matching costs what is fetched from memory on the way. So a node with one literal segment behind it, as most
+// have, needs no map.
 type node struct {
 	literal  string
 	only     *node            // behind literal; nil: there is none, or there are more

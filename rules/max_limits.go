@@ -11,13 +11,14 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// A limitCounter computes an upper bound of the limits that one request meets, over all rules together. For a node n of the tree
-// of segments:
+// A limitCounter computes an upper bound of the limits that one request meets, over all rules together. For a node n of
+// the tree of segments:
 //
 //	best(n) = below(n) + max(here(n), best(any of n) + max over literals l of best(n behind l))
 //
-// A rule counts once for each of its paths and hosts that lead to a node, with the override that has the most limits, as if no path
-// were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless there are many.
+// A rule counts once for each of its paths and hosts that lead to a node, with the override that has the most limits,
+// as if no path were excepted and all header fields were there. Hosts are tried one by one, and so are methods unless
+// there are many.
 type limitCounter struct {
 	method string // a rule's; "" is whatever method each rule asks for
 	memo   map[*node]route
@@ -33,8 +34,8 @@ type route struct {
 // triedMethods is how many methods are tried one by one at most.
 const triedMethods = 32
 
-// checkLimitCount returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil. index
-// is a rule's index in the list, by ID.
+// checkLimitCount returns the fault of rules of which one request may meet more limits than stint.MaxOpLimits, or nil.
+// index is a rule's index in the list, by ID.
 func (s *Set) checkLimitCount(index map[string]int) error {
 	const most = stint.MaxOpLimits
 	hosts := append(slices.Sorted(maps.Keys(s.hosts)), "")
@@ -58,7 +59,8 @@ func (s *Set) checkLimitCount(index map[string]int) error {
 	return nil
 }
 
-// roots are the trees of a host, first that of any host, which may be nil. *.NAME is a host below a name that has no rule of its own.
+// roots are the trees of a host, first that of any host, which may be nil. *.NAME is a host below a name that has no
+// rule of its own.
 func (s *Set) roots(host string) []*node {
 	roots := []*node{s.always}
 	if root := s.hosts[host]; root != nil {
@@ -74,7 +76,8 @@ func (s *Set) roots(host string) []*node {
 	return roots
 }
 
-// methods are those that rules ask for; "" if there is none, or if they are many. HEAD is in place of GET, as it has all of its rules.
+// methods are those that rules ask for; "" if there is none, or if they are many. HEAD is in place of GET, as it has
+// all of its rules.
 func (s *Set) methods() []string {
 	seen := map[string]bool{}
 	for _, c := range s.rules {

@@ -42,8 +42,8 @@ type Rule struct {
 	Cost Cost `doc:"cost" is:"cost"`
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
 	Limits []stint.Limit `doc:"limits" is:"limits"`
-	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and tokens as many as there are.
-	// A zero Cost stands for the rule's. Default: nil, all take the rule's.
+	// Costs are what a request takes of each of Limits, in the same order: requests count 1, say, and tokens as many as
+	// there are. A zero Cost stands for the rule's. Default: nil, all take the rule's.
 	Costs []Cost
 	// Unlimited rules match and limit nobody but those with an override.
 	Unlimited bool `doc:"unlimited"`
@@ -79,8 +79,8 @@ const (
 // A Match says which requests a rule holds for; all that is given has to apply. The zero
 // value matches every request.
 type Match struct {
-	// Methods are such as GET; compared as they are written, and standard ones are in upper case. GET stands for HEAD as well, which
-	// asks the same without the body. Default: none, which is any.
+	// Methods are such as GET; compared as they are written, and standard ones are in upper case. GET stands for HEAD as
+	// well, which asks the same without the body. Default: none, which is any.
 	Methods []string `doc:"methods" is:"texts methods such as GET"`
 	// Paths are patterns such as /users/{id}/posts, of which one has to match: a segment in braces or * stands
 	// for any one segment, and /** at the end for any number of them, none included. A parameter that Scope
@@ -180,13 +180,13 @@ type Cost struct {
 // An Override is what holds for one client of a rule in place of the rule's limits: exactly
 // one of Limits, Unlimited and Banned.
 type Override struct {
-	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global
-	// rule. An address is written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as
-	// 2001:db8:1:2::/64 of as many bits as [Options] say, or unknown. In its place there may be a network of IPv4 or, with
-	// fewer bits, of IPv6: each client in it has limits of its own then. A client's own override comes before those of networks, and
-	// the longest of these before others. A composite one's parts are joined by | and one
-	// that itself has | or \ is written with a \ before them. In the place of an API key there may be
-	// \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key itself is kept nowhere.
+	// Key is the client: the address, the user, the API key, or the attribute's value; * for a global rule. An address is
+	// written as clientip.Resolver.KeyOf does: 192.0.2.1, an IPv6 network such as 2001:db8:1:2::/64 of as many bits as
+	// [Options] say, or unknown. In its place there may be a network of IPv4 or, with fewer bits, of IPv6: each client in
+	// it has limits of its own then. A client's own override comes before those of networks, and the longest of these
+	// before others. A composite one's parts are joined by | and one that itself has | or \ is written with a \ before
+	// them. In the place of an API key there may be \sha256: and the 64 hexadecimal digits of its SHA-256, so that the key
+	// itself is kept nowhere.
 	Key string `doc:"key"`
 	// Limits are what the client may do.
 	Limits []stint.Limit `doc:"limits" is:"limits"`
@@ -287,8 +287,8 @@ type Request struct {
 	Attributes map[string]string
 }
 
-// SetDefault gives the request an attribute, unless it has one of that name. It replaces the map of attributes by a copy,
-// since other requests may share it.
+// SetDefault gives the request an attribute, unless it has one of that name. It replaces the map of attributes by a
+// copy, since other requests may share it.
 func (r *Request) SetDefault(attribute, value string) {
 	if _, there := r.Attributes[attribute]; there {
 		return

@@ -93,7 +93,8 @@ type compiled struct {
 	fields     []field
 	parameters []bool            // which parts of the scope are parameters of the paths
 	overrides  map[string]*terms // by the client's key
-	networks   [2][]int          // lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
+	// lengths of those that overrides have in the place of an address, the longest first: of IPv4, and of IPv6
+	networks [2][]int
 }
 
 // Terms are what a rule has for a client. With neither limits nor unlimited it is banned.
@@ -102,7 +103,8 @@ type terms struct {
 	unlimited bool
 }
 
-// A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same in each.
+// A group is limits of one cost. All groups of a rule have the rule's policy name, so that a limit's state is the same
+// in each.
 type group struct {
 	policy *stint.Policy
 	cost   Cost
@@ -180,7 +182,8 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	return s, nil
 }
 
-// unchanged returns a copy of what the set, which may be nil, made of the same rule, for another set to rank; nil if it has none.
+// unchanged returns a copy of what the set, which may be nil, made of the same rule, for another set to rank; nil if it
+// has none.
 func (s *Set) unchanged(rule *Rule, next *Set) *compiled {
 	if s == nil || s.bits != next.bits || s.strict != next.strict {
 		return nil
@@ -295,8 +298,8 @@ func (c *compiled) addNetwork(parts []keyPart) {
 // the same store must not let their names begin with it.
 const PolicyPrefix = "rule/"
 
-// newTerms groups limits by their costs, those with costs that a request may name first. A policy that older terms have of the same
-// limits is kept, with all that stores prepared for it.
+// newTerms groups limits by their costs, those with costs that a request may name first. A policy that older terms have
+// of the same limits is kept, with all that stores prepared for it.
 func (c *compiled) newTerms(limits []stint.Limit, costs []Cost, unlimited bool, old *terms) (terms, error) {
 	var members [][]stint.Limit
 	t := terms{unlimited: unlimited}

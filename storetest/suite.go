@@ -40,11 +40,10 @@ type Options struct {
 	Algorithms []stint.Algorithm
 }
 
-// Run puts the stores that newStore makes through the whole suite, as subtests
-// of t. Each store is empty at first, shares no state with another, and reads its time
-// from the clock and nothing else. What it holds open is closed by t.Cleanup. The pinned clock moves forth by years and steps back within one store; a
-// store whose states also expire by another clock than the pinned one must keep
-// them for the length of a test.
+// Run puts the stores that newStore makes through the whole suite, as subtests of t. Each store is empty at first,
+// shares no state with another, and reads its time from the clock and nothing else. What it holds open is closed by
+// t.Cleanup. The pinned clock moves forth by years and steps back within one store; a store whose states also expire by
+// another clock than the pinned one must keep them for the length of a test.
 func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, opts Options) {
 	check := func(name string, test func(t *testing.T, newStore newStoreFunc)) {
 		t.Run(name, func(t *testing.T) { test(t, newStore) })

@@ -12,9 +12,9 @@ import (
 	"github.com/stint-go/stint/httplimit"
 )
 
-// Handler returns the middleware for gin; it must not be nil. A request that is denied, or can't be decided, is answered
-// and reaches none of the handlers that come after. The client's address is found by
-// clientip, not by gin: proxies are trusted where the middleware's Clients does.
+// Handler returns the middleware for gin; it must not be nil. A request that is denied, or can't be decided, is
+// answered and reaches none of the handlers that come after. The client's address is found by clientip, not by gin:
+// proxies are trusted where the middleware's Clients does.
 //
 // In the functions of the middleware's configuration, [Context] leads from the request to gin's context.
 func Handler(limit *httplimit.Middleware) gin.HandlerFunc {

@@ -1,7 +1,8 @@
 // Package prefix begins the text of errors with the module's name, once.
 //
-// An error carries the name from its source on, as stint.Invalid makes it. An error that says where it happened, or that
-// joins others, is made by [Errorf] or [Join], which move the name to the beginning. People read the text without it: [Trim].
+// An error carries the name from its source on, as stint.Invalid makes it. An error that says where it happened, or
+// that joins others, is made by [Errorf] or [Join], which move the name to the beginning. People read the text without
+// it: [Trim].
 package prefix
 
 import (

@@ -56,8 +56,9 @@ func (d *dialConfig) clientOptions(credentials credentials) rueidis.ClientOption
 		DisableRetry:      true, // a take that may have been executed is never sent again
 		DisableCache:      true, // no client-side caching: state is only touched by the script
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
-		Dialer:            net.Dialer{Timeout: connectTimeout, KeepAlive: pingGap}, // of greetings and pings; dialling is ours
-		ConnWriteTimeout:  replyTimeout,
+		// of greetings and pings; dialling is ours
+		Dialer:           net.Dialer{Timeout: connectTimeout, KeepAlive: pingGap},
+		ConnWriteTimeout: replyTimeout,
 	}
 }
 

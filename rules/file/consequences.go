@@ -17,9 +17,9 @@ var basis = map[string][]string{
 	"limits": {"unlimited", "banned"}, "banned": {"unlimited", "limits"}, "overrides": {"scope"},
 }
 
-// consequences says which faults of rules may only follow from how they are written: those of a parameter with a fault, of one
-// that is judged by such a parameter, and of one that is not there in a rule with a name that is not known, which may be meant.
-// All others stand beside them.
+// consequences says which faults of rules may only follow from how they are written: those of a parameter with a fault,
+// of one that is judged by such a parameter, and of one that is not there in a rule with a name that is not known,
+// which may be meant. All others stand beside them.
 func consequences(items []document.Value, written document.Faults) func(*rules.Fault) bool {
 	wrong := make([]map[string]bool, len(items)) // by rule; "" is all of it
 	for _, fault := range written {

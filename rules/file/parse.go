@@ -2,12 +2,12 @@
 //
 //	set, err := file.ReadSet("/etc/stint/rules", rules.Options{})
 //
-// A document is a list of rules, or a mapping with such a list under the name rules.
-// Reading is strict: an unknown name, a wrong type and a value out of range are faults. All of them are reported at once, as
-// [document.Faults] with line and column. [Limit], [Limits], [Rule] and [Rules] read parts of other documents.
+// A document is a list of rules, or a mapping with such a list under the name rules. Reading is strict: an unknown
+// name, a wrong type and a value out of range are faults. All of them are reported at once, as [document.Faults] with
+// line and column. [Limit], [Limits], [Rule] and [Rules] read parts of other documents.
 //
-// A [Source] follows a path, and keeps the rules that it has while what is there can't be used. [JSON] writes a rule in the form
-// that is read back as the same rule.
+// A [Source] follows a path, and keeps the rules that it has while what is there can't be used. [JSON] writes a rule in
+// the form that is read back as the same rule.
 package file
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer values.
+// MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer
+// values.
 const MaxBytes = 32 << 20
 
 // Parse reads the rules of one document, and where each of them begins. A source whose name
@@ -171,7 +172,8 @@ func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
 	return nil, d.rules, d.faults.Err()
 }
 
-// tell records what is wrong with rules that were read, where place says, or in the first source if it is with all of them.
+// tell records what is wrong with rules that were read, where place says, or in the first source if it is with all of
+// them.
 func tell(faults *document.Faults, err error, sources []string, place func(*rules.Fault) (at document.Position, known bool)) {
 	for _, part := range Unjoin[error](err) {
 		fault, ok := errors.AsType[*rules.Fault](part)
@@ -183,8 +185,8 @@ func tell(faults *document.Faults, err error, sources []string, place func(*rule
 	}
 }
 
-// Check records what does not make sense in the rules that [Rules] made of a document's field rules, each fault at its place.
-// It records nothing that may follow from a fault that is there already.
+// Check records what does not make sense in the rules that [Rules] made of a document's field rules, each fault at its
+// place. It records nothing that may follow from a fault that is there already.
 func Check(whole document.Value, list []rules.Rule, options rules.Options, faults *document.Faults) {
 	field := slices.IndexFunc(whole.Fields, func(f document.Field) bool { return f.Name == "rules" })
 	if field < 0 || len(whole.Fields[field].Value.Items) != len(list) {

@@ -77,9 +77,9 @@ func readCosts(path document.Path, of document.Value, faults *document.Faults) (
 	return list
 }
 
-// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike: names in one order, and none for
-// what is as by default. A rule with an unsound limit, or a choice that has no name, is an error; what else [rules.Compile]
-// refuses is written as it is.
+// Written is a rule as a value that [Rule] reads as the same rule. Equal rules are written alike: names in one order,
+// and none for what is as by default. A rule with an unsound limit, or a choice that has no name, is an error; what
+// else [rules.Compile] refuses is written as it is.
 func Written(rule rules.Rule) (document.Value, error) {
 	switch failure := rule.OnStoreFailure; {
 	case rule.Missing > rules.MissingIP:

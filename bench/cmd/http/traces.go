@@ -13,8 +13,9 @@ import (
 	"github.com/stint-go/stint/bench/internal/proc"
 )
 
-// measureTraces compares the service on memory with 1 % of its traces recorded, and sent by OTLP to a receiver that throws them away, with
-// the same without traces: by the processor time of a check, since the receiver and wrk share the machine.
+// measureTraces compares the service on memory with 1 % of its traces recorded, and sent by OTLP to a receiver that
+// throws them away, with the same without traces: by the processor time of a check, since the receiver and wrk share
+// the machine.
 func measureTraces(ctx context.Context, args []string) (err error) {
 	var o options
 	flags := newFlags(&o, "traces", 3*time.Second, 64)

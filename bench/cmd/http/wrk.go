@@ -19,9 +19,9 @@ type entrant struct {
 	server *proc.Process
 }
 
-// race drives the entrants by turns and prints a line of benchmark for each turn; its
-// name gets the entrant's impl in place of %s. All answers must be refusals, or none. It returns the processor time of a request
-// of each impl in each round, in nanoseconds.
+// race drives the entrants by turns and prints a line of benchmark for each turn; its name gets the entrant's impl in
+// place of %s. All answers must be refusals, or none. It returns the processor time of a request of each impl in each
+// round, in nanoseconds.
 func race(ctx context.Context, o options, entrants []entrant, path, benchmark string, refused bool) (used map[string][]float64, err error) {
 	used = map[string][]float64{}
 	for round := range o.rounds {

@@ -1,13 +1,13 @@
-// Package document reads what people write: YAML and JSON as one tree of values, each with its line
-// and column, and everything that is wrong with it at once.
+// Package document reads what people write: YAML and JSON as one tree of values, each with its line and column, and
+// everything that is wrong with it at once.
 //
 //	var faults document.Faults
 //	v := document.Parse("stint.yaml", data, 1<<20, &faults)
 //
-// [Parse] makes a [Value] of a text, and records what is no YAML or JSON as [Faults]. [Kinds.Read] fills a struct
-// from it by the struct's tags, and records what the value may not say in the same way. Reading is strict: there is one document, a
-// name stands in a mapping once, and a document says everything where it stands, so anchors, aliases,
-// tags and directives are faults.
+// [Parse] makes a [Value] of a text, and records what is no YAML or JSON as [Faults]. [Kinds.Read] fills a struct from
+// it by the struct's tags, and records what the value may not say in the same way. Reading is strict: there is one
+// document, a name stands in a mapping once, and a document says everything where it stands, so anchors, aliases, tags
+// and directives are faults.
 package document
 
 import (
@@ -98,8 +98,8 @@ func (f *fields) add(field Field, faults *Faults) {
 	}
 }
 
-// maxValues bounds the values of a JSON text, of so many bytes: each takes 104 bytes, and 152 with a name. Rules have one in
-// 9 bytes.
+// maxValues bounds the values of a JSON text, of so many bytes: each takes 104 bytes, and 152 with a name. Rules have
+// one in 9 bytes.
 func maxValues(bytes int) int { return 1<<17 + bytes/8 }
 
 // JSON reads one JSON text (RFC 8259) with the places of its values. A name that is
@@ -120,8 +120,9 @@ func JSON(source string, data []byte, faults *Faults) Value {
 	return r.value()
 }
 
-// countJSON counts the values of each list and object of a text, in the order in which they begin, or returns the bound that the text
-// exceeds, and the offset where it does. A list or object that is empty counts one. The counts of a text that is not JSON mean nothing.
+// countJSON counts the values of each list and object of a text, in the order in which they begin, or returns the bound
+// that the text exceeds, and the offset where it does. A list or object that is empty counts one. The counts of a text
+// that is not JSON mean nothing.
 func countJSON(data []byte) (counts []int32, at int, err error) {
 	if !utf8.Valid(data) {
 		return nil, 0, errors.New("the text is not UTF-8")
@@ -524,7 +525,8 @@ func (r yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
 	return named.list
 }
 
-// JSONFault says in words what an error of encoding/json says by the names of Go: which member is wrong, what came, and what is allowed.
+// JSONFault says in words what an error of encoding/json says by the names of Go: which member is wrong, what came, and
+// what is allowed.
 func JSONFault(err error) string {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {

@@ -313,9 +313,9 @@ func (f *Faults) Unknown(path string, field Field, names []string) {
 	f.Add(field.At, "%q is not a name in %s; allowed: %s", clip.To(maxName, field.Name), path, strings.Join(names, ", "))
 }
 
-// Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value without places that is read as
-// the same. Equal ones give equal values: names are in the order of the fields, and there is none for what is zero. own is asked for
-// what the tags don't say, by a pointer to it, and reports whether it wrote it.
+// Write is the counterpart of [Kinds.Read] for a struct or a part of one that of points to: a value without places that
+// is read as the same. Equal ones give equal values: names are in the order of the fields, and there is none for what
+// is zero. own is asked for what the tags don't say, by a pointer to it, and reports whether it wrote it.
 func Write(of any, own func(of any) (Value, bool)) Value {
 	return write(reflect.ValueOf(of).Elem(), "", own)
 }

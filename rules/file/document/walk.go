@@ -52,12 +52,12 @@ func (set Setter) ReadDocument(path Path, v Value, faults *Faults) {
 	set(v, func(v Value, allowed string) { faults.Invalid(path.name, v, allowed) })
 }
 
-// Kinds are kinds of fields by the name that the tag "is" has for them, besides those of [Kinds.Read]: a [Setter] for scalars
-// and lists of them, or another Reader. field points to the field, args are the words behind the name.
+// Kinds are kinds of fields by the name that the tag "is" has for them, besides those of [Kinds.Read]: a [Setter] for
+// scalars and lists of them, or another Reader. field points to the field, args are the words behind the name.
 type Kinds map[string]func(field any, args []string) Reader
 
-// Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name stays
-// as it is. into is one of:
+// Read fills what into points to, and records everything that is wrong with the value. What a mapping does not name
+// stays as it is. into is one of:
 //   - a [Reader];
 //   - a struct, read from a mapping. Each field with the tag doc is read under that name; the fields of one with doc:",inline" are
 //     read as if they stood in the struct itself. An unknown name is a fault;
@@ -71,9 +71,9 @@ type Kinds map[string]func(field any, args []string) Reader
 //   - one-of NAMES: a string, or a number or bool that stands for the name's place, counted from 0;
 //   - a kind of k.
 //
-// zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same. secret:"all" keeps
-// the value out of messages, secret:"url" what may be secret in a URL. one:"NAME" is another name of a list, for
-// one with a single item; if it is the list's own, such an item may stand there by itself.
+// zero:"WORD" is a word for the field's zero value; if it is off, nothing at all says the same. secret:"all" keeps the
+// value out of messages, secret:"url" what may be secret in a URL. one:"NAME" is another name of a list, for one with a
+// single item; if it is the list's own, such an item may stand there by itself.
 func (k Kinds) Read(path Path, v Value, into any, faults *Faults) {
 	k.read(path, v, reflect.ValueOf(into).Elem(), "", faults)
 }

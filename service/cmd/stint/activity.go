@@ -12,8 +12,8 @@ import (
 	"github.com/stint-go/stint/service/internal/config"
 )
 
-// An activityRecorder records the recent traffic of the service; nil where nobody could see it: without an admin listener and
-// other processes.
+// An activityRecorder records the recent traffic of the service; nil where nobody could see it: without an admin
+// listener and other processes.
 type activityRecorder struct {
 	*activity.Recorder
 

@@ -59,7 +59,8 @@ func (k *keyCommand) call(s *service, method, path, key string, query url.Values
 	return body, err
 }
 
-// connect returns the service that the flags name, or one in this process on the store that they name. It has to be closed.
+// connect returns the service that the flags name, or one in this process on the store that they name. It has to be
+// closed.
 func (k *keyCommand) connect() (*service, error) {
 	flags := k.command.Flags()
 	if flags.Changed("store") {

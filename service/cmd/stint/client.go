@@ -36,7 +36,8 @@ type apiCommand struct {
 	timeout          time.Duration
 }
 
-// newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL and timeout are their defaults.
+// newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL
+// and timeout are their defaults.
 func newAPICommand(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *apiCommand {
 	a := &apiCommand{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
 	flags := command.Flags()
@@ -121,8 +122,8 @@ func (s *service) send(ctx context.Context, c call) (*http.Response, error) {
 	return response, nil
 }
 
-// callOn sends a request to a service, decodes the answer, and returns it as it came, with its ETag. A denied check is an answer, one that is not the
-// API's an error.
+// callOn sends a request to a service, decodes the answer, and returns it as it came, with its ETag. A denied check is
+// an answer, one that is not the API's an error.
 func (a *apiCommand) callOn(s *service, c call, answer any) (body []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(a.command.Context(), a.timeout)
 	defer cancel()

@@ -26,8 +26,8 @@ var demoRules []byte
 const demoHelp = "make up rules and traffic, to see what stint shows: rules demo-*, users demo-user-* and addresses for documentation. " +
 	"It needs the store memory:// and no rules"
 
-// demonstrable reports why a configuration has no place for a demonstration, and gives one without an admin token one, so that
-// clients are shown by name. The token is returned, if it is new.
+// demonstrable reports why a configuration has no place for a demonstration, and gives one without an admin token one,
+// so that clients are shown by name. The token is returned, if it is new.
 func demonstrable(c *config.Config) (token string, err error) {
 	if !c.Store.Memory() || len(c.Rules) > 0 || c.RulesFrom != "" {
 		return "", misused("--demo is given; allowed: only with the store memory:// and without rules and rules_from, as it makes up its own")
@@ -101,8 +101,9 @@ func (d *demo) run(ctx context.Context) {
 	}
 }
 
-// burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two minutes; somebody who guesses passwords
-// for 20 seconds of each minute; one user whose client has gone wild for 30 seconds of two minutes; and a banned address.
+// burst is the requests of one tick: 200 users, a few of which make most requests, in waves of two minutes; somebody
+// who guesses passwords for 20 seconds of each minute; one user whose client has gone wild for 30 seconds of two
+// minutes; and a banned address.
 func (d *demo) burst() (requests []api.EvaluateRequest) {
 	request := func(method, path string, user, address int) {
 		r := api.EvaluateRequest{Method: method, Path: path, Host: "demo.example", IP: fmt.Sprintf("198.51.100.%d", address)}

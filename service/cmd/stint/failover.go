@@ -137,8 +137,8 @@ func (l *changeLog) note(change failover.Change) (back bool) {
 	return false
 }
 
-// adviser logs what is unwise about a server's configuration, each advice once. It asks the server each time that wake is called,
-// in the background, until close is.
+// adviser logs what is unwise about a server's configuration, each advice once. It asks the server each time that wake
+// is called, in the background, until close is.
 func adviser(advise func(context.Context) []string, logger *slog.Logger) (wake, closing func()) {
 	wakes, told := make(chan struct{}, 1), map[string]bool{}
 	closing = background(context.Background(), func(ctx context.Context) {

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a signal. 126, 127 and 128 are
-// those of a shell.
+// The exit codes of `stint check KEY -- COMMAND` if the command did not run, or was ended by a signal. 126, 127 and 128
+// are those of a shell.
 const (
 	guardDenied      = 122 // denied, and not waited for, or not for that long
 	guardUnreachable = 123 // the service or its store did not answer
@@ -51,8 +51,8 @@ func guardCode(code int) int {
 // errStopped is that a signal ended a wait.
 var errStopped error = exit{guardStopped, "stopped by a signal; nothing was run"}
 
-// await repeats a denied check until it is allowed. It gives up when no wait will do, and when the check can't succeed within most;
-// 0 is no bound.
+// await repeats a denied check until it is allowed. It gives up when no wait will do, and when the check can't succeed
+// within most; 0 is no bound.
 func await(ctx context.Context, most time.Duration, answer api.CheckResponse, check func() (api.CheckResponse, error)) (api.CheckResponse, error) {
 	begun := time.Now()
 	for !answer.Allowed && answer.RetryAfterMicros >= 0 {
@@ -72,8 +72,8 @@ func await(ctx context.Context, most time.Duration, answer api.CheckResponse, ch
 	return answer, nil
 }
 
-// runCommand runs a command with the program's own input and outputs, hands signals on to it, and returns its exit code as an
-// error; nil for 0.
+// runCommand runs a command with the program's own input and outputs, hands signals on to it, and returns its exit code
+// as an error; nil for 0.
 func runCommand(ctx context.Context, p process, words []string) error {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, forwarded...)

@@ -80,7 +80,8 @@ func (p process) env(name string) string {
 
 // tell writes lines to Err, each behind the program's name.
 func (p process) tell(text string) {
-	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: ")) // nobody is left to tell
+	// nobody is left to tell
+	_, _ = fmt.Fprintln(p.Err, "stint: "+strings.ReplaceAll(prefix.Trim(text), "\n", "\nstint: "))
 }
 
 // An exit is an error that knows the exit code. Its text is written by [process.tell]; nothing is if it is "".
@@ -180,8 +181,8 @@ func versionCommand(p process) *cobra.Command {
 	return command
 }
 
-// versionText says what this is, in lines, behind "stint version". A template of our own for --version would have the linker keep every
-// method of every type, which are 14 MB of commands of Redis.
+// versionText says what this is, in lines, behind "stint version". A template of our own for --version would have the
+// linker keep every method of every type, which are 14 MB of commands of Redis.
 func versionText() string {
 	b := build()
 	return fmt.Sprintf("%s\ncommit %s\n%s %s/%s", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -210,7 +211,8 @@ func say(out io.Writer, format string, args ...any) error {
 	return failed(err)
 }
 
-// background runs functions until the one that it returns is called, which waits for their end. A second call does nothing.
+// background runs functions until the one that it returns is called, which waits for their end. A second call does
+// nothing.
 func background(ctx context.Context, runs ...func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -73,8 +73,8 @@ func claimOn(conn redisstore.Conn, c config.Store) func(context.Context, string,
 	}
 }
 
-// run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides any more.
-// A second call does nothing.
+// run summarizes degraded answers and sends alerts until the returned function is called, which is when nobody decides
+// any more. A second call does nothing.
 func (o *observer) run(ctx context.Context) (end func()) {
 	runs := []func(context.Context){o.log.Run}
 	if o.alerts != nil {

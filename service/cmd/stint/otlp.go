@@ -24,8 +24,8 @@ const (
 // otlpTime is the longest that what waits may take to be sent at the end.
 const otlpTime = 2 * time.Second
 
-// exported reports whether a signal, TRACES or METRICS, is sent by OTLP, as the standard variables of OpenTelemetry say: if
-// OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
+// exported reports whether a signal, TRACES or METRICS, is sent by OTLP, as the standard variables of OpenTelemetry
+// say: if OTEL_…_EXPORTER is otlp, or an endpoint is named and it is not none.
 func exported(p process, signal string) (bool, error) {
 	name := "OTEL_" + signal + "_EXPORTER"
 	exporter := p.env(name)
@@ -43,14 +43,14 @@ func exported(p process, signal string) (bool, error) {
 	return exporter != "none" && (exporter == "otlp" || endpointNamed(p, signal)) && disabled != "true", nil
 }
 
-// endpointNamed reports whether the variables say where a signal is sent to. Otherwise it is OpenTelemetry's default, which its SDK would
-// use by https.
+// endpointNamed reports whether the variables say where a signal is sent to. Otherwise it is OpenTelemetry's default,
+// which its SDK would use by https.
 func endpointNamed(p process, signal string) bool {
 	return p.env(otlpPrefix+"ENDPOINT") != "" || p.env(otlpPrefix+signal+"_ENDPOINT") != ""
 }
 
-// prepareTelemetry has the SDK log if a signal is sent, before it reads its variables. What they say besides exported's is the SDK's
-// to judge.
+// prepareTelemetry has the SDK log if a signal is sent, before it reads its variables. What they say besides exported's
+// is the SDK's to judge.
 func prepareTelemetry(p process, logger *slog.Logger) error {
 	for _, signal := range []string{"TRACES", "METRICS"} {
 		is, err := exported(p, signal)
@@ -73,8 +73,8 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 	return about, nil
 }
 
-// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the variables say so, until the returned
-// function is called, which sends them once more. The interval, headers and the rest are read by the SDK.
+// startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the variables say so, until the
+// returned function is called, which sends them once more. The interval, headers and the rest are read by the SDK.
 func startMetrics(ctx context.Context, p process, served prometheus.Gatherer, logger *slog.Logger) (end func(), err error) {
 	if is, err := exported(p, "METRICS"); !is {
 		return func() {}, err

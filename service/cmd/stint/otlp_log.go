@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint/service/internal/logsampler"
 )
 
-// logTelemetry makes faults and warnings of OpenTelemetry's SDK lines of the log. It is the SDK's own, of the whole process.
+// logTelemetry makes faults and warnings of OpenTelemetry's SDK lines of the log. It is the SDK's own, of the whole
+// process.
 func logTelemetry(logger *slog.Logger) {
 	lines := &telemetryLines{logger: logger, samplers: map[string]*logsampler.Sampler{}}
 	otel.SetLogger(logr.FromSlogHandler(lines))

@@ -22,8 +22,8 @@ const (
 	recordFiles = 8
 )
 
-// record has the store's decisions recorded, if the configuration says so, until the returned function is called. No decision waits for
-// the disk: what it does not take in time is dropped and counted.
+// record has the store's decisions recorded, if the configuration says so, until the returned function is called. No
+// decision waits for the disk: what it does not take in time is dropped and counted.
 func (o *openedStore) record(c config.Config) (end func(), err error) {
 	if c.Record == "" {
 		return func() {}, nil
@@ -47,7 +47,8 @@ func (o *openedStore) record(c config.Config) (end func(), err error) {
 	}, nil
 }
 
-// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be claimed to be the same.
+// replayRecords decides what records of serve --record have once more. It fails if anything differs, or can't be
+// claimed to be the same.
 func (s *simulation) replayRecords() error {
 	if len(s.logs) == 0 {
 		return misused("there are no files; give the FILE of serve --record, one for each process")

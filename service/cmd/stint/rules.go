@@ -57,7 +57,8 @@ func validateCommand(p process) *cobra.Command {
 	return command
 }
 
-// A validation is what `stint rules validate --json` prints of a file or folder: as the admin API's, without what would change.
+// A validation is what `stint rules validate --json` prints of a file or folder: as the admin API's, without what would
+// change.
 type validation struct {
 	Path string `json:"path"`
 	api.Validation

@@ -66,7 +66,8 @@ type watcher struct {
 // retryGap is the time between two attempts to connect.
 const retryGap = time.Second
 
-// follow reads events until ctx ends. It fails if the service refuses the first request; a connection that is lost is made again.
+// follow reads events until ctx ends. It fails if the service refuses the first request; a connection that is lost is
+// made again.
 func (w *watcher) follow(ctx context.Context) error {
 	s, err := w.service()
 	if err != nil {

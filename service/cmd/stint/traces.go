@@ -25,7 +25,8 @@ type traces struct {
 	bound    uint64 // a request of no trace is recorded if a random number of 63 bits is below
 }
 
-// startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are read by the SDK.
+// startTraces reads whether traces are sent. The endpoint, the sampler, the service's name, headers and the rest are
+// read by the SDK.
 func startTraces(ctx context.Context, p process, logger *slog.Logger) (*traces, error) {
 	if err := prepareTelemetry(p, logger); err != nil {
 		return nil, err
@@ -120,8 +121,8 @@ func (t *traces) decisions(store stint.Store) stint.Store {
 	return otellimit.Decisions(store, t.provider)
 }
 
-// middleware makes spans of requests, in the trace that they name; nil without traces. Most requests that name no trace are not
-// recorded. This is decided before the SDK does any work, by the number that becomes the end of the trace's ID.
+// middleware makes spans of requests, in the trace that they name; nil without traces. Most requests that name no trace
+// are not recorded. This is decided before the SDK does any work, by the number that becomes the end of the trace's ID.
 func (t *traces) middleware() func(http.Handler) http.Handler {
 	if t == nil {
 		return nil

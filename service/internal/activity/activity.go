@@ -30,8 +30,8 @@ type Config struct {
 	Eval Eval
 	// KeyPrefix begins the name of the one key in that Redis. Default: "", which is rate_limiter.
 	KeyPrefix string
-	// StoreFigures are the store's. It is called each second while somebody looks, and must be safe for concurrent use. Default: nil,
-	// they are not known.
+	// StoreFigures are the store's. It is called each second while somebody looks, and must be safe for concurrent use.
+	// Default: nil, they are not known.
 	StoreFigures func() StoreFigures
 	// Now is the time. Default: nil, time.Now.
 	Now func() time.Time
@@ -95,8 +95,8 @@ const (
 	maxRequestID = 48
 )
 
-// A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB, and
-// 32 MiB more for recent decisions.
+// A Recorder counts what a service decides. It is safe for concurrent use; make it with [New]. It uses at most 16 MiB,
+// and 32 MiB more for recent decisions.
 type Recorder struct {
 	config Config
 	seed   maphash.Seed
@@ -135,7 +135,8 @@ func New(config Config) *Recorder {
 	return r
 }
 
-// Observe counts a decision. It allocates once in some thousand calls, and keeps nothing of the event but what Event says.
+// Observe counts a decision. It allocates once in some thousand calls, and keeps nothing of the event but what Event
+// says.
 func (r *Recorder) Observe(e *Event) {
 	client := e.Client[:min(len(e.Client), maxClient)]
 	hash := maphash.String(r.seed, client)
@@ -168,7 +169,8 @@ func (r *Recorder) Observe(e *Event) {
 	r.recent.add(e, hash, client)
 }
 
-// StoreChanged notes that the store, or a shard of it, became unreachable for a cause, or with "" that it can be reached again.
+// StoreChanged notes that the store, or a shard of it, became unreachable for a cause, or with "" that it can be
+// reached again.
 func (r *Recorder) StoreChanged(shard int, cause string) {
 	state := "up"
 	if cause != "" {
@@ -192,8 +194,8 @@ func (r *Recorder) changed(c Change) {
 
 func (r *Recorder) now() stint.Instant { return stint.Instant(r.config.Now().UnixMicro()) }
 
-// Run counts and publishes what was observed, each second, until ctx is done; then it ends all streams. Without it only those
-// who ask have it counted, there are no events, and other processes are told nothing.
+// Run counts and publishes what was observed, each second, until ctx is done; then it ends all streams. Without it only
+// those who ask have it counted, there are no events, and other processes are told nothing.
 func (r *Recorder) Run(ctx context.Context) {
 	var sharing sync.WaitGroup
 	sharing.Go(func() { r.share(ctx) })

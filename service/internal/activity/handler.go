@@ -32,9 +32,9 @@ func Serves(path string) bool {
 	return known
 }
 
-// Serve answers a request for one of the paths of this package, unless it returns an error, which has a status by [problem.Of].
-// names says that clients are shown by name, to holders of a token. Else a name is replaced by a text that is the same for the
-// same client, and a client can't be asked for.
+// Serve answers a request for one of the paths of this package, unless it returns an error, which has a status by
+// [problem.Of]. names says that clients are shown by name, to holders of a token. Else a name is replaced by a text
+// that is the same for the same client, and a client can't be asked for.
 func (r *Recorder) Serve(w http.ResponseWriter, req *http.Request, names bool) error {
 	e, known := endpoints[req.URL.Path]
 	if !known {

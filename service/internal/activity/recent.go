@@ -21,8 +21,9 @@ const (
 	maxShare = 32
 )
 
-// A recent is a ring of decisions, in segments that are overwritten as a whole. When all of them would not cover recentSpan,
-// clients are left out, never a part of what a client did: those whose hash is not divisible by 2^share. A segment has one share.
+// A recent is a ring of decisions, in segments that are overwritten as a whole. When all of them would not cover
+// recentSpan, clients are left out, never a part of what a client did: those whose hash is not divisible by 2^share. A
+// segment has one share.
 type recent struct {
 	segments [segments]segment
 	made     int // segments that were begun
@@ -44,8 +45,8 @@ func (r *recent) begin(at int64, share uint8) {
 
 func (r *recent) current() *segment { return &r.segments[(r.made-1)%segments] }
 
-// nextShare is the least share with which all segments together cover the span, if they fill as fast as the last few did. It
-// falls only when there is room to spare.
+// nextShare is the least share with which all segments together cover the span, if they fill as fast as the last few
+// did. It falls only when there is room to spare.
 func (r *recent) nextShare() uint8 {
 	share := r.current().share
 	if r.made < fewSegments {
@@ -67,8 +68,8 @@ func (r *recent) nextShare() uint8 {
 
 func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
 
-// add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits, zigzag;
-// and the texts, each behind its length.
+// add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits,
+// zigzag; and the texts, each behind its length.
 func (r *recent) add(e *Event, hash uint64, client string) {
 	at := int64(e.At)
 	s := r.current()

@@ -157,8 +157,8 @@ func (t *ruleTable) init() {
 	t.last = &t.others
 }
 
-// find returns the series of a rule. When all are in use, the least busy one becomes the rule's, once a second at most; until
-// then the rule is counted with the others.
+// find returns the series of a rule. When all are in use, the least busy one becomes the rule's, once a second at most;
+// until then the rule is counted with the others.
 func (t *ruleTable) find(rule string, second uint32) *ruleSeries {
 	if t.last.id == rule {
 		return t.last

@@ -20,8 +20,8 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// Eval runs a script in Redis with one key and its arguments, and returns its reply, a string. It must end with ctx, and must be
-// safe for concurrent use.
+// Eval runs a script in Redis with one key and its arguments, and returns its reply, a string. It must end with ctx,
+// and must be safe for concurrent use.
 type Eval func(ctx context.Context, script, key string, args []string) (string, error)
 
 const (
@@ -79,7 +79,8 @@ func (r *Recorder) identify() {
 	}
 }
 
-// mask returns what replaces a client's name for callers without a token. In this process the same client gets the same text.
+// mask returns what replaces a client's name for callers without a token. In this process the same client gets the same
+// text.
 func (r *Recorder) mask(names bool) func(client string) string {
 	return func(client string) string {
 		if names || client == "" {
@@ -153,8 +154,8 @@ func (r *Recorder) eval(ctx context.Context, summary, wanted string) (string, er
 	return r.config.Eval(ctx, shareLua, r.config.KeyPrefix+":activity", []string{r.config.Process.Name, summary, life, wanted})
 }
 
-// ask tells the others what this process does, and returns what all do if that is wanted. When Redis does not answer, the view is
-// of this process.
+// ask tells the others what this process does, and returns what all do if that is wanted. When Redis does not answer,
+// the view is of this process.
 func (r *Recorder) ask(ctx context.Context, wanted bool) *view {
 	v := r.ownView()
 	if r.config.Eval == nil {

@@ -13,8 +13,8 @@ const (
 	topCounters = 500
 )
 
-// A sliding counts (rule, client) over the last minutes, each in a sketch of its own. Keys are 64-bit hashes by a secret
-// seed; of 100 million clients one takes another one's place in the top with a probability below 10^-8.
+// A sliding counts (rule, client) over the last minutes, each in a sketch of its own. Keys are 64-bit hashes by a
+// secret seed; of 100 million clients one takes another one's place in the top with a probability below 10^-8.
 type sliding [topMinutes]minute
 
 type minute struct {

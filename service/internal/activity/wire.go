@@ -39,7 +39,8 @@ type Totals struct {
 type RuleSeries struct {
 	Rule    string `json:"rule"`
 	Seconds Series `json:"seconds"`
-	// Near counts, for each of the Seconds, requests that were admitted and left a client little of the limit; nil is none.
+	// Near counts, for each of the Seconds, requests that were admitted and left a client little of the limit; nil is
+	// none.
 	Near    []uint32 `json:"near,omitempty"`
 	Minutes *Series  `json:"minutes,omitempty"`
 }
@@ -78,12 +79,14 @@ type Store struct {
 
 // StoreFigures tell how the store does. Counts are since the process, or the server, started.
 type StoreFigures struct {
-	// Scope is that of UsedBytes, MaxBytes and Evictions: all, of a Redis that processes share, or process, of its own memory.
+	// Scope is that of UsedBytes, MaxBytes and Evictions: all, of a Redis that processes share, or process, of its own
+	// memory.
 	Scope     string `json:"scope"`
 	UsedBytes int64  `json:"usedBytes"` // 0 is not known
 	MaxBytes  int64  `json:"maxBytes"`  // 0 is no bound
 	Evictions int64  `json:"evictions"`
-	// Calls are this process's script calls, which decided Operations; DenialHits were denied without a call. A store in memory has none.
+	// Calls are this process's script calls, which decided Operations; DenialHits were denied without a call. A store in
+	// memory has none.
 	Calls      uint64 `json:"calls"`
 	Operations uint64 `json:"operations"`
 	DenialHits uint64 `json:"denialHits"`
@@ -168,7 +171,8 @@ type ProcessStatus struct {
 	Rates    Rates         `json:"rates"` // its own
 }
 
-// A Tick is the event "second" of PathEvents: what this process has done in the seconds that ended since the one before.
+// A Tick is the event "second" of PathEvents: what this process has done in the seconds that ended since the one
+// before.
 type Tick struct {
 	Scope  string        `json:"scope"`
 	At     stint.Instant `json:"at"`

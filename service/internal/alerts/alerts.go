@@ -5,8 +5,8 @@
 //	...
 //	sender.Notify(alerts.Event{Kind: alerts.Denied, Rule: "login", Client: client, Window: time.Hour})
 //
-// A client is told of once for each kind, rule and window: over all processes that share a [Config.Claim], else over this
-// process. Events are sent in batches:
+// A client is told of once for each kind, rule and window: over all processes that share a [Config.Claim], else over
+// this process. Events are sent in batches:
 //
 //	POST
 //	Content-Type: application/json
@@ -15,10 +15,10 @@
 //
 //	{"events":[{"id":"…","kind":"denied","rule":"login","set":"web","client":"…","limit":5,"remaining":0,"reason":"limit","requestId":"…","at":1790000000123456}]}
 //
-// The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not 2xx
-// is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is dropped.
-// So an event may arrive twice; its ID tells the receiver. Dropped events are counted and logged.
-// The address may hold a token: no line and no error shows more of it than the scheme and the host.
+// The signature is the HMAC-SHA256 of the timestamp, a dot and the body, under the secret. A batch whose answer is not
+// 2xx is sent again, with the same IDs, after a time that doubles from RetryMin to RetryMax; after MaxTries it is
+// dropped. So an event may arrive twice; its ID tells the receiver. Dropped events are counted and logged. The address
+// may hold a token: no line and no error shows more of it than the scheme and the host.
 package alerts
 
 import (
@@ -82,8 +82,8 @@ type Config struct {
 	Secret []byte
 	// HashClients sends the HMAC-SHA256 of clients under Secret, in hexadecimal, in their place. Default: false.
 	HashClients bool
-	// Claim reports whether this process is the first of all to claim a name, and keeps it so for the time: SET name 1 NX PX
-	// life. A name that can't be claimed for an error is taken as claimed, so that an alert comes twice rather than
+	// Claim reports whether this process is the first of all to claim a name, and keeps it so for the time: SET name 1 NX
+	// PX life. A name that can't be claimed for an error is taken as claimed, so that an alert comes twice rather than
 	// not. Default: nil, each process claims by itself.
 	Claim func(ctx context.Context, name string, life time.Duration) (first bool, err error)
 	// Client sends. Default: nil, one that follows no redirection.
@@ -102,9 +102,9 @@ type Config struct {
 	RetryMin, RetryMax time.Duration
 	// MaxTries bounds the attempts for one batch. Default: 0, which is 10.
 	MaxTries int
-	// Logger receives a line when sending starts, when the receiver fails and when it works again, for each batch that is dropped,
-	// and at once, then each minute and at the end of Run for events that found the queue full. Of URL it receives the
-	// scheme and the host only. Default: nil, slog.Default.
+	// Logger receives a line when sending starts, when the receiver fails and when it works again, for each batch that is
+	// dropped, and at once, then each minute and at the end of Run for events that found the queue full. Of URL it
+	// receives the scheme and the host only. Default: nil, slog.Default.
 	Logger *slog.Logger
 	// Now is the time. Default: nil, the process's clock.
 	Now func() time.Time
@@ -167,8 +167,8 @@ func New(config Config) (*Sender, error) {
 	return s, nil
 }
 
-// Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block: if the
-// queue of its kind is full, the event is dropped and counted.
+// Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block:
+// if the queue of its kind is full, the event is dropped and counted.
 func (s *Sender) Notify(event Event) {
 	event.Window = max(event.Window, time.Second)
 	q := &s.denied
@@ -194,8 +194,8 @@ func (s *Sender) Stats() Stats {
 // queued is how many events wait.
 func (s *Sender) queued() int { return len(s.nearLimit.events) + len(s.denied.events) }
 
-// Run sends until the context ends, and the events that wait then for Config.Linger longer. Events that are not confirmed by then are
-// dropped, counted and logged. It must be called once.
+// Run sends until the context ends, and the events that wait then for Config.Linger longer. Events that are not
+// confirmed by then are dropped, counted and logged. It must be called once.
 func (s *Sender) Run(ctx context.Context) {
 	s.config.Logger.Info("alerts are sent", "receiver", s.receiver)
 	defer s.watchOverflow()()
@@ -288,8 +288,8 @@ func (s *Sender) deliver(ctx context.Context, batch []Event) {
 // errStopped is the cause of a loss if the receiver did not fail before.
 var errStopped = errors.New("stopped before the receiver answered")
 
-// attempt sends once, and logs when the receiver begins to fail and when it works again. If the context ends meanwhile, the
-// error is the receiver's last failure.
+// attempt sends once, and logs when the receiver begins to fail and when it works again. If the context ends meanwhile,
+// the error is the receiver's last failure.
 func (s *Sender) attempt(ctx context.Context, body []byte) error {
 	err := s.send(ctx, body)
 	switch {

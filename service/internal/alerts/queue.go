@@ -12,7 +12,8 @@ import (
 	"github.com/stint-go/stint/internal/sleep"
 )
 
-// A queue has the events of one kind that wait. Each kind has its own, so that a flood of one leaves room for the other.
+// A queue has the events of one kind that wait. Each kind has its own, so that a flood of one leaves room for the
+// other.
 type queue struct {
 	config *Config
 	kind   Kind
@@ -54,7 +55,8 @@ func (q *queue) reportOverflow() (lost bool) {
 // overflowInterval is how often the log is told of events that found the queue full.
 const overflowInterval = time.Minute
 
-// watchOverflow logs each minute how many events found the queue full, until the returned function is called, which logs the rest.
+// watchOverflow logs each minute how many events found the queue full, until the returned function is called, which
+// logs the rest.
 func (s *Sender) watchOverflow() (end func()) {
 	report := func() {
 		s.nearLimit.overflowing.Store(s.nearLimit.reportOverflow())
@@ -70,8 +72,8 @@ func (s *Sender) watchOverflow() (end func()) {
 	}
 }
 
-// maxKnown bounds the clients that a process remembers to have told of, of each kind. When they are more, those are forgotten whose window is
-// over, or else all: an alert then may come twice.
+// maxKnown bounds the clients that a process remembers to have told of, of each kind. When they are more, those are
+// forgotten whose window is over, or else all: an alert then may come twice.
 const maxKnown = 100_000
 
 // known are the clients that were told of in their windows, by events of one kind.

@@ -21,11 +21,12 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// A Config is everything that `stint serve` can be told, checked. [Default] makes
-// one with the built-in values, [Load] one with what the sources say.
+// A Config is everything that `stint serve` can be told, checked. [Default] makes one with the built-in values, [Load]
+// one with what the sources say.
 //
-// The tags say all about a setting: doc is its name in the file, default the built-in value as a flag would give it, is what it may
-// be (see [document.Kinds]), value stands for the value in a help text, and help says what the setting does.
+// The tags say all about a setting: doc is its name in the file, default the built-in value as a flag would give it, is
+// what it may be (see [document.Kinds]), value stands for the value in a help text, and help says what the setting
+// does.
 type Config struct {
 	Listen      string `doc:"listen" is:"address" default:"127.0.0.1:8080" value:"HOST:PORT" help:"address of the REST API, metrics and health; port 0 picks a free one"`
 	GRPCListen  string `doc:"grpc_listen" is:"not-yet gRPC" default:"off" value:"HOST:PORT" help:"address of the gRPC services; not offered by this version"`
@@ -42,8 +43,8 @@ type Config struct {
 	OnOverload     failover.Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY" help:"what a check gets if this process is too busy to decide it in time: reject (503) or admit (as on_store_failure says)"`
 	// Instances is 0 for auto.
 	Instances int `doc:"instances" is:"integer 1 1000000" zero:"auto" default:"1" value:"N" help:"how many processes share the limits, or auto to count those that share the store; for on_store_failure local"`
-	// RulesFrom is a file or a folder, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any, else
-	// RulesFromStore.
+	// RulesFrom is a file or a folder, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any,
+	// else RulesFromStore.
 	RulesFrom string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept: a file or a folder, redis://… as for the store, mongodb://HOST/DATABASE?collection=NAME, or the word store, which is the store itself and the default if the configuration has no rules"`
 	// RulesCache is "" for none.
 	RulesCache           string `doc:"rules_cache" value:"PATH" help:"file that keeps the last rules read from rules_from, to start with if that is unreachable; without it the service is not ready until rules were read"`

@@ -54,7 +54,8 @@ func (s Setting) Help() string { return s.Tag.Get("help") }
 // machine's other users see the flags of a process.
 func (s Setting) Secret() bool { return s.Tag.Get("secret") == "all" }
 
-// Hidden reports whether the setting is of a part that this version does not have. It is accepted, and help does not show it.
+// Hidden reports whether the setting is of a part that this version does not have. It is accepted, and help does not
+// show it.
 func (s Setting) Hidden() bool { return strings.HasPrefix(s.Tag.Get("is"), "not-yet") }
 
 // Settings lists what flags and the environment can set, in the order in which
@@ -251,7 +252,8 @@ func (l *loader) key(setting, name string) []byte {
 	return text
 }
 
-// reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to them.
+// reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to
+// them.
 func (s Store) reaches() bool {
 	return s.TLS != StoreTLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
 }

@@ -1,5 +1,5 @@
-// Package decisionlog writes what is decided into the log: a line per decision at debug, a sample of denials at info, and
-// one line per minute about degraded answers.
+// Package decisionlog writes what is decided into the log: a line per decision at debug, a sample of denials at info,
+// and one line per minute about degraded answers.
 package decisionlog
 
 import (
@@ -23,7 +23,8 @@ import (
 // A Config says what is logged. Logger has no default.
 type Config struct {
 	Logger *slog.Logger
-	// Denials logs a sample of denials at info: 10 lines at once, then one per second; and of those in shadow as many. Default: false.
+	// Denials logs a sample of denials at info: 10 lines at once, then one per second; and of those in shadow as many.
+	// Default: false.
 	Denials bool
 	// ShowClients logs clients as they are. Default: false, by an HMAC.
 	ShowClients bool
@@ -64,7 +65,8 @@ type Decision struct {
 	Remaining int64 // what it left; only lines at debug say it
 }
 
-// Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not logged.
+// Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not
+// logged.
 func (l *Log) Decided(ctx context.Context, d Decision) {
 	message, sampler := "denied", l.denials
 	switch {
@@ -114,8 +116,9 @@ func (l *Log) Client(key string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Degraded counts an answer that a failure policy gave instead of the store. The first of an outage is logged, with its client and
-// its cause. Only one client is named per line, so that the number of lines does not depend on the number of answers.
+// Degraded counts an answer that a failure policy gave instead of the store. The first of an outage is logged, with its
+// client and its cause. Only one client is named per line, so that the number of lines does not depend on the number of
+// answers.
 func (l *Log) Degraded(client string, allowed bool, cause error) {
 	if l.client.Load() == nil {
 		first := client // only this one is allocated
@@ -132,8 +135,8 @@ func (l *Log) Degraded(client string, allowed bool, cause error) {
 	}
 }
 
-// Run logs the number of degraded answers each minute in which there were some, until the context ends, and then the rest. A
-// minute without any ends the outage.
+// Run logs the number of degraded answers each minute in which there were some, until the context ends, and then the
+// rest. A minute without any ends the outage.
 func (l *Log) Run(ctx context.Context) {
 	sleep.Every(ctx, time.Minute, l.summarize)
 	l.summarize()
@@ -155,8 +158,8 @@ func (l *Log) summarize() {
 
 const maxRequestID = 128
 
-// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII without a
-// space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
+// RequestID is the ID that the sender gave a request: X-Request-ID if it is up to 128 characters of printable ASCII
+// without a space, else the trace ID of traceparent (W3C Trace Context, section 3.2.2), else "".
 func RequestID(header http.Header) string {
 	id := header.Get("X-Request-Id")
 	if id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) {

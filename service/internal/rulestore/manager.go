@@ -41,8 +41,8 @@ type Options struct {
 	// subscribe. Edits of others are then in force only after Interval. It is called once, until notifications are back,
 	// and not at the same time as Follow's functions. Default: nil.
 	Cut func(error)
-	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The store's
-	// history is gone. It is not called at the same time as Follow's functions, and must not call the manager. Default: nil.
+	// Restored is called after the manager restored the revision was, as [Manager.Follow] says. The store's history is
+	// gone. It is not called at the same time as Follow's functions, and must not call the manager. Default: nil.
 	Restored func(made Info, was ID)
 }
 
@@ -234,7 +234,8 @@ func (m *Manager) nextID() ID {
 	return ID{Number: m.current.Number + 1, At: max(m.options.Now().UnixMicro(), m.current.At+1)}
 }
 
-// check reports text of the author or of a changed rule that a store would not return unchanged, and rules that are too large.
+// check reports text of the author or of a changed rule that a store would not return unchanged, and rules that are too
+// large.
 func check(changes []rules.Change, author Author) error {
 	if !utf8.ValidString(author.By + author.Action + author.Comment) {
 		return stint.Invalid("the author", author, "text in UTF-8")
@@ -265,8 +266,8 @@ func (m *Manager) compile(list []rules.Rule) (*rules.Set, error) {
 	return rules.Compile(list, rules.Options{Previous: m.set, StrictSlash: m.options.StrictSlash, IPv6Prefix: m.options.IPv6Prefix})
 }
 
-// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over now; 0 before the first.
-// Unlike the other methods it may be called by the functions of Follow.
+// InForce is the number of the revision whose rules [Manager.Follow] handed over last, or hands over now; 0 before the
+// first. Unlike the other methods it may be called by the functions of Follow.
 func (m *Manager) InForce() int64 { return m.inForce.Load() }
 
 // enforce puts a set in force, that of the current revision.
@@ -431,15 +432,16 @@ func find(list []rules.Rule, id string) (at int, found bool) {
 
 func byID(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 
-// Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this manager
-// before it returns, other edits when the store notifies of them, at the latest after the options' Interval.
+// Follow puts every revision in force until ctx is done, as [rules.Source] says: an edit of this manager before it
+// returns, other edits when the store notifies of them, at the latest after the options' Interval.
 //
-// While the store is unreachable, or its rules can't be read or enforced, the rules stay in force, and refused is called
-// when that begins and for each other reason. When that is over, take is called again, also with unchanged rules.
+// While the store is unreachable, or its rules can't be read or enforced, the rules stay in force, and refused is
+// called when that begins and for each other reason. When that is over, take is called again, also with unchanged
+// rules.
 //
-// A store that lost its rules gets them back in a first revision by [RestoredBy], if they were read from it
-// while following, at most a minute ago, or three intervals if that is longer. Otherwise the rules stay in force,
-// and refused is called. A manager can be followed once at a time.
+// A store that lost its rules gets them back in a first revision by [RestoredBy], if they were read from it while
+// following, at most a minute ago, or three intervals if that is longer. Otherwise the rules stay in force, and refused
+// is called. A manager can be followed once at a time.
 func (m *Manager) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
 	err := m.hold(ctx, func() error {
 		if m.take != nil {

@@ -32,8 +32,8 @@ func Decode(source string, text []byte) ([]rules.Rule, error) {
 	return list, nil
 }
 
-// A Codec encodes and decodes lists of rules. Each list has most rules in common with the one before, so only changed rules
-// are encoded and decoded. The zero value is ready to use. It is safe for concurrent use.
+// A Codec encodes and decodes lists of rules. Each list has most rules in common with the one before, so only changed
+// rules are encoded and decoded. The zero value is ready to use. It is safe for concurrent use.
 type Codec struct {
 	last atomic.Pointer[map[string]written]
 }

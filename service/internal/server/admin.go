@@ -99,7 +99,8 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	return serve(w, r)
 }
 
-// maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of its tabs.
+// maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of
+// its tabs.
 const maxStreamsOfOne = 32
 
 // callerStreams count the streams of events by caller. The zero value has none. They are safe for concurrent use.
@@ -326,7 +327,8 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 
 // readSignIn returns the index of the token in the body.
 func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" { // which no form can send
+	// which no form can send
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return 0, problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: application/json", problem.Short(r.Header.Get("Content-Type")))
 	}
 	var body struct {

@@ -189,8 +189,8 @@ func headOf(r *http.Request) (bytes int64) {
 	return bytes
 }
 
-// readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it is nil, waits
-// for its turn. What it returns is released when the request is answered.
+// readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it
+// is nil, waits for its turn. What it returns is released when the request is answered.
 func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client string, besides, most int64, begin func() (done func(), err error)) (body, error) {
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than reading it to its end

@@ -135,8 +135,8 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	return nil
 }
 
-// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a call: all of a batch, up
-// to 64,000 by the bounds of its elements and of a policy, would not be decided in it.
+// limitsAtOnce is how many limits of a batch go to the store in one call, which has the time of a call: all of a batch,
+// up to 64,000 by the bounds of its elements and of a policy, would not be decided in it.
 const limitsAtOnce = 1024
 
 // checkAll decides a batch in order, each element alone. All elements are judged
@@ -419,8 +419,8 @@ func newTargets(config *Config) (*targets, error) {
 	return ts, nil
 }
 
-// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET stands for
-// an algorithm that does not exist.
+// find returns what the request names: its policy, its algorithm, or TOKEN_BUCKET. fallback says that TOKEN_BUCKET
+// stands for an algorithm that does not exist.
 func (ts *targets) find(q *request) (found *target, fallback bool, err error) {
 	switch {
 	case q.has(policyMember) && q.has(algorithmMember):

@@ -88,9 +88,9 @@ type Config struct {
 	// StoreHealth reports whether the store can be reached; it is asked by the health
 	// endpoints, with a deadline of a second. Default: nil, the store is always there.
 	StoreHealth func(context.Context) error
-	// HealthDetails are facts for operators about the store and the rules, by component and name, such as
-	// {"store": {"on_store_failure": "open"}}. The health endpoints show them to callers with the right to name keys that ask for them
-	// by ?details=true. Default: nil, none.
+	// HealthDetails are facts for operators about the store and the rules, by component and name, such as {"store":
+	// {"on_store_failure": "open"}}. The health endpoints show them to callers with the right to name keys that ask for
+	// them by ?details=true. Default: nil, none.
 	HealthDetails func() map[string]map[string]any
 	// StoreRequired makes the server not ready while the store can't be reached, as
 	// checks are not answered then. Default: false, health tells of the store, and the
@@ -108,10 +108,11 @@ type Config struct {
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
 	// half of it if that is more. Default: nil, none.
 	Rules *rules.Set
-	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in different
-	// ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
+	// RejectAmbiguousPaths answers 400 to evaluate and forward-auth when programs take the request's path apart in
+	// different ways, as enforce.Config has it. Default: false, the rules of all its variants hold.
 	RejectAmbiguousPaths bool
-	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it. Default: false.
+	// DenyByDefault denies evaluations and forward-auth of requests for which no rule holds, as enforce.Config has it.
+	// Default: false.
 	DenyByDefault bool
 	// Manager edits rules for the admin listener. The server does not follow it: the program that runs it
 	// has Manager.Follow hand each set to [Server.SwapRules]. Default: nil, rules are read-only.
@@ -139,10 +140,11 @@ type Config struct {
 	// API says which callers may name keys, reset, settle and evaluate.
 	API API
 
-	// Activity is told of every decision, and shown on the admin listener. The program that runs the server runs it. Default: nil, none.
+	// Activity is told of every decision, and shown on the admin listener. The program that runs the server runs it.
+	// Default: nil, none.
 	Activity *activity.Recorder
-	// Decided is told of every check and evaluation that was decided, before it is answered, and then of each rule in shadow that
-	// would have denied it. It must not block, and is called by many at once. Default: nil, nobody is told.
+	// Decided is told of every check and evaluation that was decided, before it is answered, and then of each rule in
+	// shadow that would have denied it. It must not block, and is called by many at once. Default: nil, nobody is told.
 	Decided func(context.Context, Decided)
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
@@ -174,11 +176,11 @@ type Config struct {
 	// MaxBodyBytes bounds a request's body; one that is longer is answered 413.
 	// Default: 0, which is 1 MiB.
 	MaxBodyBytes int64
-	// MaxBodyMemory bounds the memory of all bodies that are read, or whose requests are under way,
-	// in bytes. Of it one client may use as much as is left: one alone half. Further requests
-	// with a body are answered 503 with Retry-After. With HTTP/2, a request's head counts with its body. Default: 0, which is 64 MiB, or the
-	// least that may be set if that is more: 4 times MaxBodyBytes, 16 times MaxHeaderBytes and 32 KiB together. Bodies on the admin listener, of callers who were
-	// authorised, may use 32 MiB besides.
+	// MaxBodyMemory bounds the memory of all bodies that are read, or whose requests are under way, in bytes. Of it one
+	// client may use as much as is left: one alone half. Further requests with a body are answered 503 with Retry-After.
+	// With HTTP/2, a request's head counts with its body. Default: 0, which is 64 MiB, or the least that may be set if
+	// that is more: 4 times MaxBodyBytes, 16 times MaxHeaderBytes and 32 KiB together. Bodies on the admin listener, of
+	// callers who were authorised, may use 32 MiB besides.
 	MaxBodyMemory int64
 	// MaxStreams bounds the requests under way on one connection of HTTP/2. Default: 0, which is 100.
 	MaxStreams int

@@ -43,8 +43,9 @@ type idleTracker struct {
 // number of a state that is never kept.
 const streaming = http.StateHijacked
 
-// yieldEvery is after how many answers on a connection others go first. A client whose next requests have come already, and are
-// answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and so would each of its connections.
+// yieldEvery is after how many answers on a connection others go first. A client whose next requests have come already,
+// and are answered without asking the store, would keep a processor for the scheduler's 10 ms at a time, and so would
+// each of its connections.
 const yieldEvery = 8
 
 // A trackedConn knows its state and since when it has it: ticks x 4 + state.
@@ -212,14 +213,14 @@ func (l limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// A connLimiter bounds the connections of a listener. When there are as many as there may be, a new connection
-// evicts those that have been idle longest, then those that have not sent their first head for a while. If all
-// of them have a request in progress, the new one is refused.
+// A connLimiter bounds the connections of a listener. When there are as many as there may be, a new connection evicts
+// those that have been idle longest, then those that have not sent their first head for a while. If all of them have a
+// request in progress, the new one is refused.
 //
 // A private one evicts first the connections on which no request was authorised, busy or not: those of the address that
-// has most, of them those that have sent a head, such as those whose body does not come, before those that have not, and
-// the oldest first. At the bound of one address it evicts those of that address. So strangers displace each other: a new
-// connection is let in at once, and has its time to show a token while another address has more connections.
+// has most, of them those that have sent a head, such as those whose body does not come, before those that have not,
+// and the oldest first. At the bound of one address it evicts those of that address. So strangers displace each other:
+// a new connection is let in at once, and has its time to show a token while another address has more connections.
 type connLimiter struct {
 	most    int
 	perPeer int // of one address that is not a trusted proxy; 0 is no bound
@@ -235,8 +236,8 @@ type connLimiter struct {
 // logInterval is the time between two lines about refused and evicted connections.
 const logInterval = time.Minute
 
-// evictShare: 1/evictShare of all connections is evicted at once. Choosing them takes time that grows with the number of
-// connections, so it is done seldom.
+// evictShare: 1/evictShare of all connections is evicted at once. Choosing them takes time that grows with the number
+// of connections, so it is done seldom.
 const evictShare = 64
 
 // A cause says why a connection was closed before its client did it.

@@ -12,9 +12,10 @@ import (
 	"github.com/stint-go/stint/service/internal/server/session"
 )
 
-// endedSessions are the sessions that people signed out of, until they would have expired. Each is a client in the store that has
-// used up a limit of one permit in a session's lifetime, so all processes that share the store know it. A process that
-// ended a session knows it also while the store is unreachable, and after a reset of everything. It is safe for concurrent use.
+// endedSessions are the sessions that people signed out of, until they would have expired. Each is a client in the
+// store that has used up a limit of one permit in a session's lifetime, so all processes that share the store know it.
+// A process that ended a session knows it also while the store is unreachable, and after a reset of everything. It is
+// safe for concurrent use.
 type endedSessions struct {
 	store  stint.Store
 	policy *stint.Policy

@@ -52,8 +52,8 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// withEvaluation calls do with an evaluation of the pool once its work may begin, and ends the work. If do fails, the evaluation does
-// not go back: the store may still write to it.
+// withEvaluation calls do with an evaluation of the pool once its work may begin, and ends the work. If do fails, the
+// evaluation does not go back: the store may still write to it.
 func (s *service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
 	e, _ := s.evaluations.Get().(*evaluation)
 	if r, e.work, err = s.enter(r, cost); err != nil {

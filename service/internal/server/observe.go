@@ -28,8 +28,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no limit; or what
-// a rule in shadow says of one.
+// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no
+// limit; or what a rule in shadow says of one.
 type Decided struct {
 	Allowed   bool
 	Shadow    bool   // a rule in shadow would have denied; the decision itself was told before. Policy is nil
@@ -120,8 +120,8 @@ func (s *service) observeRules(set *rules.Set, changes rules.Changes) {
 	s.config.Activity.RulesChanged(s.revisionOf(set), strings.Join(words, "; "))
 }
 
-// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it is the beginning of their SHA-256, so
-// that processes with the same rules have the same, wherever they have them from.
+// revisionOf is the number of the rules' revision if they come from a store of revisions. Else it is the beginning of
+// their SHA-256, so that processes with the same rules have the same, wherever they have them from.
 func (s *service) revisionOf(set *rules.Set) string {
 	if s.config.Manager != nil {
 		if number := s.config.Manager.InForce(); number > 0 {
@@ -194,8 +194,8 @@ func warn(logger *slog.Logger, lines *logsampler.Sampler, message string, attrib
 	logger.Warn(message, attributes...)
 }
 
-// noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records
-// a wrong token in the audit. A request without a token, or one that the configuration forbids, is no attempt to guess a token.
+// noteRefusal counts a request that failed, if the reason is that its caller may not make it, and records a wrong token
+// in the audit. A request without a token, or one that the configuration forbids, is no attempt to guess a token.
 func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem.Error) {
 	var outcome string
 	switch {
@@ -215,8 +215,8 @@ func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem
 	}
 }
 
-// noteForwarded counts and logs a request whose forwarded header is ignored, as its peer is not a trusted proxy. Behind a
-// proxy that is missing in trusted_proxies, all clients would count as one.
+// noteForwarded counts and logs a request whose forwarded header is ignored, as its peer is not a trusted proxy. Behind
+// a proxy that is missing in trusted_proxies, all clients would count as one.
 func (s *service) noteForwarded(r *http.Request) {
 	for _, name := range s.events.forwardHeaders {
 		if len(r.Header[name]) == 0 {
@@ -267,7 +267,8 @@ func newRequestIDs() *requestIDs {
 	return ids
 }
 
-// of is the ID that a request came with, in X-Request-ID or as the trace of traceparent, else one of its own, as a header's lines.
+// of is the ID that a request came with, in X-Request-ID or as the trace of traceparent, else one of its own, as a
+// header's lines.
 func (ids *requestIDs) of(header http.Header) []string {
 	lines := header[requestIDField]
 	if len(lines) > 0 || len(header["Traceparent"]) > 0 {

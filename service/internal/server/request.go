@@ -199,7 +199,8 @@ type scanner struct {
 	clients    *clientip.Resolver // as above
 }
 
-// parseBody reads a body that may be an array of 1 to api.MaxBatch objects in the place of one. batch says that it was an array.
+// parseBody reads a body that may be an array of 1 to api.MaxBatch objects in the place of one. batch says that it was
+// an array.
 func parseBody(text string, allowed member) (requests []request, batch bool, err error) {
 	s := &scanner{text: text, allowed: allowed}
 	err = s.whole(func() (err error) {

@@ -24,9 +24,9 @@ const (
 	protobufAccept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// scrapes serve the metrics to whoever asks. To gather, write and compress them takes milliseconds, and nobody needs a token for
-// it. So it is done by one request at a time, and its page serves all others of its kind until it is too old. It is safe
-// for concurrent use.
+// scrapes serve the metrics to whoever asks. To gather, write and compress them takes milliseconds, and nobody needs a
+// token for it. So it is done by one request at a time, and its page serves all others of its kind until it is too old.
+// It is safe for concurrent use.
 type scrapes struct {
 	gatherer prometheus.Gatherer
 	age      time.Duration
@@ -83,8 +83,8 @@ func (s *scrapes) page(r *http.Request) *page {
 	return p
 }
 
-// request is a request for a page of the kind, whatever else the one at hand asks for: its query, by which promhttp would leave
-// metrics out for all who are served the page, too.
+// request is a request for a page of the kind, whatever else the one at hand asks for: its query, by which promhttp
+// would leave metrics out for all who are served the page, too.
 func (k pageKind) request(r *http.Request) *http.Request {
 	header := http.Header{}
 	if k.protobuf {
@@ -105,8 +105,8 @@ func (p *page) WriteHeader(status int) { p.status = status }
 // Write implements [http.ResponseWriter].
 func (p *page) Write(text []byte) (int, error) { return p.body.Write(text) }
 
-// scrapeMetrics answers with the metrics, which may be a second old. The work is over before the answer is sent, since a client
-// may read it slowly.
+// scrapeMetrics answers with the metrics, which may be a second old. The work is over before the answer is sent, since
+// a client may read it slowly.
 func (s *service) scrapeMetrics(w http.ResponseWriter, r *http.Request) error {
 	r, work, err := s.enter(r, scrapeOperations)
 	if err != nil {

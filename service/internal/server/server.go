@@ -95,12 +95,12 @@ func (s *Server) known(addr *net.Addr) net.Addr {
 	}
 }
 
-// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection with
-// its next answer (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and
-// returns nil. After DrainDelay no connections are made, and the listeners are closed when those that were are
-// accepted. Connections that no request comes on are closed after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error when it can't
-// listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid), when a listener fails, and when requests had to be cut off at the
-// DrainTimeout. It can be called once.
+// Run listens and serves until ctx is done; then it reports itself not ready, ends each connection with its next answer
+// (by Connection: close, with HTTP/2 by GOAWAY), lets the requests in flight end and returns nil. After DrainDelay no
+// connections are made, and the listeners are closed when those that were are accepted. Connections that no request
+// comes on are closed after DrainKeepAlive. All this takes DrainDelay and DrainTimeout at most. It returns an error
+// when it can't listen, when the admin listener would be open to others or a certificate can't be used (ErrInvalid),
+// when a listener fails, and when requests had to be cut off at the DrainTimeout. It can be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if s.started.Swap(true) {
 		return errors.New("stint: Run was called before")

@@ -70,7 +70,8 @@ type simulationRequest struct {
 		Name  string `json:"name"`
 		Rules string `json:"rules"`
 	} `json:"candidates"`
-	// Pattern is made-up traffic. Default: nil, the log that follows in the body, or else the recent decisions of this process.
+	// Pattern is made-up traffic. Default: nil, the log that follows in the body, or else the recent decisions of this
+	// process.
 	Pattern *struct {
 		Name    string  `json:"name"`
 		Seed    uint64  `json:"seed"`
@@ -95,7 +96,8 @@ type simulationAnswer struct {
 	*simulate.Report
 
 	Notes []string `json:"notes"`
-	// LeftOut are recent decisions that candidates could not be asked about, since what is known of them does not say whom rules count.
+	// LeftOut are recent decisions that candidates could not be asked about, since what is known of them does not say whom
+	// rules count.
 	LeftOut int64 `json:"leftOut,omitempty"`
 	// Suggestions are those that were asked for, of the rules with the most requests first.
 	Suggestions []suggestion `json:"suggestions,omitempty"`
@@ -249,7 +251,8 @@ func (s *simulator) within(ctx context.Context, source simulate.Source) simulate
 	}
 }
 
-// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets others have the processor.
+// proceed ends a simulation whose time is over, or that takes the memory of the process. It lets others have the
+// processor.
 func (s *simulator) proceed(ctx context.Context) error {
 	runtime.Gosched()
 	if err := ctx.Err(); err != nil {
@@ -272,7 +275,8 @@ func heapBytes() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several times.
+// traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several
+// times.
 func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
 	t := new(traffic)
 	if p := request.Pattern; p != nil {
@@ -373,7 +377,8 @@ func (s *simulator) replay(t *traffic) error {
 	return nil
 }
 
-// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name only.
+// eventOf is a recent decision as a request, if a rule that there is still counted it. Who it was is known by one name
+// only.
 func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
 	rule, known := set.Rule(d.Rule)
 	if !known || len(rule.Scope) != 1 {
@@ -388,7 +393,8 @@ func eventOf(set *rules.Set, d *activity.Decision) (*simulate.Event, bool) {
 	return event, true
 }
 
-// addressOf is a client's address, or for one of another kind a network that no client has (RFC 6666), the same for the same client.
+// addressOf is a client's address, or for one of another kind a network that no client has (RFC 6666), the same for the
+// same client.
 func addressOf(client string) string {
 	if _, err := netip.ParseAddr(client); err == nil {
 		return client

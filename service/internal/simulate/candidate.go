@@ -64,7 +64,8 @@ func (c *candidate) tally(rule *rules.Rule) *tally {
 	return t
 }
 
-// prepare finds what is to be decided about events, which depends on no state, and loads the clients' keys and states, many at once.
+// prepare finds what is to be decided about events, which depends on no state, and loads the clients' keys and states,
+// many at once.
 func (c *candidate) prepare(events []Event) {
 	for i := range events {
 		if address := events[i].Request.Address; address != "" {

@@ -11,7 +11,8 @@ import (
 
 // An Event is one request.
 type Event struct {
-	// Time is when it came. Events are in order of time; one that is earlier than the one before counts as of the same time.
+	// Time is when it came. Events are in order of time; one that is earlier than the one before counts as of the same
+	// time.
 	Time stint.Instant
 	// Whole says that Time is known to the second only. [Order] spreads such events within their second.
 	Whole bool
@@ -27,8 +28,8 @@ type Event struct {
 // CostAttribute is the attribute by which the rules of [LimitRule] are paid.
 const CostAttribute = "cost"
 
-// LimitRule is a rule for limits that were given without one: they hold for every request, and count each client address, which
-// is also what the key of an input stands for.
+// LimitRule is a rule for limits that were given without one: they hold for every request, and count each client
+// address, which is also what the key of an input stands for.
 func LimitRule(id string, limits ...stint.Limit) rules.Rule {
 	return rules.Rule{ID: id, Scope: []string{rules.PerIP}, Missing: rules.MissingDeny, Cost: rules.Cost{Attribute: CostAttribute}, Limits: limits}
 }
@@ -45,19 +46,21 @@ type Candidate struct {
 type Config struct {
 	// Candidates decide all events, each by itself. At least one.
 	Candidates []Candidate
-	// MaxClients bounds the clients of each rule, and of each client of it with limits of its own, in each candidate. Past it the
-	// clients of every other hash are left out, again and again, and the report says so. Default: 0, which is 10,000,000.
+	// MaxClients bounds the clients of each rule, and of each client of it with limits of its own, in each candidate. Past
+	// it the clients of every other hash are left out, again and again, and the report says so. Default: 0, which is
+	// 10,000,000.
 	MaxClients int
-	// MaxMemory bounds, in bytes, what the tables of all candidates take. Past it, clients are left out as past MaxClients, and peaks
-	// are those of a part of a limit's span; what does not fit even then is an error that wraps stint.ErrInvalid. What logs of single clients
-	// and waiting requests take is not counted. Default: 0, no bound.
+	// MaxMemory bounds, in bytes, what the tables of all candidates take. Past it, clients are left out as past
+	// MaxClients, and peaks are those of a part of a limit's span; what does not fit even then is an error that wraps
+	// stint.ErrInvalid. What logs of single clients and waiting requests take is not counted. Default: 0, no bound.
 	MaxMemory int64
-	// Proceed, if not nil, is asked for each block of some events, and by Finish. Its error ends the simulation. Default: nil.
+	// Proceed, if not nil, is asked for each block of some events, and by Finish. Its error ends the simulation. Default:
+	// nil.
 	Proceed func() error
 	// DenyByDefault denies requests for which no rule holds. Default: false.
 	DenyByDefault bool
-	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those that
-	// wait, which come later. The verdict must not be kept. An error ends the simulation.
+	// Decided, if not nil, is called for each event and candidate once it is decided: in the order of events, except those
+	// that wait, which come later. The verdict must not be kept. An error ends the simulation.
 	Decided func(*Verdict) error
 }
 
@@ -72,7 +75,8 @@ type Verdict struct {
 	Time stint.Instant
 	// Allowed says whether the request is admitted.
 	Allowed bool
-	// Reason is why it is denied: limit, banned, missing, default, or invalid, for a request that the service answers with 400.
+	// Reason is why it is denied: limit, banned, missing, default, or invalid, for a request that the service answers with
+	// 400.
 	Reason string
 	// Rule is the ID of the rule that decided, "" if none did.
 	Rule string
@@ -92,8 +96,8 @@ func algorithmName(a stint.Algorithm) string { return strings.ToLower(a.String()
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// Budget is a limit of each algorithm for so many permits in a length of time, written as 100/1m: buckets hold the permits, and
-// let as many through in that time.
+// Budget is a limit of each algorithm for so many permits in a length of time, written as 100/1m: buckets hold the
+// permits, and let as many through in that time.
 func Budget(text string) ([]stint.Limit, error) {
 	rate, err := stint.ParseRate(text)
 	if err != nil {

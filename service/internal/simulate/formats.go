@@ -248,8 +248,8 @@ func (r *Reader) parseALB(line string, ev *Event) error {
 	return nil
 }
 
-// parseTime reads a time: RFC 3339, with a blank in place of the T too, or a number since 1970 in seconds, or, as their size tells, in
-// milliseconds, microseconds or nanoseconds.
+// parseTime reads a time: RFC 3339, with a blank in place of the T too, or a number since 1970 in seconds, or, as their
+// size tells, in milliseconds, microseconds or nanoseconds.
 func parseTime(text string, ev *Event) error {
 	fault := fmt.Errorf("time %.40q; expected RFC 3339 such as 2026-01-02T15:04:05.123Z, or seconds since 1970", text)
 	whole, fraction, _ := strings.Cut(text, ".")

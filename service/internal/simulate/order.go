@@ -8,9 +8,9 @@ import (
 	"github.com/stint-go/stint"
 )
 
-// An Order puts the events of a log in order of time, and spreads those whose time is known to the second only: the i-th of n events
-// of a second, counted from 0 in the order of the log, is taken to have come i/n of the second after its begin. Make it with
-// [NewOrder].
+// An Order puts the events of a log in order of time, and spreads those whose time is known to the second only: the
+// i-th of n events of a second, counted from 0 in the order of the log, is taken to have come i/n of the second after
+// its begin. Make it with [NewOrder].
 type Order struct {
 	delay   stint.Instant
 	add     func(*Event) error
@@ -25,8 +25,8 @@ const maxHeld = 1 << 20
 
 const second = stint.Instant(time.Second / time.Microsecond)
 
-// NewOrder hands events on to add. An event that comes no more than delay after a later one, by their own times, is put in
-// order; others are handed on as they come.
+// NewOrder hands events on to add. An event that comes no more than delay after a later one, by their own times, is put
+// in order; others are handed on as they come.
 func NewOrder(delay time.Duration, add func(*Event) error) *Order {
 	return &Order{delay: stint.Instant(delay.Microseconds()), most: maxHeld, add: add}
 }

@@ -21,7 +21,8 @@ type Pattern struct {
 	Name string
 	// Seed chooses among all traffic of the pattern. 0 is a seed like others.
 	Seed uint64
-	// Rate is how many requests there are per second on average; of boundary-burst in a burst; of spike and retry-storm in calm.
+	// Rate is how many requests there are per second on average; of boundary-burst in a burst; of spike and retry-storm in
+	// calm.
 	Rate float64
 	// Clients is how many clients there are, the heaviest first by Zipf's law with exponent 1.1. 1 to [MaxPatternClients].
 	Clients int
@@ -29,13 +30,14 @@ type Pattern struct {
 	Length time.Duration
 	// Window is what boundary-burst has its boundary of.
 	Window time.Duration
-	// Client is what clients are called, with a number behind unless there is one: as an address, a user and an API key alike.
-	// Default: "", which is client-1 and so on.
+	// Client is what clients are called, with a number behind unless there is one: as an address, a user and an API key
+	// alike. Default: "", which is client-1 and so on.
 	Client string
 	// Path is what they ask for, and Method how. Default: "", which is / and GET.
 	Path, Method string
-	// Burst is how many requests of a client come together, up to [MaxBurst], at the same Rate; of boundary-burst how many each client sends
-	// before the boundary and again after it. Default: 0, which is 1, and of boundary-burst as many as Rate says.
+	// Burst is how many requests of a client come together, up to [MaxBurst], at the same Rate; of boundary-burst how many
+	// each client sends before the boundary and again after it. Default: 0, which is 1, and of boundary-burst as many as
+	// Rate says.
 	Burst int
 }
 
@@ -181,8 +183,8 @@ func (g *generator) emit(t float64, client int) error {
 	return g.add(&g.event)
 }
 
-// boundary has each client send a burst in the last and in the first twentieth of each other window: Rate requests in all, per
-// second of the window.
+// boundary has each client send a burst in the last and in the first twentieth of each other window: Rate requests in
+// all, per second of the window.
 func (g *generator) boundary() error {
 	window := g.Window.Seconds()
 	half := cmp.Or(g.Burst, max(1, int(g.Rate*window/2)))
@@ -200,8 +202,9 @@ func (g *generator) boundary() error {
 	return nil
 }
 
-// storm is steady traffic with an outage from a third to two fifths of the length: until its end every request fails and is sent
-// again, by clients that retry every second, with up to a tenth more. Then they retry for what they have left, ten times each at most.
+// storm is steady traffic with an outage from a third to two fifths of the length: until its end every request fails
+// and is sent again, by clients that retry every second, with up to a tenth more. Then they retry for what they have
+// left, ten times each at most.
 func (g *generator) storm() error {
 	end, t := g.Length.Seconds(), 0.0
 	down, up := end/3, end*2/5

@@ -34,11 +34,13 @@ type Reader struct {
 type ReaderOptions struct {
 	// Format is one of [Formats]. Default: "", which the first line that is not malformed tells.
 	Format string
-	// Headers says that rules ask for header fields, of which logs have User-Agent and Referer. Default: false, which is faster.
+	// Headers says that rules ask for header fields, of which logs have User-Agent and Referer. Default: false, which is
+	// faster.
 	Headers bool
 	// MaxBytes bounds each input, unpacked; a longer one is an error that wraps stint.ErrInvalid. Default: 0, no bound.
 	MaxBytes int64
-	// Proceed, if not nil, is asked for each block of an input, of up to 1 MiB, unpacked. Its error ends the reading. Default: nil.
+	// Proceed, if not nil, is asked for each block of an input, of up to 1 MiB, unpacked. Its error ends the reading.
+	// Default: nil.
 	Proceed func() error
 	// IPv6Prefix is by how many bits of their address IPv6 clients are counted. Default: 0, which is 64.
 	IPv6Prefix int
@@ -49,7 +51,8 @@ type Input struct {
 	// Format is one of [Formats].
 	Format string `json:"format"`
 	Lines  int64  `json:"lines"`
-	// Malformed lines are left out. FirstMalformed is the first of them, cut to 200 bytes, with its number and what is wrong.
+	// Malformed lines are left out. FirstMalformed is the first of them, cut to 200 bytes, with its number and what is
+	// wrong.
 	Malformed      int64  `json:"malformed"`
 	FirstMalformed string `json:"firstMalformed,omitempty"`
 }
@@ -76,8 +79,8 @@ func NewReader(options ReaderOptions) (*Reader, error) {
 // Input tells what was read so far.
 func (r *Reader) Input() Input { return r.input }
 
-// Read reads one file to its end, which may be compressed by gzip or zstd, and hands its requests on. Files that are read one after another
-// are of one format. An error is the input's own, or that of add; no line causes one.
+// Read reads one file to its end, which may be compressed by gzip or zstd, and hands its requests on. Files that are
+// read one after another are of one format. An error is the input's own, or that of add; no line causes one.
 func (r *Reader) Read(in io.Reader, add func(*Event) error) error {
 	in, done, err := decompress(in)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-go/stint/rules/file"
 )
 
-// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads. It is safe for concurrent use; make
-// it with [NewRecorder].
+// A Recorder is a store that writes what another one decides, as lines of JSON that [Replay] reads. It is safe for
+// concurrent use; make it with [NewRecorder].
 type Recorder struct {
 	inner stint.Store
 	out   io.Writer
@@ -36,7 +36,8 @@ type RecorderOptions struct {
 	PlainKeys bool
 }
 
-// A recordLine is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its place.
+// A recordLine is one of a record: what begins it, a policy, or an operation; or how many lines are missing in its
+// place.
 type recordLine struct {
 	Begin   string          `json:"begin,omitempty"` // memory or shared
 	Dropped int64           `json:"dropped,omitempty"`
@@ -85,7 +86,8 @@ const (
 	resetAll    = "reset-all"
 )
 
-// NewRecorder records the decisions of a store. Each write to out is of whole lines. A write that waits delays the callers of the store.
+// NewRecorder records the decisions of a store. Each write to out is of whole lines. A write that waits delays the
+// callers of the store.
 func NewRecorder(inner stint.Store, out io.Writer, options RecorderOptions) *Recorder {
 	r := &Recorder{inner: inner, out: out, plain: options.PlainKeys}
 	begin := "shared"
@@ -138,8 +140,8 @@ func (r *Recorder) inOrder() (done func()) {
 	return r.order.Unlock
 }
 
-// note writes an operation; a peek changes nothing and is left out. One that failed may have been carried out, so that what follows can't
-// be replayed: a line is missing.
+// note writes an operation; a peek changes nothing and is left out. One that failed may have been carried out, so that
+// what follows can't be replayed: a line is missing.
 func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 	if op.Verb == stint.Peek {
 		return
@@ -199,8 +201,9 @@ func (r *Recorder) write(line *recordLine) {
 // DroppedLine stands in a record for lines that are missing in its place.
 func DroppedLine(lines int64) []byte { return fmt.Appendf(nil, "{\"dropped\":%d}\n", lines) }
 
-// A Rotator writes lines to a file, which it renames when it is full, to the name with .1, that to .2 and so on, and removes the oldest. New
-// files begin with the policies that older ones defined. It is not safe for concurrent use; make it with [NewRotator].
+// A Rotator writes lines to a file, which it renames when it is full, to the name with .1, that to .2 and so on, and
+// removes the oldest. New files begin with the policies that older ones defined. It is not safe for concurrent use;
+// make it with [NewRotator].
 type Rotator struct {
 	name     string
 	size     int64
@@ -213,8 +216,8 @@ type Rotator struct {
 // maxPolicies bounds what is written again, in bytes.
 const maxPolicies = 8 << 20
 
-// NewRotator writes to a file of a name, of up to so many bytes, and keeps so many files, at least one. What an earlier run wrote is
-// rotated away.
+// NewRotator writes to a file of a name, of up to so many bytes, and keeps so many files, at least one. What an earlier
+// run wrote is rotated away.
 func NewRotator(name string, size int64, files int) (*Rotator, error) {
 	r := &Rotator{name: name, size: size, files: max(1, files)}
 	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Size() > 0 {

@@ -27,9 +27,10 @@ type Comparison struct {
 	Unfit string `json:"unfit,omitempty"`
 }
 
-// Replay decides what a record has once more, from an empty store, and compares. Each record is of one process, its files from the oldest to the newest.
-// A record of a store in the process is compared line by line. Of several, or of a store that is shared, decisions are put in the
-// order of the store's time; those of one instant have no order that is known, and are taken as what remained tells.
+// Replay decides what a record has once more, from an empty store, and compares. Each record is of one process, its
+// files from the oldest to the newest. A record of a store in the process is compared line by line. Of several, or of a
+// store that is shared, decisions are put in the order of the store's time; those of one instant have no order that is
+// known, and are taken as what remained tells.
 func Replay(records ...io.Reader) (*Comparison, error) {
 	r := &replay{store: newStore(MaxClients, new(memory)), made: map[string]*stint.Policy{}}
 	for i, in := range records {
@@ -73,8 +74,8 @@ type recordedOp struct {
 	number int64
 }
 
-// byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial comes behind
-// the admission that left what it found; where denials count, each has to wait longer than the one before.
+// byInstant orders operations by time. Of those of one client at one instant more remains of earlier ones, and a denial
+// comes behind the admission that left what it found; where denials count, each has to wait longer than the one before.
 func byInstant(a, b recordedOp) int {
 	if order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(clientOf(a), clientOf(b))); order != 0 || !a.takes() || !b.takes() {
 		return order
@@ -221,7 +222,8 @@ func (r *replay) compare(op *recordedOp) {
 	}
 }
 
-// changed reports whether a new client of a policy is known under other limits, as after a reload. A client with an override has it from the start.
+// changed reports whether a new client of a policy is known under other limits, as after a reload. A client with an
+// override has it from the start.
 func (r *replay) changed(c *claim) bool {
 	if _, known := c.table.look(&c.key); known {
 		return false

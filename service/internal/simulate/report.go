@@ -46,8 +46,8 @@ type CandidateReport struct {
 
 // Counts are what became of requests, by one rule or in total.
 type Counts struct {
-	// Requests are those for which the rule holds: Admitted in the end, by all rules; Denied by this rule, in total by any; Shadow would
-	// have been denied by a rule in shadow.
+	// Requests are those for which the rule holds: Admitted in the end, by all rules; Denied by this rule, in total by
+	// any; Shadow would have been denied by a rule in shadow.
 	Requests int64 `json:"requests"`
 	Admitted int64 `json:"admitted"`
 	Denied   int64 `json:"denied"`
@@ -73,11 +73,13 @@ type RuleReport struct {
 	Unsampled int64 `json:"unsampled,omitempty"`
 	// Busiest is the most that one client asked for within a second of the clock.
 	Busiest int64 `json:"busiest,omitempty"`
-	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none follows.
+	// LongestShut is the longest time from a client's denial to its next admission, or to its last request if none
+	// follows.
 	LongestShut int64 `json:"longestShut,omitempty"`
 	// Limits have the peaks of each limit, those of overrides too.
 	Limits []LimitReport `json:"limits,omitempty"`
-	// Shares are how many clients were denied which share of their requests: none, then up to 1, 10, 25, 50, 75, less than 100, and 100 percent.
+	// Shares are how many clients were denied which share of their requests: none, then up to 1, 10, 25, 50, 75, less than
+	// 100, and 100 percent.
 	Shares []int64 `json:"shares,omitempty"`
 	// MostDenied are the clients with the most denials.
 	MostDenied []ClientReport `json:"mostDenied,omitempty"`
@@ -207,8 +209,8 @@ func (r ranked) compareKey(other ranked) int {
 
 func (r ranked) client() *client { return r.table.clients.at(r.n) }
 
-// rank keeps a client if it is among the first ones, which are in order at the begin of the list once there are so many. The list is cut when it
-// is twice as long.
+// rank keeps a client if it is among the first ones, which are in order at the begin of the list once there are so
+// many. The list is cut when it is twice as long.
 func rank(list []ranked, r ranked, most int, order func(a, b ranked) int) []ranked {
 	if len(list) >= most && order(r, list[most-1]) > 0 {
 		return list

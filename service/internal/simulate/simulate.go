@@ -1,14 +1,14 @@
-// Package simulate shows what limits would do to traffic before they are in force: events and
-// rules in, decisions out, in virtual time.
+// Package simulate shows what limits would do to traffic before they are in force: events and rules in, decisions out,
+// in virtual time.
 //
 //	s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{{Name: "a.yaml", Set: set}}})
 //	...
 //	err = source.Run(s.Add) // the requests of a log or of a Pattern, in order of time
 //	report, err := s.Finish()
 //
-// Every candidate is a rule set, and decides all events by itself. Decisions are made by the transitions of
-// package algorithm on a table of its own, which evicts nothing. Requests that rules hold wait in virtual time, as package enforce
-// would have them wait.
+// Every candidate is a rule set, and decides all events by itself. Decisions are made by the transitions of package
+// algorithm on a table of its own, which evicts nothing. Requests that rules hold wait in virtual time, as package
+// enforce would have them wait.
 //
 // [Suggest] turns it around: it finds the least limit under which a given share of the clients is never denied, and
 // proves it by a replay.
@@ -63,8 +63,9 @@ func New(config Config) (*Simulation, error) {
 // blockSize is how many events are prepared together.
 const blockSize = 64
 
-// Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be changed until Finish
-// has returned. The error is that of [Config.Decided] for an event up to this one, that of [Config.Proceed], or says that [Config.MaxMemory] is too little.
+// Add has all candidates decide an event, now or with some of those that follow. Its strings and maps must not be
+// changed until Finish has returned. The error is that of [Config.Decided] for an event up to this one, that of
+// [Config.Proceed], or says that [Config.MaxMemory] is too little.
 func (s *Simulation) Add(ev *Event) error {
 	s.block = append(s.block, *ev)
 	if len(s.block) < blockSize {

@@ -124,7 +124,8 @@ func (s *store) apply(verb stint.Verb, now stint.Instant) {
 	}
 }
 
-// A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its window.
+// A limit has the states of all clients of a policy under one of its limits, and what they were admitted within its
+// window.
 type limit struct {
 	stint.Limit
 	state  states
@@ -179,7 +180,8 @@ func statesFor(l stint.Limit) states {
 	return nil
 }
 
-// spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and years the longest.
+// spanOf is the time over which a limit's admissions are counted: the one in which it renews itself, of months and
+// years the longest.
 func spanOf(l stint.Limit) time.Duration {
 	const day = 24 * time.Hour
 	switch l.Calendar {

@@ -17,13 +17,14 @@ type Source func(add func(*Event) error) error
 
 // A Goal says what [Suggest] looks for.
 type Goal struct {
-	// Share is which part of the clients is to be untouched: above 0, up to 1. A client is untouched if all of its requests are
-	// admitted, whatever their delay.
+	// Share is which part of the clients is to be untouched: above 0, up to 1. A client is untouched if all of its
+	// requests are admitted, whatever their delay.
 	Share float64
-	// Rate looks for the least rate of a bucket, its permits per period, at the capacity that it has. The rule must have one
-	// limit then. Default: false, the least capacity of a bucket at the rate that it has, the least limit of a window.
+	// Rate looks for the least rate of a bucket, its permits per period, at the capacity that it has. The rule must have
+	// one limit then. Default: false, the least capacity of a bucket at the rate that it has, the least limit of a window.
 	Rate bool
-	// MaxClients bounds the clients of the rule, up to [MaxClients]; more are an error that wraps stint.ErrInvalid. Default: 0, which is MaxClients.
+	// MaxClients bounds the clients of the rule, up to [MaxClients]; more are an error that wraps stint.ErrInvalid.
+	// Default: 0, which is MaxClients.
 	MaxClients int
 	// MaxMemory and Proceed are those of each simulation, as of [Config]. Default: no bound, and nil.
 	MaxMemory int64
@@ -40,16 +41,18 @@ type Suggestion struct {
 	Rule string `json:"rule"`
 	// Goal is the share that was asked for.
 	Goal float64 `json:"goal"`
-	// Limits are the rule's with the values that were found, Values, in order; none if no request has a client of the rule.
+	// Limits are the rule's with the values that were found, Values, in order; none if no request has a client of the
+	// rule.
 	Limits []stint.Limit `json:"-"`
 	Texts  []string      `json:"limits"`
 	Values []int64       `json:"values"`
-	// Clients asked in the time of the fit, without those that no value suits: TooClose break min_interval, and BeyondRange ask
-	// for more than the largest value that a limit may have.
+	// Clients asked in the time of the fit, without those that no value suits: TooClose break min_interval, and
+	// BeyondRange ask for more than the largest value that a limit may have.
 	Clients     int64 `json:"clients"`
 	TooClose    int64 `json:"tooClose"`
 	BeyondRange int64 `json:"beyondRange"`
-	// Untouched clients were counted by a replay with Values, UntouchedBelow by replays with one value less for each limit; -1 where it is 1 already.
+	// Untouched clients were counted by a replay with Values, UntouchedBelow by replays with one value less for each
+	// limit; -1 where it is 1 already.
 	Untouched      int64   `json:"untouched"`
 	UntouchedBelow []int64 `json:"untouchedBelow"`
 	// Maximum says that there are too few clients for the share: all of them are to be untouched.
@@ -59,12 +62,13 @@ type Suggestion struct {
 	RestUntouched int64 `json:"restUntouched"`
 }
 
-// Suggest finds the least values of a rule's limits under which a share of its clients is untouched, and proves it by a replay. Several
-// limits are reduced in their order, each to the least at which all hold together. The rule is taken by itself, rejects, and
-// does not count clients with overrides. The source is read four times, more often for a rate, or where clients have more
-// instants in a log's window than are kept.
+// Suggest finds the least values of a rule's limits under which a share of its clients is untouched, and proves it by a
+// replay. Several limits are reduced in their order, each to the least at which all hold together. The rule is taken by
+// itself, rejects, and does not count clients with overrides. The source is read four times, more often for a rate, or
+// where clients have more instants in a log's window than are kept.
 //
-// Until a client's first denial its state does not depend on the limit: what it needs is the most that was used at any time under the largest limit.
+// Until a client's first denial its state does not depend on the limit: what it needs is the most that was used at any
+// time under the largest limit.
 func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (*Suggestion, error) {
 	if !(goal.Share > 0 && goal.Share <= 1) {
 		return nil, stint.Invalid("share", goal.Share, "above 0, up to 1")
@@ -334,8 +338,8 @@ func (s *suggestor) simulation(lists ...[]int64) (*Simulation, error) {
 	return New(config)
 }
 
-// untouched is how many clients of a rule asked, and how many of them were never denied. All tables of a rule without overrides number
-// clients alike.
+// untouched is how many clients of a rule asked, and how many of them were never denied. All tables of a rule without
+// overrides number clients alike.
 func (c *candidate) untouched(rule string) (untouched, asked int64) {
 	tables := c.tables()[rule]
 	if len(tables) == 0 {

@@ -177,8 +177,8 @@ func (r *RuleReport) SVG(candidate string) string {
 	return p.close()
 }
 
-// HTML is the report as one page that needs nothing else, and no script: it works under any content security policy that
-// admits style attributes.
+// HTML is the report as one page that needs nothing else, and no script: it works under any content security policy
+// that admits style attributes.
 func (r *Report) HTML() string {
 	var b strings.Builder
 	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +

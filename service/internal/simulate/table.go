@@ -40,8 +40,8 @@ func (p *pages[T]) keep(clients []int32) {
 	}
 }
 
-// A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the last; of longer ones where they are
-// among a table's texts, with part of the hash and 255 as the last.
+// A key is a client's, ready to be looked up: up to 15 bytes as they are, with their number as the last; of longer ones
+// where they are among a table's texts, with part of the hash and 255 as the last.
 type key struct {
 	first, last uint64
 	hash        uint64
@@ -76,8 +76,8 @@ func mixed(h uint64) uint64 {
 	return high ^ low
 }
 
-// texts are long keys in large pieces, so that the garbage collector has little to look at. A text of it is where it begins and how
-// long it is.
+// texts are long keys in large pieces, so that the garbage collector has little to look at. A text of it is where it
+// begins and how long it is.
 type texts struct{ pieces [][]byte }
 
 const (
@@ -101,8 +101,8 @@ func (k *texts) get(key uint64) []byte {
 	return k.pieces[at/piece][at%piece : at%piece+n]
 }
 
-// A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in the index, 11 bytes at
-// most, and 8 in each limit's window it takes less than 64 beside its states and its key.
+// A client is what a table knows of one, beside its states: 40 bytes and its key. With its place in the index, 11 bytes
+// at most, and 8 in each limit's window it takes less than 64 beside its states and its key.
 type client struct {
 	first, last      uint64 // of its key; first of a long one is where its text is
 	admitted, denied int64
@@ -130,7 +130,8 @@ type table struct {
 	busiest    int64 // the most that a client asked for within a second
 }
 
-// newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no limits.
+// newTable makes a table. The error says that the policy has a limit that can't be simulated; the table then has no
+// limits.
 func newTable(policy *stint.Policy, maxClients int, memory *memory) (*table, error) {
 	t := &table{
 		policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients),
@@ -240,8 +241,8 @@ func (t *table) is(c *client, k *key) bool {
 	return c.last == k.last && (c.first == k.first || k.last >= longMark && string(t.texts.get(c.first)) == k.text)
 }
 
-// guess is the client whose place in the index a hash points to, -1 if there is none: mostly it is the one that find will find. The
-// processor loads the index for many guesses at once, and for find one after another.
+// guess is the client whose place in the index a hash points to, -1 if there is none: mostly it is the one that find
+// will find. The processor loads the index for many guesses at once, and for find one after another.
 func (t *table) guess(hash uint64) int32 { return numberOf(t.index[hash&uint64(len(t.index)-1)]) }
 
 // prefetch loads what a guessed client has. It changes nothing, and what it returns says nothing.

@@ -139,7 +139,8 @@ func (r *Report) Notes() (notes []string) {
 	return notes
 }
 
-// AppendJSON appends the verdict as a line of JSON. Times are in microseconds since the Unix epoch, waits in microseconds; a retryAfter of -1 is never.
+// AppendJSON appends the verdict as a line of JSON. Times are in microseconds since the Unix epoch, waits in
+// microseconds; a retryAfter of -1 is never.
 func (v *Verdict) AppendJSON(to []byte) []byte {
 	line := struct {
 		Line       int64    `json:"line"`

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-// waitQueues are the wait queues in virtual time, as package enforce has them: a waiter that is denied has a position in the queue
-// of each rule that denies it. Later waiters queue behind it, in the slowest of their queues.
+// waitQueues are the wait queues in virtual time, as package enforce has them: a waiter that is denied has a position
+// in the queue of each rule that denies it. Later waiters queue behind it, in the slowest of their queues.
 type waitQueues struct {
 	arrived uint64
 	queues  map[queueID][]*position // each in the order of arrival
@@ -123,8 +123,8 @@ func (c *candidate) attempt(w *waiter, now stint.Instant) {
 	}
 }
 
-// enqueue queues a request that was just denied, for the rules that denied it. It reports false if one of these does not let requests
-// wait, or if a queue is full.
+// enqueue queues a request that was just denied, for the rules that denied it. It reports false if one of these does
+// not let requests wait, or if a queue is full.
 func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
 	w.until = 0
 	for i := range w.positions {
@@ -217,8 +217,8 @@ func (c *candidate) finishWait(w *waiter, now stint.Instant, o *outcome) {
 	}
 }
 
-// ahead is a position in a queue where an older waiter is first: of several, in the queue whose first waits longest. It is nil if there
-// is none.
+// ahead is a position in a queue where an older waiter is first: of several, in the queue whose first waits longest. It
+// is nil if there is none.
 func (q *waitQueues) ahead(w *waiter) (slowest *position) {
 	var until stint.Instant
 	for i := range w.positions {

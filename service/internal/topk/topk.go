@@ -29,7 +29,8 @@ type Sketch[K comparable] struct {
 	lost int64
 
 	// A least count is sought from one counter to the next. The search starts again when it has passed all of them, with a
-	// floor that is at least 1 more. Since floor <= N/k, the steps in a stream of weight N are 2N at most, beside the first 2k.
+	// floor that is at least 1 more. Since floor <= N/k, the steps in a stream of weight N are 2N at most, beside the
+	// first 2k.
 	floor int64 // no count is less
 	next  int   // the counts before it are more than floor
 }
@@ -41,7 +42,8 @@ type counter[K comparable] struct {
 	error int64
 }
 
-// An entry of the index is a counter's number plus 1, with its key's hash, whose low bits say where its place is. 0 is a free place.
+// An entry of the index is a counter's number plus 1, with its key's hash, whose low bits say where its place is. 0 is
+// a free place.
 type entry struct {
 	hash, number uint32
 }
@@ -63,8 +65,8 @@ func New[K comparable](k int) *Sketch[K] {
 }
 
 // Add counts a key with a weight. It returns the index of the key's counter, 0 to k-1, so that a caller can keep
-// something beside each counter, and whether the key has just got it, from another key or none. A weight below 1 is ignored: the
-// index is -1. It does not allocate once all counters are in use.
+// something beside each counter, and whether the key has just got it, from another key or none. A weight below 1 is
+// ignored: the index is -1. It does not allocate once all counters are in use.
 func (s *Sketch[K]) Add(key K, weight int64) (index int, fresh bool) {
 	if weight < 1 {
 		return -1, false
@@ -142,7 +144,8 @@ func (s *Sketch[K]) link(index int) {
 	s.index[at] = entry{hash, uint32(index + 1)}
 }
 
-// unlink takes a counter out of the index, and closes the gap, so that each search still meets no free place before its key.
+// unlink takes a counter out of the index, and closes the gap, so that each search still meets no free place before its
+// key.
 func (s *Sketch[K]) unlink(index int) {
 	mask := uint32(len(s.index) - 1)
 	gap := s.counters[index].hash & mask
@@ -167,8 +170,8 @@ func (s *Sketch[K]) item(index int) Item[K] {
 // Total is the weight of the whole stream.
 func (s *Sketch[K]) Total() int64 { return s.total }
 
-// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first: by what they weigh at
-// least, Count - Error. A flood of keys that come once each drives up all counts alike, but not that.
+// Top returns the n heaviest keys that are counted, or all if there are fewer, the heaviest first: by what they weigh
+// at least, Count - Error. A flood of keys that come once each drives up all counts alike, but not that.
 func (s *Sketch[K]) Top(n int) []Item[K] {
 	items := make([]Item[K], len(s.counters))
 	for i := range s.counters {

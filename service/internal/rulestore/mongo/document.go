@@ -20,7 +20,8 @@ import (
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
-// A head is the document of a revision. It names the chunks with its rules, or, if it was made by hand, holds the rules itself.
+// A head is the document of a revision. It names the chunks with its rules, or, if it was made by hand, holds the rules
+// itself.
 type head struct {
 	Number  int64  `bson:"_id" doc:"_id"`
 	At      int64  `bson:"at" doc:"at"`

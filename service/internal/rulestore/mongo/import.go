@@ -57,9 +57,10 @@ type fluxBand struct {
 	Zone      string `bson:"zoneId"`
 }
 
-// Import reads the rules of FluxGate: the documents of the collection rate_limit_rules, or of the one that the
-// URL's option collection names. The rules are sorted by ID, and each is valid by itself. The notes name settings that were lost, and
-// documents that were not imported. The error wraps stint.ErrInvalid or stint.ErrUnavailable, or is the context's.
+// Import reads the rules of FluxGate: the documents of the collection rate_limit_rules, or of the one that the URL's
+// option collection names. The rules are sorted by ID, and each is valid by itself. The notes name settings that were
+// lost, and documents that were not imported. The error wraps stint.ErrInvalid or stint.ErrUnavailable, or is the
+// context's.
 func Import(ctx context.Context, url string) (list []rules.Rule, notes []string, err error) {
 	p, err := parse(url, fluxgateCollection)
 	if err != nil {

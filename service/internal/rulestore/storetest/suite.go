@@ -79,9 +79,10 @@ type place struct {
 	lost      []store.Revision // were there before the place lost them
 }
 
-// testModel compares stores with the model after each of some steps. What one store writes, the other reads, text that means something
-// to the server too. Only the number after the newest can be put, once, by whichever store, and only after the revision that is
-// the newest, not after another of its number. A place that lost its data has no revisions, and is not put those after lost ones.
+// testModel compares stores with the model after each of some steps. What one store writes, the other reads, text that
+// means something to the server too. Only the number after the newest can be put, once, by whichever store, and only
+// after the revision that is the newest, not after another of its number. A place that lost its data has no revisions,
+// and is not put those after lost ones.
 func testModel(p *place) {
 	p.check(5)
 	p.historyIs(5, 3)

@@ -1,5 +1,5 @@
-// Package problem is the one place where errors turn into statuses and problem documents (RFC 9457), and has what else the
-// answers of both listeners share: JSON, and the faults of a query.
+// Package problem is the one place where errors turn into statuses and problem documents (RFC 9457), and has what else
+// the answers of both listeners share: JSON, and the faults of a query.
 package problem
 
 import (

@@ -142,8 +142,8 @@ type Caller struct {
 	Name string
 	// From is the address of the caller's end of the connection.
 	From string
-	// Writes says that the caller may change rules and state, and sees API keys in overrides as they are. Default: false, it sees
-	// their SHA-256, as in the keys of state.
+	// Writes says that the caller may change rules and state, and sees API keys in overrides as they are. Default: false,
+	// it sees their SHA-256, as in the keys of state.
 	Writes bool
 	// Fault is the reason to refuse all requests of the caller. Default: nil, they are served.
 	Fault error

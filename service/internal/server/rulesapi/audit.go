@@ -145,8 +145,8 @@ func (a *API) Refused(ctx context.Context, caller Caller, err error) {
 	a.refused(ctx, caller, "request", "", err)
 }
 
-// refused records a refused call, with its rule if it names one. Of many calls by unknown callers only some are recorded; the next
-// record counts the others.
+// refused records a refused call, with its rule if it names one. Of many calls by unknown callers only some are
+// recorded; the next record counts the others.
 func (a *API) refused(ctx context.Context, caller Caller, action, rule string, err error) {
 	outcome, leftOut := outcomeOf(err), int64(0)
 	a.metrics.refusals.WithLabelValues(outcome).Inc()

@@ -227,8 +227,8 @@ func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error
 	return rule, true, c.conditions.check(tagOf(text))
 }
 
-// editOne changes the rule or override that the path names, and answers with the result. With anew it makes one that does
-// not exist.
+// editOne changes the rule or override that the path names, and answers with the result. With anew it makes one that
+// does not exist.
 func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
 	var rule rules.Rule
 	exists := false
@@ -361,9 +361,9 @@ func (c *call) checkList(d *store.Draft) error {
 	return c.conditions.check(tag)
 }
 
-// merge applies a JSON merge patch (RFC 7396, section 2): members of the patch replace members of
-// the target, null removes them, and objects are merged by name. Its time is linear in the size of both, because other edits
-// wait meanwhile.
+// merge applies a JSON merge patch (RFC 7396, section 2): members of the patch replace members of the target, null
+// removes them, and objects are merged by name. Its time is linear in the size of both, because other edits wait
+// meanwhile.
 func merge(target, patch document.Value) document.Value {
 	if patch.Kind != document.KindMapping {
 		return patch

@@ -86,8 +86,8 @@ func (c *call) reset() error {
 	return problem.Answer(c.w, c.r, http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
-// resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs that
-// keep state under the store's prefix.
+// resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs
+// that keep state under the store's prefix.
 func (c *call) resetEverything() error {
 	const allowed = `{"all": true}, to clear the state of all clients of everything`
 	var asked struct {

@@ -1,8 +1,8 @@
 // Package session keeps the holder of an admin token signed in to the dashboard, by a cookie.
 //
-// The cookie holds which token was shown, until when it counts, a random number that tells it from others, and a MAC by a
-// key that is derived from the token: never the token itself. Every process that has the token configured can check the cookie. So it is
-// valid at all processes that share the tokens, and a token that is removed ends its sessions.
+// The cookie holds which token was shown, until when it counts, a random number that tells it from others, and a MAC by
+// a key that is derived from the token: never the token itself. Every process that has the token configured can check
+// the cookie. So it is valid at all processes that share the tokens, and a token that is removed ends its sessions.
 package session
 
 import (
@@ -21,8 +21,8 @@ const (
 	Lifetime = 12 * time.Hour
 
 	cookieName = "stint_session"
-	// secureName is the cookie's by TLS. Browsers take one of this prefix only from the host itself and by TLS (RFC 6265bis,
-	// section 4.1.3.2), so that no neighbour of its domain plants one.
+	// secureName is the cookie's by TLS. Browsers take one of this prefix only from the host itself and by TLS (RFC
+	// 6265bis, section 4.1.3.2), so that no neighbour of its domain plants one.
 	secureName = "__Host-" + cookieName
 	idBytes    = 8
 	timeBytes  = 8
@@ -76,8 +76,8 @@ type Session struct {
 	ID     string // which tells it from all others
 }
 
-// Of returns the sessions of a request whose cookies count now, by their seals and their times. There may be several, as
-// a cookie of a path or a domain above comes, too.
+// Of returns the sessions of a request whose cookies count now, by their seals and their times. There may be several,
+// as a cookie of a path or a domain above comes, too.
 func Of(r *http.Request, secrets []Secret, now time.Time) (found []Session) {
 	name := cookieName
 	if r.TLS != nil {
@@ -99,8 +99,8 @@ func Of(r *http.Request, secrets []Secret, now time.Time) (found []Session) {
 	return found
 }
 
-// Find returns the index of the secret whose session a request has, and -1 if it has none that counts now and has not ended.
-// Sessions of two tokens are none: one of them was planted, by a neighbour of the host's domain.
+// Find returns the index of the secret whose session a request has, and -1 if it has none that counts now and has not
+// ended. Sessions of two tokens are none: one of them was planted, by a neighbour of the host's domain.
 func Find(r *http.Request, secrets []Secret, now time.Time, ended func(id string) bool) int {
 	found := -1
 	for _, s := range Of(r, secrets, now) {
