@@ -60,7 +60,12 @@ func Invalid(param string, value any, allowed string) *InvalidError {
 // Error reads "stint: capacity is 0; allowed: 1 to 1000000000". Of a long value, and of a long name or of what is
 // allowed, it repeats the beginning.
 func (e *InvalidError) Error() string {
-	return fmt.Sprintf("stint: %s is %s; allowed: %s", shown(e.Param, maxShown), shown(e.Value, maxShown), shown(e.Allowed, maxAllowed))
+	return fmt.Sprintf(
+		"stint: %s is %s; allowed: %s",
+		shown(e.Param, maxShown),
+		shown(e.Value, maxShown),
+		shown(e.Allowed, maxAllowed),
+	)
 }
 
 const (

@@ -131,7 +131,13 @@ func (l *Limiter) AllowEach(ctx context.Context, key string, n int64, each []Out
 // the request's own, which stays taken. A turn that has come is in time. The zero deadline is
 // none; without one, and without a leaky bucket, the store is asked once. Each, if not nil, is
 // as AllowEach's.
-func (l *Limiter) AllowBefore(ctx context.Context, deadline time.Time, key string, n int64, each []Outcome) (Decision, error) {
+func (l *Limiter) AllowBefore(
+	ctx context.Context,
+	deadline time.Time,
+	key string,
+	n int64,
+	each []Outcome,
+) (Decision, error) {
 	bounded := l.policy.leaky && !deadline.IsZero()
 	if bounded {
 		d, err := l.look(ctx, Op{Verb: Peek, Claim: Claim{Key: key, Policy: l.policy, Permits: n}, Each: each})

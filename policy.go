@@ -54,7 +54,10 @@ func NewPolicy(name string, limits ...Limit) (*Policy, error) {
 		p.leaky = p.leaky || limit.Algorithm == AlgorithmLeakyBucket
 		for _, other := range limits[:i] {
 			if other.Name == limit.Name && other.Algorithm == limit.Algorithm {
-				faults.add(fmt.Sprintf("limit %d: name", i), limit.Name, "a name that no other limit of the same algorithm in the policy has, such as name: burst")
+				faults.add(
+					fmt.Sprintf("limit %d: name", i), limit.Name,
+					"a name that no other limit of the same algorithm in the policy has, such as name: burst",
+				)
 			}
 		}
 	}

@@ -106,7 +106,10 @@ func (op *Op) Validate() error {
 			return prefix.Errorf("claim %d: %w", i+1, err)
 		}
 		if limits += op.And[i].Policy.Len(); limits > MaxOpLimits {
-			return Invalid("claims", fmt.Sprintf("%d or more limits", limits), fmt.Sprintf("at most %d limits in one operation", MaxOpLimits))
+			return Invalid(
+				"claims", fmt.Sprintf("%d or more limits", limits),
+				fmt.Sprintf("at most %d limits in one operation", MaxOpLimits),
+			)
 		}
 		if op.Verb == Reset {
 			continue // resetting a state twice is resetting it

@@ -51,7 +51,13 @@ func (c *SlidingWindowCounter) used(s *CounterState, elapsed int64) int64 {
 }
 
 // Apply carries out an action of n permits on the state.
-func (c *SlidingWindowCounter) Apply(action Action, state *CounterState, now stint.Instant, n int64, out *stint.Outcome) {
+func (c *SlidingWindowCounter) Apply(
+	action Action,
+	state *CounterState,
+	now stint.Instant,
+	n int64,
+	out *stint.Outcome,
+) {
 	s, elapsed := c.at(state, now)
 	used := c.used(&s, elapsed)
 	out.Limit = c.limit

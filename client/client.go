@@ -118,7 +118,9 @@ func (c *Client) Check(ctx context.Context, request api.Request) (api.CheckRespo
 		return api.CheckResponse{}, err
 	}
 	q := call{method: http.MethodPost, path: api.PathCheck, body: request, denial: true}
-	answer, _, err := do(ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok })
+	answer, _, err := do(
+		ctx, c, q, "a check", func(a *api.CheckResponse, ok bool) bool { return plausible(a) && a.Allowed == ok },
+	)
 	return answer, err
 }
 
@@ -148,7 +150,8 @@ func (c *Client) checkBatch(ctx context.Context, requests []api.Request) ([]api.
 	}
 	q := call{method: http.MethodPost, path: api.PathCheck, body: requests}
 	answers, _, err := do(ctx, c, q, "a batch of checks", func(answers *[]api.CheckResponse, _ bool) bool {
-		return len(*answers) == len(requests) && !slices.ContainsFunc(*answers, func(a api.CheckResponse) bool { return !plausible(&a) })
+		return len(*answers) == len(requests) &&
+			!slices.ContainsFunc(*answers, func(a api.CheckResponse) bool { return !plausible(&a) })
 	})
 	return answers, err
 }

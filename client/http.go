@@ -59,7 +59,13 @@ type call struct {
 }
 
 // do sends the call once and decodes the answer. sound reports whether a service can give it.
-func do[T any](ctx context.Context, c *Client, q call, what string, sound func(answer *T, ok bool) bool) (T, http.Header, error) {
+func do[T any](
+	ctx context.Context,
+	c *Client,
+	q call,
+	what string,
+	sound func(answer *T, ok bool) bool,
+) (T, http.Header, error) {
 	var answer, none T
 	response, err := c.send(ctx, &q, &answer)
 	if err == nil && !sound(&answer, response.StatusCode == http.StatusOK) {

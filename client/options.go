@@ -113,7 +113,11 @@ func parseBase(text string, o *Options) (*url.URL, error) {
 		return nil, stint.Invalid("url", "not one", allowed) // the error's text repeats it
 	}
 	switch {
-	case base.Scheme != "http" && base.Scheme != "https", base.Host == "", base.RawQuery != "", base.ForceQuery, base.Fragment != "":
+	case base.Scheme != "http" && base.Scheme != "https",
+		base.Host == "",
+		base.RawQuery != "",
+		base.ForceQuery,
+		base.Fragment != "":
 		base.RawQuery, base.Fragment = "", "" // which may hold secrets
 		return nil, stint.Invalid("url", base.Redacted(), allowed)
 	case base.User != nil && o.Token != "":

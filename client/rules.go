@@ -87,7 +87,13 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 
 // describe is the request as the service is told it.
 func (r *Rules) describe(q *rules.Request) api.EvaluateRequest {
-	described := api.EvaluateRequest{Method: q.Method, Path: q.Path, Host: q.Host, IP: addressOf(q.Address), Attributes: q.Attributes}
+	described := api.EvaluateRequest{
+		Method:     q.Method,
+		Path:       q.Path,
+		Host:       q.Host,
+		IP:         addressOf(q.Address),
+		Attributes: q.Attributes,
+	}
 	for _, name := range r.headers {
 		values := q.Header[name]
 		if len(values) == 0 {

@@ -44,9 +44,15 @@ func (c *Client) requestOf(op *stint.Op) (api.Request, error) {
 		return request, stint.Invalid("policy", unnamed(op.Policy),
 			"a policy with the name that it has in the service, or the service's default limit of an algorithm")
 	case op.Verb == stint.Try && slices.ContainsFunc(op.Policy.Limits(), func(l stint.Limit) bool { return l.CountDenied }):
-		return request, stint.Invalid("verb", stint.Try, "take, peek, reset or settle: the service has no try, and take counts denied requests of this policy")
+		return request, stint.Invalid(
+			"verb", stint.Try,
+			"take, peek, reset or settle: the service has no try, and take counts denied requests of this policy",
+		)
 	case op.Each != nil && n > 1:
-		return request, stint.Invalid("each", fmt.Sprintf("of %d limits", n), "none, or a policy of one limit: the service tells the deciding limit's outcome")
+		return request, stint.Invalid(
+			"each", fmt.Sprintf("of %d limits", n),
+			"none, or a policy of one limit: the service tells the deciding limit's outcome",
+		)
 	case op.Each != nil && op.Verb == stint.Reset:
 		return request, stint.Invalid("each", "of a reset", "none: the service tells nothing of what it cleared")
 	}

@@ -83,7 +83,12 @@ func New(config Config) (*Limiter, error) {
 	if config.MaxWait < 0 {
 		return nil, stint.Invalid("max_wait", config.MaxWait, "0 or more")
 	}
-	l := &Limiter{store: config.Store, maxWait: config.MaxWait, rejectAmbiguous: config.RejectAmbiguousPaths, denyByDefault: config.DenyByDefault}
+	l := &Limiter{
+		store:           config.Store,
+		maxWait:         config.MaxWait,
+		rejectAmbiguous: config.RejectAmbiguousPaths,
+		denyByDefault:   config.DenyByDefault,
+	}
 	if config.Set == nil {
 		config.Set = new(rules.Set)
 	}

@@ -47,7 +47,14 @@ func (p *Evaluations) Put(e *Evaluation) {
 // DecidePlain decides a client's request by plain limits in the place of rules: the verdict has no Rule,
 // and Each only if it is asked for. At a cost of 0 the request is admitted and no limit is asked. A turn of a
 // leaky bucket that comes after end, if that is not the zero time, is denied. Errors are [stint.Limiter.AllowN]'s.
-func (v *Verdict) DecidePlain(ctx context.Context, limiter *stint.Limiter, key string, cost int64, each bool, end time.Time) error {
+func (v *Verdict) DecidePlain(
+	ctx context.Context,
+	limiter *stint.Limiter,
+	key string,
+	cost int64,
+	each bool,
+	end time.Time,
+) error {
 	if !v.claimPlain(limiter, key, cost, each) {
 		return nil
 	}

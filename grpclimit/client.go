@@ -110,7 +110,12 @@ type outgoing struct {
 }
 
 // describe tells what a call is charged to, and how much.
-func (c *Client) describe(ctx context.Context, conn *grpc.ClientConn, method string, request any) (out outgoing, err error) {
+func (c *Client) describe(
+	ctx context.Context,
+	conn *grpc.ClientConn,
+	method string,
+	request any,
+) (out outgoing, err error) {
 	out.method = method
 	if conn != nil {
 		out.target = conn.Target()

@@ -80,7 +80,12 @@ type Store struct {
 
 // New makes an empty store.
 func New(config Config) *Store {
-	s := &Store{seed: maphash.MakeSeed(), now: config.Now, maxBytes: config.MaxBytes, versions: map[versionKey]*limitVersion{}}
+	s := &Store{
+		seed:     maphash.MakeSeed(),
+		now:      config.Now,
+		maxBytes: config.MaxBytes,
+		versions: map[versionKey]*limitVersion{},
+	}
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}

@@ -60,7 +60,11 @@ func (s *Store) prepare(policy *stint.Policy) *plan {
 		l.countDenied = limit.CountDenied
 		p.countDenied = p.countDenied || limit.CountDenied
 		// Lengths keep distinct names distinct when they are joined.
-		identity := strconv.Itoa(int(limit.Algorithm)) + " " + strconv.Itoa(len(limit.Name)) + " " + limit.Name + policy.Name()
+		identity := strconv.Itoa(
+			int(limit.Algorithm),
+		) + " " + strconv.Itoa(
+			len(limit.Name),
+		) + " " + limit.Name + policy.Name()
 		l.tag = maphash.String(s.seed, identity) >> shardBits
 		s.register(limit, l)
 	}

@@ -123,7 +123,14 @@ func policyAt(op *stint.Op, i int) *stint.Policy {
 }
 
 // describe says on a span what was decided. limitAt finds the deciding limit.
-func describe(span trace.Span, verb stint.Verb, limitAt func(int) stint.Limit, policy *stint.Policy, d *stint.Decision, err error) {
+func describe(
+	span trace.Span,
+	verb stint.Verb,
+	limitAt func(int) stint.Limit,
+	policy *stint.Policy,
+	d *stint.Decision,
+	err error,
+) {
 	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", verb.String()))
 	if policy != nil {
 		if rule, ok := strings.CutPrefix(policy.Name(), rules.PolicyPrefix); ok {
@@ -142,8 +149,9 @@ func describe(span trace.Span, verb stint.Verb, limitAt func(int) stint.Limit, p
 	if name == "" {
 		name = limit.Algorithm.String()
 	}
-	span.SetAttributes(append(attributes, attribute.String("stint.limit", name), attribute.Bool("stint.allowed", d.Allowed),
-		attribute.Bool("stint.degraded", d.Degraded), attribute.String("stint.source", d.Source.String()))...)
+	span.SetAttributes(
+		append(attributes, attribute.String("stint.limit", name), attribute.Bool("stint.allowed", d.Allowed),
+			attribute.Bool("stint.degraded", d.Degraded), attribute.String("stint.source", d.Source.String()))...)
 }
 
 // kindOf is an error without its text, in which a key may stand.

@@ -42,7 +42,12 @@ type durations struct {
 
 // newDurationHistogram makes a histogram without series. The bounds of its classic buckets are whole nanoseconds.
 func newDurationHistogram(name, help string, bounds []float64, labels ...string) *durationHistogram {
-	h := &durationHistogram{desc: prometheus.NewDesc(name, help, labels, nil), created: time.Now(), bounds: bounds, cells: []int64{0}}
+	h := &durationHistogram{
+		desc:    prometheus.NewDesc(name, help, labels, nil),
+		created: time.Now(),
+		bounds:  bounds,
+		cells:   []int64{0},
+	}
 	for _, bound := range bounds {
 		h.cells = append(h.cells, nanoseconds(bound))
 	}

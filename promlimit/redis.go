@@ -52,7 +52,11 @@ type redisSample struct {
 // it.
 func NewRedisCollector(config RedisConfig) *RedisCollector {
 	config.Interval = cmp.Or(config.Interval, 15*time.Second)
-	c := &RedisCollector{config: config, up: redisDesc("rate_limiter_redis_up", "Whether the server answered when it was asked last."), figures: redisFigures()}
+	c := &RedisCollector{
+		config:  config,
+		up:      redisDesc("rate_limiter_redis_up", "Whether the server answered when it was asked last."),
+		figures: redisFigures(),
+	}
 	c.samples.Store(new([]redisSample))
 	return c
 }
@@ -170,26 +174,44 @@ func redisFigures() []redisFigure {
 	lookups := redisDesc("rate_limiter_redis_keyspace_lookups_total", "Lookups of keys by commands that read, by whether the key was there.", "outcome")
 	persistence := redisDesc("rate_limiter_redis_persistence_ok", "Whether the last snapshot, or write of the append-only file, succeeded.", "kind")
 	return []redisFigure{
-		{redisDesc("rate_limiter_redis_uptime_seconds", "Time since the server was started."), gauge, "", field("uptime_in_seconds")},
+		{
+			redisDesc("rate_limiter_redis_uptime_seconds", "Time since the server was started."), gauge, "",
+			field("uptime_in_seconds"),
+		},
 		{redisDesc("rate_limiter_redis_loading", "Whether the server loads its data."), gauge, "", field("loading")},
 		{redisDesc("rate_limiter_redis_memory_used_bytes", "Memory that the server uses."), gauge, "", field("used_memory")},
-		{redisDesc("rate_limiter_redis_memory_max_bytes", "The limit of the server's memory; 0 is none."), gauge, "", field("maxmemory")},
+		{
+			redisDesc("rate_limiter_redis_memory_max_bytes", "The limit of the server's memory; 0 is none."), gauge, "",
+			field("maxmemory"),
+		},
 		{redisDesc("rate_limiter_redis_expired_keys_total", "Keys that expired."), counter, "", field("expired_keys")},
-		{redisDesc("rate_limiter_redis_evicted_keys_total", "Keys that were evicted at the memory's limit."), counter, "", field("evicted_keys")},
+		{
+			redisDesc("rate_limiter_redis_evicted_keys_total", "Keys that were evicted at the memory's limit."), counter, "",
+			field("evicted_keys"),
+		},
 		{network, counter, "in", field("total_net_input_bytes")},
 		{network, counter, "out", field("total_net_output_bytes")},
 		{redisDesc("rate_limiter_redis_connected_clients", "Connections of clients."), gauge, "", field("connected_clients")},
-		{redisDesc("rate_limiter_redis_max_clients", "The limit of the connections of clients."), gauge, "", field("maxclients")},
+		{
+			redisDesc("rate_limiter_redis_max_clients", "The limit of the connections of clients."), gauge, "",
+			field("maxclients"),
+		},
 		{lookups, counter, "hit", field("keyspace_hits")},
 		{lookups, counter, "miss", field("keyspace_misses")},
 		{redisDesc("rate_limiter_redis_script_calls_total", "Calls of scripts."), counter, "", scripts("calls", 1)},
-		{redisDesc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "", scripts("usec", 1e-6)},
+		{
+			redisDesc("rate_limiter_redis_script_seconds_total", "Time that the server spent in scripts."), counter, "",
+			scripts("usec", 1e-6),
+		},
 		{redisDesc("rate_limiter_redis_connected_replicas", "Replicas of the server."), gauge, "", field("connected_slaves")},
 		{redisDesc("rate_limiter_redis_replication_lag_bytes", "How far the slowest replica is behind."), gauge, "", lag("offset", "master_repl_offset")},
 		{redisDesc("rate_limiter_redis_replication_lag_seconds", "Time since the slowest replica acknowledged what it received."), gauge, "", lag("lag", "")},
 		{persistence, gauge, "rdb", succeeded("rdb_last_bgsave_status")},
 		{persistence, gauge, "aof", succeeded("aof_last_write_status", "aof_last_bgrewrite_status")},
-		{redisDesc("rate_limiter_redis_last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."), gauge, "", field("rdb_last_save_time")},
+		{
+			redisDesc("rate_limiter_redis_last_save_timestamp_seconds", "When the last snapshot was made, in Unix time."),
+			gauge, "", field("rdb_last_save_time"),
+		},
 	}
 }
 

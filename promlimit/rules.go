@@ -23,7 +23,9 @@ const (
 	ruleOutcomes
 )
 
-var ruleOutcomeNames = [ruleOutcomes]string{"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "unavailable"}
+var ruleOutcomeNames = [ruleOutcomes]string{
+	"allowed", "denied", "banned", "missing", "shadow_denied", "shadow_allowed", "unavailable",
+}
 
 // nearLimit is the part of a limit, one in so many, that is left when a client is near it.
 const nearLimit = 5

@@ -108,7 +108,8 @@ func newBatch(br *batcher) *batch {
 	b, used := s.batchPool.Get().(*batch)
 	if !used {
 		b = &batch{
-			stateIndex: map[stateKey]int32{}, encoding: encoding{descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{}},
+			stateIndex: map[stateKey]int32{},
+			encoding:   encoding{descriptions: map[*limit]int{}, groups: map[groupKey]*group{}, epochs: map[string]int64{}},
 		}
 	}
 	b.store, b.batcher, b.layout, b.maxLimits = s, br, br.layout.Load(), s.options.MaxBatch

@@ -83,7 +83,11 @@ func (d *denial) covers(claim *stint.Claim, claimsHash uint64) bool {
 
 func newDenialCache(size int, now func() time.Duration) *denialCache {
 	return &denialCache{
-		seed: maphash.MakeSeed(), maxPerShard: max(1, size/denialShards), now: now, onPolicyReset: func(string) {}, onMissed: func() {},
+		seed:          maphash.MakeSeed(),
+		maxPerShard:   max(1, size/denialShards),
+		now:           now,
+		onPolicyReset: func(string) {},
+		onMissed:      func() {},
 	}
 }
 
@@ -139,7 +143,12 @@ func (c *denialCache) hash(op *stint.Op) uint64 {
 }
 
 // claim answers for one claim among claims with a hash.
-func (c *denialCache) claim(claim *stint.Claim, claimsHash uint64, now time.Duration, each []stint.Outcome) (d stint.Decision, hit bool) {
+func (c *denialCache) claim(
+	claim *stint.Claim,
+	claimsHash uint64,
+	now time.Duration,
+	each []stint.Outcome,
+) (d stint.Decision, hit bool) {
 	s := c.shard(claim.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()

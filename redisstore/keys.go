@@ -73,7 +73,9 @@ func (y *layout) hash(l *limit, partition int32, epoch int64) (keys, dead *gener
 	}
 	identity := inEpoch(l.identity.Value(), epoch)
 	g := &generationKeys{
-		epoch: epoch, cur: y.key(int(partition), identity, generationNow), prev: y.key(int(partition), identity, generationBefore),
+		epoch: epoch,
+		cur:   y.key(int(partition), identity, generationNow),
+		prev:  y.key(int(partition), identity, generationBefore),
 	}
 	at.Store(g)
 	if known != nil && known.epoch > epoch {

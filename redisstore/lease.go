@@ -28,7 +28,14 @@ const closedChunk = -1
 // window ends by the pessimistic reading of the local clock: it was sent before the server
 // decided, and the rates of the clocks differ by 1/clockRates at most.
 func newLeaseChunk(l *limit, q *chunkRequest, lifetime time.Duration) *leaseChunk {
-	c := &leaseChunk{size: q.granted, renewAt: q.granted / 2, sent: q.sent, span: lifetime, at: q.decision.At, charged: q.outcomes[0]}
+	c := &leaseChunk{
+		size:    q.granted,
+		renewAt: q.granted / 2,
+		sent:    q.sent,
+		span:    lifetime,
+		at:      q.decision.At,
+		charged: q.outcomes[0],
+	}
 	c.left.Store(q.granted)
 	c.charged.Remaining = max(0, c.charged.Remaining-q.bulkAdmitted)
 	c.charged.ResetAfter += l.refillTime(q.bulkAdmitted)
@@ -162,7 +169,13 @@ func (l *lease) spend(op *stint.Op) (d stint.Decision, ok bool) {
 		if l.limit.token != nil {
 			grows = min(l.limit.refillTime(1), grows)
 		}
-		op.Each[0] = stint.Outcome{Allowed: true, Limit: d.Limit, Remaining: d.Remaining, ResetAfter: d.ResetAfter, GrowsAfter: grows}
+		op.Each[0] = stint.Outcome{
+			Allowed:    true,
+			Limit:      d.Limit,
+			Remaining:  d.Remaining,
+			ResetAfter: d.ResetAfter,
+			GrowsAfter: grows,
+		}
 	}
 	return d, true
 }
@@ -357,7 +370,8 @@ func (l *lease) tidy(now time.Duration) bool {
 	if current := l.current.Load(); current != nil && !current.fresh(now) {
 		l.replace(l.next, now)
 	}
-	l.closed = l.current.Load() == nil && l.request == nil && now-time.Duration(l.used.Load()) >= idleLeaseTimes*l.leases.time
+	l.closed = l.current.Load() == nil && l.request == nil &&
+		now-time.Duration(l.used.Load()) >= idleLeaseTimes*l.leases.time
 	return !l.closed
 }
 

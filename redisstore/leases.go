@@ -54,7 +54,13 @@ type leaseReturn struct {
 }
 
 func newLeases(s *Store) *leases {
-	ls := &leases{store: s, time: s.options.LeaseTime, clock: s.uptime(), seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	ls := &leases{
+		store: s,
+		time:  s.options.LeaseTime,
+		clock: s.uptime(),
+		seed:  maphash.MakeSeed(),
+		stop:  make(chan struct{}),
+	}
 	ls.life, ls.end = context.WithCancel(s.life)
 	return ls
 }

@@ -69,7 +69,9 @@ func (l *limit) describe(encoding LogEncoding) {
 		if l.token == nil {
 			l.letter = "l"
 		}
-		l.parameters = parameters(2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6})
+		l.parameters = parameters(
+			2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6},
+		)
 		l.number(life, permits, period)
 	case l.window != nil:
 		length := spec.Window.Microseconds()

@@ -140,7 +140,9 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 		counts = counts || op.LimitAt(i).CountDenied
 	}
 	if counts {
-		return stint.Invalid("claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others")
+		return stint.Invalid(
+			"claims", quoteKeys(all), common+"a limit that counts denied requests must be decided with all others",
+		)
 	}
 	var final []string
 	several := 0
@@ -151,7 +153,9 @@ func checkUndoable(op *stint.Op, shares []*share) error {
 		}
 	}
 	if several > 1 {
-		return stint.Invalid("claims", quoteKeys(final), common+"leaky buckets and sliding window logs can't give back what was taken")
+		return stint.Invalid(
+			"claims", quoteKeys(final), common+"leaky buckets and sliding window logs can't give back what was taken",
+		)
 	}
 	return nil
 }

@@ -102,10 +102,15 @@ func (m mix) source() string {
 		}
 	}
 	if m&single != 0 {
-		return luaProtocol() + algorithm.Lua(twins[0]) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
+		return luaProtocol() + algorithm.Lua(
+			twins[0],
+		) + "local take_stored = " + algorithmKeys[twins[0]] + ".take_stored\n" + singleTakeLua
 	}
 	// Twins that are left out are nil.
-	limits := []string{luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua, generationsLua}
+	limits := []string{
+		luaProtocol(), "local " + strings.Join(names, ", ") + "\n", algorithm.Lua(twins...), settingsLua, clockLua,
+		generationsLua,
+	}
 	if needed(stint.AlgorithmSlidingWindowLog) {
 		limits = append(limits, logsLua)
 	}
@@ -122,7 +127,9 @@ func (m mix) source() string {
 
 // definition matches a line at a script's top level that defines a function, or names a value
 // without calling anything, as "local most = 2 ^ 53" and "twin.step = schedule.step" do.
-var definition = regexp.MustCompile(`^(?:(?:local )?function (?:\w+\.)?(\w+)\(|local (\w+) = [^(]*$|\w+\.(\w+) = \w+\.\w+\n$)`)
+var definition = regexp.MustCompile(
+	`^(?:(?:local )?function (?:\w+\.)?(\w+)\(|local (\w+) = [^(]*$|\w+\.(\w+) = \w+\.\w+\n$)`,
+)
 
 // stripUnused leaves out of a script what need not travel: comments, blank lines, and definitions
 // of names that nothing uses which is left.

@@ -25,8 +25,11 @@ var (
 // setLayout takes a layout, with the batchers of the one before where their number is the same.
 func (s *Store) setLayout(partitions int, encoding LogEncoding) {
 	y := &layout{
-		prefix: s.options.KeyPrefix, partitions: partitions, encoding: encoding, text: fmt.Sprintf("%d %s", partitions, encoding),
-		tags: partitionTags(partitions),
+		prefix:     s.options.KeyPrefix,
+		partitions: partitions,
+		encoding:   encoding,
+		text:       fmt.Sprintf("%d %s", partitions, encoding),
+		tags:       partitionTags(partitions),
 	}
 	count := 1
 	if s.conn.Cluster() {
@@ -195,7 +198,9 @@ func (s *Store) reset(ctx context.Context, field, announcement string) error {
 	for i, br := range batchers {
 		group.Go(func() {
 			faults[i] = br.roundTrip(ctx, func(ctx context.Context) error {
-				reply, err := s.conn.Eval(ctx, script, []string{br.settingsKey()}, []string{s.now(), s.channel, announcement, field})
+				reply, err := s.conn.Eval(
+					ctx, script, []string{br.settingsKey()}, []string{s.now(), s.channel, announcement, field},
+				)
 				if err != nil {
 					return err
 				}

@@ -513,7 +513,10 @@ func addressFault(text string, bits int, networks bool) (allowed string) {
 	}
 	switch {
 	case ok && networks && address.Is6() && length > bits && strings.Contains(text, "/"):
-		return fmt.Sprintf("a network of up to %d bits, by which IPv6 clients are counted (ipv6_prefix), such as %s", bits, addressKey(address, bits))
+		return fmt.Sprintf(
+			"a network of up to %d bits, by which IPv6 clients are counted (ipv6_prefix), such as %s", bits,
+			addressKey(address, bits),
+		)
 	case ok && !shorter:
 		return addressKey(address, bits) + ", by which the client is counted"
 	case ok && address.Is4():

@@ -254,7 +254,8 @@ func (r *Rule) Equal(o *Rule) bool {
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&
 		slices.EqualFunc(r.Overrides, o.Overrides, func(a, b Override) bool {
-			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) && slices.Equal(a.Costs, b.Costs)
+			return a.Key == b.Key && a.Unlimited == b.Unlimited && a.Banned == b.Banned && slices.Equal(a.Limits, b.Limits) &&
+				slices.Equal(a.Costs, b.Costs)
 		})
 }
 

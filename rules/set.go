@@ -132,7 +132,12 @@ func Compile(list []Rule, options Options) (*Set, error) {
 	if bits < 1 || bits > 128 {
 		return nil, stint.Invalid("IPv6Prefix", bits, "1 to 128")
 	}
-	s := &Set{rules: make([]*compiled, len(list)), byID: make(map[string]*compiled, len(list)), strict: options.StrictSlash, bits: bits}
+	s := &Set{
+		rules:  make([]*compiled, len(list)),
+		byID:   make(map[string]*compiled, len(list)),
+		strict: options.StrictSlash,
+		bits:   bits,
+	}
 	var all []error
 	first := make(map[string]int, len(list))
 	for i := range list {

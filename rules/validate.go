@@ -184,7 +184,9 @@ func (m *Match) validate(f *faults) {
 			f.invalid("match.headers", name, "names of header fields")
 		}
 		if len(value) > maxText || strings.TrimSpace(value) != value {
-			f.invalid("match.headers."+name, value, fmt.Sprintf("a value of at most %d bytes without space around it, or *", maxText))
+			f.invalid(
+				"match.headers."+name, value, fmt.Sprintf("a value of at most %d bytes without space around it, or *", maxText),
+			)
 		}
 	}
 }
@@ -262,7 +264,10 @@ func (r *Rule) validateParameter(f *faults, name string) {
 	for i, text := range r.Match.Paths {
 		if p, err := parsePattern(text); err == nil {
 			if _, ok := p.parameter(name); !ok {
-				f.invalid(fmt.Sprintf("match.paths[%d]", i), text, fmt.Sprintf("a path with {%s}, which the scope counts by, as in the other paths", name))
+				f.invalid(
+					fmt.Sprintf("match.paths[%d]", i), text,
+					fmt.Sprintf("a path with {%s}, which the scope counts by, as in the other paths", name),
+				)
 			}
 		}
 	}

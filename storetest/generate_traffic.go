@@ -220,7 +220,10 @@ func (g *traffic) limitOf(p *stint.Policy) stint.Limit { return p.Limit(g.intn(p
 
 // op draws a valid operation.
 func (g *traffic) op() stint.Op {
-	verb := pick(g.chooser, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Peek, stint.Try, stint.Settle)
+	verb := pick(
+		g.chooser, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Take, stint.Peek,
+		stint.Try, stint.Settle,
+	)
 	if g.oneIn(100) {
 		verb = stint.Reset
 	}
@@ -247,7 +250,10 @@ func (g *traffic) claim(verb stint.Verb) stint.Claim {
 	case stint.Reset:
 	case stint.Settle:
 		c.Permits = g.amount(l)
-		if slices.ContainsFunc(c.Policy.Limits(), func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmLeakyBucket }) {
+		if slices.ContainsFunc(
+			c.Policy.Limits(),
+			func(l stint.Limit) bool { return l.Algorithm == stint.AlgorithmLeakyBucket },
+		) {
 			c.Permits = max(1, c.Permits) // which can't be refunded
 		}
 	case stint.Take, stint.Try, stint.Peek:

@@ -142,7 +142,9 @@ func (l logState) settle(n int64, now stint.Instant) (limitState, int64) {
 
 func (l logState) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "{window %s, min_interval %s:", stint.FormatDuration(l.limit.Window), stint.FormatDuration(l.limit.MinInterval))
+	fmt.Fprintf(
+		&b, "{window %s, min_interval %s:", stint.FormatDuration(l.limit.Window), stint.FormatDuration(l.limit.MinInterval),
+	)
 	for _, e := range l.entries {
 		fmt.Fprintf(&b, " %d at %s,", e.permits, e.at)
 	}

@@ -96,7 +96,11 @@ var garbage = stint.Outcome{
 var errUnanswered = errors.New("the operation was not answered")
 
 // replay carries out steps in batches, and gives the answers that are right to learn.
-func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, stint.Decision, []stint.Outcome)) error {
+func (c *comparison) replay(
+	ctx context.Context,
+	steps []Step,
+	learn func(Step, stint.Decision, []stint.Outcome),
+) error {
 	for from := 0; from < len(steps); {
 		to := from + 1
 		for steps[from].Batch != 0 && to < len(steps) && steps[to].Batch == steps[from].Batch && steps[to].At == steps[from].At {
@@ -111,7 +115,11 @@ func (c *comparison) replay(ctx context.Context, steps []Step, learn func(Step, 
 }
 
 // carryOut has the store decide the steps of one batch, and compares the answers.
-func (c *comparison) carryOut(ctx context.Context, steps []Step, learn func(Step, stint.Decision, []stint.Outcome)) error {
+func (c *comparison) carryOut(
+	ctx context.Context,
+	steps []Step,
+	learn func(Step, stint.Decision, []stint.Outcome),
+) error {
 	c.clock.Set(steps[0].At)
 	if r := steps[0].reset; r != nil {
 		c.oracle.ResetAll(*r)

@@ -57,7 +57,10 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 		opts.Algorithms = stint.Algorithms()
 	}
 	for _, algorithm := range opts.Algorithms {
-		t.Run("Random/"+algorithm.String(), func(t *testing.T) { testRandom(t, newStore, algorithm, cmp.Or(opts.Operations, 50_000)) })
+		t.Run(
+			"Random/"+algorithm.String(),
+			func(t *testing.T) { testRandom(t, newStore, algorithm, cmp.Or(opts.Operations, 50_000)) },
+		)
 	}
 }
 

@@ -75,7 +75,11 @@ func testIdentity(t testing.TB, newStore newStoreFunc) {
 // testInvalid: an operation at fault is refused with an error that wraps ErrInvalid,
 // "nothing was consumed" (stint.Store), and its neighbours in a batch are decided.
 func testInvalid(t *testing.T, newStore newStoreFunc) {
-	window, leaky := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5))
+	window, leaky := policyOf(
+		t, "", simpleLimit(stint.AlgorithmFixedWindow, 5),
+	), policyOf(
+		t, "", simpleLimit(stint.AlgorithmLeakyBucket, 5),
+	)
 	with := func(op stint.Op, and ...stint.Claim) stint.Op { op.And = and; return op }
 	short := operation(stint.Take, "k", window, 1)
 	short.Each = make([]stint.Outcome, 0)

@@ -73,7 +73,12 @@ var folders = []folder{
 	{path: "service/internal/logsampler", floor: 2},
 	{path: "service/internal/rulestore", floor: 2, not: stores},
 	{path: "service/internal/rulestore/storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
-	{path: "service/internal/rulestore/redis", floor: 2, also: []string{"redisstore"}, uses: []string{"github.com/klauspost/compress"}},
+	{
+		path:  "service/internal/rulestore/redis",
+		floor: 2,
+		also:  []string{"redisstore"},
+		uses:  []string{"github.com/klauspost/compress"},
+	},
 	{path: "service/internal/rulestore/mongo", floor: 2, not: stores, uses: []string{"go.mongodb.org/mongo-driver/v2"}},
 	{path: "service/internal/decisionlog", floor: 3, not: stores},
 	{path: "service/internal/simulate", floor: 3, not: stores, uses: []string{"github.com/klauspost/compress"}},
@@ -179,7 +184,10 @@ func checkImport(self folder, dir string, test bool, target string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s may not import %s (only %s)", name(dir), target, strings.Join(append([]string{"the standard library"}, self.uses...), ", "))
+	return fmt.Sprintf(
+		"%s may not import %s (only %s)", name(dir), target,
+		strings.Join(append([]string{"the standard library"}, self.uses...), ", "),
+	)
 }
 
 // checkOwn is checkImport for a folder of the module.

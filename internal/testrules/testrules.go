@@ -30,7 +30,9 @@ func randomRule(t *rapid.T) rules.Rule {
 		return texts
 	}
 	between := func(name string, most time.Duration) time.Duration {
-		return time.Duration(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(int64(time.Millisecond), int64(most))).Draw(t, name))
+		return time.Duration(
+			rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(int64(time.Millisecond), int64(most))).Draw(t, name),
+		)
 	}
 	some := Text.Filter(func(text string) bool { return text != "" })
 	list := func(name string) []string { return orNone(rapid.SliceOfN(some, 0, 3).Draw(t, name)) }
@@ -43,7 +45,10 @@ func randomRule(t *rapid.T) rules.Rule {
 			Methods: list("methods"), Paths: list("paths"), Except: list("except"), Hosts: list("hosts"), Headers: texts("headers"),
 		},
 		Scope: orNone(rapid.SliceOfN(rapid.OneOf(
-			rapid.SampledFrom([]string{rules.Global, rules.PerIP, rules.PerUser, rules.PerAPIKey}), rapid.Map(some, rules.Custom),
+			rapid.SampledFrom(
+				[]string{rules.Global, rules.PerIP, rules.PerUser, rules.PerAPIKey},
+			),
+			rapid.Map(some, rules.Custom),
 		), 0, 3).Draw(t, "scope")),
 		Missing:        rapid.SampledFrom([]rules.Missing{0, rules.MissingSkip, rules.MissingDeny, rules.MissingIP}).Draw(t, "missing"),
 		Cost:           randomCost(t),
@@ -89,7 +94,10 @@ func randomCost(t *rapid.T) rules.Cost {
 }
 
 func randomLimits(t *rapid.T) []stint.Limit {
-	period := rapid.Map(rapid.Int64Range(1000, 366*24*3600*1e6), func(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond })
+	period := rapid.Map(
+		rapid.Int64Range(1000, 366*24*3600*1e6),
+		func(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond },
+	)
 	return rapid.Custom(func(t *rapid.T) []stint.Limit {
 		var limits []stint.Limit
 		for range rapid.IntRange(0, 3).Draw(t, "limits") {

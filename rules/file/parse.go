@@ -174,7 +174,12 @@ func (d *reading) set(options rules.Options) (*rules.Set, []rules.Rule, error) {
 
 // tell records what is wrong with rules that were read, where place says, or in the first source if it is with all of
 // them.
-func tell(faults *document.Faults, err error, sources []string, place func(*rules.Fault) (at document.Position, known bool)) {
+func tell(
+	faults *document.Faults,
+	err error,
+	sources []string,
+	place func(*rules.Fault) (at document.Position, known bool),
+) {
 	for _, part := range Unjoin[error](err) {
 		fault, ok := errors.AsType[*rules.Fault](part)
 		if !ok {
@@ -312,7 +317,9 @@ func list(path string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, stint.Invalid("the folder", document.Verbatim("without files of rules"), "one or more files *.yaml, *.yml or *.json")
+		return nil, stint.Invalid(
+			"the folder", document.Verbatim("without files of rules"), "one or more files *.yaml, *.yml or *.json",
+		)
 	}
 	return names, nil
 }
@@ -331,7 +338,10 @@ func cause(err error) error {
 func Bytes(name string, most int64) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > most) {
-		return nil, stint.Invalid("the file", document.Verbatim(fmt.Sprintf("%v of %d bytes", info.Mode(), info.Size())), fmt.Sprintf("a regular file of at most %d bytes", most))
+		return nil, stint.Invalid(
+			"the file", document.Verbatim(fmt.Sprintf("%v of %d bytes", info.Mode(), info.Size())),
+			fmt.Sprintf("a regular file of at most %d bytes", most),
+		)
 	}
 	var data []byte
 	if err == nil {

@@ -178,7 +178,9 @@ var kinds = document.Kinds{
 
 // texts reads a list of texts that are allowed and not empty. Of an empty list it makes none.
 func texts(field *[]string, allowed string, is func(text string) bool) document.Setter {
-	read := document.List(field, allowed, func(text string) (string, bool) { return text, text != "" && utf8.ValidString(text) && is(text) })
+	read := document.List(
+		field, allowed, func(text string) (string, bool) { return text, text != "" && utf8.ValidString(text) && is(text) },
+	)
 	return func(v document.Value, fault func(document.Value, string)) {
 		read(v, fault)
 		if len(*field) == 0 {
@@ -234,7 +236,9 @@ var (
 	tokenBucket = []stint.Algorithm{stint.AlgorithmTokenBucket}
 	leakyBucket = []stint.Algorithm{stint.AlgorithmLeakyBucket}
 	buckets     = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket}
-	windows     = []stint.Algorithm{stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter}
+	windows     = []stint.Algorithm{
+		stint.AlgorithmFixedWindow, stint.AlgorithmSlidingWindowLog, stint.AlgorithmSlidingWindowCounter,
+	}
 	fixedWindow = []stint.Algorithm{stint.AlgorithmFixedWindow}
 	slidingLog  = []stint.Algorithm{stint.AlgorithmSlidingWindowLog}
 	leased      = []stint.Algorithm{stint.AlgorithmTokenBucket, stint.AlgorithmFixedWindow}
@@ -348,9 +352,21 @@ func Limit(path string, v document.Value, builtin stint.Limit, faults *document.
 	return readLimit(path, v, builtin, "", faults)
 }
 
-func readLimit(path string, v document.Value, builtin stint.Limit, besides string, faults *document.Faults) (stint.Limit, bool) {
+func readLimit(
+	path string,
+	v document.Value,
+	builtin stint.Limit,
+	besides string,
+	faults *document.Faults,
+) (stint.Limit, bool) {
 	sound := len(*faults)
-	r := limitReader{faults: faults, path: path, limit: builtin, at: map[string]document.Position{}, bad: map[string]bool{}}
+	r := limitReader{
+		faults: faults,
+		path:   path,
+		limit:  builtin,
+		at:     map[string]document.Position{},
+		bad:    map[string]bool{},
+	}
 	if v.Kind != document.KindMapping && (v.Kind != document.KindNull || builtin.Algorithm == 0) {
 		faults.Invalid(path, v, "a mapping with the parameters of a limit")
 		return builtin, false
@@ -394,7 +410,9 @@ func (r *limitReader) foreign(f document.Field, own bool, besides string) {
 		names = append(names, besides)
 	}
 	if parameterOf(0, f.Name) != nil {
-		r.faults.Add(f.At, "%s: %s does not belong to %s; allowed: %s", r.path, f.Name, r.limit.Algorithm, strings.Join(names, ", "))
+		r.faults.Add(
+			f.At, "%s: %s does not belong to %s; allowed: %s", r.path, f.Name, r.limit.Algorithm, strings.Join(names, ", "),
+		)
 		return
 	}
 	r.faults.Unknown(r.path, f, names)

@@ -63,8 +63,13 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	cli.Number(flags, &o.processes, "processes", 8, 1, 64, "how many processes ask")
 	cli.Number(flags, &o.Callers, "callers", 4, 1, 1024, "goroutines of each that ask")
 	cli.Number(flags, &o.Keys, "keys", 1000, 1, 100_000, "clients of the part with many; the other part has one")
-	cli.Number(flags, &o.Duration, "duration", time.Minute, time.Millisecond, time.Hour, "length of each part, of which there are two for an algorithm")
-	cli.Number(flags, &o.Ops, "ops", 0, 0, 1_000_000, "decisions of each process in each part, instead of a duration; 0 for none")
+	cli.Number(
+		flags, &o.Duration, "duration", time.Minute, time.Millisecond, time.Hour,
+		"length of each part, of which there are two for an algorithm",
+	)
+	cli.Number(
+		flags, &o.Ops, "ops", 0, 0, 1_000_000, "decisions of each process in each part, instead of a duration; 0 for none",
+	)
 	return o, cli.Parse(flags, args)
 }
 

@@ -66,7 +66,10 @@ func newFlags(o *options, name string, duration time.Duration, connections int) 
 	flags := flag.NewFlagSet("http "+name, flag.ContinueOnError)
 	flags.StringVar(&o.stint, "stint", "results/bin/stint", "the stint binary")
 	cli.Number(flags, &o.rounds, "rounds", 5, 1, 1000, "how often each is measured, by turns")
-	cli.Number(flags, &o.duration, "duration", duration, time.Second, time.Hour, "length of one measurement, for wrk whole seconds")
+	cli.Number(
+		flags, &o.duration, "duration", duration, time.Second, time.Hour,
+		"length of one measurement, for wrk whole seconds",
+	)
 	cli.Number(flags, &o.connections, "connections", connections, 1, 10_000, "connections in all")
 	return flags
 }

@@ -147,7 +147,10 @@ type tally struct {
 }
 
 // ask returns the question of the load generator.
-func (t *tally) ask(clients []*fasthttp.HostClient, path func(i int) string) func(context.Context, int, int) loadgen.Answer {
+func (t *tally) ask(
+	clients []*fasthttp.HostClient,
+	path func(i int) string,
+) func(context.Context, int, int) loadgen.Answer {
 	return func(_ context.Context, _, i int) loadgen.Answer {
 		status := 0
 		_ = get(clients[i%len(clients)], path(i), func(r *fasthttp.Response) { status = r.StatusCode() })

@@ -47,7 +47,13 @@ type item struct {
 func page() []item {
 	items := make([]item, 20)
 	for i := range items {
-		items[i] = item{ID: i, Name: fmt.Sprintf("item number %d", i), Tags: []string{"new", "used"}, Price: 9.99, Updated: time.Unix(1_790_000_000, 0)}
+		items[i] = item{
+			ID:      i,
+			Name:    fmt.Sprintf("item number %d", i),
+			Tags:    []string{"new", "used"},
+			Price:   9.99,
+			Updated: time.Unix(1_790_000_000, 0),
+		}
 	}
 	return items
 }
@@ -109,7 +115,9 @@ func serve(ctx context.Context, args []string) error {
 		return err
 	}
 	if served == nil || gates[*gate] == nil {
-		return fmt.Errorf("-handler is %q and -gate is %q; allowed: %s and %s", *handler, *gate, names(handlers), names(gates))
+		return fmt.Errorf(
+			"-handler is %q and -gate is %q; allowed: %s and %s", *handler, *gate, names(handlers), names(gates),
+		)
 	}
 	gated, err := gates[*gate](served)
 	if err != nil {

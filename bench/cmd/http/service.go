@@ -65,11 +65,17 @@ func compareService(ctx context.Context, o options, path, bucket string, status 
 	if err := sameShape(own, repeated); err != nil {
 		return fmt.Errorf("stint and bare do not write the same: %w", err)
 	}
-	_, err = race(ctx, o, []entrant{{"bare", bare}, {"stint", service}}, checkPath, "BenchmarkService/impl=%s/path="+path, status != 200)
+	_, err = race(
+		ctx, o, []entrant{{"bare", bare}, {"stint", service}}, checkPath, "BenchmarkService/impl=%s/path="+path,
+		status != 200,
+	)
 	return err
 }
 
 // startStint starts a process of "stint serve".
 func startStint(ctx context.Context, o options, store, config string) (*proc.Process, error) {
-	return proc.Start(ctx, map[string]string{"stint.yaml": config}, o.stint, "serve", "--store", store, "--config", "stint.yaml", "--listen", proc.Addr)
+	return proc.Start(
+		ctx, map[string]string{"stint.yaml": config}, o.stint, "serve", "--store", store, "--config", "stint.yaml",
+		"--listen", proc.Addr,
+	)
 }

@@ -22,7 +22,13 @@ type entrant struct {
 // race drives the entrants by turns and prints a line of benchmark for each turn; its name gets the entrant's impl in
 // place of %s. All answers must be refusals, or none. It returns the processor time of a request of each impl in each
 // round, in nanoseconds.
-func race(ctx context.Context, o options, entrants []entrant, path, benchmark string, refused bool) (used map[string][]float64, err error) {
+func race(
+	ctx context.Context,
+	o options,
+	entrants []entrant,
+	path, benchmark string,
+	refused bool,
+) (used map[string][]float64, err error) {
 	used = map[string][]float64{}
 	for round := range o.rounds {
 		for i := range entrants {
@@ -35,9 +41,14 @@ func race(ctx context.Context, o options, entrants []entrant, path, benchmark st
 			cpu := float64(proc.CPUTime([]int{e.server.ID()})-before) / float64(m.requests)
 			used[e.impl] = append(used[e.impl], cpu)
 			if refused && m.refused != m.requests || !refused && m.refused != 0 {
-				return nil, fmt.Errorf("%s: %d of %d answers were not 2xx; want all to be refused: %t", e.impl, m.refused, m.requests, refused)
+				return nil, fmt.Errorf(
+					"%s: %d of %d answers were not 2xx; want all to be refused: %t", e.impl, m.refused, m.requests, refused,
+				)
 			}
-			fmt.Fprintf(os.Stdout, benchmark+"-%d %d %.0f ns/op %.0f req/s %.0f cpu-ns/op\n", e.impl, runtime.GOMAXPROCS(0), m.requests, 1e9/m.rate, m.rate, cpu)
+			fmt.Fprintf(
+				os.Stdout, benchmark+"-%d %d %.0f ns/op %.0f req/s %.0f cpu-ns/op\n", e.impl, runtime.GOMAXPROCS(0), m.requests,
+				1e9/m.rate, m.rate, cpu,
+			)
 		}
 	}
 	return used, nil

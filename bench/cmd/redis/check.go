@@ -122,7 +122,13 @@ func (s *session) ahead() time.Duration {
 	return 0
 }
 
-func (s *session) boundFaults(clock string, elapsed time.Duration, tolerance float64, turns bool, asked, admitted int64) []string {
+func (s *session) boundFaults(
+	clock string,
+	elapsed time.Duration,
+	tolerance float64,
+	turns bool,
+	asked, admitted int64,
+) []string {
 	q, failed := s.load.quotas[0], s.ledger.failed.Load()
 	most := int64(float64(q.Permits) + q.Refilled(elapsed+s.ahead()) + tolerance)
 	least := float64(q.Permits)

@@ -68,7 +68,14 @@ func loads() []load {
 		},
 		{name: "denied", quotas: one(onePerMinute), draws: []draw{single}, filled: true, fresh: true, check: none},
 		{name: "saturated", quotas: one(small), draws: []draw{single}, fresh: true, check: bound},
-		{name: "lease", quotas: one(millions), draws: []draw{single}, fresh: true, check: bound, impls: []string{redislimit.Stint}},
+		{
+			name:   "lease",
+			quotas: one(millions),
+			draws:  []draw{single},
+			fresh:  true,
+			check:  bound,
+			impls:  []string{redislimit.Stint},
+		},
 		{name: "exhausted", quotas: one(three), draws: []draw{zipfian}, fresh: true, check: exact},
 	}
 }

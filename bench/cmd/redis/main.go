@@ -71,14 +71,25 @@ func parseOptions(args []string, output io.Writer) (o options, err error) {
 	cli.Number(flags, &o.rounds, "rounds", 5, 1, 1000, "how often everything is measured, by turns")
 	cli.Number(flags, &o.duration, "duration", time.Second, time.Millisecond, maxDuration, "length of one measurement")
 	cli.Number(flags, &o.warmUp, "warm-up", 200*time.Millisecond, 0, maxDuration, "length of the run before it")
-	cli.Number(flags, &o.ops, "ops", 0, 0, 1_000_000, "decisions per measurement, instead of a duration, whose figures say nothing; 0 for none")
+	cli.Number(
+		flags, &o.ops, "ops", 0, 0, 1_000_000,
+		"decisions per measurement, instead of a duration, whose figures say nothing; 0 for none",
+	)
 	cli.Numbers(flags, &o.callers, "callers", []int{1, 64, 512}, 1, 4096, "numbers of goroutines that ask")
 	cli.Number(flags, &o.keys, "keys", 100_000, 2, addresses, "clients where there are many")
 	cli.Number(flags, &o.clients, "clients", 1_000_000, 1, addresses, "clients whose memory is measured")
 	cli.Numbers(flags, &o.primaries, "primaries", nil, 1, 16, "numbers of a cluster's primaries, instead of one server")
-	cli.Numbers(flags, &o.delays, "delays", nil, 0, time.Second, "times that the network adds to a round trip to one server")
-	flags.TextVar(&o.only, "only", regexp.MustCompile(""), "what to measure, a regular expression for names such as load=hot/callers=64/impl=stint; default all")
-	cli.Number(flags, &o.calm, "calm", 5, 0, 1000, "a measurement during which other programs used more percent of a processor is made again, at most twice")
+	cli.Numbers(
+		flags, &o.delays, "delays", nil, 0, time.Second, "times that the network adds to a round trip to one server",
+	)
+	flags.TextVar(
+		&o.only, "only", regexp.MustCompile(""),
+		"what to measure, a regular expression for names such as load=hot/callers=64/impl=stint; default all",
+	)
+	cli.Number(
+		flags, &o.calm, "calm", 5, 0, 1000,
+		"a measurement during which other programs used more percent of a processor is made again, at most twice",
+	)
 	flags.BoolVar(&o.strict, "strict", false, "end with status 1 when something was admitted wrongly")
 	return o, cli.Parse(flags, args)
 }
@@ -112,7 +123,10 @@ func (b *bench) run(ctx context.Context) error {
 		fmt.Fprintf(b.log, "round %d of %d done in %v\n", round+1, b.rounds, time.Since(start).Round(time.Second))
 	}
 	if b.measured == 0 {
-		return fmt.Errorf("only is %q; allowed: what matches something, such as load=hot/callers=64/impl=stint", b.only.String())
+		return fmt.Errorf(
+			"only is %q; allowed: what matches something, such as load=hot/callers=64/impl=stint",
+			b.only.String(),
+		)
 	}
 	if b.wrong > 0 && b.strict {
 		return fmt.Errorf("%d measurements have admitted wrongly", b.wrong)
@@ -137,7 +151,13 @@ func (b *bench) measureDeployment(ctx context.Context, deployment *deployment) e
 	return nil
 }
 
-func (b *bench) measureContender(ctx context.Context, deployment *deployment, l *load, c redislimit.Contender, drawn map[int]*traffic) (err error) {
+func (b *bench) measureContender(
+	ctx context.Context,
+	deployment *deployment,
+	l *load,
+	c redislimit.Contender,
+	drawn map[int]*traffic,
+) (err error) {
 	var s *session
 	defer func() {
 		if s != nil {
@@ -190,5 +210,8 @@ func (b *bench) report(s *session, callers int, m measurement) {
 	if len(m.faults) > 0 {
 		b.wrong++
 	}
-	cli.PrintFaults(b.log, fmt.Sprintf("%s, %s, load %s, %d callers", s.deployment.topology, s.contender.Name, s.load.name, callers), m.faults, 3)
+	cli.PrintFaults(
+		b.log, fmt.Sprintf("%s, %s, load %s, %d callers", s.deployment.topology, s.contender.Name, s.load.name, callers),
+		m.faults, 3,
+	)
 }

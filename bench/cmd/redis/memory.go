@@ -101,7 +101,10 @@ func (b *bench) measureMemory(ctx context.Context, deployment *deployment) error
 
 // growth is by how many bytes an empty Redis grew.
 func growth(
-	ctx context.Context, deployment *deployment, newSubject func(redislimit.Options) (*redislimit.Subject, error), fill func(*redislimit.Subject) error,
+	ctx context.Context,
+	deployment *deployment,
+	newSubject func(redislimit.Options) (*redislimit.Subject, error),
+	fill func(*redislimit.Subject) error,
 ) (int64, error) {
 	if err := deployment.flush(ctx); err != nil {
 		return 0, err

@@ -23,7 +23,14 @@ type session struct {
 
 // newSession empties Redis, connects the implementation for as many callers as there will
 // be, and fills in the clients.
-func newSession(ctx context.Context, deployment *deployment, l *load, c redislimit.Contender, names [][]string, callers []int) (*session, error) {
+func newSession(
+	ctx context.Context,
+	deployment *deployment,
+	l *load,
+	c redislimit.Contender,
+	names [][]string,
+	callers []int,
+) (*session, error) {
 	if err := deployment.flush(ctx); err != nil {
 		return nil, err
 	}
@@ -31,7 +38,15 @@ func newSession(ctx context.Context, deployment *deployment, l *load, c redislim
 	if err != nil {
 		return nil, err
 	}
-	s := &session{deployment: deployment, load: l, contender: c, subject: subject, names: names, ledger: newLedger(names), started: time.Now()}
+	s := &session{
+		deployment: deployment,
+		load:       l,
+		contender:  c,
+		subject:    subject,
+		names:      names,
+		ledger:     newLedger(names),
+		started:    time.Now(),
+	}
 	s.ledger.timed = c.TellsTime && l.check == bound
 	if l.filled {
 		for quota := range names {

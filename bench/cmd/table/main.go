@@ -60,7 +60,9 @@ func run(w io.Writer, part, dir string, files []string) (missed int, err error) 
 		if r.verdict() == unknown {
 			from = ""
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.bound(r.must), r.bound(r.aim), r.value(r.measured), r.verdict(), from)
+		fmt.Fprintf(
+			out, "%s\t%s\t%s\t%s\t%s\t%s\n", r.what, r.bound(r.must), r.bound(r.aim), r.value(r.measured), r.verdict(), from,
+		)
 	}
 	if err := out.Flush(); err != nil {
 		return missed, err

@@ -29,7 +29,14 @@ var loads = []struct{ name, title string }{
 // second or, if that is the unit, in latency.
 func pair(set *results.Set, what, name, unit string, must, aim float64) row {
 	own, peer := set.Median(name+"/impl=stint", unit), set.Median(name+"/impl=redis_rate", unit)
-	r := row{what: what, must: must, aim: aim, measured: own / peer, unit: "x", wrong: set.Max(name+"/impl=stint", "wrong") > 0}
+	r := row{
+		what:     what,
+		must:     must,
+		aim:      aim,
+		measured: own / peer,
+		unit:     "x",
+		wrong:    set.Max(name+"/impl=stint", "wrong") > 0,
+	}
 	if r.atMost = unit == "p99-sec"; r.atMost {
 		r.from = fmt.Sprintf("%.2f ms, redis_rate %.2f ms", own*1e3, peer*1e3)
 	} else {
@@ -89,9 +96,17 @@ func onClusters(set *results.Set) (all []row) {
 	}
 	for _, n := range []string{"2", "3"} {
 		all = append(all, row{
-			what: "Redis CPU per decision, " + n + " primaries, of that with 1", atMost: true, must: 1.25, aim: none,
-			measured: of("1", "stint") / of(n, "stint"), unit: "x", wrong: set.Max("RedisCluster/impl=stint", "wrong") > 0,
-			from: fmt.Sprintf("%.0f per CPU second, with 1 %.0f; redis_rate %.0f, %.0f", of(n, "stint"), of("1", "stint"), of(n, "redis_rate"), of("1", "redis_rate")),
+			what:     "Redis CPU per decision, " + n + " primaries, of that with 1",
+			atMost:   true,
+			must:     1.25,
+			aim:      none,
+			measured: of("1", "stint") / of(n, "stint"),
+			unit:     "x",
+			wrong:    set.Max("RedisCluster/impl=stint", "wrong") > 0,
+			from: fmt.Sprintf(
+				"%.0f per CPU second, with 1 %.0f; redis_rate %.0f, %.0f", of(n, "stint"), of("1", "stint"), of(n, "redis_rate"),
+				of("1", "redis_rate"),
+			),
 		})
 	}
 	for _, n := range []string{"1 primary", "2 primaries", "3 primaries"} {

@@ -21,7 +21,9 @@ var parts = map[string]func(*results.Set) []row{
 	"cluster":    onClusters,
 	"network":    behindNetworks,
 	"all": func(set *results.Set) []row {
-		return slices.Concat(speed(set), size(set), served(set), behind(set), onRedis(set), onClusters(set), behindNetworks(set))
+		return slices.Concat(
+			speed(set), size(set), served(set), behind(set), onRedis(set), onClusters(set), behindNetworks(set),
+		)
 	},
 }
 
@@ -87,8 +89,12 @@ func size(set *results.Set) (all []row) {
 		}
 	}
 	return append(all, row{
-		what: "allocations per decision, worst case", atMost: true, must: 0, aim: none, measured: set.Max("Take/impl=stint", "allocs/op"),
-		from: fmt.Sprintf("(heap per key at its worst: %.1f B with %s keys)", worst, at),
+		what:     "allocations per decision, worst case",
+		atMost:   true,
+		must:     0,
+		aim:      none,
+		measured: set.Max("Take/impl=stint", "allocs/op"),
+		from:     fmt.Sprintf("(heap per key at its worst: %.1f B with %s keys)", worst, at),
 	})
 }
 

@@ -64,7 +64,13 @@ func PrintFaults(w io.Writer, where string, faults []string, most int) {
 }
 
 // Number adds a flag for a number or a duration from least to most.
-func Number[T int | float64 | time.Duration](flags *flag.FlagSet, p *T, name string, value, least, most T, usage string) {
+func Number[T int | float64 | time.Duration](
+	flags *flag.FlagSet,
+	p *T,
+	name string,
+	value, least, most T,
+	usage string,
+) {
 	*p = value
 	flags.Func(name, fmt.Sprintf("%s, %v to %v (default %v)", usage, least, most, value), func(text string) (err error) {
 		*p, err = parse(text, least, most)
@@ -73,7 +79,14 @@ func Number[T int | float64 | time.Duration](flags *flag.FlagSet, p *T, name str
 }
 
 // Numbers adds a flag for a comma-separated list of them.
-func Numbers[T int | float64 | time.Duration](flags *flag.FlagSet, p *[]T, name string, value []T, least, most T, usage string) {
+func Numbers[T int | float64 | time.Duration](
+	flags *flag.FlagSet,
+	p *[]T,
+	name string,
+	value []T,
+	least, most T,
+	usage string,
+) {
 	*p = value
 	usage = fmt.Sprintf("comma-separated %s, %v to %v (default %v)", usage, least, most, value)
 	flags.Func(name, usage, func(text string) error {

@@ -110,7 +110,9 @@ func (p *Process) listens(ctx context.Context) error {
 // StartRedis starts a redis-server that keeps nothing on disk, with more arguments of its
 // own. It is kept on one processor, unless cpu is negative.
 func StartRedis(ctx context.Context, cpu int, more ...string) (*Process, error) {
-	args := append([]string{"redis-server", "--bind", "127.0.0.1", "--port", Port, "--save", "", "--appendonly", "no"}, more...)
+	args := append(
+		[]string{"redis-server", "--bind", "127.0.0.1", "--port", Port, "--save", "", "--appendonly", "no"},
+		more...)
 	if cpu >= 0 {
 		args = append([]string{"taskset", "-c", strconv.Itoa(cpu)}, args...)
 	}

@@ -29,7 +29,10 @@ func NewStintOf(ctx context.Context, o Options, limits []stint.Limit) (*Subject,
 	if o.Cluster {
 		scheme = "redis-cluster://"
 	}
-	store, err := rueidis.Open(rueidis.Connection{URL: scheme + strings.Join(o.Addrs, ",")}, redisstore.Options{Now: o.Now})
+	store, err := rueidis.Open(
+		rueidis.Connection{URL: scheme + strings.Join(o.Addrs, ",")},
+		redisstore.Options{Now: o.Now},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,12 @@ func maxValues(bytes int) int { return 1<<17 + bytes/8 }
 // given twice in an object is a fault. A text that is not JSON is one fault, without a value; so is a text
 // that is nested deeper than 64, or has more than 131,072 values and one for each 8 bytes.
 func JSON(source string, data []byte, faults *Faults) Value {
-	r := jsonReader{data: data, faults: faults, at: Position{Source: source, Line: 1, Column: 1}, names: map[string]string{}}
+	r := jsonReader{
+		data:   data,
+		faults: faults,
+		at:     Position{Source: source, Line: 1, Column: 1},
+		names:  map[string]string{},
+	}
 	empty := Value{At: r.at}
 	var err error
 	var at int
@@ -354,7 +359,11 @@ func isEmpty(n *yaml.Node) bool {
 // position is where a document's byte is.
 func position(source string, data []byte, at int) Position {
 	before := string(data[:max(0, at)])
-	return Position{Source: source, Line: 1 + strings.Count(before, "\n"), Column: 1 + utf8.RuneCountInString(before[1+strings.LastIndexByte(before, '\n'):])}
+	return Position{
+		Source: source,
+		Line:   1 + strings.Count(before, "\n"),
+		Column: 1 + utf8.RuneCountInString(before[1+strings.LastIndexByte(before, '\n'):]),
+	}
 }
 
 // boundedText hands a document to the parser, as long as it is within the bounds.
@@ -378,7 +387,9 @@ func (t *boundedText) Read(p []byte) (n int, err error) {
 		case p[n] == '%' && t.beginsLine(t.next): // of which the parser takes time by the square
 			t.exceeded = "a directive; allowed: none"
 		case t.signs > maxSigns:
-			t.exceeded = fmt.Sprintf("too many names and values; allowed: %d, counted by the signs %s; JSON may have more", maxSigns, signs)
+			t.exceeded = fmt.Sprintf(
+				"too many names and values; allowed: %d, counted by the signs %s; JSON may have more", maxSigns, signs,
+			)
 		case t.flow && t.signs-t.began > maxFlow:
 			t.exceeded = fmt.Sprintf("too many names and values in brackets or braces; allowed: %d, "+
 				"counted by the signs %s: write the items of a long list in lines of their own, each behind a -", maxFlow, signs)

@@ -22,7 +22,11 @@ type activityRecorder struct {
 }
 
 // startActivity starts to record. Its end is to be called when no requests come any more.
-func startActivity(ctx context.Context, c config.Config, figures func() activity.StoreFigures) (*activityRecorder, error) {
+func startActivity(
+	ctx context.Context,
+	c config.Config,
+	figures func() activity.StoreFigures,
+) (*activityRecorder, error) {
 	if c.AdminListen == "" && c.Store.Memory() {
 		return nil, nil //nolint:nilnil // as its type says
 	}
@@ -30,7 +34,11 @@ func startActivity(ctx context.Context, c config.Config, figures func() activity
 	if c.TLS.CertFile != "" {
 		scheme = "https://"
 	}
-	settings := activity.Config{Process: activity.Process{Version: build().Version, API: scheme + c.Listen}, KeyPrefix: c.Store.KeyPrefix, StoreFigures: figures}
+	settings := activity.Config{
+		Process:      activity.Process{Version: build().Version, API: scheme + c.Listen},
+		KeyPrefix:    c.Store.KeyPrefix,
+		StoreFigures: figures,
+	}
 	r, hangUp := &activityRecorder{}, func() {}
 	if !c.Store.Memory() {
 		conn, err := rueidis.Dial(connection(c.Store))

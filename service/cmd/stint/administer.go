@@ -19,7 +19,12 @@ import (
 
 // administerCommand makes a command that asks the admin API.
 func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
-	command := &cobra.Command{Use: use, Short: short, Long: long + "\n\nIt asks the admin listener of a running service.", Args: cobra.NoArgs}
+	command := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long:  long + "\n\nIt asks the admin listener of a running service.",
+		Args:  cobra.NoArgs,
+	}
 	a := newAPICommand(p, command, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", 30*time.Second)
 	command.Flags().StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	return command, a
@@ -148,7 +153,10 @@ func revisionsCommand(p process) *cobra.Command {
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			var answer json.RawMessage
-			body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])}, &answer)
+			body, _, err := a.do(
+				call{method: http.MethodGet, path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])},
+				&answer,
+			)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,11 @@ func applyCommand(p process) *cobra.Command {
 			}
 		}
 		return a.edit(call{
-			method: http.MethodPut, path: "/api/v1/rules", query: commentQuery(*comment), document: c.document, header: map[string]string{"If-Match": c.tag},
+			method:   http.MethodPut,
+			path:     "/api/v1/rules",
+			query:    commentQuery(*comment),
+			document: c.document,
+			header:   map[string]string{"If-Match": c.tag},
 		})
 	}
 	return command

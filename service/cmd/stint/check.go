@@ -38,9 +38,13 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 			"limits of --config as a service with the same file would.",
 		Args: cobra.ExactArgs(1),
 	}
-	k := &keyCommand{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second)}
+	k := &keyCommand{
+		apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8080", "STINT_TOKEN", 5*time.Second),
+	}
 	flags := command.Flags()
-	flags.StringVar(&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET")
+	flags.StringVar(
+		&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET",
+	)
 	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
 	k.loadStore = settingFlags(p, flags, storeSettings()...)
 	flags.Lookup("store").DefValue = "" // without it, a service is asked
@@ -88,7 +92,9 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		return nil, err
 	}
 	if loaded.Store.Memory() {
-		return nil, misused("--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server")
+		return nil, misused(
+			"--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server",
+		)
 	}
 	store, err := openStore(loaded)
 	if err != nil {

@@ -38,7 +38,12 @@ type apiCommand struct {
 
 // newAPICommand gives a command the flags that name the service, the token and the form of the answer. The standard URL
 // and timeout are their defaults.
-func newAPICommand(p process, command *cobra.Command, flag, standard, tokenVariable string, timeout time.Duration) *apiCommand {
+func newAPICommand(
+	p process,
+	command *cobra.Command,
+	flag, standard, tokenVariable string,
+	timeout time.Duration,
+) *apiCommand {
 	a := &apiCommand{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
 	flags := command.Flags()
 	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")

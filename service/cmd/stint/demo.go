@@ -30,7 +30,9 @@ const demoHelp = "make up rules and traffic, to see what stint shows: rules demo
 // so that clients are shown by name. The token is returned, if it is new.
 func demonstrable(c *config.Config) (token string, err error) {
 	if !c.Store.Memory() || len(c.Rules) > 0 || c.RulesFrom != "" {
-		return "", misused("--demo is given; allowed: only with the store memory:// and without rules and rules_from, as it makes up its own")
+		return "", misused(
+			"--demo is given; allowed: only with the store memory:// and without rules and rules_from, as it makes up its own",
+		)
 	}
 	if len(c.Admin.Tokens) == 0 {
 		token = rand.Text()
@@ -51,7 +53,14 @@ type demo struct {
 const demoTick = 100 * time.Millisecond
 
 // startDemo makes up rules, and traffic until ctx is done. It tells the token if it is not "".
-func startDemo(ctx context.Context, c config.Config, token string, m *store.Manager, s *server.Server, logger *slog.Logger) error {
+func startDemo(
+	ctx context.Context,
+	c config.Config,
+	token string,
+	m *store.Manager,
+	s *server.Server,
+	logger *slog.Logger,
+) error {
 	list, err := store.Decode("the rules of the demo", demoRules)
 	if err != nil {
 		return failed(err)
@@ -71,7 +80,11 @@ func startDemo(ctx context.Context, c config.Config, token string, m *store.Mana
 	if err != nil {
 		return failed(err)
 	}
-	d := &demo{client: opened, logger: logger, random: mathrand.New(mathrand.NewPCG(1, 2))} //nolint:gosec // it makes up traffic
+	d := &demo{
+		client: opened,
+		logger: logger,
+		random: mathrand.New(mathrand.NewPCG(1, 2)),
+	} //nolint:gosec // it makes up traffic
 	go func() {
 		select {
 		case <-s.Listening():

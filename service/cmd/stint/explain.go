@@ -49,7 +49,10 @@ func explainCommand(p process) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	flags.StringVar(&e.file, "rules", "", "`PATH` of a file of rules or a folder of them; by default those of --config, or else of --store")
+	flags.StringVar(
+		&e.file, "rules", "",
+		"`PATH` of a file of rules or a folder of them; by default those of --config, or else of --store",
+	)
 	flags.StringVar(&e.method, "method", http.MethodGet, "the request's `METHOD`")
 	flags.StringVar(&e.path, "path", "/", "its `PATH`, as it is sent")
 	flags.StringVar(&e.host, "host", "", "the `NAME` of the host that is asked for")
@@ -170,7 +173,10 @@ func (e *example) explainWith(ctx context.Context, p process, config enforce.Con
 			row[1] += ", " + prefix.Trim(rule.Fault.Error())
 		}
 		if d := rule.Decision; rule.Claim.Policy != nil {
-			row = append(row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining), waitText(api.Micros(d.RetryAfter)))
+			row = append(
+				row[:2], rule.Claim.Key, fmt.Sprint(rule.Claim.Permits), yesOrNo(d.Allowed), fmt.Sprint(d.Remaining),
+				waitText(api.Micros(d.RetryAfter)),
+			)
 		}
 		rows = append(rows, row)
 	}

@@ -44,7 +44,12 @@ func (s status) Error() string { return "" }
 
 // guardCode turns the exit code of a check into the one that it has in front of a command.
 func guardCode(code int) int {
-	in := map[int]int{exitDenied: guardDenied, exitUnreachable: guardUnreachable, exitFailed: guardFailed, exitUsage: guardFailed}
+	in := map[int]int{
+		exitDenied:      guardDenied,
+		exitUnreachable: guardUnreachable,
+		exitFailed:      guardFailed,
+		exitUsage:       guardFailed,
+	}
 	return cmp.Or(in[code], code)
 }
 
@@ -53,7 +58,12 @@ var errStopped error = exit{guardStopped, "stopped by a signal; nothing was run"
 
 // await repeats a denied check until it is allowed. It gives up when no wait will do, and when the check can't succeed
 // within most; 0 is no bound.
-func await(ctx context.Context, most time.Duration, answer api.CheckResponse, check func() (api.CheckResponse, error)) (api.CheckResponse, error) {
+func await(
+	ctx context.Context,
+	most time.Duration,
+	answer api.CheckResponse,
+	check func() (api.CheckResponse, error),
+) (api.CheckResponse, error) {
 	begun := time.Now()
 	for !answer.Allowed && answer.RetryAfterMicros >= 0 {
 		wait := time.Duration(answer.RetryAfterMicros) * time.Microsecond
@@ -82,7 +92,10 @@ func runCommand(ctx context.Context, p process, words []string) error {
 		return errStopped
 	}
 	// The signal that ends the context is for the command, which decides what to make of it.
-	command := exec.CommandContext(context.WithoutCancel(ctx), words[0], words[1:]...) //nolint:gosec // the user names the command
+	command := exec.CommandContext(
+		context.WithoutCancel(ctx),
+		words[0],
+		words[1:]...) //nolint:gosec // the user names the command
 	command.Stdin, command.Stdout, command.Stderr = p.In, p.Out, p.Err
 	if err := command.Start(); err != nil {
 		code := guardNotRunnable

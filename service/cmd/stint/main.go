@@ -124,7 +124,10 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetErr(p.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
-	root.AddCommand(serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p), simulateCommand(p), topCommand(p), versionCommand(p))
+	root.AddCommand(
+		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
+		simulateCommand(p), topCommand(p), versionCommand(p),
+	)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

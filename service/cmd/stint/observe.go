@@ -30,15 +30,26 @@ type observer struct {
 // newObserver makes an observer. Alerts are claimed in the store's Redis, if it is one.
 func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*observer, error) {
 	o := &observer{
-		log:  decisionlog.New(decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key}),
-		loud: c.Log.Denials || c.Log.Level <= slog.LevelDebug, denials: c.Alerts.Denials, nearLimit: int64(c.Alerts.NearLimit),
+		log: decisionlog.New(
+			decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key},
+		),
+		loud: c.Log.Denials ||
+			c.Log.Level <= slog.LevelDebug,
+		denials:   c.Alerts.Denials,
+		nearLimit: int64(c.Alerts.NearLimit),
 	}
 	if c.Alerts.URL == "" {
 		return o, nil
 	}
 	settings := alerts.Config{
-		URL: c.Alerts.URL, HashClients: c.Alerts.HashClients, Timeout: c.Alerts.Timeout, MaxQueue: c.Alerts.MaxQueue, MaxBatch: c.Alerts.MaxBatch,
-		MaxTries: c.Alerts.MaxTries, Linger: alertLinger, Logger: logger,
+		URL:         c.Alerts.URL,
+		HashClients: c.Alerts.HashClients,
+		Timeout:     c.Alerts.Timeout,
+		MaxQueue:    c.Alerts.MaxQueue,
+		MaxBatch:    c.Alerts.MaxBatch,
+		MaxTries:    c.Alerts.MaxTries,
+		Linger:      alertLinger,
+		Logger:      logger,
 	}
 	if c.Alerts.Secret != "" {
 		settings.Secret = []byte(c.Alerts.Secret)
@@ -102,8 +113,16 @@ func (o *observer) decided(ctx context.Context, d server.Decided) {
 		return // of the last the store's failure is the reason, of which others alert
 	}
 	event := alerts.Event{
-		Kind: alerts.Denied, Rule: d.Rule, Set: d.Set, Client: d.Client, Limit: d.Decision.Limit, Remaining: d.Decision.Remaining,
-		Reason: d.Reason, RequestID: d.RequestID, At: d.At, Window: windowWithoutLimit,
+		Kind:      alerts.Denied,
+		Rule:      d.Rule,
+		Set:       d.Set,
+		Client:    d.Client,
+		Limit:     d.Decision.Limit,
+		Remaining: d.Decision.Remaining,
+		Reason:    d.Reason,
+		RequestID: d.RequestID,
+		At:        d.At,
+		Window:    windowWithoutLimit,
 	}
 	switch {
 	case !d.Allowed && o.denials:

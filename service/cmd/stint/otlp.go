@@ -66,7 +66,10 @@ func prepareTelemetry(p process, logger *slog.Logger) error {
 
 // aboutService is what receivers are told of the service. What the variables say beats the name that is given here.
 func aboutService(ctx context.Context) (*resource.Resource, error) {
-	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")), resource.WithFromEnv())
+	about, err := resource.New(
+		ctx, resource.WithTelemetrySDK(), resource.WithAttributes(attribute.String("service.name", "stint")),
+		resource.WithFromEnv(),
+	)
 	if err != nil {
 		return nil, misconfigured(err)
 	}
@@ -75,7 +78,12 @@ func aboutService(ctx context.Context) (*resource.Resource, error) {
 
 // startMetrics has the metrics that are served for Prometheus sent by OTLP as well, if the variables say so, until the
 // returned function is called, which sends them once more. The interval, headers and the rest are read by the SDK.
-func startMetrics(ctx context.Context, p process, served prometheus.Gatherer, logger *slog.Logger) (end func(), err error) {
+func startMetrics(
+	ctx context.Context,
+	p process,
+	served prometheus.Gatherer,
+	logger *slog.Logger,
+) (end func(), err error) {
 	if is, err := exported(p, "METRICS"); !is {
 		return func() {}, err
 	}

@@ -67,7 +67,10 @@ func (l *telemetryLines) warn(kind, message string, attributes ...slog.Attr) {
 func (l *telemetryLines) Enabled(_ context.Context, level slog.Level) bool { return level >= -1 }
 
 // Handle implements [slog.Handler].
-func (l *telemetryLines) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // by value, as the interface has it
+func (l *telemetryLines) Handle(
+	_ context.Context,
+	r slog.Record,
+) error { //nolint:gocritic // by value, as the interface has it
 	var attributes []slog.Attr
 	r.Attrs(func(a slog.Attr) bool {
 		attributes = append(attributes, a)

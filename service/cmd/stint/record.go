@@ -33,7 +33,9 @@ func (o *openedStore) record(c config.Config) (end func(), err error) {
 		return nil, failed(err)
 	}
 	queue := logqueue.New(files, simulate.DroppedLine)
-	o.Store = simulate.NewRecorder(o.Store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys})
+	o.Store = simulate.NewRecorder(
+		o.Store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys},
+	)
 	o.Collectors = append(o.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_record_lines_lost_total",
 		Help: "Lines of the record that could not be written.",

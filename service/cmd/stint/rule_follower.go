@@ -158,7 +158,10 @@ func (f *ruleFollower) applyCached(s *server.Server, options rules.Options) {
 	}
 	s.SwapRules(set)
 	f.state.Store(int32(server.RulesCached))
-	f.logger.Warn("rules of rules_cache are in force until their source can be read; they may be old", "from", f.place, "rules", set.Len())
+	f.logger.Warn(
+		"rules of rules_cache are in force until their source can be read; they may be old", "from", f.place,
+		"rules", set.Len(),
+	)
 }
 
 // refuse counts and logs what could not be taken over.

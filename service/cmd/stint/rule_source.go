@@ -62,7 +62,11 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 		}
 		return source, err
 	default:
-		return &ruleSource{Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger}, place: "the files of " + from, close: func() {}}, nil
+		return &ruleSource{
+			Source: file.Source{Path: from, IPv6Prefix: bits, Logger: logger},
+			place:  "the files of " + from,
+			close:  func() {},
+		}, nil
 	}
 }
 
@@ -93,7 +97,10 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 	m, err := store.NewManager(opened, store.Options{
 		IPv6Prefix: bits,
 		Cut: func(err error) {
-			logger.Warn("no notifications of edited rules; the rules are polled each second", "from", place, "err", document.Redact(err.Error()))
+			logger.Warn(
+				"no notifications of edited rules; the rules are polled each second", "from", place,
+				"err", document.Redact(err.Error()),
+			)
 		},
 		Restored: func(made store.Info, was store.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
@@ -104,7 +111,13 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 		opened.Close()
 		return nil, misconfigured(err)
 	}
-	return &ruleSource{Source: m, place: place, manager: m, options: rules.Options{IPv6Prefix: bits}, close: opened.Close}, nil
+	return &ruleSource{
+		Source:  m,
+		place:   place,
+		manager: m,
+		options: rules.Options{IPv6Prefix: bits},
+		close:   opened.Close,
+	}, nil
 }
 
 // Set returns the rules as they are now.

@@ -102,7 +102,10 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		Help: "Lines of the log that could not be written.",
 	}, func() float64 { return float64(queue.Lost()) }))
 	if !loaded.AdminAsked && inUse(ctx, service.AdminListen) {
-		logger.Warn("no admin listener: another program listens on its default address; choose one with --admin-listen", "addr", service.AdminListen)
+		logger.Warn(
+			"no admin listener: another program listens on its default address; choose one with --admin-listen",
+			"addr", service.AdminListen,
+		)
 		service.AdminListen = ""
 	}
 	if store.activity != nil {
@@ -146,15 +149,25 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 // announceStore logs where state lives and what decides while that can't be reached.
 func announceStore(c config.Config, logger *slog.Logger) {
 	if c.Store.Memory() {
-		logger.Info("store", "url", c.Store.URL, "shared", false, "note", "state lives in this process alone and ends with it; --store names a Redis that processes share")
+		logger.Info(
+			"store", "url", c.Store.URL, "shared", false,
+			"note", "state lives in this process alone and ends with it; --store names a Redis that processes share",
+		)
 		return
 	}
-	logger.Info("store", "url", document.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix, "on_store_failure", c.OnStoreFailure.String())
+	logger.Info(
+		"store", "url", document.RedactURL(c.Store.URL), "shared", true, "key_prefix", c.Store.KeyPrefix,
+		"on_store_failure", c.OnStoreFailure.String(),
+	)
 }
 
 // details are facts about the store for operators.
 func (o *openedStore) details(c config.Config) map[string]any {
-	facts := map[string]any{"url": document.RedactURL(c.Store.URL), "on_store_failure": c.OnStoreFailure.String(), "on_overload": c.OnOverload.String()}
+	facts := map[string]any{
+		"url":              document.RedactURL(c.Store.URL),
+		"on_store_failure": c.OnStoreFailure.String(),
+		"on_overload":      c.OnOverload.String(),
+	}
 	if c.Store.Memory() {
 		return facts
 	}
@@ -257,14 +270,31 @@ func openStore(loaded config.Config) (*openedStore, error) {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
 		stats := promlimit.NewStatsCollector(func() promlimit.StoreStats {
 			s := store.Stats()
-			return promlimit.StoreStats{States: s.Clients, Bytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions, Reclaimed: s.Reclaimed}
+			return promlimit.StoreStats{
+				States:    s.Clients,
+				Bytes:     s.Bytes,
+				MaxBytes:  s.MaxBytes,
+				Evictions: s.Evictions,
+				Reclaimed: s.Reclaimed,
+			}
 		})
 		figures := func() activity.StoreFigures {
 			s := store.Stats()
-			return activity.StoreFigures{Scope: activity.ScopeProcess, UsedBytes: s.Bytes, MaxBytes: s.MaxBytes, Evictions: s.Evictions}
+			return activity.StoreFigures{
+				Scope:     activity.ScopeProcess,
+				UsedBytes: s.Bytes,
+				MaxBytes:  s.MaxBytes,
+				Evictions: s.Evictions,
+			}
 		}
 		nothing := func() {}
-		return &openedStore{Store: store, Close: nothing, Watch: nothing, Collectors: []prometheus.Collector{stats}, figures: figures}, nil
+		return &openedStore{
+			Store:      store,
+			Close:      nothing,
+			Watch:      nothing,
+			Collectors: []prometheus.Collector{stats},
+			figures:    figures,
+		}, nil
 	}
 	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
 	calls, err := promlimit.NewCalls(registry)
@@ -309,7 +339,12 @@ func openStore(loaded config.Config) (*openedStore, error) {
 	opened.advise, opened.instances = store.Advise, store.Instances
 	opened.figures = func() activity.StoreFigures {
 		s := store.Stats()
-		f := activity.StoreFigures{Scope: activity.ScopeAll, Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits}
+		f := activity.StoreFigures{
+			Scope:      activity.ScopeAll,
+			Calls:      s.Batches,
+			Operations: s.Operations,
+			DenialHits: s.DenialHits,
+		}
 		if opened.health != nil {
 			m := opened.health.Memory()
 			f.UsedBytes, f.MaxBytes, f.Evictions = m.Used, m.Max, m.Evicted
@@ -339,9 +374,14 @@ func (o *openedStore) await(ctx context.Context) error {
 // connection is how the configured store is reached.
 func connection(c config.Store) rueidis.Connection {
 	return rueidis.Connection{
-		URL: c.URL, Username: c.Username, Password: c.Password, PasswordFile: c.PasswordFile,
-		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, SentinelPasswordFile: c.SentinelPasswordFile,
-		TLS: rueidis.TLSFiles(c.TLS),
+		URL:                  c.URL,
+		Username:             c.Username,
+		Password:             c.Password,
+		PasswordFile:         c.PasswordFile,
+		SentinelUsername:     c.SentinelUsername,
+		SentinelPassword:     c.SentinelPassword,
+		SentinelPasswordFile: c.SentinelPasswordFile,
+		TLS:                  rueidis.TLSFiles(c.TLS),
 	}
 }
 

@@ -56,25 +56,45 @@ func simulateCommand(p process) *cobra.Command {
 	flags.StringArrayVar(&s.files, "candidate", nil, "`PATH` of a file of rules, or a folder of them, to compare; may be given several times")
 	flags.StringVar(&s.pattern.Name, "pattern", "", "simulate the traffic of a pattern, `NAME` of "+strings.Join(simulate.Patterns(), ", "))
 	flags.Uint64Var(&s.pattern.Seed, "seed", 1, "`NUMBER` by which the pattern is drawn")
-	flags.Float64Var(&s.pattern.Rate, "rate", 0, "the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)")
+	flags.Float64Var(
+		&s.pattern.Rate, "rate", 0,
+		"the pattern's requests per `SECOND` (default 10; boundary-burst: as many as fill twice the first limit)",
+	)
 	flags.IntVar(&s.pattern.Clients, "clients", 0, "`NUMBER` of the pattern's clients (default 100; boundary-burst: 1)")
 	flags.StringVar(&s.length, "length", "", "`DURATION` of the pattern (default 10m; diurnal: 1d; boundary-burst: two windows)")
 	flags.StringVar(&s.pattern.Client, "client", "", "`NAME` of the pattern's clients, as address, user and API key (default client-1 and so on; with --clients 1 the name alone)")
 	flags.StringVar(&s.pattern.Path, "path", "/", "`PATH` that the pattern's requests ask for")
 	flags.StringVar(&s.pattern.Method, "method", "GET", "`METHOD` of the pattern's requests")
-	flags.IntVar(&s.pattern.Burst, "burst", 0, "`NUMBER` of a client's requests that come together (default 1; boundary-burst: by the rate)")
-	flags.StringVar(&s.reader.Format, "format", "", "`NAME` of the logs' format, "+strings.Join(simulate.Formats(), ", ")+"; by default the first line tells")
+	flags.IntVar(
+		&s.pattern.Burst, "burst", 0,
+		"`NUMBER` of a client's requests that come together (default 1; boundary-burst: by the rate)",
+	)
+	flags.StringVar(
+		&s.reader.Format, "format", "",
+		"`NAME` of the logs' format, "+strings.Join(simulate.Formats(), ", ")+"; by default the first line tells",
+	)
 	flags.StringVar(&s.reorder, "reorder", "0s", "sort requests that come up to this `DURATION` after a later one")
-	flags.IntVar(&s.config.MaxClients, "max-clients", 10_000_000, "`NUMBER` of clients of a rule above which only a sample is simulated")
+	flags.IntVar(
+		&s.config.MaxClients, "max-clients", 10_000_000,
+		"`NUMBER` of clients of a rule above which only a sample is simulated",
+	)
 	flags.IntVar(&s.reader.IPv6Prefix, "ipv6-prefix", 64, "`BITS` of their address by which IPv6 clients are counted")
 	flags.BoolVar(&s.config.DenyByDefault, "deny-by-default", false, "deny requests for which no rule holds")
 	flags.StringVar(&s.decisions, "decisions", "", "write each decision as a line of JSON to `FILE`")
 	flags.StringVar(&s.html, "html", "", "write a page with plots to `FILE`")
 	flags.StringVar(&s.svg, "svg", "", "write the plots over time to `FILE`")
 	flags.BoolVar(&s.json, "json", false, "print the report as JSON")
-	flags.StringVar(&s.share, "suggest", "", "find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied")
-	flags.BoolVar(&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities")
-	flags.BoolVar(&s.replay, "replay", false, "take the files for records of serve --record, decide what they have once more, and compare")
+	flags.StringVar(
+		&s.share, "suggest", "",
+		"find the least limits of each rule under which a `SHARE` of its clients, such as 99.9%, is never denied",
+	)
+	flags.BoolVar(
+		&s.suggestRate, "suggest-rate", false, "with --suggest, find the least rates of buckets in place of capacities",
+	)
+	flags.BoolVar(
+		&s.replay, "replay", false,
+		"take the files for records of serve --record, decide what they have once more, and compare",
+	)
 	flags.SortFlags = false
 	command.RunE = func(command *cobra.Command, args []string) error {
 		s.logs = args
@@ -214,7 +234,10 @@ func (s *simulation) addLimit(text string) error {
 	parsed, _, err := file.Parse("--limit", []byte("[{id: limit, scope: per_ip, limits: "+list+"}]"))
 	if err == nil {
 		var set *rules.Set
-		if set, err = rules.Compile([]rules.Rule{simulate.LimitRule("limit", parsed[0].Limits...)}, rules.Options{}); err == nil {
+		if set, err = rules.Compile(
+			[]rules.Rule{simulate.LimitRule("limit", parsed[0].Limits...)},
+			rules.Options{},
+		); err == nil {
 			s.add(text, set)
 		}
 	}

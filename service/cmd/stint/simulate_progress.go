@@ -70,7 +70,9 @@ func (p *progress) text(took time.Duration) string {
 	part := min(float64(p.done)/float64(p.total), 1)
 	full := int(part * width)
 	left := time.Duration(float64(p.total-p.done) / max(rate, 1) * float64(time.Second)).Round(time.Second)
-	return fmt.Sprintf("[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*part, text, left)
+	return fmt.Sprintf(
+		"[%s%s] %3.0f%%  %s, %s left", strings.Repeat("=", full), strings.Repeat(" ", width-full), 100*part, text, left,
+	)
 }
 
 // end takes the progress off the screen.

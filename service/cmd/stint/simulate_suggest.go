@@ -72,18 +72,30 @@ func suggestionText(s *simulate.Suggestion) string {
 		return s.Rule + ": no request has a client of this rule, so that nothing can be suggested\n"
 	}
 	fmt.Fprintf(&b, "%s: %s\n", s.Rule, strings.Join(s.Texts, " and "))
-	fmt.Fprintf(&b, "  %d of %d clients (%s) are untouched in the first three quarters of the time\n", s.Untouched, s.Clients, percent(s.Untouched, s.Clients))
+	fmt.Fprintf(
+		&b, "  %d of %d clients (%s) are untouched in the first three quarters of the time\n", s.Untouched, s.Clients,
+		percent(s.Untouched, s.Clients),
+	)
 	for i, below := range s.UntouchedBelow {
 		if below >= 0 {
 			fmt.Fprintf(&b, "  %d (%s) with one less in %s\n", below, percent(below, s.Clients), s.Texts[i])
 		}
 	}
-	fmt.Fprintf(&b, "  %d of %d (%s) in the last quarter, which was not used to find it\n", s.RestUntouched, s.RestClients, percent(s.RestUntouched, s.RestClients))
+	fmt.Fprintf(
+		&b, "  %d of %d (%s) in the last quarter, which was not used to find it\n", s.RestUntouched, s.RestClients,
+		percent(s.RestUntouched, s.RestClients),
+	)
 	if s.TooClose+s.BeyondRange > 0 {
-		fmt.Fprintf(&b, "  not counted: %d clients that come closer than min_interval, %d that no valid limit admits\n", s.TooClose, s.BeyondRange)
+		fmt.Fprintf(
+			&b, "  not counted: %d clients that come closer than min_interval, %d that no valid limit admits\n", s.TooClose,
+			s.BeyondRange,
+		)
 	}
 	if s.Maximum {
-		fmt.Fprintf(&b, "  there are too few clients for a share of %s: this is what the heaviest one needs\n", strconv.FormatFloat(s.Goal*100, 'f', -1, 64)+"%")
+		fmt.Fprintf(
+			&b, "  there are too few clients for a share of %s: this is what the heaviest one needs\n",
+			strconv.FormatFloat(s.Goal*100, 'f', -1, 64)+"%",
+		)
 	}
 	return b.String()
 }

@@ -241,5 +241,7 @@ func (w *watcher) explain(rule string) string {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%s is %s: it matches %s, counts %s and allows %s.", r.ID, r.state(), r.matches(), r.scopeText(), r.allows())
+	return fmt.Sprintf(
+		"%s is %s: it matches %s, counts %s and allows %s.", r.ID, r.state(), r.matches(), r.scopeText(), r.allows(),
+	)
 }

@@ -196,7 +196,9 @@ func (b *board) line() string {
 	text := fmt.Sprintf("%s process=%s admitted=%d denied=%d degraded=%d store=%s store_ms=%.1f processes=%d",
 		b.at.Time().Format(time.RFC3339), b.process, admitted, denied, b.degraded, b.store.State, float64(b.micros)/1000, len(b.shared.Processes.Processes))
 	if top := b.shared.Top.Denied; len(top) > 0 {
-		text += fmt.Sprintf(" top_denied=%s top_denied_rule=%s top_denied_count=%d", strconv.Quote(top[0].Client), top[0].Rule, top[0].Count)
+		text += fmt.Sprintf(
+			" top_denied=%s top_denied_rule=%s top_denied_count=%d", strconv.Quote(top[0].Client), top[0].Rule, top[0].Count,
+		)
 	}
 	return text
 }
@@ -208,7 +210,9 @@ func (b *board) draw(width, height int) string {
 	}
 	lines := append(b.head(), b.table(max(3, height-26))...)
 	lines = append(lines, b.topClients(5)...)
-	lines = append(lines, "", fmt.Sprintf("%-15s %-24s %-30s %-12s %s", "LAST DENIALS", "RULE", "CLIENT", "REASON", "(this process)"))
+	lines = append(
+		lines, "", fmt.Sprintf("%-15s %-24s %-30s %-12s %s", "LAST DENIALS", "RULE", "CLIENT", "REASON", "(this process)"),
+	)
 	shadowRoom := 4 // so that those of rules in shadow leave room for the others
 	for _, d := range b.denials {
 		if b.matches(d.Rule) || b.matches(d.Client) {
@@ -247,8 +251,14 @@ func (b *board) head() []string {
 		store += " since " + b.store.Since.Time().Local().Format("15:04:05")
 	}
 	lines := []string{
-		fmt.Sprintf("stint top   %s   %s, %.1f ms   %s", b.at.Time().Local().Format("15:04:05"), store, float64(b.micros)/1000, sparkline(b.totals.admitted[:], b.totals.denied[:])),
-		fmt.Sprintf("this process (%s): %.0f/s admitted, %.0f/s denied (%s), %d/s degraded", b.process, admitted, denied, share(admitted, denied), b.degraded),
+		fmt.Sprintf(
+			"stint top   %s   %s, %.1f ms   %s", b.at.Time().Local().Format("15:04:05"), store, float64(b.micros)/1000,
+			sparkline(b.totals.admitted[:], b.totals.denied[:]),
+		),
+		fmt.Sprintf(
+			"this process (%s): %.0f/s admitted, %.0f/s denied (%s), %d/s degraded", b.process, admitted, denied,
+			share(admitted, denied), b.degraded,
+		),
 	}
 	if all.Scope == activity.ScopeAll {
 		lines = append(lines, fmt.Sprintf("all %d processes: %.0f/s admitted, %.0f/s denied (%s)", len(all.Processes), allAdmitted, allDenied, share(allAdmitted, allDenied)))
@@ -289,7 +299,9 @@ func (b *board) table(most int) []string {
 	})
 	b.cursor = max(0, min(b.cursor, len(b.visible)-1))
 	first := max(0, b.cursor-most+1)
-	lines := []string{fmt.Sprintf("  %-28s %10s %10s %8s  %s", "RULE", "ADMITTED/s", "DENIED/s", "DENIED", "LAST 30 s (this process)")}
+	lines := []string{
+		fmt.Sprintf("  %-28s %10s %10s %8s  %s", "RULE", "ADMITTED/s", "DENIED/s", "DENIED", "LAST 30 s (this process)"),
+	}
 	for i := first; i < min(len(b.visible), first+most); i++ {
 		r, mark := b.visible[i], " "
 		if i == b.cursor {

@@ -71,7 +71,9 @@ type denialQuery struct {
 }
 
 func (q *denialQuery) matches(d *Denial) bool {
-	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) && (q.client == "" || d.Client == q.client) && (q.reason == "" || d.Reason == q.reason) &&
+	return (q.shadow == "" || (q.shadow == "true") == d.Shadow) && (q.rule == "" || d.Rule == q.rule) &&
+		(q.client == "" || d.Client == q.client) &&
+		(q.reason == "" || d.Reason == q.reason) &&
 		(q.text == "" || strings.Contains(d.Rule, q.text) || strings.Contains(d.RequestID, q.text) || !q.masked && strings.Contains(d.Client, q.text))
 }
 

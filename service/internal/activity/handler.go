@@ -18,9 +18,12 @@ type endpoint struct {
 }
 
 var endpoints = map[string]endpoint{
-	PathStats:     {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
-	PathTop:       {[]string{"limit"}, (*Recorder).serveTop},
-	PathDenials:   {[]string{"scope", "rule", "client", "reason", "shadow", "q", "before", "limit"}, (*Recorder).serveDenials},
+	PathStats: {[]string{"seconds", "rules", "rule"}, (*Recorder).serveStats},
+	PathTop:   {[]string{"limit"}, (*Recorder).serveTop},
+	PathDenials: {
+		[]string{"scope", "rule", "client", "reason", "shadow", "q", "before", "limit"},
+		(*Recorder).serveDenials,
+	},
 	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
 	PathProcesses: {nil, (*Recorder).serveProcesses},
 	PathEvents:    {},
@@ -120,11 +123,21 @@ func (r *Recorder) serveTop(ctx context.Context, q problem.Query, names bool) (a
 }
 
 func errNames() error {
-	return problem.New(http.StatusForbidden, "client is given; allowed: with a token only, to whose holders clients are shown by name")
+	return problem.New(
+		http.StatusForbidden,
+		"client is given; allowed: with a token only, to whose holders clients are shown by name",
+	)
 }
 
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, names bool) (any, error) {
-	wanted := denialQuery{rule: q.Get("rule"), client: q.Get("client"), reason: q.Get("reason"), shadow: q.Get("shadow"), text: q.Get("q"), masked: !names}
+	wanted := denialQuery{
+		rule:   q.Get("rule"),
+		client: q.Get("client"),
+		reason: q.Get("reason"),
+		shadow: q.Get("shadow"),
+		text:   q.Get("q"),
+		masked: !names,
+	}
 	if wanted.client != "" && !names {
 		return nil, errNames()
 	}

@@ -159,7 +159,10 @@ func (h *Held) Each(yield func(Decision) bool) { h.each(h.sampled, yield) }
 func (h *Held) of(client string, yield func(Decision) bool) (sampled bool) {
 	hash := maphash.String(h.seed, client)
 	if sampled = h.sampled(hash); sampled {
-		h.each(func(other uint64) bool { return other == hash }, func(d Decision) bool { return d.Client != client || yield(d) })
+		h.each(
+			func(other uint64) bool { return other == hash },
+			func(d Decision) bool { return d.Client != client || yield(d) },
+		)
 	}
 	return sampled
 }

@@ -49,7 +49,11 @@ func (t *totals) count(second uint32, e *Event) {
 
 // series is the totals of so many seconds from one on.
 func (t *totals) series(from uint32, seconds int) Totals {
-	s := Totals{Series: newSeries(int64(from), 1, seconds), Degraded: make([]uint32, seconds), StoreMicros: make([]uint32, seconds)}
+	s := Totals{
+		Series:      newSeries(int64(from), 1, seconds),
+		Degraded:    make([]uint32, seconds),
+		StoreMicros: make([]uint32, seconds),
+	}
 	for i := range seconds {
 		bin := &t[(from+uint32(i))%totalSeconds]
 		if bin.second != from+uint32(i) {
@@ -141,7 +145,13 @@ func seriesOf(bins []bin, from uint32, n int, step int64) Series {
 
 func newSeries(from, step int64, n int) Series {
 	counts := make([]uint32, 3*n)
-	return Series{From: from, Step: step, Admitted: counts[:n:n], Denied: counts[n : 2*n : 2*n], ShadowDenied: counts[2*n:]}
+	return Series{
+		From:         from,
+		Step:         step,
+		Admitted:     counts[:n:n],
+		Denied:       counts[n : 2*n : 2*n],
+		ShadowDenied: counts[2*n:],
+	}
 }
 
 // A ruleTable has the busiest rules.

@@ -127,7 +127,13 @@ func (r *Recorder) rates(now stint.Instant) Rates {
 		}
 		return float64(sum) / float64(seconds)
 	}
-	return Rates{Scope: ScopeProcess, Processes: 1, Admitted: average(t.Admitted), Denied: average(t.Denied), Degraded: average(t.Degraded)}
+	return Rates{
+		Scope:     ScopeProcess,
+		Processes: 1,
+		Admitted:  average(t.Admitted),
+		Denied:    average(t.Denied),
+		Degraded:  average(t.Degraded),
+	}
 }
 
 // share tells the others what this process does, and the streams what all do, until ctx is done.
@@ -151,7 +157,9 @@ func (r *Recorder) share(ctx context.Context) {
 
 func (r *Recorder) eval(ctx context.Context, summary, wanted string) (string, error) {
 	life := strconv.FormatInt(shareLife.Microseconds(), 10)
-	return r.config.Eval(ctx, shareLua, r.config.KeyPrefix+":activity", []string{r.config.Process.Name, summary, life, wanted})
+	return r.config.Eval(
+		ctx, shareLua, r.config.KeyPrefix+":activity", []string{r.config.Process.Name, summary, life, wanted},
+	)
 }
 
 // ask tells the others what this process does, and returns what all do if that is wanted. When Redis does not answer,
@@ -234,7 +242,9 @@ func (v *view) top(n int, clientOf func(string) string) Top {
 	t := Top{Scope: v.scope, Processes: len(v.summaries), From: (minute - topMinutes + 1) * 60e6}
 	t.Clients = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Top, s.TopLeast })
 	t.Denied = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.Denied, s.DeniedLeast })
-	t.ShadowDenied = v.merge(n, clientOf, func(s *summary) ([]TopItem, int64) { return s.ShadowDenied, s.ShadowDeniedLeast })
+	t.ShadowDenied = v.merge(
+		n, clientOf, func(s *summary) ([]TopItem, int64) { return s.ShadowDenied, s.ShadowDeniedLeast },
+	)
 	return t
 }
 
@@ -258,7 +268,10 @@ func (v *view) merge(n int, clientOf func(string) string, of func(*summary) ([]T
 		items = append(items, item)
 	}
 	slices.SortFunc(items, func(a, b TopItem) int {
-		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Client, b.Client))
+		return cmp.Or(
+			cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule),
+			cmp.Compare(a.Client, b.Client),
+		)
 	})
 	items = items[:min(n, len(items))]
 	for i := range items {

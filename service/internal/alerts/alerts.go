@@ -150,7 +150,9 @@ func New(config Config) (*Sender, error) {
 		}
 	}
 	if config.Client == nil {
-		config.Client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		config.Client = &http.Client{
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -186,8 +188,13 @@ func (s *Sender) Notify(event Event) {
 // Stats reads the sender's figures.
 func (s *Sender) Stats() Stats {
 	return Stats{
-		Sent: s.sent.Load(), Repeated: s.repeated.Load(), Retries: s.retries.Load(), Failed: s.failed.Load(), Queued: s.queued(),
-		OverflowedNearLimit: s.nearLimit.overflowed.Load(), OverflowedDenied: s.denied.overflowed.Load(),
+		Sent:                s.sent.Load(),
+		Repeated:            s.repeated.Load(),
+		Retries:             s.retries.Load(),
+		Failed:              s.failed.Load(),
+		Queued:              s.queued(),
+		OverflowedNearLimit: s.nearLimit.overflowed.Load(),
+		OverflowedDenied:    s.denied.overflowed.Load(),
 	}
 }
 

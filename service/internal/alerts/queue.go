@@ -47,7 +47,9 @@ func (q *queue) put(event Event) {
 func (q *queue) reportOverflow() (lost bool) {
 	n := q.unreported.Swap(0)
 	if n > 0 {
-		q.config.Logger.Warn("alerts are lost: too many wait for their receiver", "kind", q.kind, "lost", n, "waiting", q.config.MaxQueue)
+		q.config.Logger.Warn(
+			"alerts are lost: too many wait for their receiver", "kind", q.kind, "lost", n, "waiting", q.config.MaxQueue,
+		)
 	}
 	return n > 0
 }

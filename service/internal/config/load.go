@@ -178,7 +178,10 @@ func (l *loader) unknown(sources Sources) {
 		if text, _ := sources.Env(name); text == "" || known || !strings.HasPrefix(name, "STINT_") || ofKubernetes.MatchString(name) {
 			continue
 		}
-		l.faults.Add(document.Position{Source: name}, "there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN")
+		l.faults.Add(
+			document.Position{Source: name},
+			"there is no such setting; allowed: the variables that `stint serve --help` names, such as STINT_LISTEN",
+		)
 	}
 }
 
@@ -216,7 +219,10 @@ func (l *loader) together() {
 func (l *loader) alerts() {
 	a := &l.config.Alerts
 	if a.URL != "" && !a.Denials && a.NearLimit == 0 {
-		l.faults.Add(l.from["alerts.denials"], "alerts.denials is false and alerts.near_limit is off; allowed: one of the two at least")
+		l.faults.Add(
+			l.from["alerts.denials"],
+			"alerts.denials is false and alerts.near_limit is off; allowed: one of the two at least",
+		)
 	}
 	switch {
 	case a.URL == "" && *a != Default().Alerts:
@@ -226,13 +232,19 @@ func (l *loader) alerts() {
 			}
 		}
 	case a.Secret != "" && a.SecretFile != "":
-		l.faults.Add(l.from["alerts.secret_file"], "alerts.secret_file is given beside alerts.secret; allowed: one of the two")
+		l.faults.Add(
+			l.from["alerts.secret_file"],
+			"alerts.secret_file is given beside alerts.secret; allowed: one of the two",
+		)
 	case a.Secret != "" && len(a.Secret) < minTokenBytes:
 		l.faults.Add(l.from["alerts.secret"], "alerts.secret has %d bytes; allowed: %d or more", len(a.Secret), minTokenBytes)
 	case a.SecretFile != "":
 		a.Secret = string(l.key("alerts.secret_file", a.SecretFile))
 	case a.Secret == "" && a.HashClients:
-		l.faults.Add(l.from["alerts.clients"], "alerts.clients is hash; allowed: only with alerts.secret or alerts.secret_file")
+		l.faults.Add(
+			l.from["alerts.clients"],
+			"alerts.clients is hash; allowed: only with alerts.secret or alerts.secret_file",
+		)
 	}
 }
 
@@ -255,7 +267,8 @@ func (l *loader) key(setting, name string) []byte {
 // reaches reports whether anything says who the service is to the servers of a store, or with what it speaks TLS to
 // them.
 func (s Store) reaches() bool {
-	return s.TLS != StoreTLS{} || s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
+	return s.TLS != StoreTLS{} ||
+		s.Username+s.Password+s.PasswordFile+s.SentinelUsername+s.SentinelPassword+s.SentinelPasswordFile != ""
 }
 
 // pair records what a section about TLS lacks.
@@ -320,18 +333,24 @@ var kinds = document.Kinds{
 			return ok && redisstore.Options{Partitions: int(n)}.Validate() == nil && n > 0
 		}, document.KindInteger)
 	},
-	"header": text("the name of a header field, or nothing", func(text string) bool { return text == "" || clientip.IsFieldName(text) }),
+	"header": text(
+		"the name of a header field, or nothing",
+		func(text string) bool { return text == "" || clientip.IsFieldName(text) },
+	),
 	"headers": func(field any, _ []string) document.Reader { // but Forwarded, whose elements are not plain addresses
 		return document.List(field.(*[]string), "names of header fields that hold only addresses, such as X-Forwarded-For", func(text string) (string, bool) {
 			return text, clientip.IsFieldName(text) && !strings.EqualFold(text, "Forwarded")
 		})
 	},
 	"networks": func(field any, _ []string) document.Reader {
-		return document.List(field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network)
+		return document.List(
+			field.(*[]netip.Prefix), "addresses or networks such as 10.0.0.0/8 or fd00::/8, whose host bits are 0", network,
+		)
 	},
 	"level": func(field any, _ []string) document.Reader {
 		return document.Scalar("debug, info, warn or error", func(text string) bool {
-			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) && field.(*slog.Level).UnmarshalText([]byte(text)) == nil
+			return slices.Contains([]string{"debug", "info", "warn", "error"}, text) &&
+				field.(*slog.Level).UnmarshalText([]byte(text)) == nil
 		}, document.KindText)
 	},
 }
@@ -347,7 +366,9 @@ func text(allowed string, is func(text string) bool, others ...document.Kind) fu
 }
 
 var (
-	redisSchemes = []string{"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix"}
+	redisSchemes = []string{
+		"redis", "rediss", "redis-sentinel", "rediss-sentinel", "redis-cluster", "rediss-cluster", "unix",
+	}
 	mongoSchemes = []string{"mongodb", "mongodb+srv"}
 )
 

@@ -250,7 +250,10 @@ func check(changes []rules.Change, author Author) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if len(text) > MaxRuleBytes {
-			return stint.Invalid(name, document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))), fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes))
+			return stint.Invalid(
+				name, document.Verbatim(fmt.Sprintf("%d bytes of JSON", len(text))),
+				fmt.Sprintf("at most %d bytes; make several rules", MaxRuleBytes),
+			)
 		}
 		if read, err := Decode("the edit", slices.Concat([]byte("["), text, []byte("]"))); err != nil || len(read) != 1 || !read[0].Equal(change.After) {
 			return stint.Invalid(name, "a rule that would be read as another", "text in UTF-8")
@@ -340,8 +343,12 @@ func (m *Manager) restore(ctx context.Context) error {
 	}
 	next := Revision{
 		Info: Info{
-			ID:     ID{Number: 1, At: now.UnixMicro()},
-			Author: Author{By: RestoredBy, Action: fmt.Sprintf("restore revision %d", m.current.Number), Comment: "the store had lost its rules"},
+			ID: ID{Number: 1, At: now.UnixMicro()},
+			Author: Author{
+				By:      RestoredBy,
+				Action:  fmt.Sprintf("restore revision %d", m.current.Number),
+				Comment: "the store had lost its rules",
+			},
 		},
 		Rules: m.current.Rules,
 	}

@@ -72,7 +72,9 @@ func (c *Codec) Encode(list []rules.Rule) ([]byte, error) {
 			text.Write(written)
 		}
 		if text.Len() > MaxBytes {
-			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules")
+			return nil, stint.Invalid(
+				"the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of JSON", MaxBytes)), "fewer or smaller rules",
+			)
 		}
 	}
 	text.WriteString("\n]\n")

@@ -113,7 +113,9 @@ func (s *callerStreams) enter(who string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[who] >= maxStreamsOfOne {
-		return problem.ReducedCapacity(fmt.Sprintf("%d streams of events are open for %s; allowed: %d", s.open[who], who, maxStreamsOfOne))
+		return problem.ReducedCapacity(
+			fmt.Sprintf("%d streams of events are open for %s; allowed: %d", s.open[who], who, maxStreamsOfOne),
+		)
 	}
 	if s.open == nil {
 		s.open = map[string]int{}
@@ -241,7 +243,9 @@ func checkOrigin(r *http.Request) error {
 	}
 	for _, origin := range r.Header["Origin"] {
 		if origin != "http://"+r.Host && origin != "https://"+r.Host {
-			return forbidden(fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)))
+			return forbidden(
+				fmt.Sprintf("Origin is %q; allowed: none, or http://%s", problem.Short(origin), problem.Short(r.Host)),
+			)
 		}
 	}
 	// An image of a page has no Origin. "none" is what the operator typed (Fetch Metadata, section 2.3).
@@ -303,7 +307,9 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 		if caller.Fault != nil {
 			return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true})
 		}
-		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes})
+		return problem.Answer(
+			w, r, http.StatusOK, sessionAnswer{Required: len(a.tokens.hashes) > 0, Name: caller.Name, Writes: caller.Writes},
+		)
 	case http.MethodPost:
 		index, err := a.readSignIn(w, r)
 		if err != nil {
@@ -311,7 +317,9 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 		}
 		holder := a.tokens.tokens[index]
 		http.SetCookie(w, session.New(a.tokens.hashes[index], time.Now(), r.TLS != nil))
-		return problem.Answer(w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite})
+		return problem.Answer(
+			w, r, http.StatusOK, sessionAnswer{Required: true, Name: holder.Name, Writes: holder.Role >= RoleWrite},
+		)
 	case http.MethodDelete:
 		for _, s := range session.Of(r, a.tokens.hashes, time.Now()) {
 			a.ended.end(r.Context(), s.ID)
@@ -329,7 +337,10 @@ func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rule
 func (a *admin) readSignIn(w http.ResponseWriter, r *http.Request) (index int, err error) {
 	// which no form can send
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return 0, problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: application/json", problem.Short(r.Header.Get("Content-Type")))
+		return 0, problem.New(
+			http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: application/json",
+			problem.Short(r.Header.Get("Content-Type")),
+		)
 	}
 	var body struct {
 		Token string `json:"token"`

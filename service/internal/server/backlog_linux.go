@@ -21,7 +21,9 @@ func dropNew(socket syscall.Conn) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: all},
 	}
 	return control(socket, func(fd int) error {
-		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		return unix.SetsockoptSockFprog(
+			fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]},
+		)
 	})
 }
 

@@ -169,7 +169,10 @@ func (b *bodyBudget) read(client string, besides int64, from io.Reader) (body, e
 func (b *bodyBudget) refuse(read *body) error {
 	read.release()
 	b.refused.Inc()
-	warn(b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)", "bound", b.most)
+	warn(
+		b.logger, b.lines, "requests are answered 503: bodies use all the memory that they may (http.max_body_memory)",
+		"bound", b.most,
+	)
 	return errBodyMemory
 }
 
@@ -191,7 +194,13 @@ func headOf(r *http.Request) (bytes int64) {
 
 // readBounded reads a body of at most so many bytes, unless its length says already that it has more. begin, unless it
 // is nil, waits for its turn. What it returns is released when the request is answered.
-func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client string, besides, most int64, begin func() (done func(), err error)) (body, error) {
+func (b *bodyBudget) readBounded(
+	w http.ResponseWriter,
+	r *http.Request,
+	client string,
+	besides, most int64,
+	begin func() (done func(), err error),
+) (body, error) {
 	if r.ContentLength > most {
 		w.Header().Set("Connection", "close") // rather than reading it to its end
 		return body{}, problem.TooLarge(most)
@@ -209,7 +218,9 @@ func (b *bodyBudget) readBounded(w http.ResponseWriter, r *http.Request, client 
 	case err == nil:
 		return text, nil
 	case errors.Is(err, errBodyMemory):
-		return body{}, problem.ReducedCapacity("request bodies, of all clients or of this one, use all the memory that they may; nothing was done")
+		return body{}, problem.ReducedCapacity(
+			"request bodies, of all clients or of this one, use all the memory that they may; nothing was done",
+		)
 	case errors.As(err, new(*http.MaxBytesError)):
 		return body{}, problem.TooLarge(most)
 	default:

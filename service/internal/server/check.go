@@ -322,9 +322,16 @@ func limitDetails(policy *stint.Policy, each []stint.Outcome, at stint.Instant) 
 		limit, o := policy.Limit(i), &each[i]
 		d := &details[i]
 		*d = api.LimitDetails{
-			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
-			Used: o.Limit - o.Remaining, ResetAfterMicros: o.ResetAfter.Microseconds(), RetryAfterMicros: api.Micros(o.RetryAfter),
-			GrowsAfterMicros: o.GrowsAfter.Microseconds(), DelayMicros: o.Delay.Microseconds(),
+			Name:             limit.Name,
+			Algorithm:        limit.Algorithm.String(),
+			Allowed:          o.Allowed,
+			Limit:            o.Limit,
+			Remaining:        o.Remaining,
+			Used:             o.Limit - o.Remaining,
+			ResetAfterMicros: o.ResetAfter.Microseconds(),
+			RetryAfterMicros: api.Micros(o.RetryAfter),
+			GrowsAfterMicros: o.GrowsAfter.Microseconds(),
+			DelayMicros:      o.Delay.Microseconds(),
 		}
 		switch limit.Algorithm {
 		case stint.AlgorithmLeakyBucket:
@@ -367,7 +374,13 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 	if err != nil {
 		return nil, err
 	}
-	t := &target{name: name, rule: cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()), policy: policy, headers: httplimit.NewHeaders(policy, fields), capacity: stint.MaxPermits + 1}
+	t := &target{
+		name:     name,
+		rule:     cmp.Or(kept, "algorithm/"+limits[0].Algorithm.String()),
+		policy:   policy,
+		headers:  httplimit.NewHeaders(policy, fields),
+		capacity: stint.MaxPermits + 1,
+	}
 	for i, limit := range limits {
 		if limit.Capacity < t.capacity {
 			t.capacity, t.least = limit.Capacity, int32(i)

@@ -257,7 +257,10 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
 	c.MaxHeaderBytes = cmp.Or(c.MaxHeaderBytes, 64<<10)
 	c.MaxBodyBytes = cmp.Or(c.MaxBodyBytes, 1<<20)
-	c.MaxBodyMemory = cmp.Or(c.MaxBodyMemory, max(defaultBodyMemory, leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes))))
+	c.MaxBodyMemory = cmp.Or(
+		c.MaxBodyMemory,
+		max(defaultBodyMemory, leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes))),
+	)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 100)
 	c.MaxConnections = cmp.Or(c.MaxConnections, 16384)
 	c.MaxOperations = cmp.Or(c.MaxOperations, 1024*runtime.GOMAXPROCS(0))
@@ -320,7 +323,10 @@ func (c Config) Validate() error {
 		}
 	}
 	if least := leastBodyMemory(c.MaxBodyBytes, int64(c.MaxHeaderBytes)); c.MaxBodyMemory < least {
-		add("http.max_body_memory", c.MaxBodyMemory, fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least))
+		add(
+			"http.max_body_memory", c.MaxBodyMemory,
+			fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least),
+		)
 	}
 	for _, token := range c.API.Tokens {
 		if !IsBearerToken(token) {

@@ -74,7 +74,9 @@ func newIdleTracker(first, idle, request time.Duration, limiter connLimiter) *id
 	const slowest = time.Second
 	w := &idleTracker{tick: slowest, limiter: limiter, conns: map[*trackedConn]struct{}{}, peers: map[string]int{}}
 	w.limiter.crowded = -1
-	w.limiter.lines = logsampler.New(1, logInterval, func() stint.Instant { return stint.Instant(w.now.Load() * w.tick.Microseconds()) })
+	w.limiter.lines = logsampler.New(
+		1, logInterval, func() stint.Instant { return stint.Instant(w.now.Load() * w.tick.Microseconds()) },
+	)
 	bounds := map[http.ConnState]time.Duration{http.StateNew: first, http.StateIdle: idle, http.StateActive: request}
 	for _, limit := range bounds {
 		if limit > 0 {
@@ -370,7 +372,10 @@ func (w *idleTracker) evict(of string) bool {
 		return false
 	}
 	slices.SortFunc(found, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.peers, a.peers), cmp.Compare(a.head, b.head), cmp.Compare(a.since, b.since))
+		return cmp.Or(
+			cmp.Compare(a.rank, b.rank), cmp.Compare(b.peers, a.peers), cmp.Compare(a.head, b.head),
+			cmp.Compare(a.since, b.since),
+		)
 	})
 	for _, c := range found[:min(len(found), 1+w.limiter.most/evictShare)] {
 		w.cut(c.conn, evicted)

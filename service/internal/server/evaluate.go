@@ -247,5 +247,8 @@ func checkPath(param, path string) error {
 
 // errRulesUnknown answers what can't be decided without rules.
 func errRulesUnknown() error {
-	return problem.New(http.StatusServiceUnavailable, "the rules could not be read yet; nothing was consumed. The service's log says why")
+	return problem.New(
+		http.StatusServiceUnavailable,
+		"the rules could not be read yet; nothing was consumed. The service's log says why",
+	)
 }

@@ -30,7 +30,9 @@ var noCredentials = []string{"Stint-RateLimit"}
 // rules that match it: 200, or the status of a denial, without a body.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 	if !s.clients.TrustsPeer(r.RemoteAddr) {
-		return forbidden("peer " + problem.Short(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there")
+		return forbidden(
+			"peer " + problem.Short(r.RemoteAddr) + " is not in trusted_proxies; allowed: proxies whose address is there",
+		)
 	}
 	denied, err := denyStatus(r.URL.RawQuery)
 	if err != nil {
@@ -149,8 +151,10 @@ func hostOf(r *http.Request, uriField string) (string, error) {
 	case host == "":
 		return "", badRequest(forwardedHost + " is missing; allowed: the host, from the proxy")
 	case len(r.Header[originalURI]) > 0 && host != r.Host: // one of the two ways is the client's, and which is not known
-		return "", badRequest(fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
-			forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host)))
+		return "", badRequest(
+			fmt.Sprintf("%s and %s tell the URI, and %s is %q beside Host %q; allowed: one of the two, or one host",
+				forwardedURI, originalURI, forwardedHost, problem.Short(host), problem.Short(r.Host)),
+		)
 	default:
 		return host, nil
 	}

@@ -56,14 +56,26 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch s.rulesState() {
 	case RulesUnknown:
-		health.Components["rules"] = api.Component{Status: api.StatusDown, Detail: "the rules could not be read yet; the log says why"}
+		health.Components["rules"] = api.Component{
+			Status: api.StatusDown,
+			Detail: "the rules could not be read yet; the log says why",
+		}
 		health.Status = api.StatusDown
 	case RulesCached:
-		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules are from rules_cache and may be old"}
+		health.Components["rules"] = api.Component{
+			Status: api.StatusUp,
+			Detail: "the rules are from rules_cache and may be old",
+		}
 	case RulesRefused:
-		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the new rules are refused; the current rules stay in force; the log says why"}
+		health.Components["rules"] = api.Component{
+			Status: api.StatusUp,
+			Detail: "the new rules are refused; the current rules stay in force; the log says why",
+		}
 	case RulesUnreachable:
-		health.Components["rules"] = api.Component{Status: api.StatusUp, Detail: "the rules' source is unreachable; the current rules stay in force"}
+		health.Components["rules"] = api.Component{
+			Status: api.StatusUp,
+			Detail: "the rules' source is unreachable; the current rules stay in force",
+		}
 	case RulesCurrent:
 	}
 	if s.draining.Load() {
@@ -120,7 +132,9 @@ func (s *service) rulesState() RulesState {
 
 func (s *service) info(w http.ResponseWriter, r *http.Request) error {
 	build := s.config.Build
-	return problem.Answer(w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()})
+	return problem.Answer(
+		w, r, http.StatusOK, api.Info{Version: build.Version, Commit: build.Commit, GoVersion: runtime.Version()},
+	)
 }
 
 func (s *service) describeAPI(w http.ResponseWriter, _ *http.Request) error {

@@ -100,7 +100,9 @@ func (s *Server) publicListener(ln net.Listener) *httpListener {
 		most: fitting(c.MaxConnections, c.Logger), perPeer: c.MaxConnectionsPerPeer,
 		clients: s.service.clients, metrics: s.service.connections, logger: c.Logger,
 	}
-	return s.newListener(serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter))
+	return s.newListener(
+		serviceHTTP, ln, s.Handler(), newIdleTracker(c.ReadHeaderTimeout, c.IdleTimeout, c.WriteTimeout, limiter),
+	)
 }
 
 // adminListener lets the handler bound each request, as a profile takes as long as it was asked
@@ -138,11 +140,22 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListe
 	return f, nil
 }
 
-func (s *Server) newListener(service string, ln net.Listener, handler http.Handler, tracker *idleTracker) *httpListener {
+func (s *Server) newListener(
+	service string,
+	ln net.Listener,
+	handler http.Handler,
+	tracker *idleTracker,
+) *httpListener {
 	server := s.httpServer(closeOnDrain{handler, &s.service.draining})
 	server.ConnState = tracker.changed
 	socket, _ := ln.(syscall.Conn)
-	return &httpListener{service: service, listener: tracker.listener(ln), socket: socket, server: server, tracker: tracker}
+	return &httpListener{
+		service:  service,
+		listener: tracker.listener(ln),
+		socket:   socket,
+		server:   server,
+		tracker:  tracker,
+	}
 }
 
 // closeConnection says that a connection ends with this answer; net/http makes a GOAWAY of it for HTTP/2.

@@ -70,7 +70,13 @@ func clipAttr(a slog.Attr) slog.Attr {
 		if err, ok := a.Value.Any().(error); ok {
 			a.Value = slog.StringValue(clip.To(most, err.Error()))
 		}
-	case slog.KindBool, slog.KindDuration, slog.KindFloat64, slog.KindInt64, slog.KindTime, slog.KindUint64, slog.KindLogValuer:
+	case slog.KindBool,
+		slog.KindDuration,
+		slog.KindFloat64,
+		slog.KindInt64,
+		slog.KindTime,
+		slog.KindUint64,
+		slog.KindLogValuer:
 	}
 	return a
 }

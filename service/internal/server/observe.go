@@ -53,9 +53,21 @@ func (s *service) observeCheck(w http.ResponseWriter, r *http.Request, t *target
 }
 
 // observeVerdict tells of a request that rules decided.
-func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rules.Request, v *enforce.Verdict, start time.Time, elapsed time.Duration) {
+func (s *service) observeVerdict(
+	w http.ResponseWriter,
+	r *http.Request,
+	q *rules.Request,
+	v *enforce.Verdict,
+	start time.Time,
+	elapsed time.Duration,
+) {
 	d := Decided{
-		Allowed: v.Allowed, Client: v.Claim.Key, Reason: string(v.Reason()), Policy: v.Claim.Policy, Decision: v.Decision, At: stint.Instant(start.UnixMicro()),
+		Allowed:  v.Allowed,
+		Client:   v.Claim.Key,
+		Reason:   string(v.Reason()),
+		Policy:   v.Claim.Policy,
+		Decision: v.Decision,
+		At:       stint.Instant(start.UnixMicro()),
 	}
 	if !v.Allowed {
 		d.Client = cmp.Or(d.Client, q.Address) // a rule that denies without its limits counts nobody
@@ -68,7 +80,12 @@ func (s *service) observeVerdict(w http.ResponseWriter, r *http.Request, q *rule
 	if s.config.Decided != nil {
 		for i, denial := range v.ShadowDenials {
 			s.config.Decided(r.Context(), Decided{
-				Shadow: true, Rule: v.Shadowed[i], Client: cmp.Or(denial.Key, q.Address), Reason: string(denial.Reason), RequestID: d.RequestID, At: d.At,
+				Shadow:    true,
+				Rule:      v.Shadowed[i],
+				Client:    cmp.Or(denial.Key, q.Address),
+				Reason:    string(denial.Reason),
+				RequestID: d.RequestID,
+				At:        d.At,
 			})
 		}
 	}
@@ -210,8 +227,11 @@ func (s *service) noteRefusal(w http.ResponseWriter, r *http.Request, f *problem
 	}
 	s.events.refused[outcome].Inc()
 	if outcome == outcomeInvalidToken {
-		warn(s.logger, s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr,
-			"client", s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail, "request_id", requestID(w))
+		warn(
+			s.logger, s.events.tokenLines, "audit", "service", serviceHTTP, "who", "", "from", r.RemoteAddr, "client",
+			s.clients.Key(r.RemoteAddr, r.Header), "action", path.Base(r.URL.Path), "outcome", outcome, "detail", f.Detail,
+			"request_id", requestID(w),
+		)
 	}
 }
 
@@ -233,14 +253,21 @@ func (s *service) noteForwarded(r *http.Request) {
 
 // noteUnknownAlgorithm logs that TOKEN_BUCKET decides for an algorithm that does not exist.
 func (s *service) noteUnknownAlgorithm(r *http.Request, name string) {
-	warn(s.logger, s.events.algorithmLines, "TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm", problem.Short(name), "peer", r.RemoteAddr)
+	warn(
+		s.logger, s.events.algorithmLines,
+		"TOKEN_BUCKET decides for an unknown algorithm: api.unknown_algorithm is fallback", "algorithm",
+		problem.Short(name), "peer", r.RemoteAddr,
+	)
 }
 
 // noteOverload counts a request for which there was no time, and logs it.
 func (s *service) noteOverload(r *http.Request, err error) {
 	s.metrics.Overloaded()
-	warn(s.logger, s.events.overloadLines, "this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
-		"err", err, "path", r.URL.Path)
+	warn(
+		s.logger, s.events.overloadLines,
+		"this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",
+		"err", err, "path", r.URL.Path,
+	)
 }
 
 const requestIDField = "X-Request-Id"

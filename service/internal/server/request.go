@@ -44,7 +44,9 @@ const (
 )
 
 // memberNames are the names of the members, in their order.
-var memberNames = [...]string{"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait"}
+var memberNames = [...]string{
+	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait",
+}
 
 // memberNamed returns the member of that name, or 0.
 func memberNamed(name string) member {
@@ -183,7 +185,9 @@ func detailsOf(query string, allowed member) (details bool, err error) {
 		if allowed != 0 {
 			only = "details=true"
 		}
-		return false, badRequest(fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only))
+		return false, badRequest(
+			fmt.Sprintf("the query is %q; allowed: %s, as the parameters are members of the body", problem.Short(query), only),
+		)
 	}
 	return q.details, nil
 }

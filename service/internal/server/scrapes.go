@@ -93,7 +93,9 @@ func (k pageKind) request(r *http.Request) *http.Request {
 	if k.gzip {
 		header.Set("Accept-Encoding", "gzip")
 	}
-	return (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: r.URL.Path}, Header: header}).WithContext(r.Context())
+	return (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: r.URL.Path}, Header: header}).WithContext(
+		r.Context(),
+	)
 }
 
 // Header implements [http.ResponseWriter].

@@ -170,7 +170,10 @@ func (s *Server) announce() {
 		}
 		log.Info("listening", attributes...)
 		if l.tokens > 0 && !isLoopback(l.addr) && !l.tls.Enabled() {
-			log.Warn("tokens are sent unencrypted: the listener is not on loopback and has no TLS; set its cert_file", "addr", l.addr.String())
+			log.Warn(
+				"tokens are sent unencrypted: the listener is not on loopback and has no TLS; set its cert_file",
+				"addr", l.addr.String(),
+			)
 		}
 	}
 	switch {

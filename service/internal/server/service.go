@@ -89,7 +89,10 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := []prometheus.Collector{collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
+	own := []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
 	if err := register(registerer, append(own, config.Collectors...)...); err != nil {
 		return nil, err
 	}
@@ -145,8 +148,16 @@ func newService(config *Config) (*service, error) {
 		bodies: bodies, events: events,
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
-		Manager: config.Manager, RulesFrom: config.RulesFrom, Limiter: limiter, Store: config.Store, IPv6Prefix: config.ClientIP.IPv6Prefix,
-		ReadRequest: s.readRequest, MaxBodyBytes: config.MaxBodyBytes, ReadBody: adminBodies.readAdmin, Logger: config.Logger, Registerer: registerer,
+		Manager:      config.Manager,
+		RulesFrom:    config.RulesFrom,
+		Limiter:      limiter,
+		Store:        config.Store,
+		IPv6Prefix:   config.ClientIP.IPv6Prefix,
+		ReadRequest:  s.readRequest,
+		MaxBodyBytes: config.MaxBodyBytes,
+		ReadBody:     adminBodies.readAdmin,
+		Logger:       config.Logger,
+		Registerer:   registerer,
 	})
 	if err != nil {
 		return nil, err
@@ -203,8 +214,14 @@ func (s *service) recover(w http.ResponseWriter, r *http.Request) {
 	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is panicked with as it is
 		panic(v) //nolint:forbidigo // net/http asks for it
 	}
-	s.logger.Error("a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, stackAttr, string(debug.Stack()))
-	maps.DeleteFunc(w.Header(), func(name string, _ []string) bool { return name != "Connection" && name != requestIDField })
+	s.logger.Error(
+		"a request panicked", "method", r.Method, "path", r.URL.Path, "request_id", requestID(w), "panic", v, stackAttr,
+		string(debug.Stack()),
+	)
+	maps.DeleteFunc(
+		w.Header(),
+		func(name string, _ []string) bool { return name != "Connection" && name != requestIDField },
+	)
 	problem.Write(w, errors.New("a panic"))
 }
 

@@ -133,7 +133,9 @@ func (s *simulator) serve(w http.ResponseWriter, r *http.Request) error {
 func (s *simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return stint.Invalid("Content-Type", problem.Short(r.Header.Get("Content-Type")), "multipart/form-data with the parts request and log")
+		return stint.Invalid(
+			"Content-Type", problem.Short(r.Header.Get("Content-Type")), "multipart/form-data with the parts request and log",
+		)
 	}
 	request, err := readSimulation(parts)
 	if err != nil {
@@ -188,7 +190,11 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(request); err != nil {
-		return nil, problem.New(http.StatusBadRequest, "request: %s. It is JSON with budget, inForce, candidates, pattern, format and suggest", problem.Short(document.JSONFault(err)))
+		return nil, problem.New(
+			http.StatusBadRequest,
+			"request: %s. It is JSON with budget, inForce, candidates, pattern, format and suggest",
+			problem.Short(document.JSONFault(err)),
+		)
 	}
 	return request, nil
 }
@@ -263,7 +269,10 @@ func (s *simulator) proceed(ctx context.Context) error {
 	}
 	runtime.GC() // which tells garbage from what is in use, and has the process take less than twice as much
 	if s.checked = s.heap(); s.checked > s.before+maxSimulatedHeap {
-		return stint.Invalid("the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", maxSimulatedHeap>>20)), "fewer or shorter limits, clients or requests")
+		return stint.Invalid(
+			"the simulation", document.Verbatim(fmt.Sprintf("using more than %d MiB", maxSimulatedHeap>>20)),
+			"fewer or shorter limits, clients or requests",
+		)
 	}
 	return nil
 }
@@ -277,7 +286,11 @@ func heapBytes() uint64 {
 
 // traffic is that of a request: a pattern, a log, or what this process decided lately. Suggestions read it several
 // times.
-func (s *simulator) traffic(ctx context.Context, request *simulationRequest, parts *multipart.Reader) (*traffic, error) {
+func (s *simulator) traffic(
+	ctx context.Context,
+	request *simulationRequest,
+	parts *multipart.Reader,
+) (*traffic, error) {
 	t := new(traffic)
 	if p := request.Pattern; p != nil {
 		pattern := simulate.Pattern{
@@ -426,12 +439,21 @@ type suggestion struct {
 }
 
 // suggest adds to an answer what suits the clients of rules, with notes about what could not be found.
-func (s *simulator) suggest(ctx context.Context, request *suggestionRequest, candidates []simulate.Candidate, source simulate.Source, answer *simulationAnswer) error {
+func (s *simulator) suggest(
+	ctx context.Context,
+	request *suggestionRequest,
+	candidates []simulate.Candidate,
+	source simulate.Source,
+	answer *simulationAnswer,
+) error {
 	if !(request.Share > 0 && request.Share <= 1) {
 		return stint.Invalid("suggest.share", request.Share, "above 0, up to 1")
 	}
 	goal := simulate.Goal{
-		Share: request.Share, Rate: request.Rate, MaxMemory: maxSimulatedMemory, Proceed: func() error { return s.proceed(ctx) },
+		Share:     request.Share,
+		Rate:      request.Rate,
+		MaxMemory: maxSimulatedMemory,
+		Proceed:   func() error { return s.proceed(ctx) },
 	}
 	type wanted struct{ candidate, rule int }
 	var list []wanted

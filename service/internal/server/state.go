@@ -134,7 +134,13 @@ func (s *service) settleKey(w http.ResponseWriter, r *http.Request, q *request, 
 }
 
 // settleRules settles what rules decided about a request.
-func (s *service) settleRules(w http.ResponseWriter, r *http.Request, e *evaluation, q *request, permits int64) (err error) {
+func (s *service) settleRules(
+	w http.ResponseWriter,
+	r *http.Request,
+	e *evaluation,
+	q *request,
+	permits int64,
+) (err error) {
 	switch {
 	case s.rulesState() == RulesUnknown:
 		return errRulesUnknown()

@@ -208,7 +208,10 @@ func validateAdminTokens(tokens []AdminToken) (faults []error) {
 		}
 		unprintable := strings.ContainsFunc(token.Name, func(r rune) bool { return r < ' ' || r > '~' })
 		if len(token.Name) > maxTokenName || unprintable {
-			add(fmt.Sprintf("a token's name of %d bytes", len(token.Name)), fmt.Sprintf("names of up to %d printable ASCII characters", maxTokenName))
+			add(
+				fmt.Sprintf("a token's name of %d bytes", len(token.Name)),
+				fmt.Sprintf("names of up to %d printable ASCII characters", maxTokenName),
+			)
 		}
 	}
 	return faults

@@ -31,7 +31,13 @@ const CostAttribute = "cost"
 // LimitRule is a rule for limits that were given without one: they hold for every request, and count each client
 // address, which is also what the key of an input stands for.
 func LimitRule(id string, limits ...stint.Limit) rules.Rule {
-	return rules.Rule{ID: id, Scope: []string{rules.PerIP}, Missing: rules.MissingDeny, Cost: rules.Cost{Attribute: CostAttribute}, Limits: limits}
+	return rules.Rule{
+		ID:      id,
+		Scope:   []string{rules.PerIP},
+		Missing: rules.MissingDeny,
+		Cost:    rules.Cost{Attribute: CostAttribute},
+		Limits:  limits,
+	}
 }
 
 // A Candidate is one set of rules, to be compared with others.

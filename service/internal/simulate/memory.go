@@ -39,6 +39,10 @@ func (m *memory) fault(candidates []*candidate) error {
 			states += int64(len(t.limits)) * int64(t.clients.used)
 		}
 	}
-	came := fmt.Sprintf("%d candidates with %d limits in use and the states of %d clients of a limit", len(candidates), limits, states)
-	return stint.Invalid("candidates", came, fmt.Sprintf("what fits in %d MiB: fewer candidates, rules, limits or clients", m.most>>20))
+	came := fmt.Sprintf(
+		"%d candidates with %d limits in use and the states of %d clients of a limit", len(candidates), limits, states,
+	)
+	return stint.Invalid(
+		"candidates", came, fmt.Sprintf("what fits in %d MiB: fewer candidates, rules, limits or clients", m.most>>20),
+	)
 }

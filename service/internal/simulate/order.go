@@ -62,7 +62,9 @@ func (o *Order) Flush() error { return o.flush(o.newest + 1) }
 func (o *Order) flush(cut stint.Instant) error {
 	o.flushed = cut
 	sortEvents(o.held)
-	n, _ := slices.BinarySearchFunc(o.held, cut, func(ev Event, cut stint.Instant) int { return cmp.Compare(ev.Time, cut) })
+	n, _ := slices.BinarySearchFunc(
+		o.held, cut, func(ev Event, cut stint.Instant) int { return cmp.Compare(ev.Time, cut) },
+	)
 	if len(o.held) >= o.most {
 		n = len(o.held)
 	}

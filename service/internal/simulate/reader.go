@@ -167,7 +167,9 @@ func decompress(in io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(buffered)
 		return z, func() {}, prefix.Join(err)
 	case bytes.Equal(begin, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		z, err := zstd.NewReader(
+			buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow),
+		)
 		if err != nil {
 			return nil, nil, prefix.Join(err)
 		}

@@ -61,8 +61,15 @@ type recordLine struct {
 // lineOf is that of a decision, without its claims.
 func lineOf(verb stint.Verb, d stint.Decision) recordLine {
 	return recordLine{
-		At: d.At, Verb: verb.String(), Allowed: d.Allowed, Index: d.Index, Remaining: d.Remaining, Retry: microsOrNever(d.RetryAfter),
-		Reset: d.ResetAfter.Microseconds(), Delay: d.Delay.Microseconds(), Applied: d.Applied,
+		At:        d.At,
+		Verb:      verb.String(),
+		Allowed:   d.Allowed,
+		Index:     d.Index,
+		Remaining: d.Remaining,
+		Retry:     microsOrNever(d.RetryAfter),
+		Reset:     d.ResetAfter.Microseconds(),
+		Delay:     d.Delay.Microseconds(),
+		Applied:   d.Applied,
 	}
 }
 

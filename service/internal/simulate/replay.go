@@ -158,7 +158,10 @@ func (r *replay) line(line recordLine, number int64) error {
 func (r *replay) define(line recordLine, number int64) error {
 	id := line.Name + "\n" + string(line.Limits)
 	if r.made[id] == nil {
-		parsed, _, err := file.Parse(fmt.Sprintf("line %d", number), []byte(`[{"id":"r","scope":"global","limits":`+string(line.Limits)+`}]`))
+		parsed, _, err := file.Parse(
+			fmt.Sprintf("line %d", number),
+			[]byte(`[{"id":"r","scope":"global","limits":`+string(line.Limits)+`}]`),
+		)
 		if err != nil {
 			return err
 		}
@@ -217,7 +220,9 @@ func (r *replay) compare(op *recordedOp) {
 	}
 	if string(texts[0]) != string(texts[1]) {
 		if r.Different++; r.Different == 1 {
-			r.FirstDifference = fmt.Sprintf("record %d, line %d: recorded %s; replayed %s", op.record+1, op.number, texts[0], texts[1])
+			r.FirstDifference = fmt.Sprintf(
+				"record %d, line %d: recorded %s; replayed %s", op.record+1, op.number, texts[0], texts[1],
+			)
 		}
 	}
 }
@@ -233,7 +238,10 @@ func (r *replay) changed(c *claim) bool {
 			continue
 		}
 		same := func(l stint.Limit) bool {
-			return slices.ContainsFunc(c.Policy.Limits(), func(k stint.Limit) bool { return k.Name == l.Name && k.Algorithm == l.Algorithm })
+			return slices.ContainsFunc(
+				c.Policy.Limits(),
+				func(k stint.Limit) bool { return k.Name == l.Name && k.Algorithm == l.Algorithm },
+			)
 		}
 		if _, known := t.look(&c.key); known && slices.ContainsFunc(policy.Limits(), same) {
 			return true

@@ -189,7 +189,10 @@ func (c *candidate) tables() map[string][]*table {
 	}
 	for _, list := range tables {
 		slices.SortFunc(list, func(a, b *table) int {
-			return cmp.Or(cmp.Compare(b.clients.used, a.clients.used), cmp.Compare(describe(a.limits[0].Limit), describe(b.limits[0].Limit)))
+			return cmp.Or(
+				cmp.Compare(b.clients.used, a.clients.used),
+				cmp.Compare(describe(a.limits[0].Limit), describe(b.limits[0].Limit)),
+			)
 		})
 	}
 	return tables

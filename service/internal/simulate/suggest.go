@@ -80,7 +80,9 @@ func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (
 		return nil, stint.Invalid("max_clients", goal.MaxClients, fmt.Sprintf("0 to %d", MaxClients))
 	}
 	if goal.Rate && (len(rule.Limits) > 1 || !rule.Limits[0].IsBucket()) {
-		return nil, stint.Invalid("rule "+rule.ID, "limits of which the least rate is not defined", "one token bucket or leaky bucket")
+		return nil, stint.Invalid(
+			"rule "+rule.ID, "limits of which the least rate is not defined", "one token bucket or leaky bucket",
+		)
 	}
 	rule = rule.Clone()
 	rule.OnExceed, rule.MaxWait, rule.MaxWaiters = rules.Reject, 0, 0
@@ -215,7 +217,10 @@ func (s *suggestor) need(l *store, allowed bool) {
 	}
 	for i, out := range l.outs {
 		p := &l.ops[i]
-		at := n*limits + slices.IndexFunc(s.rule.Limits, func(k stint.Limit) bool { return k.Name == p.limit.Name && k.Algorithm == p.limit.Algorithm })
+		at := n*limits + slices.IndexFunc(
+			s.rule.Limits,
+			func(k stint.Limit) bool { return k.Name == p.limit.Name && k.Algorithm == p.limit.Algorithm },
+		)
 		switch {
 		case allowed:
 			s.needs[at] = max(s.needs[at], out.Limit-out.Remaining)
@@ -364,7 +369,12 @@ func (c *candidate) untouched(rule string) (untouched, asked int64) {
 // prove replays the values, one less of each, and what came after the fit.
 func (s *suggestor) prove(values []int64) (*Suggestion, error) {
 	r := &Suggestion{
-		Rule: s.rule.ID, Goal: s.goal.Share, Values: values, Limits: s.with(values).Limits, Clients: s.asked, Maximum: s.wanted == s.asked,
+		Rule:    s.rule.ID,
+		Goal:    s.goal.Share,
+		Values:  values,
+		Limits:  s.with(values).Limits,
+		Clients: s.asked,
+		Maximum: s.wanted == s.asked,
 	}
 	for _, told := range s.told {
 		switch told {

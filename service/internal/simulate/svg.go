@@ -43,7 +43,10 @@ func (p *svg) legend(entries ...[2]string) {
 	x := plotWidth - right
 	for _, e := range slices.Backward(entries) {
 		x -= 8*len(e[0]) + 18
-		p.add(`<rect x="%d" y="11" width="10" height="10" fill="%s"/><text x="%d" y="20" fill="#334155">%s</text>`, x, e[1], x+14, e[0])
+		p.add(
+			`<rect x="%d" y="11" width="10" height="10" fill="%s"/><text x="%d" y="20" fill="#334155">%s</text>`, x, e[1],
+			x+14, e[0],
+		)
 	}
 }
 
@@ -92,7 +95,10 @@ func (c *CandidateReport) SVG() string {
 			if height == 0 {
 				continue
 			}
-			fmt.Fprintf(&d, "M%.2f %.2fh%.2fv%.2fh-%.2fz", float64(left)+float64(i)*step, float64(plotHeight-under)-float64(to(s))*scale, step, height, step)
+			fmt.Fprintf(
+				&d, "M%.2f %.2fh%.2fv%.2fh-%.2fz", float64(left)+float64(i)*step, float64(plotHeight-under)-float64(to(s))*scale,
+				step, height, step,
+			)
 		}
 		if d.Len() > 0 {
 			p.add(`<path fill="%s" d="%s"/>`, colour, d.String())
@@ -170,9 +176,18 @@ func (r *RuleReport) SVG(candidate string) string {
 			colour = colourAdmitted
 		}
 		x, height := float64(left)+float64(i)*step, float64(n)*scale
-		p.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x+step*0.15, float64(plotHeight-under)-height, step*0.7, height, colour)
-		p.add(`<text x="%.1f" y="%.1f" text-anchor="middle" fill="#0f172a">%s</text>`, x+step/2, float64(plotHeight-under)-height-4, group(n))
-		p.add(`<text x="%.1f" y="%d" text-anchor="middle" fill="#475569">%s</text>`, x+step/2, plotHeight-under+18, html.EscapeString(shareNames[i]))
+		p.add(
+			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x+step*0.15, float64(plotHeight-under)-height,
+			step*0.7, height, colour,
+		)
+		p.add(
+			`<text x="%.1f" y="%.1f" text-anchor="middle" fill="#0f172a">%s</text>`, x+step/2,
+			float64(plotHeight-under)-height-4, group(n),
+		)
+		p.add(
+			`<text x="%.1f" y="%d" text-anchor="middle" fill="#475569">%s</text>`, x+step/2, plotHeight-under+18,
+			html.EscapeString(shareNames[i]),
+		)
 	}
 	return p.close()
 }

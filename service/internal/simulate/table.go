@@ -65,7 +65,11 @@ func keyOf(text string) key {
 	}
 	var bytes [16]byte
 	copy(bytes[:], text)
-	k := key{first: binary.LittleEndian.Uint64(bytes[:8]), last: binary.LittleEndian.Uint64(bytes[8:]) | uint64(len(text))<<56, text: text}
+	k := key{
+		first: binary.LittleEndian.Uint64(bytes[:8]),
+		last:  binary.LittleEndian.Uint64(bytes[8:]) | uint64(len(text))<<56,
+		text:  text,
+	}
 	k.hash = mixed(mixed(k.first) ^ k.last)
 	return k
 }
@@ -134,14 +138,21 @@ type table struct {
 // limits.
 func newTable(policy *stint.Policy, maxClients int, memory *memory) (*table, error) {
 	t := &table{
-		policy: policy, limits: make([]limit, policy.Len()), index: make([]uint32, 16), maxClients: min(maxClients, MaxClients),
-		memory: memory,
+		policy:     policy,
+		limits:     make([]limit, policy.Len()),
+		index:      make([]uint32, 16),
+		maxClients: min(maxClients, MaxClients),
+		memory:     memory,
 	}
 	memory.take(int64(unsafe.Sizeof(*t)) + int64(len(t.limits))*limitBytes)
 	for i := range t.limits {
 		l := policy.Limit(i)
 		t.leaky = t.leaky || l.Algorithm == stint.AlgorithmLeakyBucket
-		t.limits[i] = limit{Limit: l, state: statesFor(l), window: window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory}}
+		t.limits[i] = limit{
+			Limit:  l,
+			state:  statesFor(l),
+			window: window{span: stint.Instant(spanOf(l).Microseconds()), memory: memory},
+		}
 		if t.limits[i].state == nil {
 			t.limits = nil
 			return t, stint.Invalid("algorithm", l.Algorithm, "one that package simulate has")

@@ -38,8 +38,10 @@ func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	fmt.Fprintf(&b, "%s requests in %s, from %s to %s\n\n", group(r.Events), round(int64(r.Last-r.First)), r.First, r.Last)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	// Painted columns have invisible bytes, the same number in each row.
-	_, _ = fmt.Fprintf(w, "CANDIDATE\tRULE\tREQUESTS\t%s\t%s\t%s\tSHARE\tCLIENTS\tDENIED ONCE\tSHUT OUT\tPEAK\tPER\tCLIENT PEAK\tWAIT\t\n",
-		paint("ADMITTED", slate, coloured), paint("DENIED", vermilion, coloured), paint("SHADOW", violet, coloured))
+	_, _ = fmt.Fprintf(
+		w, "CANDIDATE\tRULE\tREQUESTS\t%s\t%s\t%s\tSHARE\tCLIENTS\tDENIED ONCE\tSHUT OUT\tPEAK\tPER\tCLIENT PEAK\tWAIT\t\n",
+		paint("ADMITTED", slate, coloured), paint("DENIED", vermilion, coloured), paint("SHADOW", violet, coloured),
+	)
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
 		for j := range c.Rules {
@@ -90,7 +92,10 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(b, "%s %q %s of %s (shut out %s)", map[bool]string{true: ","}[i > 0], c.Key, group(c.Denied), group(c.Admitted+c.Denied), round(c.Shut))
+		fmt.Fprintf(
+			b, "%s %q %s of %s (shut out %s)", map[bool]string{true: ","}[i > 0], c.Key, group(c.Denied),
+			group(c.Admitted+c.Denied), round(c.Shut),
+		)
 	}
 	b.WriteByte('\n')
 }
@@ -102,10 +107,16 @@ func (r *Report) Notes() (notes []string) {
 		note("%s requests of the log were answered with 429: it shows what another limit let through, and clients may have asked more often because of it.", group(r.Limited))
 	}
 	if in := r.Input; in != nil && in.Malformed > 0 {
-		note("%s of %s lines are malformed and left out. The first: %s", group(in.Malformed), group(in.Lines), in.FirstMalformed)
+		note(
+			"%s of %s lines are malformed and left out. The first: %s", group(in.Malformed), group(in.Lines),
+			in.FirstMalformed,
+		)
 	}
 	if r.Late > 0 {
-		note("%s requests are earlier than one before them, and count as of its time. --reorder sorts what is a little late.", group(r.Late))
+		note(
+			"%s requests are earlier than one before them, and count as of its time. --reorder sorts what is a little late.",
+			group(r.Late),
+		)
 	}
 	if r.WholeSeconds > 0 {
 		var busiest int64
@@ -123,15 +134,24 @@ func (r *Report) Notes() (notes []string) {
 			if n := len(c.Unmet) - most; n > 0 {
 				more = fmt.Sprintf(" and %s more", group(int64(n)))
 			}
-			note("No request met these rules of %s: %s%s. Nothing is known of what they would do.", c.Name, strings.Join(c.Unmet[:min(most, len(c.Unmet))], ", "), more)
+			note(
+				"No request met these rules of %s: %s%s. Nothing is known of what they would do.", c.Name,
+				strings.Join(c.Unmet[:min(most, len(c.Unmet))], ", "), more,
+			)
 		}
 		for _, rule := range c.Rules {
 			if rule.Sample > 1 {
-				note("%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.", rule.Rule, c.Name, rule.Sample, group(rule.Unsampled))
+				note(
+					"%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.",
+					rule.Rule, c.Name, rule.Sample, group(rule.Unsampled),
+				)
 			}
 			for _, l := range rule.Limits {
 				if l.AtLeast {
-					note("%s of %s: more than %s admissions in %s; peaks are at least what they say.", rule.Rule, c.Name, group(maxAdmissions), stint.FormatDuration(micros(l.Span)))
+					note(
+						"%s of %s: more than %s admissions in %s; peaks are at least what they say.", rule.Rule, c.Name,
+						group(maxAdmissions), stint.FormatDuration(micros(l.Span)),
+					)
 				}
 			}
 		}

@@ -108,7 +108,10 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 		}
 		now.Rules, size = append(now.Rules, rule), size+len(rule)
 		if next.Bytes += int64(len(rule)); next.Bytes > store.MaxBytes {
-			return nil, stint.Invalid("the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of BSON", store.MaxBytes)), "fewer or smaller rules")
+			return nil, stint.Invalid(
+				"the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of BSON", store.MaxBytes)),
+				"fewer or smaller rules",
+			)
 		}
 	}
 	if len(now.Rules) > 0 {

@@ -255,11 +255,17 @@ func (i *importer) limits(rule *rules.Rule, from *fluxRule) error {
 func (i *importer) limitName(id string, band fluxBand, several bool) string {
 	name := strings.TrimSpace(band.Label)
 	if len(name) > stint.MaxNameBytes || strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
-		i.note("rule %q: the label %q is not kept, because a limit's name is up to %d bytes of ASCII", id, name, stint.MaxNameBytes)
+		i.note(
+			"rule %q: the label %q is not kept, because a limit's name is up to %d bytes of ASCII", id, name,
+			stint.MaxNameBytes,
+		)
 		name = ""
 	}
 	if name == "" && several {
-		name = fmt.Sprintf("%d-per-%s", band.Capacity, stint.FormatDuration(time.Duration(band.Seconds)*time.Second+time.Duration(band.Millis)*time.Millisecond))
+		name = fmt.Sprintf(
+			"%d-per-%s", band.Capacity,
+			stint.FormatDuration(time.Duration(band.Seconds)*time.Second+time.Duration(band.Millis)*time.Millisecond),
+		)
 	}
 	return name
 }

@@ -150,7 +150,9 @@ func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (sto
 		revision.Rules = append(revision.Rules, list...)
 	}
 	if len(revision.Rules) != revision.Count {
-		return revision, s.unreadable(revision.Number, "has %d rules; allowed: %d, as count says", len(revision.Rules), revision.Count)
+		return revision, s.unreadable(
+			revision.Number, "has %d rules; allowed: %d, as count says", len(revision.Rules), revision.Count,
+		)
 	}
 	return revision, nil
 }
@@ -285,7 +287,11 @@ func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 	if byHand { // their heads become those of revisions whose chunks are gone
 		inline := append(below(oldest), bson.E{Key: rulesField, Value: bson.D{{Key: "$exists", Value: true}}})
 		if _, err := s.heads(db).UpdateMany(ctx, inline, bson.D{
-			{Key: "$unset", Value: bson.D{{Key: rulesField, Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "chunks", Value: 1}}},
+			{
+				Key:   "$unset",
+				Value: bson.D{{Key: rulesField, Value: ""}},
+			},
+			{Key: "$set", Value: bson.D{{Key: "chunks", Value: 1}}},
 		}); err != nil {
 			return err
 		}

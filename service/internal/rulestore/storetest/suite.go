@@ -97,10 +97,17 @@ func testModel(p *place) {
 			case "put":
 				p.at += rapid.SampledFrom([]int64{1, 1000, 1_000_000, 10_000_000_000_000}).Draw(t, "later")
 				next := p.next(rapid.SliceOfN(testrules.Rules(), 0, 4).Draw(t, "rules")...)
-				next.Author = store.Author{By: testrules.Text.Draw(t, "by"), Action: testrules.Text.Draw(t, "action"), Comment: testrules.Text.Draw(t, "comment")}
+				next.Author = store.Author{
+					By:      testrules.Text.Draw(t, "by"),
+					Action:  testrules.Text.Draw(t, "action"),
+					Comment: testrules.Text.Draw(t, "comment"),
+				}
 				p.put(next)
 			case "refuse":
-				expected := store.ID{Number: n + rapid.Int64Range(-2, 2).Draw(t, "number"), At: p.head().At + rapid.SampledFrom([]int64{-1, 0, 1, 1_000_000}).Draw(t, "at")}
+				expected := store.ID{
+					Number: n + rapid.Int64Range(-2, 2).Draw(t, "number"),
+					At:     p.head().At + rapid.SampledFrom([]int64{-1, 0, 1, 1_000_000}).Draw(t, "at"),
+				}
 				p.refuse(expected, expected.Number+1)
 				p.refuse(p.head().ID, n+rapid.SampledFrom([]int64{-1, 0, 2, 3}).Draw(t, "next"))
 				p.refuse(store.ID{}, rapid.Int64Range(0, n+2).Draw(t, "first"))

@@ -47,7 +47,10 @@ func New(status int, format string, args ...any) *Error {
 
 // NoPath is that of a path that the listener does not have.
 func NoPath(path string) *Error {
-	return New(http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", Short(path), api.PathOpenAPI)
+	return New(
+		http.StatusNotFound, "path is %q; allowed: the paths that %s of this listener describes", Short(path),
+		api.PathOpenAPI,
+	)
 }
 
 // CheckMethod refuses other methods than those that a path has.
@@ -63,7 +66,13 @@ func CheckMethod(r *http.Request, has ...string) error {
 
 // ReducedCapacity is that of a request which may be sent again in a second.
 func ReducedCapacity(detail string) *Error {
-	return &Error{Status: http.StatusServiceUnavailable, Type: api.ProblemReducedCapacity, Detail: detail, Field: "Retry-After", Value: "1"}
+	return &Error{
+		Status: http.StatusServiceUnavailable,
+		Type:   api.ProblemReducedCapacity,
+		Detail: detail,
+		Field:  "Retry-After",
+		Value:  "1",
+	}
 }
 
 // TooLarge is that of a body.
@@ -107,7 +116,12 @@ func Write(w http.ResponseWriter, err error) {
 	if e.Field != "" {
 		header.Set(e.Field, e.Value)
 	}
-	document := api.Problem{Type: "about:blank", Title: http.StatusText(e.Status), Status: e.Status, Detail: Clip(e.Detail)}
+	document := api.Problem{
+		Type:   "about:blank",
+		Title:  http.StatusText(e.Status),
+		Status: e.Status,
+		Detail: Clip(e.Detail),
+	}
 	if e.Type == api.ProblemReducedCapacity {
 		document.Type, document.Title = e.Type, "Temporary Reduced Capacity"
 	}
@@ -155,7 +169,9 @@ type Query struct{ url.Values }
 func ParseQuery(text string, names []string) (Query, error) {
 	values, err := url.ParseQuery(text)
 	if err != nil {
-		return Query{}, stint.Invalid("query", Short(text), "percent-encoding, % with two hexadecimal digits, and no semicolon")
+		return Query{}, stint.Invalid(
+			"query", Short(text), "percent-encoding, % with two hexadecimal digits, and no semicolon",
+		)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if !slices.Contains(names, name) {

@@ -90,8 +90,14 @@ var routes = []route{
 	{"GET rules", "list", (*call).list, false, []string{"enabled", "set", "label", "prefix", "after", "limit"}},
 	{"PUT rules", "replace_all", (*call).replaceAll, true, []string{"comment"}},
 	{"POST rules", "create", (*call).create, true, []string{"comment"}},
-	{"PATCH rules", "patch_selected", (*call).patchSelected, true, []string{"comment", "enabled", "set", "label", "prefix"}},
-	{"DELETE rules", "delete_selected", (*call).removeSelected, true, []string{"comment", "enabled", "set", "label", "prefix"}},
+	{
+		"PATCH rules", "patch_selected", (*call).patchSelected, true,
+		[]string{"comment", "enabled", "set", "label", "prefix"},
+	},
+	{
+		"DELETE rules", "delete_selected", (*call).removeSelected, true,
+		[]string{"comment", "enabled", "set", "label", "prefix"},
+	},
 	{"GET rules/{rule}", "get", (*call).get, false, nil},
 	{"PUT rules/{rule}", "put", (*call).put, true, []string{"comment"}},
 	{"PATCH rules/{rule}", "patch", (*call).patch, true, []string{"comment"}},
@@ -282,7 +288,8 @@ func unreachable(err error) error {
 
 // isUnreachable reports whether the manager's store did not answer.
 func isUnreachable(err error) bool {
-	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, context.Canceled)
 }
 
 // inTime returns " in time" if an error is a timeout, to be added to a message.

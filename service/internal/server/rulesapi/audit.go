@@ -79,7 +79,10 @@ func hidden(err error) error {
 
 // audit records a change, or an attempt at one, in the log, without secrets. Details that are empty or 0 are left out.
 func (a *API) audit(ctx context.Context, who Caller, action, outcome string, details ...slog.Attr) {
-	attributes := []slog.Attr{slog.String("who", who.Name), slog.String("from", who.From), slog.String("action", action), slog.String("outcome", outcome)}
+	attributes := []slog.Attr{
+		slog.String("who", who.Name), slog.String("from", who.From), slog.String("action", action),
+		slog.String("outcome", outcome),
+	}
 	for _, d := range details {
 		switch {
 		case d.Value.Equal(slog.StringValue("")), d.Value.Equal(slog.Int64Value(0)), d.Key == "":
@@ -119,8 +122,10 @@ func (c *call) note(err error) {
 		outcome = outcomeDone
 	}
 	c.api.metrics.edits.WithLabelValues(c.action, outcome).Inc()
-	c.api.audit(c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown), slog.String("detail", detail),
-		errorAttr(hidden(err)), slog.Int64("revision", c.revision))
+	c.api.audit(
+		c.r.Context(), c.caller, c.action, outcome, slog.String("rule", c.rule), slog.String("client", c.shown),
+		slog.String("detail", detail), errorAttr(hidden(err)), slog.Int64("revision", c.revision),
+	)
 }
 
 // report logs why a read failed. If the store of rules is unreachable, it logs only a sample.
@@ -156,7 +161,10 @@ func (a *API) refused(ctx context.Context, caller Caller, action, rule string, e
 			return
 		}
 	}
-	a.audit(ctx, caller, action, outcome, slog.String("rule", rule), slog.String("detail", prefix.Trim(err.Error())), slog.Int64("left_out", leftOut))
+	a.audit(
+		ctx, caller, action, outcome, slog.String("rule", rule), slog.String("detail", prefix.Trim(err.Error())),
+		slog.Int64("left_out", leftOut),
+	)
 }
 
 // about notes which client of a rule the call is about, in a form that can be shown.

@@ -34,14 +34,19 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 }
 
 // commit has the manager make a revision.
-func (c *call) commit(what string, do func(context.Context, *store.Manager, store.Author) (store.Edited, error)) (store.Edited, error) {
+func (c *call) commit(
+	what string,
+	do func(context.Context, *store.Manager, store.Author) (store.Edited, error),
+) (store.Edited, error) {
 	comment, err := c.comment()
 	if err != nil {
 		return store.Edited{}, err
 	}
 	m := c.api.config.Manager
 	if m == nil {
-		return store.Edited{}, problem.New(http.StatusConflict, "rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom)
+		return store.Edited{}, problem.New(
+			http.StatusConflict, "rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom,
+		)
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
@@ -74,7 +79,10 @@ func editFault(err error) error {
 	case errors.Is(err, store.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
-		return unavailable(errors.Join(err, errUnconfirmed), "the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-revisions shows whether it was made")
+		return unavailable(
+			errors.Join(err, errUnconfirmed),
+			"the edit was not confirmed"+inTime(err)+"; GET /api/v1/rule-revisions shows whether it was made",
+		)
 	}
 }
 
@@ -85,7 +93,9 @@ func (c *call) edited(e *store.Edited) error {
 		return err
 	}
 	c.w.Header().Set("Etag", tag)
-	return problem.Answer(c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)})
+	return problem.Answer(
+		c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)},
+	)
 }
 
 // changesOf converts changes to their wire type.
@@ -118,7 +128,12 @@ func (c *call) create() error {
 			if err != nil {
 				return err
 			}
-			return &problem.Error{Status: http.StatusConflict, Detail: "there is a rule " + rule.ID + " already", Field: "Etag", Value: tagOf(text)}
+			return &problem.Error{
+				Status: http.StatusConflict,
+				Detail: "there is a rule " + rule.ID + " already",
+				Field:  "Etag",
+				Value:  tagOf(text),
+			}
 		}
 		d.Put(rule)
 		return nil
@@ -293,7 +308,10 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 		return err
 	}
 	if f.set == "" && len(f.labels) == 0 && f.prefix == "" {
-		return stint.Invalid("the query", document.Verbatim("without set, label and prefix"), "set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules")
+		return stint.Invalid(
+			"the query", document.Verbatim("without set, label and prefix"),
+			"set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules",
+		)
 	}
 	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
 		for _, rule := range d.Rules() {
@@ -386,7 +404,10 @@ func merge(target, patch document.Value) document.Value {
 			was := merged.Fields[at].Value
 			merged.Fields[at] = document.Field{At: field.At, Name: field.Name, Value: merge(was, field.Value)}
 		default:
-			merged.Fields = append(merged.Fields, document.Field{At: field.At, Name: field.Name, Value: merge(document.Value{}, field.Value)})
+			merged.Fields = append(
+				merged.Fields,
+				document.Field{At: field.At, Name: field.Name, Value: merge(document.Value{}, field.Value)},
+			)
 		}
 	}
 	merged.Fields = slices.DeleteFunc(merged.Fields, func(f document.Field) bool { return removed[f.Name] })

@@ -34,7 +34,10 @@ var (
 func (c *call) body(most int64, types []string) (text, source string, err error) {
 	mediaType, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || !slices.Contains(types, mediaType) {
-		return "", "", problem.New(http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: %s", problem.Short(c.r.Header.Get("Content-Type")), strings.Join(types, ", "))
+		return "", "", problem.New(
+			http.StatusUnsupportedMediaType, "Content-Type is %q; allowed: %s", problem.Short(c.r.Header.Get("Content-Type")),
+			strings.Join(types, ", "),
+		)
 	}
 	source = "body.json"
 	if slices.Contains(ruleBody[1:], mediaType) {
@@ -55,7 +58,10 @@ func (c *call) parse(most int64, types []string, do func(source string, text []b
 		case c.api.parsing <- struct{}{}:
 			defer func() { <-c.api.parsing }()
 		case <-c.r.Context().Done():
-			return problem.New(http.StatusServiceUnavailable, "other large documents were being parsed until this request ended; try again")
+			return problem.New(
+				http.StatusServiceUnavailable,
+				"other large documents were being parsed until this request ended; try again",
+			)
 		}
 	}
 	return do(source, []byte(text))
@@ -83,7 +89,11 @@ func (c *call) readRule() (rule rules.Rule, err error) {
 		rule.ID = c.rule
 	}
 	list := document.Value{Kind: document.KindList, Items: []document.Value{written}, At: written.At}
-	whole := document.Value{Kind: document.KindMapping, Fields: []document.Field{{Name: "rules", Value: list, At: written.At}}, At: written.At}
+	whole := document.Value{
+		Kind:   document.KindMapping,
+		Fields: []document.Field{{Name: "rules", Value: list, At: written.At}},
+		At:     written.At,
+	}
 	file.Check(whole, []rules.Rule{rule}, rules.Options{IPv6Prefix: c.api.config.IPv6Prefix}, &faults)
 	if err := faults.Err(); err != nil {
 		return rule, err

@@ -70,7 +70,10 @@ func (c *call) readOverride() (rules.Override, error) {
 		override.Key = c.client
 	}
 	if override.Key != c.client {
-		return override, problem.New(http.StatusBadRequest, "key differs from the client in the path; allowed: the same, or no key")
+		return override, problem.New(
+			http.StatusBadRequest,
+			"key differs from the client in the path; allowed: the same, or no key",
+		)
 	}
 	return override, nil
 }
@@ -93,7 +96,8 @@ func countsKeys(rule *rules.Rule) bool { return slices.Contains(rule.Scope, rule
 // a client in an override may then be an API key before the change and not after it, or the reverse.
 func exposesKeys(change *rules.Change) bool {
 	before, after := change.Before, change.After
-	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) && (countsKeys(before) || countsKeys(after))
+	return before != nil && after != nil && !slices.Equal(before.Scope, after.Scope) &&
+		(countsKeys(before) || countsKeys(after))
 }
 
 // refuseExposedKey refuses an edit that changes a rule's scope and keeps an override that names an API key

@@ -85,13 +85,25 @@ func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevision
 
 func revisionOf(info store.Info) api.RuleRevision {
 	return api.RuleRevision{
-		Revision: info.Number, At: info.Time().UTC(), By: info.By, Action: info.Action, Comment: info.Comment, Rules: info.Count, Bytes: info.Bytes,
+		Revision: info.Number,
+		At:       info.Time().UTC(),
+		By:       info.By,
+		Action:   info.Action,
+		Comment:  info.Comment,
+		Rules:    info.Count,
+		Bytes:    info.Bytes,
 	}
 }
 
 // changedIn reports whether a revision changed a rule. It is false if the revision before it is not kept. now may hold
 // the revision, so that it is not loaded again. On return it holds the revision before.
-func changedIn(ctx context.Context, m *store.Manager, number int64, id string, now *store.Revision) (changed bool, err error) {
+func changedIn(
+	ctx context.Context,
+	m *store.Manager,
+	number int64,
+	id string,
+	now *store.Revision,
+) (changed bool, err error) {
 	if now.Number != number {
 		if *now, err = m.Revision(ctx, number); err != nil {
 			return false, notKept(err)
@@ -178,5 +190,7 @@ func (c *call) notKept(ctx context.Context, err error, first int64) error {
 	if c.number > now.Number || c.number < first {
 		return problem.New(http.StatusNotFound, "there is no revision %d; the newest is %d", c.number, now.Number)
 	}
-	return problem.New(http.StatusGone, "revision %d, or the revision that it is compared with, is no longer kept", c.number)
+	return problem.New(
+		http.StatusGone, "revision %d, or the revision that it is compared with, is no longer kept", c.number,
+	)
 }

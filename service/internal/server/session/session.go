@@ -90,7 +90,8 @@ func Of(r *http.Request, secrets []Secret, now time.Time) (found []Session) {
 		}
 		said := text[:saidBytes]
 		for i, secret := range secrets {
-			if hmac.Equal(secret.derive("id")[:idBytes], said[:idBytes]) && hmac.Equal(secret.seal(said[:len(said):len(said)]), text) &&
+			if hmac.Equal(secret.derive("id")[:idBytes], said[:idBytes]) &&
+				hmac.Equal(secret.seal(said[:len(said):len(said)]), text) &&
 				now.Before(time.Unix(int64(binary.BigEndian.Uint64(said[idBytes:])), 0)) {
 				found = append(found, Session{i, hex.EncodeToString(text[saidBytes:])})
 			}
