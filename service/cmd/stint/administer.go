@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
 // administerCommand makes a command that asks the admin API.
@@ -125,7 +125,7 @@ func listRulesCommand(p process) *cobra.Command {
 		if flags.Changed("enabled") {
 			query.Set("enabled", strconv.FormatBool(*enabled))
 		}
-		var answer api.RuleList
+		var answer adminapi.RuleList
 		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules", query: query}, &answer)
 		if err != nil {
 			return err
@@ -170,7 +170,7 @@ func revisionsCommand(p process) *cobra.Command {
 		if *rule != "" {
 			query.Set("rule", *rule)
 		}
-		var answer api.RuleRevisionList
+		var answer adminapi.RuleRevisionList
 		body, _, err := a.do(call{method: http.MethodGet, path: "/api/v1/rule-revisions", query: query}, &answer)
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func resetAllCommand(p process) *cobra.Command {
 		if *rule != "" {
 			path, what = "/api/v1/rules/"+url.PathEscape(*rule)+"/reset", "rule "+*rule
 		}
-		var answer api.RuleReset
+		var answer adminapi.RuleReset
 		body, _, err := a.do(call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)}, &answer)
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func commentQuery(comment string) url.Values {
 
 // edit makes a call that edits rules, and prints what it did.
 func (a *apiCommand) edit(c call) error {
-	var answer api.Edited
+	var answer adminapi.Edited
 	body, _, err := a.do(c, &answer)
 	if err != nil {
 		return err

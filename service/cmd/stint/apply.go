@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
 func applyCommand(p process) *cobra.Command {
@@ -73,7 +73,7 @@ func diffCommand(p process) *cobra.Command {
 type comparison struct {
 	tag      string // of the service's rules
 	document []byte // the file's rules as JSON
-	changes  api.RuleChanges
+	changes  adminapi.RuleChanges
 	parts    map[string][]string // of changed rules: lines that say what changed
 }
 
@@ -94,7 +94,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 		if err != nil {
 			return nil, misused("%v", err)
 		}
-		var current api.RuleList
+		var current adminapi.RuleList
 		_, tag, err := a.do(call{method: http.MethodGet, path: "/api/v1/rules"}, &current)
 		if err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func (c *comparison) print(p process) error {
 }
 
 // changesText says how many rules changed, and which if they are few.
-func changesText(c *api.RuleChanges) string {
+func changesText(c *adminapi.RuleChanges) string {
 	const most = 3
 	var parts []string
 	for _, part := range []struct {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
 // jsonOf runs a command with --json and decodes what it prints, of which every member must be known.
@@ -41,18 +42,18 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	if len(valid) != 2 || valid[1].Valid || len(valid[1].Faults) != 1 || valid[1].Faults[0].Line != 1 || !strings.Contains(valid[1].Faults[0].Detail, "per_moon") {
 		t.Errorf("%+v", valid)
 	}
-	var explained api.Explanation
+	var explained adminapi.Explanation
 	jsonOf(t, nil, exitDenied, &explained, "rules", "explain", "--rules", good, "--path", "/none")
 	if explained.Allowed || explained.Rule != "none" || explained.Reason != "banned" {
 		t.Errorf("%+v", explained)
 	}
-	var changes api.RuleChanges
+	var changes adminapi.RuleChanges
 	jsonOf(t, variables, exitFailed, &changes, "rules", "diff", good)
-	var edited api.Edited
+	var edited adminapi.Edited
 	jsonOf(t, variables, exitOK, &edited, "rules", "apply", good)
-	var list api.RuleList
+	var list adminapi.RuleList
 	jsonOf(t, variables, exitOK, &list, "rules", "list")
-	var revisions api.RuleRevisionList
+	var revisions adminapi.RuleRevisionList
 	jsonOf(t, variables, exitOK, &revisions, "rules", "revisions")
 	jsonOf(t, variables, exitOK, &edited, "rules", "rollback", "0")
 	if len(changes.Added) != 2 || len(list.Rules) != 2 || len(revisions.Revisions) != 1 || len(edited.Removed) != 2 {
@@ -72,10 +73,10 @@ func TestEveryCommandAnswersAsJSON(t *testing.T) {
 	if code, stdout, stderr := do(t, variables, "reset-all"); code != exitUsage || stdout != "" || !strings.Contains(stderr, "--yes is missing") {
 		t.Errorf("a reset of all by mistake: exit code %d, %q, %q", code, stdout, stderr)
 	}
-	var done api.RuleReset
+	var done adminapi.RuleReset
 	jsonOf(t, variables, exitOK, &done, "reset-all", "--yes")
 	jsonOf(t, variables, exitOK, &left, "peek", "k", "--algorithm", "FIXED_WINDOW")
-	if done.State != api.ResetDone || left.Remaining != 100 {
+	if done.State != adminapi.ResetDone || left.Remaining != 100 {
 		t.Errorf("%+v, %+v", done, left)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 )
@@ -61,7 +61,7 @@ func validateCommand(p process) *cobra.Command {
 // change.
 type validation struct {
 	Path string `json:"path"`
-	api.Validation
+	adminapi.Validation
 }
 
 // validateRules says of each file or folder how many rules it has, or what is wrong with them.
@@ -71,7 +71,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 	for _, path := range paths {
 		set, err := file.ReadSet(path, options)
 		if err != nil {
-			all = append(all, validation{path, api.Validation{Faults: ruleFaults(err)}})
+			all = append(all, validation{path, adminapi.Validation{Faults: ruleFaults(err)}})
 			faults = append(faults, err.Error())
 			continue
 		}
@@ -81,7 +81,7 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 				enabled++
 			}
 		}
-		all = append(all, validation{path, api.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
+		all = append(all, validation{path, adminapi.Validation{Valid: true, Rules: set.Len(), Enabled: enabled}})
 		if asJSON {
 			continue
 		}
@@ -104,13 +104,13 @@ func validateRules(out io.Writer, paths []string, asJSON bool, options rules.Opt
 }
 
 // ruleFaults are everything that is wrong with rules.
-func ruleFaults(err error) (list []api.RuleFault) {
+func ruleFaults(err error) (list []adminapi.RuleFault) {
 	var faults document.Faults
 	if !errors.As(err, &faults) {
-		return []api.RuleFault{{Detail: prefix.Trim(err.Error())}}
+		return []adminapi.RuleFault{{Detail: prefix.Trim(err.Error())}}
 	}
 	for _, fault := range faults {
-		list = append(list, api.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
+		list = append(list, adminapi.RuleFault{Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message})
 	}
 	return list
 }

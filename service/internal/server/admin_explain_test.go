@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 )
 
-func (r reply) explained() api.Explanation {
+func (r reply) explained() adminapi.Explanation {
 	r.t.Helper()
-	var x api.Explanation
+	var x adminapi.Explanation
 	r.is(200).into(&x)
 	return x
 }

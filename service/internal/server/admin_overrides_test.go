@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -20,7 +20,7 @@ func TestOverridesOfARule(t *testing.T) {
 		t.Helper()
 		d.postPublic(evaluate, `{"path":"/user","attributes":{"userId":"`+user+`"}}`).evaluated(status)
 	}
-	var list api.OverrideList
+	var list adminapi.OverrideList
 	d.ask("GET", path, "").is(200).into(&list)
 	if list.Rule != "user" || list.Revision != 1 || len(list.Overrides) != 3 || string(list.Overrides[2]) != `{"key":"mallory","banned":true}` {
 		t.Errorf("overrides: %+v", list)
@@ -172,7 +172,7 @@ func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
 		d.ask("PUT", path+url.PathEscape(key), `{"banned":true}`).problem(400, says)
 		d.ask("POST", "/api/v1/rules/login/reset", `{"key":"`+key+`"}`).problem(400, "allowed: ")
 		text := `[{"id":"login","scope":"per_ip","banned":true,"overrides":[{"key":"` + key + `","unlimited":true}]}]`
-		var valid api.Validation
+		var valid adminapi.Validation
 		d.ask("POST", "/api/v1/rules/validate", text).is(200).into(&valid)
 		if valid.Valid || len(valid.Faults) != 1 || !strings.Contains(valid.Faults[0].Detail, says) {
 			t.Errorf("%s: %+v", key, valid)
@@ -197,7 +197,7 @@ func TestAddressesAreNamedAsTheyAreCounted(t *testing.T) {
 func TestDocumentsNameNetworksOfTheConfiguredPrefix(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) { c.ClientIP.IPv6Prefix = 56 })
 	for key, want := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
-		var valid api.Validation
+		var valid adminapi.Validation
 		d.ask("POST", "/api/v1/rules/validate", `[{"id":"a","scope":"per_ip","banned":true,"overrides":[{"key":"`+key+`","unlimited":true}]}]`).is(200).into(&valid)
 		if valid.Valid != want {
 			t.Errorf("%s: %+v", key, valid)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -56,7 +57,7 @@ func TestResetAClient(t *testing.T) {
 		if test.other != "" {
 			d.postPublic(evaluate, test.other).evaluated(200)
 		}
-		var got api.ClientReset
+		var got adminapi.ClientReset
 		d.ask("POST", "/api/v1/rules/"+test.rule+"/reset", fmt.Sprintf(`{"key":%q}`, test.key)).is(200).into(&got)
 		if !got.Reset || got.Rule != test.rule || !strings.HasPrefix(got.Key, test.shown) {
 			t.Errorf("reset: %+v", got)
@@ -93,10 +94,10 @@ func TestResetARule(t *testing.T) {
 		return result
 	})
 	all := func() reply { return d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`) }
-	var got api.RuleReset
+	var got adminapi.RuleReset
 	start := time.Now()
 	all().is(200).into(&got)
-	if got.State != api.ResetDone || got.Rule != "user" || got.By != "loopback 127.0.0.1" || got.StartedAt.Before(start) || got.EndedAt.Before(got.StartedAt) {
+	if got.State != adminapi.ResetDone || got.Rule != "user" || got.By != "loopback 127.0.0.1" || got.StartedAt.Before(start) || got.EndedAt.Before(got.StartedAt) {
 		t.Errorf("answered %+v", got)
 	}
 	result = fmt.Errorf("the cable is loose: %w", stint.ErrUnavailable)
@@ -182,11 +183,11 @@ func TestResetEverything(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: `without all; allowed: {"all": true}`, `{"all":false}`: "without all", `{"all":1}`: "all", `{"key":"k"}`: "key", `[]`: "the body", `{`: "not JSON",
 	} {
-		d.ask("POST", api.PathResetAll, body).problem(400, want)
+		d.ask("POST", adminapi.PathResetAll, body).problem(400, want)
 	}
-	var got api.RuleReset
-	d.ask("POST", api.PathResetAll, `{"all":true}`).is(200).into(&got)
-	if got.State != api.ResetDone || got.Rule != "" || got.By != "loopback 127.0.0.1" {
+	var got adminapi.RuleReset
+	d.ask("POST", adminapi.PathResetAll, `{"all":true}`).is(200).into(&got)
+	if got.State != adminapi.ResetDone || got.Rule != "" || got.By != "loopback 127.0.0.1" {
 		t.Errorf("%+v", got)
 	}
 	if next := spend(); !slices.Equal(next, full) {
@@ -195,7 +196,7 @@ func TestResetEverything(t *testing.T) {
 	if log := strings.Join(d.auditLines(), "\n"); strings.Count(log, "action=reset_all outcome=done") != 1 {
 		t.Errorf("the audit:\n%s", log)
 	}
-	newResetFixture(t, func(context.Context, string) error { return nil }).ask("POST", api.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
+	newResetFixture(t, func(context.Context, string) error { return nil }).ask("POST", adminapi.PathResetAll, `{"all":true}`).problem(503, "Repeat it")
 }
 
 func (*resetter) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -22,7 +22,7 @@ func TestRevisionsAndRollback(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/user", `{"priority":7}`).is(200)
 	d.ask("PUT", "/api/v1/rules/new", `{"scope":"global","unlimited":true}`).is(201)
 
-	var list api.RuleRevisionList
+	var list adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?limit=3", "").is(200).into(&list)
 	if len(list.Revisions) != 3 || list.Next != 2 {
 		t.Fatalf("revisions: %+v", list)
@@ -37,12 +37,12 @@ func TestRevisionsAndRollback(t *testing.T) {
 			t.Errorf("revision %d is %+v", i, v)
 		}
 	}
-	var rest api.RuleRevisionList
+	var rest adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?before=2", "").is(200).into(&rest)
 	if len(rest.Revisions) != 1 || rest.Revisions[0].Revision != 1 || rest.Next != 0 || rest.Revisions[0].Rules != len(ruleList()) {
 		t.Errorf("the first revision: %+v", rest)
 	}
-	var ofLogin api.RuleRevisionList
+	var ofLogin adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?rule=login", "").is(200).into(&ofLogin)
 	if len(ofLogin.Revisions) != 2 || ofLogin.Revisions[0].Revision != 2 || ofLogin.Revisions[1].Revision != 1 {
 		t.Errorf("revisions of login: %+v", ofLogin)
@@ -52,7 +52,7 @@ func TestRevisionsAndRollback(t *testing.T) {
 		t.Errorf("revision 3: %s", one.body)
 	}
 	d.ask("GET", "/api/v1/rule-revisions/3", "", "If-None-Match: "+one.etag()).is(304)
-	var since api.RuleRevisionDiff
+	var since adminapi.RuleRevisionDiff
 	d.ask("GET", "/api/v1/rule-revisions/4?since=1", "").is(200).into(&since)
 	if len(since.Changes) != 3 || since.Changes[0].ID != "login" || since.Changes[0].After != nil || since.Changes[1].ID != "new" || since.Since != 1 {
 		t.Errorf("what revisions 2 to 4 changed: %+v", since)
@@ -65,7 +65,7 @@ func TestRevisionsAndRollback(t *testing.T) {
 	d.ask("POST", "/api/v1/rule-revisions/1/rollback", `{}`).problem(400, "body")
 	d.ask("POST", "/api/v1/rule-revisions/9/rollback", "").problem(404)
 	now := d.ask("GET", "/api/v1/rules", "").etag()
-	var edited api.Edited
+	var edited adminapi.Edited
 	back := d.ask("POST", "/api/v1/rule-revisions/1/rollback?comment=back", "", "If-Match: "+now).is(200)
 	back.into(&edited)
 	if edited.Revision != 5 || strings.Join(edited.Added, " ") != "login" || strings.Join(edited.Removed, " ") != "new" || strings.Join(edited.Changed, " ") != "user" {
@@ -133,7 +133,7 @@ func TestRevisionsThatAreNotKept(t *testing.T) {
 	for i := range 60 {
 		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
 	}
-	var list api.RuleRevisionList
+	var list adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?limit=60", "").is(200).into(&list) // more than are read at a time
 	if len(list.Revisions) != 60 || list.Revisions[59].Revision != 1 || list.Next != 0 {
 		t.Errorf("%d revisions, then %d", len(list.Revisions), list.Next)

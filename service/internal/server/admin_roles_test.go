@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -58,7 +59,7 @@ func TestAdminRoles(t *testing.T) {
 		}
 	}
 	d.token = adminToken
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "1" {
 		t.Errorf("what was refused made revision %s", got)
 	}
 	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
@@ -173,7 +174,7 @@ func TestPagesOfOthersDoNotEdit(t *testing.T) {
 	rebound := d.request(http.MethodDelete, d.server.AdminAddr().String(), "/api/v1/rules/login")
 	rebound.Host = "evil.example"
 	d.send(rebound).problem(403, "Host")
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "1" {
 		t.Errorf("a page made revision %s", got)
 	}
 	d.ask("POST", "/api/v1/rules", rule, "Origin: "+own).is(201)
@@ -181,7 +182,7 @@ func TestPagesOfOthersDoNotEdit(t *testing.T) {
 	if last := lines[len(lines)-1]; !strings.Contains(last, `who="loopback 127.0.0.1" from=127.0.0.1:`) {
 		t.Errorf("the record is %s", last)
 	}
-	var list api.RuleRevisionList
+	var list adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?limit=1", "").into(&list)
 	if list.Revisions[0].By != "loopback 127.0.0.1" {
 		t.Errorf("the revision is by %q", list.Revisions[0].By)

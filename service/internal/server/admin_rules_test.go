@@ -9,13 +9,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-func (r reply) list() (ids []string, page api.RuleList) {
+func (r reply) list() (ids []string, page adminapi.RuleList) {
 	r.t.Helper()
 	r.into(&page)
 	for _, text := range page.Rules {
@@ -37,7 +37,7 @@ func TestARulesLife(t *testing.T) {
 	}
 	const created = `{"id":"shop","match":{"path":"/shop"},"scope":"per_ip",` + fiveAnHour + `}`
 	got := d.ask("POST", "/api/v1/rules?comment=for+the+sale", created).is(201)
-	if got.body != created || got.header.Get("Location") != "/api/v1/rules/shop" || got.header.Get(api.HeaderRevision) != "1" {
+	if got.body != created || got.header.Get("Location") != "/api/v1/rules/shop" || got.header.Get(adminapi.HeaderRevision) != "1" {
 		t.Errorf("created: %v %s", got.header, got.body)
 	}
 	if rule := evaluated(); rule != "shop" {
@@ -59,7 +59,7 @@ func TestARulesLife(t *testing.T) {
 	patched := d.ask("PATCH", "/api/v1/rules/shop", `{"enabled":false,"labels":{"team":"shop"},"match":{"methods":["GET"]}}`,
 		"Content-Type: application/merge-patch+json", "If-Match: "+read.etag()).is(200)
 	const want = `{"id":"shop","enabled":false,"labels":{"team":"shop"},"match":{"methods":["GET"],"path":"/shop"},"scope":"per_ip",` + fiveAnHour + `}`
-	if patched.body != want || patched.header.Get(api.HeaderRevision) != "2" {
+	if patched.body != want || patched.header.Get(adminapi.HeaderRevision) != "2" {
 		t.Errorf("patched: %s, want %s", patched.body, want)
 	}
 	if rule := evaluated(); rule != "" {
@@ -136,7 +136,7 @@ func TestReplaceAllRules(t *testing.T) {
 	before := d.ask("GET", "/api/v1/rules", "").etag()
 	const document = "rules:\n- {id: login, scope: global, limits: [{algorithm: fixed_window, limit: 5, window: 1h}]}\n- {id: new, scope: global, unlimited: true}\n"
 	got := d.ask("PUT", "/api/v1/rules", document, "Content-Type: text/yaml", "If-Match: "+before).is(200)
-	var edited api.Edited
+	var edited adminapi.Edited
 	got.into(&edited)
 	if edited.Revision != 2 || !slices.Equal(edited.Added, []string{"new"}) || !slices.Equal(edited.Changed, []string{"login"}) || len(edited.Removed) != 10 {
 		t.Errorf("edited: %+v", edited)
@@ -150,7 +150,7 @@ func TestReplaceAllRules(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules", `[]`, "If-Match: "+before).problem(412)
 	d.ask("POST", "/api/v1/rules", `{"id":"x","scope":"global","unlimited":true}`, "If-Match: "+before).problem(412)
 	d.ask("PUT", "/api/v1/rules", document, "Content-Type: application/yaml").is(200)
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "2" {
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "2" {
 		t.Errorf("the same rules again make revision %s", got)
 	}
 	d.ask("PUT", "/api/v1/rules", `[{"id":"a","scope":"global","unlimited":true},`+"\n"+`{"id":"a","scope":"per_moon","unlimited":true}]`).
@@ -170,9 +170,9 @@ func TestFaultsOfOneRule(t *testing.T) {
 
 func TestValidateRules(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
-	validate := func(document, mediaType string) api.Validation {
+	validate := func(document, mediaType string) adminapi.Validation {
 		t.Helper()
-		var v api.Validation
+		var v adminapi.Validation
 		d.ask("POST", "/api/v1/rules/validate", document, "Content-Type: "+mediaType).is(200).into(&v)
 		return v
 	}
@@ -195,7 +195,7 @@ func TestValidateRules(t *testing.T) {
 	if v = validate("{", "application/yaml"); v.Valid || len(v.Faults) != 1 {
 		t.Errorf("half a document: %+v", v)
 	}
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "1" {
 		t.Errorf("validating makes revision %s", got)
 	}
 	// A rule may be called so, too.
@@ -246,7 +246,7 @@ func TestBadEdits(t *testing.T) {
 			t.Errorf("%s %s: Allow is %q", test.method, test.path, got.header.Get("Allow"))
 		}
 	}
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(api.HeaderRevision); got != "1" {
+	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "1" {
 		t.Errorf("bad edits make revision %s", got)
 	}
 }
@@ -301,8 +301,8 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 		})
 	}
 	editing.Wait()
-	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(api.HeaderRevision) != fmt.Sprint(editors+1) {
-		t.Errorf("after %d edits: revision %s of %s", editors, got.header.Get(api.HeaderRevision), got.body)
+	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(adminapi.HeaderRevision) != fmt.Sprint(editors+1) {
+		t.Errorf("after %d edits: revision %s of %s", editors, got.header.Get(adminapi.HeaderRevision), got.body)
 	}
 }
 
@@ -335,7 +335,7 @@ func TestSelectedRules(t *testing.T) {
 	stale := d.ask("GET", "/api/v1/rules", "").etag()
 	edited := func(method, query, body string, revision int64, added, removed, changed string, fields ...string) {
 		t.Helper()
-		var got api.Edited
+		var got adminapi.Edited
 		d.ask(method, "/api/v1/rules?"+query, body, fields...).is(200).into(&got)
 		if got.Revision != revision || strings.Join(got.Added, " ") != added || strings.Join(got.Removed, " ") != removed || strings.Join(got.Changed, " ") != changed {
 			t.Errorf("%s ?%s: %+v", method, query, got)
@@ -355,7 +355,7 @@ func TestSelectedRules(t *testing.T) {
 	}
 	edited("DELETE", "set=first", "", 8, "", "a-1", "")
 	d.ask("GET", "/api/v1/rules?set=", "").problem(400, "set is")
-	var list api.RuleRevisionList
+	var list adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions?before=7&limit=1", "").is(200).into(&list)
 	if v := list.Revisions[0]; v.Action != "delete rules of label team:a" || v.Comment != "unused" {
 		t.Errorf("the revision is %+v", v)

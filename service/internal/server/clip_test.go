@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -198,7 +199,7 @@ func templates(public, admin string) []sent {
 		add("GET", admin+"/api/v1/rules?"+query, "")
 	}
 	for _, query := range []string{"before=%Q", "limit=%Q", "rule=%Q&x=1", "%Q=1"} {
-		add("GET", admin+api.PathRuleRevisions+"?"+query, "")
+		add("GET", admin+adminapi.PathRuleRevisions+"?"+query, "")
 	}
 	for _, path := range []string{
 		"/rules/%P", "/rules/%P/overrides", "/rules/login/overrides/%P", "/rules/%P/overrides/%P", "/rules/%P/reset", "/rules/%P/%P",

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 	rulestore "github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -68,7 +69,7 @@ func TestActivity(t *testing.T) {
 			t.Errorf("%s: %v, want %v", rule, series[rule], want)
 		}
 	}
-	var revisions api.RuleRevisionList
+	var revisions adminapi.RuleRevisionList
 	d.ask("GET", "/api/v1/rule-revisions", "").is(200).into(&revisions)
 	newest := strconv.FormatInt(revisions.Revisions[0].Revision, 10)
 	if len(stats.Changes) == 0 || !strings.Contains(stats.Changes[0].Detail, "login") || stats.Changes[0].State != newest {

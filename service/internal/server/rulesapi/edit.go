@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -58,7 +58,7 @@ func (c *call) commit(
 	if e.None() {
 		c.outcome = outcomeUnchanged
 	}
-	c.w.Header().Set(api.HeaderRevision, strconv.FormatInt(e.Number, 10))
+	c.w.Header().Set(adminapi.HeaderRevision, strconv.FormatInt(e.Number, 10))
 	return e, nil
 }
 
@@ -94,14 +94,14 @@ func (c *call) edited(e *store.Edited) error {
 	}
 	c.w.Header().Set("Etag", tag)
 	return problem.Answer(
-		c.w, c.r, http.StatusOK, api.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)},
+		c.w, c.r, http.StatusOK, adminapi.Edited{Revision: e.Number, At: timeOf(e.ID), RuleChanges: changesOf(e.Changes)},
 	)
 }
 
 // changesOf converts changes to their wire type.
-func changesOf(ids rules.Changes) api.RuleChanges {
+func changesOf(ids rules.Changes) adminapi.RuleChanges {
 	list := func(ids []string) []string { return append([]string{}, ids...) }
-	return api.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
+	return adminapi.RuleChanges{Added: list(ids.Added), Removed: list(ids.Removed), Changed: list(ids.Changed)}
 }
 
 // timeOf is the time of a revision. Without a revision it is the zero time.
@@ -345,9 +345,9 @@ func (c *call) validate() error {
 	set, list, err := c.document()
 	var faults document.Faults
 	if errors.As(err, &faults) {
-		validation := api.Validation{Rules: len(list)}
+		validation := adminapi.Validation{Rules: len(list)}
 		for _, fault := range faults[:min(len(faults), document.MaxFaults)] {
-			validation.Faults = append(validation.Faults, api.RuleFault{
+			validation.Faults = append(validation.Faults, adminapi.RuleFault{
 				Line: fault.Position.Line, Column: fault.Position.Column, Rule: fault.Rule, Detail: fault.Message,
 			})
 		}
@@ -357,7 +357,7 @@ func (c *call) validate() error {
 		return err
 	}
 	changes := changesOf(set.ChangesFrom(c.api.config.Limiter.Set()))
-	validation := api.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
+	validation := adminapi.Validation{Valid: true, Rules: set.Len(), RuleChanges: &changes}
 	for i := range list {
 		if !list[i].Disabled {
 			validation.Enabled++

@@ -14,10 +14,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -128,7 +128,7 @@ func (c *call) empty(status int) error {
 func (c *call) show(revision int64, tag string, text func() ([]byte, error)) error {
 	header := c.w.Header()
 	header.Set("Etag", tag)
-	header.Set(api.HeaderRevision, strconv.FormatInt(revision, 10))
+	header.Set(adminapi.HeaderRevision, strconv.FormatInt(revision, 10))
 	if c.conditions.noneMatch.has(tag) {
 		return c.empty(http.StatusNotModified)
 	}
@@ -151,7 +151,7 @@ func (c *call) stored(rule *rules.Rule, created bool) error {
 		problem.AnswerJSON(c.w, c.r, http.StatusOK, text)
 		return nil
 	}
-	location := api.PathRules + "/" + url.PathEscape(rule.ID)
+	location := adminapi.PathRules + "/" + url.PathEscape(rule.ID)
 	if c.client != "" {
 		location += "/overrides/" + url.PathEscape(c.client)
 	}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -21,7 +21,7 @@ func (c *call) listOverrides() error {
 	if err != nil {
 		return err
 	}
-	list := api.OverrideList{Revision: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
+	list := adminapi.OverrideList{Revision: head.Number, Rule: rule.ID, Overrides: []json.RawMessage{}}
 	shown := c.masked(rule)
 	var all []byte
 	for i := range rule.Overrides {
@@ -140,7 +140,7 @@ func renamed(rule rules.Rule, name func(client string) string) rules.Rule {
 
 // shownChange is a change as the caller sees it. If exposesKeys is true, readers see all clients
 // hashed, before and after.
-func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error) {
+func (c *call) shownChange(change rules.Change) (shown adminapi.RuleChange, err error) {
 	side := func(rule *rules.Rule) []byte {
 		if rule == nil || err != nil {
 			return nil
@@ -153,7 +153,7 @@ func (c *call) shownChange(change rules.Change) (shown api.RuleChange, err error
 		text, err = file.JSON(masked)
 		return text
 	}
-	shown = api.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}
+	shown = adminapi.RuleChange{ID: change.ID, Before: side(change.Before), After: side(change.After)}
 	return shown, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -46,7 +47,7 @@ func (c *call) list() error {
 		return err
 	}
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		page := api.RuleList{Revision: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
+		page := adminapi.RuleList{Revision: now.Number, At: timeOf(now.ID), Rules: []json.RawMessage{}}
 		last := ""
 		for i := range now.Rules {
 			rule := &now.Rules[i]
@@ -192,7 +193,7 @@ func (c *call) explainClient() error {
 	if err != nil {
 		return stateUnreachable(err, "the store could not answer; nothing was consumed")
 	}
-	shown := api.ClientExplanation{Client: c.client, Rules: []api.ExplainedRule{}}
+	shown := adminapi.ClientExplanation{Client: c.client, Rules: []adminapi.ExplainedRule{}}
 	for i := range list {
 		shown.Rules = append(shown.Rules, explained(&list[i]))
 	}
@@ -200,12 +201,12 @@ func (c *call) explainClient() error {
 }
 
 // Explanation converts an explanation to its wire type.
-func Explanation(x *enforce.Explanation) api.Explanation {
+func Explanation(x *enforce.Explanation) adminapi.Explanation {
 	v := &x.Verdict
-	shown := api.Explanation{
+	shown := adminapi.Explanation{
 		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
 		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
-		Rules: []api.ExplainedRule{},
+		Rules: []adminapi.ExplainedRule{},
 	}
 	if v.Rule != nil {
 		shown.Rule = v.Rule.ID
@@ -216,8 +217,8 @@ func Explanation(x *enforce.Explanation) api.Explanation {
 	return shown
 }
 
-func explained(rule *enforce.Explained) api.ExplainedRule {
-	shown := api.ExplainedRule{Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
+func explained(rule *enforce.Explained) adminapi.ExplainedRule {
+	shown := adminapi.ExplainedRule{Rule: rule.Rule.ID, Outcome: rule.Outcome.String(), OnExceed: rule.Rule.OnExceed.String()}
 	if rule.Fault != nil {
 		shown.Allowed, shown.Error = true, prefix.Trim(rule.Fault.Error())
 		return shown
@@ -232,7 +233,7 @@ func explained(rule *enforce.Explained) api.ExplainedRule {
 	op := stint.Op{Claim: rule.Claim, And: rule.And}
 	for i, o := range rule.Each {
 		limit := op.LimitAt(i)
-		shown.Limits = append(shown.Limits, api.ExplainedLimit{
+		shown.Limits = append(shown.Limits, adminapi.ExplainedLimit{
 			Name: limit.Name, Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
 			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
 			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -83,7 +83,7 @@ func (c *call) reset() error {
 	if err := c.api.config.Limiter.ResetClient(ctx, rule.ID, client); err != nil {
 		return stateUnreachable(err, "the store did not confirm the reset; whether it was made is not known")
 	}
-	return problem.Answer(c.w, c.r, http.StatusOK, api.ClientReset{Rule: rule.ID, Key: key, Reset: true})
+	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.ClientReset{Rule: rule.ID, Key: key, Reset: true})
 }
 
 // resetEverything clears the state of all clients of everything: rules, policies, defaults and limiters of programs
@@ -111,7 +111,7 @@ func (c *call) resetMany(what string, scope stint.Scope) error {
 		return err
 	}
 	c.api.metrics.resets.WithLabelValues(outcomeDone).Inc()
-	return problem.Answer(c.w, c.r, http.StatusOK, api.RuleReset{Rule: c.rule, By: c.caller.Name, State: api.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
+	return problem.Answer(c.w, c.r, http.StatusOK, adminapi.RuleReset{Rule: c.rule, By: c.caller.Name, State: adminapi.ResetDone, StartedAt: start.UTC(), EndedAt: time.Now().UTC()})
 }
 
 func (c *call) resetStore(cannot string, scope stint.Scope) error {

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -49,8 +49,8 @@ func (c *call) listRevisions() error {
 
 // revisions lists at most limit revisions before one, with a rule only those that changed it. It searches for about
 // historyTimeout, and says where to continue.
-func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevisionList, error) {
-	list := api.RuleRevisionList{Revisions: []api.RuleRevision{}}
+func (c *call) revisions(before int64, limit int, rule string) (adminapi.RuleRevisionList, error) {
+	list := adminapi.RuleRevisionList{Revisions: []adminapi.RuleRevision{}}
 	m, err := c.manager()
 	if err != nil {
 		return list, err
@@ -83,8 +83,8 @@ func (c *call) revisions(before int64, limit int, rule string) (api.RuleRevision
 	return list, nil
 }
 
-func revisionOf(info store.Info) api.RuleRevision {
-	return api.RuleRevision{
+func revisionOf(info store.Info) adminapi.RuleRevision {
+	return adminapi.RuleRevision{
 		Revision: info.Number,
 		At:       info.Time().UTC(),
 		By:       info.By,
@@ -150,7 +150,7 @@ func (c *call) getRevision() error {
 	}
 	tag := fmt.Sprintf(`"%d-%d-%d"`, now.Number, now.At, old.At)
 	return c.show(now.Number, tag, func() ([]byte, error) {
-		diff := api.RuleRevisionDiff{RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []api.RuleChange{}}
+		diff := adminapi.RuleRevisionDiff{RuleRevision: revisionOf(now.Info), Since: old.Number, Changes: []adminapi.RuleChange{}}
 		for _, change := range rules.Diff(old.Rules, now.Rules) {
 			shown, err := c.shownChange(change)
 			if err != nil {

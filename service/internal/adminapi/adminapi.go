@@ -1,4 +1,6 @@
-package api
+// Package adminapi has the wire types of the administration of rules: what the admin listener answers and the command line
+// reads. admin-openapi.yaml describes them for others.
+package adminapi
 
 import (
 	"encoding/json"
