@@ -83,8 +83,8 @@ func startDemo(
 	d := &demo{
 		client: opened,
 		logger: logger,
-		random: mathrand.New(mathrand.NewPCG(1, 2)),
-	} //nolint:gosec // it makes up traffic
+		random: mathrand.New(mathrand.NewPCG(1, 2)), //nolint:gosec // it makes up traffic
+	}
 	go func() {
 		select {
 		case <-s.Listening():

@@ -92,10 +92,8 @@ func runCommand(ctx context.Context, p process, words []string) error {
 		return errStopped
 	}
 	// The signal that ends the context is for the command, which decides what to make of it.
-	command := exec.CommandContext(
-		context.WithoutCancel(ctx),
-		words[0],
-		words[1:]...) //nolint:gosec // the user names the command
+	//nolint:gosec // the user names the command
+	command := exec.CommandContext(context.WithoutCancel(ctx), words[0], words[1:]...)
 	command.Stdin, command.Stdout, command.Stderr = p.In, p.Out, p.Err
 	if err := command.Start(); err != nil {
 		code := guardNotRunnable
