@@ -114,6 +114,7 @@ func (h *hanging) resume() {
 func (h *hanging) end() {
 	h.t.Helper()
 	h.Close()
+	h.conn.Close()
 	goleak.VerifyNone(h.t, h.before)
 }
 

@@ -76,14 +76,20 @@ func dial(t testing.TB, url string) redisstore.Conn {
 	return conn
 }
 
+// lent is a connection that a store does not close, since others use it.
+type lent struct{ redisstore.Conn }
+
+func (lent) Close() {}
+
 // storeOn makes a store on a connection, with keys of its own, and says their prefix.
 func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*redisstore.Store, string) {
 	t.Helper()
 	options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
-	store, err := redisstore.New(conn, options)
+	store, err := redisstore.New(lent{conn}, options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(store.Close)
 	if err := store.Ready(t.Context()); err != nil { // what it does at first is done
 		t.Fatal(err)
 	}

@@ -573,6 +573,7 @@ func TestCloseWithLeases(t *testing.T) {
 		if _, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}
+		c.Close()
 		goleak.VerifyNone(t, before)
 	}
 }

@@ -30,8 +30,9 @@ type Conn struct {
 
 	mu     sync.Mutex
 	closed bool
-	nodes  map[string]*node  // by address
-	owners map[string]string // addresses by the key that they were asked for
+	nodes  map[string]*node             // by address
+	heard  map[*testredis.Wire]struct{} // by which subscriptions hear
+	owners map[string]string            // addresses by the key that they were asked for
 }
 
 var _ redisstore.Conn = (*Conn)(nil)
@@ -50,7 +51,7 @@ func Open(at string) (*Conn, error) {
 	}
 	c := &Conn{
 		seeds: strings.Split(u.Host, ","), cluster: u.Scheme == "redis-cluster",
-		nodes: map[string]*node{}, owners: map[string]string{},
+		nodes: map[string]*node{}, heard: map[*testredis.Wire]struct{}{}, owners: map[string]string{},
 	}
 	c.password, _ = u.User.Password()
 	return c, nil
@@ -74,6 +75,9 @@ func (c *Conn) Close() {
 	c.closed = true
 	nodes := c.nodes
 	c.nodes = nil
+	for w := range c.heard {
+		_ = w.Close()
+	}
 	c.mu.Unlock()
 	for _, n := range nodes {
 		_ = n.wire.Close()
@@ -166,7 +170,19 @@ func (c *Conn) Subscribe(ctx context.Context, channel string, ready func(), mess
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = w.Close() })()
-	defer func() { _ = w.Close() }()
+	defer func() {
+		c.mu.Lock()
+		delete(c.heard, w)
+		c.mu.Unlock()
+		_ = w.Close()
+	}()
+	c.mu.Lock()
+	c.heard[w] = struct{}{}
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return errClosed
+	}
 	if err := w.Send("SUBSCRIBE", channel); err != nil {
 		return err
 	}
