@@ -137,8 +137,9 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
   }, [changed]);
   // Since both are as they are now: an edit of either begins the comparison anew.
   const edited = enforced?.revisions[0];
-  const begin = Math.max(begunAt(live, tried?.revisions[0]), edited ? begunAt(live, edited) : 0);
-  const age = Math.max(0, live.now - begin);
+  const begun = begunAt(live, tried?.revisions[0]);
+  const begin = Math.max(begun, edited ? begunAt(live, edited) : 0);
+  const age = Math.max(0, live.now - begun);
   const denied = since(now, "denied", begin, live.now);
   const would = since(then, "shadow", begin, live.now);
   // One denominator: the rule counts the requests that it decided, the change those that were asked of its limits.
@@ -157,7 +158,7 @@ function Compare({ rule, etag, candidate, writes, again }: { rule: Rule; etag?: 
   };
   if ((!tried && !fault) || (!enforced && !otherFault)) return null; // when it began is not known yet
   return (
-    <Panel title="Compared with the change in shadow" scope={`${age > 3600 ? "last hour" : `since ${timeOfDay(begin * 1e6)}`}, this process`}>
+    <Panel title="Compared with the change in shadow" scope={`${live.now - begin > 3600 ? "last hour" : `since ${timeOfDay(begin * 1e6)}`}, this process`}>
       <table>
         <thead><tr><th>rule</th><th>limit</th><th class="n">denied</th><th class="n">share of requests</th></tr></thead>
         <tbody>
