@@ -184,8 +184,9 @@ func New(config Config) (*Store, error) {
 	made.Add(1)
 	defer made.Done()
 	shards := config.Store.Watch(config.Timeout, func(shard int, cause error) {
-		made.Wait()
-		s.shards[shard].unreachable(cause)
+		if made.Wait(); shard < len(s.shards) { // there are none if New fails
+			s.shards[shard].unreachable(cause)
+		}
 	})
 	if shards.Count > 1 {
 		s.shardOf = shards.Of

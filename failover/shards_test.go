@@ -173,17 +173,23 @@ func TestAllShardsAreSilent(t *testing.T) {
 
 func TestShardsWithoutKeys(t *testing.T) {
 	for name, shard := range map[string]int{"none for most": 0, "outside": 7, "below": -1} {
-		_, err := failover.New(failover.Config{Store: stubborn{shard}})
+		store := stubborn{shard, new(func(int, error))}
+		_, err := failover.New(failover.Config{Store: store})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
+		(*store.unreachable)(0, watchdog.ErrSilent) // nobody is there to hear it
 	}
 }
 
 // stubborn puts all keys into one of its three shards.
-type stubborn struct{ shard int }
+type stubborn struct {
+	shard       int
+	unreachable *func(int, error)
+}
 
-func (s stubborn) Watch(time.Duration, func(int, error)) stint.Shards {
+func (s stubborn) Watch(_ time.Duration, unreachable func(int, error)) stint.Shards {
+	*s.unreachable = unreachable
 	return stint.Shards{Count: 3, Of: func(string) int { return s.shard }}
 }
 
