@@ -203,23 +203,37 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, to *Server) {
 	}
 }
 
+// BeginMove begins to move a slot to another primary, and moves no key.
+func (c *Cluster) BeginMove(t testing.TB, slot int, from, to *Server) {
+	t.Helper()
+	if _, err := c.beginMove(slot, from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// beginMove returns the ID of the primary that the slot moves to.
+func (c *Cluster) beginMove(slot int, from, to *Server) (target any, err error) {
+	source, err := from.Do("CLUSTER", "MYID")
+	if err != nil {
+		return nil, err
+	}
+	if target, err = to.Do("CLUSTER", "MYID"); err != nil {
+		return nil, err
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
+		return nil, err
+	}
+	_, err = from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target)
+	return target, err
+}
+
 func (c *Cluster) moveSlot(slot int, to *Server) error {
 	from, err := c.Holder(slot)
 	if err != nil || from == to {
 		return err
 	}
-	source, err := from.Do("CLUSTER", "MYID")
+	target, err := c.beginMove(slot, from, to)
 	if err != nil {
-		return err
-	}
-	target, err := to.Do("CLUSTER", "MYID")
-	if err != nil {
-		return err
-	}
-	if _, err := to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", source); err != nil {
-		return err
-	}
-	if _, err := from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", target); err != nil {
 		return err
 	}
 	for {

@@ -14,6 +14,32 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
+// beginMove begins to move the slot of a store with one partition between the two nodes of a cluster.
+func beginMove(t *testing.T, cluster *testredis.Cluster) (slot int, from, to *testredis.Server) {
+	t.Helper()
+	n, _ := do(t, cluster.Nodes[0], "CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings").(int64)
+	slot = int(n)
+	from, err := cluster.Holder(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to = cluster.Nodes[0]; to == from {
+		to = cluster.Nodes[1]
+	}
+	cluster.BeginMove(t, slot, from, to)
+	return slot, from, to
+}
+
+// do sends a command to one node.
+func do(t *testing.T, node *testredis.Server, args ...any) any {
+	t.Helper()
+	reply, err := node.Do(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
 // While a slot moves, and until its keys do, the node that has them decides; then the one that got them. Calls wait only
 // while half of them have moved. No permit is taken twice or given back.
 func TestDecidedWhileSlotMoves(t *testing.T) {
@@ -34,40 +60,18 @@ func TestDecidedWhileSlotMoves(t *testing.T) {
 		}
 	}
 	takeAll()
-	n, err := cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slot, _ := n.(int64)
-	from, err := cluster.Holder(int(slot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := cluster.Nodes[0]
-	if to == from {
-		to = cluster.Nodes[1]
-	}
-	do := func(node *testredis.Server, args ...any) any {
-		t.Helper()
-		reply, err := node.Do(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
+	slot, from, to := beginMove(t, cluster)
 	_, port, _ := strings.Cut(to.Addr(), ":")
-	do(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", do(from, "CLUSTER", "MYID"))
-	do(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", do(to, "CLUSTER", "MYID"))
 	for range 10 { // nothing has moved
 		takeAll()
 	}
-	keys, _ := do(from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
+	keys, _ := do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any)
 	if len(keys) < 3 {
 		t.Fatalf("only %v are in the slot", keys)
 	}
 	waits := make(chan error, 1)
 	for i, key := range keys {
-		do(from, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
+		do(t, from, "MIGRATE", "127.0.0.1", port, key, 0, 5000)
 		if i == 0 {
 			go func() {
 				d, err := store.Decide(t.Context(), op(stint.Take, "k", policies[0], 1))
@@ -85,9 +89,9 @@ func TestDecidedWhileSlotMoves(t *testing.T) {
 	for range 10 {          // all has moved, and nobody has said that the slot did
 		takeAll()
 	}
-	id := do(to, "CLUSTER", "MYID")
-	do(to, "CLUSTER", "SETSLOT", slot, "NODE", id)
-	do(from, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	id := do(t, to, "CLUSTER", "MYID")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "NODE", id)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "NODE", id)
 	takeAll()
 }
 
@@ -118,38 +122,16 @@ func TestTurnWhileSlotMoves(t *testing.T) {
 	take("k", 5)
 	clock.Advance(2 * time.Second)
 
-	n, err := cluster.Nodes[0].Do("CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slot, _ := n.(int64)
-	from, err := cluster.Holder(int(slot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	to := cluster.Nodes[0]
-	if to == from {
-		to = cluster.Nodes[1]
-	}
 	// The slot begins to move, no key does, and then it stays.
-	ask := func(node *testredis.Server, args ...any) any {
-		t.Helper()
-		reply, err := node.Do(append([]any{"CLUSTER"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
-	ask(to, "SETSLOT", slot, "IMPORTING", ask(from, "MYID"))
-	ask(from, "SETSLOT", slot, "MIGRATING", ask(to, "MYID"))
+	slot, from, to := beginMove(t, cluster)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	d, err := decide(ctx, stint.Take, "third", 1)
 	if err == nil && !d.Allowed || err != nil && !errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
 		t.Errorf("while the slot moves: %+v, %v", d, err)
 	}
-	ask(from, "SETSLOT", slot, "STABLE")
-	ask(to, "SETSLOT", slot, "STABLE")
+	do(t, from, "CLUSTER", "SETSLOT", slot, "STABLE")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "STABLE")
 	take("fourth", 1) // turns it
 	if d, err := decide(t.Context(), stint.Peek, "k", 1); err != nil || d.Remaining != 5 {
 		t.Errorf("%d of 10 remain, want 5 (%v)", d.Remaining, err)
