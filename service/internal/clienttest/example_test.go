@@ -3,14 +3,12 @@ package clienttest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
-	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -74,18 +72,4 @@ func ExampleClient_Check() {
 	answer, err := c.Check(context.Background(), api.Request{Key: "user:123", Algorithm: "TOKEN_BUCKET", Permits: 5})
 	fmt.Println(answer.Message, answer.Remaining, "of", answer.Limit, err)
 	// Output: Request allowed 95 of 100 <nil>
-}
-
-// A middleware that lets a service decide by its rules. The service is told the plan, which its rules match.
-func ExampleClient_Rules() {
-	service, err := client.Open("https://limits.example.com", client.Options{Token: "secret", Timeout: time.Second})
-	if err != nil {
-		panic(err)
-	}
-	defer service.Close()
-	limit, err := httplimit.NewRules(httplimit.RulesConfig{Limiter: service.Rules("X-Plan")})
-	if err != nil {
-		panic(err)
-	}
-	http.Handle("/", limit.Wrap(http.NotFoundHandler()))
 }
