@@ -123,7 +123,7 @@ func text(reply any, err error) (string, error) {
 	return s, nil
 }
 
-// send sends a command to who holds the key. It is sent again only after a reply that says that it was not executed.
+// send sends a command to the server that holds the key. It is sent again only after a reply that says that it was not executed.
 func (c *Conn) send(ctx context.Context, key string, command []string) (any, error) {
 	addr, asking := c.owner(key), false
 	for {
@@ -316,7 +316,7 @@ func (n *node) send(ctx context.Context, asking bool, command []string) (any, er
 	}
 }
 
-// receive hands each reply to who waits for it, until the connection is lost.
+// receive hands each reply to its caller, until the connection is lost.
 func (n *node) receive() {
 	defer close(n.ended)
 	for {

@@ -209,8 +209,8 @@ func program(t *testing.T, environment []string, version string, modules []strin
 	return folder
 }
 
-// A program gets each module by its version, and every package that it needs. The service is installed by its version,
-// which nothing replaced may stand in the way of.
+// A program gets each module by its version, and every package that it needs. The service is installed by its version:
+// go install refuses a go.mod that replaces a module.
 func testEachResolves(t *testing.T, released []string, version string, environment []string) {
 	t.Helper()
 	for _, folder := range released {
