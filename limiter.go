@@ -15,8 +15,9 @@ type Config struct {
 	Store Store
 	// Policy holds the limits. It must not be nil.
 	Policy *Policy
-	// Hooks observe. Default: none.
-	Hooks Hooks
+	// Observe is told of every operation, with its decision or its error; Wait and WaitN make several. Default: nil,
+	// nobody is.
+	Observe Observer
 }
 
 // A Limiter limits by one policy on one store. It is safe for concurrent use.
@@ -25,11 +26,12 @@ type Config struct {
 // had. Peek looks without taking, Settle charges or refunds what is known only
 // afterwards, Reset forgets.
 type Limiter struct {
-	store  Store
-	policy *Policy
-	hooks  Hooks
-	taker  Taker // the store's shorter way to take; nil: there is none, or a hook wants to know
-	queues waitQueues
+	store   Store
+	policy  *Policy
+	observe Observer
+	taker   Taker // the store's shorter way to take; nil: there is none, or somebody observes
+	queues  waitQueues
+	events  sync.Pool // of *Event
 
 	mu     sync.Mutex
 	others map[Limit]*Limiter // that With has made
@@ -55,7 +57,7 @@ func New(store Store, name string, limits ...Limit) (*Limiter, error) {
 // maxOthers bounds the limiters that With keeps at hand.
 const maxOthers = 1024
 
-// With returns a limiter with the same name, store and hooks, and other limits: for limits that depend on the request,
+// With returns a limiter with the same name, store and observer, and other limits: for limits that depend on the request,
 // as those of a customer's plan do, or that change. What a client has used counts on under the other limits, as
 // docs/internals/semantics.md says of limits that change. It is quick for one limit that was asked for before.
 func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
@@ -83,7 +85,7 @@ func (l *Limiter) with(limits []Limit) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewLimiter(Config{Store: l.store, Policy: policy, Hooks: l.hooks})
+	return NewLimiter(Config{Store: l.store, Policy: policy, Observe: l.observe})
 }
 
 // NewLimiter makes a limiter.
@@ -94,8 +96,8 @@ func NewLimiter(config Config) (*Limiter, error) {
 	if config.Policy == nil {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
-	l := &Limiter{store: config.Store, policy: config.Policy, hooks: config.Hooks}
-	if binder, ok := config.Store.(Binder); ok && config.Hooks.Decided == nil {
+	l := &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}
+	if binder, ok := config.Store.(Binder); ok && config.Observe == nil {
 		l.taker = binder.Bind(config.Policy)
 	}
 	return l, nil
@@ -208,15 +210,25 @@ func (l *Limiter) decide(ctx context.Context, verb Verb, key string, n int64) (D
 	return l.carry(ctx, Op{Verb: verb, Claim: Claim{Key: key, Policy: l.policy, Permits: n}})
 }
 
-// carry has the store carry out an operation and tells the hooks.
+// carry has the store carry out an operation and tells the observer.
 func (l *Limiter) carry(ctx context.Context, op Op) (Decision, error) {
-	var start time.Time
-	if l.hooks.Decided != nil {
-		start = time.Now()
+	if l.observe == nil {
+		return l.store.Decide(ctx, op)
 	}
+	start := time.Now()
 	d, err := l.store.Decide(ctx, op)
-	if l.hooks.Decided != nil {
-		l.hooks.Decided(ctx, Event{Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err, Elapsed: time.Since(start)})
+	e, ok := l.events.Get().(*Event)
+	if !ok {
+		e = new(Event)
 	}
+	*e = Event{
+		At: Instant(start.UnixMicro()), Elapsed: time.Since(start),
+		Verb: op.Verb, Claim: op.Claim, Decision: d, Err: err,
+	}
+	if e.Checked() && !d.Allowed {
+		e.Reason = ReasonOf(e.Limit(), &d, op.Permits)
+	}
+	l.observe(ctx, e)
+	l.events.Put(e)
 	return d, err
 }

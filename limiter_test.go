@@ -23,7 +23,7 @@ func newLimiter(t *testing.T, limits ...stint.Limit) *stint.Limiter {
 	return limiter
 }
 
-func TestHooks(t *testing.T) {
+func TestObserve(t *testing.T) {
 	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestHooks(t *testing.T) {
 	var events []stint.Event
 	limiter, err := stint.NewLimiter(stint.Config{
 		Store: memstore.New(memstore.Config{}), Policy: policy,
-		Hooks: stint.Hooks{Decided: func(_ context.Context, e stint.Event) { events = append(events, e) }},
+		Observe: func(_ context.Context, e *stint.Event) { events = append(events, *e) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,13 +52,14 @@ func TestHooks(t *testing.T) {
 		t.Fatalf("%d events, want %d", len(events), len(want))
 	}
 	for i, e := range events {
-		if e.Verb != want[i].verb || e.Decision.Allowed != want[i].allowed || errors.Is(e.Err, stint.ErrInvalid) != want[i].invalid || e.Claim.Key != "k" {
+		if e.Verb != want[i].verb || e.Decision.Allowed != want[i].allowed || errors.Is(e.Err, stint.ErrInvalid) != want[i].invalid || e.Claim.Key != "k" ||
+			(e.Reason == stint.ReasonLimit) != (i == 1) || e.At == 0 {
 			t.Errorf("event %d is %+v", i, e)
 		}
 	}
 }
 
-// AllowEach decides as AllowN does, and tells the limits apart and the hook of it.
+// AllowEach decides as AllowN does, and tells the limits apart and the observer of it.
 func TestAllowEach(t *testing.T) {
 	policy, err := stint.NewPolicy("", stint.FixedWindow(5, time.Minute), stint.FixedWindow(2, time.Second).Named("burst"))
 	if err != nil {
@@ -67,7 +68,7 @@ func TestAllowEach(t *testing.T) {
 	var told []stint.Event
 	limiter, err := stint.NewLimiter(stint.Config{
 		Store: memstore.New(memstore.Config{Now: func() stint.Instant { return 0 }}), Policy: policy,
-		Hooks: stint.Hooks{Decided: func(_ context.Context, e stint.Event) { told = append(told, e) }},
+		Observe: func(_ context.Context, e *stint.Event) { told = append(told, *e) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestAllowEach(t *testing.T) {
 		t.Errorf("room for one outcome of two: %v", err)
 	}
 	if len(told) != 3 || told[0].Verb != stint.Take || told[0].Claim.Permits != 2 {
-		t.Errorf("the hook was told %+v", told)
+		t.Errorf("the observer was told %+v", told)
 	}
 }
 

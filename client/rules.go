@@ -60,7 +60,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 		return err
 	}
 	v.Allowed, v.Matched, v.Shadowed = answer.Allowed, answer.Matched, answer.Shadowed
-	v.Remote = &enforce.Remote{Reason: enforce.Reason(answer.Reason), Missing: answer.Missing, Header: header}
+	v.Remote = &enforce.Remote{Reason: stint.Reason(answer.Reason), Missing: answer.Missing, Header: header}
 	if answer.Rule != "" {
 		v.Rule = &rules.Rule{ID: answer.Rule}
 	}
@@ -79,7 +79,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	algorithm, _ := stint.ParseAlgorithm(answer.Algorithm) // which is known, as the answer is plausible
 	v.Remote.Limit = stint.Limit{Name: answer.LimitName, Algorithm: algorithm, Capacity: answer.Limit}
 	if deadline, bounded := ctx.Deadline(); bounded && v.Allowed && v.Decision.Delay > time.Until(deadline) {
-		v.Turn, v.Remote.Reason = v.Decision.Delay, enforce.ReasonLimit
+		v.Turn, v.Remote.Reason = v.Decision.Delay, stint.ReasonLimit
 		v.Allowed, v.Decision.Allowed, v.Decision.RetryAfter = false, false, v.Decision.Delay
 	}
 	return nil

@@ -118,16 +118,10 @@ type Claimed struct {
 
 // A Remote is what a service says of a request that it decided by its own rules.
 type Remote struct {
-	Reason  Reason      // why it was denied; "" if it was not
-	Limit   stint.Limit // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
-	Missing []string    // what the request lacks, with [ReasonMissing]
-	Header  http.Header // of the answer, with the rate limit fields
-}
-
-// A ShadowDenial is what a rule in shadow would have done.
-type ShadowDenial struct {
-	Key    string // the client; "" if the rule would have denied without its limits
-	Reason Reason
+	Reason  stint.Reason // why it was denied; "" if it was not
+	Limit   stint.Limit  // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
+	Missing []string     // what the request lacks, with [stint.ReasonMissing]
+	Header  http.Header  // of the answer, with the rate limit fields
 }
 
 // A shadow is a rule in shadow, which is decided by itself.
@@ -160,10 +154,9 @@ type Verdict struct {
 	Each []stint.Outcome
 	// Shadowed are the IDs of rules in shadow that would have denied.
 	Shadowed []string
-	// ShadowDenials say of each of Shadowed whom it would have denied, and why. Default: none, decided by a service.
-	ShadowDenials []ShadowDenial
-	// Passed are the IDs of rules in shadow whose limits were asked and would have admitted.
-	Passed []string
+	// Shadows are what the rules in shadow would have decided, those of them whose limits were asked and those that
+	// deny without: their Rule, Claim, Decision and Reason. Default: none, decided by a service.
+	Shadows []stint.Event
 	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
 	// They must not be changed.
 	Undecided []Claimed
@@ -195,7 +188,7 @@ func (v *Verdict) reset() {
 	v.byDefault, v.Remote = false, nil
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
 	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
-	v.Matched, v.Shadowed, v.ShadowDenials, v.Passed = v.Matched[:0], v.Shadowed[:0], v.ShadowDenials[:0], v.Passed[:0]
+	v.Matched, v.Shadowed, v.Shadows = v.Matched[:0], v.Shadowed[:0], v.Shadows[:0]
 	v.claims, v.shadows = v.claims[:0], v.shadows[:0]
 }
 
@@ -251,7 +244,7 @@ func (v *Verdict) clearOnError(err error) error {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
 		v.Turn = 0
-		v.Shadowed, v.ShadowDenials, v.Passed, v.Undecided = v.Shadowed[:0], v.ShadowDenials[:0], v.Passed[:0], v.claims
+		v.Shadowed, v.Shadows, v.Undecided = v.Shadowed[:0], v.Shadows[:0], v.claims
 	}
 	return err
 }
@@ -291,7 +284,7 @@ func (l *Limiter) match(r *rules.Request, v *Verdict) error {
 			v.claim(&matched)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
-				v.shadowed(matched.Rule.ID, "", reasonWithoutLimit(matched.Outcome))
+				v.shadow(matched.Rule, stint.Claim{}, stint.Decision{RetryAfter: stint.Never}, reasonWithoutLimit(matched.Outcome))
 			} else if v.Rule == nil {
 				v.Rule, v.Outcome, v.Allowed = matched.Rule, matched.Outcome, false
 				v.Decision = stint.Decision{RetryAfter: stint.Never}
@@ -351,27 +344,29 @@ func (l *Limiter) decide(ctx context.Context, v *Verdict, verb stint.Verb, shado
 
 // noteShadow notes what the store said to a rule in shadow. An error of the store is ignored.
 func (v *Verdict) noteShadow(i int, d stint.Decision, err error) {
-	id, op := v.shadows[i].rule.ID, &v.shadows[i].op
-	switch {
-	case err != nil:
-	case d.Allowed:
-		v.Passed = append(v.Passed, id)
-	default:
-		claim, index := op.Claim, int(d.Index) // which counts limits over all claims
-		for _, and := range op.And {
-			if index < claim.Policy.Len() {
-				break
-			}
-			claim, index = and, index-claim.Policy.Len()
-		}
-		v.shadowed(id, claim.Key, ReasonOf(claim.Policy.Limit(index), &d, claim.Permits))
+	if err != nil {
+		return
 	}
+	op := &v.shadows[i].op
+	claim, index := op.Claim, int(d.Index) // which counts limits over all claims
+	for _, and := range op.And {
+		if index < claim.Policy.Len() {
+			break
+		}
+		claim, index = and, index-claim.Policy.Len()
+	}
+	d.Index = int32(index)
+	v.shadow(v.shadows[i].rule, claim, d, stint.ReasonOf(claim.Policy.Limit(index), &d, claim.Permits))
 }
 
-// shadowed notes a rule in shadow that would have denied.
-func (v *Verdict) shadowed(id, key string, reason Reason) {
-	v.Shadowed = append(v.Shadowed, id)
-	v.ShadowDenials = append(v.ShadowDenials, ShadowDenial{key, reason})
+// shadow notes what a rule in shadow would have decided.
+func (v *Verdict) shadow(rule *rules.Rule, claim stint.Claim, d stint.Decision, reason stint.Reason) {
+	v.Shadows = append(v.Shadows, stint.Event{
+		Shadow: true, Rule: rule.ID, Set: rule.Set, Claim: claim, Decision: d, Reason: reason,
+	})
+	if !d.Allowed {
+		v.Shadowed = append(v.Shadowed, rule.ID)
+	}
 }
 
 // contextOf returns an error of rules in shadow only if it is the context's.

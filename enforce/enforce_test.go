@@ -64,28 +64,34 @@ func TestShadowNeverDenies(t *testing.T) {
 		if i == 0 {
 			denies, admits = denies[:1], denies[1:]
 		}
-		if v := decide(t, limiter, alice); v.Allowed != want || v.Rule.ID != "real" || !slices.Equal(v.Shadowed, denies) || !slices.Equal(v.Passed, admits) {
-			t.Errorf("request %d: %v by %s, shadowed %v, passed %v; want %v, %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, v.Passed, want, denies, admits)
+		if v := decide(t, limiter, alice); v.Allowed != want || v.Rule.ID != "real" || !slices.Equal(v.Shadowed, denies) || !slices.Equal(passed(v), admits) {
+			t.Errorf("request %d: %v by %s, shadowed %v, passed %v; want %v, %v, %v", i, v.Allowed, v.Rule.ID, v.Shadowed, passed(v), want, denies, admits)
 		}
 	}
 	lacking := rules.Rule{ID: "would-lack", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)}}
 	never := per("never", stint.FixedWindow(9, time.Hour), stint.TokenBucket(1, stint.PerHour(1))) // its second limit denies
 	never.OnExceed, never.Cost.Permits = rules.Shadow, 2
 	several, _ := newLimiter(t, banning, lacking, never)
-	whom := []enforce.ShadowDenial{{Reason: enforce.ReasonBanned}, {Reason: enforce.ReasonMissing}, {Key: alice.Address, Reason: enforce.ReasonNever}}
-	if v := decide(t, several, alice); !slices.Equal(v.Shadowed, []string{"would-ban", "would-lack", "never"}) || !slices.Equal(v.ShadowDenials, whom) {
-		t.Errorf("shadowed %v: %+v, want %+v", v.Shadowed, v.ShadowDenials, whom)
+	want := []string{"would-ban:192.0.2.77:banned", "would-lack:192.0.2.77:missing", "never:" + alice.Address + ":never"}
+	v := decide(t, several, alice)
+	var told []string
+	v.Tell(t.Context(), &stint.Event{Claim: stint.Claim{Key: "192.0.2.77"}}, func(_ context.Context, e *stint.Event) {
+		if e.Shadow {
+			told = append(told, e.Rule+":"+e.Claim.Key+":"+string(e.Reason))
+		}
+	})
+	if !slices.Equal(v.Shadowed, []string{"would-ban", "would-lack", "never"}) || !slices.Equal(told, want) {
+		t.Errorf("shadowed %v: told %v, want %v", v.Shadowed, told, want)
 	}
 	alone, store := newLimiter(t, shadow)
-	var v enforce.Verdict
 	for i, want := range [][2][]string{{nil, {"shadow"}}, {{"shadow"}, nil}} {
-		err := alone.Decide(t.Context(), &alice, &v)
-		if err != nil || !v.Allowed || v.Rule != nil || !slices.Equal(v.Shadowed, want[0]) || !slices.Equal(v.Passed, want[1]) {
+		err := alone.Decide(t.Context(), &alice, v)
+		if err != nil || !v.Allowed || v.Rule != nil || !slices.Equal(v.Shadowed, want[0]) || !slices.Equal(passed(v), want[1]) {
 			t.Errorf("alone, request %d: %+v, %v", i, v, err)
 		}
 	}
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
-	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed)+len(v.Passed) > 0 {
+	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed)+len(passed(v)) > 0 {
 		t.Errorf("a failure of a rule in shadow: %+v", v)
 	}
 }
@@ -218,7 +224,7 @@ func TestVerdictsAreReused(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if n != 0 || len(v.Passed) != 1 || len(v.Shadowed) != 1 {
-		t.Errorf("%v allocations for a request that %v pass and %v don't, want 0", n, v.Passed, v.Shadowed)
+	if n != 0 || len(passed(&v)) != 1 || len(v.Shadowed) != 1 {
+		t.Errorf("%v allocations for a request that %v pass and %v don't, want 0", n, passed(&v), v.Shadowed)
 	}
 }

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -147,58 +148,52 @@ func (v *Verdict) why() string {
 	}
 }
 
-// A Reason says why a request is denied; "" is that it is not.
-type Reason string
-
-// The reasons.
-const (
-	ReasonLimit       Reason = "limit"        // a limit has too few permits left
-	ReasonMinInterval Reason = "min_interval" // a limit has permits left, but the one before came too short a time ago
-	ReasonNever       Reason = "never"        // the cost is above the limit itself
-	ReasonBanned      Reason = "banned"       // a rule bans the client
-	ReasonMissing     Reason = "missing"      // the request lacks what a rule counts by
-	ReasonDefault     Reason = "default"      // no rule holds for the request
-)
-
-// ReasonOf is why a limit's decision about so many permits denies.
-func ReasonOf(limit stint.Limit, d *stint.Decision, permits int64) Reason {
-	least := limit.MinInterval
-	switch {
-	case d.Allowed:
-		return ""
-	case d.RetryAfter == stint.Never:
-		return ReasonNever
-	case least > 0 && d.RetryAfter <= least && (d.Remaining >= permits || limit.CountDenied && d.RetryAfter == least):
-		return ReasonMinInterval // a denial that is counted may have taken the last permit
-	default:
-		return ReasonLimit
+// Tell tells an observer of the verdict, and then of what each rule in shadow would have decided. The event says what
+// the verdict does not know: when it was asked for, and of which request. Its Claim.Key stands for a client whom no
+// limit counts, such as one that is banned: the client's address.
+func (v *Verdict) Tell(ctx context.Context, e *stint.Event, observe stint.Observer) {
+	address := e.Claim.Key
+	e.Claim, e.Decision, e.Reason = v.Claim, v.Decision, v.Reason()
+	if v.Rule != nil {
+		e.Rule, e.Set = v.Rule.ID, v.Rule.Set
+	}
+	if !v.Allowed {
+		e.Claim.Key = cmp.Or(e.Claim.Key, address)
+	}
+	observe(ctx, e)
+	e.Shadow = true
+	for i := range v.Shadows {
+		s := &v.Shadows[i]
+		e.Rule, e.Set, e.Claim, e.Decision, e.Reason = s.Rule, s.Set, s.Claim, s.Decision, s.Reason
+		e.Claim.Key = cmp.Or(e.Claim.Key, address)
+		observe(ctx, e)
 	}
 }
 
 // Reason is why the request is denied; "" of one that is not, or could not be decided.
-func (v *Verdict) Reason() Reason {
+func (v *Verdict) Reason() stint.Reason {
 	switch {
 	case v.Remote != nil:
 		return v.Remote.Reason
 	case v.byDefault:
-		return ReasonDefault
+		return stint.ReasonDefault
 	case v.Outcome == rules.Banned, v.Outcome == rules.Lacking:
 		return reasonWithoutLimit(v.Outcome)
 	case v.Allowed || v.Claim.Policy == nil:
 		return ""
 	case v.Turn > 0:
-		return ReasonLimit
+		return stint.ReasonLimit
 	default:
-		return ReasonOf(v.Limit(), &v.Decision, v.Claim.Permits)
+		return stint.ReasonOf(v.Limit(), &v.Decision, v.Claim.Permits)
 	}
 }
 
 // reasonWithoutLimit is why a rule denies without its limits.
-func reasonWithoutLimit(o rules.Outcome) Reason {
+func reasonWithoutLimit(o rules.Outcome) stint.Reason {
 	if o == rules.Banned {
-		return ReasonBanned
+		return stint.ReasonBanned
 	}
-	return ReasonMissing
+	return stint.ReasonMissing
 }
 
 // Limit is the one that decided; the zero Limit when no limit was asked.
@@ -212,7 +207,7 @@ func (v *Verdict) Limit() stint.Limit {
 	return v.Claim.Policy.Limit(int(v.Decision.Index))
 }
 
-// Missing are the parts of the deciding rule's scope that the request lacks; nil but with ReasonMissing.
+// Missing are the parts of the deciding rule's scope that the request lacks; nil but with stint.ReasonMissing.
 func (v *Verdict) Missing() []string {
 	if v.Remote != nil {
 		return v.Remote.Missing

@@ -50,3 +50,13 @@ func decide(t testing.TB, limiter *enforce.Limiter, r rules.Request) *enforce.Ve
 	}
 	return &v
 }
+
+// passed are the rules in shadow that would have admitted.
+func passed(v *enforce.Verdict) (ids []string) {
+	for i := range v.Shadows {
+		if v.Shadows[i].Decision.Allowed {
+			ids = append(ids, v.Shadows[i].Rule)
+		}
+	}
+	return ids
+}

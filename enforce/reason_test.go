@@ -19,17 +19,17 @@ func TestReasons(t *testing.T) {
 	costly.Cost.Permits = 6
 	for name, test := range map[string]struct {
 		rule    rules.Rule
-		want    enforce.Reason
+		want    stint.Reason
 		limit   string
 		missing []string
 	}{
-		"limit":                   {per("a", stint.FixedWindow(1, time.Hour).Named("hour")), enforce.ReasonLimit, "hour", nil},
-		"least interval":          {per("a", paced), enforce.ReasonMinInterval, "paced", nil},
-		"least interval, counted": {per("a", paced.CountingDenied()), enforce.ReasonMinInterval, "paced", nil},
-		"last one, counted":       {per("a", stint.SlidingWindowLog(1, time.Hour).WithMinInterval(time.Minute).CountingDenied()), enforce.ReasonLimit, "", nil},
-		"never":                   {costly, enforce.ReasonNever, "", nil},
-		"banned":                  {rules.Rule{ID: "a", Scope: []string{rules.PerIP}, Banned: true}, enforce.ReasonBanned, "", nil},
-		"missing":                 {lacking, enforce.ReasonMissing, "", []string{rules.PerUser, "custom:plan"}},
+		"limit":                   {per("a", stint.FixedWindow(1, time.Hour).Named("hour")), stint.ReasonLimit, "hour", nil},
+		"least interval":          {per("a", paced), stint.ReasonMinInterval, "paced", nil},
+		"least interval, counted": {per("a", paced.CountingDenied()), stint.ReasonMinInterval, "paced", nil},
+		"last one, counted":       {per("a", stint.SlidingWindowLog(1, time.Hour).WithMinInterval(time.Minute).CountingDenied()), stint.ReasonLimit, "", nil},
+		"never":                   {costly, stint.ReasonNever, "", nil},
+		"banned":                  {rules.Rule{ID: "a", Scope: []string{rules.PerIP}, Banned: true}, stint.ReasonBanned, "", nil},
+		"missing":                 {lacking, stint.ReasonMissing, "", []string{rules.PerUser, "custom:plan"}},
 	} {
 		limiter, _ := newLimiter(t, test.rule, per("z", stint.FixedWindow(100, time.Hour)))
 		first := decide(t, limiter, alice)
@@ -54,7 +54,7 @@ func TestDenyByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]enforce.Reason{"/x": enforce.ReasonDefault, "/free": ""} {
+	for path, want := range map[string]stint.Reason{"/x": stint.ReasonDefault, "/free": ""} {
 		r := alice
 		r.Path = path
 		var v enforce.Verdict
@@ -72,7 +72,7 @@ func TestDenyByDefault(t *testing.T) {
 		}
 	}
 	limiter.Swap(nil)
-	if v := decide(t, limiter, alice); v.Reason() != enforce.ReasonDefault {
+	if v := decide(t, limiter, alice); v.Reason() != stint.ReasonDefault {
 		t.Errorf("without rules: %v", v.Reason())
 	}
 }

@@ -44,8 +44,8 @@ func TestLateTurns(t *testing.T) {
 					if !test.allowed && (v.Turn != time.Second || v.Rule.ID != "turns" || v.Decision.RetryAfter != time.Second || v.Decision.Limit != 5 || v.Decision.Delay != 0) {
 						t.Errorf("request %d: turn %s by %s, %+v", i, v.Turn, v.Rule.ID, v.Decision)
 					}
-					if (len(v.Passed) == 1) != (i < 2) || (len(v.Shadowed) == 1) != (i == 2) {
-						t.Errorf("request %d passed %v, not %v", i, v.Passed, v.Shadowed)
+					if (len(passed(&v)) == 1) != (i < 2) || (len(v.Shadowed) == 1) != (i == 2) {
+						t.Errorf("request %d passed %v, not %v", i, passed(&v), v.Shadowed)
 					}
 				}
 			})

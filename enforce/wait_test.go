@@ -196,8 +196,8 @@ func TestShadowsOfAWaitCountOnce(t *testing.T) {
 		shadow.OnExceed = rules.Shadow
 		limiter, _ := newLimiter(t, waiting("a", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))), shadow)
 		for i, want := range []bool{false, false, true} {
-			if v := decide(t, limiter, alice); !v.Allowed || (len(v.Shadowed) == 1) != want || (len(v.Passed) == 1) == want {
-				t.Errorf("request %d: shadowed %v, passed %v, want shadowed: %v", i, v.Shadowed, v.Passed, want)
+			if v := decide(t, limiter, alice); !v.Allowed || (len(v.Shadowed) == 1) != want || (len(passed(v)) == 1) == want {
+				t.Errorf("request %d: shadowed %v, passed %v, want shadowed: %v", i, v.Shadowed, passed(v), want)
 			}
 		}
 	})

@@ -108,13 +108,13 @@ func deniedBy(v *enforce.Verdict) error {
 		subject += "/" + limit.Name
 	}
 	switch v.Reason() {
-	case enforce.ReasonNever:
+	case stint.ReasonNever:
 		return exhausted(violation(subject, fmt.Sprintf(aboveText, limit.Capacity)), stint.Never)
-	case enforce.ReasonLimit, enforce.ReasonMinInterval:
+	case stint.ReasonLimit, stint.ReasonMinInterval:
 		return exhausted(violation(subject, fmt.Sprintf(exceededText, limit.Capacity)), v.Decision.RetryAfter)
-	case enforce.ReasonBanned:
+	case stint.ReasonBanned:
 		description = "the client is banned"
-	case enforce.ReasonMissing:
+	case stint.ReasonMissing:
 		description = "the call lacks what the rule asks for"
 	default:
 	}

@@ -117,26 +117,23 @@ func (m *Metrics) StoreFailed() { m.storeErrors.Inc() }
 // Overloaded counts a request that this process was too busy to have decided in time.
 func (m *Metrics) Overloaded() { m.overloaded.Inc() }
 
-// Hooks returns hooks that count what a [stint.Limiter] decides: each Take and Try
-// as a check, each failure of the store, whether a failure policy answered or not. Peeks, resets and settlements are no
-// checks; input errors, and operations that the caller gave up, are not counted.
-func (m *Metrics) Hooks() stint.Hooks {
-	return stint.Hooks{Decided: func(ctx context.Context, event stint.Event) {
-		switch {
-		case errors.Is(event.Err, stint.ErrOverloaded):
-			m.Overloaded()
-		case event.Err != nil:
-			if ctx.Err() == nil && !errors.Is(event.Err, stint.ErrInvalid) {
-				m.StoreFailed()
-			}
-		case event.Verb == stint.Take || event.Verb == stint.Try:
-			if event.Decision.Degraded {
-				m.StoreFailed()
-			}
-			limit := event.Claim.Policy.Limit(int(event.Decision.Index))
-			m.Checked(limit.Algorithm, event.Decision, event.Elapsed)
+// Observe counts an event, as a [stint.Observer]: each Take and Try as a check, each failure of the store, whether a
+// failure policy answered or not. Peeks, resets and settlements are no checks. Input errors, operations that the caller
+// gave up, and decisions that asked no limit are not counted.
+func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
+	switch {
+	case errors.Is(event.Err, stint.ErrOverloaded):
+		m.Overloaded()
+	case event.Err != nil:
+		if ctx.Err() == nil && !errors.Is(event.Err, stint.ErrInvalid) {
+			m.StoreFailed()
 		}
-	}}
+	case event.Checked() && event.Claim.Policy != nil:
+		if event.Decision.Degraded {
+			m.StoreFailed()
+		}
+		m.Checked(event.Limit().Algorithm, event.Decision, event.Elapsed)
+	}
 }
 
 var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)

@@ -124,16 +124,16 @@ func TestRegistersAllOrNone(t *testing.T) {
 	}
 }
 
-func TestHooks(t *testing.T) {
+func TestObserve(t *testing.T) {
 	m, registry := metrics(t)
 	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	decided := m.Hooks().Decided
+	decided := m.Observe
 	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
-	event := func(verb stint.Verb, d stint.Decision, err error) stint.Event {
-		return stint.Event{Verb: verb, Claim: claim, Decision: d, Err: err, Elapsed: time.Millisecond}
+	event := func(verb stint.Verb, d stint.Decision, err error) *stint.Event {
+		return &stint.Event{Verb: verb, Claim: claim, Decision: d, Err: err, Elapsed: time.Millisecond}
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -146,6 +146,10 @@ func TestHooks(t *testing.T) {
 	decided(t.Context(), event(stint.Take, stint.Decision{Allowed: true, Degraded: true, Index: 1}, nil))
 	decided(t.Context(), event(stint.Take, stint.Decision{}, stint.Invalid("key", "", "something")))
 	decided(gone, event(stint.Take, stint.Decision{}, context.Canceled))
+	decided(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}}) // by no limit
+	shadow := event(stint.Take, stint.Decision{Allowed: true}, nil)
+	shadow.Shadow = true
+	decided(t.Context(), shadow)
 	for allowed, want := range map[string]uint64{"true": 2, "false": 1} {
 		if _, count := histogram(t, registry, "FIXED_WINDOW", allowed); count != want {
 			t.Errorf("%d checks with allowed=%s, want %d", count, allowed, want)

@@ -1,6 +1,7 @@
 package promlimit
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -98,24 +99,17 @@ func Near(d *stint.Decision) bool {
 	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
 }
 
-// Decided counts what was decided of a request, unless the rule has gone meanwhile.
-func (r *Rules) Decided(v *enforce.Verdict) {
-	tallies := *r.tallies.Load()
-	if v.Rule != nil {
-		if t := tallies[v.Rule.ID]; t != nil {
-			t.outcomes[outcomeOf(v)].Add(1)
-			if Near(&v.Decision) {
-				t.near.Add(1)
-			}
-		}
-	} else if !v.Allowed {
+// Observe counts an event, as a [stint.Observer], unless its rule has gone meanwhile.
+func (r *Rules) Observe(_ context.Context, e *stint.Event) {
+	if e.Reason == stint.ReasonDefault {
 		r.byDefault.Add(1)
+		return
 	}
-	for _, id := range v.Shadowed {
-		tallies.count(id, ruleShadowDenied)
-	}
-	for _, id := range v.Passed {
-		tallies.count(id, ruleShadowAllowed)
+	if t := (*r.tallies.Load())[e.Rule]; t != nil {
+		t.outcomes[outcomeOf(e)].Add(1)
+		if !e.Shadow && Near(&e.Decision) {
+			t.near.Add(1)
+		}
 	}
 }
 
@@ -138,14 +132,18 @@ func (t tallies) count(id string, outcome int) {
 	}
 }
 
-func outcomeOf(v *enforce.Verdict) int {
+func outcomeOf(e *stint.Event) int {
 	switch {
-	case v.Outcome == rules.Banned:
-		return ruleBanned
-	case v.Outcome == rules.Lacking:
-		return ruleMissing
-	case v.Allowed:
+	case e.Shadow && e.Decision.Allowed:
+		return ruleShadowAllowed
+	case e.Shadow:
+		return ruleShadowDenied
+	case e.Decision.Allowed:
 		return ruleAllowed
+	case e.Reason == stint.ReasonBanned:
+		return ruleBanned
+	case e.Reason == stint.ReasonMissing:
+		return ruleMissing
 	default:
 		return ruleDenied
 	}

@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 		if err := limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v); err != nil {
 			t.Fatal(err)
 		}
-		r.Decided(&v)
+		v.Tell(t.Context(), &stint.Event{}, r.Observe)
 	}
 	for range 12 { // of which 10 are admitted, and 3 leave 2 or less
 		ask("shop", "ann")
@@ -109,9 +109,9 @@ rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 	byDefault := defaultHelp + "rate_limiter_default_denials_total 1\n"
 	expect(byDefault + decisionsHelp + shop + others + near + rulesHelp + "rate_limiter_rules 4\n")
 
-	gone := enforce.Verdict{Allowed: true, Rule: &rules.Rule{ID: "gone"}, Shadowed: []string{"gone"}, Passed: []string{"gone"}}
-	if n := testing.AllocsPerRun(100, func() { r.Decided(&gone) }); n != 0 {
-		t.Errorf("Decided allocates %v times", n)
+	gone := stint.Event{Rule: "gone", Decision: stint.Decision{Allowed: true}}
+	if n := testing.AllocsPerRun(100, func() { r.Observe(t.Context(), &gone) }); n != 0 {
+		t.Errorf("Observe allocates %v times", n)
 	}
 
 	// A rule that goes takes its series along, and so does one whose set is called otherwise.

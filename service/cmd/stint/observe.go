@@ -6,12 +6,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/service/internal/alerts"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/decisionlog"
-	"github.com/stint-go/stint/service/internal/server"
 )
 
 // alertLinger is how long alerts that wait are still sent when the service ends.
@@ -22,9 +22,7 @@ type observer struct {
 	log    *decisionlog.Log
 	alerts *alerts.Sender // nil: none
 
-	loud      bool // whether decisions are logged
-	denials   bool // whether there are alerts of denials
-	nearLimit int64
+	loud bool // whether decisions are logged
 }
 
 // newObserver makes an observer. Alerts are claimed in the store's Redis, if it is one.
@@ -33,16 +31,15 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 		log: decisionlog.New(
 			decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key},
 		),
-		loud: c.Log.Denials ||
-			c.Log.Level <= slog.LevelDebug,
-		denials:   c.Alerts.Denials,
-		nearLimit: int64(c.Alerts.NearLimit),
+		loud: c.Log.Denials || c.Log.Level <= slog.LevelDebug,
 	}
 	if c.Alerts.URL == "" {
 		return o, nil
 	}
 	settings := alerts.Config{
 		URL:         c.Alerts.URL,
+		Denials:     c.Alerts.Denials,
+		NearLimit:   int64(c.Alerts.NearLimit),
 		HashClients: c.Alerts.HashClients,
 		Timeout:     c.Alerts.Timeout,
 		MaxQueue:    c.Alerts.MaxQueue,
@@ -94,48 +91,13 @@ func (o *observer) run(ctx context.Context) (end func()) {
 	return background(context.WithoutCancel(ctx), runs...)
 }
 
-// hook is what the service tells of decisions, nil for nothing.
-func (o *observer) hook() func(context.Context, server.Decided) {
-	if !o.loud && o.alerts == nil {
-		return nil
-	}
-	return o.decided
-}
-
-func (o *observer) decided(ctx context.Context, d server.Decided) {
+// observers are those whom the service tells of decisions.
+func (o *observer) observers() (list []stint.Observer) {
 	if o.loud {
-		o.log.Decided(ctx, decisionlog.Decision{
-			Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID,
-			Limited: d.Policy != nil && !d.Decision.Degraded, Remaining: d.Decision.Remaining,
-		})
+		list = append(list, o.log.Observe)
 	}
-	if o.alerts == nil || d.Shadow || d.Decision.Degraded {
-		return // of the last the store's failure is the reason, of which others alert
+	if o.alerts != nil {
+		list = append(list, o.alerts.Observe)
 	}
-	event := alerts.Event{
-		Kind:      alerts.Denied,
-		Rule:      d.Rule,
-		Set:       d.Set,
-		Client:    d.Client,
-		Limit:     d.Decision.Limit,
-		Remaining: d.Decision.Remaining,
-		Reason:    d.Reason,
-		RequestID: d.RequestID,
-		At:        d.At,
-		Window:    windowWithoutLimit,
-	}
-	switch {
-	case !d.Allowed && o.denials:
-	case d.Allowed && d.Policy != nil && event.Limit > 0 && event.Remaining*100 <= event.Limit*o.nearLimit && o.nearLimit > 0:
-		event.Kind = alerts.NearLimit
-	default:
-		return
-	}
-	if d.Policy != nil {
-		event.Window = d.Policy.Limit(int(d.Decision.Index)).Span()
-	}
-	o.alerts.Notify(event)
+	return list
 }
-
-// windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
-const windowWithoutLimit = time.Hour

@@ -68,7 +68,7 @@ func TestAlerts(t *testing.T) {
 		if want := alerts.Sign([]byte(secret), r.Header.Get("Stint-Timestamp"), text); err != nil || r.Header.Get("Stint-Signature") != want {
 			t.Errorf("%v; the signature is %q, want %q", err, r.Header.Get("Stint-Signature"), want)
 		}
-		var body struct{ Events []alerts.Event }
+		var body struct{ Events []alerts.Alert }
 		if err := json.Unmarshal(text, &body); err != nil {
 			t.Error(err)
 		}

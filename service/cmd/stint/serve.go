@@ -84,7 +84,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return err
 	}
 	service := serverConfig(loaded, store)
-	service.Logger, service.Decided = logger, observer.hook()
+	service.Logger, service.Observers = logger, observer.observers()
 	service.Store, service.Middleware = traced.decisions(service.Store), traced.middleware()
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
 	source, err := openRules(loaded, logger)

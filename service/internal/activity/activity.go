@@ -5,7 +5,7 @@
 //	recorder := activity.New(activity.Config{})
 //	go recorder.Run(ctx)
 //	...
-//	recorder.Observe(&activity.Event{At: now, Rule: "api", Client: "10.1.2.3"})
+//	recorder.Observe(ctx, event)
 //	err := recorder.Serve(w, r, names)
 //
 // Serve answers [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/promlimit"
 )
 
 // A Config says how a [Recorder] is made. The zero value is that of a process that shares nothing.
@@ -64,30 +65,19 @@ func (o Outcome) String() string {
 	return names[o&3]
 }
 
-// An Event is one decision. The zero value of a field means that it is not known.
-type Event struct {
-	// At is when it was made, by this process's clock.
-	At stint.Instant
-	// Rule is the deciding rule, or what stands for one. The text is kept, so its memory must not change.
-	Rule string
-	// Client is whom the rule counts; 256 bytes of it are kept. "" is not among the top.
-	Client string
-	// Outcome says whether it was admitted.
-	Outcome Outcome
-	// Near says that it was admitted and left its client little of the limit.
-	Near bool
-	// Degraded says that a failure policy decided.
-	Degraded bool
-	// Reason is why it was denied. The text is kept, as Rule is.
-	Reason string
-	// Permits is what it costs.
-	Permits int64
-	// Elapsed is how long the store took. Default: 0, the store was not asked.
-	Elapsed time.Duration
-	// Method, Path and RequestID are the request's; of a path 256 bytes are kept, of the others 16 and 48.
-	Method, Path, RequestID string
+// outcomeOf is what came of an event.
+func outcomeOf(e *stint.Event) Outcome {
+	outcome := Admitted
+	if !e.Decision.Allowed {
+		outcome = Denied
+	}
+	if e.Shadow {
+		outcome += ShadowAdmitted
+	}
+	return outcome
 }
 
+// What is kept of texts, in bytes.
 const (
 	maxClient    = 256
 	maxPath      = 256
@@ -135,36 +125,33 @@ func New(config Config) *Recorder {
 	return r
 }
 
-// Observe counts a decision. It allocates once in some thousand calls, and keeps nothing of the event but what Event
-// says.
-func (r *Recorder) Observe(e *Event) {
-	client := e.Client[:min(len(e.Client), maxClient)]
+// Observe counts a decision, as a [stint.Observer]. It allocates once in some thousand calls. Of the event it keeps the
+// texts of Rule and Reason, and copies of the others.
+func (r *Recorder) Observe(_ context.Context, e *stint.Event) {
+	client := e.Claim.Key[:min(len(e.Claim.Key), maxClient)]
 	hash := maphash.String(r.seed, client)
 	key := hash ^ maphash.String(r.seed, e.Rule)
-	second := uint32(e.At / 1e6)
+	second, outcome := uint32(e.At/1e6), outcomeOf(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.totals.count(second, e)
 	if e.Rule != "" {
-		r.rules.find(e.Rule, second).count(second, e.Outcome, e.Near)
+		r.rules.find(e.Rule, second).count(second, outcome, !e.Shadow && promlimit.Near(&e.Decision))
 	}
-	if e.Outcome >= ShadowAdmitted { // which is no request of its own
-		if e.Outcome == ShadowDenied {
-			if client != "" {
-				r.shadowDenied.count(second/60, key, e.Rule, client)
-			}
-			r.denials.add(e, client)
-		}
+	if outcome == Denied || outcome == ShadowDenied {
+		r.denials.add(e, client)
+	}
+	if outcome == ShadowDenied && client != "" {
+		r.shadowDenied.count(second/60, key, e.Rule, client)
+	}
+	if e.Shadow { // which is no request of its own
 		return
 	}
 	if client != "" {
 		r.heaviest.count(second/60, key, e.Rule, client)
-		if e.Outcome == Denied {
+		if outcome == Denied {
 			r.denied.count(second/60, key, e.Rule, client)
 		}
-	}
-	if e.Outcome == Denied {
-		r.denials.add(e, client)
 	}
 	r.recent.add(e, hash, client)
 }

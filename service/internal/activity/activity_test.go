@@ -27,7 +27,9 @@ func TestStats(t *testing.T) {
 		})
 	}
 	observers.Wait()
-	s.Observe(&activity.Event{At: s.At(), Rule: "login", Client: "carol", Degraded: true})
+	degraded := decisionAt(s.At(), "login", "carol", activity.Admitted)
+	degraded.Decision.Degraded = true
+	s.Observe(t.Context(), &degraded)
 	s.advance(time.Second)
 	stats := get[activity.Stats](s, "/api/v1/stats?seconds=5")
 	totals := stats.Totals
@@ -66,9 +68,12 @@ func TestStats(t *testing.T) {
 // Requests that leave a client little of a limit are counted by rule and second, and left out where there are none.
 func TestNear(t *testing.T) {
 	s := newService(t, activity.Config{})
-	e := activity.Event{At: s.At(), Rule: "login", Client: "alice", Near: true}
-	s.Observe(&e)
-	s.Observe(&e)
+	e := decisionAt(s.At(), "login", "alice", activity.Admitted)
+	e.Decision.Limit, e.Decision.Remaining = 10, 2
+	s.Observe(t.Context(), &e)
+	s.Observe(t.Context(), &e)
+	e.Shadow = true // which admits nobody
+	s.Observe(t.Context(), &e)
 	s.see(3, "login", "alice", activity.Admitted)
 	s.see(1, "api", "alice", activity.Admitted)
 	s.advance(2 * time.Second)
@@ -154,7 +159,9 @@ func TestDenials(t *testing.T) {
 		s.see(1, "api", fmt.Sprintf("client-%05d", i), activity.Denied)
 	}
 	_ = get[activity.Top](s, "/api/v1/top")
-	s.Observe(&activity.Event{At: s.At(), Rule: "ban", Client: "mallory", Outcome: activity.Denied, Reason: "banned"})
+	banned := decisionAt(s.At(), "ban", "mallory", activity.Denied)
+	banned.Reason = stint.ReasonBanned
+	s.Observe(t.Context(), &banned)
 	seen, pages, target := 0, 0, "/api/v1/denials?scope=process&limit=1000"
 	for next := uint64(1); next != 0; pages++ {
 		page := get[activity.Denials](s, target)
@@ -202,7 +209,9 @@ func TestRecent(t *testing.T) {
 	for round := range rounds { // 600,000 decisions in 300 seconds, 120 MB of text in their paths alone
 		s.advance(time.Second)
 		for c := range clients {
-			s.Observe(&activity.Event{At: s.At(), Rule: "api", Client: fmt.Sprintf("client-%d", c), Permits: int64(round), Method: "GET", Path: path})
+			e := decisionAt(s.At(), "api", fmt.Sprintf("client-%d", c), activity.Admitted)
+			e.Claim.Permits, e.Method, e.Path = int64(round), "GET", path
+			s.Observe(t.Context(), &e)
 		}
 	}
 	first, last, counts := map[string]int64{}, map[string]int64{}, map[string]int{}
@@ -246,7 +255,9 @@ func TestRecent(t *testing.T) {
 	for range 80 {
 		s.advance(10 * time.Minute)
 		for i := range 3000 {
-			s.Observe(&activity.Event{At: s.At() + stint.Instant(i)*100_000, Rule: "api", Client: fmt.Sprintf("client-%d", i), Path: path})
+			e := decisionAt(s.At()+stint.Instant(i)*100_000, "api", fmt.Sprintf("client-%d", i), activity.Admitted)
+			e.Path = path
+			s.Observe(t.Context(), &e)
 		}
 	}
 	if sample = s.Hold().Sample; sample.OneIn != 1 {
@@ -308,11 +319,9 @@ func TestMemory(t *testing.T) {
 			s.advance(10 * time.Second)
 			s.RulesChanged("7", long+long+long)
 		}
-		e := activity.Event{
-			At: s.At(), Rule: ids[i%len(ids)], Client: fmt.Sprintf("%s%d", long, i), Outcome: activity.Outcome(i & 1), Reason: "limit",
-			Method: long, Path: long + long, RequestID: long,
-		}
-		s.Observe(&e)
+		e := decisionAt(s.At(), ids[i%len(ids)], fmt.Sprintf("%s%d", long, i), activity.Outcome(i&1))
+		e.Method, e.Path, e.RequestID = long, long+long, long
+		s.Observe(t.Context(), &e)
 	}
 	for i := range 1100 {
 		s.StoreChanged(0, long+long+long+ids[i])
@@ -340,8 +349,9 @@ func TestObserveAllocates(t *testing.T) {
 	observe := func() {
 		for range 1000 {
 			i++
-			e := activity.Event{At: s.At(), Rule: "api", Client: names[i%len(names)], Outcome: activity.Outcome(i & 1), Reason: "limit", Path: "/"}
-			s.Observe(&e)
+			e := decisionAt(s.At(), "api", names[i%len(names)], activity.Outcome(i&1))
+			e.Path = "/"
+			s.Observe(t.Context(), &e)
 		}
 	}
 	for range 700 { // the ring is full then

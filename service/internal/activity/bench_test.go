@@ -50,14 +50,16 @@ func BenchmarkObserve(b *testing.B) {
 					i := rand.IntN(len(names))
 					for pb.Next() {
 						i++
-						e := activity.Event{
-							At: stint.Instant(begin + int64(i)), Rule: "api", Client: names[i%len(names)], Permits: 1,
-							Elapsed: time.Microsecond, Method: "GET", Path: "/v1/orders/1234",
-						}
+						outcome := activity.Admitted
 						if i%100 < denied {
-							e.Outcome, e.Reason, e.RequestID = activity.Denied, "limit", "b7ad6b7169203331"
+							outcome = activity.Denied
 						}
-						r.Observe(&e)
+						e := decisionAt(stint.Instant(begin+int64(i)), "api", names[i%len(names)], outcome)
+						e.Elapsed, e.Method, e.Path = time.Microsecond, "GET", "/v1/orders/1234"
+						if i%100 < denied {
+							e.RequestID = "b7ad6b7169203331"
+						}
+						r.Observe(b.Context(), &e)
 					}
 				})
 				b.ReportMetric(float64(cpuTime(b)-used)/float64(b.N), "cpu-ns/op")

@@ -40,15 +40,15 @@ func (d *denials) init() {
 	d.real.slots, d.shadow.slots = make([]denial, maxDenials), make([]denial, maxShadowDenials)
 }
 
-func (d *denials) add(e *Event, client string) {
+func (d *denials) add(e *stint.Event, client string) {
 	ring := &d.real
-	if e.Outcome == ShadowDenied {
+	if e.Shadow {
 		ring = &d.shadow
 	}
 	s := &ring.slots[ring.made%uint64(len(ring.slots))]
 	ring.made++
 	d.made++
-	s.number, s.at, s.rule, s.reason = d.made, int64(e.At), e.Rule, e.Reason
+	s.number, s.at, s.rule, s.reason = d.made, int64(e.At), e.Rule, string(e.Reason)
 	s.client = uint16(copy(s.text[:], client))
 	s.extent = s.client + uint16(copy(s.text[s.client:], e.RequestID[:min(len(e.RequestID), maxRequestID)]))
 }

@@ -125,7 +125,8 @@ func bubble(t *testing.T, test func(s *service, stop func())) {
 // decide observes decisions at the time of the bubble.
 func (s *service) decide(n int, client string, outcome activity.Outcome) {
 	for range n {
-		s.Observe(&activity.Event{At: stint.Instant(time.Now().UnixMicro()), Rule: "api", Client: client, Outcome: outcome, Reason: "limit"})
+		e := decisionAt(stint.Instant(time.Now().UnixMicro()), "api", client, outcome)
+		s.Observe(s.t.Context(), &e)
 	}
 }
 

@@ -55,13 +55,24 @@ func newService(t testing.TB, config activity.Config) *service {
 
 // see observes n decisions of a client, now.
 func (s *service) see(n int, rule, client string, outcome activity.Outcome) {
-	e := activity.Event{At: s.At(), Rule: rule, Client: client, Outcome: outcome, Permits: 1, Elapsed: time.Millisecond}
+	e := decisionAt(s.At(), rule, client, outcome)
+	e.Elapsed = time.Millisecond
 	if outcome == activity.Denied {
-		e.Reason, e.RequestID = "limit", "request-of-"+client
+		e.RequestID = "request-of-" + client
 	}
 	for range n {
-		s.Observe(&e)
+		s.Observe(s.t.Context(), &e)
 	}
+}
+
+// decisionAt is a decision about one permit, whose denials are by a limit.
+func decisionAt(at stint.Instant, rule, client string, outcome activity.Outcome) stint.Event {
+	e := stint.Event{At: at, Rule: rule, Claim: stint.Claim{Key: client, Permits: 1}}
+	e.Shadow = outcome == activity.ShadowAdmitted || outcome == activity.ShadowDenied
+	if e.Decision.Allowed = outcome == activity.Admitted || outcome == activity.ShadowAdmitted; !e.Decision.Allowed {
+		e.Reason = stint.ReasonLimit
+	}
+	return e
 }
 
 // ServeHTTP answers as the admin listener does.

@@ -70,7 +70,7 @@ func sampled(hash uint64, share uint8) bool { return hash&(1<<share-1) == 0 }
 
 // add writes a record, if the client is sampled: hash; time since the first, zigzag; outcome and degraded; permits,
 // zigzag; and the texts, each behind its length.
-func (r *recent) add(e *Event, hash uint64, client string) {
+func (r *recent) add(e *stint.Event, hash uint64, client string) {
 	at := int64(e.At)
 	s := r.current()
 	if !sampled(hash, s.share) {
@@ -87,15 +87,15 @@ func (r *recent) add(e *Event, hash uint64, client string) {
 		}
 	}
 	s.last = max(s.last, at)
-	flags := byte(e.Outcome)
-	if e.Degraded {
+	flags := byte(outcomeOf(e))
+	if e.Decision.Degraded {
 		flags |= 1 << 2
 	}
 	t := binary.LittleEndian.AppendUint64(s.text, hash)
 	t = binary.AppendVarint(t, at-s.first)
 	t = append(t, flags)
-	t = binary.AppendVarint(t, e.Permits)
-	texts := [...]string{e.Rule, e.Reason, client, e.Method, e.Path}
+	t = binary.AppendVarint(t, e.Claim.Permits)
+	texts := [...]string{e.Rule, string(e.Reason), client, e.Method, e.Path}
 	for i, most := range [...]int{maxClient, maxClient, maxClient, maxMethod, maxPath} {
 		text := texts[i][:min(len(texts[i]), most)]
 		t = binary.AppendUvarint(t, uint64(len(text)))

@@ -1,6 +1,8 @@
 package activity
 
 import (
+	"github.com/stint-go/stint"
+
 	"cmp"
 	"slices"
 )
@@ -24,12 +26,12 @@ type total struct {
 // totals are those of an hour.
 type totals [totalSeconds]total
 
-func (t *totals) count(second uint32, e *Event) {
+func (t *totals) count(second uint32, e *stint.Event) {
 	bin := &t[second%totalSeconds]
 	if bin.second != second {
 		*bin = total{second: second}
 	}
-	switch e.Outcome {
+	switch outcomeOf(e) {
 	case Admitted:
 		bin.admitted++
 	case Denied:
@@ -38,7 +40,7 @@ func (t *totals) count(second uint32, e *Event) {
 		bin.shadow++
 	case ShadowAdmitted:
 	}
-	if e.Degraded {
+	if e.Decision.Degraded {
 		bin.degraded++
 	}
 	if e.Elapsed > 0 {

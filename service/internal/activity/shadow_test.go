@@ -13,9 +13,9 @@ func TestShadowDenials(t *testing.T) {
 	s := newService(t, activity.Config{Process: activity.Process{Name: "a"}})
 	s.see(1, "login", "mallory", activity.Denied)
 	for i := range 4_000 {
-		s.Observe(&activity.Event{
-			At: s.At(), Rule: "trial", Client: fmt.Sprintf("client-%d", i%10), Outcome: activity.ShadowDenied, Reason: "limit", RequestID: "r-1",
-		})
+		e := decisionAt(s.At(), "trial", fmt.Sprintf("client-%d", i%10), activity.ShadowDenied)
+		e.RequestID = "r-1"
+		s.Observe(t.Context(), &e)
 	}
 	s.see(1, "login", "mallory", activity.Denied)
 	const path = "/api/v1/denials?scope=process&limit=1000"

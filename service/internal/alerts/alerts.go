@@ -3,7 +3,7 @@
 //	sender, err := alerts.New(alerts.Config{URL: "https://hooks.example.com/stint", Secret: secret})
 //	go sender.Run(ctx)
 //	...
-//	sender.Notify(alerts.Event{Kind: alerts.Denied, Rule: "login", Client: client, Window: time.Hour})
+//	sender.Observe(ctx, event)
 //
 // A client is told of once for each kind, rule and window: over all processes that share a [Config.Claim], else over
 // this process. Events are sent in batches:
@@ -54,30 +54,32 @@ const (
 	Denied    Kind = "denied"
 )
 
-// An Event is what a client did. Rule, Client and Window are needed.
-type Event struct {
-	ID        string        `json:"id"` // made by [Sender.Notify]
+// An Alert is what the receiver is told that a client did.
+type Alert struct {
+	ID        string        `json:"id"`
 	Kind      Kind          `json:"kind"`
 	Rule      string        `json:"rule"`
 	Set       string        `json:"set,omitempty"`
 	Client    string        `json:"client"`
 	Limit     int64         `json:"limit,omitempty"`
 	Remaining int64         `json:"remaining"`
-	Reason    string        `json:"reason,omitempty"`
+	Reason    stint.Reason  `json:"reason,omitempty"`
 	RequestID string        `json:"requestId,omitempty"`
 	At        stint.Instant `json:"at"` // Unix microseconds
 
-	// Window is how long the client is not told of again, at least a second; it is rounded to windows that begin at
-	// multiples of it since the Unix epoch, so that all processes have the same.
-	Window time.Duration `json:"-"`
-
-	ends time.Time // of the window
+	window time.Duration // how long the client is not told of again
+	ends   time.Time     // of the window
 }
 
 // A Config says how a [Sender] sends. URL has no default.
 type Config struct {
 	// URL is where to, by http or https.
 	URL string
+	// Denials says whether there are alerts of denials. Default: false.
+	Denials bool
+	// NearLimit is the part of a limit, in percent, at which, or below, a client that is admitted is near it. Default: 0,
+	// there are no alerts of that.
+	NearLimit int64
 	// Secret signs. Default: nil, no signature.
 	Secret []byte
 	// HashClients sends the HMAC-SHA256 of clients under Secret, in hexadecimal, in their place. Default: false.
@@ -169,20 +171,45 @@ func New(config Config) (*Sender, error) {
 	return s, nil
 }
 
-// Notify takes an event to be sent, unless its client was told of in the window, and gives it an ID. It does not block:
-// if the queue of its kind is full, the event is dropped and counted.
-func (s *Sender) Notify(event Event) {
-	event.Window = max(event.Window, time.Second)
+// windowWithoutLimit is how often there is an alert of a client that a rule denies without its limits.
+const windowWithoutLimit = time.Hour
+
+// Observe has a decision's alert sent, if there is one, as a [stint.Observer]. It does not block: if the queue of its
+// kind is full, the alert is dropped and counted. There is none of rules in shadow, and none of degraded decisions: of
+// those the store's failure is the reason, of which others alert.
+//
+// The same client is told of again in the limit's next window, or the next hour if no limit was asked; windows are at
+// least a second long and begin at multiples of their length since the Unix epoch, so that all processes have the same.
+func (s *Sender) Observe(_ context.Context, e *stint.Event) {
+	d := &e.Decision
+	if e.Shadow || d.Degraded {
+		return
+	}
+	kind := Denied
+	switch {
+	case !d.Allowed && s.config.Denials:
+	case d.Allowed && s.config.NearLimit > 0 && d.Limit > 0 && d.Remaining*100 <= d.Limit*s.config.NearLimit:
+		kind = NearLimit
+	default:
+		return
+	}
+	alert := Alert{
+		Kind: kind, Rule: e.Rule, Set: e.Set, Client: e.Claim.Key, Limit: d.Limit, Remaining: d.Remaining,
+		Reason: e.Reason, RequestID: e.RequestID, At: e.At, window: windowWithoutLimit,
+	}
+	if e.Claim.Policy != nil {
+		alert.window = max(e.Limit().Span(), time.Second)
+	}
 	q := &s.denied
-	if event.Kind == NearLimit {
+	if kind == NearLimit {
 		q = &s.nearLimit
 	}
-	if !q.known.first(&event) {
+	if !q.known.first(&alert) {
 		s.repeated.Add(1)
 		return
 	}
-	event.ID = rand.Text()
-	q.put(event)
+	alert.ID = rand.Text()
+	q.put(alert)
 }
 
 // Stats reads the sender's figures.
@@ -213,7 +240,7 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 	defer cancel()
 	for open := true; sending.Err() == nil && (open || s.queued() > 0); {
-		var batch []Event
+		var batch []Alert
 		if batch, open = s.gather(ctx, sending); len(batch) > 0 {
 			s.deliver(sending, batch)
 		}
@@ -231,10 +258,10 @@ func (s *Sender) Run(ctx context.Context) {
 }
 
 // gather waits for an event, then for more of them; false is that the context has ended.
-func (s *Sender) gather(ctx, sending context.Context) (batch []Event, open bool) {
+func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool) {
 	var full <-chan time.Time // nil before the first event
 	for len(batch) < s.config.MaxBatch {
-		var event Event
+		var event Alert
 		select {
 		case event = <-s.nearLimit.events:
 		case event = <-s.denied.events:
@@ -263,7 +290,7 @@ func (s *Sender) gather(ctx, sending context.Context) (batch []Event, open bool)
 const claimSlack = time.Minute
 
 // claim reports whether the event is this process's to send.
-func (s *Sender) claim(ctx context.Context, event *Event) bool {
+func (s *Sender) claim(ctx context.Context, event *Alert) bool {
 	if s.config.Claim == nil {
 		return true
 	}
@@ -274,8 +301,8 @@ func (s *Sender) claim(ctx context.Context, event *Event) bool {
 }
 
 // deliver sends a batch until it is confirmed, or given up.
-func (s *Sender) deliver(ctx context.Context, batch []Event) {
-	body, err := json.Marshal(map[string][]Event{"events": batch})
+func (s *Sender) deliver(ctx context.Context, batch []Alert) {
+	body, err := json.Marshal(map[string][]Alert{"events": batch})
 	wait := s.config.RetryMin
 	for try := 1; err == nil; try++ {
 		if err = s.attempt(ctx, body); err == nil {

@@ -27,13 +27,13 @@ type receiver struct {
 	answer func(attempt int) (status int) // 0 hangs
 
 	mu       sync.Mutex
-	attempts [][]alerts.Event
+	attempts [][]alerts.Alert
 	at       []time.Duration
 	began    time.Time
 }
 
 func (r *receiver) RoundTrip(request *http.Request) (*http.Response, error) {
-	var body struct{ Events []alerts.Event }
+	var body struct{ Events []alerts.Alert }
 	if err := json.NewDecoder(request.Body).Decode(&body); err != nil {
 		return nil, err
 	}
@@ -75,6 +75,7 @@ func start(t *testing.T, config alerts.Config) (sender *alerts.Sender, stop func
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+	config.Denials, config.NearLimit = true, 20
 	sender, err := alerts.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +86,15 @@ func start(t *testing.T, config alerts.Config) (sender *alerts.Sender, stop func
 	return sender, func() { cancel(); <-ended }
 }
 
-func denied(client string) alerts.Event {
-	return alerts.Event{Kind: alerts.Denied, Rule: "login", Client: client, Window: time.Hour}
+func denied(client string) *stint.Event {
+	return &stint.Event{Rule: "login", Claim: stint.Claim{Key: client}}
+}
+
+// near is an admission that leaves its client little.
+func near(client string) *stint.Event {
+	event := denied(client)
+	event.Decision = stint.Decision{Allowed: true, Limit: 10, Remaining: 1}
+	return event
 }
 
 // TestRetries: a receiver fails, hangs and returns; attempts carry the same IDs, at times that double.
@@ -94,10 +102,10 @@ func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{500, 0, 302, 503, 204, 204}[attempt-1] }}
 		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
-		sender.Notify(denied("ann"))
-		sender.Notify(denied("bob"))
+		sender.Observe(t.Context(), denied("ann"))
+		sender.Observe(t.Context(), denied("bob"))
 		<-time.After(30 * time.Second)
-		sender.Notify(denied("cyd")) // later: a batch of its own
+		sender.Observe(t.Context(), denied("cyd")) // later: a batch of its own
 		<-time.After(30 * time.Second)
 		stop()
 		// Gathered for 1 s; then 1 s, 5 s of hanging and 2 s, 4 s, 8 s.
@@ -131,7 +139,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 			Client: &http.Client{Transport: r}, MaxQueue: 5, MaxBatch: 2, MaxTries: 3, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		for i := range 20 { // faster than they can be sent
-			sender.Notify(denied(fmt.Sprint(i)))
+			sender.Observe(t.Context(), denied(fmt.Sprint(i)))
 		}
 		synctest.Wait()
 		<-time.After(20 * time.Second) // the first batch is given up, the second confirmed, the third hangs
@@ -163,15 +171,10 @@ func TestKindsWaitApart(t *testing.T) {
 			}}
 			sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxQueue: 5, MaxBatch: 2, RetryMin: time.Minute})
 			for i := range 50 {
-				event := denied(fmt.Sprint(i))
-				event.Kind = flood
-				sender.Notify(event)
+				sender.Observe(t.Context(), map[alerts.Kind]func(string) *stint.Event{alerts.NearLimit: near, alerts.Denied: denied}[flood](fmt.Sprint(i)))
 			}
-			for _, kind := range []alerts.Kind{alerts.NearLimit, alerts.Denied} {
-				event := denied("ann")
-				event.Kind = kind
-				sender.Notify(event)
-			}
+			sender.Observe(t.Context(), near("ann"))
+			sender.Observe(t.Context(), denied("ann"))
 			<-time.After(time.Hour)
 			stop()
 			s := sender.Stats()
@@ -192,18 +195,16 @@ func TestOncePerWindow(t *testing.T) {
 		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
 		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}})
 		<-time.After(59 * time.Minute)
-		near := denied("ann")
-		near.Kind = alerts.NearLimit
 		other := denied("ann")
 		other.Rule = "search"
-		for _, event := range []alerts.Event{denied("ann"), denied("ann"), near, other, denied("ann")} {
-			sender.Notify(event)
+		for _, event := range []*stint.Event{denied("ann"), denied("ann"), near("ann"), other, denied("ann")} {
+			sender.Observe(t.Context(), event)
 		}
 		<-time.After(59 * time.Second)
-		sender.Notify(denied("ann"))
+		sender.Observe(t.Context(), denied("ann"))
 		<-time.After(2 * time.Second) // the next hour
-		sender.Notify(denied("ann"))
-		sender.Notify(denied("ann"))
+		sender.Observe(t.Context(), denied("ann"))
+		sender.Observe(t.Context(), denied("ann"))
 		<-time.After(2 * time.Second)
 		stop()
 		if got, want := sender.Stats(), (alerts.Stats{Sent: 4, Repeated: 4}); got != want {
@@ -218,7 +219,7 @@ func TestLinger(t *testing.T) {
 		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{500, 204, 204}[attempt-1] }}
 		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
 		for _, client := range []string{"ann", "bob", "cyd"} {
-			sender.Notify(denied(client))
+			sender.Observe(t.Context(), denied(client))
 		}
 		synctest.Wait() // ann and bob are under way
 		stop()
@@ -228,7 +229,7 @@ func TestLinger(t *testing.T) {
 		r = &receiver{began: time.Now(), answer: func(int) int { return 0 }}
 		sender, stop = start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
 		for _, client := range []string{"ann", "bob", "cyd"} {
-			sender.Notify(denied(client))
+			sender.Observe(t.Context(), denied(client))
 		}
 		stop()
 		if got, want := sender.Stats(), (alerts.Stats{Failed: 3}); got != want || time.Since(r.began) != 2*time.Second {
@@ -243,7 +244,7 @@ func TestOnceOverProcesses(t *testing.T) {
 	var mu sync.Mutex
 	received := map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-		var body struct{ Events []alerts.Event }
+		var body struct{ Events []alerts.Alert }
 		_ = json.NewDecoder(request.Body).Decode(&body)
 		mu.Lock()
 		defer mu.Unlock()
@@ -263,7 +264,7 @@ func TestOnceOverProcesses(t *testing.T) {
 	notify := func(client string, claim func(context.Context, string, time.Duration) (bool, error)) (repeated uint64) {
 		for range 2 {
 			sender, stop := start(t, alerts.Config{URL: server.URL, Claim: claim, Gather: time.Millisecond})
-			sender.Notify(denied(client))
+			sender.Observe(t.Context(), denied(client))
 			for s := sender.Stats(); s.Sent+s.Repeated == 0; s = sender.Stats() {
 				<-time.After(time.Millisecond)
 			}
@@ -300,8 +301,8 @@ func TestSignature(t *testing.T) {
 	t.Cleanup(server.Close)
 	sender, stop := start(t, alerts.Config{URL: server.URL, Secret: secret, Gather: time.Millisecond, Now: func() time.Time { return time.Unix(1_790_000_000, 0) }})
 	event := denied("ann")
-	event.Set, event.Limit, event.Reason, event.RequestID, event.At = "web", 5, "limit", "r-1", 1_790_000_000_123_456
-	sender.Notify(event)
+	event.Set, event.Decision.Limit, event.Reason, event.RequestID, event.At = "web", 5, "limit", "r-1", 1_790_000_000_123_456
+	sender.Observe(t.Context(), event)
 	if err := <-checked; err != nil {
 		t.Error(err)
 	}
@@ -317,8 +318,8 @@ func TestHashedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
 		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, Secret: []byte("between us"), HashClients: true})
-		sender.Notify(denied("ann"))
-		sender.Notify(denied("ann"))
+		sender.Observe(t.Context(), denied("ann"))
+		sender.Observe(t.Context(), denied("ann"))
 		<-time.After(2 * time.Second)
 		stop()
 		// As `printf '%s' ann | openssl dgst -sha256 -hmac 'between us'` has it.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"github.com/stint-go/stint"
 	"io"
 	"log/slog"
 	"net/http"
@@ -55,7 +56,7 @@ func TestInbox(t *testing.T) {
 	t.Cleanup(server.Close)
 	for secret, want := range map[string]alerts.Stats{"shared": {Sent: 1}, "another": {Failed: 1}} {
 		sender, err := alerts.New(alerts.Config{
-			URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1, Logger: slog.New(slog.DiscardHandler),
+			URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1, Denials: true, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +64,7 @@ func TestInbox(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { sender.Run(ctx); close(ended) }()
-		sender.Notify(alerts.Event{Kind: alerts.Denied, Rule: "login", Client: secret, Window: time.Hour})
+		sender.Observe(t.Context(), &stint.Event{Rule: "login", Claim: stint.Claim{Key: secret}})
 		for deadline := time.Now().Add(time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
 		}

@@ -50,7 +50,7 @@ func TestFailureIsLogged(t *testing.T) {
 		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{403, 403, 500, 204, 204, 0, 204}[attempt-1] }}
 		sender, stop := start(t, alerts.Config{URL: secretURL, Client: &http.Client{Transport: r}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for _, client := range []string{"a", "b", "c"} {
-			sender.Notify(denied(client))
+			sender.Observe(t.Context(), denied(client))
 			<-time.After(time.Minute)
 		}
 		stop()
@@ -88,7 +88,7 @@ func TestFailureWithoutSecrets(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			sender, stop := start(t, alerts.Config{URL: secretURL, Client: &http.Client{Transport: test.transport}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			sender.Notify(denied("a"))
+			sender.Observe(t.Context(), denied("a"))
 			<-time.After(2 * time.Second)
 			stop()
 			expectLines(t, &log, startLine, failLine+test.cause, `level=WARN msg="alerts were lost: the receiver did not confirm them" events=1 err=`+test.cause)
@@ -110,7 +110,7 @@ func TestLostAreLogged(t *testing.T) {
 		notify := func(n int) {
 			for range n {
 				clients++
-				sender.Notify(denied(fmt.Sprint(clients)))
+				sender.Observe(t.Context(), denied(fmt.Sprint(clients)))
 			}
 		}
 		notify(1)
@@ -139,8 +139,8 @@ func TestEndIsLogged(t *testing.T) {
 		var log bytes.Buffer
 		r := &receiver{began: time.Now(), answer: func(int) int { return 0 }}
 		sender, stop := start(t, alerts.Config{URL: secretURL, Client: &http.Client{Transport: r}, MaxBatch: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		sender.Notify(denied("a"))
-		sender.Notify(denied("b"))
+		sender.Observe(t.Context(), denied("a"))
+		sender.Observe(t.Context(), denied("b"))
 		synctest.Wait()
 		stop()
 		const line = `level=WARN msg="alerts were lost: the receiver did not confirm them" events=1 err="stopped before the receiver answered"`

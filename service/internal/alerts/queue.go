@@ -17,7 +17,7 @@ import (
 type queue struct {
 	config *Config
 	kind   Kind
-	events chan Event
+	events chan Alert
 	known  known
 
 	overflowing atomic.Bool   // whether events were lost in the last minute
@@ -26,11 +26,11 @@ type queue struct {
 }
 
 func (q *queue) init(config *Config, kind Kind) {
-	q.config, q.kind, q.events, q.known.now = config, kind, make(chan Event, config.MaxQueue), config.Now
+	q.config, q.kind, q.events, q.known.now = config, kind, make(chan Alert, config.MaxQueue), config.Now
 }
 
 // put has an event wait, or drops and counts it.
-func (q *queue) put(event Event) {
+func (q *queue) put(event Alert) {
 	select {
 	case q.events <- event:
 	default:
@@ -89,10 +89,10 @@ type known struct {
 // subject is what is told once.
 type subject struct{ rule, client string }
 
-func subjectOf(event *Event) subject { return subject{event.Rule, event.Client} }
+func subjectOf(event *Alert) subject { return subject{event.Rule, event.Client} }
 
 // first reports whether an event's client was not told of in the window, and remembers it.
-func (k *known) first(event *Event) bool {
+func (k *known) first(event *Alert) bool {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,20 +114,20 @@ func (k *known) first(event *Event) bool {
 	return true
 }
 
-func (k *known) forget(event *Event) {
+func (k *known) forget(event *Alert) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.ends, subjectOf(event))
 }
 
 // left is how long the event's window lasts from now on, at least a millisecond.
-func (e *Event) left(now time.Time) time.Duration {
-	window := e.Window.Milliseconds()
+func (e *Alert) left(now time.Time) time.Duration {
+	window := e.window.Milliseconds()
 	return time.Duration(window-now.UnixMilli()%window) * time.Millisecond
 }
 
 // name is what processes claim: a hash of the kind, the rule, the client, whom the store need not know, and the window.
-func (e *Event) name() string {
+func (e *Alert) name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Kind, e.Rule, e.ends.UnixMilli(), e.Client))
 	return "alert:" + hex.EncodeToString(sum[:16])
 }

@@ -64,7 +64,7 @@ func describe(r *http.Request, q *rules.Request) error {
 type told struct {
 	status  int
 	rule    string
-	reason  enforce.Reason
+	reason  stint.Reason
 	missing []string
 	limit   string
 	shadow  []string
@@ -108,7 +108,7 @@ func TestMiddlewareByAService(t *testing.T) {
 		}
 		return r
 	}
-	reasons := map[enforce.Reason]bool{}
+	reasons := map[stint.Reason]bool{}
 	for i, r := range []*http.Request{
 		request("/login"), request("/login"), request("/login"), request("/%6Cogin"),
 		request("/search"), request("/search", "X-User", "u"), request("/search", "X-User", "u"), request("/search", "X-User", "v"),
@@ -131,7 +131,7 @@ func TestMiddlewareByAService(t *testing.T) {
 			t.Errorf("request %d: header %v, want %v", i, gotHeader, wantHeader)
 		}
 	}
-	for _, reason := range []enforce.Reason{"", enforce.ReasonLimit, enforce.ReasonNever, enforce.ReasonBanned, enforce.ReasonMissing} {
+	for _, reason := range []stint.Reason{"", stint.ReasonLimit, stint.ReasonNever, stint.ReasonBanned, stint.ReasonMissing} {
 		if !reasons[reason] {
 			t.Errorf("no request had the reason %q", reason)
 		}
@@ -174,7 +174,7 @@ func TestServiceTurnIsTooLate(t *testing.T) {
 	var v enforce.Verdict
 	for i := range 2 {
 		err := c.Rules().Decide(ctx, &rules.Request{}, &v)
-		if err != nil || v.Allowed != (i == 0) || i == 1 && (v.Turn != time.Hour || v.Reason() != enforce.ReasonLimit) {
+		if err != nil || v.Allowed != (i == 0) || i == 1 && (v.Turn != time.Hour || v.Reason() != stint.ReasonLimit) {
 			t.Errorf("request %d: %+v, %v", i, v, err)
 		}
 	}

@@ -53,52 +53,43 @@ func New(config Config) *Log {
 	return &Log{config: config, denials: sampler(), shadows: sampler()}
 }
 
-// A Decision is what a line says. Empty fields are left out.
-type Decision struct {
-	Allowed   bool
-	Shadow    bool   // a rule in shadow would have denied
-	Rule      string // the deciding rule's ID, or the policy's name
-	Client    string // the key
-	Reason    string // of a denial
-	RequestID string
-	Limited   bool  // whether a limit decided, so that Remaining counts
-	Remaining int64 // what it left; only lines at debug say it
-}
-
-// Decided logs a decision: each at debug, of denials a sample at info. It allocates nothing for a decision that is not
-// logged.
-func (l *Log) Decided(ctx context.Context, d Decision) {
+// Observe logs a decision, as a [stint.Observer]: each at debug, of denials a sample at info. Of rules in shadow it logs
+// denials alone. It allocates nothing for a decision that is not logged.
+func (l *Log) Observe(ctx context.Context, e *stint.Event) {
 	message, sampler := "denied", l.denials
 	switch {
-	case d.Allowed:
+	case e.Shadow && e.Decision.Allowed:
+		return
+	case e.Decision.Allowed:
 		message = "allowed"
-	case d.Shadow:
+	case e.Shadow:
 		message, sampler = "denied in shadow", l.shadows
 	}
 	switch {
 	case l.config.Logger.Enabled(ctx, slog.LevelDebug):
-		l.write(ctx, slog.LevelDebug, message, &d, 0)
-	case l.config.Denials && !d.Allowed && l.config.Logger.Enabled(ctx, slog.LevelInfo):
+		l.write(ctx, slog.LevelDebug, message, e, 0)
+	case l.config.Denials && !e.Decision.Allowed && l.config.Logger.Enabled(ctx, slog.LevelInfo):
 		if skipped, ok := sampler.Admit(); ok {
-			l.write(ctx, slog.LevelInfo, message, &d, skipped)
+			l.write(ctx, slog.LevelInfo, message, e, skipped)
 		}
 	}
 }
 
-func (l *Log) write(ctx context.Context, level slog.Level, message string, d *Decision, skipped int64) {
+// write writes a line. What an event does not have is left out.
+func (l *Log) write(ctx context.Context, level slog.Level, message string, e *stint.Event, skipped int64) {
 	attributes := make([]slog.Attr, 0, 7)
 	for _, a := range [...]struct{ name, value string }{
-		{"rule", d.Rule}, {"client", l.Client(d.Client)}, {"reason", d.Reason}, {"request_id", d.RequestID},
+		{"rule", e.Rule}, {"client", l.Client(e.Claim.Key)}, {"reason", string(e.Reason)}, {"request_id", e.RequestID},
 	} {
 		if a.value != "" {
 			attributes = append(attributes, slog.String(a.name, a.value))
 		}
 	}
-	if d.Shadow {
+	if e.Shadow {
 		attributes = append(attributes, slog.Bool("shadow", true))
 	}
-	if d.Limited && level == slog.LevelDebug {
-		attributes = append(attributes, slog.Int64("remaining", d.Remaining))
+	if level == slog.LevelDebug && !e.Shadow && e.Claim.Policy != nil && !e.Decision.Degraded {
+		attributes = append(attributes, slog.Int64("remaining", e.Decision.Remaining))
 	}
 	if skipped > 0 {
 		attributes = append(attributes, slog.Int64("skipped", skipped))

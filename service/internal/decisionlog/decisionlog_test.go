@@ -48,9 +48,17 @@ func (l *lines) take() string {
 }
 
 func TestDecided(t *testing.T) {
-	denied := decisionlog.Decision{Rule: "login", Client: "ann", Reason: "limit", RequestID: "r-1", Limited: true}
-	allowed := decisionlog.Decision{Allowed: true, Client: "ann", Limited: true, Remaining: 7}
-	shadowed := decisionlog.Decision{Shadow: true, Rule: "trial"}
+	policy, err := stint.NewPolicy("", stint.FixedWindow(10, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := stint.Claim{Key: "ann", Policy: policy, Permits: 1}
+	events := []*stint.Event{
+		{Rule: "login", Claim: claim, Reason: "limit", RequestID: "r-1"},
+		{Claim: claim, Decision: stint.Decision{Allowed: true, Remaining: 7}},
+		{Shadow: true, Rule: "trial"},
+		{Shadow: true, Rule: "trial", Decision: stint.Decision{Allowed: true}}, // which is not logged
+	}
 	// As `printf '%s' ann | openssl dgst -sha256 -hmac s` begins.
 	const hashed, shadow = "3a96c6610ff1bf4e", "level=INFO msg=\"denied in shadow\" rule=trial shadow=true\n"
 	for name, test := range map[string]struct {
@@ -68,9 +76,9 @@ func TestDecided(t *testing.T) {
 		var out bytes.Buffer
 		test.config.Logger, test.config.Secret = logger(&out, test.level), []byte("s")
 		log := decisionlog.New(test.config)
-		log.Decided(t.Context(), denied)
-		log.Decided(t.Context(), allowed)
-		log.Decided(t.Context(), shadowed)
+		for _, event := range events {
+			log.Observe(t.Context(), event)
+		}
 		if out.String() != test.want {
 			t.Errorf("%s: logged\n%swant\n%s", name, out.String(), test.want)
 		}
@@ -83,21 +91,24 @@ func TestSampled(t *testing.T) {
 	var out bytes.Buffer
 	log := decisionlog.New(decisionlog.Config{Logger: logger(&out, slog.LevelInfo), Denials: true, Now: func() stint.Instant { return now }})
 	for range 25 {
-		log.Decided(t.Context(), decisionlog.Decision{Rule: "a"})
+		log.Observe(t.Context(), &stint.Event{Rule: "a"})
 	}
 	for range 12 { // of which there is a sample apart
-		log.Decided(t.Context(), decisionlog.Decision{Shadow: true, Rule: "s"})
+		log.Observe(t.Context(), &stint.Event{Shadow: true, Rule: "s"})
 	}
 	now = now.Add(time.Second)
-	log.Decided(t.Context(), decisionlog.Decision{Rule: "b"})
-	log.Decided(t.Context(), decisionlog.Decision{Shadow: true, Rule: "s"})
+	log.Observe(t.Context(), &stint.Event{Rule: "b"})
+	log.Observe(t.Context(), &stint.Event{Shadow: true, Rule: "s"})
 	const inShadow = "level=INFO msg=\"denied in shadow\" rule=s shadow=true"
 	if want := strings.Repeat("level=INFO msg=denied rule=a\n", 10) + strings.Repeat(inShadow+"\n", 10) +
 		"level=INFO msg=denied rule=b skipped=15\n" + inShadow + " skipped=2\n"; out.String() != want {
 		t.Errorf("logged\n%s", out.String())
 	}
-	for name, d := range map[string]decisionlog.Decision{"a denial that is skipped": {Rule: "a"}, "an admission": {Allowed: true, Client: "ann"}} {
-		if n := testing.AllocsPerRun(100, func() { log.Decided(t.Context(), d) }); n != 0 {
+	for name, e := range map[string]*stint.Event{
+		"a denial that is skipped": {Rule: "a"},
+		"an admission":             {Claim: stint.Claim{Key: "ann"}, Decision: stint.Decision{Allowed: true}},
+	} {
+		if n := testing.AllocsPerRun(100, func() { log.Observe(t.Context(), e) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/algorithm"
 	"github.com/stint-go/stint/api"
-	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -114,8 +113,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	if err != nil {
 		return s.refused(t, err)
 	}
-	s.metrics.Checked(t.algorithm(&d), d, elapsed)
-	s.observeCheck(w, r, t, &claim, &d, start, elapsed)
+	s.observeCheck(w, r, &x.event, t, &claim, &d, start, elapsed)
 
 	header := w.Header()
 	header["Content-Type"] = jsonType
@@ -171,13 +169,13 @@ func (s *service) checkAll(w http.ResponseWriter, r *http.Request, work *ticket,
 
 	body := []byte{'['}
 	var response api.CheckResponse
+	var event stint.Event
 	for i := range results {
 		t, d := found[i], results[i].Decision
 		if err := results[i].Err; err != nil {
 			return inElement(i, s.refused(t, err))
 		}
-		s.metrics.Checked(t.algorithm(&d), d, elapsed)
-		s.observeCheck(w, r, t, &ops[i].Claim, &d, start, elapsed)
+		s.observeCheck(w, r, &event, t, &ops[i].Claim, &d, start, elapsed)
 		if i > 0 {
 			body = append(body, ',')
 		}
@@ -245,6 +243,9 @@ func (s *service) storeError(ctx context.Context, verb stint.Verb, err error) er
 	case err != nil && ctx.Err() != nil:
 		return errClientGone
 	}
+	if err == nil && (verb == stint.Take || verb == stint.Try) {
+		return nil // a check by a failure policy is counted with its event
+	}
 	s.metrics.StoreFailed()
 	if err != nil {
 		return errStoreUnreachable(verb)
@@ -283,12 +284,12 @@ func (s *service) refused(t *target, err error) error {
 // fill describes a decision of the target.
 func (t *target) fill(c *api.CheckResponse, claim *stint.Claim, d *stint.Decision) {
 	limit := t.policy.Limit(int(d.Index))
-	*c = checkResponse(claim.Key, limit, d, enforce.ReasonOf(limit, d, claim.Permits))
+	*c = checkResponse(claim.Key, limit, d, stint.ReasonOf(limit, d, claim.Permits))
 	c.Policy = t.name
 }
 
 // checkResponse describes a decision, of which limit is the deciding one.
-func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason enforce.Reason) api.CheckResponse {
+func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stint.Reason) api.CheckResponse {
 	c := api.CheckResponse{
 		Allowed:           d.Allowed,
 		Degraded:          d.Degraded,
@@ -389,9 +390,6 @@ func newTarget(name string, fields httplimit.Fields, limits ...stint.Limit) (*ta
 	}
 	return t, nil
 }
-
-// algorithm is the deciding limit's.
-func (t *target) algorithm(d *stint.Decision) stint.Algorithm { return t.algorithms[d.Index] }
 
 // targets finds what a request is about. It is immutable.
 type targets struct {

@@ -143,9 +143,9 @@ type Config struct {
 	// Activity is told of every decision, and shown on the admin listener. The program that runs the server runs it.
 	// Default: nil, none.
 	Activity *activity.Recorder
-	// Decided is told of every check and evaluation that was decided, before it is answered, and then of each rule in
-	// shadow that would have denied it. It must not block, and is called by many at once. Default: nil, nobody is told.
-	Decided func(context.Context, Decided)
+	// Observers are told of every check and evaluation that was decided, before it is answered, and then of what each
+	// rule in shadow would have decided. Metrics and Activity are told anyway. Default: none.
+	Observers []stint.Observer
 	// Collectors are further metrics to serve, such as the store's. Default: none.
 	Collectors []prometheus.Collector
 	// Middleware stands before the handler of Listen, such as one that traces requests. Default: nil, none.

@@ -49,9 +49,9 @@ func TestRequestID(t *testing.T) {
 
 // TestDecided: the hook is told of every decision of checks, batches and rules, and of no refusal.
 func TestDecided(t *testing.T) {
-	var told []server.Decided
+	var told []stint.Event
 	f := newFixture(t, func(c *server.Config) {
-		c.Decided = func(_ context.Context, d server.Decided) { told = append(told, d) }
+		c.Observers = []stint.Observer{func(_ context.Context, e *stint.Event) { told = append(told, *e) }}
 	})
 	f.get(check + "?key=ann&policy=pair&permits=3")
 	f.get(check + "?key=ann&policy=pair")
@@ -71,7 +71,9 @@ func TestDecided(t *testing.T) {
 	}
 	var got []line
 	for _, d := range told {
-		got = append(got, line{d.Allowed, d.Shadow, d.Rule, d.Client, d.Reason, d.RequestID == "r-1", d.Policy != nil, d.Decision.Degraded})
+		got = append(got, line{
+			d.Decision.Allowed, d.Shadow, d.Rule, d.Claim.Key, string(d.Reason), d.RequestID == "r-1", d.Claim.Policy != nil, d.Decision.Degraded,
+		})
 		if d.RequestID == "" || d.At < stint.Instant(1_600_000_000_000_000) {
 			t.Errorf("%+v has no request ID, or no time", d)
 		}
@@ -84,8 +86,9 @@ func TestDecided(t *testing.T) {
 		{false, false, "banned", "192.0.2.9", "banned", true, false, false},
 		{true, false, "", "", "", false, false, false},
 		{true, false, "", "", "", false, false, false},
+		{true, true, "shadow", "*", "", false, true, false},
 		{true, false, "", "", "", false, false, false},
-		{false, true, "shadow", "*", "limit", false, false, false},
+		{false, true, "shadow", "*", "limit", false, true, false},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("told of\n%+v\nwant\n%+v", got, want)
@@ -94,8 +97,8 @@ func TestDecided(t *testing.T) {
 
 // A check allocates no more because somebody is told of it.
 func TestDecidedAllocates(t *testing.T) {
-	allocations := func(decided func(context.Context, server.Decided)) float64 {
-		f := newFixture(t, func(c *server.Config) { c.Decided = decided })
+	allocations := func(observers ...stint.Observer) float64 {
+		f := newFixture(t, func(c *server.Config) { c.Observers = observers })
 		w := &discard{header: http.Header{}}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, api.PathCheck+"?key=user:123&algorithm=FIXED_WINDOW", nil)
 		return testing.AllocsPerRun(5000, func() { serve(f, w, r) })
@@ -105,11 +108,11 @@ func TestDecidedAllocates(t *testing.T) {
 		spare = 1 // the race detector makes pools forget
 	}
 	var denied int
-	if with, without := allocations(func(_ context.Context, d server.Decided) {
-		if !d.Allowed {
+	if with, without := allocations(func(_ context.Context, e *stint.Event) {
+		if !e.Decision.Allowed {
 			denied++
 		}
-	}), allocations(nil); with > without+spare || denied == 0 {
+	}), allocations(); with > without+spare || denied == 0 {
 		t.Errorf("%v allocations and %d denials with a hook, %v without", with, denied, without)
 	}
 }

@@ -95,12 +95,7 @@ func (s *service) enforce(w http.ResponseWriter, r *http.Request, e *evaluation)
 			return err
 		}
 	}
-	if v.Claim.Policy != nil {
-		limit := v.Claim.Policy.Limit(int(v.Decision.Index))
-		s.metrics.Checked(limit.Algorithm, v.Decision, elapsed)
-	}
-	s.ruleMetrics.Decided(v)
-	s.observeVerdict(w, r, &e.request, v, start, elapsed)
+	s.observeVerdict(w, r, e, start, elapsed)
 	return nil
 }
 
@@ -195,6 +190,7 @@ func waits(rule *rules.Rule) bool { return !rule.Disabled && rule.OnExceed == ru
 type evaluation struct {
 	request    rules.Request
 	verdict    enforce.Verdict
+	event      stint.Event
 	header     http.Header
 	lines      []string // of the header
 	attributes map[string]string

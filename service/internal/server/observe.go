@@ -1,7 +1,7 @@
 package server
 
 import (
-	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,105 +18,51 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
-	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
-// A Decided is a check or an evaluation that was decided, by the store, by a failure policy, or by rules that need no
-// limit; or what a rule in shadow says of one.
-type Decided struct {
-	Allowed   bool
-	Shadow    bool   // a rule in shadow would have denied; the decision itself was told before. Policy is nil
-	Rule      string // the deciding rule's ID, policy/NAME or algorithm/NAME; "" if no rule holds
-	Set       string // the rule's
-	Client    string // the key; of a rule that denies without its limits, the address
-	Reason    string // of a denial, as answers have it
-	RequestID string
-	Policy    *stint.Policy  // has the limit that decided, at Decision.Index; nil if no limit was asked
-	Decision  stint.Decision // nothing but Allowed and RetryAfter counts without Policy
-	At        stint.Instant  // when it began, by the process's clock
-}
-
-// observeCheck tells of a check without rules.
-func (s *service) observeCheck(w http.ResponseWriter, r *http.Request, t *target, claim *stint.Claim, d *stint.Decision, start time.Time, elapsed time.Duration) {
-	decided := Decided{Allowed: d.Allowed, Rule: t.rule, Client: claim.Key, Policy: t.policy, Decision: *d, At: stint.Instant(start.UnixMicro())}
-	if !d.Allowed {
-		decided.Reason = string(enforce.ReasonOf(t.policy.Limit(int(d.Index)), d, claim.Permits))
-	}
-	s.observe(w, r, &decided, &activity.Event{Permits: claim.Permits, Elapsed: elapsed})
-}
-
-// observeVerdict tells of a request that rules decided.
-func (s *service) observeVerdict(
+// observeCheck tells of a check without rules. The event is the caller's, to be used again.
+func (s *service) observeCheck(
 	w http.ResponseWriter,
 	r *http.Request,
-	q *rules.Request,
-	v *enforce.Verdict,
+	e *stint.Event,
+	t *target,
+	claim *stint.Claim,
+	d *stint.Decision,
 	start time.Time,
 	elapsed time.Duration,
 ) {
-	d := Decided{
-		Allowed:  v.Allowed,
-		Client:   v.Claim.Key,
-		Reason:   string(v.Reason()),
-		Policy:   v.Claim.Policy,
-		Decision: v.Decision,
-		At:       stint.Instant(start.UnixMicro()),
+	*e = stint.Event{
+		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: *claim, Rule: t.rule, Decision: *d,
+		RequestID: requestID(w),
 	}
-	if !v.Allowed {
-		d.Client = cmp.Or(d.Client, q.Address) // a rule that denies without its limits counts nobody
-	}
-	e := activity.Event{Permits: v.Claim.Permits, Elapsed: elapsed, Method: q.Method, Path: q.Path}
-	if v.Rule != nil {
-		d.Rule, d.Set, e.Near = v.Rule.ID, v.Rule.Set, promlimit.Near(&v.Decision)
-	}
-	s.observe(w, r, &d, &e)
-	if s.config.Decided != nil {
-		for i, denial := range v.ShadowDenials {
-			s.config.Decided(r.Context(), Decided{
-				Shadow:    true,
-				Rule:      v.Shadowed[i],
-				Client:    cmp.Or(denial.Key, q.Address),
-				Reason:    string(denial.Reason),
-				RequestID: d.RequestID,
-				At:        d.At,
-			})
-		}
-	}
-	if s.config.Activity == nil {
-		return
-	}
-	e.Outcome, e.Near, e.RequestID = activity.ShadowDenied, false, requestID(w)
-	for i, denial := range v.ShadowDenials {
-		e.Rule, e.Client, e.Reason = v.Shadowed[i], cmp.Or(denial.Key, q.Address), string(denial.Reason)
-		s.config.Activity.Observe(&e)
-	}
-	e.Outcome = activity.ShadowAdmitted
-	for _, e.Rule = range v.Passed {
-		s.config.Activity.Observe(&e)
-	}
+	e.Reason = stint.ReasonOf(e.Limit(), d, claim.Permits)
+	s.observe(r.Context(), e)
 }
 
-// observe tells those who want to know of a decision, and completes the event with it.
-func (s *service) observe(w http.ResponseWriter, r *http.Request, d *Decided, e *activity.Event) {
-	if s.config.Decided != nil || !d.Allowed {
-		d.RequestID = requestID(w)
+// observeVerdict tells of a request that rules decided, and then of each rule in shadow.
+func (s *service) observeVerdict(
+	w http.ResponseWriter,
+	r *http.Request,
+	e *evaluation,
+	start time.Time,
+	elapsed time.Duration,
+) {
+	e.event = stint.Event{
+		At: stint.Instant(start.UnixMicro()), Elapsed: elapsed, Claim: stint.Claim{Key: e.request.Address},
+		Method: e.request.Method, Path: e.request.Path, RequestID: requestID(w),
 	}
-	if s.config.Decided != nil {
-		s.config.Decided(r.Context(), *d)
-	}
-	if s.config.Activity != nil {
-		e.At, e.Rule, e.Client, e.Degraded = d.At, d.Rule, d.Client, d.Decision.Degraded
-		if !d.Allowed {
-			e.Outcome, e.Reason, e.RequestID = activity.Denied, d.Reason, d.RequestID
-		}
-		s.config.Activity.Observe(e)
+	e.verdict.Tell(r.Context(), &e.event, s.observe)
+}
+
+// observe tells all observers of an event.
+func (s *service) observe(ctx context.Context, e *stint.Event) {
+	for _, observe := range s.observers {
+		observe(ctx, e)
 	}
 }
 

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -226,13 +225,11 @@ func observedAndNot(b *testing.B, denials bool) (with, without http.Handler) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	bare.SkipCheckMetrics()
+	bare.SkipObservers()
 	config.Activity = activity.New(activity.Config{})
 	if denials {
 		log := decisionlog.New(decisionlog.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Denials: true})
-		config.Decided = func(ctx context.Context, d server.Decided) {
-			log.Decided(ctx, decisionlog.Decision{Allowed: d.Allowed, Shadow: d.Shadow, Rule: d.Rule, Client: d.Client, Reason: d.Reason, RequestID: d.RequestID})
-		}
+		config.Observers = []stint.Observer{log.Observe}
 	}
 	observed, err := server.New(config)
 	if err != nil {

@@ -44,6 +44,7 @@ type service struct {
 	rules     *enforce.Limiter
 	swapping  sync.Mutex // held while rules are swapped
 	metrics   *promlimit.Metrics
+	observers []stint.Observer // those of the configuration, and the service's own
 	registry  *prometheus.Registry
 	scrapes   *scrapes
 	logger    *slog.Logger
@@ -70,8 +71,9 @@ func (s *service) readRequest(text string) (*rules.Request, error) {
 
 // A scratch is what answering one check needs for a moment.
 type scratch struct {
-	each []stint.Outcome
-	body []byte
+	each  []stint.Outcome
+	event stint.Event
+	body  []byte
 	api.CheckResponse
 }
 
@@ -135,6 +137,7 @@ func newService(config *Config) (*service, error) {
 		clients:    clients,
 		rules:      limiter,
 		metrics:    metrics,
+		observers:  append([]stint.Observer{metrics.Observe, ruleMetrics.Observe}, config.Observers...),
 		registry:   registry,
 		scrapes:    newScrapes(registry, config.MetricsAge),
 		logger:     config.Logger,
@@ -146,6 +149,9 @@ func newService(config *Config) (*service, error) {
 
 		connections: public, adminConnections: private,
 		bodies: bodies, events: events,
+	}
+	if config.Activity != nil {
+		s.observers = append(s.observers, config.Activity.Observe)
 	}
 	s.administration, err = rulesapi.New(rulesapi.Config{
 		Manager:      config.Manager,

@@ -94,9 +94,9 @@ func TestSimulateRecent(t *testing.T) {
 	}
 	s.recent = activity.New(activity.Config{})
 	for i := range 6 {
-		s.recent.Observe(&activity.Event{At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Client: "ann", Method: "GET", Path: "/"})
+		s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, At: stint.Instant(1_800_000_000_000_000 + i), Rule: "user", Claim: stint.Claim{Key: "ann"}, Method: "GET", Path: "/"})
 	}
-	s.recent.Observe(&activity.Event{Rule: "gone"})
+	s.recent.Observe(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}, Rule: "gone"})
 	candidate := `{"name":"two","rules":"- {id: user, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}"}`
 	status, answer, fault := simulated(t, s, `{"inForce":true,"candidates":[`+candidate+`]}`, nil)
 	if status != http.StatusOK || answer.LeftOut != 1 || answer.Candidates[0].Total.Denied != 0 || answer.Candidates[1].Total.Denied != 4 {

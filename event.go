@@ -1,0 +1,84 @@
+package stint
+
+import (
+	"context"
+	"time"
+)
+
+// A Reason says why a request is denied. The zero value, "", is that it is not.
+type Reason string
+
+// The reasons. A [Limiter] knows the first three, package enforce all of them.
+const (
+	ReasonLimit       Reason = "limit"        // a limit has too few permits left
+	ReasonMinInterval Reason = "min_interval" // a limit has permits left, but the one before came too short a time ago
+	ReasonNever       Reason = "never"        // the cost is above the limit itself
+	ReasonBanned      Reason = "banned"       // a rule bans the client
+	ReasonMissing     Reason = "missing"      // the request lacks what a rule counts by
+	ReasonDefault     Reason = "default"      // no rule holds for the request
+)
+
+// ReasonOf is why a limit's decision about so many permits denies.
+func ReasonOf(limit Limit, d *Decision, permits int64) Reason {
+	least := limit.MinInterval
+	switch {
+	case d.Allowed:
+		return ""
+	case d.RetryAfter == Never:
+		return ReasonNever
+	case least > 0 && d.RetryAfter <= least && (d.Remaining >= permits || limit.CountDenied && d.RetryAfter == least):
+		return ReasonMinInterval // a denial that is counted may have taken the last permit
+	default:
+		return ReasonLimit
+	}
+}
+
+// An Event is one decision, as it is told to whoever observes: metrics, a log, alerts. It is made
+// once, when the decision is, and is the same for all of them. The zero value of a field means that
+// it is not known, or does not apply.
+type Event struct {
+	// At is when the operation began, by this process's clock. Decision.At is the store's.
+	At Instant
+	// Elapsed is how long the store took. Default: 0, it was not asked.
+	Elapsed time.Duration
+
+	// Verb is what was asked.
+	Verb Verb
+	// Claim is what the deciding policy was asked: for whom, and at what cost. Its policy is nil when no
+	// limit was asked; then its key is the client's address, if a rule denied.
+	Claim Claim
+	// Rule names what decided: a rule by its ID. Of a policy, or an algorithm, that the service was asked for by name it
+	// is policy/NAME or algorithm/NAME. It is "" of a limiter in a program, and when no rule holds for a request.
+	Rule string
+	// Set names the set that the rule belongs to.
+	Set string
+	// Shadow says that this is what a rule in shadow would have decided. The request's own decision is told before.
+	Shadow bool
+
+	// Decision is what was decided. Its index counts the limits of Claim.Policy. Only Allowed and RetryAfter say
+	// something when no limit was asked.
+	Decision Decision
+	// Reason is why it was denied.
+	Reason Reason
+	// Err is why nothing was decided. Default: nil, it was decided.
+	Err error
+
+	// Method, Path and RequestID are the request's.
+	Method, Path, RequestID string
+}
+
+// Limit is the one that decided; the zero Limit when none was asked.
+func (e *Event) Limit() Limit {
+	if e.Claim.Policy == nil {
+		return Limit{}
+	}
+	return e.Claim.Policy.Limit(int(e.Decision.Index))
+}
+
+// Checked reports whether the event is a request that was decided, and not a look, a reset, a settlement, a rule in
+// shadow or a failure.
+func (e *Event) Checked() bool { return (e.Verb == Take || e.Verb == Try) && e.Err == nil && !e.Shadow }
+
+// An Observer is told of every event, in the goroutine of the caller and before it has its answer: so it must not
+// block, and must be safe for concurrent use. The event is its own until it returns, and must not be changed.
+type Observer func(ctx context.Context, event *Event)
