@@ -64,9 +64,25 @@ type Op struct {
 	// its own key, policy and cost. No state may be named twice. All together have at most
 	// MaxOpLimits limits. Default: none.
 	And []Claim
+	// Timeout is for how long the caller waits for a store on another machine. When it passes, the error wraps
+	// ErrUnavailable, or ErrOverloaded where this process was too busy to ask in time, and context.DeadlineExceeded.
+	// A context that ends sooner is the caller's own affair: the error is the context's alone. Of several operations in
+	// one call the least Timeout that is not 0 counts for all. Package failover sets it. Default: 0, as long as the context
+	// allows.
+	Timeout time.Duration
 	// Each, if not nil, receives the outcome of every limit, in the order of the
 	// claims and their limits. It must be at least as long as [Op.Limits].
 	Each []Outcome
+}
+
+// LeastTimeout is the Timeout that counts for operations in one call: the least that is not 0. It is for stores.
+func LeastTimeout(ops []Op) (least time.Duration) {
+	for i := range ops {
+		if t := ops[i].Timeout; t > 0 && (least == 0 || t < least) {
+			least = t
+		}
+	}
+	return least
 }
 
 // Limits is the number of limits that the operation decides.
@@ -196,7 +212,7 @@ type Shards struct {
 
 // A Store holds state and decides operations atomically, by its own clock. Its
 // methods are safe for concurrent use. Once a method has returned, for whatever reason,
-// the store does not touch what it was given to write to: results, and Each.
+// the store does not touch what it was given: operations, results and Each.
 type Store interface {
 	// Decide carries out one operation. An error wraps ErrInvalid when the operation
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not

@@ -31,11 +31,13 @@ func (c *Client) refused(status int, problem *api.Problem) error {
 // ended, or the service is unreachable or silent. bounded is the context with the
 // client's own timeout.
 func (c *Client) noAnswer(ctx, bounded context.Context, err error) error {
-	ended := ctx.Err()
-	if deadline, ok := ctx.Deadline(); ok && ended == nil && !time.Now().Before(deadline) {
-		ended = context.DeadlineExceeded // a dialler's own timer may be a moment ahead
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // a dialler's own timer may be a moment ahead
 	}
+	ended := ctx.Err()
 	switch {
+	case ended != nil && errors.Is(context.Cause(ctx), errSilent): // an operation's Timeout
+		return c.unavailable(fmt.Errorf("%w: %w", errSilent, ended))
 	case ended != nil:
 		return fmt.Errorf("stint: asking %s: %w", c.base.Redacted(), ended)
 	case bounded.Err() != nil:

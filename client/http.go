@@ -80,7 +80,7 @@ func do[T any](
 // send sends the call once and decodes the answer. The response's body is closed.
 func (c *Client) send(ctx context.Context, q *call, answer any) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, c.noAnswer(ctx, ctx, err)
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
 	defer cancel()

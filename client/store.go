@@ -18,7 +18,17 @@ func (c *Client) Decide(ctx context.Context, op stint.Op) (stint.Decision, error
 	if err != nil {
 		return stint.Decision{}, err
 	}
+	ctx, cancel := within(ctx, op.Timeout)
+	defer cancel()
 	return c.decide(ctx, &op, request)
+}
+
+// within bounds requests by the operations' timeout.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, errSilent)
 }
 
 // requestOf is an operation as a request, or why the service can't be asked for it.
@@ -109,6 +119,8 @@ func decisionFor(op *stint.Op, answer *api.CheckResponse, applied int64) stint.D
 // nothing was consumed for. When no answer comes, the rest is not asked any more and
 // gets the same error.
 func (c *Client) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	ctx, cancel := within(ctx, stint.LeastTimeout(ops))
+	defer cancel()
 	b := batch{client: c, ops: ops, results: results}
 	for i := range ops {
 		request, err := c.requestOf(&ops[i])

@@ -44,33 +44,6 @@ func BenchmarkHealthy(b *testing.B) {
 	}
 }
 
-// BenchmarkDeadline compares the contexts of calls that wait and of calls that don't.
-func BenchmarkDeadline(b *testing.B) {
-	own := func(parent context.Context) (context.Context, func()) {
-		ctx, release, _ := failover.WithTimeout(parent, timeout)
-		return ctx, release
-	}
-	standard := func(parent context.Context) (context.Context, func()) { return context.WithTimeout(parent, timeout) }
-	for name, with := range map[string]func(context.Context) (context.Context, func()){"own": own, "context": standard} {
-		b.Run("waits=no/kind="+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				ctx, release := with(b.Context())
-				_ = ctx.Err()
-				release()
-			}
-		})
-		b.Run("waits=yes/kind="+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				ctx, release := with(b.Context())
-				_ = ctx.Done()
-				release()
-			}
-		})
-	}
-}
-
 // BenchmarkAway is what a decision takes while the store is unreachable, with 512 callers at
 // once: each measures its own, and the median and the 99th percentile are reported.
 func BenchmarkAway(b *testing.B) {

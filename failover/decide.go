@@ -17,14 +17,13 @@ func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err 
 	if down := s.downFor(&op); down != nil {
 		return s.fallback(ctx, op, down.err)
 	}
-	bounded, own := s.bound(ctx, timeout)
-	d, err = s.decide(bounded, op)
-	own.release()
+	limitTime(&op, timeout)
+	d, err = s.decide(ctx, op)
 	if err == nil {
 		s.noteAnswer(&op, &d)
 		return d, s.resetLocally(ctx, &op)
 	}
-	return s.answer(ctx, own, op, err)
+	return s.answer(ctx, op, err)
 }
 
 // noteAnswer notes which shards the store has answered by. An answer that needed no store, as of a denial cache, says
@@ -45,7 +44,14 @@ func (s *Store) noteAnswer(op *stint.Op, d *stint.Decision) {
 // timeouts.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if s.shardOf == nil && s.config.ForPolicy == nil && s.shards[0].down.Load() == nil {
-		s.send(ctx, s.config.Timeout, ops, results)
+		up, _ := s.copies.Get().(*[]stint.Op)
+		if up == nil {
+			up = new([]stint.Op)
+		}
+		*up = append((*up)[:0], ops...)
+		s.send(ctx, s.config.Timeout, *up, results)
+		clear(*up)
+		s.copies.Put(up)
 		return
 	}
 	var up []stint.Op
@@ -74,22 +80,28 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	}
 }
 
-// send carries out operations in one call of the store. What the store failed to decide
-// is answered by the modes.
+// send carries out operations, which are a copy of the caller's, in one call of the store. What the store failed to
+// decide is answered by the modes.
 func (s *Store) send(ctx context.Context, timeout time.Duration, ops []stint.Op, results []stint.Result) {
 	if len(ops) == 0 {
 		return
 	}
-	bounded, own := s.bound(ctx, timeout)
-	s.decideAll(bounded, ops, results)
-	own.release()
+	limitTime(&ops[0], timeout) // the least counts for all
+	s.decideAll(ctx, ops, results)
 	for i := range ops {
 		if r := &results[i]; r.Err != nil {
-			r.Decision, r.Err = s.answer(ctx, own, ops[i], r.Err)
+			r.Decision, r.Err = s.answer(ctx, ops[i], r.Err)
 		} else {
 			s.noteAnswer(&ops[i], &r.Decision)
 			r.Err = s.resetLocally(ctx, &ops[i])
 		}
+	}
+}
+
+// limitTime bounds an operation in time, unless its own timeout is shorter.
+func limitTime(op *stint.Op, timeout time.Duration) {
+	if op.Timeout == 0 || op.Timeout > timeout {
+		op.Timeout = timeout
 	}
 }
 
@@ -111,14 +123,6 @@ func (s *Store) downFor(op *stint.Op) *outage {
 	return nil
 }
 
-// bound bounds a call in time. The deadline is nil when the caller's own comes first.
-func (s *Store) bound(ctx context.Context, timeout time.Duration) (context.Context, *deadline) {
-	if d := withTimeout(ctx, s.base, timeout); d != nil {
-		return d, d
-	}
-	return ctx, nil
-}
-
 // An origin says whose fault a call's error is.
 type origin uint8
 
@@ -129,16 +133,19 @@ const (
 	callerLeft                // the caller's, whose context has ended
 )
 
-// originOf says whose fault an error is. own is nil when the caller's deadline was the
-// earlier one.
-func originOf(ctx context.Context, own *deadline, err error) origin {
+// originOf says whose fault an error is. A store may find that the caller's deadline has passed before the context says
+// so.
+func originOf(ctx context.Context, err error) origin {
 	ended := ctx.Err()
+	if deadline, bounded := ctx.Deadline(); ended == nil && bounded && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded
+	}
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
 		return invalidOp
 	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
 		return overloaded
-	case ended != nil, own == nil && errors.Is(err, context.DeadlineExceeded):
+	case ended != nil:
 		return callerLeft
 	case errors.Is(err, stint.ErrOverloaded):
 		return overloaded
@@ -148,8 +155,8 @@ func originOf(ctx context.Context, own *deadline, err error) origin {
 }
 
 // answer answers an operation in the store's place, by the origin of its error.
-func (s *Store) answer(ctx context.Context, own *deadline, op stint.Op, err error) (stint.Decision, error) {
-	switch originOf(ctx, own, err) {
+func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decision, error) {
+	switch originOf(ctx, err) {
 	case invalidOp, callerLeft:
 		clear(op.Each)
 		return stint.Decision{}, err

@@ -80,8 +80,8 @@ const DefaultTimeout = 100 * time.Millisecond
 // Config says how a [Store] is made. Only Store has no default.
 type Config struct {
 	// Store decides as long as it can. It must not be nil. Once it has returned it must
-	// not touch what the caller passed: neither results nor Each. The caller closes it, after
-	// the failover store.
+	// not touch what the caller passed: neither results nor Each. It has to heed the Timeout of
+	// operations. The caller closes it, after the failover store.
 	Store stint.Store
 	// Timeout bounds each call of the store, unless the caller's context ends earlier.
 	// Default: 0, which is DefaultTimeout.
@@ -156,7 +156,7 @@ type Store struct {
 	watchdog *watchdog.Watchdog // of the store's calls; nil if it watches itself
 	calls    sync.Pool          // of *watchdog.Call
 
-	base time.Time // of deadlines
+	copies sync.Pool // of *[]stint.Op, for DecideAll
 
 	life   context.Context
 	end    context.CancelFunc
@@ -179,7 +179,7 @@ func New(config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config, probing: probing, base: time.Now()}
+	s := &Store{config: config, probing: probing}
 	var made sync.WaitGroup // a report waits until there are shards
 	made.Add(1)
 	defer made.Done()

@@ -17,11 +17,11 @@ func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	if outages := s.Down(); outages != nil {
 		return unavailable(outages[0].Cause)
 	}
-	bounded, own := s.bound(ctx, s.config.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	err := s.config.Store.ResetAll(bounded, scope)
-	own.release()
+	cancel()
 	if err != nil {
-		if from := originOf(ctx, own, err); from == invalidOp || from == callerLeft {
+		if from := originOf(ctx, err); from == invalidOp || from == callerLeft {
 			return err
 		}
 		s.counts.failure(err)

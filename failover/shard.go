@@ -157,8 +157,6 @@ func (sh *shard) try(ctx context.Context) { _ = sh.ask(ctx, 2*sh.store.config.Ti
 func (sh *shard) ask(ctx context.Context, timeout time.Duration) error {
 	s := sh.store
 	s.counts.probes.Add(1)
-	bounded, own := s.bound(ctx, timeout)
-	defer own.release()
-	_, err := s.decide(bounded, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}})
+	_, err := s.decide(ctx, stint.Op{Claim: stint.Claim{Key: sh.key, Policy: s.probing, Permits: 1}, Timeout: timeout})
 	return err
 }

@@ -21,7 +21,7 @@ func (s *Store) decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 	if op.Policy == s.probing && errors.Is(err, stint.ErrInvalid) && !errors.Is(err, stint.ErrUnavailable) {
 		err = nil // it is there: a service has policies of its own, this one not among them
 	}
-	how, err := s.classify(ctx, call, d.Source, err)
+	how, err := s.classify(ctx, call, op.Timeout, d.Source, err)
 	s.report(call, how, err)
 	return d, err
 }
@@ -39,7 +39,7 @@ func (s *Store) decideAll(ctx context.Context, ops []stint.Op, results []stint.R
 	for i := range ops {
 		r := &results[i]
 		var one callEnd
-		if one, r.Err = s.classify(ctx, call, r.Decision.Source, r.Err); one > how {
+		if one, r.Err = s.classify(ctx, call, stint.LeastTimeout(ops), r.Decision.Source, r.Err); one > how {
 			how, cause = one, r.Err
 		}
 	}
@@ -66,17 +66,24 @@ const (
 )
 
 // classify says how a call ended that the watchdog has not been told of yet, and which error callers get. If
-// this process was awake for less than half of the time up to the deadline, it is this process's fault.
-func (s *Store) classify(ctx context.Context, call *watchdog.Call, source stint.Source, err error) (callEnd, error) {
+// this process was awake for less than half of the timeout that has passed, it is this process's fault.
+func (s *Store) classify(
+	ctx context.Context,
+	call *watchdog.Call,
+	timeout time.Duration,
+	source stint.Source,
+	err error,
+) (callEnd, error) {
 	switch {
 	case err == nil && source == stint.SourceStore:
 		return answered, nil
 	case err == nil, errors.Is(err, stint.ErrInvalid):
 		return neutral, err
 	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
-		own, bounded := ctx.(*deadline)
-		if bounded && own.Context.Err() == nil && 2*s.watchdog.Age(call) < own.timeout {
-			err = prefix.Errorf("%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, err)
+		if ctx.Err() == nil && 2*s.watchdog.Age(call) < timeout {
+			err = prefix.Errorf(
+				"%w: the process had no time to read the store's answer: %w", stint.ErrOverloaded, context.DeadlineExceeded,
+			)
 		}
 		return abandoned, err
 	case errors.Is(err, stint.ErrOverloaded):

@@ -232,7 +232,7 @@ func (b *batch) addClaim(e *entry, claim *stint.Claim) bool {
 	if e.verb == stint.Settle {
 		permits = algorithm.Amount(permits)
 	}
-	client, lasts := claim.Key, e.call.ctx.Done() == nil
+	client, lasts := claim.Key, e.call.ctx.Done() == nil && e.call.timeout == 0
 	for i := range plan {
 		l := &plan[i]
 		at, known := b.find(l, client)

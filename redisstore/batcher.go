@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func (s *Store) newBatcher(index int) *batcher {
 	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
 	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
 	br.watchdog = watchdog.New(watchdog.Config{
-		Timeout: maxSendTime, Try: br.try,
+		Timeout: maxSendTime, Try: br.try, Progress: s.conn.Progress,
 		Unreachable: func(cause error) {
 			br.mu.Lock()
 			br.cancelSends(cause)
@@ -86,7 +87,7 @@ func (br *batcher) roundTrip(ctx context.Context, do func(context.Context) error
 	var call watchdog.Call
 	began := time.Now()
 	br.watchdog.Begin(&call)
-	err := do(watchdog.With(ctx, &call))
+	err := do(ctx)
 	br.report(ctx, &call, err)
 	br.notePace(began, err)
 	return err
@@ -121,7 +122,7 @@ func (br *batcher) notePace(began time.Time, err error) {
 // decide sends operations through the batcher and waits for their answers.
 func (br *batcher) decide(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	c := br.newCall(ctx)
-	c.ops, c.results = ops, results
+	c.timeout, c.ops, c.results = stint.LeastTimeout(ops), ops, results
 	br.do(c)
 }
 
@@ -136,7 +137,7 @@ func (br *batcher) decideOne(ctx context.Context, op *stint.Op) (d stint.Decisio
 	return d, err
 }
 
-// do queues a call and waits until all of it has been answered or its context has ended.
+// do queues a call and waits until all of it has been answered, its time is up or its context has ended.
 // It reports whether the call is the caller's again.
 func (br *batcher) do(c *call) (done bool) {
 	if err := br.enqueue(c); err != nil {
@@ -146,29 +147,35 @@ func (br *batcher) do(c *call) (done bool) {
 	return br.await(c)
 }
 
-// await waits until all of a queued call has been answered or its context has ended.
+// await is what do does once the call is queued.
 func (br *batcher) await(c *call) (done bool) {
-	end := c.ctx.Done()
-	if end == nil {
+	end, late := c.ctx.Done(), c.lateness()
+	if end == nil && late == nil {
 		<-c.done // a select of one costs more
 		return true
 	}
+	if late != nil {
+		defer c.timer.Stop()
+	}
+	timeUp := true
 	select {
 	case <-c.done:
 		return true
+	case <-late:
 	case <-end:
-		if !br.abandon(c) {
-			<-c.done
-			return true
-		}
+		timeUp = isLate(c.ctx)
+	}
+	if br.abandon(c, timeUp) {
 		return false
 	}
+	<-c.done
+	return true
 }
 
-// abandon ends a caller's wait, when its context has ended. It reports false when all
-// has been answered.
-func (br *batcher) abandon(c *call) bool {
-	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) && br.watchdog.Unanswered() > 0 {
+// abandon ends a caller's wait, since its time is up or, if it is not late, its context has ended. It reports false
+// when all has been answered.
+func (br *batcher) abandon(c *call, late bool) bool {
+	if late && br.watchdog.Unanswered() > 0 {
 		br.watchdog.Check()
 	}
 	c.mu.Lock()
@@ -177,7 +184,11 @@ func (br *batcher) abandon(c *call) bool {
 		return false
 	}
 	c.abandoned = true
-	c.fail(br.deadlineError(c))
+	if late {
+		c.fail(br.lateError(c))
+	} else {
+		c.fail(c.ctx.Err())
+	}
 	br.mu.Lock()
 	defer br.mu.Unlock()
 	br.pending.remove(c)
@@ -185,15 +196,10 @@ func (br *batcher) abandon(c *call) bool {
 	return true
 }
 
-// deadlineError is the error of a caller whose context has ended: that the store is
-// unavailable if it had the time to answer and did not, else that this process is
-// overloaded. The call is locked.
-func (br *batcher) deadlineError(c *call) error {
-	err := c.ctx.Err()
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	timeout := c.timeout()
+// lateError is the error of a caller whose time is up: that the store is unavailable if it had the time to answer and
+// did not, else that this process is overloaded. The call is locked.
+func (br *batcher) lateError(c *call) error {
+	err, timeout := context.DeadlineExceeded, c.waits()
 	if br.watchdog.Down() {
 		return unavailable(fmt.Errorf("%w: %w", watchdog.ErrSilent, err))
 	}
@@ -335,7 +341,7 @@ func (br *batcher) send(b *batch) error {
 	defer end()
 	began := time.Now()
 	br.watchdog.Begin(&b.watched)
-	err := b.execute(watchdog.With(ctx, &b.watched))
+	err := b.execute(ctx)
 	br.report(ctx, &b.watched, err)
 	if observe := br.store.options.OnCall; observe != nil {
 		observe(time.Since(began), len(b.entries), max(0, len(b.opLimits)-len(b.states)), err)
@@ -358,9 +364,10 @@ func (br *batcher) sendContext(b *batch) (ctx context.Context, end func()) {
 	}
 	latest := time.Now()
 	for i := range b.entries {
-		deadline, limited := b.entries[i].call.ctx.Deadline()
-		if !limited {
-			deadline = time.Now().Add(maxSendTime)
+		c := b.entries[i].call
+		deadline := time.Now().Add(cmp.Or(c.timeout, maxSendTime))
+		if earlier, limited := c.ctx.Deadline(); limited && earlier.Before(deadline) {
+			deadline = earlier
 		}
 		if deadline.After(latest) {
 			latest = deadline

@@ -313,10 +313,15 @@ func TestDeadlineWhileOthersWait(t *testing.T) {
 	h := newHanging(t, redisstore.Options{InFlight: 1})
 	patient := h.call("k", 1)
 	until(t, "it waits", func() bool { return h.Waiting() == 1 })
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, err := h.Decide(ctx, op(stint.Take, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, stint.ErrUnavailable) {
+	late := op(stint.Take, "k", h.policy, 1)
+	late.Timeout = 10 * time.Millisecond
+	if _, err := h.Decide(t.Context(), late); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v and %v", err, context.DeadlineExceeded, stint.ErrUnavailable)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond) // the caller's own
+	defer cancel()
+	if _, err := h.Decide(ctx, op(stint.Take, "k", h.policy, 1)); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("got %v, want %v alone", err, context.DeadlineExceeded)
 	}
 	h.resume()
 	<-patient.gone

@@ -102,6 +102,8 @@ func (c *held) Servers(context.Context) ([]Server, error) { return nil, nil }
 
 func (c *held) ScriptLoads() uint64 { return 0 }
 
+func (c *held) Progress() (uint64, bool) { return 0, false }
+
 func (c *held) Close() {}
 
 // A batch sends the keys as they were, even if the caller has left it and uses their memory

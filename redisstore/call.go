@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 // has left, nothing of the caller's is touched.
 type call struct {
 	ctx     context.Context
+	timeout time.Duration // 0: as long as the context allows
+	timer   *time.Timer   // for the timeout, kept from call to call
 	ops     []stint.Op
 	results []stint.Result
 	done    chan struct{}
@@ -47,6 +50,7 @@ func (br *batcher) newCall(ctx context.Context) *call {
 // newSingleCall makes a call of one operation, which it keeps a copy of.
 func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
 	c := br.newCall(ctx)
+	c.timeout = op.Timeout
 	c.op[0] = *op
 	c.ops, c.results = c.op[:], c.result[:]
 	return c
@@ -54,19 +58,51 @@ func (br *batcher) newSingleCall(ctx context.Context, op *stint.Op) *call {
 
 // recycle takes a call that nobody else holds.
 func (br *batcher) recycle(c *call) {
-	*c = call{done: c.done}
+	*c = call{done: c.done, timer: c.timer}
 	br.store.callPool.Put(c)
 }
 
-// A timeLimited context knows for how long it lets a call wait.
-type timeLimited interface{ Timeout() time.Duration }
-
-// timeout is for how long the caller waits in all, at most the time between two batches too long.
-func (c *call) timeout() time.Duration {
-	if ctx, known := c.ctx.(timeLimited); known {
-		return ctx.Timeout()
+// waits is for how long the caller waits in all, at most the time between two batches too long.
+func (c *call) waits() time.Duration {
+	if c.timeout > 0 {
+		return c.timeout
 	}
 	return time.Since(c.queuedSince)
+}
+
+// lateness receives when the caller's time is up; it is nil of one who has no timeout.
+func (c *call) lateness() <-chan time.Time {
+	switch {
+	case c.timeout == 0:
+		return nil
+	case c.timer == nil:
+		c.timer = time.NewTimer(c.timeout)
+	default:
+		c.timer.Reset(c.timeout)
+	}
+	return c.timer.C
+}
+
+// errLate is the cause of a context that ends since an operation's Timeout has passed.
+var errLate = errors.New("no answer in time")
+
+// within bounds what waits for more than one call by the operations' timeout.
+func within(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, timeout, errLate)
+}
+
+// isLate reports whether a context has ended since an operation's Timeout has passed.
+func isLate(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errLate) }
+
+// endOf is the error of a caller whose context has ended.
+func endOf(ctx context.Context) error {
+	if isLate(ctx) {
+		return unavailable(ctx.Err())
+	}
+	return ctx.Err()
 }
 
 // fail answers what has not been answered with an error.

@@ -28,6 +28,10 @@ type Conn interface {
 	Cluster() bool
 	// Servers are those that hold keys: the one server, or the primaries of a cluster.
 	Servers(ctx context.Context) ([]Server, error)
+	// Progress tells how far this process has come with the connection: how often something was read of it, and
+	// whether this process is behind, since it has not written what it was given, or not read what has arrived. What it
+	// is behind with is not held against the server. A connection that can't tell returns 0 and false.
+	Progress() (reads uint64, behind bool)
 	// ScriptLoads counts the scripts that Eval sent whole, since the server did not know them.
 	ScriptLoads() uint64
 	Close()

@@ -212,10 +212,13 @@ func (l *lease) decide(ctx context.Context, op *stint.Op) (stint.Decision, error
 		return d, nil
 	}
 	if q, mine := l.join(op); q != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx, op.Timeout)
+		defer cancel()
 		select {
 		case <-q.done:
 		case <-ctx.Done():
-			return stint.Decision{}, ctx.Err()
+			return stint.Decision{}, endOf(ctx)
 		}
 		if mine {
 			copy(op.Each, q.outcomes[:])

@@ -56,6 +56,16 @@ func (s *Store) spansPartitions(op *stint.Op) bool {
 	return false
 }
 
+// anySpansPartitions is spansPartitions for any of several operations.
+func (s *Store) anySpansPartitions(ops []stint.Op) bool {
+	for i := range ops {
+		if s.spansPartitions(&ops[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // decideReserving carries out an operation over several partitions.
 func (s *Store) decideReserving(ctx context.Context, op *stint.Op) (d stint.Decision, err error) {
 	takes := op.Verb == stint.Take || op.Verb == stint.Try
@@ -105,7 +115,7 @@ func (s *Store) split(op *stint.Op) []*share {
 		claim.Key = strings.Clone(claim.Key)
 		h := of[partition]
 		if h == nil {
-			h = &share{op: stint.Op{Verb: op.Verb, Claim: claim}}
+			h = &share{op: stint.Op{Verb: op.Verb, Claim: claim, Timeout: op.Timeout}}
 			of[partition] = h
 			shares = append(shares, h)
 		} else {
@@ -207,7 +217,7 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 		last = nil
 	}
 	for _, turn := range [][]*share{shares[:len(shares)-len(last)], last} {
-		err := ctx.Err()
+		err := endOf(ctx)
 		if err == nil {
 			err = s.askShares(ctx, turn)
 		}
@@ -221,7 +231,7 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 			case <-s.undo(shares):
 				return failure(shares)
 			case <-ctx.Done():
-				return ctx.Err()
+				return endOf(ctx)
 			}
 		}
 	}
@@ -229,17 +239,15 @@ func (s *Store) reserve(ctx context.Context, shares []*share) error {
 }
 
 // undo returns what shares hold, and peeks at those and the ones that were not asked, in the background
-// and without the caller's deadline.
+// for maxSendTime at most.
 func (s *Store) undo(shares []*share) <-chan struct{} {
 	done := make(chan struct{})
 	s.undoing.Go(func() {
 		defer close(done)
-		ctx, cancel := context.WithTimeout(s.life, maxSendTime)
-		defer cancel()
 		var group sync.WaitGroup
 		for _, h := range shares {
 			if h.held() || !h.asked {
-				group.Go(func() { s.undoShare(ctx, h) })
+				group.Go(func() { s.undoShare(h) })
 			}
 		}
 		group.Wait()
@@ -249,9 +257,10 @@ func (s *Store) undo(shares []*share) <-chan struct{} {
 
 // undoShare returns what a share holds, if it does, and looks at what is there then. It
 // is one call, so nothing comes between unless a batch is full.
-func (s *Store) undoShare(ctx context.Context, h *share) {
+func (s *Store) undoShare(h *share) {
 	br := s.batcherOf(&h.op)
-	c := br.newCall(ctx)
+	c := br.newCall(s.life)
+	c.timeout = maxSendTime
 	if h.held() {
 		back := h.op
 		back.Verb, back.Each = refund, nil

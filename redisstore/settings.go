@@ -284,7 +284,7 @@ func (s *Store) started(ctx context.Context) error {
 	case <-attempt.ended:
 		return attempt.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return endOf(ctx)
 	case <-s.life.Done():
 		return errClosed
 	}

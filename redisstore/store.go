@@ -134,10 +134,16 @@ func (s *Store) unlink(dead *generationKeys) {
 
 // Decide implements [stint.Store]. On a cluster each partition decides atomically.
 func (s *Store) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
+	spans := s.spansPartitions(&op)
+	if spans || s.agreement.Load() != nil { // which wait for more than one call
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx, op.Timeout)
+		defer cancel()
+	}
 	if err := s.check(ctx, &op); err != nil {
 		return d, err
 	}
-	if s.spansPartitions(&op) {
+	if spans {
 		d, err = s.decideReserving(ctx, &op)
 	} else {
 		d, err = s.decide(ctx, &op, s.leasable(&op))
@@ -160,6 +166,11 @@ func (s *Store) decide(ctx context.Context, op *stint.Op, leased *limit) (stint.
 
 // DecideAll implements [stint.Store]. It decides in the order of the operations.
 func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	if s.agreement.Load() != nil || s.anySpansPartitions(ops) {
+		var cancel context.CancelFunc
+		ctx, cancel = within(ctx, stint.LeastTimeout(ops))
+		defer cancel()
+	}
 	from := 0
 	for i := range ops {
 		if s.spansPartitions(&ops[i]) {
@@ -249,8 +260,8 @@ func (s *Store) check(ctx context.Context, op *stint.Op) error {
 	if err := op.Validate(); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return endOf(ctx)
 	}
 	return s.started(ctx)
 }

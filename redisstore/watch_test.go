@@ -27,7 +27,6 @@ type muteConn struct {
 
 func (c *muteConn) Eval(ctx context.Context, _ *redisstore.Script, _, _ []string) (string, error) {
 	c.evals.Add(1)
-	watchdog.Use(ctx, c)
 	if c.refusal != nil {
 		return "", c.refusal
 	}
@@ -94,9 +93,9 @@ func (w *reporting) reported() []error {
 
 // take takes a permit within a timeout.
 func (w *reporting) take(t *testing.T, key string, policy *stint.Policy, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	_, err := w.Decide(ctx, op(stint.Take, key, policy, 1))
+	o := op(stint.Take, key, policy, 1)
+	o.Timeout = timeout
+	_, err := w.Decide(t.Context(), o)
 	return err
 }
 
@@ -211,9 +210,9 @@ func TestSilentServerHoldsLittle(t *testing.T) {
 			var callers sync.WaitGroup
 			for i := range 200 {
 				callers.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-					defer cancel()
-					_, _ = store.Decide(ctx, op(stint.Take, strconv.Itoa(i), policy, 1))
+					o := op(stint.Take, strconv.Itoa(i), policy, 1)
+					o.Timeout = time.Millisecond
+					_, _ = store.Decide(t.Context(), o)
 				})
 			}
 			callers.Wait()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 type Fault struct {
 	// Err is what the call fails with. Default: nil, it does not fail.
 	Err error
-	// Block holds the call until its context is done; it then fails with Err, or with
-	// the context's error when Err is nil.
+	// Block holds the call until its context is done or its Timeout has passed. It then fails with Err, or when
+	// that is nil with the context's error, or one that wraps stint.ErrUnavailable and context.DeadlineExceeded.
 	Block bool
 	// After lets the store carry out the call first, so that its answer is lost.
 	// Default: false, the store never hears of it. It matters only with Err or Block.
@@ -56,7 +57,7 @@ func (f *Faulty) Calls() int64 { return f.calls.Load() }
 
 // Decide implements stint.Store.
 func (f *Faulty) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err error) {
-	failed := f.call(ctx, Call{Ops: []stint.Op{op}}, func() error {
+	failed := f.call(ctx, op.Timeout, Call{Ops: []stint.Op{op}}, func() error {
 		d, err = f.inner.Decide(ctx, op)
 		return err
 	})
@@ -69,7 +70,7 @@ func (f *Faulty) Decide(ctx context.Context, op stint.Op) (d stint.Decision, err
 // DecideAll implements stint.Store. A fault fails all operations alike.
 func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	clear(results[:len(ops)])
-	err := f.call(ctx, Call{Batch: true, Ops: ops}, func() error {
+	err := f.call(ctx, stint.LeastTimeout(ops), Call{Batch: true, Ops: ops}, func() error {
 		f.inner.DecideAll(ctx, ops, results)
 		return nil
 	})
@@ -82,14 +83,14 @@ func (f *Faulty) DecideAll(ctx context.Context, ops []stint.Op, results []stint.
 
 // ResetAll implements [stint.Store].
 func (f *Faulty) ResetAll(ctx context.Context, scope stint.Scope) error {
-	return f.call(ctx, Call{Reset: true}, func() error { return f.inner.ResetAll(ctx, scope) })
+	return f.call(ctx, 0, Call{Reset: true}, func() error { return f.inner.ResetAll(ctx, scope) })
 }
 
 // Watch implements [stint.Store]. A store with faults is watched by its calls.
 func (f *Faulty) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // call carries out a call, unless its fault prevents it, and returns its error or the fault's.
-func (f *Faulty) call(ctx context.Context, call Call, carryOut func() error) error {
+func (f *Faulty) call(ctx context.Context, timeout time.Duration, call Call, carryOut func() error) error {
 	f.calls.Add(1)
 	var fault Fault
 	if plan := f.plan.Load(); plan != nil {
@@ -102,10 +103,26 @@ func (f *Faulty) call(ctx context.Context, call Call, carryOut func() error) err
 		}
 	}
 	if fault.Block {
-		<-ctx.Done()
+		err := block(ctx, timeout)
 		if fault.Err == nil {
-			return ctx.Err()
+			return err
 		}
 	}
 	return fault.Err
+}
+
+// block waits until the context ends or the timeout, if it is not 0, has passed, and returns what a store says then.
+func block(ctx context.Context, timeout time.Duration) error {
+	var late <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late:
+		return fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)
+	}
 }

@@ -52,6 +52,7 @@ func Run(t *testing.T, newStore func(t testing.TB, clock *Clock) stint.Store, op
 	check("Identity", func(t *testing.T, newStore newStoreFunc) { testIdentity(t, newStore) })
 	check("Invalid", testInvalid)
 	check("Cancelled", testCancelled)
+	check("Timeout", testTimeout)
 	check("Concurrency", testConcurrency)
 	if opts.Algorithms == nil {
 		opts.Algorithms = stint.Algorithms()

@@ -150,3 +150,27 @@ func testCancelled(t *testing.T, newStore newStoreFunc) {
 		})
 	}
 }
+
+// testTimeout: an operation whose time is up is decided nevertheless, or fails as stint.Op says, and does so at once. The
+// least timeout counts for all operations of a call.
+func testTimeout(t *testing.T, newStore newStoreFunc) {
+	b := newFixture(t, newStore)
+	policy := policyOf(t, "", simpleLimit(stint.AlgorithmFixedWindow, 5))
+	b.take("k", policy, 2)
+	op := operation(stint.Take, "k", policy, 1)
+	hasty := op
+	hasty.Timeout = 1
+	d, err := b.store.Decide(t.Context(), hasty)
+	results := make([]stint.Result, 2)
+	b.store.DecideAll(t.Context(), []stint.Op{op, hasty}, results)
+	for _, r := range append(results, stint.Result{Decision: d, Err: err}) {
+		late := errors.Is(r.Err, context.DeadlineExceeded) &&
+			errors.Is(r.Err, stint.ErrUnavailable) != errors.Is(r.Err, stint.ErrOverloaded)
+		if decided := r.Err == nil && r.Decision.Allowed; !decided && !late {
+			t.Errorf("%+v, %v; expected a decision, or %v with ErrUnavailable or ErrOverloaded", r.Decision, r.Err, context.DeadlineExceeded)
+		}
+	}
+	if d, err := b.store.Decide(t.Context(), operation(stint.Peek, "k", policy, 1)); err != nil || d.Remaining > 3 {
+		t.Errorf("a peek afterwards: %+v, %v", d, err)
+	}
+}

@@ -63,6 +63,9 @@ func (c *Conn) Cluster() bool { return c.cluster }
 // ScriptLoads implements [redisstore.Conn].
 func (c *Conn) ScriptLoads() uint64 { return c.loads.Load() }
 
+// Progress implements [redisstore.Conn]: it is not known.
+func (c *Conn) Progress() (reads uint64, behind bool) { return 0, false }
+
 // Ready implements [redisstore.Conn].
 func (c *Conn) Ready(ctx context.Context) error {
 	_, err := c.node(ctx, c.seeds[0])

@@ -32,7 +32,7 @@ const (
 // ErrSilent is the cause when a server did not answer.
 var ErrSilent = errors.New("the server does not answer")
 
-// Config says what a [Watchdog] watches. Every field is needed.
+// Config says what a [Watchdog] watches. Every field but Progress is needed.
 type Config struct {
 	// Timeout is the credited time after which a server without a connection, or
 	// with a call unanswered, is unreachable. More than 0.
@@ -45,6 +45,11 @@ type Config struct {
 	// caller left early, since there may be no other call that could tell. The context
 	// ends when the server is unreachable or the watchdog is closed.
 	Try func(ctx context.Context)
+	// Progress tells how far this process has come with its connection, so that what it has not written, or not
+	// read, is not held against the server: how often something was read, and whether this process is behind, since it
+	// has not written what it was given, or not read what has arrived. It must be safe for concurrent use, and not call
+	// the watchdog. Default: nil, it is not known.
+	Progress func() (reads uint64, behind bool)
 }
 
 // A Watchdog watches the calls of one server, over however many connections. It is
@@ -82,42 +87,13 @@ type Watchdog struct {
 // A Call is one call of the server: from when it is handed to the client until it is
 // answered. Its owner may use it again afterwards.
 type Call struct {
-	watchdog       *Watchdog
 	sequence       uint64        // 0: not under way
 	began          time.Duration // in credited time
 	previous, next *Call
 
-	connection Connection    // that it went by; nil for not known
-	reads      uint64        // of the connection, when they were last looked at
-	read       time.Duration // when their number had changed, in credited time
-	behind     time.Duration // when this process was behind
-}
-
-// A Connection tells how far this process has come with it, so that what was not written, or
-// not read, by this process is not held against the server. It must be safe for concurrent use, and not
-// call a watchdog.
-type Connection interface {
-	// Progress returns how often something was read, and whether this process is behind: it has not
-	// written what it was given, or not read what has arrived.
-	Progress() (reads uint64, behind bool)
-}
-
-type callKey struct{}
-
-// With is a context for a call, by which the connection is told ([Use]).
-func With(ctx context.Context, c *Call) context.Context { return context.WithValue(ctx, callKey{}, c) }
-
-// Use notes the connection by which the call of a context goes now, if it has one.
-func Use(ctx context.Context, connection Connection) {
-	c, ok := ctx.Value(callKey{}).(*Call)
-	if !ok {
-		return
-	}
-	reads, _ := connection.Progress()
-	w := c.watchdog
-	w.mu.Lock()
-	c.connection, c.reads = connection, reads
-	w.mu.Unlock()
+	reads  uint64        // of the connection, when they were last looked at
+	read   time.Duration // when their number had changed, in credited time
+	behind time.Duration // when this process was behind
 }
 
 // New makes a watchdog. Nothing runs until the first call begins.
@@ -151,7 +127,10 @@ func (w *Watchdog) Begin(c *Call) {
 	w.mu.Lock()
 	w.start()
 	w.sequence++
-	*c = Call{watchdog: w, began: w.now(), sequence: w.sequence, previous: w.last}
+	*c = Call{began: w.now(), sequence: w.sequence, previous: w.last}
+	if w.config.Progress != nil {
+		c.reads, _ = w.config.Progress()
+	}
 	if w.last == nil {
 		w.first = c
 	} else {
@@ -236,12 +215,12 @@ func (w *Watchdog) Age(c *Call) time.Duration {
 	return now - max(c.began, c.behind)
 }
 
-// follow looks how far this process has come with a call's connection.
+// follow looks how far this process has come with the connection since a call began.
 func (w *Watchdog) follow(c *Call) {
-	if c.connection == nil {
+	if w.config.Progress == nil {
 		return
 	}
-	reads, behind := c.connection.Progress()
+	reads, behind := w.config.Progress()
 	if reads != c.reads {
 		c.reads, c.read = reads, w.now()
 	}
@@ -275,8 +254,8 @@ func (w *Watchdog) unanswered() (longest time.Duration, silent bool) {
 	return longest, silent
 }
 
-// silence is the credited time for which nothing was heard of the server by a call's connection, since the
-// call began.
+// silence is the credited time for which nothing was heard of the server since a call
+// began.
 func (w *Watchdog) silence(c *Call) time.Duration {
 	w.follow(c)
 	return w.now() - max(c.began, c.behind, c.read)

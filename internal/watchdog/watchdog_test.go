@@ -23,12 +23,15 @@ type fixture struct {
 	found []error
 	tried int
 	try   func(ctx context.Context, w *watchdog.Watchdog, call *watchdog.Call)
+
+	connection progress
 }
 
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{}
 	f.Watchdog = watchdog.New(watchdog.Config{
-		Timeout: timeout,
+		Timeout:  timeout,
+		Progress: f.connection.Progress,
 		Unreachable: func(cause error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -165,10 +168,9 @@ func TestBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		var call watchdog.Call
-		f.Begin(&call)
-		connection := &progress{}
+		connection := &f.connection
 		connection.reads.Store(7)
-		watchdog.Use(watchdog.With(t.Context(), &call), connection)
+		f.Begin(&call)
 		connection.behind.Store(true)
 		after(10 * timeout)
 		f.reachable(t, "the process is behind")

@@ -90,6 +90,9 @@ func (c *conn) Ready(context.Context) error {
 // ScriptLoads implements [redisstore.Conn].
 func (c *conn) ScriptLoads() uint64 { return c.loads.Load() }
 
+// Progress implements [redisstore.Conn]. The program's client does not tell.
+func (c *conn) Progress() (reads uint64, behind bool) { return 0, false }
+
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.
 func (c *conn) Eval(ctx context.Context, script *redisstore.Script, keys, args []string) (string, error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -188,7 +187,6 @@ func (c *clusterConn) await(ctx context.Context, client rueidis.Client, command 
 		defer c.calls.Done()
 		return client.Do(ctx, command)
 	}
-	watchdog.Use(ctx, c)
 	done := make(chan rueidis.RedisResult, 1)
 	go func() {
 		defer c.calls.Done()
@@ -270,7 +268,7 @@ func (c *clusterConn) Close() {
 	}
 }
 
-// Progress implements [watchdog.Connection]. Which node a command goes to is not known, so
+// Progress implements [redisstore.Conn]. Which node a command goes to is not known, so
 // that only a reader that is stalled, at any node, tells that this process is behind.
 func (c *clusterConn) Progress() (reads uint64, behind bool) {
 	c.mu.Lock()

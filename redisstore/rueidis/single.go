@@ -13,7 +13,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -190,7 +189,6 @@ func (c *singleConn) send(ctx context.Context, build builder) rueidis.RedisResul
 		}
 		conn := c.up.Load()
 		c.handed.Store(int64(time.Since(conn.epoch)))
-		watchdog.Use(ctx, c)
 		result := c.client.Do(ctx, build(c.client.B()))
 		err := result.Error()
 		switch {
@@ -229,7 +227,7 @@ func (c *singleConn) Close() {
 	c.client.Close()
 }
 
-// Progress implements [watchdog.Connection].
+// Progress implements [redisstore.Conn].
 func (c *singleConn) Progress() (reads uint64, behind bool) {
 	conn := c.up.Load()
 	if conn == nil {

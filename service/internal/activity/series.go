@@ -1,10 +1,10 @@
 package activity
 
 import (
-	"github.com/stint-go/stint"
-
 	"cmp"
 	"slices"
+
+	"github.com/stint-go/stint"
 )
 
 const (
