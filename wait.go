@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"container/list"
 	"context"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/waitqueue"
 )
 
 // Wait blocks until the key gets a permit, and with a leaky bucket until its turn.
@@ -93,51 +93,42 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 
 // waitQueues are the callers that wait, by key. The zero value has none.
 type waitQueues struct {
-	mu    sync.Mutex
-	byKey map[string]*waitQueue
+	mu     sync.Mutex
+	queues waitqueue.Queues[string]
+	begun  time.Time // from which their time counts
 }
 
-// A waitQueue is the callers that wait for one key.
-type waitQueue struct {
-	key     string
-	waiters list.List // of *waiter, in the order in which they came
-	until   time.Time // when the first asks again; zero while it asks
-}
+// at is a time in the queues.
+func (q *waitQueues) at(t time.Time) int64 { return int64(t.Sub(q.begun)) + 1 }
 
-// A waiter is a caller in a queue.
+// A waiter is a caller in the queue of its key.
 type waiter struct {
-	queue *waitQueue
-	place *list.Element
-	first chan struct{} // closed when it is the first; nil if it came as such
+	waitqueue.Waiter[string]
+	turn chan struct{} // closed when it is the first
 }
 
 // join puts a caller at the end of a key's queue and waits until it is the first.
 func (q *waitQueues) join(ctx context.Context, key string) (*waiter, error) {
+	w := &waiter{turn: make(chan struct{})}
+	w.Turn = func(int64) { close(w.turn) }
+	w.Positions = []waitqueue.Position[string]{{Key: strings.Clone(key)}}
 	q.mu.Lock()
-	queue := q.byKey[key]
-	if queue == nil {
-		if q.byKey == nil {
-			q.byKey = map[string]*waitQueue{}
-		}
-		queue = &waitQueue{key: strings.Clone(key)}
-		q.byKey[queue.key] = queue
+	if q.begun.IsZero() {
+		q.begun = time.Now()
 	}
-	w := &waiter{queue: queue}
-	w.place = queue.waiters.PushBack(w)
-	until := queue.until
-	if queue.waiters.Len() > 1 {
-		w.first = make(chan struct{})
-	}
+	behind := q.queues.Ahead(&w.Waiter) >= 0
+	until := q.queues.First(&w.Positions[0])
+	q.queues.Enter(&w.Positions[0])
 	q.mu.Unlock()
-	if w.first == nil {
+	if !behind {
 		return w, nil
 	}
-	if deadline, bounded := ctx.Deadline(); bounded && deadline.Before(until) {
+	if deadline, bounded := ctx.Deadline(); bounded && q.at(deadline) < until {
 		q.leave(w)
 		return nil, ErrDeadline
 	}
 	select {
-	case <-w.first:
+	case <-w.turn:
 		return w, nil
 	case <-ctx.Done():
 		q.leave(w)
@@ -149,22 +140,12 @@ func (q *waitQueues) join(ctx context.Context, key string) (*waiter, error) {
 func (q *waitQueues) sleeps(w *waiter, until time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.queue.until = until
+	w.Positions[0].Until = q.at(until)
 }
 
 // leave takes a caller out of its queue. Behind the first comes the next.
 func (q *waitQueues) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	waiters := &w.queue.waiters
-	wasFirst := waiters.Front() == w.place
-	waiters.Remove(w.place)
-	switch {
-	case waiters.Len() == 0:
-		delete(q.byKey, w.queue.key)
-	case wasFirst:
-		next, _ := waiters.Front().Value.(*waiter)
-		w.queue.until = time.Time{}
-		close(next.first)
-	}
+	q.queues.Leave(&w.Waiter, 0)
 }

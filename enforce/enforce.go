@@ -69,7 +69,8 @@ type Limiter struct {
 	store   stint.Store
 	maxWait time.Duration
 	set     atomic.Pointer[rules.Set]
-	queues  waitQueues
+	waiting waitQueues
+	begun   time.Time // from which the queues' time counts
 
 	rejectAmbiguous bool // whether ambiguous paths are refused
 	denyByDefault   bool // whether requests without a rule are denied
@@ -88,6 +89,7 @@ func New(config Config) (*Limiter, error) {
 		maxWait:         config.MaxWait,
 		rejectAmbiguous: config.RejectAmbiguousPaths,
 		denyByDefault:   config.DenyByDefault,
+		begun:           time.Now(),
 	}
 	if config.Set == nil {
 		config.Set = new(rules.Set)

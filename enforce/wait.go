@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -23,7 +23,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	if end, bounded := ctx.Deadline(); bounded && end.Before(deadline) {
 		deadline = end
 	}
-	waiter := l.queues.waiter(v.claims)
+	waiter := l.waiter(v.claims)
 	defer waiter.leave()
 	for {
 		if waiter.behind() != nil {
@@ -53,7 +53,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 		if !v.mayWait() || retry <= 0 || retry > time.Until(deadline) {
 			return l.giveUp(ctx, v, waiter, deadline)
 		}
-		if !waiter.join(v) {
+		if !waiter.deny(v) {
 			return l.giveUp(ctx, v, waiter, deadline)
 		}
 		if err := v.holdDenied(ctx, waiter); err != nil {
@@ -62,32 +62,11 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	}
 }
 
-// denied notes until when each rule that waits denies, with the queues locked.
-func (v *Verdict) denied(waiter *waiter) {
-	now := time.Now()
-	for i := range waiter.positions {
-		s := &waiter.positions[i]
-		retry := time.Duration(0)
-		for _, outcome := range v.each[s.limit : s.limit+s.limits] {
-			if !outcome.Allowed {
-				retry = max(retry, outcome.RetryAfter)
-			}
-		}
-		if s.rule == v.Rule { // whatever the outcomes are, of a failure policy for example
-			retry = max(retry, v.Decision.RetryAfter)
-		}
-		s.until = time.Time{}
-		if retry > 0 {
-			s.until = now.Add(retry)
-		}
-	}
-}
-
 // holdDenied holds a denied request until all of its rules that wait would admit it, in the queues of
 // those that don't yet.
-func (v *Verdict) holdDenied(ctx context.Context, waiter *waiter) error {
-	for now := time.Now(); now.Before(waiter.until); now = time.Now() {
-		if err := v.pause(ctx, waiter.next(now).Sub(now)); err != nil {
+func (v *Verdict) holdDenied(ctx context.Context, w *waiter) error {
+	for now := w.limiter.now(); now < w.Until; now = w.limiter.now() {
+		if err := v.pause(ctx, time.Duration(w.release(now)-now)); err != nil {
 			return err
 		}
 	}
@@ -225,7 +204,7 @@ func (l *Limiter) giveUp(ctx context.Context, v *Verdict, waiter *waiter, deadli
 			return err
 		}
 		if seen && v.Allowed {
-			v.deny(behind.limit, behind.rule.MaxWait)
+			v.deny(behind.first, behind.MaxWait)
 			l.shadow(ctx, v)
 			return nil
 		}
@@ -291,104 +270,82 @@ func (v *Verdict) pause(ctx context.Context, d time.Duration) error {
 // A client is one that a rule counts.
 type client struct{ policy, key string }
 
-// waitQueues are the queues of the clients that have requests waiting, each in the order of arrival at the
-// limiter. A queue has the requests that its rule denied, until it would admit them, and the requests that arrived
-// after them. The zero value has none.
-//
-// A request may try when no older one is in any queue of its rules. So a request waits for older ones only,
-// never in a circle, whichever queues they are in; the oldest of all waits for none.
+// waitQueues are the queues of the clients that have requests waiting, of each rule its own. The zero value has none.
 type waitQueues struct {
-	mu      sync.Mutex
-	arrived uint64 // how many numbers were given out
-	all     map[client][]*position
+	mu     sync.Mutex
+	queues waitqueue.Queues[client]
 }
 
-// A waiter is a request with rules that wait. One that is denied is in the queues of the rules that deny it. One that
-// is behind others is in one queue, theirs.
+// now is the time in the queues.
+func (l *Limiter) now() int64 { return int64(time.Since(l.begun)) + 1 }
+
+// A waiter is a request with rules that wait.
 type waiter struct {
-	queues    *waitQueues
-	number    uint64 // of its arrival; 0 until it is compared
-	positions []position
-	until     time.Time     // when the last of the rules that deny it admits
-	turn      chan struct{} // closed, and nil again, when it becomes the first where it is behind
+	waitqueue.Waiter[client]
+	limiter *Limiter
+	rules   []waitingRule // of its positions
+	turn    chan struct{} // closed when it becomes the first where it is behind
 }
 
-// A position is a waiter's in the queue of one rule.
-type position struct {
-	waiter *waiter
-	client client
-	rule   *rules.Rule
-	limit  int32     // the rule's first, counted over all claims
-	limits int32     // how many it has
-	until  time.Time // when the rule admits, by its last denial; zero: it did not deny
-	in     bool
+// A waitingRule is a rule that waits, with its place among the limits of all claims.
+type waitingRule struct {
+	*rules.Rule
+	first, limits int32
 }
 
 // waiter makes one for the claims of rules that wait, which is in no queue yet.
-func (q *waitQueues) waiter(claims []Claimed) *waiter {
-	w := &waiter{queues: q}
+func (l *Limiter) waiter(claims []Claimed) *waiter {
+	w := &waiter{limiter: l}
+	w.Turn = func(int64) { close(w.turn) }
 	first := int32(0)
 	for i := range claims {
 		rule, claim := claims[i].Rule, &claims[i].Claim
 		n := int32(claim.Policy.Len())
 		if i > 0 && claims[i-1].Rule == rule && rule.OnExceed == rules.Wait {
-			w.positions[len(w.positions)-1].limits += n
+			w.rules[len(w.rules)-1].limits += n
 		} else if rule.OnExceed == rules.Wait {
-			at := client{claim.Policy.Name(), claim.Key}
-			w.positions = append(w.positions, position{waiter: w, client: at, rule: rule, limit: first, limits: n})
+			w.rules = append(w.rules, waitingRule{rule, first, n})
+			w.Positions = append(w.Positions, waitqueue.Position[client]{
+				Key: client{claim.Policy.Name(), claim.Key}, Room: cmp.Or(rule.MaxWaiters, defaultWaiters),
+			})
 		}
 		first += n
 	}
 	return w
 }
 
-// behind is the position whose queue has an older request, which comes before; nil if there is none.
-func (w *waiter) behind() *position {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	return w.ahead()
+// behind is the rule in whose queue an older request comes before; nil if there is none.
+func (w *waiter) behind() *waitingRule {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	if at := w.limiter.waiting.queues.Ahead(&w.Waiter); at >= 0 {
+		return &w.rules[at]
+	}
+	return nil
 }
 
-// ahead is behind with the lock held. Of several queues it is the one whose first request has the longest
-// to wait, so that no request uses room in a queue that is about to move while another one holds it up.
-func (w *waiter) ahead() *position {
-	if w.number == 0 {
-		w.queues.arrived++
-		w.number = w.queues.arrived
-	}
-	var slowest *position
-	var until time.Time
-	for i := range w.positions {
-		queue := w.queues.all[w.positions[i].client]
-		if len(queue) == 0 || queue[0].waiter.number >= w.number {
-			continue
-		}
-		if slowest == nil || queue[0].until.After(until) {
-			slowest, until = &w.positions[i], queue[0].until
+// keep makes the memory of the keys its own, as queues may outlast the request.
+func (w *waiter) keep() {
+	for i := range w.Positions {
+		if p := &w.Positions[i]; !w.Queued() {
+			p.Key.key = strings.Clone(p.Key.key)
 		}
 	}
-	return slowest
 }
 
-// enqueue enters one queue behind the older requests and leaves all others. The channel is closed when the waiter
-// is the first there. It is nil when no request is ahead, or, with false, when the queue is full.
-func (w *waiter) enqueue() (turn <-chan struct{}, room bool) {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	behind := w.ahead()
-	if behind == nil {
+// follow queues behind the older requests. The channel is closed when the waiter is the first there. It is nil when no
+// request is ahead, or, with false, when the queue is full.
+func (w *waiter) follow() (turn <-chan struct{}, room bool) {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	q := &w.limiter.waiting.queues
+	ahead := q.Ahead(&w.Waiter)
+	if ahead < 0 {
 		return nil, true
 	}
-	if !w.fits(behind) {
+	w.keep()
+	if !q.Follow(&w.Waiter, ahead, w.limiter.now()) {
 		return nil, false
-	}
-	w.enter(behind)
-	for i := range w.positions {
-		s := &w.positions[i]
-		s.until = time.Time{}
-		if s != behind {
-			w.quit(s)
-		}
 	}
 	w.turn = make(chan struct{})
 	return w.turn, true
@@ -404,7 +361,7 @@ func (w *waiter) await(ctx context.Context, deadline time.Time) (bool, error) {
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for {
-		turn, room := w.enqueue()
+		turn, room := w.follow()
 		if turn == nil {
 			return room, nil
 		}
@@ -418,104 +375,44 @@ func (w *waiter) await(ctx context.Context, deadline time.Time) (bool, error) {
 	}
 }
 
-// join enters the queues of the rules that deny, as the verdict says, and leaves all others. It reports
-// whether there was room in all.
-func (w *waiter) join(v *Verdict) bool {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	v.denied(w)
-	w.until = time.Time{}
-	for i := range w.positions {
-		s := &w.positions[i]
-		if s.until.IsZero() {
-			continue
+// deny queues where rules deny, as the verdict says, and leaves all other queues. It reports whether there was room in
+// all.
+func (w *waiter) deny(v *Verdict) bool {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	now := w.limiter.now()
+	for i, rule := range w.rules {
+		retry := time.Duration(0)
+		for _, outcome := range v.each[rule.first : rule.first+rule.limits] {
+			if !outcome.Allowed {
+				retry = max(retry, outcome.RetryAfter)
+			}
 		}
-		if !w.fits(s) {
-			return false
+		if rule.Rule == v.Rule { // whatever the outcomes are, of a failure policy for example
+			retry = max(retry, v.Decision.RetryAfter)
 		}
-		if s.until.After(w.until) {
-			w.until = s.until
-		}
-	}
-	for i := range w.positions {
-		if s := &w.positions[i]; s.until.IsZero() {
-			w.quit(s)
-		} else {
-			w.enter(s)
+		w.Positions[i].Until = 0
+		if retry > 0 {
+			w.Positions[i].Until = now + int64(retry)
 		}
 	}
-	return true
+	w.keep()
+	return w.limiter.waiting.queues.Deny(&w.Waiter, now)
 }
 
-// next leaves the queues of rules that admit by now, and returns when the next one will.
-func (w *waiter) next(now time.Time) time.Time {
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	next := w.until
-	for i := range w.positions {
-		s := &w.positions[i]
-		switch {
-		case !s.in:
-		case !s.until.After(now):
-			w.quit(s)
-		case s.until.Before(next):
-			next = s.until
-		}
-	}
-	return next
+// release leaves the queues of rules that admit by now, and returns when the next one will.
+func (w *waiter) release(now int64) (next int64) {
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	return w.limiter.waiting.queues.Release(&w.Waiter, now)
 }
 
 // leave leaves all queues.
 func (w *waiter) leave() {
-	if !slices.ContainsFunc(w.positions, func(s position) bool { return s.in }) {
+	if !w.Queued() {
 		return
 	}
-	w.queues.mu.Lock()
-	defer w.queues.mu.Unlock()
-	w.turn = nil
-	for i := range w.positions {
-		w.quit(&w.positions[i])
-	}
+	w.limiter.waiting.mu.Lock()
+	defer w.limiter.waiting.mu.Unlock()
+	w.limiter.waiting.queues.Leave(&w.Waiter, w.limiter.now())
 }
-
-// fits reports whether the queue of a position has it, or has room for it.
-func (w *waiter) fits(s *position) bool {
-	return s.in || len(w.queues.all[s.client]) < cmp.Or(s.rule.MaxWaiters, defaultWaiters)
-}
-
-// enter puts the position into its queue, before those that arrived later.
-func (w *waiter) enter(s *position) {
-	if s.in {
-		return
-	}
-	if w.queues.all == nil {
-		w.queues.all = map[client][]*position{}
-	}
-	// The queue may outlast the waiter, and with it the memory of the key.
-	s.client.key = strings.Clone(s.client.key)
-	queue := w.queues.all[s.client]
-	at, _ := slices.BinarySearchFunc(queue, w.number, (*position).compare)
-	w.queues.all[s.client], s.in = slices.Insert(queue, at, s), true
-}
-
-// quit takes the position out of its queue. It is then the turn of the one that is the first.
-func (w *waiter) quit(s *position) {
-	if !s.in {
-		return
-	}
-	queue := w.queues.all[s.client]
-	at, _ := slices.BinarySearchFunc(queue, w.number, (*position).compare)
-	queue, s.in = slices.Delete(queue, at, at+1), false
-	if len(queue) == 0 {
-		delete(w.queues.all, s.client)
-		return
-	}
-	w.queues.all[s.client] = queue
-	if first := queue[0].waiter; at == 0 && first.turn != nil {
-		close(first.turn)
-		first.turn = nil
-	}
-}
-
-// compare orders positions by arrival.
-func (s *position) compare(number uint64) int { return cmp.Compare(s.waiter.number, number) }

@@ -38,7 +38,6 @@ func newCandidate(c Candidate, config *Config, memory *memory) *candidate {
 		name: c.Name, set: c.Set, denies: config.DenyByDefault, decided: config.Decided,
 		store: newStore(config.MaxClients, memory), rules: map[*rules.Rule]*tally{},
 	}
-	made.waiting.queues = map[queueID][]*position{}
 	return made
 }
 

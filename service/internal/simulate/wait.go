@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
 
-// waitQueues are the wait queues in virtual time, as package enforce has them: a waiter that is denied has a position
-// in the queue of each rule that denies it. Later waiters queue behind it, in the slowest of their queues.
+// waitQueues are the wait queues in virtual time, in microseconds.
 type waitQueues struct {
+	queues  waitqueue.Queues[queueID]
 	arrived uint64
-	queues  map[queueID][]*position // each in the order of arrival
 	wakes   upcoming[wake]
 }
 
@@ -31,31 +31,25 @@ type queueID struct {
 // A waiter is a request that rules may hold.
 type waiter struct {
 	*request
-	number    uint64
-	deadline  stint.Instant
-	positions []position
-	until     stint.Instant // when all rules that deny it admit; 0: it is queued behind others
-	done      bool
-}
-
-// A position is a waiter's in one queue.
-type position struct {
-	queueID
-	waiter *waiter
-	until  stint.Instant // when the rule admits, by its last denial; 0: it did not deny
-	queued bool
+	waitqueue.Waiter[queueID]
+	number   uint64 // of its arrival
+	deadline stint.Instant
+	done     bool
 }
 
 // wait tries a request that rules may hold for the first time.
 func (c *candidate) wait(r *request) {
 	c.waiting.arrived++
 	w := &waiter{request: r, number: c.waiting.arrived}
+	w.Turn = func(now int64) { c.waiting.wakeAt(w, stint.Instant(now)) }
 	longest := rules.MaxWaitLimit
 	for i := range r.claims {
 		rule := r.claims[i].rule
 		if rule.rule.OnExceed == rules.Wait && (i == 0 || r.claims[i-1].rule != rule) {
 			longest = min(longest, rule.rule.MaxWait)
-			w.positions = append(w.positions, position{queueID: queueID{rule, strings.Clone(r.claims[i].Key)}, waiter: w})
+			w.Positions = append(w.Positions, waitqueue.Position[queueID]{
+				Key: queueID{rule, strings.Clone(r.claims[i].Key)}, Room: cmp.Or(rule.rule.MaxWaiters, defaultWaiters),
+			})
 		}
 	}
 	w.deadline = r.time.Add(longest)
@@ -73,40 +67,27 @@ func (c *candidate) advance(now stint.Instant) {
 }
 
 func (c *candidate) wake(w *waiter, now stint.Instant) {
+	behind := w.Until == 0 && c.waiting.queues.Ahead(&w.Waiter) >= 0
 	switch {
-	case w.until == 0 && now < w.deadline && c.waiting.ahead(w) != nil:
-	case w.until == 0 && now >= w.deadline && c.waiting.ahead(w) != nil:
+	case behind && now < w.deadline:
+	case behind:
 		c.giveUp(w, now)
-	case now >= w.until:
+	case int64(now) >= w.Until:
 		c.attempt(w, now)
 	default: // some rules admit by now
-		for i := range w.positions {
-			if w.positions[i].until <= now {
-				c.waiting.quit(&w.positions[i], now)
-			}
-		}
+		c.waiting.queues.Release(&w.Waiter, int64(now))
 	}
 }
 
 // attempt tries to admit a request that has none ahead of it; any other is queued.
 func (c *candidate) attempt(w *waiter, now stint.Instant) {
 	q := &c.waiting
-	if at := q.ahead(w); at != nil {
-		if !q.fits(at) {
+	if ahead := q.queues.Ahead(&w.Waiter); ahead >= 0 {
+		if q.queues.Follow(&w.Waiter, ahead, int64(now)) {
+			q.wakeAt(w, w.deadline)
+		} else {
 			c.giveUp(w, now)
-			return
 		}
-		w.until = 0
-		for i := range w.positions {
-			w.positions[i].until = 0
-		}
-		q.enter(at)
-		for i := range w.positions {
-			if s := &w.positions[i]; s != at {
-				q.quit(s, now)
-			}
-		}
-		q.wakeAt(w, w.deadline)
 		return
 	}
 	if c.isLate(w, now) {
@@ -126,36 +107,28 @@ func (c *candidate) attempt(w *waiter, now stint.Instant) {
 // enqueue queues a request that was just denied, for the rules that denied it. It reports false if one of these does
 // not let requests wait, or if a queue is full.
 func (c *candidate) enqueue(w *waiter, now stint.Instant) bool {
-	w.until = 0
-	for i := range w.positions {
-		w.positions[i].until = 0
+	for i := range w.Positions {
+		w.Positions[i].Until = 0
 	}
 	for i := range c.store.ops {
 		if c.store.outs[i].Allowed {
 			continue
 		}
 		rule := w.claims[c.store.ops[i].claim].rule
-		at := slices.IndexFunc(w.positions, func(p position) bool { return p.rule == rule })
+		at := slices.IndexFunc(w.Positions, func(p waitqueue.Position[queueID]) bool { return p.Key.rule == rule })
 		if at < 0 {
 			return false // a rule that lets none wait denies it as well
 		}
-		p := &w.positions[at]
-		p.until = max(p.until, now.Add(c.store.outs[i].RetryAfter))
-		w.until = max(w.until, p.until)
+		p := &w.Positions[at]
+		p.Until = max(p.Until, int64(now.Add(c.store.outs[i].RetryAfter)))
 	}
-	for i := range w.positions {
-		if w.positions[i].until > 0 && !c.waiting.fits(&w.positions[i]) {
-			return false
-		}
+	if !c.waiting.queues.Deny(&w.Waiter, int64(now)) {
+		return false
 	}
-	for i := range w.positions {
-		p := &w.positions[i]
-		if p.until == 0 {
-			c.waiting.quit(p, now)
-			continue
+	for i := range w.Positions {
+		if until := w.Positions[i].Until; until > 0 {
+			c.waiting.wakeAt(w, stint.Instant(until))
 		}
-		c.waiting.enter(p)
-		c.waiting.wakeAt(w, p.until)
 	}
 	return true
 }
@@ -182,10 +155,11 @@ func (c *candidate) isLate(w *waiter, now stint.Instant) bool {
 
 // giveUp decides a request that waits no longer. It is not admitted before those ahead of it.
 func (c *candidate) giveUp(w *waiter, now stint.Instant) {
-	if at := c.waiting.ahead(w); at != nil {
+	if at := c.waiting.queues.Ahead(&w.Waiter); at >= 0 {
+		ahead := w.Positions[at].Key.rule
 		if o := c.decide(w.request, stint.Peek, now); o.decision.Allowed {
-			first := slices.IndexFunc(c.store.ops, func(p limitOp) bool { return w.claims[p.claim].rule == at.rule })
-			c.deny(w, now, o, max(first, 0), at.rule.rule.MaxWait)
+			first := slices.IndexFunc(c.store.ops, func(p limitOp) bool { return w.claims[p.claim].rule == ahead })
+			c.deny(w, now, o, max(first, 0), ahead.rule.MaxWait)
 			return
 		}
 	}
@@ -212,60 +186,7 @@ func (c *candidate) finishWait(w *waiter, now stint.Instant, o *outcome) {
 	w.done = true
 	o.waited = int64(now - w.time)
 	c.finish(w.request, o)
-	for i := range w.positions {
-		c.waiting.quit(&w.positions[i], now)
-	}
-}
-
-// ahead is a position in a queue where an older waiter is first: of several, in the queue whose first waits longest. It
-// is nil if there is none.
-func (q *waitQueues) ahead(w *waiter) (slowest *position) {
-	var until stint.Instant
-	for i := range w.positions {
-		queue := q.queues[w.positions[i].queueID]
-		if len(queue) == 0 || queue[0].waiter.number >= w.number {
-			continue
-		}
-		if slowest == nil || queue[0].until > until {
-			slowest, until = &w.positions[i], queue[0].until
-		}
-	}
-	return slowest
-}
-
-// fits reports whether a position is in its queue, or the queue has room for it.
-func (q *waitQueues) fits(p *position) bool {
-	return p.queued || len(q.queues[p.queueID]) < cmp.Or(p.rule.rule.MaxWaiters, defaultWaiters)
-}
-
-func (p *position) compare(number uint64) int { return cmp.Compare(p.waiter.number, number) }
-
-// enter inserts a position into its queue, before those of later waiters.
-func (q *waitQueues) enter(p *position) {
-	if p.queued {
-		return
-	}
-	queue := q.queues[p.queueID]
-	at, _ := slices.BinarySearchFunc(queue, p.waiter.number, (*position).compare)
-	q.queues[p.queueID], p.queued = slices.Insert(queue, at, p), true
-}
-
-// quit removes a position from its queue. If that was the first, it is the next waiter's turn.
-func (q *waitQueues) quit(p *position, now stint.Instant) {
-	if !p.queued {
-		return
-	}
-	queue := q.queues[p.queueID]
-	at, _ := slices.BinarySearchFunc(queue, p.waiter.number, (*position).compare)
-	queue, p.queued = slices.Delete(queue, at, at+1), false
-	if len(queue) == 0 {
-		delete(q.queues, p.queueID)
-		return
-	}
-	q.queues[p.queueID] = queue
-	if first := queue[0].waiter; at == 0 && first.until == 0 {
-		q.wakeAt(first, now)
-	}
+	c.waiting.queues.Leave(&w.Waiter, int64(now))
 }
 
 func (q *waitQueues) wakeAt(w *waiter, at stint.Instant) { heap.Push(&q.wakes, wake{at, w}) }
