@@ -26,8 +26,8 @@ import (
 	"github.com/stint-go/stint/rules/file/document"
 )
 
-// MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. YAML may have as many bytes, and fewer
-// values.
+// MaxBytes bounds a document of rules: 100,000 rules of 300 bytes, as JSON. As YAML it may
+// have less, see [document.Parse].
 const MaxBytes = 32 << 20
 
 // Parse reads the rules of one document, and where each of them begins. A source whose name

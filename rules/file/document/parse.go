@@ -38,7 +38,7 @@ var byteOrderMark = []byte("\ufeff")
 
 // Parse reads one document of at most so many bytes. A source whose name ends in .json is JSON, read by
 // [JSON]; every other one is YAML, of which JSON is a part. A text that is neither is one fault, without a value; so is
-// YAML that is nested deeper than 64, has more than 524,288 names and values, or of these more than 131,072
+// YAML that has more than 4 MiB, is nested deeper than 64, has more than 500,000 names and values, or of these more than 131,072
 // in one pair of brackets.
 func Parse(source string, data []byte, most int, faults *Faults) Value {
 	if len(data) > most {
@@ -49,10 +49,9 @@ func Parse(source string, data []byte, most int, faults *Faults) Value {
 	switch {
 	case IsJSON(source), looksLikeJSON(data) && json.Valid(data):
 		return JSON(source, data, faults)
-	case !utf8.Valid(data):
-		at := Position{Source: source, Line: 1, Column: 1}
-		faults.Add(at, "not YAML: the text is not UTF-8")
-		return Value{At: at}
+	case len(data) > maxYAML:
+		faults.Add(Position{Source: source}, "the document has %d bytes; allowed: at most %d as YAML, %d as JSON", len(data), maxYAML, most)
+		return Value{At: Position{Source: source, Line: 1, Column: 1}}
 	default:
 		return parseYAML(source, data, faults)
 	}
@@ -307,20 +306,26 @@ func (r *jsonReader) name() string {
 }
 
 const (
-	// maxSigns bounds what separates the values of a YAML document: one of the signs comes before each.
-	maxSigns = 1 << 19
+	// maxYAML bounds the bytes of a YAML document: a name of any length is cheap, but time is spent on each byte.
+	maxYAML = 4 << 20
+	// maxSigns bounds what separates the names and values: one of the signs comes before each, a colon between two. The parser
+	// and the values take some 700 bytes for a colon.
+	maxSigns = 500_000
 	signs    = "[]{},:?&*!#'\"-"
-	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. The parser keeps all of
-	// it at once, in 1 KB for each sign.
+	// maxFlow bounds the signs in one pair of brackets or braces, with those inside. They may be a name, so the parser keeps all of
+	// them until the end, in 1.4 KB for each sign; only it knows where they end.
 	maxFlow = 1 << 17
 )
 
-// parseYAML reads one YAML document.
+// parseYAML counts the names and values of a YAML document, and reads it.
 func parseYAML(source string, data []byte, faults *Faults) Value {
 	r := yamlReader{source: source, data: data, faults: faults}
 	empty := Value{At: r.position(1, 1)}
-	text := &boundedText{data: data}
-	loader, err := yaml.NewLoader(text, yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthFunc(text.deeper))))
+	if at, exceeded := boundYAML(data); exceeded != "" {
+		faults.Add(position(source, data, at), "%s", exceeded)
+		return empty
+	}
+	loader, err := yaml.NewLoader(&r, yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthFunc(r.deeper))))
 	if err != nil {
 		faults.Add(empty.At, "not YAML: %v", err)
 		return empty
@@ -330,8 +335,8 @@ func parseYAML(source string, data []byte, faults *Faults) Value {
 		var next yaml.Node
 		err := loader.Load(&next)
 		switch {
-		case text.exceeded != "":
-			faults.Add(position(source, data, text.next), "%s", text.exceeded)
+		case r.left < 0:
+			faults.Add(position(source, data, r.next), "%s", tooLong)
 			return empty
 		case errors.Is(err, io.EOF):
 			if body == nil {
@@ -366,38 +371,72 @@ func position(source string, data []byte, at int) Position {
 	}
 }
 
-// boundedText hands a document to the parser, as long as it is within the bounds.
-type boundedText struct {
-	data     []byte
-	next     int // the offset of what is handed over next
-	signs    int
-	flow     bool   // whether the parser may be in brackets or braces
-	began    int    // the signs before those
-	exceeded string // the bound that is exceeded
-}
-
-// Read implements [io.Reader].
-func (t *boundedText) Read(p []byte) (n int, err error) {
-	for ; n < len(p) && t.next < len(t.data); n++ {
-		p[n] = t.data[t.next]
-		if t.isSign(t.next) {
-			t.signs++
+// boundYAML returns the bound that a text exceeds, and the offset where it does, before anything is parsed. A directive
+// is refused too, as the parser takes time by the square of them.
+func boundYAML(data []byte) (at int, exceeded string) {
+	if !utf8.Valid(data) {
+		return 0, "not YAML: the text is not UTF-8"
+	}
+	left := maxSigns
+	for i, c := range data {
+		if isSign(data, i) {
+			left--
 		}
 		switch {
-		case p[n] == '%' && t.beginsLine(t.next): // of which the parser takes time by the square
-			t.exceeded = "a directive; allowed: none"
-		case t.signs > maxSigns:
-			t.exceeded = fmt.Sprintf(
+		case c == '%' && beginsLine(data, i):
+			return i, "a directive; allowed: none"
+		case left < 0:
+			return i, fmt.Sprintf(
 				"too many names and values; allowed: %d, counted by the signs %s; JSON may have more", maxSigns, signs,
 			)
-		case t.flow && t.signs-t.began > maxFlow:
-			t.exceeded = fmt.Sprintf("too many names and values in brackets or braces; allowed: %d, "+
-				"counted by the signs %s: write the items of a long list in lines of their own, each behind a -", maxFlow, signs)
-		default:
-			t.next++
-			continue
 		}
-		return 0, errors.New(t.exceeded)
+	}
+	return 0, ""
+}
+
+// isSign reports whether the byte at an offset separates values.
+func isSign(data []byte, at int) bool {
+	switch data[at] {
+	case '-':
+		return at+1 == len(data) || data[at+1] <= ' ' || data[at+1] >= utf8.RuneSelf
+	case '.':
+		return beginsLine(data, at)
+	default:
+		return strings.IndexByte(signs, data[at]) >= 0
+	}
+}
+
+// beginsLine reports whether the byte at an offset is the first of a line, also by what else YAML takes for
+// a line's end.
+func beginsLine(data []byte, at int) bool {
+	return at == 0 || strings.IndexByte("\n\r\x85\xa8\xa9\xbf", data[at-1]) >= 0
+}
+
+// A yamlReader hands a document to the parser, as long as no brackets in it are too long, and takes over what that makes
+// of it.
+type yamlReader struct {
+	source string
+	data   []byte
+	faults *Faults
+	next   int  // the offset of what is handed over next
+	flow   bool // whether the parser may be in brackets or braces
+	left   int  // the signs that may follow in those; less than none: they were too long
+}
+
+var tooLong = fmt.Sprintf("too many names and values in brackets or braces; allowed: %d, "+
+	"counted by the signs %s: write the items of a long list in lines of their own, each behind a -", maxFlow, signs)
+
+// Read implements [io.Reader].
+func (r *yamlReader) Read(p []byte) (n int, err error) {
+	for ; n < len(p) && r.next < len(r.data); n++ {
+		if r.flow && isSign(r.data, r.next) {
+			r.left--
+		}
+		if r.left < 0 {
+			return 0, errors.New(tooLong)
+		}
+		p[n] = r.data[r.next]
+		r.next++
 	}
 	if n == 0 {
 		return 0, io.EOF
@@ -405,29 +444,11 @@ func (t *boundedText) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// isSign reports whether the byte at an offset separates values.
-func (t *boundedText) isSign(at int) bool {
-	switch t.data[at] {
-	case '-':
-		return at+1 == len(t.data) || t.data[at+1] <= ' ' || t.data[at+1] >= utf8.RuneSelf
-	case '.':
-		return t.beginsLine(at)
-	default:
-		return strings.IndexByte(signs, t.data[at]) >= 0
-	}
-}
-
-// beginsLine reports whether the byte at an offset is the first of a line, also by what else YAML takes for
-// a line's end.
-func (t *boundedText) beginsLine(at int) bool {
-	return at == 0 || strings.IndexByte("\n\r\x85\xa8\xa9\xbf", t.data[at-1]) >= 0
-}
-
 // deeper is told by the parser of each list and mapping that it begins, and of the depth.
-func (t *boundedText) deeper(depth int, of *yaml.DepthContext) error {
-	t.flow = of.Kind == yaml.DepthKindFlow
-	if t.flow && depth == 1 {
-		t.began = t.signs
+func (r *yamlReader) deeper(depth int, of *yaml.DepthContext) error {
+	r.flow = of.Kind == yaml.DepthKindFlow
+	if depth == 1 {
+		r.left = maxFlow
 	}
 	if depth > maxDepth {
 		return errors.New(tooDeep)
@@ -435,14 +456,8 @@ func (t *boundedText) deeper(depth int, of *yaml.DepthContext) error {
 	return nil
 }
 
-type yamlReader struct {
-	source string
-	data   []byte
-	faults *Faults
-}
-
 // syntax records why a text is no YAML.
-func (r yamlReader) syntax(err error) {
+func (r *yamlReader) syntax(err error) {
 	var invalid *yaml.LoadError
 	if !errors.As(err, &invalid) {
 		r.faults.Add(r.position(1, 1), "not YAML: %v", err)
@@ -470,14 +485,14 @@ func (r yamlReader) syntax(err error) {
 	r.faults.Add(at, "not YAML: %s", clip.To(most, says))
 }
 
-func (r yamlReader) position(line, column int) Position {
+func (r *yamlReader) position(line, column int) Position {
 	return Position{Source: r.source, Line: max(1, line), Column: max(1, column)}
 }
 
-func (r yamlReader) start(n *yaml.Node) Position { return r.position(n.Line, n.Column) }
+func (r *yamlReader) start(n *yaml.Node) Position { return r.position(n.Line, n.Column) }
 
 // value takes a node over, and forgets those in it.
-func (r yamlReader) value(n *yaml.Node, depth int) Value {
+func (r *yamlReader) value(n *yaml.Node, depth int) Value {
 	v := Value{At: r.start(n)}
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "" || n.Style&yaml.TaggedStyle != 0 || n.Tag == "!":
@@ -517,7 +532,7 @@ func scalarKind(tag string) Kind {
 }
 
 // mapping takes a mapping's names and values over.
-func (r yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
+func (r *yamlReader) mapping(nodes []*yaml.Node, depth int) []Field {
 	named := fields{list: make([]Field, 0, len(nodes)/2)}
 	for i := 0; i < len(nodes); i += 2 {
 		name, value := nodes[i], nodes[i+1]
