@@ -96,22 +96,28 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 			"--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server",
 		)
 	}
-	store, err := openStore(loaded)
+	states, err := openBackend(loaded)
 	if err != nil {
 		return nil, err
 	}
+	closing := states.close
 	defer func() {
 		if err != nil {
-			store.Close()
+			closing()
 		}
 	}()
-	if err := store.Health(ctx); err != nil {
+	if err := states.ping(ctx); err != nil {
 		return nil, storeFault(loaded.Store, err)
 	}
 	loaded.OnStoreFailure = failover.Closed
 	logger := slog.New(slog.DiscardHandler)
-	if err := store.withFailover(loaded, logger); err != nil {
+	store, err := openStore(loaded, states, storeHooks{logger: logger})
+	if err != nil {
 		return nil, err
+	}
+	closing = func() {
+		store.close()
+		states.close()
 	}
 	loaded.API = config.API{ExplicitKeys: true, Open: true}
 	made := serverConfig(loaded, store)
@@ -121,7 +127,7 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		return nil, misconfigured(err)
 	}
 	client := &http.Client{Transport: inProcess{s.Handler()}}
-	return &service{base: &url.URL{Scheme: "http", Host: "store"}, client: client, close: store.Close}, nil
+	return &service{base: &url.URL{Scheme: "http", Host: "store"}, client: client, close: closing}, nil
 }
 
 // inProcess is a transport that hands requests to a handler.

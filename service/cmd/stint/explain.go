@@ -99,15 +99,15 @@ func (e *example) explain(ctx context.Context, p process) error {
 	}
 	var store stint.Store = memstore.New(memstore.Config{})
 	if !loaded.Store.Memory() {
-		opened, err := openStore(loaded)
+		states, err := openBackend(loaded)
 		if err != nil {
 			return err
 		}
-		defer opened.Close()
-		if err := opened.Health(ctx); err != nil {
+		defer states.close()
+		if err := states.ping(ctx); err != nil {
 			return storeFault(loaded.Store, err)
 		}
-		store = opened.Store
+		store = states
 	}
 	return e.explainWith(ctx, p, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault}, request)
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
@@ -18,69 +20,44 @@ import (
 // adviceTimeout bounds asking a server how it is configured.
 const adviceTimeout = 10 * time.Second
 
-// withFailover lets the store answer while its server is unreachable, or this process overloaded, as the
-// configuration says. A store in the process is never unreachable.
-func (o *openedStore) withFailover(c config.Config, logger *slog.Logger) error {
-	if c.Store.Memory() && c.OnOverload == failover.Reject {
-		return nil
-	}
+// newFailover makes a store that answers while the servers are unreachable, or this process overloaded, as the
+// configuration says, and tells of changes of its state.
+func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, back func()) (*failover.Store, error) {
 	settings := failover.Config{
-		Store: o.Store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
+		Store: store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		Instances: func() int { return c.Instances },
+		ForPolicy: failureRules(c.OnStoreFailure),
+		Local:     memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}), // a rule may be local
+		Answered:  h.answered,
 	}
 	if c.Instances == 0 {
-		settings.Instances = o.instances
+		settings.Instances = b.instances
 	}
-	settings.Local = memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}) // a rule may be local
-	settings.ForPolicy = failureRules(c.OnStoreFailure)
-	wakeAdviser, closeAdviser := adviser(o.advise, logger)
-	changes := &changeLog{logger: logger}
+	changes := &changeLog{logger: h.logger}
 	settings.StateChanged = func(change failover.Change) {
-		o.activity.storeChanged(change)
+		if h.changed != nil {
+			h.changed(change)
+		}
 		if changes.note(change) {
-			wakeAdviser()
+			back()
 		}
 	}
-	settings.Answered = o.answered
-	store, err := failover.New(settings)
+	made, err := failover.New(settings)
 	if err != nil {
-		closeAdviser()
-		return misconfigured(err)
+		return nil, misconfigured(err)
 	}
-	if c.Store.Memory() {
-		closeAdviser()
-		o.Store, o.Close = store, store.Close
-		return nil
-	}
-	closeServer, ping := o.Close, o.Health
-	o.unreachable = func() int { return len(store.Down()) }
-	o.Store = store
-	o.Close = func() {
-		closeAdviser()
-		store.Close()
-		closeServer()
-	}
-	o.Watch = func() {
-		store.Probe()
-		wakeAdviser()
-	}
-	// A server that is known to be unreachable is not asked: that would take until the deadline.
-	o.Health = func(ctx context.Context) error {
-		if outages := store.Down(); outages != nil {
-			return stint.ErrUnavailable
-		}
-		ctx, cancel := context.WithTimeout(ctx, c.Store.Timeout)
-		defer cancel()
-		return ping(ctx)
-	}
-	o.Collectors = append(o.Collectors, promlimit.NewStatsCollector(func() promlimit.FailoverStats {
+	return made, nil
+}
+
+// failoverStats are the figures of a failover store.
+func failoverStats(store *failover.Store) prometheus.Collector {
+	return promlimit.NewStatsCollector(func() promlimit.FailoverStats {
 		s := store.Stats()
 		return promlimit.FailoverStats{
 			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
 			Probes: s.Probes, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded,
 		}
-	}))
-	return nil
+	})
 }
 
 // failureRules says what rules say of the time when the store is unreachable, where standard holds

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
@@ -23,10 +25,12 @@ type observer struct {
 	alerts *alerts.Sender // nil: none
 
 	loud bool // whether decisions are logged
+
+	collectors []prometheus.Collector
 }
 
-// newObserver makes an observer. Alerts are claimed in the store's Redis, if it is one.
-func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*observer, error) {
+// newObserver makes an observer. Alerts are claimed by a connection to the store's Redis, or nil.
+func newObserver(c config.Config, conn redisstore.Conn, logger *slog.Logger) (*observer, error) {
 	o := &observer{
 		log: decisionlog.New(
 			decisionlog.Config{Logger: logger, Denials: c.Log.Denials, ShowClients: c.Log.PlainClients, Secret: c.Log.Key},
@@ -51,14 +55,14 @@ func newObserver(c config.Config, store *openedStore, logger *slog.Logger) (*obs
 	if c.Alerts.Secret != "" {
 		settings.Secret = []byte(c.Alerts.Secret)
 	}
-	if store.activity != nil && store.activity.conn != nil {
-		settings.Claim = claimOn(store.activity.conn, c.Store)
+	if conn != nil {
+		settings.Claim = claimOn(conn, c.Store)
 	}
 	var err error
 	if o.alerts, err = alerts.New(settings); err != nil {
 		return nil, misconfigured(err)
 	}
-	store.Collectors = append(store.Collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
+	o.collectors = append(o.collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
 		s := o.alerts.Stats()
 		return promlimit.AlertStats{
 			Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Failed: s.Failed, Queued: s.Queued,

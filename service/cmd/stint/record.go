@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/logqueue"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -22,30 +23,40 @@ const (
 	recordFiles = 8
 )
 
-// record has the store's decisions recorded, if the configuration says so, until the returned function is called. No
-// decision waits for the disk: what it does not take in time is dropped and counted.
-func (o *openedStore) record(c config.Config) (end func(), err error) {
+// A recordedStore is a store whose decisions are recorded, until its end is called.
+type recordedStore struct {
+	stint.Store
+	end        func()
+	collectors []prometheus.Collector
+}
+
+// startRecord has a store's decisions recorded, if the configuration says so. No decision waits for the disk: what it
+// does not take in time is dropped and counted.
+func startRecord(c config.Config, store stint.Store) (recordedStore, error) {
 	if c.Record == "" {
-		return func() {}, nil
+		return recordedStore{Store: store, end: func() {}}, nil
 	}
 	files, err := simulate.NewRotator(c.Record, recordBytes, recordFiles)
 	if err != nil {
-		return nil, failed(err)
+		return recordedStore{}, failed(err)
 	}
 	queue := logqueue.New(files, simulate.DroppedLine)
-	o.Store = simulate.NewRecorder(
-		o.Store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys},
-	)
-	o.Collectors = append(o.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
+	lost := prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_record_lines_lost_total",
 		Help: "Lines of the record that could not be written.",
-	}, func() float64 { return float64(queue.Lost()) }))
-	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
-		defer cancel()
-		if queue.Close(ctx) == nil {
-			_ = files.Close() // nobody is left to tell
-		}
+	}, func() float64 { return float64(queue.Lost()) })
+	return recordedStore{
+		Store: simulate.NewRecorder(
+			store, queue, simulate.RecorderOptions{Memory: c.Store.Memory(), PlainKeys: c.RecordPlainKeys},
+		),
+		collectors: []prometheus.Collector{lost},
+		end: func() {
+			ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+			defer cancel()
+			if queue.Close(ctx) == nil {
+				_ = files.Close() // nobody is left to tell
+			}
+		},
 	}, nil
 }
 

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/activity"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// A backend is where states live: the memory of this process, or servers. What is nil the memory does not need.
+type backend struct {
+	stint.Store
+	close      func()
+	ping       func(context.Context) error    // whether the server answers
+	ready      func(context.Context) error    // waits until it can decide
+	advise     func(context.Context) []string // what is unwise about the servers' configuration
+	instances  func() int                     // how many processes share the store
+	health     *promlimit.RedisCollector      // nil too when the server is not asked for its health
+	figures    func() activity.StoreFigures
+	collectors []prometheus.Collector
+}
+
+// openBackend opens what the configuration names.
+func openBackend(loaded config.Config) (*backend, error) {
+	c := loaded.Store
+	if c.Memory() {
+		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
+		stats := promlimit.NewStatsCollector(func() promlimit.StoreStats {
+			s := store.Stats()
+			return promlimit.StoreStats{
+				States:    s.Clients,
+				Bytes:     s.Bytes,
+				MaxBytes:  s.MaxBytes,
+				Evictions: s.Evictions,
+				Reclaimed: s.Reclaimed,
+			}
+		})
+		figures := func() activity.StoreFigures {
+			s := store.Stats()
+			return activity.StoreFigures{
+				Scope:     activity.ScopeProcess,
+				UsedBytes: s.Bytes,
+				MaxBytes:  s.MaxBytes,
+				Evictions: s.Evictions,
+			}
+		}
+		return &backend{
+			Store: store, close: func() {}, collectors: []prometheus.Collector{stats}, figures: figures,
+		}, nil
+	}
+	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
+	calls, err := promlimit.NewCalls(registry)
+	if err != nil {
+		return nil, err
+	}
+	store, err := rueidis.Open(connection(c), redisstore.Options{
+		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
+		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
+		CountInstances: loaded.Instances == 0, OnCall: calls.Done,
+	})
+	if errors.Is(err, stint.ErrInvalid) {
+		return nil, misconfigured(err)
+	}
+	if err != nil {
+		return nil, storeFault(c, err)
+	}
+	stats := promlimit.NewStatsCollector(func() promlimit.SharedStats {
+		s := store.Stats()
+		return promlimit.SharedStats{
+			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
+			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
+			ScriptLoads: s.ScriptLoads,
+		}
+	})
+	opened := &backend{
+		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise,
+		instances: store.Instances, collectors: []prometheus.Collector{stats, registry},
+	}
+	if loaded.Metrics.StoreHealth > 0 {
+		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
+			Interval: loaded.Metrics.StoreHealth,
+			Nodes: func(ctx context.Context) ([]promlimit.RedisNode, error) {
+				var nodes []promlimit.RedisNode
+				for _, server := range store.Servers(ctx) {
+					nodes = append(nodes, promlimit.RedisNode{Name: server.Name, Ask: server.Ask})
+				}
+				return nodes, nil
+			},
+		})
+		opened.collectors = append(opened.collectors, opened.health)
+	}
+	opened.figures = func() activity.StoreFigures {
+		s := store.Stats()
+		f := activity.StoreFigures{
+			Scope:      activity.ScopeAll,
+			Calls:      s.Batches,
+			Operations: s.Operations,
+			DenialHits: s.DenialHits,
+		}
+		if opened.health != nil {
+			m := opened.health.Memory()
+			f.UsedBytes, f.MaxBytes, f.Evictions = m.Used, m.Max, m.Evicted
+		}
+		return f
+	}
+	return opened, nil
+}
+
+// startWait is the longest that the service waits for its store before it listens.
+const startWait = 3 * time.Second
+
+// await waits until the store is ready for its first decision, or known to be unreachable, which the
+// log says then. It fails if the store's options and its servers name different layouts.
+func (b *backend) await(ctx context.Context) error {
+	if b.ready == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	if err := b.ready(ctx); errors.Is(err, stint.ErrInvalid) {
+		return misconfigured(err)
+	}
+	return nil
+}
+
+// storeHooks are what a store tells others. The zero value tells nobody; a logger is needed.
+type storeHooks struct {
+	logger   *slog.Logger
+	traces   *traces
+	changed  func(failover.Change)                       // of changes of its state
+	answered func(key string, allowed bool, cause error) // of each answer in the store's place
+}
+
+// An openedStore is the store by which a process decides: a backend with all that stands before it.
+type openedStore struct {
+	stint.Store
+	close      func()
+	health     func(context.Context) error // nil: always well
+	look       func()                      // looks, in the background, whether the server is there, and wisely configured
+	details    func() map[string]any       // facts for operators
+	collectors []prometheus.Collector
+}
+
+// openStore makes the store of a configuration, from the outside in: spans of decisions, the record, failover, spans of
+// calls, the backend. The caller closes the backend after it.
+func openStore(c config.Config, b *backend, h storeHooks) (*openedStore, error) {
+	o := &openedStore{Store: b.Store, health: b.ping, look: func() {}, collectors: b.collectors}
+	var down func() int
+	closing := []func(){}
+	o.close = func() {
+		for i := len(closing); i > 0; i-- {
+			closing[i-1]()
+		}
+	}
+	if !c.Store.Memory() {
+		o.Store = h.traces.calls(b.Store)
+	}
+	if !c.Store.Memory() || c.OnOverload != failover.Reject { // the memory is never unreachable
+		wakeAdviser := func() {}
+		if b.advise != nil {
+			var closeAdviser func()
+			wakeAdviser, closeAdviser = adviser(b.advise, h.logger)
+			closing = append(closing, closeAdviser)
+		}
+		failing, err := newFailover(c, o.Store, b, h, wakeAdviser)
+		if err != nil {
+			o.close()
+			return nil, err
+		}
+		closing = append(closing, failing.Close)
+		o.Store = failing
+		if !c.Store.Memory() {
+			o.collectors = append(o.collectors, failoverStats(failing))
+			down = func() int { return len(failing.Down()) }
+			o.health = healthOf(failing, b.ping, c.Store.Timeout)
+			o.look = func() {
+				failing.Probe()
+				wakeAdviser()
+			}
+		}
+	}
+	o.details = func() map[string]any { return detailsOf(c, b, down) }
+	recorded, err := startRecord(c, o.Store)
+	if err != nil {
+		o.close()
+		return nil, err
+	}
+	closing = append(closing, recorded.end)
+	o.collectors = append(o.collectors, recorded.collectors...)
+	o.Store = h.traces.decisions(recorded.Store)
+	return o, nil
+}
+
+// healthOf asks a server whether it answers, but not one that is known to be unreachable: that would take until the
+// deadline.
+func healthOf(store *failover.Store, ping func(context.Context) error, timeout time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if outages := store.Down(); outages != nil {
+			return stint.ErrUnavailable
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return ping(ctx)
+	}
+}
+
+// detailsOf are facts about a store for operators. down is how many of its parts can't be reached.
+func detailsOf(c config.Config, b *backend, down func() int) map[string]any {
+	facts := map[string]any{
+		"url":              document.RedactURL(c.Store.URL),
+		"on_store_failure": c.OnStoreFailure.String(),
+		"on_overload":      c.OnOverload.String(),
+	}
+	if c.Store.Memory() {
+		return facts
+	}
+	mode, _, _ := strings.Cut(c.Store.URL, "://")
+	facts["mode"], facts["key_prefix"] = map[string]string{"redis": "single", "unix": "single", "redis-sentinel": "sentinel", "redis-cluster": "cluster"}[strings.Replace(mode, "rediss", "redis", 1)], c.Store.KeyPrefix
+	if c.Instances == 0 {
+		facts["instances"] = b.instances()
+	}
+	facts["unreachable_parts"] = down()
+	return facts
+}
+
+// connection is how the configured store is reached.
+func connection(c config.Store) rueidis.Connection {
+	return rueidis.Connection{
+		URL:                  c.URL,
+		Username:             c.Username,
+		Password:             c.Password,
+		PasswordFile:         c.PasswordFile,
+		SentinelUsername:     c.SentinelUsername,
+		SentinelPassword:     c.SentinelPassword,
+		SentinelPasswordFile: c.SentinelPasswordFile,
+		TLS:                  rueidis.TLSFiles(c.TLS),
+	}
+}
+
+// storeFault is a failure of the configured store, without the secrets of its URL.
+func storeFault(c config.Store, err error) error {
+	text := strings.ReplaceAll(err.Error(), c.URL, document.RedactURL(c.URL))
+	return exit{exitUnreachable, "store " + document.RedactURL(c.URL) + ": " + document.Redact(text)}
+}
