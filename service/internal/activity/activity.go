@@ -6,9 +6,8 @@
 //	go recorder.Run(ctx)
 //	...
 //	recorder.Observe(ctx, event)
-//	err := recorder.Serve(w, r, names)
 //
-// Serve answers [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
+// Its Handlers answer [PathStats], [PathTop], [PathDenials], [PathTimeline], [PathProcesses] and [PathEvents].
 package activity
 
 import (

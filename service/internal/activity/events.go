@@ -245,6 +245,12 @@ func (r *Recorder) publishShared(v *view) {
 
 // serveEvents sends events until the reader goes, or is too slow.
 func (r *Recorder) serveEvents(w http.ResponseWriter, q *http.Request, names bool) error {
+	if err := problem.CheckMethod(q, http.MethodGet); err != nil {
+		return err
+	}
+	if _, err := problem.ParseQuery(q.URL.RawQuery, nil); err != nil {
+		return err
+	}
 	s, first, err := r.subscribe(q.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err

@@ -26,42 +26,27 @@ var endpoints = map[string]endpoint{
 	},
 	PathTimeline:  {[]string{"client", "rule", "limit"}, (*Recorder).serveTimeline},
 	PathProcesses: {nil, (*Recorder).serveProcesses},
-	PathEvents:    {},
 }
 
-// Serves reports whether a path is one that [Recorder.Serve] answers.
-func Serves(path string) bool {
-	_, known := endpoints[path]
-	return known
-}
-
-// Serve answers a request for one of the paths of this package, unless it returns an error, which has a status by
-// [problem.Of]. names says that clients are shown by name, to holders of a token. Else a name is replaced by a text
-// that is the same for the same client, and a client can't be asked for.
-func (r *Recorder) Serve(w http.ResponseWriter, req *http.Request, names bool) error {
-	e, known := endpoints[req.URL.Path]
-	if !known {
-		return problem.NoPath(req.URL.Path)
+// Handlers answer the paths of this package, by their patterns. Their callers are shown clients by name, or not: holders
+// of a token are. Else a name is replaced by a text that is the same for the same client, and a client can't be asked
+// for.
+func (r *Recorder) Handlers() map[string]problem.Handler[bool] {
+	handlers := map[string]problem.Handler[bool]{"GET " + PathEvents: r.serveEvents}
+	for path, e := range endpoints {
+		handlers["GET "+path] = func(w http.ResponseWriter, req *http.Request, names bool) error {
+			q, err := problem.ParseQuery(req.URL.RawQuery, e.query)
+			if err != nil {
+				return err
+			}
+			document, err := e.serve(r, req.Context(), q, names)
+			if err != nil {
+				return err
+			}
+			return problem.Answer(w, req, http.StatusOK, document)
+		}
 	}
-	methods := []string{"GET", "HEAD"}
-	if e.serve == nil {
-		methods = methods[:1]
-	}
-	if err := problem.CheckMethod(req, methods...); err != nil {
-		return err
-	}
-	q, err := problem.ParseQuery(req.URL.RawQuery, e.query)
-	if err != nil {
-		return err
-	}
-	if e.serve == nil {
-		return r.serveEvents(w, req, names)
-	}
-	document, err := e.serve(r, req.Context(), q, names)
-	if err != nil {
-		return err
-	}
-	return problem.Answer(w, req, http.StatusOK, document)
+	return handlers
 }
 
 // stats are the totals of the last seconds that have ended, and the busiest rules, or the one that is named.

@@ -77,7 +77,15 @@ func decisionAt(at stint.Instant, rule, client string, outcome activity.Outcome)
 
 // ServeHTTP answers as the admin listener does.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := s.Serve(w, r, s.names); err != nil {
+	var mux problem.Mux[bool]
+	for pattern, handler := range s.Handlers() {
+		mux.Handle(pattern, handler)
+	}
+	err := mux.Check(r)
+	if err == nil {
+		err = mux.Serve(w, r, s.names)
+	}
+	if err != nil {
 		problem.Write(w, err)
 	}
 }

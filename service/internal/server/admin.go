@@ -39,7 +39,7 @@ type admin struct {
 	writeTimeout time.Duration // for a request, a profile excepted
 	tracker      *idleTracker
 	rules        *rulesapi.API
-	activity     *activity.Recorder // nil is none
+	mux          problem.Mux[rulesapi.Caller]
 	pages        *dashboard.Handler
 	origin       *http.CrossOriginProtection
 	simulator    *simulator
@@ -73,30 +73,66 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		a.tracker.authorise(r.Context())
 	}
-	if r.URL.Path == pathSession {
-		err := a.serveSession(w, r, caller)
-		if err != nil && r.Method == http.MethodPost {
-			a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
-		}
-		return err
-	}
-	serve, needs := a.find(r)
-	if serve == nil {
-		return a.rules.Serve(w, r, caller)
-	}
-	if err == nil && role < needs {
-		err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", role, needs))
-	}
-	if err == nil && r.URL.Path == activity.PathEvents {
-		if err = a.streams.enter(who); err == nil {
-			defer a.streams.leave(who)
-		}
-	}
-	if err != nil {
+	unknown := a.mux.Check(r)
+	switch {
+	case unknown == nil:
+		return a.mux.Serve(w, r, caller)
+	case err != nil:
 		a.rules.Refused(r.Context(), caller, err)
 		return err
+	default:
+		return unknown
 	}
-	return serve(w, r)
+}
+
+// register has the handler answer its paths.
+func (a *admin) register(recent *activity.Recorder) {
+	a.rules.Register(&a.mux)
+	a.mux.Handle(pathSession, a.serveSession)
+	a.handle("GET "+api.PathOpenAPI, RoleRead, func(w http.ResponseWriter, _ *http.Request, _ rulesapi.Caller) error {
+		describe(w, adminOpenAPI)
+		return nil
+	})
+	a.handle(pathProfiles, RoleWrite, profile) // a profile shows memory
+	a.handle("POST "+pathSimulate, RoleWrite, func(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
+		return a.simulator.serve(w, r)
+	})
+	if recent == nil {
+		return
+	}
+	for pattern, handler := range recent.Handlers() {
+		a.handle(pattern, RoleRead, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+			if r.URL.Path == activity.PathEvents {
+				if err := a.streams.enter(caller.Name); err != nil {
+					a.rules.Refused(r.Context(), caller, err)
+					return err
+				}
+				defer a.streams.leave(caller.Name)
+				if a.signedIn(r) >= 0 {
+					stream, done := a.streaming(r)
+					defer done()
+					r = stream
+				}
+			}
+			// Holders of tokens and certificates are shown clients by name.
+			return handler(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
+		})
+	}
+}
+
+// handle has a handler answer what matches a pattern, if the caller has the role.
+func (a *admin) handle(pattern string, needs AdminRole, serve problem.Handler[rulesapi.Caller]) {
+	a.mux.Handle(pattern, func(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+		err := caller.Fault
+		if err == nil && needs >= RoleWrite && !caller.Writes {
+			err = forbidden(fmt.Sprintf("the token has role %v; allowed: role %v", RoleRead, needs))
+		}
+		if err != nil {
+			a.rules.Refused(r.Context(), caller, err)
+			return err
+		}
+		return serve(w, r, caller)
+	})
 }
 
 // maxStreamsOfOne bounds the streams of events of one caller, so that others have theirs. A browser has one for all of
@@ -170,36 +206,10 @@ func certificateName(certificate *x509.Certificate) string {
 	return clip.To(maxTokenName, name)
 }
 
-// find returns what is not about rules, nil for everything else, and which role that needs.
-func (a *admin) find(r *http.Request) (serve func(http.ResponseWriter, *http.Request) error, needs AdminRole) {
-	switch path := r.URL.Path; {
-	case path == api.PathOpenAPI:
-		return describeAdmin, RoleRead
-	case strings.HasPrefix(path, pathProfiles):
-		return profile, RoleWrite // a profile shows memory
-	case path == pathSimulate:
-		return a.simulator.serve, RoleWrite
-	case a.activity != nil && activity.Serves(path):
-		return a.showActivity, RoleRead
-	default:
-		return nil, RoleRead
-	}
-}
-
-// showActivity shows clients by name to holders of tokens and certificates.
-func (a *admin) showActivity(w http.ResponseWriter, r *http.Request) error {
-	if r.URL.Path == activity.PathEvents && a.signedIn(r) >= 0 {
-		stream, done := a.streaming(r)
-		defer done()
-		r = stream
-	}
-	return a.activity.Serve(w, r, len(a.tokens.hashes) > 0 || r.TLS != nil && len(r.TLS.VerifiedChains) > 0)
-}
-
 const pathProfiles = "/debug/pprof/"
 
 // profile takes as long as its caller asked it to.
-func profile(w http.ResponseWriter, r *http.Request) error {
+func profile(w http.ResponseWriter, r *http.Request, _ rulesapi.Caller) error {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	switch strings.TrimPrefix(r.URL.Path, pathProfiles) {
 	case "cmdline":
@@ -218,14 +228,6 @@ func profile(w http.ResponseWriter, r *http.Request) error {
 
 //go:embed admin-openapi.yaml
 var adminOpenAPI []byte
-
-func describeAdmin(w http.ResponseWriter, r *http.Request) error {
-	if err := problem.CheckMethod(r, readMethods...); err != nil {
-		return err
-	}
-	describe(w, adminOpenAPI)
-	return nil
-}
 
 // checkHost refuses a request that was not made to this machine by name.
 func checkHost(r *http.Request) error {
@@ -292,8 +294,17 @@ type sessionAnswer struct {
 	Writes   bool   `json:"writes"`
 }
 
-// serveSession tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE).
+// serveSession is session, and records a sign-in that was refused.
 func (a *admin) serveSession(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
+	err := a.session(w, r, caller)
+	if err != nil && r.Method == http.MethodPost {
+		a.rules.Refused(r.Context(), rulesapi.Caller{From: r.RemoteAddr, Fault: err}, err)
+	}
+	return err
+}
+
+// session tells the name of the caller (GET), signs in by a token (POST) and signs out (DELETE).
+func (a *admin) session(w http.ResponseWriter, r *http.Request, caller rulesapi.Caller) error {
 	if err := a.origin.Check(r); err != nil {
 		return forbidden("the request comes from a page of another origin; allowed: the dashboard itself")
 	}

@@ -124,7 +124,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListe
 	handler := &admin{
 		guarded: isLoopback(s.adminAddr), tokens: newAdminTokens(c.AdminTokens),
 		bodyTimeout: c.BodyTimeout, writeTimeout: c.WriteTimeout, tracker: tracker,
-		rules: s.service.administration, activity: c.Activity, origin: http.NewCrossOriginProtection(),
+		rules: s.service.administration, origin: http.NewCrossOriginProtection(),
 	}
 	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
@@ -135,6 +135,7 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListe
 	handler.simulator = &simulator{
 		busy: make(chan struct{}, 1), recent: c.Activity, most: maxSimulatedEvents, heap: heapBytes, stop: ctx, rules: s.service.rules.Set, deny: c.DenyByDefault, options: rules.Options{IPv6Prefix: c.ClientIP.IPv6Prefix},
 	}
+	handler.register(c.Activity)
 	f := s.newListener(serviceAdmin, ln, handler, tracker)
 	f.server.ConnContext = withConn
 	return f, nil

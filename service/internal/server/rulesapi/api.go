@@ -52,7 +52,6 @@ type Config struct {
 // [New].
 type API struct {
 	config           Config
-	mux              *http.ServeMux // of *route
 	metrics          *metrics
 	unknownCallers   *logsampler.Sampler // records of refused callers without a name
 	unreachableLines *logsampler.Sampler // lines about requests for rules that could not be read
@@ -69,7 +68,7 @@ func New(config Config) (*API, error) {
 		return nil, err
 	}
 	return &API{
-		config: config, mux: newMux(), metrics: m, parsing: make(chan struct{}, 1),
+		config: config, metrics: m, parsing: make(chan struct{}, 1),
 		unknownCallers: logsampler.New(10, time.Second, nil), unreachableLines: logsampler.New(10, 10*time.Second, nil),
 	}, nil
 }
@@ -113,33 +112,20 @@ var routes = []route{
 	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
 }
 
-func newMux() *http.ServeMux {
-	mux := http.NewServeMux()
+// Register has the API answer its paths on a listener. Calls that change something and refused calls are recorded in
+// the audit; of other calls the log has internal errors.
+func (a *API) Register(mux *problem.Mux[Caller]) {
 	for i := range routes {
-		method, path, _ := strings.Cut(routes[i].pattern, " ")
-		mux.Handle(method+" /api/v1/"+path, &routes[i])
+		t := &routes[i]
+		method, path, _ := strings.Cut(t.pattern, " ")
+		mux.Handle(method+" /api/v1/"+path, func(w http.ResponseWriter, r *http.Request, caller Caller) error {
+			c := &call{
+				route: t, api: a, w: w, r: r, caller: caller, action: t.action,
+				rule: r.PathValue("rule"), client: r.PathValue("client"),
+			}
+			return c.run()
+		})
 	}
-	return mux
-}
-
-// noRoute is the error of a request without a route: 404 or 405.
-func (a *API) noRoute(r *http.Request) error {
-	var allowed []string
-	other := r.Clone(r.Context())
-	for _, other.Method = range []string{"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"} {
-		if handler, _ := a.mux.Handler(other); isRoute(handler) {
-			allowed = append(allowed, other.Method)
-		}
-	}
-	if allowed == nil {
-		return problem.NoPath(r.URL.Path)
-	}
-	return problem.CheckMethod(r, allowed...)
-}
-
-func isRoute(handler http.Handler) bool {
-	_, ok := handler.(*route)
-	return ok
 }
 
 // A Caller is the sender of a request.
@@ -173,32 +159,6 @@ type call struct {
 	revision int64
 	outcome  string
 	release  func() // of the body; nil is nothing
-	err      error
-}
-
-type callKey struct{}
-
-// Serve carries a request out and answers it, unless it returns an error, which has a status by [problem.Of].
-// Calls that change something and refused calls are recorded in the audit; of other calls the log has internal errors.
-func (a *API) Serve(w http.ResponseWriter, r *http.Request, caller Caller) error {
-	if handler, _ := a.mux.Handler(r); !isRoute(handler) {
-		if caller.Fault != nil {
-			a.Refused(r.Context(), caller, caller.Fault)
-			return caller.Fault
-		}
-		return a.noRoute(r)
-	}
-	c := &call{api: a, w: w, caller: caller}
-	a.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c))) // the mux sets the path's values
-	return c.err
-}
-
-// ServeHTTP is called by [API.Serve], by way of the mux.
-func (t *route) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	if c, ok := r.Context().Value(callKey{}).(*call); ok {
-		c.route, c.action, c.r, c.rule, c.client = t, t.action, r, r.PathValue("rule"), r.PathValue("client")
-		c.err = c.run()
-	}
 }
 
 func (c *call) run() error {

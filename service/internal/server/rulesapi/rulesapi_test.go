@@ -1,14 +1,18 @@
 package rulesapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/rules/file/document"
@@ -163,21 +167,29 @@ func TestConditions(t *testing.T) {
 
 // Each route serves its own path and method, and those that change something say so.
 func TestRoutes(t *testing.T) {
-	a := &API{mux: newMux()}
+	var log bytes.Buffer
+	a, err := New(Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mux problem.Mux[Caller]
+	a.Register(&mux)
+	fault := errors.New("a fault of the test")
 	for _, want := range routes {
 		method, path, _ := strings.Cut(want.pattern, " ")
 		url := "/api/v1/" + strings.NewReplacer("{rule}", "some%2F%7Bone%7D", "{client}", "%2E%2E", "{number}", "7").Replace(path)
-		handler, _ := a.mux.Handler(httptest.NewRequestWithContext(t.Context(), method, url, nil))
-		got, ok := handler.(*route)
-		if !ok || got.pattern != want.pattern {
-			t.Errorf("%s %s: %v; want %s", method, url, handler, want.action)
+		r := httptest.NewRequestWithContext(t.Context(), method, url, nil)
+		log.Reset()
+		err := mux.Serve(httptest.NewRecorder(), r, Caller{Name: "ann", Fault: fault}) // who is refused by the route
+		if mux.Check(r) != nil || !errors.Is(err, fault) || !strings.Contains(log.String(), "action="+want.action+" ") {
+			t.Errorf("%s %s: %v, %v, %s; want %s", method, url, mux.Check(r), err, log.String(), want.action)
 		}
 		if safe := method == "GET" || want.action == "validate" || want.action == "explain"; want.changes == safe {
 			t.Errorf("%s: changes is %v", want.pattern, want.changes)
 		}
 	}
 	for _, url := range []string{"/", "/api/v1/", "/api/v1/rules/", "/api/v1//rules", "/api/v1/rules/a/", "/api/v1/rules//overrides", "/api/v2/rules", "/api/v1/rules/a/../b"} {
-		if err := a.noRoute(httptest.NewRequestWithContext(t.Context(), "GET", url, nil)); statusOf(err) != http.StatusNotFound {
+		if err := mux.Check(httptest.NewRequestWithContext(t.Context(), "GET", url, nil)); statusOf(err) != http.StatusNotFound {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
