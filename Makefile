@@ -129,6 +129,11 @@ bench-cluster: ## measure limiters on clusters of 1, 2 and 3 primaries, per seco
 bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
 	@$(MAKE) -C bench bench-network
 
+.PHONY: measure
+measure: ## count the files, and the types in them, that three kinds of requests run through
+	@scripts/ensure redis-server
+	@go test ./test/measure -count 1 -v -rounds 10 | grep -E ' files +[0-9]+ types$$|FAIL'
+
 .PHONY: chaos
 chaos: ## make every fault of docs/failure.md to real servers and print what was measured
 	@scripts/ensure redis-server

@@ -121,6 +121,7 @@ var folders = []folder{
 	{path: "internal/waitqueue", floor: -1},
 	{path: "internal/prefix", floor: -1},
 	{path: "internal/watchdog", floor: 1},
+	{path: "internal/measure", floor: 4},
 
 	// Helpers of tests.
 	{path: "internal/lint", floor: 0, testsOnly: true},
