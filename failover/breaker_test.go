@@ -158,7 +158,7 @@ func TestFailuresInARow(t *testing.T) {
 			t.Errorf("after three in a row: %+v", down)
 		}
 		f.must("k", p)
-		if s := f.Stats(); s.Errors != 13 || s.Timeouts != 0 || s.Unreachable != 1 || s.Shards != 1 {
+		if s := f.Stats(); s.Errors != 13 || s.Timeouts != 0 || s.Unreachable != 1 || s.Reachable != 0 {
 			t.Errorf("%+v, want 13 errors", s)
 		}
 	})

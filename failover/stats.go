@@ -11,15 +11,24 @@ import (
 
 // Stats is what a store has done since it was made, and its state.
 type Stats struct {
-	Open        uint64 // decisions that the mode Open made
-	Closed      uint64 // operations that the mode Closed refused
-	Local       uint64 // decisions that the mode Local made
-	Timeouts    uint64 // operations that the store did not answer in time
-	Errors      uint64 // operations that it failed otherwise
-	Overloaded  uint64 // operations that this process was too busy to have decided in time
-	Probes      uint64 // probes made
-	Shards      int    // parts of the store that fail apart
-	Unreachable int    // of which so many are unreachable now
+	// Open counts decisions that the mode Open made.
+	Open uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=open" help:"Operations that a failure policy answered, by its mode."`
+	// Closed counts operations that the mode Closed refused.
+	Closed uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=closed" help:"Operations that a failure policy answered, by its mode."`
+	// Local counts decisions that the mode Local made.
+	Local uint64 `counter:"rate_limiter_failover_answers_total" label:"mode=local" help:"Operations that a failure policy answered, by its mode."`
+	// Timeouts counts operations that the store did not answer in time.
+	Timeouts uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=timeout" help:"Operations that the store failed to decide, by how."`
+	// Errors counts operations that it failed otherwise.
+	Errors uint64 `counter:"rate_limiter_failover_failures_total" label:"kind=error" help:"Operations that the store failed to decide, by how."`
+	// Overloaded counts operations that this process was too busy to have decided in time.
+	Overloaded uint64 `counter:"rate_limiter_failover_overloaded_total" help:"Operations that this process was too busy to have decided in time."`
+	// Probes counts probes of parts that were unreachable.
+	Probes uint64 `counter:"rate_limiter_failover_probes_total" help:"Probes of a store that was unreachable."`
+	// Reachable is how many parts of the store, which fail apart, can be reached now.
+	Reachable int `gauge:"rate_limiter_store_shards" label:"state=up" help:"Parts of the store that fail apart, by their state."`
+	// Unreachable is how many can not.
+	Unreachable int `gauge:"rate_limiter_store_shards" label:"state=unreachable" help:"Parts of the store that fail apart, by their state."`
 }
 
 type counts struct {
@@ -42,13 +51,13 @@ func (s *Store) Stats() Stats {
 	stats := Stats{
 		Open: c.open.Load(), Closed: c.closed.Load(), Local: c.local.Load(),
 		Timeouts: c.timeouts.Load(), Errors: c.errors.Load(), Probes: c.probes.Load(), Overloaded: c.overloaded.Load(),
-		Shards: len(s.shards),
 	}
 	for _, sh := range s.shards {
 		if sh.down.Load() != nil {
 			stats.Unreachable++
 		}
 	}
+	stats.Reachable = len(s.shards) - stats.Unreachable
 	return stats
 }
 

@@ -109,11 +109,16 @@ func (s *Store) clock() stint.Instant {
 
 // Stats is what a store holds and has done.
 type Stats struct {
-	Clients   int64 // states that count; a client has one per limit
-	Bytes     int64 // memory of tables and logs, and of limits in use
-	MaxBytes  int64 // its cap
-	Evictions int64 // states dropped at the cap, and logs made coarser
-	Reclaimed int64 // worthless states reclaimed
+	// Clients is the states that count; a client has one per limit.
+	Clients int64 `gauge:"rate_limiter_store_states" help:"States that the store holds."`
+	// Bytes is the memory of tables and logs, and of limits in use.
+	Bytes int64 `gauge:"rate_limiter_store_bytes" help:"Memory that the store's states take."`
+	// MaxBytes is its cap.
+	MaxBytes int64 `gauge:"rate_limiter_store_max_bytes" help:"The most memory that the store's states may take."`
+	// Evictions counts states dropped at the cap, and logs made coarser.
+	Evictions int64 `counter:"rate_limiter_store_evictions_total" help:"States evicted although they still mattered."`
+	// Reclaimed counts worthless states that were reclaimed.
+	Reclaimed int64 `counter:"rate_limiter_store_reclaimed_total" help:"States reclaimed because they mattered no more."`
 }
 
 // Stats reads the store's figures. It locks each shard for a moment.

@@ -7,16 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/promlimit"
 )
 
 func TestFailoverCollector(t *testing.T) {
-	stats := promlimit.FailoverStats{Open: 100}
-	collector := promlimit.NewStatsCollector(func() promlimit.FailoverStats { return stats })
+	stats := failover.Stats{Open: 100}
+	collector := promlimit.NewStatsCollector(func() failover.Stats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.FailoverStats{ // read at each scrape
-		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Overloaded: 9, Up: 14, Unreachable: 2,
+	stats = failover.Stats{ // read at each scrape
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Overloaded: 9, Reachable: 14, Unreachable: 2,
 	}
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.

@@ -7,15 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
 )
 
 func TestStoreCollector(t *testing.T) {
-	stats := promlimit.StoreStats{States: 1}
-	collector := promlimit.NewStatsCollector(func() promlimit.StoreStats { return stats })
+	stats := memstore.Stats{Clients: 1}
+	collector := promlimit.NewStatsCollector(func() memstore.Stats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.StoreStats{States: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6} // read at each scrape
+	stats = memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_store_bytes Memory that the store's states take.
 # TYPE rate_limiter_store_bytes gauge
@@ -42,11 +44,11 @@ rate_limiter_store_states 3
 }
 
 func TestSharedCollector(t *testing.T) {
-	stats := promlimit.SharedStats{Calls: 1}
-	collector := promlimit.NewStatsCollector(func() promlimit.SharedStats { return stats })
+	stats := redisstore.Stats{Batches: 1}
+	collector := promlimit.NewStatsCollector(func() redisstore.Stats { return stats })
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collector)
-	stats = promlimit.SharedStats{Calls: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12} // read at each scrape
+	stats = redisstore.Stats{Batches: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12} // read at each scrape
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge

@@ -6,12 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
@@ -47,17 +44,6 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 		return nil, misconfigured(err)
 	}
 	return made, nil
-}
-
-// failoverStats are the figures of a failover store.
-func failoverStats(store *failover.Store) prometheus.Collector {
-	return promlimit.NewStatsCollector(func() promlimit.FailoverStats {
-		s := store.Stats()
-		return promlimit.FailoverStats{
-			Open: s.Open, Closed: s.Closed, Local: s.Local, Timeouts: s.Timeouts, Errors: s.Errors,
-			Probes: s.Probes, Up: s.Shards - s.Unreachable, Unreachable: s.Unreachable, Overloaded: s.Overloaded,
-		}
-	})
 }
 
 // failureRules says what rules say of the time when the store is unreachable, where standard holds

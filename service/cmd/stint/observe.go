@@ -62,13 +62,7 @@ func newObserver(c config.Config, conn redisstore.Conn, logger *slog.Logger) (*o
 	if o.alerts, err = alerts.New(settings); err != nil {
 		return nil, misconfigured(err)
 	}
-	o.collectors = append(o.collectors, promlimit.NewStatsCollector(func() promlimit.AlertStats {
-		s := o.alerts.Stats()
-		return promlimit.AlertStats{
-			Sent: s.Sent, Repeated: s.Repeated, Retries: s.Retries, Failed: s.Failed, Queued: s.Queued,
-			DroppedNearLimit: s.OverflowedNearLimit, DroppedDenied: s.OverflowedDenied,
-		}
-	}))
+	o.collectors = append(o.collectors, promlimit.NewStatsCollector(o.alerts.Stats))
 	return o, nil
 }
 

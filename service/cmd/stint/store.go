@@ -39,16 +39,6 @@ func openBackend(loaded config.Config) (*backend, error) {
 	c := loaded.Store
 	if c.Memory() {
 		store := memstore.New(memstore.Config{MaxBytes: c.MaxMemory})
-		stats := promlimit.NewStatsCollector(func() promlimit.StoreStats {
-			s := store.Stats()
-			return promlimit.StoreStats{
-				States:    s.Clients,
-				Bytes:     s.Bytes,
-				MaxBytes:  s.MaxBytes,
-				Evictions: s.Evictions,
-				Reclaimed: s.Reclaimed,
-			}
-		})
 		figures := func() activity.StoreFigures {
 			s := store.Stats()
 			return activity.StoreFigures{
@@ -59,7 +49,8 @@ func openBackend(loaded config.Config) (*backend, error) {
 			}
 		}
 		return &backend{
-			Store: store, close: func() {}, collectors: []prometheus.Collector{stats}, figures: figures,
+			Store: store, close: func() {}, figures: figures,
+			collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats)},
 		}, nil
 	}
 	registry := prometheus.NewRegistry() // collects what the store observes, as one collector of the service's
@@ -78,17 +69,9 @@ func openBackend(loaded config.Config) (*backend, error) {
 	if err != nil {
 		return nil, storeFault(c, err)
 	}
-	stats := promlimit.NewStatsCollector(func() promlimit.SharedStats {
-		s := store.Stats()
-		return promlimit.SharedStats{
-			Calls: s.Batches, Operations: s.Operations, DenialHits: s.DenialHits, DenialsKept: s.DenialsKept,
-			Announcing: s.Announcing, Leases: s.Leases, Queued: s.Queued, InFlight: s.InFlight,
-			ScriptLoads: s.ScriptLoads,
-		}
-	})
 	opened := &backend{
 		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise,
-		instances: store.Instances, collectors: []prometheus.Collector{stats, registry},
+		instances: store.Instances, collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats), registry},
 	}
 	if loaded.Metrics.StoreHealth > 0 {
 		opened.health = promlimit.NewRedisCollector(promlimit.RedisConfig{
@@ -184,7 +167,7 @@ func openStore(c config.Config, b *backend, h storeHooks) (*openedStore, error) 
 		closing = append(closing, failing.Close)
 		o.Store = failing
 		if !c.Store.Memory() {
-			o.collectors = append(o.collectors, failoverStats(failing))
+			o.collectors = append(o.collectors, promlimit.NewStatsCollector(failing.Stats))
 			down = func() int { return len(failing.Down()) }
 			o.health = healthOf(failing, b.ping, c.Store.Timeout)
 			o.look = func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -111,7 +112,7 @@ func TestOpenAPIIsServed(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	extra := promlimit.NewStatsCollector(func() promlimit.StoreStats { return promlimit.StoreStats{States: 42} })
+	extra := promlimit.NewStatsCollector(func() memstore.Stats { return memstore.Stats{Clients: 42} })
 	f := newFixture(t, func(c *server.Config) { c.Collectors = []prometheus.Collector{extra} })
 	f.get(check + "?key=secret-key&permits=100")
 	f.get(check + "?key=secret-key")

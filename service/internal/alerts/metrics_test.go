@@ -1,4 +1,4 @@
-package promlimit_test
+package alerts_test
 
 import (
 	"strings"
@@ -8,12 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/service/internal/alerts"
 )
 
 func TestAlertsCollector(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(promlimit.NewStatsCollector(func() promlimit.AlertStats {
-		return promlimit.AlertStats{Sent: 1, Repeated: 2, Retries: 3, DroppedNearLimit: 4, DroppedDenied: 7, Failed: 5, Queued: 6}
+	registry.MustRegister(promlimit.NewStatsCollector(func() alerts.Stats {
+		return alerts.Stats{Sent: 1, Repeated: 2, Retries: 3, OverflowedNearLimit: 4, OverflowedDenied: 7, Failed: 5, Queued: 6}
 	}))
 	err := testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP rate_limiter_alert_retries_total Attempts to send alerts after the first one.
