@@ -57,16 +57,16 @@ func startDemo(
 	ctx context.Context,
 	c config.Config,
 	token string,
-	m *store.Manager,
+	m *rulestore.Manager,
 	s *server.Server,
 	logger *slog.Logger,
 ) error {
-	list, err := store.Decode("the rules of the demo", demoRules)
+	list, err := rulestore.Decode("the rules of the demo", demoRules)
 	if err != nil {
 		return failed(err)
 	}
-	author := store.Author{By: "demo", Action: "replace", Comment: "made up by --demo"}
-	if _, err := m.Edit(ctx, author, func(d *store.Draft) error {
+	author := rulestore.Author{By: "demo", Action: "replace", Comment: "made up by --demo"}
+	if _, err := m.Edit(ctx, author, func(d *rulestore.Draft) error {
 		d.Replace(list)
 		return nil
 	}); err != nil {

@@ -183,7 +183,7 @@ func (f *ruleFollower) refuse(err error) {
 		text += "the current rules stay in force"
 	}
 	attributes := []any{"from", f.place, "err", document.Redact(err.Error())}
-	if errors.Is(err, store.ErrCredentials) {
+	if errors.Is(err, rulestore.ErrCredentials) {
 		attributes = append(attributes, "check", f.credentials)
 	}
 	f.logger.Error(text, attributes...)
@@ -202,7 +202,7 @@ func (c rulesCache) write(set *rules.Set) error {
 	if c == "" {
 		return nil
 	}
-	text, err := store.Encode(set.Rules())
+	text, err := rulestore.Encode(set.Rules())
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (c rulesCache) read(options rules.Options) (*rules.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := store.Decode(string(c), text)
+	list, err := rulestore.Decode(string(c), text)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type ruleSource struct {
 	// place says where that is, without secrets.
 	place string
 	// manager is what they are edited by, nil where they are not.
-	manager *store.Manager
+	manager *rulestore.Manager
 	// credentials names the settings with the server's user and password.
 	credentials string
 	// options are those of rules that stand in for the source's.
@@ -46,7 +46,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 		}
 		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
-		return managed(store.NewMemory(), bits, "the process, which forgets them when it ends", nil)
+		return managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
 	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
 		at, place, credentials := connection(loaded.Store), loaded.Store.URL, "store.username, store.password or store.password_file, or those in store.url"
 		if from != config.RulesFromStore {
@@ -71,7 +71,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 }
 
 // openRuleStore opens the store of rules that a URL names, by its scheme. It asks nothing of its server yet.
-func openRuleStore(at rueidis.Connection, prefix string) (store.Store, error) {
+func openRuleStore(at rueidis.Connection, prefix string) (rulestore.Store, error) {
 	switch scheme, _, _ := strings.Cut(at.URL, "://"); scheme {
 	case "mongodb", "mongodb+srv":
 		return mongo.New(at.URL)
@@ -90,11 +90,11 @@ func openRuleStore(at rueidis.Connection, prefix string) (store.Store, error) {
 }
 
 // managed is the source of a store's rules. IPv6 clients are counted by so many bits.
-func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
+func managed(opened rulestore.Store, bits int, place string, logger *slog.Logger) (*ruleSource, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	m, err := store.NewManager(opened, store.Options{
+	m, err := rulestore.NewManager(opened, rulestore.Options{
 		IPv6Prefix: bits,
 		Cut: func(err error) {
 			logger.Warn(
@@ -102,7 +102,7 @@ func managed(opened store.Store, bits int, place string, logger *slog.Logger) (*
 				"err", document.Redact(err.Error()),
 			)
 		},
-		Restored: func(made store.Info, was store.ID) {
+		Restored: func(made rulestore.Info, was rulestore.ID) {
 			logger.Warn("the rules were lost where they are kept, and are restored; their history is gone", "from", place,
 				"restored", was.Number, "revision", made.Number, "rules", made.Count)
 		},

@@ -132,7 +132,7 @@ func importCommand(p process) *cobra.Command {
 			case err != nil:
 				return failed(err)
 			}
-			text, err := store.Encode(list)
+			text, err := rulestore.Encode(list)
 			if err != nil {
 				return failed(err)
 			}

@@ -20,7 +20,7 @@ import (
 )
 
 // editor opens the rules in a Redis as another process would.
-func editor(t *testing.T, url string) *store.Manager {
+func editor(t *testing.T, url string) *rulestore.Manager {
 	t.Helper()
 	conn, err := rueidis.Dial(rueidis.Connection{URL: url})
 	if err != nil {
@@ -34,9 +34,9 @@ func editor(t *testing.T, url string) *store.Manager {
 	return manage(t, opened)
 }
 
-func manage(t *testing.T, opened store.Store) *store.Manager {
+func manage(t *testing.T, opened rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	m, err := store.NewManager(opened, store.Options{})
+	m, err := rulestore.NewManager(opened, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +44,13 @@ func manage(t *testing.T, opened store.Store) *store.Manager {
 }
 
 // put edits the login rule.
-func put(t *testing.T, r *store.Manager, limit int64) {
+func put(t *testing.T, r *rulestore.Manager, limit int64) {
 	t.Helper()
 	rule := rules.Rule{
 		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
 	}
-	_, err := r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
+	_, err := r.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error {
 		d.Put(rule)
 		return nil
 	})

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"context"
@@ -28,29 +28,29 @@ func many(n int) []rules.Rule {
 func BenchmarkText(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		list := many(n)
-		text, err := store.Encode(list)
+		text, err := rulestore.Encode(list)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("op=encode/rules=%d", n), func(b *testing.B) {
 			b.ReportMetric(float64(len(text)), "bytes")
 			for b.Loop() {
-				if _, err := store.Encode(list); err != nil {
+				if _, err := rulestore.Encode(list); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("op=decode/rules=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := store.Decode("text", text); err != nil {
+				if _, err := rulestore.Decode("text", text); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
 		b.Run(fmt.Sprintf("op=decode-one-changed/rules=%d", n), func(b *testing.B) {
-			var codec store.Codec
+			var codec rulestore.Codec
 			list[0].Limits = []stint.Limit{stint.FixedWindow(7, time.Minute)}
-			other, err := store.Encode(list)
+			other, err := rulestore.Encode(list)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -69,11 +69,11 @@ func BenchmarkText(b *testing.B) {
 func BenchmarkEdit(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
-			m := manage(b, store.NewMemory())
+			m := manage(b, rulestore.NewMemory())
 			ctx := context.Background()
 			edit(b, m, put(many(n)...))
 			for i := int64(1); b.Loop(); i++ {
-				if _, err := m.Edit(ctx, store.Author{}, put(rule("rule-000001", i))); err != nil {
+				if _, err := m.Edit(ctx, rulestore.Author{}, put(rule("rule-000001", i))); err != nil {
 					b.Fatal(err)
 				}
 			}

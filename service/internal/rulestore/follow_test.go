@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"context"
@@ -25,7 +25,7 @@ type follower struct {
 	told  []string
 }
 
-func follow(t *testing.T, r *store.Manager) *follower {
+func follow(t *testing.T, r *rulestore.Manager) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &follower{t: t}
 	ended := make(chan error, 1)
@@ -79,7 +79,7 @@ func (f *follower) expect(taken []string, told ...string) {
 }
 
 // bubble runs a test in one, with a store that two managers share.
-func bubble(t *testing.T, test func(t *testing.T, kept *faulty, followed, other *store.Manager)) {
+func bubble(t *testing.T, test func(t *testing.T, kept *faulty, followed, other *rulestore.Manager)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		kept := newFaulty()
@@ -91,7 +91,7 @@ func interval(n int) { <-time.After(time.Duration(n) * time.Second) }
 
 // A follower gets the existing rules, edits of its manager before they return, and other edits at once.
 func TestFollow(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
@@ -118,7 +118,7 @@ func TestFollow(t *testing.T) {
 
 // A follower may ask of which revision the rules are that it is handed.
 func TestInForce(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		var numbers []int64
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestInForce(t *testing.T) {
 
 // A manager without rules is followed too, and one that was read before at once.
 func TestFollowAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 		f := follow(t, r)
 		f.expect([]string{""})
 		f.stop()
@@ -153,7 +153,7 @@ func TestFollowAtOnce(t *testing.T) {
 
 // A manager can be followed once at a time.
 func TestFollowTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, _ *faulty, r, _ *rulestore.Manager) {
 		f := follow(t, r)
 		f.expect([]string{""})
 		take, refused := func(*rules.Set) { t.Error("taken") }, func(error) { t.Error("refused") }
@@ -181,7 +181,7 @@ func TestPolling(t *testing.T) {
 		"none sent":   func(f *faulty) { f.at = mute{f.at} },
 		"endless":     func(f *faulty) { f.at = flood{f.at} },
 	} {
-		bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+		bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 			kept.set(change)
 			f := follow(t, r)
 			f.since()
@@ -199,7 +199,7 @@ func TestPolling(t *testing.T) {
 
 // Of 10,000 rules one that changes is in force within an interval too, by one poll and one load.
 func TestPollingManyRules(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		kept.set(func(f *faulty) { f.at = mute{f.at} })
 		edit(t, other, put(many(10_000)...))
 		f := follow(t, r)
@@ -229,7 +229,7 @@ func cut(call string) error {
 }
 
 // mute is a store that never notifies.
-type mute struct{ store.Store }
+type mute struct{ rulestore.Store }
 
 func (mute) Watch(ctx context.Context, ready, _ func()) error {
 	ready()
@@ -238,7 +238,7 @@ func (mute) Watch(ctx context.Context, ready, _ func()) error {
 }
 
 // flood ends each watch at once.
-type flood struct{ store.Store }
+type flood struct{ rulestore.Store }
 
 func (flood) Watch(_ context.Context, ready, _ func()) error {
 	ready()
@@ -247,7 +247,7 @@ func (flood) Watch(_ context.Context, ready, _ func()) error {
 
 // After notifications were cut, they are received again.
 func TestNewsAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		kept.set(func(f *faulty) { f.before = cut })
 		f := follow(t, r)
 		f.expect([]string{""})
@@ -266,7 +266,7 @@ func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newFaulty()
 		told := 0
-		r, err := store.NewManager(kept, store.Options{Cut: func(err error) {
+		r, err := rulestore.NewManager(kept, rulestore.Options{Cut: func(err error) {
 			if !errors.Is(err, errUnreachable) {
 				t.Errorf("told %v", err)
 			}
@@ -302,7 +302,7 @@ func TestCut(t *testing.T) {
 
 // While the store is unreachable the rules stay in force. The follower is told once, until the store is back.
 func TestFollowUnreachable(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
@@ -322,9 +322,9 @@ func TestFollowUnreachable(t *testing.T) {
 // Unreadable rules are reported after an outage too, each fault once, and again if there was no fault in between.
 func TestFollowTells(t *testing.T) {
 	unreadable := func(what string) error {
-		return fmt.Errorf("%w: %w", store.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
+		return fmt.Errorf("%w: %w", rulestore.ErrUnreadable, stint.Invalid(what, "garbage", "JSON"))
 	}
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
@@ -369,7 +369,7 @@ func TestFollowTells(t *testing.T) {
 // When a fault is over, take is called with the same rules, so that the follower knows that they are those of
 // the store. A fault that returns after an edit is reported again.
 func TestFollowTakesAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.expect([]string{""})
@@ -400,10 +400,10 @@ func TestFollowTakesAgain(t *testing.T) {
 
 // While a follower waits for a long edit, it does not report the store as unreachable.
 func TestFollowLongEdit(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, _ *faulty, r, _ *rulestore.Manager) {
 		f := follow(t, r)
 		f.expect([]string{""})
-		edit(t, r, func(d *store.Draft) error {
+		edit(t, r, func(d *rulestore.Draft) error {
 			interval(12)
 			d.Put(rule("a", 1))
 			return nil
@@ -416,7 +416,7 @@ func TestFollowLongEdit(t *testing.T) {
 
 // A store that does not answer is reported after a timeout, and followed on when it answers.
 func TestFollowHanging(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
 		hang := make(chan struct{})
 		kept.set(func(f *faulty) { f.at = hanging{f.at, hang} })
@@ -433,23 +433,23 @@ func TestFollowHanging(t *testing.T) {
 
 // hanging is a store whose Head does not return before until is closed.
 type hanging struct {
-	store.Store
+	rulestore.Store
 	until chan struct{}
 }
 
-func (h hanging) Head(ctx context.Context) (store.ID, error) {
+func (h hanging) Head(ctx context.Context) (rulestore.ID, error) {
 	select {
 	case <-h.until:
 		return h.Store.Head(ctx)
 	case <-ctx.Done():
-		return store.ID{}, ctx.Err()
+		return rulestore.ID{}, ctx.Err()
 	}
 }
 
 // A revision that can't be enforced is refused once, with all its faults; the rules from before
 // stay until the next revision that can. Reads and edits meanwhile do not suppress the report.
 func TestFollowRefuses(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.expect([]string{""})
@@ -457,14 +457,14 @@ func TestFollowRefuses(t *testing.T) {
 		f.expect([]string{" a:1"})
 		bad, worse := rule("bad", 1), rule("worse", 1)
 		bad.Match.Paths, worse.Scope = []string{"no slash"}, nil
-		v := store.Revision{Info: store.Info{ID: store.ID{Number: 2, At: 1}}, Rules: []rules.Rule{rule("a", 1), bad, worse}}
+		v := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 2, At: 1}}, Rules: []rules.Rule{rule("a", 1), bad, worse}}
 		if err := kept.Put(t.Context(), now(t, kept), &v); err != nil {
 			t.Fatal(err)
 		}
 		if s, err := r.Current(t.Context()); err != nil || s.Number != 2 || len(s.Rules) != 3 {
 			t.Errorf("current is %+v, %v", s, err)
 		}
-		if _, err := r.Edit(t.Context(), store.Author{}, put(rule("b", 1))); !errors.Is(err, stint.ErrInvalid) {
+		if _, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("b", 1))); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("an edit that leaves the faults: %v", err)
 		}
 		interval(3)
@@ -490,7 +490,7 @@ func TestFollowRefuses(t *testing.T) {
 
 // A reload keeps the limits that did not change, and so their clients' states.
 func TestFollowKeepsPolicies(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, _ *faulty, r, other *rulestore.Manager) {
 		var sets []*rules.Set
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"bytes"
@@ -20,10 +20,10 @@ func equal(a, b []rules.Rule) bool {
 // Rules are read as they were written, also by a codec that knows some of them, which writes them alike.
 func TestDecodeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var codec store.Codec
+		var codec rulestore.Codec
 		list := rapid.SliceOfN(testrules.Rules(), 0, 6).Draw(t, "rules")
 		for range 3 {
-			text, err := store.Encode(list)
+			text, err := rulestore.Encode(list)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +33,7 @@ func TestDecodeRoundTrip(t *testing.T) {
 			if rapid.Bool().Draw(t, "known") {
 				codec.Known(text, list)
 			}
-			for _, decode := range []func(string, []byte) ([]rules.Rule, error){store.Decode, codec.Decode} {
+			for _, decode := range []func(string, []byte) ([]rules.Rule, error){rulestore.Decode, codec.Decode} {
 				if read, err := decode("a text", text); err != nil || !equal(read, list) {
 					t.Fatalf("%s is read as\n%+v, %v", text, read, err)
 				}
@@ -62,27 +62,27 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		list, err := store.Decode("the place", text)
-		var codec store.Codec
+		list, err := rulestore.Decode("the place", text)
+		var codec rulestore.Codec
 		codec.Known([]byte("[\n{\"id\":\"x\"}\n]\n"), []rules.Rule{{ID: "x"}})
 		if again, fault := codec.Decode("the place", text); (fault == nil) != (err == nil) || !equal(again, list) || err != nil && err.Error() != fault.Error() {
 			t.Fatalf("%q is read as %+v, %v, by a codec as %+v, %v", text, list, err, again, fault)
 		}
 		if err != nil {
-			if !errors.Is(err, store.ErrUnreadable) {
+			if !errors.Is(err, rulestore.ErrUnreadable) {
 				t.Fatalf("%q: %v is not ErrUnreadable", text, err)
 			}
 			return
 		}
-		written, err := store.Encode(list)
+		written, err := rulestore.Encode(list)
 		if err != nil {
 			t.Fatalf("%q is read as %+v and can't be written: %v", text, list, err)
 		}
-		again, err := store.Decode("the place", written)
+		again, err := rulestore.Decode("the place", written)
 		if err != nil || !equal(again, list) {
 			t.Fatalf("%q is read as\n%+v, and what is written of it as\n%+v, %v", text, list, again, err)
 		}
-		if rewritten, err := store.Encode(again); err != nil || !bytes.Equal(rewritten, written) {
+		if rewritten, err := rulestore.Encode(again); err != nil || !bytes.Equal(rewritten, written) {
 			t.Fatalf("%q is written as %q, and then as %q, %v", text, written, rewritten, err)
 		}
 	})
@@ -90,7 +90,7 @@ func FuzzDecode(f *testing.F) {
 
 // TestRuleOverTwoLines: a rule of a text made by hand goes over two lines, of which none is written again by itself.
 func TestRuleOverTwoLines(t *testing.T) {
-	var codec store.Codec
+	var codec rulestore.Codec
 	list, err := codec.Decode("a text", []byte("[\n"+`{"id":"a","limits":[{"algorithm":"fixed_window","limit":1,"window":"1m"}`+",\n"+
 		`{"algorithm":"fixed_window","name":"n","limit":2,"window":"1m"}]},{"id":"b","unlimited":true}`+"\n]\n"))
 	if err != nil || len(list) != 2 {
@@ -98,7 +98,7 @@ func TestRuleOverTwoLines(t *testing.T) {
 	}
 	list[1].Name = "new"
 	text, err := codec.Encode(list)
-	if read, fault := store.Decode("a text", text); err != nil || fault != nil || !equal(read, list) {
+	if read, fault := rulestore.Decode("a text", text); err != nil || fault != nil || !equal(read, list) {
 		t.Errorf("%v; %s is read as %+v, %v", err, text, read, fault)
 	}
 }

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ var errUnreachable = fmt.Errorf("%w: pulled out", stint.ErrUnavailable)
 // A faulty store is a store with faults.
 type faulty struct {
 	mu sync.Mutex
-	at store.Store
+	at rulestore.Store
 	// before is called before each call by its name, and its error is returned in the call's place.
 	before func(call string) error
 	// after is called after each revision that was put, and its error returned.
@@ -29,7 +29,7 @@ type faulty struct {
 	calls   map[string]int
 }
 
-func newFaulty() *faulty { return &faulty{at: store.NewMemory(), calls: map[string]int{}} }
+func newFaulty() *faulty { return &faulty{at: rulestore.NewMemory(), calls: map[string]int{}} }
 
 // set changes the store's faults.
 func (f *faulty) set(change func(f *faulty)) {
@@ -45,7 +45,7 @@ func (f *faulty) called(call string) int {
 	return f.calls[call]
 }
 
-func (f *faulty) enter(call string) (store.Store, error) {
+func (f *faulty) enter(call string) (rulestore.Store, error) {
 	f.mu.Lock()
 	before, at := f.before, f.at
 	f.calls[call]++
@@ -56,23 +56,23 @@ func (f *faulty) enter(call string) (store.Store, error) {
 	return at, nil
 }
 
-func (f *faulty) Head(ctx context.Context) (store.ID, error) {
+func (f *faulty) Head(ctx context.Context) (rulestore.ID, error) {
 	at, err := f.enter("Head")
 	if err != nil {
-		return store.ID{}, err
+		return rulestore.ID{}, err
 	}
 	return at.Head(ctx)
 }
 
-func (f *faulty) Load(ctx context.Context, number int64) (store.Revision, error) {
+func (f *faulty) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
 	at, err := f.enter("Load")
 	if err != nil {
-		return store.Revision{}, err
+		return rulestore.Revision{}, err
 	}
 	return at.Load(ctx, number)
 }
 
-func (f *faulty) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+func (f *faulty) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
 	at, err := f.enter("Put")
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (f *faulty) Put(ctx context.Context, expected store.ID, next *store.Revisio
 	return nil
 }
 
-func (f *faulty) History(ctx context.Context, before int64, n int) ([]store.Info, error) {
+func (f *faulty) History(ctx context.Context, before int64, n int) ([]rulestore.Info, error) {
 	at, err := f.enter("History")
 	if err != nil {
 		return nil, err
@@ -113,9 +113,9 @@ func (f *faulty) Watch(ctx context.Context, ready, notify func()) error {
 	return at.Watch(ctx, ready, notify)
 }
 
-func manage(t testing.TB, at store.Store) *store.Manager {
+func manage(t testing.TB, at rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	r, err := store.NewManager(at, store.Options{})
+	r, err := rulestore.NewManager(at, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func rule(id string, capacity int64) rules.Rule {
 	return rules.Rule{ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(capacity, time.Minute)}}
 }
 
-func put(list ...rules.Rule) func(*store.Draft) error {
-	return func(d *store.Draft) error {
+func put(list ...rules.Rule) func(*rulestore.Draft) error {
+	return func(d *rulestore.Draft) error {
 		for _, r := range list {
 			d.Put(r)
 		}
@@ -136,8 +136,8 @@ func put(list ...rules.Rule) func(*store.Draft) error {
 	}
 }
 
-func remove(ids ...string) func(*store.Draft) error {
-	return func(d *store.Draft) error {
+func remove(ids ...string) func(*rulestore.Draft) error {
+	return func(d *rulestore.Draft) error {
 		for _, id := range ids {
 			d.Delete(id)
 		}
@@ -145,9 +145,9 @@ func remove(ids ...string) func(*store.Draft) error {
 	}
 }
 
-func edit(t testing.TB, r *store.Manager, change func(*store.Draft) error) store.Edited {
+func edit(t testing.TB, r *rulestore.Manager, change func(*rulestore.Draft) error) rulestore.Edited {
 	t.Helper()
-	v, err := r.Edit(t.Context(), store.Author{}, change)
+	v, err := r.Edit(t.Context(), rulestore.Author{}, change)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func capacities(list []rules.Rule) string {
 }
 
 // now is a store's newest revision.
-func now(t testing.TB, b store.Store) store.ID {
+func now(t testing.TB, b rulestore.Store) rulestore.ID {
 	t.Helper()
 	head, err := b.Head(t.Context())
 	if err != nil {
@@ -174,7 +174,7 @@ func now(t testing.TB, b store.Store) store.ID {
 }
 
 // holds compares the store's rules with rules in short.
-func holds(t testing.TB, r *store.Manager, number int64, want string) {
+func holds(t testing.TB, r *rulestore.Manager, number int64, want string) {
 	t.Helper()
 	s, err := r.Current(t.Context())
 	if err != nil {

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 )
 
 func TestManagerHistory(t *testing.T) {
-	m := manage(t, store.NewMemory())
+	m := manage(t, rulestore.NewMemory())
 	for n := range int64(5) {
 		edit(t, m, put(rule("a", n+1)))
 	}
@@ -21,7 +21,7 @@ func TestManagerHistory(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Number != 3 || list[1].Number != 2 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	for _, bad := range [][2]int{{-1, 1}, {0, 0}, {0, store.KeptRevisions + 1}} {
+	for _, bad := range [][2]int{{-1, 1}, {0, 0}, {0, rulestore.KeptRevisions + 1}} {
 		if _, err := m.History(t.Context(), int64(bad[0]), bad[1]); !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -30,7 +30,7 @@ func TestManagerHistory(t *testing.T) {
 		t.Errorf("revision 4: %+v, %v", revision, err)
 	}
 	for _, number := range []int64{-1, 0, 6, math.MaxInt64} {
-		if _, err := m.Revision(t.Context(), number); !errors.Is(err, store.ErrNotKept) {
+		if _, err := m.Revision(t.Context(), number); !errors.Is(err, rulestore.ErrNotKept) {
 			t.Errorf("revision %d: %v", number, err)
 		}
 	}
@@ -38,7 +38,7 @@ func TestManagerHistory(t *testing.T) {
 
 // A rollback makes a new revision with the rules of an older one, over any number of revisions.
 func TestRollback(t *testing.T) {
-	r := manage(t, store.NewMemory())
+	r := manage(t, rulestore.NewMemory())
 	want := []string{""}
 	note := func() {
 		s, err := r.Current(t.Context())
@@ -56,7 +56,7 @@ func TestRollback(t *testing.T) {
 		}
 		note()
 	}
-	author := store.Author{By: "ann", Action: "rollback"}
+	author := rulestore.Author{By: "ann", Action: "rollback"}
 	for _, number := range []int64{129, 128, 80, 79, 30, 1, 0, 64} {
 		v, err := r.Rollback(t.Context(), author, number, nil)
 		if err != nil || v.Author != author {
@@ -72,14 +72,14 @@ func TestRollback(t *testing.T) {
 	if v, err := r.Rollback(t.Context(), author, head, nil); err != nil || v.Number != head || !v.None() {
 		t.Errorf("to where it is: %+v, %v", v, err)
 	}
-	if _, err := r.Rollback(t.Context(), author, head+1, nil); !errors.Is(err, store.ErrNotKept) {
+	if _, err := r.Rollback(t.Context(), author, head+1, nil); !errors.Is(err, rulestore.ErrNotKept) {
 		t.Errorf("to what was never: %v", err)
 	}
 	if _, err := r.Rollback(t.Context(), author, -1, nil); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("to below 0: %v", err)
 	}
 	mine := errors.New("mine")
-	check := func(d *store.Draft) error {
+	check := func(d *rulestore.Draft) error {
 		if len(d.Changes()) > 0 || d.ID().Number != head {
 			t.Errorf("check sees %+v of %+v", d.Changes(), d.ID())
 		}
@@ -93,18 +93,18 @@ func TestRollback(t *testing.T) {
 
 // A rollback to a revision that is no longer kept fails; to a later one it succeeds.
 func TestRollbackTooFar(t *testing.T) {
-	r := manage(t, store.NewMemory())
-	const made = store.KeptRevisions + 20
+	r := manage(t, rulestore.NewMemory())
+	const made = rulestore.KeptRevisions + 20
 	for n := range int64(made) {
 		edit(t, r, put(rule("a", n+1)))
 	}
 	for _, number := range []int64{1, 20} {
-		if _, err := r.Rollback(t.Context(), store.Author{}, number, nil); !errors.Is(err, store.ErrNotKept) {
+		if _, err := r.Rollback(t.Context(), rulestore.Author{}, number, nil); !errors.Is(err, rulestore.ErrNotKept) {
 			t.Errorf("to %d: %v", number, err)
 		}
 	}
 	holds(t, r, made, fmt.Sprintf(" a:%d", made))
-	if _, err := r.Rollback(t.Context(), store.Author{}, 21, nil); err != nil {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 21, nil); err != nil {
 		t.Error(err)
 	}
 	holds(t, r, made+1, " a:21")
@@ -112,19 +112,19 @@ func TestRollbackTooFar(t *testing.T) {
 
 // A rollback to a revision that this manager would refuse fails.
 func TestRollbackToWhatIsRefused(t *testing.T) {
-	kept := store.NewMemory()
+	kept := rulestore.NewMemory()
 	bad := rule("bad", 1)
 	bad.Scope = nil
-	v := store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}, Rules: []rules.Rule{bad}}
-	if err := kept.Put(t.Context(), store.ID{}, &v); err != nil {
+	v := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}, Rules: []rules.Rule{bad}}
+	if err := kept.Put(t.Context(), rulestore.ID{}, &v); err != nil {
 		t.Fatal(err)
 	}
 	r := manage(t, kept)
-	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 1))); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 1))); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("an edit that leaves it bad: %v", err)
 	}
-	edit(t, r, func(d *store.Draft) error { d.Delete("bad"); d.Put(rule("a", 1)); return nil })
-	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+	edit(t, r, func(d *rulestore.Draft) error { d.Delete("bad"); d.Put(rule("a", 1)); return nil })
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("%v", err)
 	}
 	holds(t, r, 2, " a:1")

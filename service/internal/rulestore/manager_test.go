@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"context"
@@ -15,30 +15,30 @@ import (
 )
 
 func TestOptions(t *testing.T) {
-	_, err := store.NewManager(nil, store.Options{Interval: time.Millisecond})
+	_, err := rulestore.NewManager(nil, rulestore.Options{Interval: time.Millisecond})
 	for _, fault := range []string{"store is ", "Interval is 1ms"} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%v; want that %q", err, fault)
 		}
 	}
-	if _, err := store.NewManager(store.NewMemory(), store.Options{Interval: 2 * time.Minute}); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{Interval: 2 * time.Minute}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("an interval of two minutes: %v", err)
 	}
-	if _, err := store.NewManager(store.NewMemory(), store.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a prefix of 129 bits: %v", err)
 	}
 }
 
 // Overrides name the networks by which the manager's clients are counted.
 func TestIPv6Prefix(t *testing.T) {
-	r, err := store.NewManager(store.NewMemory(), store.Options{IPv6Prefix: 56})
+	r, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{IPv6Prefix: 56})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for key, sound := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
 		limited := rule("a", 1)
 		limited.Scope, limited.Overrides = []string{rules.PerIP}, []rules.Override{{Key: key, Banned: true}}
-		if _, err := r.Edit(t.Context(), store.Author{}, put(limited)); (err == nil) != sound {
+		if _, err := r.Edit(t.Context(), rulestore.Author{}, put(limited)); (err == nil) != sound {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -47,17 +47,17 @@ func TestIPv6Prefix(t *testing.T) {
 // An edit makes a revision that says who made it, when, and what it changed.
 func TestEdit(t *testing.T) {
 	now := time.UnixMicro(5000)
-	r, err := store.NewManager(store.NewMemory(), store.Options{Now: func() time.Time { return now }})
+	r, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	author := store.Author{By: "ann", Action: "create", Comment: "why"}
+	author := rulestore.Author{By: "ann", Action: "create", Comment: "why"}
 	v, err := r.Edit(t.Context(), author, put(rule("b", 1), rule("a", 1)))
-	if err != nil || v.ID != (store.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
+	if err != nil || v.ID != (rulestore.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	now = time.UnixMicro(4000) // a clock that steps back makes no revision that is older than one before
-	v, err = r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error {
+	v, err = r.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error {
 		if d.ID().Number != 1 {
 			t.Errorf("the draft begins with %+v", d.ID())
 		}
@@ -73,7 +73,7 @@ func TestEdit(t *testing.T) {
 		}
 		return nil
 	})
-	want := store.ID{Number: 2, At: 5001}
+	want := rulestore.ID{Number: 2, At: 5001}
 	if err != nil || v.ID != want || v.Count != 3 || !reflect.DeepEqual(v.Changes, rules.Changes{Added: []string{"c"}, Changed: []string{"a"}}) {
 		t.Errorf("%+v, %v; want %+v", v, err, want)
 	}
@@ -86,9 +86,9 @@ func TestEdit(t *testing.T) {
 
 // A draft has the edits so far, and belongs to one edit.
 func TestDraft(t *testing.T) {
-	r := manage(t, store.NewMemory())
+	r := manage(t, rulestore.NewMemory())
 	edit(t, r, put(rule("a", 1), rule("b", 1), rule("c", 1)))
-	edit(t, r, func(d *store.Draft) error {
+	edit(t, r, func(d *rulestore.Draft) error {
 		mine := rule("a", 2)
 		d.Put(mine)
 		mine.Limits[0].Capacity = 9
@@ -112,7 +112,7 @@ func TestDraft(t *testing.T) {
 		return nil
 	})
 	holds(t, r, 2, " a:2 c:1")
-	v := edit(t, r, func(d *store.Draft) error {
+	v := edit(t, r, func(d *rulestore.Draft) error {
 		d.Replace([]rules.Rule{rule("z", 1), rule("c", 1), rule("b", 4), rule("z", 5)})
 		return nil
 	})
@@ -127,13 +127,13 @@ func TestNothingChanged(t *testing.T) {
 	kept := newFaulty()
 	r := manage(t, kept)
 	first := edit(t, r, put(rule("a", 1)))
-	for name, change := range map[string]func(*store.Draft) error{
-		"none":         func(*store.Draft) error { return nil },
+	for name, change := range map[string]func(*rulestore.Draft) error{
+		"none":         func(*rulestore.Draft) error { return nil },
 		"as it is":     put(rule("a", 1)),
-		"to and fro":   func(d *store.Draft) error { d.Delete("a"); d.Put(rule("a", 1)); return nil },
+		"to and fro":   func(d *rulestore.Draft) error { d.Delete("a"); d.Put(rule("a", 1)); return nil },
 		"nobody":       remove("b"),
-		"come and go":  func(d *store.Draft) error { d.Put(rule("b", 1)); d.Delete("b"); return nil },
-		"all the same": func(d *store.Draft) error { d.Replace(d.Rules()); return nil },
+		"come and go":  func(d *rulestore.Draft) error { d.Put(rule("b", 1)); d.Delete("b"); return nil },
+		"all the same": func(d *rulestore.Draft) error { d.Replace(d.Rules()); return nil },
 	} {
 		if v := edit(t, r, change); v.ID != first.ID || !v.None() {
 			t.Errorf("%s: %+v", name, v)
@@ -150,7 +150,7 @@ func TestEditConflicts(t *testing.T) {
 	mine, other := manage(t, kept), manage(t, kept.at)
 	edit(t, mine, put(rule("count", 1)))
 	calls := 0
-	count := func(d *store.Draft) error {
+	count := func(d *rulestore.Draft) error {
 		calls++
 		r, _ := d.Rule("count")
 		d.Put(rule("count", r.Limits[0].Capacity+1))
@@ -165,7 +165,7 @@ func TestEditConflicts(t *testing.T) {
 	}
 	holds(t, other, 5, " count:32")
 	calls = -1000
-	if _, err := mine.Edit(t.Context(), store.Author{}, count); !errors.Is(err, store.ErrConflict) {
+	if _, err := mine.Edit(t.Context(), rulestore.Author{}, count); !errors.Is(err, rulestore.ErrConflict) {
 		t.Errorf("others are first for ever: %v", err)
 	}
 }
@@ -181,27 +181,27 @@ func TestEditsRefused(t *testing.T) {
 	worse := rules.Rule{ID: "worse"}
 	latin := rule("latin", 1)
 	latin.Labels = map[string]string{"name": "M\xfcller"}
-	large := sized(t, "large", store.MaxRuleBytes+1)
+	large := sized(t, "large", rulestore.MaxRuleBytes+1)
 	for name, test := range map[string]struct {
-		author store.Author
-		change func(*store.Draft) error
+		author rulestore.Author
+		change func(*rulestore.Draft) error
 		want   error
 		says   string
 	}{
-		"its own error":    {change: func(d *store.Draft) error { d.Delete("a"); return mine }, want: mine, says: "mine"},
+		"its own error":    {change: func(d *rulestore.Draft) error { d.Delete("a"); return mine }, want: mine, says: "mine"},
 		"bad":              {change: put(rule("b", 1), bad), want: stint.ErrInvalid, says: `rule "bad": match.path`},
 		"every fault":      {change: put(bad, worse), want: stint.ErrInvalid, says: `rule "worse": scope`},
 		"not UTF-8":        {change: put(latin), want: stint.ErrInvalid, says: `rule "latin" is `},
-		"author":           {author: store.Author{By: "M\xfcller"}, change: put(rule("b", 1)), want: stint.ErrInvalid, says: "author"},
+		"author":           {author: rulestore.Author{By: "M\xfcller"}, change: put(rule("b", 1)), want: stint.ErrInvalid, says: "author"},
 		"a rule too large": {change: put(rule("b", 1), large), want: stint.ErrInvalid, says: `rule "large" is 2097`},
 		"an unsound rule":  {change: put(rules.Rule{ID: "x", Limits: []stint.Limit{{}}}), want: stint.ErrInvalid, says: `rule "x"`},
 	} {
 		v, err := r.Edit(t.Context(), test.author, test.change)
-		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !reflect.DeepEqual(v, store.Edited{}) {
+		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.says) || !reflect.DeepEqual(v, rulestore.Edited{}) {
 			t.Errorf("%s: %+v, %v; want that %q", name, v, err, test.says)
 		}
 	}
-	if _, err := r.Edit(t.Context(), store.Author{}, put(bad)); !errors.As(err, new(*rules.Fault)) {
+	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(bad)); !errors.As(err, new(*rules.Fault)) {
 		t.Errorf("%v is no Fault", err)
 	}
 	if n := kept.called("Put"); n != 1 {
@@ -225,16 +225,16 @@ func sized(t *testing.T, id string, bytes int) rules.Rule {
 
 // The largest rule that is allowed can be edited, and one byte more can't be made.
 func TestLargestRule(t *testing.T) {
-	r := manage(t, store.NewMemory())
-	if _, err := r.Edit(t.Context(), store.Author{}, put(sized(t, "large", store.MaxRuleBytes+1))); !errors.Is(err, stint.ErrInvalid) {
+	r := manage(t, rulestore.NewMemory())
+	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(sized(t, "large", rulestore.MaxRuleBytes+1))); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("one byte more: %v", err)
 	}
-	large := sized(t, "large", store.MaxRuleBytes)
+	large := sized(t, "large", rulestore.MaxRuleBytes)
 	edit(t, r, put(large))
 	large.Labels = map[string]string{"text": strings.Replace(large.Labels["text"], "x", "y", 1)}
 	edit(t, r, put(large))
 	edit(t, r, remove("large"))
-	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); err != nil {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -254,8 +254,8 @@ func TestStoreUnreachable(t *testing.T) {
 				return nil
 			}
 		})
-		_, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 2)))
-		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) != (call == "Head") || errors.Is(err, store.ErrRefused) {
+		_, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 2)))
+		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, rulestore.ErrNotBegun) != (call == "Head") || errors.Is(err, rulestore.ErrRefused) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
@@ -266,7 +266,7 @@ func TestStoreUnreachable(t *testing.T) {
 	kept.set(func(f *faulty) { f.before = nil })
 	holds(t, r, 1, " a:1")
 	kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
-	if _, err := r.Edit(t.Context(), store.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrNotBegun) {
+	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, rulestore.ErrNotBegun) {
 		t.Errorf("made and not told: %v", err)
 	}
 	holds(t, r, 2, " a:3")
@@ -278,12 +278,12 @@ func TestStoreUnreachable(t *testing.T) {
 			return nil
 		}
 	})
-	if _, err := r.Rollback(t.Context(), store.Author{}, 1, nil); !errors.Is(err, store.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); !errors.Is(err, rulestore.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("a rollback to a revision that can't be read: %v", err)
 	}
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.Edit(done, store.Author{}, put(rule("a", 4))); !errors.Is(err, store.ErrNotBegun) || !errors.Is(err, context.Canceled) {
+	if _, err := r.Edit(done, rulestore.Author{}, put(rule("a", 4))); !errors.Is(err, rulestore.ErrNotBegun) || !errors.Is(err, context.Canceled) {
 		t.Errorf("an edit that nobody waits for: %v", err)
 	}
 }
@@ -291,12 +291,12 @@ func TestStoreUnreachable(t *testing.T) {
 // An edit changes the newest rules, also if the rules that it has read were lost and others were made with the same
 // number since.
 func TestEditAfterAnotherPast(t *testing.T) {
-	anew := store.NewMemory()
+	anew := rulestore.NewMemory()
 	edit(t, manage(t, anew), put(rule("theirs", 1)))
-	r := manage(t, &replaced{store.NewMemory(), anew})
+	r := manage(t, &replaced{rulestore.NewMemory(), anew})
 	edit(t, r, put(rule("lost", 1)))
 	first := true
-	edit(t, r, func(d *store.Draft) error {
+	edit(t, r, func(d *rulestore.Draft) error {
 		_, lost := d.Rule("lost")
 		_, theirs := d.Rule("theirs")
 		if lost != first || theirs == first {
@@ -312,11 +312,11 @@ func TestEditAfterAnotherPast(t *testing.T) {
 
 // replaced is a store that is replaced by another when the second revision is put.
 type replaced struct {
-	store.Store
-	by store.Store
+	rulestore.Store
+	by rulestore.Store
 }
 
-func (l *replaced) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+func (l *replaced) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
 	if next.Number == 2 {
 		l.Store = l.by
 	}

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 func TestMemory(t *testing.T) {
 	storetest.Run(t, storetest.Full, func(testing.TB) storetest.Place {
-		m := store.NewMemory()
-		return storetest.Place{Open: func() store.Store { return m }}
+		m := rulestore.NewMemory()
+		return storetest.Place{Open: func() rulestore.Store { return m }}
 	})
 }

@@ -1,4 +1,4 @@
-package store_test
+package rulestore_test
 
 import (
 	"context"
@@ -12,13 +12,13 @@ import (
 
 // A store that lost everything gets the rules back, which stay in force.
 func TestFollowRestores(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1), rule("b", 2)))
 		edit(t, r, put(rule("a", 3)))
 		f.since()
-		empty := store.NewMemory()
+		empty := rulestore.NewMemory()
 		kept.set(func(f *faulty) { f.at = empty })
 		interval(2)
 		f.expect(nil)
@@ -27,7 +27,7 @@ func TestFollowRestores(t *testing.T) {
 			t.Errorf("the store has %+v, %v", s, err)
 		}
 		v, err := r.Revision(t.Context(), 1)
-		if err != nil || v.By != store.RestoredBy || v.Action != "restore revision 2" || v.Comment == "" {
+		if err != nil || v.By != rulestore.RestoredBy || v.Action != "restore revision 2" || v.Comment == "" {
 			t.Errorf("%+v, %v", v, err)
 		}
 		edit(t, manage(t, empty), put(rule("c", 1)))
@@ -39,13 +39,13 @@ func TestFollowRestores(t *testing.T) {
 
 // The rules come back before an edit that is the first to notice the loss, so that it drops none.
 func TestEditRestores(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1), rule("b", 2)))
 		f.since()
-		kept.set(func(f *faulty) { f.at = store.NewMemory() })
+		kept.set(func(f *faulty) { f.at = rulestore.NewMemory() })
 		edit(t, r, put(rule("c", 3)))
 		f.expect([]string{" a:1 b:2 c:3"})
 		holds(t, r, 2, " a:1 b:2 c:3")
@@ -57,12 +57,12 @@ func TestEditRestores(t *testing.T) {
 // they stay in force and are not written.
 func TestFollowRestoresWhatIsRecent(t *testing.T) {
 	for outage, restored := range map[int]bool{1: true, 55: true, 65: false, 3600: false} {
-		bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+		bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 			f := follow(t, r)
 			f.since()
 			edit(t, r, put(rule("a", 1), rule("b", 2)))
 			f.since()
-			empty := store.NewMemory()
+			empty := rulestore.NewMemory()
 			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 			interval(outage)
 			f.expect(nil, "pulled out")
@@ -73,7 +73,7 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 				holds(t, manage(t, empty), 1, " a:1 b:2")
 			} else {
 				f.expect(nil, "the store has no rules any more, and revision 1 ")
-				if head := now(t, empty); head != (store.ID{}) {
+				if head := now(t, empty); head != (rulestore.ID{}) {
 					t.Errorf("after %ds: restored as %+v", outage, head)
 				}
 				holds(t, r, 0, "")
@@ -87,10 +87,10 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 
 // A manager that begins to follow does not know whether rules that it read before are the newest.
 func TestFollowRestoresNothingOld(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, other *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
 		edit(t, r, put(rule("a", 1)))
 		edit(t, other, put(rule("a", 2)))
-		empty := store.NewMemory()
+		empty := rulestore.NewMemory()
 		kept.set(func(f *faulty) { f.at = empty })
 		f := follow(t, r)
 		f.expect([]string{" a:1"}, "the store has no rules any more")
@@ -112,9 +112,9 @@ func TestUnfollowedRestoresNothing(t *testing.T) {
 	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
 	edit(t, manage(t, kept), put(rule("a", 2)))
-	kept.set(func(f *faulty) { f.at = store.NewMemory() })
+	kept.set(func(f *faulty) { f.at = rulestore.NewMemory() })
 	holds(t, r, 0, "")
-	if head := now(t, kept); head != (store.ID{}) {
+	if head := now(t, kept); head != (rulestore.ID{}) {
 		t.Errorf("a read restored %+v", head)
 	}
 	edit(t, r, put(rule("b", 1)))
@@ -123,8 +123,8 @@ func TestUnfollowedRestoresNothing(t *testing.T) {
 
 // If several managers notice the loss, one restores the rules.
 func TestRestoredOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
-		others := []*store.Manager{r, manage(t, kept), manage(t, kept)}
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
+		others := []*rulestore.Manager{r, manage(t, kept), manage(t, kept)}
 		edit(t, r, put(rule("a", 1)))
 		var followers []*follower
 		for _, r := range others {
@@ -132,7 +132,7 @@ func TestRestoredOnce(t *testing.T) {
 			f.expect([]string{" a:1"})
 			followers = append(followers, f)
 		}
-		empty := store.NewMemory()
+		empty := rulestore.NewMemory()
 		kept.set(func(f *faulty) { f.at = empty })
 		interval(3)
 		for _, f := range followers {
@@ -158,18 +158,18 @@ func TestRestoredOnce(t *testing.T) {
 // The manager that restores rules reports it once, with the revision that they were: also when an edit
 // notices the loss first, and when the store did not confirm them.
 func TestRestoringIsTold(t *testing.T) {
-	for name, notice := range map[string]func(t *testing.T, kept *faulty, r *store.Manager){
-		"by a look": func(*testing.T, *faulty, *store.Manager) { interval(3) },
-		"by an edit": func(t *testing.T, _ *faulty, r *store.Manager) {
+	for name, notice := range map[string]func(t *testing.T, kept *faulty, r *rulestore.Manager){
+		"by a look": func(*testing.T, *faulty, *rulestore.Manager) { interval(3) },
+		"by an edit": func(t *testing.T, _ *faulty, r *rulestore.Manager) {
 			edit(t, r, put(rule("b", 2)))
 		},
-		"not confirmed": func(_ *testing.T, kept *faulty, _ *store.Manager) {
+		"not confirmed": func(_ *testing.T, kept *faulty, _ *rulestore.Manager) {
 			kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
 			interval(2)
 			kept.set(func(f *faulty) { f.after = nil })
 			interval(2)
 		},
-		"unreachable for too long": func(_ *testing.T, kept *faulty, _ *store.Manager) {
+		"unreachable for too long": func(_ *testing.T, kept *faulty, _ *rulestore.Manager) {
 			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
 			interval(65)
 			kept.set(func(f *faulty) { f.before = nil })
@@ -180,12 +180,12 @@ func TestRestoringIsTold(t *testing.T) {
 			kept := newFaulty()
 			kept.noWatch = true
 			var told []string
-			options := store.Options{Restored: func(made store.Info, was store.ID) {
+			options := rulestore.Options{Restored: func(made rulestore.Info, was rulestore.ID) {
 				told = append(told, fmt.Sprintf("%d by %s of %d, %d rules", made.Number, made.By, was.Number, made.Count))
 			}}
-			var all []*store.Manager
+			var all []*rulestore.Manager
 			for range 3 {
-				r, err := store.NewManager(kept, options)
+				r, err := rulestore.NewManager(kept, options)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +199,7 @@ func TestRestoringIsTold(t *testing.T) {
 				go func() { ended <- r.Follow(ctx, func(*rules.Set) {}, func(error) {}) }()
 			}
 			synctest.Wait()
-			kept.set(func(f *faulty) { f.at = store.NewMemory() })
+			kept.set(func(f *faulty) { f.at = rulestore.NewMemory() })
 			notice(t, kept, all[0])
 			synctest.Wait()
 			want := "[1 by stint of 2, 1 rules]"
@@ -221,14 +221,14 @@ func TestRestoringIsTold(t *testing.T) {
 
 // Revisions of the same number, before and after a loss, are distinguished.
 func TestFollowAnotherPast(t *testing.T) {
-	bubble(t, func(t *testing.T, kept *faulty, r, _ *store.Manager) {
+	bubble(t, func(t *testing.T, kept *faulty, r, _ *rulestore.Manager) {
 		f := follow(t, r)
 		f.since()
 		edit(t, r, put(rule("a", 1)))
 		edit(t, r, put(rule("b", 2)))
 		f.since()
 		interval(1)
-		other := store.NewMemory()
+		other := rulestore.NewMemory()
 		their := manage(t, other)
 		edit(t, their, put(rule("x", 1)))
 		edit(t, their, put(rule("y", 2)))

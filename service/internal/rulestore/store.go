@@ -1,5 +1,5 @@
-// Package store keeps a rule set as one document with revisions.
-package store
+// Package rulestore keeps a rule set as one document with revisions.
+package rulestore
 
 import (
 	"context"

@@ -116,7 +116,7 @@ type Config struct {
 	DenyByDefault bool
 	// Manager edits rules for the admin listener. The server does not follow it: the program that runs it
 	// has Manager.Follow hand each set to [Server.SwapRules]. Default: nil, rules are read-only.
-	Manager *store.Manager
+	Manager *rulestore.Manager
 	// RulesFrom says where rules come from that can't be edited here, for the error of an edit, such as "the
 	// file /etc/stint/rules.yaml". Default: "", which is "the configuration".
 	RulesFrom string

@@ -91,7 +91,7 @@ func (s *service) revisionOf(set *rules.Set) string {
 			return strconv.FormatInt(number, 10)
 		}
 	}
-	text, err := store.Encode(set.Rules())
+	text, err := rulestore.Encode(set.Rules())
 	if err != nil {
 		s.logger.Error("rules in force can't be encoded", "err", err)
 	}

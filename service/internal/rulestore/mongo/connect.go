@@ -131,7 +131,7 @@ func meaning(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, stint.ErrInvalid), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotKept), errors.Is(err, errors.ErrUnsupported):
+	case errors.Is(err, stint.ErrInvalid), errors.Is(err, rulestore.ErrConflict), errors.Is(err, rulestore.ErrNotKept), errors.Is(err, errors.ErrUnsupported):
 		return err
 	default:
 		return fmt.Errorf("%w: MongoDB: %w", stint.ErrUnavailable, err)

@@ -36,14 +36,14 @@ type head struct {
 }
 
 // infoOf is the revision's Info from its head. A head made by hand may lack some of it.
-func infoOf(head bson.Raw) store.Info {
+func infoOf(head bson.Raw) rulestore.Info {
 	at := intOf(head, "at")
 	if date, ok := head.Lookup("at").DateTimeOK(); ok {
 		at = date * 1000
 	}
-	return store.Info{
-		ID:     store.ID{Number: intOf(head, "_id"), At: at},
-		Author: store.Author{By: textOf(head, "by"), Action: textOf(head, "action"), Comment: textOf(head, "comment")},
+	return rulestore.Info{
+		ID:     rulestore.ID{Number: intOf(head, "_id"), At: at},
+		Author: rulestore.Author{By: textOf(head, "by"), Action: textOf(head, "action"), Comment: textOf(head, "comment")},
 		Count:  int(intOf(head, "count")),
 		Bytes:  intOf(head, "bytes"),
 	}
@@ -90,7 +90,7 @@ type chunk struct {
 }
 
 // encode makes the chunks of a revision, and sets its count and bytes.
-func encode(next *store.Revision, attempt string) (chunks []any, err error) {
+func encode(next *rulestore.Revision, attempt string) (chunks []any, err error) {
 	next.Count, next.Bytes = len(next.Rules), 0
 	var now chunk
 	size := 0
@@ -107,9 +107,9 @@ func encode(next *store.Revision, attempt string) (chunks []any, err error) {
 			end()
 		}
 		now.Rules, size = append(now.Rules, rule), size+len(rule)
-		if next.Bytes += int64(len(rule)); next.Bytes > store.MaxBytes {
+		if next.Bytes += int64(len(rule)); next.Bytes > rulestore.MaxBytes {
 			return nil, stint.Invalid(
-				"the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of BSON", store.MaxBytes)),
+				"the rules", document.Verbatim(fmt.Sprintf("more than %d bytes of BSON", rulestore.MaxBytes)),
 				"fewer or smaller rules",
 			)
 		}
@@ -171,7 +171,7 @@ func (s *Store) unreadable(number int64, format string, args ...any) error {
 	return unreadable(faults)
 }
 
-func unreadable(err error) error { return prefix.Errorf("%w: %w", store.ErrUnreadable, err) }
+func unreadable(err error) error { return prefix.Errorf("%w: %w", rulestore.ErrUnreadable, err) }
 
 // at is the place of a head for error messages.
 func (s *Store) at(number int64) document.Position {
@@ -197,8 +197,8 @@ func (l *inline) ReadDocument(path document.Path, v document.Value, faults *docu
 }
 
 // readByHand reads a handmade head, and reports everything that is wrong with it.
-func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw) (store.Revision, error) {
-	revision := store.Revision{Info: infoOf(raw)}
+func (s *Store) readByHand(ctx context.Context, db *mongo.Database, raw bson.Raw) (rulestore.Revision, error) {
+	revision := rulestore.Revision{Info: infoOf(raw)}
 	at := s.at(revision.Number)
 	var faults document.Faults
 	var made head
@@ -244,7 +244,7 @@ func check(list []rules.Rule, at document.Position, faults *document.Faults) {
 
 // complete adds to a head made by hand the count and size of its rules, and the time by the server's clock. Without
 // the right to write its time is unknown.
-func (s *Store) complete(ctx context.Context, db *mongo.Database, r *store.Revision) {
+func (s *Store) complete(ctx context.Context, db *mongo.Database, r *rulestore.Revision) {
 	filter := byID(r.Number)
 	update := bson.D{{Key: "$set", Value: bson.D{{Key: "count", Value: r.Count}, {Key: "bytes", Value: r.Bytes}}}}
 	if r.At == 0 {

@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, size, func(t testing.TB) storetest.Place {
 		url := newURL()
 		return storetest.Place{
-			Open: func() store.Store { return open(t, url) },
+			Open: func() rulestore.Store { return open(t, url) },
 			Lose: func() {
 				if err := raw(t, url).Drop(t.Context()); err != nil {
 					t.Fatal(err)

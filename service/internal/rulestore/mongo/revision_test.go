@@ -18,8 +18,8 @@ import (
 const heads, chunks = "rate_limit_revisions", "rate_limit_revisions.chunks"
 
 // revision is one with n rules, which say its time.
-func revision(number, at int64, n int) store.Revision {
-	r := store.Revision{Info: store.Info{ID: store.ID{Number: number, At: at}}}
+func revision(number, at int64, n int) rulestore.Revision {
+	r := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: number, At: at}}}
 	for i := range n {
 		r.Rules = append(r.Rules, rules.Rule{
 			ID: fmt.Sprintf("rule-%06d", i), Labels: map[string]string{"at": fmt.Sprint(at)}, Scope: []string{rules.Global},
@@ -29,7 +29,7 @@ func revision(number, at int64, n int) store.Revision {
 	return r
 }
 
-func put(t *testing.T, s store.Store, expected store.ID, next store.Revision) store.ID {
+func put(t *testing.T, s rulestore.Store, expected rulestore.ID, next rulestore.Revision) rulestore.ID {
 	t.Helper()
 	if err := s.Put(t.Context(), expected, &next); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func count(t *testing.T, url, collection string) int64 {
 func TestForm(t *testing.T) {
 	url := newURL()
 	s := open(t, url+"?collection=mine")
-	put(t, s, store.ID{}, revision(1, 5, 2500))
+	put(t, s, rulestore.ID{}, revision(1, 5, 2500))
 	var head, chunk bson.M
 	if err := raw(t, url).Collection("mine").FindOne(t.Context(), bson.D{{Key: "_id", Value: 1}}).Decode(&head); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestForm(t *testing.T) {
 func TestDiesAnywhere(t *testing.T) {
 	ctx, url := t.Context(), newURL()
 	after := open(t, url)
-	now := store.ID{}
+	now := rulestore.ID{}
 	deaths, made, orphans := 0, 0, 0
 	for left := 0; ; left++ {
 		broke := false
@@ -103,7 +103,7 @@ func TestDiesAnywhere(t *testing.T) {
 				if err == nil {
 					t.Errorf("after %d commands: the revision is not there, and no error", left)
 				}
-				if errors.Is(err, store.ErrConflict) {
+				if errors.Is(err, rulestore.ErrConflict) {
 					t.Errorf("after %d commands: %v", left, err)
 				}
 			default:
@@ -130,7 +130,7 @@ func TestDiesAnywhere(t *testing.T) {
 // Of two writers that both saw the same head, one wins, and the other leaves nothing.
 func TestOneWins(t *testing.T) {
 	ctx, url := t.Context(), newURL()
-	now := store.ID{}
+	now := rulestore.ID{}
 	for round := range int64(5) {
 		results := make(chan error)
 		for i := range int64(2) {
@@ -141,7 +141,7 @@ func TestOneWins(t *testing.T) {
 			}()
 		}
 		first, second := <-results, <-results
-		if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), store.ErrConflict) {
+		if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), rulestore.ErrConflict) {
 			t.Fatalf("%v and %v, want that one is a conflict", first, second)
 		}
 		head, err := open(t, url).Head(ctx)
@@ -169,7 +169,7 @@ func TestByHand(t *testing.T) {
 			{Key: "limits", Value: bson.A{bson.D{{Key: "algorithm", Value: "fixed_window"}, {Key: "limit", Value: int64(5)}, {Key: "window", Value: "1m"}}}},
 		}
 	}
-	now := put(t, s, store.ID{}, revision(1, 5, 1))
+	now := put(t, s, rulestore.ID{}, revision(1, 5, 1))
 	for _, doc := range []bson.D{
 		{{Key: "_id", Value: 2}, {Key: "rules", Value: bson.A{rule("b"), rule("a")}}},
 		{{Key: "_id", Value: 3.0}, {Key: "by", Value: "ann"}, {Key: "comment", Value: "less"}, {Key: "rules", Value: bson.A{}}},
@@ -232,13 +232,13 @@ func TestUnreadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, url := t.Context(), newURL()
 			s := open(t, url)
-			first := put(t, s, store.ID{}, revision(1, 5, 1))
+			first := put(t, s, rulestore.ID{}, revision(1, 5, 1))
 			byHand := raw(t, url).Collection(heads)
 			if _, err := byHand.InsertOne(ctx, slices.Concat(bson.D{{Key: "_id", Value: 2}}, c.doc)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := s.Load(ctx, 0)
-			if !errors.Is(err, store.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrUnavailable) {
+			if !errors.Is(err, rulestore.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrUnavailable) {
 				t.Fatalf("%v, want ErrUnreadable", err)
 			}
 			for _, want := range c.want {
@@ -270,7 +270,7 @@ func TestDamagedChunk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, url := t.Context(), newURL()
 			s := open(t, url)
-			put(t, s, store.ID{}, revision(1, 5, 3))
+			put(t, s, rulestore.ID{}, revision(1, 5, 3))
 			var err error
 			if c := raw(t, url).Collection(chunks); damage == nil {
 				_, err = c.DeleteMany(ctx, bson.D{})
@@ -280,10 +280,10 @@ func TestDamagedChunk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Load(ctx, 0); !errors.Is(err, store.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) {
+			if _, err := s.Load(ctx, 0); !errors.Is(err, rulestore.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) {
 				t.Errorf("%v, want ErrUnreadable", err)
 			}
-			put(t, s, store.ID{Number: 1, At: 5}, revision(2, 6, 3))
+			put(t, s, rulestore.ID{Number: 1, At: 5}, revision(2, 6, 3))
 			if _, err := s.Load(ctx, 0); err != nil {
 				t.Errorf("the next: %v", err)
 			}

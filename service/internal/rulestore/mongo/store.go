@@ -38,13 +38,13 @@ const (
 	cleanEvery = 8
 )
 
-// Store is a [store.Store] in a database of MongoDB. Make it with [New].
+// Store is a [rulestore.Store] in a database of MongoDB. Make it with [New].
 type Store struct {
 	connection
 	cleaned atomic.Bool // whether this process has cleaned once
 }
 
-var _ store.Store = (*Store)(nil)
+var _ rulestore.Store = (*Store)(nil)
 
 // New makes a store in the database that a URL names, stint if it names none, and in the
 // collection rate_limit_revisions or the one of the option collection. The other options are the driver's.
@@ -87,7 +87,7 @@ func (s *Store) newest(ctx context.Context, db *mongo.Database, fields ...string
 }
 
 // Head returns the newest revision's ID.
-func (s *Store) Head(ctx context.Context) (id store.ID, err error) {
+func (s *Store) Head(ctx context.Context) (id rulestore.ID, err error) {
 	err = s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
 		head, err := s.newest(ctx, db, "at")
 		id = infoOf(head).ID
@@ -97,7 +97,7 @@ func (s *Store) Head(ctx context.Context) (id store.ID, err error) {
 }
 
 // Load returns a revision; number 0 is the newest.
-func (s *Store) Load(ctx context.Context, number int64) (revision store.Revision, err error) {
+func (s *Store) Load(ctx context.Context, number int64) (revision rulestore.Revision, err error) {
 	err = s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
 		for {
 			head, err := s.find(ctx, db, number)
@@ -105,13 +105,13 @@ func (s *Store) Load(ctx context.Context, number int64) (revision store.Revision
 				return err
 			}
 			revision, err = s.read(ctx, db, head)
-			if !errors.Is(err, store.ErrNotKept) || number != 0 {
+			if !errors.Is(err, rulestore.ErrNotKept) || number != 0 {
 				return err
 			}
 		}
 	})
 	if err != nil {
-		return store.Revision{}, err
+		return rulestore.Revision{}, err
 	}
 	return revision, nil
 }
@@ -123,17 +123,17 @@ func (s *Store) find(ctx context.Context, db *mongo.Database, number int64) (bso
 	}
 	head, err := s.heads(db).FindOne(ctx, byID(number)).Raw()
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, store.ErrNotKept
+		return nil, rulestore.ErrNotKept
 	}
 	return head, err
 }
 
-// read reads the rules of a head. The error is store.ErrNotKept if they were removed meanwhile.
-func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (store.Revision, error) {
+// read reads the rules of a head. The error is rulestore.ErrNotKept if they were removed meanwhile.
+func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (rulestore.Revision, error) {
 	if _, err := raw.LookupErr("chunks"); err != nil {
 		return s.readByHand(ctx, db, raw)
 	}
-	revision := store.Revision{Info: infoOf(raw)}
+	revision := rulestore.Revision{Info: infoOf(raw)}
 	for i := range int(intOf(raw, "chunks")) {
 		id := chunkID(revision.Number, textOf(raw, "attempt"), i)
 		chunk, err := s.chunks(db).FindOne(ctx, byID(id)).Raw()
@@ -158,23 +158,23 @@ func (s *Store) read(ctx context.Context, db *mongo.Database, raw bson.Raw) (sto
 }
 
 // lacks is the error of missing chunks: the revision is no longer kept, or somebody removed them.
-func (s *Store) lacks(ctx context.Context, db *mongo.Database, id store.ID) error {
-	heads, err := s.list(ctx, db, store.KeptRevisions)
+func (s *Store) lacks(ctx context.Context, db *mongo.Database, id rulestore.ID) error {
+	heads, err := s.list(ctx, db, rulestore.KeptRevisions)
 	switch {
 	case err != nil:
 		return err
-	case slices.ContainsFunc(kept(heads), func(i store.Info) bool { return i.ID == id }):
+	case slices.ContainsFunc(kept(heads), func(i rulestore.Info) bool { return i.ID == id }):
 		return s.unreadable(id.Number, "some of its chunks are missing in %s", s.place.collection+chunksSuffix)
 	default:
-		return store.ErrNotKept
+		return rulestore.ErrNotKept
 	}
 }
 
 // Put makes next the newest revision. It reads the newest one first. The insert of the next
 // number fails if another one was put since.
-func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
 	if next.Number != expected.Number+1 {
-		return store.ErrConflict
+		return rulestore.ErrConflict
 	}
 	return s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
 		newest, err := s.newest(ctx, db, "at")
@@ -182,7 +182,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 			return refused(err)
 		}
 		if infoOf(newest).ID != expected {
-			return store.ErrConflict
+			return rulestore.ErrConflict
 		}
 		attempt := rand.Text()
 		chunks, err := encode(next, attempt)
@@ -199,7 +199,7 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 			Number: next.Number, At: next.At, By: next.By, Action: next.Action, Comment: next.Comment,
 			Count: next.Count, Bytes: next.Bytes, Chunks: len(chunks), Attempt: attempt,
 		}); err != nil {
-			if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrRefused) {
+			if errors.Is(err, rulestore.ErrConflict) || errors.Is(err, rulestore.ErrRefused) {
 				s.discard(ctx, db, next.Number, attempt)
 			}
 			return err
@@ -218,7 +218,7 @@ func (s *Store) insert(ctx context.Context, db *mongo.Database, h head) error {
 		// The driver may have sent the insert twice.
 		there, err := s.heads(db).FindOne(ctx, byID(h.Number)).Raw()
 		if err != nil || textOf(there, "attempt") != h.Attempt {
-			return store.ErrConflict
+			return rulestore.ErrConflict
 		}
 		return nil
 	}
@@ -230,7 +230,7 @@ func (s *Store) insert(ctx context.Context, db *mongo.Database, h head) error {
 }
 
 // refused is the error of a revision whose head was not inserted.
-func refused(err error) error { return prefix.Errorf("%w: %w", store.ErrRefused, err) }
+func refused(err error) error { return prefix.Errorf("%w: %w", rulestore.ErrRefused, err) }
 
 // discard removes the chunks of a failed attempt. If it fails, clean removes them later.
 func (s *Store) discard(ctx context.Context, db *mongo.Database, number int64, attempt string) {
@@ -249,11 +249,11 @@ func (s *Store) list(ctx context.Context, db *mongo.Database, most int64) (heads
 
 // kept lists the revisions that are kept, the newest first: the newest 1,000, as far as they fit into 64 MiB.
 // It depends only on the heads, so that all processes agree, whatever was removed already.
-func kept(heads []bson.Raw) (list []store.Info) {
+func kept(heads []bson.Raw) (list []rulestore.Info) {
 	size := int64(0)
-	for _, head := range heads[:min(len(heads), store.KeptRevisions)] {
+	for _, head := range heads[:min(len(heads), rulestore.KeptRevisions)] {
 		info := infoOf(head)
-		if size += info.Bytes; size > store.KeptBytes && len(list) > 0 {
+		if size += info.Bytes; size > rulestore.KeptBytes && len(list) > 0 {
 			break
 		}
 		list = append(list, info)
@@ -279,7 +279,7 @@ func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 		}
 	}
 	below := func(id any) bson.D { return byID(bson.D{{Key: "$lt", Value: id}}) }
-	if first := newest - store.KeptRevisions + 1; intOf(heads[len(heads)-1], "_id") < first {
+	if first := newest - rulestore.KeptRevisions + 1; intOf(heads[len(heads)-1], "_id") < first {
 		if _, err := s.heads(db).DeleteMany(ctx, below(first)); err != nil {
 			return err
 		}
@@ -320,9 +320,9 @@ func (s *Store) clean(ctx context.Context, db *mongo.Database) error {
 }
 
 // History returns revisions without their rules, the newest first.
-func (s *Store) History(ctx context.Context, before int64, n int) (list []store.Info, err error) {
+func (s *Store) History(ctx context.Context, before int64, n int) (list []rulestore.Info, err error) {
 	err = s.call(ctx, func(ctx context.Context, db *mongo.Database) error {
-		heads, err := s.list(ctx, db, store.KeptRevisions)
+		heads, err := s.list(ctx, db, rulestore.KeptRevisions)
 		list = kept(heads)
 		return err
 	})
@@ -330,7 +330,7 @@ func (s *Store) History(ctx context.Context, before int64, n int) (list []store.
 		return nil, err
 	}
 	if before > 0 {
-		list = slices.DeleteFunc(list, func(i store.Info) bool { return i.Number >= before })
+		list = slices.DeleteFunc(list, func(i rulestore.Info) bool { return i.Number >= before })
 	}
 	return list[:max(0, min(n, len(list)))], nil
 }

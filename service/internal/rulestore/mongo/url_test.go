@@ -48,7 +48,7 @@ func calls(s *mongo.Store) map[string]func(context.Context) error {
 		"Load":    func(ctx context.Context) error { _, err := s.Load(ctx, 0); return err },
 		"History": func(ctx context.Context) error { _, err := s.History(ctx, 0, 1); return err },
 		"Put": func(ctx context.Context) error {
-			return s.Put(ctx, store.ID{}, &store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}})
+			return s.Put(ctx, rulestore.ID{}, &rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}})
 		},
 		"Watch": func(ctx context.Context) error { return s.Watch(ctx, func() {}, func() {}) },
 	}

@@ -83,15 +83,15 @@ func TestAllOrNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, b, r := own(t)
-			try := func(edit func(d *store.Draft)) {
+			try := func(edit func(d *rulestore.Draft)) {
 				t.Helper()
 				before := dump(t, s)
 				for _, command := range test.forbid {
 					do(t, s, command...)
 				}
-				_, err := r.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { edit(d); return nil })
+				_, err := r.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { edit(d); return nil })
 				unavailable(t, err, name)
-				if !errors.Is(err, store.ErrRefused) {
+				if !errors.Is(err, rulestore.ErrRefused) {
 					t.Errorf("%v; want that nothing was made", err)
 				}
 				if after := dump(t, s); !maps.Equal(before, after) {
@@ -107,9 +107,9 @@ func TestAllOrNothing(t *testing.T) {
 					do(t, s, command...)
 				}
 			}
-			try(func(d *store.Draft) { d.Put(rule("a", 1)) }) // the first revision
+			try(func(d *rulestore.Draft) { d.Put(rule("a", 1)) }) // the first revision
 			put(t, r, rule("a", 1), rule("b", 1))
-			try(func(d *store.Draft) { d.Delete("b"); d.Put(rule("a", 2)) })
+			try(func(d *rulestore.Draft) { d.Delete("b"); d.Put(rule("a", 2)) })
 			has(t, b, 1, "a:1 b:1")
 			put(t, r, rule("a", 3))
 			has(t, b, 2, "a:3 b:1")
@@ -119,7 +119,7 @@ func TestAllOrNothing(t *testing.T) {
 
 // isUnreadable reports whether an error says that the stored data can't be read.
 func isUnreadable(err error) bool {
-	return errors.Is(err, store.ErrUnreadable) && errors.Is(err, stint.ErrInvalid)
+	return errors.Is(err, rulestore.ErrUnreadable) && errors.Is(err, stint.ErrInvalid)
 }
 
 const key = "rate_limiter:{rules}:revisions"
@@ -129,8 +129,8 @@ func TestKeyOfSomethingElse(t *testing.T) {
 	s, b, _ := own(t)
 	do(t, s, "SET", key, "theirs")
 	before := dump(t, s)
-	next := store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}}
-	if err := b.Put(t.Context(), store.ID{}, &next); !isUnreadable(err) || !strings.Contains(err.Error(), "WRONGTYPE") {
+	next := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}}
+	if err := b.Put(t.Context(), rulestore.ID{}, &next); !isUnreadable(err) || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("%v", err)
 	}
 	if after := dump(t, s); !maps.Equal(before, after) {
@@ -155,7 +155,7 @@ func TestGarbage(t *testing.T) {
 		{"1", packed("garbage"), []string{"field 1 of " + key, "not JSON"}},
 		{"1", packed("[\n{\"id\":\"\xff\"}\n]\n"), []string{"UTF-8"}},
 		{"1", packed("[\n{\"id\":\"login\",\n\"color\":1}\n]\n"), []string{`rule "login"`, "color", ":3:1:"}},
-		{"1", packed(strings.Repeat(" ", 3*store.MaxBytes)), []string{"1 of " + key}},
+		{"1", packed(strings.Repeat(" ", 3*rulestore.MaxBytes)), []string{"1 of " + key}},
 		{"1:info", "garbage", []string{"N:info"}},
 		{"1:info", `{"revision":0}`, []string{"N:info"}},
 		{"head", "one 1", []string{"head of " + key}},
@@ -183,7 +183,7 @@ func TestWrongPassword(t *testing.T) {
 	s := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
 	b := open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "wrong"}, "")
 	_, err := b.Head(t.Context())
-	if unavailable(t, err, "WRONGPASS"); !errors.Is(err, store.ErrCredentials) {
+	if unavailable(t, err, "WRONGPASS"); !errors.Is(err, rulestore.ErrCredentials) {
 		t.Errorf("%v is not ErrCredentials", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestRights(t *testing.T) {
 			other := manage(t, open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
 			put(t, other, rule("a", 1), rule("b", 1))
 			f.until("a:1 b:1")
-			if _, err := r.Rollback(t.Context(), store.Author{}, 0, nil); err != nil {
+			if _, err := r.Rollback(t.Context(), rulestore.Author{}, 0, nil); err != nil {
 				t.Fatal(err)
 			}
 			f.until("")

@@ -164,7 +164,7 @@ func TestRulesComeBack(t *testing.T) {
 		}
 		put(t, writer, rule("c", int64(i+1)))
 		f.until(fmt.Sprintf("a:3 b:2 c:%d", i+1))
-		if _, err := writer.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { d.Delete("c"); return nil }); err != nil {
+		if _, err := writer.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { d.Delete("c"); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		f.until("a:3 b:2")

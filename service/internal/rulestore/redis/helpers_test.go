@@ -33,16 +33,16 @@ func short(list []rules.Rule) string {
 	return strings.Join(words, " ")
 }
 
-func manage(t testing.TB, b store.Store, interval time.Duration) *store.Manager {
+func manage(t testing.TB, b rulestore.Store, interval time.Duration) *rulestore.Manager {
 	t.Helper()
-	r, err := store.NewManager(b, store.Options{Interval: interval})
+	r, err := rulestore.NewManager(b, rulestore.Options{Interval: interval})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func put(t testing.TB, r *store.Manager, list ...rules.Rule) store.Edited {
+func put(t testing.TB, r *rulestore.Manager, list ...rules.Rule) rulestore.Edited {
 	t.Helper()
 	v, err := tryPut(t.Context(), r, list...)
 	if err != nil {
@@ -51,8 +51,8 @@ func put(t testing.TB, r *store.Manager, list ...rules.Rule) store.Edited {
 	return v
 }
 
-func tryPut(ctx context.Context, r *store.Manager, list ...rules.Rule) (store.Edited, error) {
-	return r.Edit(ctx, store.Author{}, func(d *store.Draft) error {
+func tryPut(ctx context.Context, r *rulestore.Manager, list ...rules.Rule) (rulestore.Edited, error) {
+	return r.Edit(ctx, rulestore.Author{}, func(d *rulestore.Draft) error {
 		for _, r := range list {
 			d.Put(r)
 		}
@@ -80,7 +80,7 @@ type follower struct {
 }
 
 // follow follows a manager until the end of the test.
-func follow(t testing.TB, r *store.Manager) *follower {
+func follow(t testing.TB, r *rulestore.Manager) *follower {
 	f := &follower{t: t, taken: make(chan string, 1000), told: make(chan error, 1000)}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -130,7 +130,7 @@ func unavailable(t testing.TB, err error, why string) {
 }
 
 // own starts a server of the test's own, with a store and a manager.
-func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Store, *store.Manager) {
+func own(t testing.TB, options ...testredis.Option) (*testredis.Server, *redis.Store, *rulestore.Manager) {
 	t.Helper()
 	s := testredis.Start(t, options...)
 	b := open(t, rueidis.Connection{URL: s.URL()}, "")

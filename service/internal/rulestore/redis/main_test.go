@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, size, func(t testing.TB) storetest.Place {
 		prefix := prefix()
 		return storetest.Place{
-			Open: func() store.Store { return open(t, rueidis.Connection{URL: server.URL()}, prefix) },
+			Open: func() rulestore.Store { return open(t, rueidis.Connection{URL: server.URL()}, prefix) },
 			Lose: func() { do(t, server, "DEL", prefix+":{rules}:revisions") },
 		}
 	})
@@ -62,7 +62,7 @@ func TestConformanceOfACluster(t *testing.T) {
 	cluster := testredis.StartCluster(t, 3)
 	storetest.Run(t, storetest.Small, func(t testing.TB) storetest.Place {
 		prefix := prefix()
-		return storetest.Place{Open: func() store.Store { return open(t, rueidis.Connection{URL: cluster.URL()}, prefix) }}
+		return storetest.Place{Open: func() rulestore.Store { return open(t, rueidis.Connection{URL: cluster.URL()}, prefix) }}
 	})
 }
 

@@ -41,10 +41,10 @@ type Store struct {
 	channel string
 	pack    *zstd.Encoder
 	unpack  *zstd.Decoder
-	codec   store.Codec
+	codec   rulestore.Codec
 }
 
-var _ store.Store = (*Store)(nil)
+var _ rulestore.Store = (*Store)(nil)
 
 var (
 	//go:embed put.lua
@@ -78,7 +78,7 @@ func New(conn redisstore.Conn, options Options) (*Store, error) {
 	if s.pack, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1)); err != nil {
 		return nil, err
 	}
-	s.unpack, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*store.MaxBytes))
+	s.unpack, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*rulestore.MaxBytes))
 	return s, err
 }
 
@@ -89,39 +89,39 @@ func (s *Store) Close() {
 }
 
 // Head returns the newest revision's ID.
-func (s *Store) Head(ctx context.Context) (store.ID, error) {
+func (s *Store) Head(ctx context.Context) (rulestore.ID, error) {
 	if err := ctx.Err(); err != nil {
-		return store.ID{}, err
+		return rulestore.ID{}, err
 	}
 	text, err := s.conn.Do(ctx, "HGET", s.key, "head")
 	if err != nil {
-		return store.ID{}, s.failure(ctx, err)
+		return rulestore.ID{}, s.failure(ctx, err)
 	}
-	var id store.ID
+	var id rulestore.ID
 	if text == "" {
 		return id, nil
 	}
 	if _, err := fmt.Sscanf(text, "%d %d", &id.Number, &id.At); err != nil || id.Number < 1 || written(id) != text {
-		return store.ID{}, s.unreadable("head", text)
+		return rulestore.ID{}, s.unreadable("head", text)
 	}
 	return id, nil
 }
 
 // written is an ID in the hash's form, "" for the zero ID.
-func written(id store.ID) string {
-	if id == (store.ID{}) {
+func written(id rulestore.ID) string {
+	if id == (rulestore.ID{}) {
 		return ""
 	}
 	return fmt.Sprintf("%d %d", id.Number, id.At)
 }
 
 // Put makes next the newest revision, in one script call.
-func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision) error {
+func (s *Store) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if next.Number != expected.Number+1 {
-		return store.ErrConflict
+		return rulestore.ErrConflict
 	}
 	text, err := s.codec.Encode(next.Rules)
 	if err != nil {
@@ -134,22 +134,22 @@ func (s *Store) Put(ctx context.Context, expected store.ID, next *store.Revision
 	}
 	reply, err := s.run(ctx, putScript,
 		written(expected), strconv.FormatInt(next.Number, 10), written(next.ID), string(about), string(s.pack.EncodeAll(text, nil)),
-		strconv.Itoa(store.KeptRevisions), strconv.Itoa(store.KeptBytes), s.channel)
+		strconv.Itoa(rulestore.KeptRevisions), strconv.Itoa(rulestore.KeptBytes), s.channel)
 	switch {
 	case err != nil && refused(err):
-		return prefix.Errorf("%w: %w", store.ErrRefused, s.failure(ctx, err))
+		return prefix.Errorf("%w: %w", rulestore.ErrRefused, s.failure(ctx, err))
 	case err != nil:
 		return s.failure(ctx, err)
 	case reply == "conflict":
-		return store.ErrConflict
+		return rulestore.ErrConflict
 	}
 	s.codec.Known(text, next.Rules)
 	return nil
 }
 
 // Load returns a revision; number 0 is the newest.
-func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) {
-	var revision store.Revision
+func (s *Store) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
+	var revision rulestore.Revision
 	if err := ctx.Err(); err != nil {
 		return revision, err
 	}
@@ -160,7 +160,7 @@ func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) 
 	case reply == "" && number == 0:
 		return revision, nil
 	case reply == "":
-		return revision, store.ErrNotKept
+		return revision, rulestore.ErrNotKept
 	}
 	about, packed, _ := strings.Cut(reply, "\n")
 	if revision.Info, err = s.parseInfo(about); err != nil {
@@ -179,7 +179,7 @@ func (s *Store) Load(ctx context.Context, number int64) (store.Revision, error) 
 }
 
 // History returns revisions without their rules, the newest first.
-func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info, error) {
+func (s *Store) History(ctx context.Context, before int64, n int) ([]rulestore.Info, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info,
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-	var list []store.Info
+	var list []rulestore.Info
 	for line := range strings.Lines(reply) {
 		about, err := s.parseInfo(line)
 		if err != nil {
@@ -198,9 +198,9 @@ func (s *Store) History(ctx context.Context, before int64, n int) ([]store.Info,
 	return list, nil
 }
 
-func (s *Store) parseInfo(text string) (info store.Info, err error) {
+func (s *Store) parseInfo(text string) (info rulestore.Info, err error) {
 	if err := json.Unmarshal([]byte(text), &info); err != nil || info.Number < 1 {
-		return store.Info{}, s.unreadable("N:info", text)
+		return rulestore.Info{}, s.unreadable("N:info", text)
 	}
 	return info, nil
 }
@@ -224,7 +224,7 @@ func (s *Store) failure(ctx context.Context, err error) error {
 	case strings.Contains(err.Error(), "WRONGTYPE "):
 		return s.unreadable("the type", err.Error())
 	case strings.HasPrefix(reply, "WRONGPASS "), strings.HasPrefix(reply, "NOAUTH "):
-		return prefix.Errorf("%w: %w: the rules in Redis: %w", stint.ErrUnavailable, store.ErrCredentials, err)
+		return prefix.Errorf("%w: %w: the rules in Redis: %w", stint.ErrUnavailable, rulestore.ErrCredentials, err)
 	default:
 		return fmt.Errorf("%w: the rules in Redis: %w", stint.ErrUnavailable, err)
 	}
@@ -233,7 +233,7 @@ func (s *Store) failure(ctx context.Context, err error) error {
 // unreadable is the error of something that this package did not write.
 func (s *Store) unreadable(field, value string) error {
 	const most = 200
-	return prefix.Errorf("%w: %w", store.ErrUnreadable,
+	return prefix.Errorf("%w: %w", rulestore.ErrUnreadable,
 		stint.Invalid(fmt.Sprintf("%s of %s", field, s.key), clip.To(most, value), fmt.Sprintf("what stint wrote; DEL %s begins anew without rules", s.key)))
 }
 

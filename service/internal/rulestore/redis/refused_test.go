@@ -56,9 +56,9 @@ func TestRefused(t *testing.T) {
 		{errors.New("OOM of something else"), false},
 		{context.DeadlineExceeded, false},
 	} {
-		next := store.Revision{Info: store.Info{ID: store.ID{Number: 1, At: 1}}}
-		err := openOn(t, replying{err: test.err}, "").Put(t.Context(), store.ID{}, &next)
-		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, store.ErrRefused) != test.refused {
+		next := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}}
+		err := openOn(t, replying{err: test.err}, "").Put(t.Context(), rulestore.ID{}, &next)
+		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, rulestore.ErrRefused) != test.refused {
 			t.Errorf("%v becomes %v; want refused: %v", test.err, err, test.refused)
 		}
 	}

@@ -24,7 +24,7 @@ import (
 type Place struct {
 	// Open makes another store on the place with each call, as another process would. The
 	// suite does not close them; t.Cleanup does.
-	Open func() store.Store
+	Open func() rulestore.Store
 	// Lose empties the place, as a server that lost its data. Default: nil, losses are not tested.
 	Lose func()
 }
@@ -55,7 +55,7 @@ func Run(t *testing.T, size Size, open func(t testing.TB) Place) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := open(t)
-			check(&place{Place: at, tester: t, test: t, ctx: t.Context(), at: 1, stores: [2]store.Store{at.Open(), at.Open()}})
+			check(&place{Place: at, tester: t, test: t, ctx: t.Context(), at: 1, stores: [2]rulestore.Store{at.Open(), at.Open()}})
 		})
 	}
 }
@@ -73,10 +73,10 @@ type place struct {
 	tester
 	test      *testing.T
 	ctx       context.Context //nolint:containedctx // the test's
-	stores    [2]store.Store
-	at        int64            // the time of the next revision
-	revisions []store.Revision // the newest last
-	lost      []store.Revision // were there before the place lost them
+	stores    [2]rulestore.Store
+	at        int64                // the time of the next revision
+	revisions []rulestore.Revision // the newest last
+	lost      []rulestore.Revision // were there before the place lost them
 }
 
 // testModel compares stores with the model after each of some steps. What one store writes, the other reads, text that
@@ -97,20 +97,20 @@ func testModel(p *place) {
 			case "put":
 				p.at += rapid.SampledFrom([]int64{1, 1000, 1_000_000, 10_000_000_000_000}).Draw(t, "later")
 				next := p.next(rapid.SliceOfN(testrules.Rules(), 0, 4).Draw(t, "rules")...)
-				next.Author = store.Author{
+				next.Author = rulestore.Author{
 					By:      testrules.Text.Draw(t, "by"),
 					Action:  testrules.Text.Draw(t, "action"),
 					Comment: testrules.Text.Draw(t, "comment"),
 				}
 				p.put(next)
 			case "refuse":
-				expected := store.ID{
+				expected := rulestore.ID{
 					Number: n + rapid.Int64Range(-2, 2).Draw(t, "number"),
 					At:     p.head().At + rapid.SampledFrom([]int64{-1, 0, 1, 1_000_000}).Draw(t, "at"),
 				}
 				p.refuse(expected, expected.Number+1)
 				p.refuse(p.head().ID, n+rapid.SampledFrom([]int64{-1, 0, 2, 3}).Draw(t, "next"))
-				p.refuse(store.ID{}, rapid.Int64Range(0, n+2).Draw(t, "first"))
+				p.refuse(rulestore.ID{}, rapid.Int64Range(0, n+2).Draw(t, "first"))
 			case "page":
 				p.historyIs(rapid.Int64Range(0, n+3).Draw(t, "before"), int(rapid.Int64Range(1, n+2).Draw(t, "n")))
 			case "lose":
@@ -130,7 +130,7 @@ func testModel(p *place) {
 }
 
 // refuse checks that the stores refuse a revision that does not follow the newest.
-func (p *place) refuse(expected store.ID, number int64) {
+func (p *place) refuse(expected rulestore.ID, number int64) {
 	p.Helper()
 	if expected == p.head().ID && number == expected.Number+1 {
 		return
@@ -138,7 +138,7 @@ func (p *place) refuse(expected store.ID, number int64) {
 	for i, s := range p.stores {
 		next := p.next(plain("other", "refused"))
 		next.Number, next.At = number, p.at+5
-		if err := s.Put(p.ctx, expected, &next); !errors.Is(err, store.ErrConflict) {
+		if err := s.Put(p.ctx, expected, &next); !errors.Is(err, rulestore.ErrConflict) {
 			p.Errorf("store %d: revision %d after %+v where %+v is the newest: %v, want ErrConflict", i, number, expected, p.head().ID, err)
 		}
 	}
@@ -163,7 +163,7 @@ func (s Size) testKeptRevisions(p *place) {
 	if !s.Kept {
 		return
 	}
-	const kept, made = store.KeptRevisions, store.KeptRevisions + 120
+	const kept, made = rulestore.KeptRevisions, rulestore.KeptRevisions + 120
 	for i := range made {
 		p.put(p.next(plain(fmt.Sprintf("rule-%d", i%7), fmt.Sprint(i))))
 	}
@@ -195,7 +195,7 @@ func (s Size) testKeptBytes(p *place) {
 	}
 	p.check(2)
 	list, err := p.stores[0].History(p.ctx, 0, made)
-	if n := len(list); err != nil || n < store.KeptBytes/size-1 || n >= made {
+	if n := len(list); err != nil || n < rulestore.KeptBytes/size-1 || n >= made {
 		p.Errorf("%d are kept, %v", n, err)
 	}
 	p.historyIs(0, len(list))
@@ -231,14 +231,14 @@ func (s Size) testEdits(p *place) {
 }
 
 // insist adds a rule, and tries again whenever others come first.
-func insist(ctx context.Context, at store.Store, id string) error {
+func insist(ctx context.Context, at rulestore.Store, id string) error {
 	for {
 		now, err := at.Load(ctx, 0)
 		if err != nil {
 			return err
 		}
 		next := after(now, now.At+1, append(slices.Clone(now.Rules), plain(id, "")))
-		if err := at.Put(ctx, now.ID, &next); !errors.Is(err, store.ErrConflict) {
+		if err := at.Put(ctx, now.ID, &next); !errors.Is(err, rulestore.ErrConflict) {
 			return err
 		}
 	}
@@ -247,7 +247,7 @@ func insist(ctx context.Context, at store.Store, id string) error {
 // A revision is loaded whole or not at all while others are put.
 func (s Size) testWhole(p *place) {
 	const many = 100
-	at := func(number int64) store.Revision {
+	at := func(number int64) rulestore.Revision {
 		var list []rules.Rule
 		for i := range many - number%7 {
 			list = append(list, plain(fmt.Sprintf("rule-%03d", i), fmt.Sprint(number)))
@@ -360,20 +360,20 @@ func testCancelled(p *place) {
 }
 
 // head is the newest revision, the zero Revision if there is none.
-func (p *place) head() store.Revision {
+func (p *place) head() rulestore.Revision {
 	if len(p.revisions) == 0 {
-		return store.Revision{}
+		return rulestore.Revision{}
 	}
 	return p.revisions[len(p.revisions)-1]
 }
 
 // next is the revision after the newest with these rules, of two with one ID the last.
-func (p *place) next(list ...rules.Rule) store.Revision {
+func (p *place) next(list ...rules.Rule) rulestore.Revision {
 	return after(p.head(), max(p.head().At+1, p.at), list)
 }
 
-func after(head store.Revision, at int64, list []rules.Rule) store.Revision {
-	next := store.Revision{Info: store.Info{ID: store.ID{Number: head.Number + 1, At: at}}}
+func after(head rulestore.Revision, at int64, list []rules.Rule) rulestore.Revision {
+	next := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: head.Number + 1, At: at}}}
 	byID := func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) }
 	slices.Reverse(list)
 	slices.SortStableFunc(list, byID)
@@ -382,7 +382,7 @@ func after(head store.Revision, at int64, list []rules.Rule) store.Revision {
 }
 
 // put makes a revision by one store or the other in turn.
-func (p *place) put(next store.Revision) {
+func (p *place) put(next rulestore.Revision) {
 	p.Helper()
 	if err := p.stores[next.Number%2].Put(p.ctx, p.head().ID, &next); err != nil {
 		p.Fatalf("revision %d is not made: %v", next.Number, err)
@@ -410,7 +410,7 @@ func (p *place) check(n int) {
 }
 
 // same checks that a store has a revision under a number.
-func (p *place) same(s store.Store, number int64, want store.Revision) {
+func (p *place) same(s rulestore.Store, number int64, want rulestore.Revision) {
 	p.Helper()
 	got, err := s.Load(p.ctx, number)
 	if err != nil || got.Info != want.Info || !slices.EqualFunc(got.Rules, want.Rules, func(a, b rules.Rule) bool { return a.Equal(&b) }) {
@@ -419,9 +419,9 @@ func (p *place) same(s store.Store, number int64, want store.Revision) {
 }
 
 // notKept checks that a store has no revision of a number.
-func (p *place) notKept(s store.Store, number int64) {
+func (p *place) notKept(s rulestore.Store, number int64) {
 	p.Helper()
-	if got, err := s.Load(p.ctx, number); !errors.Is(err, store.ErrNotKept) {
+	if got, err := s.Load(p.ctx, number); !errors.Is(err, rulestore.ErrNotKept) {
 		p.Fatalf("revision %d: %+v, %v; want ErrNotKept", number, got.Info, err)
 	}
 }
@@ -429,7 +429,7 @@ func (p *place) notKept(s store.Store, number int64) {
 // historyIs compares a page of the history with the model's.
 func (p *place) historyIs(before int64, n int) {
 	p.Helper()
-	var want []store.Info
+	var want []rulestore.Info
 	for _, revision := range slices.Backward(p.revisions) {
 		if len(want) < n && (before == 0 || revision.Number < before) {
 			want = append(want, revision.Info)

@@ -25,7 +25,7 @@ import (
 // defaults.
 type Config struct {
 	// Manager edits the rules. Default: nil, the rules of Limiter are shown and can't be edited.
-	Manager *store.Manager
+	Manager *rulestore.Manager
 	// RulesFrom says where rules come from that can't be edited, such as "the file rules.yaml".
 	// Default: "", which is "the configuration".
 	RulesFrom string
@@ -202,11 +202,11 @@ func (c *call) prepare() (err error) {
 }
 
 // current returns the rules of the store, or without a manager the rules in force.
-func (c *call) current() (store.Revision, error) {
+func (c *call) current() (rulestore.Revision, error) {
 	if c.api.config.Manager == nil {
 		list := c.api.config.Limiter.Set().Rules()
 		slices.SortFunc(list, func(a, b rules.Rule) int { return strings.Compare(a.ID, b.ID) })
-		return store.Revision{Rules: list}, nil
+		return rulestore.Revision{Rules: list}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
@@ -215,10 +215,10 @@ func (c *call) current() (store.Revision, error) {
 }
 
 // find returns the rule of the path.
-func (c *call) find() (rules.Rule, store.ID, error) {
+func (c *call) find() (rules.Rule, rulestore.ID, error) {
 	now, err := c.current()
 	if err != nil {
-		return rules.Rule{}, store.ID{}, err
+		return rules.Rule{}, rulestore.ID{}, err
 	}
 	rule, found := now.Rule(c.rule)
 	if !found {
@@ -235,7 +235,7 @@ func unavailable(cause error, detail string) error {
 // unreachable turns the error of a read of rules into one with a status.
 func unreachable(err error) error {
 	switch {
-	case errors.Is(err, store.ErrUnreadable):
+	case errors.Is(err, rulestore.ErrUnreadable):
 		return unavailable(err, "the stored rules can't be read; nothing was changed. The log says more")
 	case errors.Is(err, context.Canceled):
 		return problem.New(http.StatusServiceUnavailable, "the rules could not be read") // the caller is gone

@@ -21,10 +21,10 @@ import (
 const editTimeout = 10 * time.Second
 
 // edit makes the next revision of the rules, and sets the answer's header. change is called
-// as [store.Manager.Edit] says. what is the author's action, such as "replace login".
-func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited, error) {
-	return c.commit(what, func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
-		return m.Edit(ctx, author, func(d *store.Draft) error {
+// as [rulestore.Manager.Edit] says. what is the author's action, such as "replace login".
+func (c *call) edit(what string, change func(*rulestore.Draft) error) (rulestore.Edited, error) {
+	return c.commit(what, func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
+		return m.Edit(ctx, author, func(d *rulestore.Draft) error {
 			if err := change(d); err != nil {
 				return err
 			}
@@ -36,23 +36,23 @@ func (c *call) edit(what string, change func(*store.Draft) error) (store.Edited,
 // commit has the manager make a revision.
 func (c *call) commit(
 	what string,
-	do func(context.Context, *store.Manager, store.Author) (store.Edited, error),
-) (store.Edited, error) {
+	do func(context.Context, *rulestore.Manager, rulestore.Author) (rulestore.Edited, error),
+) (rulestore.Edited, error) {
 	comment, err := c.comment()
 	if err != nil {
-		return store.Edited{}, err
+		return rulestore.Edited{}, err
 	}
 	m := c.api.config.Manager
 	if m == nil {
-		return store.Edited{}, problem.New(
+		return rulestore.Edited{}, problem.New(
 			http.StatusConflict, "rules can't be changed here: they come from %s; change them there", c.api.config.RulesFrom,
 		)
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	e, err := do(ctx, m, store.Author{By: c.caller.Name, Action: what, Comment: comment})
+	e, err := do(ctx, m, rulestore.Author{By: c.caller.Name, Action: what, Comment: comment})
 	if err != nil {
-		return store.Edited{}, editFault(err)
+		return rulestore.Edited{}, editFault(err)
 	}
 	c.revision = e.Number
 	if e.None() {
@@ -68,15 +68,15 @@ var errUnconfirmed = errors.New("not confirmed")
 // editFault turns the error of an edit into one with a status.
 func editFault(err error) error {
 	switch {
-	case errors.Is(err, store.ErrUnreadable):
+	case errors.Is(err, rulestore.ErrUnreadable):
 		return unreachable(err)
-	case errors.Is(err, store.ErrConflict):
+	case errors.Is(err, rulestore.ErrConflict):
 		return problem.New(http.StatusConflict, "other edits came first, several times; try again")
-	case errors.Is(err, store.ErrRefused):
+	case errors.Is(err, rulestore.ErrRefused):
 		return unavailable(err, "the server that keeps the rules refused the edit; nothing was changed. The log says why")
 	case !isUnreachable(err):
 		return err
-	case errors.Is(err, store.ErrNotBegun):
+	case errors.Is(err, rulestore.ErrNotBegun):
 		return unavailable(err, "the rules could not be read"+inTime(err)+", nothing was changed; the log says why")
 	default:
 		return unavailable(
@@ -87,7 +87,7 @@ func editFault(err error) error {
 }
 
 // edited answers an edit of several rules.
-func (c *call) edited(e *store.Edited) error {
+func (c *call) edited(e *rulestore.Edited) error {
 	tag, err := listTag(e.ID, nil) // before the first revision there are no rules
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func changesOf(ids rules.Changes) adminapi.RuleChanges {
 }
 
 // timeOf is the time of a revision. Without a revision it is the zero time.
-func timeOf(id store.ID) time.Time {
+func timeOf(id rulestore.ID) time.Time {
 	if id.At == 0 {
 		return time.Time{}
 	}
@@ -119,7 +119,7 @@ func (c *call) create() error {
 		return err
 	}
 	c.rule = rule.ID
-	_, err = c.edit("create "+rule.ID, func(d *store.Draft) error {
+	_, err = c.edit("create "+rule.ID, func(d *rulestore.Draft) error {
 		if err := c.checkList(d); err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (c *call) remove() error {
 	if c.client != "" {
 		what = "delete an override of"
 	}
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) error {
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *rulestore.Draft) error {
 		rule, exists, err := c.checkOne(d)
 		switch {
 		case err != nil:
@@ -224,7 +224,7 @@ func (c *call) remove() error {
 
 // checkOne checks the conditions against the rule or override that the path names. It returns the rule, and whether the
 // rule or override exists.
-func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error) {
+func (c *call) checkOne(d *rulestore.Draft) (rule rules.Rule, exists bool, err error) {
 	rule, found := d.Rule(c.rule)
 	if !found {
 		if c.client != "" {
@@ -247,7 +247,7 @@ func (c *call) checkOne(d *store.Draft) (rule rules.Rule, exists bool, err error
 func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
 	var rule rules.Rule
 	exists := false
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *store.Draft) (err error) {
+	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *rulestore.Draft) (err error) {
 		if rule, exists, err = c.checkOne(d); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (c *call) replaceAll() error {
 	if err != nil {
 		return err
 	}
-	return c.editMany("replace all rules", func(d *store.Draft) error {
+	return c.editMany("replace all rules", func(d *rulestore.Draft) error {
 		d.Replace(list)
 		return nil
 	})
@@ -284,7 +284,7 @@ func (c *call) patchSelected() error {
 	if err != nil {
 		return err
 	}
-	return c.editSelected("patch rules", func(d *store.Draft, rule rules.Rule) error {
+	return c.editSelected("patch rules", func(d *rulestore.Draft, rule rules.Rule) error {
 		rule, err := patched(rule, change)
 		if err == nil {
 			d.Put(rule)
@@ -295,14 +295,14 @@ func (c *call) patchSelected() error {
 
 // removeSelected removes all rules that the query selects.
 func (c *call) removeSelected() error {
-	return c.editSelected("delete rules", func(d *store.Draft, rule rules.Rule) error {
+	return c.editSelected("delete rules", func(d *rulestore.Draft, rule rules.Rule) error {
 		d.Delete(rule.ID)
 		return nil
 	})
 }
 
 // editSelected edits all rules that the query selects, by their label or the prefix of their ID.
-func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) error) error {
+func (c *call) editSelected(what string, change func(*rulestore.Draft, rules.Rule) error) error {
 	f, err := c.filter()
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 			"set=NAME, label=NAME:VALUE or prefix=TEXT, to select rules",
 		)
 	}
-	return c.editMany(what+" of "+f.String(), func(d *store.Draft) error {
+	return c.editMany(what+" of "+f.String(), func(d *rulestore.Draft) error {
 		for _, rule := range d.Rules() {
 			if !f.has(&rule) {
 				continue
@@ -327,8 +327,8 @@ func (c *call) editSelected(what string, change func(*store.Draft, rules.Rule) e
 }
 
 // editMany edits several rules, under conditions about the list of all.
-func (c *call) editMany(what string, change func(*store.Draft) error) error {
-	e, err := c.edit(what, func(d *store.Draft) error {
+func (c *call) editMany(what string, change func(*rulestore.Draft) error) error {
+	e, err := c.edit(what, func(d *rulestore.Draft) error {
 		if err := c.checkList(d); err != nil {
 			return err
 		}
@@ -367,9 +367,9 @@ func (c *call) validate() error {
 }
 
 // checkList checks the conditions against the list of all rules of the draft.
-func (c *call) checkList(d *store.Draft) error {
+func (c *call) checkList(d *rulestore.Draft) error {
 	var list []rules.Rule
-	if d.ID() == (store.ID{}) {
+	if d.ID() == (rulestore.ID{}) {
 		list = d.Rules()
 	}
 	tag, err := listTag(d.ID(), list)

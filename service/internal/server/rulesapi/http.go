@@ -187,8 +187,8 @@ func tagOf(text []byte) string {
 
 // listTag is the entity tag of the list of all rules: of its revision, or without one, of
 // the rules' text.
-func listTag(head store.ID, list []rules.Rule) (string, error) {
-	if head != (store.ID{}) {
+func listTag(head rulestore.ID, list []rules.Rule) (string, error) {
+	if head != (rulestore.ID{}) {
 		return fmt.Sprintf(`"%d-%d"`, head.Number, head.At), nil
 	}
 	var all []byte

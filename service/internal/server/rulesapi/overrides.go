@@ -102,7 +102,7 @@ func exposesKeys(change *rules.Change) bool {
 
 // refuseExposedKey refuses an edit that changes a rule's scope and keeps an override that names an API key
 // itself. Under the new scope readers would see the key.
-func refuseExposedKey(d *store.Draft) error {
+func refuseExposedKey(d *rulestore.Draft) error {
 	for _, change := range d.Changes() {
 		if !exposesKeys(&change) {
 			continue

@@ -23,7 +23,7 @@ const (
 )
 
 // manager returns the manager of the rules, or an error if there is none.
-func (c *call) manager() (*store.Manager, error) {
+func (c *call) manager() (*rulestore.Manager, error) {
 	if c.api.config.Manager == nil {
 		return nil, problem.New(http.StatusNotFound, "there are no revisions: rules come from %s", c.api.config.RulesFrom)
 	}
@@ -62,7 +62,7 @@ func (c *call) revisions(before int64, limit int, rule string) (adminapi.RuleRev
 		return list, unreachable(err)
 	}
 	begun := time.Now()
-	var now store.Revision // of the info before, or the zero Revision
+	var now rulestore.Revision // of the info before, or the zero Revision
 	for i, info := range infos {
 		changes := true
 		if rule != "" {
@@ -83,7 +83,7 @@ func (c *call) revisions(before int64, limit int, rule string) (adminapi.RuleRev
 	return list, nil
 }
 
-func revisionOf(info store.Info) adminapi.RuleRevision {
+func revisionOf(info rulestore.Info) adminapi.RuleRevision {
 	return adminapi.RuleRevision{
 		Revision: info.Number,
 		At:       info.Time().UTC(),
@@ -99,10 +99,10 @@ func revisionOf(info store.Info) adminapi.RuleRevision {
 // the revision, so that it is not loaded again. On return it holds the revision before.
 func changedIn(
 	ctx context.Context,
-	m *store.Manager,
+	m *rulestore.Manager,
 	number int64,
 	id string,
-	now *store.Revision,
+	now *rulestore.Revision,
 ) (changed bool, err error) {
 	if now.Number != number {
 		if *now, err = m.Revision(ctx, number); err != nil {
@@ -110,7 +110,7 @@ func changedIn(
 		}
 	}
 	after, is := now.Rule(id)
-	*now = store.Revision{}
+	*now = rulestore.Revision{}
 	if number > 1 {
 		if *now, err = m.Revision(ctx, number-1); err != nil {
 			return false, notKept(err)
@@ -120,9 +120,9 @@ func changedIn(
 	return was != is || was && !before.Equal(&after), nil
 }
 
-// notKept turns store.ErrNotKept into nil, and returns other errors unchanged.
+// notKept turns rulestore.ErrNotKept into nil, and returns other errors unchanged.
 func notKept(err error) error {
-	if errors.Is(err, store.ErrNotKept) {
+	if errors.Is(err, rulestore.ErrNotKept) {
 		return nil
 	}
 	return err
@@ -140,7 +140,7 @@ func (c *call) getRevision() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), editTimeout)
 	defer cancel()
-	var old store.Revision // the zero Revision is before the first
+	var old rulestore.Revision // the zero Revision is before the first
 	now, err := m.Revision(ctx, c.number)
 	if err == nil && since > 0 {
 		old, err = m.Revision(ctx, since)
@@ -167,7 +167,7 @@ func (c *call) rollback() error {
 	if c.r.ContentLength != 0 {
 		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
-	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *store.Manager, author store.Author) (store.Edited, error) {
+	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
 		e, err := m.Rollback(ctx, author, c.number, c.checkList)
 		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})
@@ -177,10 +177,10 @@ func (c *call) rollback() error {
 	return c.edited(&e)
 }
 
-// notKept turns store.ErrNotKept into 410 if the revision existed once, and into 404 if it never did. Numbers begin
+// notKept turns rulestore.ErrNotKept into 410 if the revision existed once, and into 404 if it never did. Numbers begin
 // with first.
 func (c *call) notKept(ctx context.Context, err error, first int64) error {
-	if !errors.Is(err, store.ErrNotKept) {
+	if !errors.Is(err, rulestore.ErrNotKept) {
 		return err
 	}
 	now, err := c.api.config.Manager.Current(ctx)

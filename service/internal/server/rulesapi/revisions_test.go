@@ -14,21 +14,21 @@ import (
 
 // A slow store takes its time for each revision, and notes which are loaded.
 type slow struct {
-	store.Store
+	rulestore.Store
 	each   time.Duration
 	loaded []int64
 }
 
-func (s *slow) Load(ctx context.Context, number int64) (store.Revision, error) {
+func (s *slow) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
 	s.loaded = append(s.loaded, number)
 	<-time.After(s.each) // by the test's own time
 	return s.Store.Load(ctx, number)
 }
 
 // history makes revisions, of which every third changes the rule third.
-func history(t *testing.T, kept store.Store, revisions int) *call {
+func history(t *testing.T, kept rulestore.Store, revisions int) *call {
 	t.Helper()
-	m, err := store.NewManager(kept, store.Options{})
+	m, err := rulestore.NewManager(kept, rulestore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func history(t *testing.T, kept store.Store, revisions int) *call {
 		if n%3 == 0 {
 			rule.ID = "third"
 		}
-		if _, err := m.Edit(t.Context(), store.Author{}, func(d *store.Draft) error { d.Put(rule); return nil }); err != nil {
+		if _, err := m.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { d.Put(rule); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +50,7 @@ func history(t *testing.T, kept store.Store, revisions int) *call {
 
 // Revisions are listed without their rules, which are loaded only to find those of a rule.
 func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
-	kept := &slow{Store: store.NewMemory()}
+	kept := &slow{Store: rulestore.NewMemory()}
 	c := history(t, kept, 30)
 	for _, test := range []struct {
 		before      int64
@@ -86,7 +86,7 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 // A long search returns what it found and where to go on; nothing is left out.
 func TestHistoryTakesBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := &slow{Store: store.NewMemory(), each: 50 * time.Millisecond}
+		kept := &slow{Store: rulestore.NewMemory(), each: 50 * time.Millisecond}
 		c := history(t, kept, 200)
 		for _, rule := range []string{"third", "none"} {
 			var got []int64
