@@ -415,10 +415,7 @@ func TestPartitionsAgree(t *testing.T) {
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5))
 	take(t, first, "k", policy, 1)
 	for partitions, left := range map[int]int64{4: 3, 2: 0, 16: 0} {
-		store, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: partitions})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := another(t, conn, redisstore.Options{KeyPrefix: prefix, Partitions: partitions})
 		d, err := store.Decide(t.Context(), op(stint.Take, "k", policy, 1))
 		if left > 0 && (err != nil || d.Remaining != left) || left == 0 && (!errors.Is(err, stint.ErrInvalid) || d != (stint.Decision{})) {
 			t.Errorf("%d partitions where 4 were agreed: %+v, %v", partitions, d, err)

@@ -17,10 +17,7 @@ func calendarStores(t *testing.T) (pinned, live *redisstore.Store, clock *storet
 	clock = storetest.NewClock(dawn)
 	conn := newConn(t)
 	pinned, prefix := storeOn(t, conn, redisstore.Options{Now: clock.Now, Partitions: 16})
-	live, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live = another(t, conn, redisstore.Options{KeyPrefix: prefix})
 	return pinned, live, clock
 }
 

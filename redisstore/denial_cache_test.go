@@ -65,10 +65,7 @@ func listening(t *testing.T, options redisstore.Options) (own *hearing, store, e
 	// The client that stands behind the ear is closed by its test.
 	t.Cleanup(store.Close)
 	options.KeyPrefix = prefix
-	elsewhere, err := redisstore.New(newConn(t), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	elsewhere = another(t, newConn(t), options)
 	// The first call starts the listening; its denial may come too early to be remembered.
 	policy := policyOf(t, "warm-up", aLimit(stint.AlgorithmFixedWindow, 1))
 	take(t, store, "k", policy, 1)

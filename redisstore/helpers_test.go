@@ -96,6 +96,17 @@ func storeOn(t testing.TB, conn redisstore.Conn, options redisstore.Options) (*r
 	return store, options.KeyPrefix
 }
 
+// another opens one more store on a connection, as another process would.
+func another(t testing.TB, conn redisstore.Conn, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.New(lent{conn}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
 // redis sends a command to the shared server.
 func redis(t testing.TB, args ...any) any {
 	t.Helper()

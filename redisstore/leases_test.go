@@ -27,10 +27,7 @@ func processes(t testing.TB, n int, conn redisstore.Conn, now func() stint.Insta
 	first, prefix := storeOn(t, conn, redisstore.Options{Now: now})
 	stores := []*redisstore.Store{first}
 	for len(stores) < n {
-		store, err := redisstore.New(conn, redisstore.Options{Now: now, KeyPrefix: prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := another(t, conn, redisstore.Options{Now: now, KeyPrefix: prefix})
 		stores = append(stores, store)
 	}
 	return stores
@@ -293,11 +290,7 @@ func TestCrashLosesTheLease(t *testing.T) {
 	conn := newConn(t)
 	first := &shared{Conn: conn}
 	mortal, prefix := storeOn(t, first, redisstore.Options{Now: clock.Now})
-	other, err := redisstore.New(&shared{Conn: conn}, redisstore.Options{Now: clock.Now, KeyPrefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(other.Close)
+	other := another(t, &shared{Conn: conn}, redisstore.Options{Now: clock.Now, KeyPrefix: prefix})
 	policy := policyOf(t, "", stint.TokenBucket(1000, stint.PerSecond(100)).WithLease(200))
 	take(t, mortal, "k", policy, 1)
 	first.dead.Store(true)

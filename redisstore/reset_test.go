@@ -191,10 +191,7 @@ func mixedPolicy(t testing.TB, name string) *stint.Policy {
 func TestResetInForceEverywhere(t *testing.T) {
 	conn := newConn(t)
 	store, prefix := storeOn(t, conn, redisstore.Options{DenialCache: -1})
-	other, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, DenialCache: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := another(t, conn, redisstore.Options{KeyPrefix: prefix, DenialCache: -1})
 	first, second := mixedPolicy(t, "rule/a"), mixedPolicy(t, "rule/b")
 	use := func() {
 		for _, policy := range []*stint.Policy{first, second} {
@@ -271,19 +268,13 @@ func TestResetSurvivesLostSettings(t *testing.T) {
 	if n := left(t, store, "k", policy); n != 9 {
 		t.Errorf("%d remain, want 9", n)
 	}
-	fresh, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh := another(t, conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
 	if n := left(t, fresh, "k", policy); n != 9 {
 		t.Errorf("%d remain for a new process, want 9", n)
 	}
 	redis(t, "DEL", prefix+":settings")
 	clock.Advance(time.Second)
-	fresh, err = redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fresh = another(t, conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
 	resetPolicy(t, fresh, "p")
 	for _, s := range []*redisstore.Store{store, fresh} {
 		if n := left(t, s, "k", policy); n != 10 {
@@ -324,10 +315,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 	if got := layoutOf(t, prefix); got != "4 stream" {
 		t.Fatalf("the layout is %q", got)
 	}
-	second, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := another(t, conn, redisstore.Options{KeyPrefix: prefix})
 	check := func(want int64) {
 		t.Helper()
 		for i := range 20 {
@@ -342,10 +330,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 	for _, key := range append(keysOf(t, prefix), prefix+":settings") {
 		redis(t, "DEL", key)
 	}
-	third, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	third := another(t, conn, redisstore.Options{KeyPrefix: prefix, Partitions: 8})
 	for i := range 20 {
 		take(t, third, fmt.Sprint(i), policy, 5)
 	}
@@ -363,10 +348,7 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 	one, prefix := storeOn(t, conn, redisstore.Options{Partitions: 2, DenialCache: -1})
 	take(t, one, "k", policy, 1)
 	redis(t, "DEL", prefix+":settings")
-	two, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix, Partitions: 16, DenialCache: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := another(t, conn, redisstore.Options{KeyPrefix: prefix, Partitions: 16, DenialCache: -1})
 	admitted := 0
 	for range 20 {
 		for _, s := range []*redisstore.Store{one, two} {
