@@ -6,6 +6,7 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-print-directory
 
 GOLANGCI_VERSION := 2.15.0
+ACTIONLINT_VERSION := 1.7.12
 FUZZTIME ?= 5s
 FOR ?= 1h
 SEED ?= 0
@@ -40,7 +41,8 @@ web: $(DASHBOARD) ## build the dashboard
 
 $(DASHBOARD): $(shell find service/web -type f -not -path '*/node_modules/*')
 	@if command -v npm > /dev/null; then \
-		rm -rf $(DIST)/assets $@ && cd service/web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null; \
+		rm -rf $(DIST)/assets $(DIST)/SOURCES $@ && (cd service/web && npm ci --no-audit --no-fund --loglevel=error > /dev/null && npm run --silent build > /dev/null) && \
+		find service/web -type f -not -path '*/node_modules/*' | LC_ALL=C sort | xargs sha256sum > $(DIST)/SOURCES; \
 	else echo "the dashboard is left out: npm is missing; install Node.js 20.19 or later" >&2; fi
 
 .PHONY: screenshots
@@ -79,6 +81,7 @@ test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, 
 lint: $(LINTER)-$(GOLANGCI_VERSION) ## check the formatting and run the linters
 	@$(call each,"$(LINTER)" fmt --diff,too)
 	@$(call each,"$(LINTER)" run,too)
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v$(ACTIONLINT_VERSION) -shellcheck= -pyflakes= .github/workflows/*
 
 .PHONY: fmt
 fmt: $(LINTER)-$(GOLANGCI_VERSION) ## format the code
@@ -128,6 +131,17 @@ bench-cluster: ## measure limiters on clusters of 1, 2 and 3 primaries, per seco
 .PHONY: bench-network
 bench-network: ## measure limiters behind 1, 5 and 50 ms of network delay
 	@$(MAKE) -C bench bench-network
+
+OUT ?= bin/release
+
+.PHONY: release
+release: ## build the program for all platforms, with checksums and a bill of materials, into OUT (bin/release)
+	@scripts/release "$(OUT)"
+
+.PHONY: release-check
+release-check: ## make a release in a folder of its own, and prove that its modules and its program are had from a proxy
+	@scripts/ensure node npm
+	@go test ./test/release -count 1 -v
 
 .PHONY: measure
 measure: ## count the files, and the types in them, that three kinds of requests run through

@@ -115,6 +115,7 @@ var folders = []folder{
 		"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 	}},
 	{path: "test", floor: 5, testsOnly: true},
+	{path: "test/release", floor: 5, testsOnly: true, uses: []string{"github.com/CycloneDX/cyclonedx-go"}},
 
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},

@@ -2,17 +2,22 @@
 package release
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/mod/modfile"
@@ -24,6 +29,9 @@ const root = "../.."
 
 // stint is the path of the root's module.
 const stint = "github.com/stint-go/stint"
+
+// version is that of the release that is tested: another than the repository has, so that it has to be put everywhere.
+const version = "v0.1.1-test.1"
 
 // modules are the folders of all modules, and of those that users get, by go.work: the latter are replaced there.
 func modules(t *testing.T) (all, released []string) {
@@ -46,10 +54,10 @@ func modules(t *testing.T) (all, released []string) {
 	return all, append(released, "service")
 }
 
-// read reads a module's file.
+// read reads the go.mod of a folder.
 func read(t *testing.T, folder string) *modfile.File {
 	t.Helper()
-	name := filepath.Join(root, folder, "go.mod")
+	name := filepath.Join(folder, "go.mod")
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -61,41 +69,76 @@ func read(t *testing.T, folder string) *modfile.File {
 	return file
 }
 
-// source is a file of a module.
-type source struct{ folder, name string }
-
-func (s source) Path() string                 { return s.name }
-func (s source) Lstat() (fs.FileInfo, error)  { return os.Lstat(filepath.Join(s.folder, s.name)) }
-func (s source) Open() (io.ReadCloser, error) { return os.Open(filepath.Join(s.folder, s.name)) }
-
-// files lists what a repository has of a folder. A module proxy sees nothing else: no binaries in bin, and no
-// packages of npm, which take minutes to compress.
-func files(t *testing.T, folder string) (files []modzip.File) {
+// repository makes a repository of what is here, committed or not, and has it tagged as a release.
+func repository(t *testing.T, version string) (folder string) {
 	t.Helper()
-	output, err := exec.CommandContext(t.Context(), "git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	folder = t.TempDir()
+	output, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
-		t.Fatalf("git ls-files in %s: %v", folder, err)
+		t.Fatalf("git ls-files: %v", err)
 	}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(output), "\x00"), "\x00") {
-		file := source{folder, name}
-		if _, err := file.Lstat(); !errors.Is(err, fs.ErrNotExist) { // deleted, and not yet committed
-			files = append(files, file)
+	names := strings.Split(strings.TrimSuffix(string(output), "\x00"), "\x00")
+	dist := filepath.Join(root, dashboard)
+	err = filepath.WalkDir(dist, func(name string, entry fs.DirEntry, err error) error { // as make web has built it
+		if err == nil && !entry.IsDir() {
+			relative, _ := filepath.Rel(root, name)
+			names = append(names, relative)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if errors.Is(err, fs.ErrNotExist) { // deleted, and not yet committed
+			continue
+		}
+		info, statErr := os.Stat(filepath.Join(root, name))
+		if name == "CHANGELOG.md" {
+			text = bytes.Replace(text, []byte("## [Unreleased]"), []byte("## ["+version[1:]+"]"), 1)
+		}
+		to := filepath.Join(folder, name)
+		if err := errors.Join(err, statErr, os.MkdirAll(filepath.Dir(to), 0o750)); err != nil {
+			t.Fatal(err)
+		}
+		// The times too, by which make knows that the dashboard is built.
+		if err := errors.Join(os.WriteFile(to, text, info.Mode()), os.Chtimes(to, info.ModTime(), info.ModTime())); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return files
+	for _, args := range [][]string{
+		{"git", "init", "-q"},
+		{"git", "config", "user.name", "somebody"},
+		{"git", "config", "user.email", "somebody@example.com"},
+		{"git", "config", "advice.detachedHead", "false"},
+		{"git", "add", "."},
+		{"git", "commit", "-q", "-m", "all of it"},
+		{"scripts/tag", version},
+	} {
+		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		command.Dir = folder
+		if text, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+	}
+	return folder
 }
 
-// publish puts a module into a folder that serves as a proxy, as the version.
-func publish(t *testing.T, proxy, folder, version string) {
+// dashboard is where the built dashboard is embedded from.
+const dashboard = "service/internal/server/dashboard/dist"
+
+// publish puts a module of a tagged repository into a folder that serves as a proxy, as the go command makes it of a tag.
+func publish(t *testing.T, proxy, repository, folder, version string) {
 	t.Helper()
-	file := read(t, folder)
+	file := read(t, filepath.Join(repository, folder))
 	versions := filepath.Join(proxy, filepath.FromSlash(file.Module.Mod.Path), "@v")
 	if err := os.MkdirAll(versions, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	var archive bytes.Buffer
 	of := module.Version{Path: file.Module.Mod.Path, Version: version}
-	if err := modzip.Create(&archive, of, files(t, filepath.Join(root, folder))); err != nil {
+	if err := modzip.CreateFromVCS(&archive, of, repository, path.Join(folder, version), folder); err != nil {
 		t.Fatal(err)
 	}
 	info, err := json.Marshal(map[string]string{"Version": version, "Time": "2026-01-01T00:00:00Z"})
@@ -112,26 +155,21 @@ func publish(t *testing.T, proxy, folder, version string) {
 	}
 }
 
-// published publishes the modules and returns the version, which they require of each other, and an environment in
-// which the go command gets them from there, and all else from the user's module cache or the registry.
-func published(t *testing.T, folders []string) (version string, environment []string) {
+// published publishes the modules of a release, and returns an environment in which the go command gets them from there,
+// and all else from the user's module cache or the registry.
+func published(t *testing.T, folders []string, version string) (repo string, environment []string) {
 	t.Helper()
+	repo = repository(t, version)
 	for _, folder := range folders {
-		for _, required := range read(t, folder).Require {
-			if !strings.HasPrefix(required.Mod.Path+"/", stint+"/") {
-				continue
-			}
-			if version == "" {
-				version = required.Mod.Version
-			}
-			if required.Mod.Version != version {
-				t.Errorf("%s requires %s, another module %s", folder, required.Mod, version)
+		for _, required := range read(t, filepath.Join(repo, folder)).Require {
+			if strings.HasPrefix(required.Mod.Path+"/", stint+"/") && required.Mod.Version != version {
+				t.Errorf("%s requires %s, want %s", folder, required.Mod, version)
 			}
 		}
 	}
 	proxy := t.TempDir()
 	for _, folder := range folders {
-		publish(t, proxy, folder, version)
+		publish(t, proxy, repo, folder, version)
 	}
 	setting := func(name string) string {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
@@ -142,7 +180,7 @@ func published(t *testing.T, folders []string) (version string, environment []st
 	}
 	cache := t.TempDir()
 	borrow(t, setting("GOMODCACHE"), cache, path.Dir(stint), "cache/download/"+path.Dir(stint))
-	return version, append(os.Environ(),
+	return repo, append(os.Environ(),
 		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+cache, "GONOSUMDB="+stint+","+stint+"/*",
 		"GOPROXY=file://"+proxy+","+setting("GOPROXY"))
 }
@@ -183,14 +221,16 @@ func run(t *testing.T, environment []string, folder string, args ...string) (out
 
 func TestRelease(t *testing.T) {
 	all, released := modules(t)
-	version, environment := published(t, released)
-	t.Run("each resolves", func(t *testing.T) { testEachResolves(t, released, version, environment) })
-	t.Run("a program gets what it imports", func(t *testing.T) { testGraphs(t, version, environment) })
-	t.Run("all are tidy", func(t *testing.T) { testModulesAreTidy(t, all, environment) })
+	repo, environment := published(t, released, version)
+	t.Run("each resolves", func(t *testing.T) { testEachResolves(t, repo, released, environment) })
+	t.Run("a program gets what it imports", func(t *testing.T) { testGraphs(t, environment) })
+	t.Run("all are tidy", func(t *testing.T) { testModulesAreTidy(t, repo, all, environment) })
+	t.Run("the program is installed", func(t *testing.T) { testInstalled(t, environment) })
+	t.Run("the archives", func(t *testing.T) { testArchives(t, repo) })
 }
 
 // program makes a program that imports packages by the version of their modules.
-func program(t *testing.T, environment []string, version string, modules []string, packages ...string) (folder string) {
+func program(t *testing.T, environment, modules []string, packages ...string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	source := "package main\n\nimport (\n\t_ \"" + strings.Join(packages, "\"\n\t_ \"") + "\"\n)\n\nfunc main() {}\n"
@@ -211,21 +251,21 @@ func program(t *testing.T, environment []string, version string, modules []strin
 
 // A program gets each module by its version, and every package that it needs. The service is installed by its version:
 // go install refuses a go.mod that replaces a module.
-func testEachResolves(t *testing.T, released []string, version string, environment []string) {
+func testEachResolves(t *testing.T, repo string, released, environment []string) {
 	t.Helper()
 	for _, folder := range released {
-		if file := read(t, folder); len(file.Replace)+len(file.Exclude) > 0 {
+		if file := read(t, filepath.Join(repo, folder)); len(file.Replace)+len(file.Exclude) > 0 {
 			t.Errorf("%s replaces or excludes a module", folder)
 		}
 		module := path.Join(stint, folder)
 		if folder == "service" {
-			at := program(t, environment, version, []string{module + "/cmd/stint", stint}, stint+"/memstore")
+			at := program(t, environment, []string{module + "/cmd/stint", stint}, stint+"/memstore")
 			if output, err := run(t, environment, at, "list", "-deps", module+"/cmd/stint"); err != nil {
 				t.Errorf("%s: %v\n%s", module, err, output)
 			}
 			continue
 		}
-		at := program(t, environment, version, []string{module, stint}, module, stint+"/memstore")
+		at := program(t, environment, []string{module, stint}, module, stint+"/memstore")
 		if output, err := run(t, environment, at, "list", "-deps", "."); err != nil {
 			t.Errorf("%s: %v\n%s", module, err, output)
 		}
@@ -233,11 +273,11 @@ func testEachResolves(t *testing.T, released []string, version string, environme
 }
 
 // A program has in its graph what it imports, and no more.
-func testGraphs(t *testing.T, version string, environment []string) {
+func testGraphs(t *testing.T, environment []string) {
 	t.Helper()
 	list := func(modules []string, packages ...string) []string {
 		t.Helper()
-		at := program(t, environment, version, modules, packages...)
+		at := program(t, environment, modules, packages...)
 		output, err := run(t, environment, at, "list", "-m", "all")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, output)
@@ -258,10 +298,10 @@ func testGraphs(t *testing.T, version string, environment []string) {
 }
 
 // All modules are tidy, apart from the checksums of the version, which are known once it is released.
-func testModulesAreTidy(t *testing.T, all, environment []string) {
+func testModulesAreTidy(t *testing.T, repo string, all, environment []string) {
 	t.Helper()
 	for _, folder := range all {
-		output, _ := run(t, environment, filepath.Join(root, folder), "mod", "tidy", "-diff")
+		output, _ := run(t, environment, filepath.Join(repo, folder), "mod", "tidy", "-diff")
 		for line := range strings.Lines(output) {
 			changed := strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-")
 			heading := strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---")
@@ -273,4 +313,114 @@ func testModulesAreTidy(t *testing.T, all, environment []string) {
 			t.Errorf("%s: %s", folder, output)
 		}
 	}
+}
+
+// The program that go install makes of the release has the dashboard, answers a check, says its version, and ends on
+// SIGTERM.
+func testInstalled(t *testing.T, environment []string) {
+	t.Helper()
+	bin := t.TempDir()
+	output, err := run(t, append(environment, "GOBIN="+bin, "CGO_ENABLED=0"), t.TempDir(), "install", "-trimpath", stint+"/service/cmd/stint@"+version)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	said, err := exec.CommandContext(t.Context(), filepath.Join(bin, "stint"), "version").Output()
+	if err != nil || !strings.HasPrefix(string(said), "stint version "+version+"\n") {
+		t.Errorf("it says %q, %v", said, err)
+	}
+	answers(t, filepath.Join(bin, "stint"))
+}
+
+var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
+
+// answers starts a program as a service, and asks it for a check and for the dashboard.
+func answers(t *testing.T, program string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	stderr, err := command.StderrPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, log := map[string]string{}, ""
+	lines := bufio.NewScanner(stderr)
+	for len(addresses) < 2 && lines.Scan() {
+		log += lines.Text() + "\n"
+		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
+			addresses[match[1]] = match[2]
+		}
+	}
+	for url, want := range map[string]string{
+		"http://" + addresses["http"] + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
+		"http://" + addresses["admin"] + "/":                               `<script type="module"`,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, log)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s answers %s, %v; want %s", url, text, err, want)
+		}
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		log += lines.Text() + "\n"
+	}
+	if err := command.Wait(); err != nil || !strings.Contains(log, "msg=stopped") {
+		t.Errorf("it ends with %v:\n%s", err, log)
+	}
+}
+
+// What make release builds: an archive, here of this platform alone, whose program answers, the checksums, and a bill
+// of materials that names the modules and the packages of which it is made.
+func testArchives(t *testing.T, repo string) {
+	t.Helper()
+	out, name := t.TempDir(), "stint_"+version[1:]+"_"+runtime.GOOS+"_"+runtime.GOARCH
+	for _, args := range [][]string{
+		{"scripts/release", out},
+		{"sh", "-c", "cd " + out + " && sha256sum -c checksums.txt && tar -xzf " + name + ".tar.gz"},
+	} {
+		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+		command.Dir, command.Env = repo, append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
+		if text, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+	}
+	for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+		if _, err := os.Stat(filepath.Join(out, name, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(out, "stint_"+version[1:]+".cdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bill struct {
+		BOMFormat  string
+		Components []struct{ Purl string }
+	}
+	if err := json.Unmarshal(text, &bill); err != nil || bill.BOMFormat != "CycloneDX" {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, want := range []string{"pkg:golang/github.com/redis/rueidis@v", "pkg:golang/go.mongodb.org/mongo-driver/v2@v", "pkg:npm/preact@", "pkg:npm/%40fontsource/ibm-plex-sans@"} {
+		if !slices.ContainsFunc(bill.Components, func(c struct{ Purl string }) bool { return strings.HasPrefix(c.Purl, want) }) {
+			t.Errorf("the bill does not name %s", want)
+		}
+	}
+	for _, c := range bill.Components {
+		if strings.Contains(c.Purl, "stint-go") || strings.HasSuffix(c.Purl, "@") || strings.Contains(c.Purl, "vite@") {
+			t.Errorf("the bill names %s", c.Purl)
+		}
+	}
+	answers(t, filepath.Join(out, name, "stint"))
 }

@@ -129,6 +129,9 @@ func (s *Server) adminListener(ctx context.Context, ln net.Listener) (*httpListe
 	if handler.pages, err = dashboard.New(); err != nil {
 		return nil, err
 	}
+	if !handler.pages.Built() {
+		c.Logger.Info("this program was built without its dashboard; a release has it, and make build makes it")
+	}
 	if handler.ended, err = newEndedSessions(c.Store); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,10 @@ const notBuilt = `<!doctype html><html lang="en"><meta charset="utf-8"><title>st
 `
 
 // A Handler serves the dashboard. It is safe for concurrent use; make it with [New].
-type Handler struct{ files map[string]*file }
+type Handler struct {
+	files map[string]*file
+	built bool
+}
 
 // A file is one of the dashboard's.
 type file struct {
@@ -52,7 +55,7 @@ func New() (*Handler, error) {
 func load(dist fs.FS) (*Handler, error) {
 	h := &Handler{files: map[string]*file{}}
 	err := fs.WalkDir(dist, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || name == "README.md" {
+		if err != nil || entry.IsDir() || name == "README.md" || name == "SOURCES" {
 			return err
 		}
 		text, err := fs.ReadFile(dist, name)
@@ -65,7 +68,7 @@ func load(dist fs.FS) (*Handler, error) {
 		return nil, fmt.Errorf("stint: the dashboard: %w", err)
 	}
 	if index := h.files["/index.html"]; index != nil {
-		h.files["/"] = index
+		h.files["/"], h.built = index, true
 	} else {
 		h.files["/"] = newFile("index.html", []byte(notBuilt))
 	}
@@ -88,6 +91,9 @@ func newFile(name string, text []byte) *file {
 	}
 	return f
 }
+
+// Built reports whether the program has the dashboard: `go install` from a clone leaves it out.
+func (h *Handler) Built() bool { return h.built }
 
 // Serves reports whether a path is one of the dashboard's files.
 func (h *Handler) Serves(path string) bool { return h.files[path] != nil }
