@@ -51,6 +51,7 @@ func BenchmarkAway(b *testing.B) {
 		b.Run("mode="+mode.String()+"/goroutines=512", func(b *testing.B) {
 			store, err := failover.New(failover.Config{
 				Store: silent{}, Timeout: time.Millisecond, Mode: mode, Local: memstore.New(memstore.Config{}),
+				Instances: func() int { return 1 },
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -1,7 +1,7 @@
 // Package failover answers for a store that can't be reached: it wraps a [stint.Store], bounds each call in time, and
 // decides by a mode until the store can be reached again.
 //
-//	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Open})
+//	store, err := rueidis.Open(connection, redisstore.Options{}, failover.Config{})
 //
 // docs/failure.md says for operators what each fault comes to.
 //
@@ -103,7 +103,8 @@ type Config struct {
 	// Instances returns how many processes share the limits; less than 1 counts as 1. It
 	// is asked by every local decision, and every 10 seconds, and must be safe for
 	// concurrent use. A number that rises counts at once; one that falls counts for a policy
-	// when the policy's longest life is over. Default: nil, which is 1.
+	// when the policy's longest life is over. Default: nil; needed if a mode is Local, as N processes that each count
+	// themselves alone admit N times the limit.
 	Instances func() int
 	// StateChanged is called once for each change of the state of a shard, in order for
 	// each, in the goroutine that noticed the change. It must not block, must not call the
@@ -142,6 +143,10 @@ func (c Config) Validate() error {
 	if c.Mode == Local && c.Local == nil {
 		faults = append(faults, stint.Invalid("local store", "nil", "a store such as memstore.New makes, for the mode local"))
 	}
+	if c.Mode == Local && c.Instances == nil {
+		faults = append(faults, stint.Invalid("instances", "nil", "a function that counts the processes that share the limits, "+
+			"for the mode local: redisstore.Store's Instances, or one that returns 1 if there is one process"))
+	}
 	return prefix.Join(faults...)
 }
 
@@ -149,6 +154,8 @@ func (c Config) Validate() error {
 // for concurrent use; make it with [New].
 type Store struct {
 	config  Config
+	shared  Shared               // nil: New made it
+	counted bool                 // whether Config.Instances is given
 	shardOf func(key string) int // nil: there is one shard
 	shards  []*shard
 	probing *stint.Policy
@@ -171,15 +178,16 @@ type Store struct {
 // New makes a failover store, or reports everything that is wrong with the
 // configuration.
 func New(config Config) (*Store, error) {
-	config.ensureDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
+	counted := config.Instances != nil
+	config.ensureDefaults()
 	probing, err := stint.NewPolicy("failover.probe", stint.FixedWindow(stint.MaxPermits, time.Second))
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{config: config, probing: probing}
+	s := &Store{config: config, counted: counted, probing: probing}
 	var made sync.WaitGroup // a report waits until there are shards
 	made.Add(1)
 	defer made.Done()
@@ -238,7 +246,7 @@ func (s *Store) probeKeys(shards int) ([]string, error) {
 }
 
 // Close ends probing, and waits for a probe that is under way, at most one
-// deadline. It does not close the store. Afterwards the state stays as it is.
+// deadline. It closes the store only if [Protect] was given it. Afterwards the state stays as it is.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -248,6 +256,9 @@ func (s *Store) Close() {
 		s.watchdog.Close()
 	}
 	s.work.Wait()
+	if s.shared != nil {
+		s.shared.Close()
+	}
 }
 
 // start runs work in the background, unless the store is closed.

@@ -37,7 +37,7 @@ func newFixture(t testing.TB, change func(*failover.Config)) *fixture {
 	wall := func() stint.Instant { return stint.Instant(time.Now().UnixMicro()) }
 	f := &fixture{t: t, inner: memstore.New(memstore.Config{Now: wall}), local: memstore.New(memstore.Config{Now: wall})}
 	f.faulty = storetest.NewFaulty(f.inner)
-	config := failover.Config{Store: f.faulty, Local: f.local, StateChanged: func(c failover.Change) {
+	config := failover.Config{Store: f.faulty, Local: f.local, Instances: func() int { return 1 }, StateChanged: func(c failover.Change) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.changes = append(f.changes, c)

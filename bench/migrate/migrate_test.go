@@ -24,6 +24,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
@@ -115,7 +116,7 @@ func TestOnGoRedis(t *testing.T) {
 	ctx, client := t.Context(), redis.NewClient(&redis.Options{Addr: testredis.Start(t).Addr()})
 	defer func() { _ = client.Close() }()
 
-	store, err := goredis.Open(client, redisstore.Options{})
+	store, err := goredis.Open(client, redisstore.Options{}, failover.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

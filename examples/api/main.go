@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -50,7 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	// Where the state lives.
 	var store stint.Store = memstore.New(memstore.Config{})
 	if *redis != "" {
-		shared, err := rueidis.Open(rueidis.Connection{URL: *redis}, redisstore.Options{})
+		shared, err := rueidis.Open(rueidis.Connection{URL: *redis}, redisstore.Options{}, failover.Config{})
 		if err != nil {
 			return err
 		}

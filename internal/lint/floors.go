@@ -45,10 +45,10 @@ var folders = []folder{
 
 	{path: "memstore", floor: 2},
 	{path: "redisstore", floor: 2},
-	{path: "redisstore/rueidis", floor: 2, uses: []string{"github.com/redis/rueidis"}},
-	{path: "redisstore/goredis", floor: 2, uses: []string{"github.com/redis/go-redis/v9"}},
+	{path: "redisstore/rueidis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/rueidis"}},
+	{path: "redisstore/goredis", floor: 2, also: []string{"failover"}, uses: []string{"github.com/redis/go-redis/v9"}},
 	{path: "enforce", floor: 2},
-	{path: "failover", floor: 2},
+	{path: "failover", floor: 2, also: []string{"memstore"}},
 	{path: "storetest", floor: 2, uses: []string{"pgregory.net/rapid"}, testsOnly: true},
 
 	{path: "httplimit", floor: 3, not: stores},

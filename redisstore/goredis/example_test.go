@@ -8,9 +8,36 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 )
+
+// What a program needs for production: a store that answers, by default by admitting, while Redis can't be reached.
+func ExampleOpen() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	store, err := goredis.Open(client, redisstore.Options{KeyPrefix: "open"}, failover.Config{Timeout: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	if err := store.Ready(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter, err := stint.New(store, "api", stint.FixedWindow(100, 24*time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	decision, err := limiter.AllowN(ctx, "user:42", 30)
+	fmt.Println(decision.Allowed, decision.Remaining, decision.Degraded, err)
+	// Output: true 70 false <nil>
+}
 
 // The client stays the program's, for whatever else it does.
 func ExampleNew() {

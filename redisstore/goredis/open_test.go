@@ -13,11 +13,12 @@ import (
 	"github.com/stint-go/stint/redisstore/goredis"
 )
 
-func ExampleOpen() {
+// A call waits for Redis as long as its context lasts.
+func ExampleOpenBare() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
 
-	store, err := goredis.Open(client, redisstore.Options{KeyPrefix: "open"})
+	store, err := goredis.OpenBare(client, redisstore.Options{KeyPrefix: "bare"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -33,18 +34,18 @@ func ExampleOpen() {
 	// Output: allowed, 9 of 10 left <nil>
 }
 
-// Open refuses what New and redisstore.New refuse, and its store leaves the client open.
-func TestOpen(t *testing.T) {
+// OpenBare refuses what New and redisstore.New refuse, and its store leaves the client open.
+func TestOpenBare(t *testing.T) {
 	client := closing(t, redis.NewClient(&redis.Options{Addr: server.Addr()}))
 	for name, open := range map[string]func() (*redisstore.Store, error){
-		"client":  func() (*redisstore.Store, error) { return goredis.Open(nil, redisstore.Options{}) },
-		"options": func() (*redisstore.Store, error) { return goredis.Open(client, redisstore.Options{MaxBatch: -1}) },
+		"client":  func() (*redisstore.Store, error) { return goredis.OpenBare(nil, redisstore.Options{}) },
+		"options": func() (*redisstore.Store, error) { return goredis.OpenBare(client, redisstore.Options{MaxBatch: -1}) },
 	} {
 		if store, err := open(); store != nil || !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%s: %v, %v; want an invalid argument", name, store, err)
 		}
 	}
-	store, err := goredis.Open(client, redisstore.Options{KeyPrefix: "open"})
+	store, err := goredis.OpenBare(client, redisstore.Options{KeyPrefix: "bare"})
 	if err != nil {
 		t.Fatal(err)
 	}

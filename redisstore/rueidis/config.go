@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -59,9 +60,26 @@ type TLSFiles struct {
 	ServerName string
 }
 
-// Open makes a store on a connection of [Dial]. It fails only for what is wrong with its
-// arguments or the files that they name, with an error that wraps stint.ErrInvalid.
-func Open(c Connection, options redisstore.Options) (*redisstore.Store, error) {
+// Open makes a store for production: [OpenBare] within [failover.Protect]. It waits for nothing. While Redis can't be
+// reached a mode decides, by default one that admits; a call takes 100 ms at most. It fails only for what is wrong with
+// its arguments or the files that they name, with an error that wraps stint.ErrInvalid.
+func Open(c Connection, options redisstore.Options, config failover.Config) (*failover.Store, error) {
+	options.CountInstances = options.CountInstances || config.Instances == nil
+	bare, err := OpenBare(c, options)
+	if err != nil {
+		return nil, err
+	}
+	store, err := failover.Protect(bare, config)
+	if err != nil {
+		bare.Close()
+		return nil, err
+	}
+	return store, nil
+}
+
+// OpenBare makes a store on a connection of [Dial], for those who bring a deadline and an answer to failures of their
+// own: a call waits for Redis as long as its context lasts. Errors are Open's.
+func OpenBare(c Connection, options redisstore.Options) (*redisstore.Store, error) {
 	d, err := c.dialConfig()
 	if err := prefix.Join(options.Validate(), err); err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func TestTopologies(t *testing.T) {
 			t.Parallel()
 			c, servers := make(t)
 			for _, encoding := range []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream} {
-				store, err := rueidis.Open(c, redisstore.Options{LogEncoding: encoding})
+				store, err := rueidis.OpenBare(c, redisstore.Options{LogEncoding: encoding})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -268,7 +268,7 @@ func TestSilentServer(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
 	for _, scheme := range []string{"redis://%s", "rediss://%s", "redis-sentinel://%s/main", "redis-cluster://%s"} {
-		store, err := rueidis.Open(rueidis.Connection{URL: fmt.Sprintf(scheme, ln.Addr())}, redisstore.Options{})
+		store, err := rueidis.OpenBare(rueidis.Connection{URL: fmt.Sprintf(scheme, ln.Addr())}, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

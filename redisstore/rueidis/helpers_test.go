@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // open makes a store that connects in the background, closed at the end of the test.
 func open(t testing.TB, c rueidis.Connection, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := rueidis.Open(c, options)
+	store, err := rueidis.OpenBare(c, options)
 	if err != nil {
 		t.Fatal(err)
 	}

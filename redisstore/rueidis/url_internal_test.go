@@ -76,7 +76,7 @@ var badURLs = []string{
 // repeats the URL, which may hold a password.
 func TestBadURLs(t *testing.T) {
 	for _, url := range badURLs {
-		_, err := Open(Connection{URL: url}, redisstore.Options{})
+		_, err := OpenBare(Connection{URL: url}, redisstore.Options{})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%q: got %v, want %v", url, err, stint.ErrInvalid)
 			continue

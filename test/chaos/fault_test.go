@@ -164,7 +164,7 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 // store opens the store for any limits.
 func (s *site) store(mode failover.Mode, changed func(failover.Change)) (*failover.Store, func()) {
 	s.Helper()
-	inner, err := rueidis.Open(rueidis.Connection{URL: s.url}, s.options)
+	inner, err := rueidis.OpenBare(rueidis.Connection{URL: s.url}, s.options)
 	if err != nil {
 		s.Fatal(err)
 	}

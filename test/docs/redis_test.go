@@ -42,7 +42,7 @@ func TestRedisConf(t *testing.T) {
 		t.Errorf("only %d settings were found", settings)
 	}
 
-	store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,7 +87,7 @@ func Example_middleware() {
 func Example_redis() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{}, failover.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -113,7 +113,7 @@ func Example_goredis() {
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
-	store, err := goredis.Open(client, redisstore.Options{})
+	store, err := goredis.Open(client, redisstore.Options{}, failover.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -124,29 +124,25 @@ func Example_goredis() {
 		return
 	}
 	defer store.Close()
-	fmt.Println(store.Ping(context.Background()))
-	// Output: <nil>
+	fmt.Println(store.Down())
+	// Output: []
 }
 
 func Example_failover() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	redis, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer redis.Close()
-	if err := redis.Ready(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	store, err := failover.New(failover.Config{Store: redis, Mode: failover.Closed})
+	config := failover.Config{Mode: failover.Local, Timeout: 50 * time.Millisecond}
+	config.Timeout = time.Minute // since the machine that runs this may be busy
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, redisstore.Options{}, config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer store.Close()
+	if err := store.Ready(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
 	limiter, err := stint.New(store, "login", stint.TokenBucket(5, stint.PerDay(5)))
 	if err != nil {
 		fmt.Println(err)

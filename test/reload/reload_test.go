@@ -62,7 +62,7 @@ func TestReloadInRedis(t *testing.T) {
 // not.
 func openRedis(t *testing.T) *redisstore.Store {
 	t.Helper()
-	store, err := rueidis.Open(rueidis.Connection{URL: testredis.Start(t).URL()}, redisstore.Options{DenialCache: -1})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: testredis.Start(t).URL()}, redisstore.Options{DenialCache: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func hammer(ctx context.Context, processes int, addr string, p part) (*total, er
 
 // child is one process.
 func child(ctx context.Context, addr string, in io.Reader, out io.Writer) error {
-	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + addr}, redisstore.Options{})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: "redis://" + addr}, redisstore.Options{})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func NewStintOf(ctx context.Context, o Options, limits []stint.Limit) (*Subject,
 	if o.Cluster {
 		scheme = "redis-cluster://"
 	}
-	store, err := rueidis.Open(
+	store, err := rueidis.OpenBare(
 		rueidis.Connection{URL: scheme + strings.Join(o.Addrs, ",")},
 		redisstore.Options{Now: o.Now},
 	)

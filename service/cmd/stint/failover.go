@@ -21,14 +21,13 @@ const adviceTimeout = 10 * time.Second
 // configuration says, and tells of changes of its state.
 func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, back func()) (*failover.Store, error) {
 	settings := failover.Config{
-		Store: store, Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
-		Instances: func() int { return c.Instances },
+		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
 		ForPolicy: failureRules(c.OnStoreFailure),
 		Local:     memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory}), // a rule may be local
 		Answered:  h.answered,
 	}
-	if c.Instances == 0 {
-		settings.Instances = b.instances
+	if c.Instances > 0 {
+		settings.Instances = func() int { return c.Instances }
 	}
 	changes := &changeLog{logger: h.logger}
 	settings.StateChanged = func(change failover.Change) {
@@ -39,12 +38,33 @@ func newFailover(c config.Config, store stint.Store, b *backend, h storeHooks, b
 			back()
 		}
 	}
-	made, err := failover.New(settings)
+	made, err := failover.Protect(sharedBackend{store, b}, settings)
 	if err != nil {
 		return nil, misconfigured(err)
 	}
 	return made, nil
 }
+
+// A sharedBackend is a backend as failover.Protect takes one, perhaps with traced calls.
+type sharedBackend struct {
+	stint.Store
+
+	b *backend
+}
+
+// Ready implements [failover.Shared].
+func (s sharedBackend) Ready(ctx context.Context) error { return s.b.await(ctx) }
+
+// Instances implements [failover.Shared]. The memory is one process's.
+func (s sharedBackend) Instances() int {
+	if s.b.instances == nil {
+		return 1
+	}
+	return s.b.instances()
+}
+
+// Close implements [failover.Shared]. Who opened the backend closes it.
+func (sharedBackend) Close() {}
 
 // failureRules says what rules say of the time when the store is unreachable, where standard holds
 // for those that say nothing.

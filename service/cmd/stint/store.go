@@ -58,7 +58,7 @@ func openBackend(loaded config.Config) (*backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := rueidis.Open(connection(c), redisstore.Options{
+	store, err := rueidis.OpenBare(connection(c), redisstore.Options{
 		KeyPrefix: c.KeyPrefix, LogEncoding: redisstore.LogEncoding(c.LogEncoding),
 		Partitions: c.Partitions, DenialCache: cmp.Or(c.DenialCache, -1),
 		CountInstances: loaded.Instances == 0, OnCall: calls.Done,

@@ -42,7 +42,7 @@ type Config struct {
 	OnStoreFailure failover.Mode     `doc:"on_store_failure" is:"one-of open closed local" default:"open" value:"POLICY" help:"what decides checks while the store is unreachable: open (admit), closed (503) or local (this process's share)"`
 	OnOverload     failover.Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY" help:"what a check gets if this process is too busy to decide it in time: reject (503) or admit (as on_store_failure says)"`
 	// Instances is 0 for auto.
-	Instances int `doc:"instances" is:"integer 1 1000000" zero:"auto" default:"1" value:"N" help:"how many processes share the limits, or auto to count those that share the store; for on_store_failure local"`
+	Instances int `doc:"instances" is:"integer 1 1000000" zero:"auto" default:"auto" value:"N" help:"how many processes share the limits, or auto to count those that share the store; for on_store_failure local"`
 	// RulesFrom is a file or a folder, the URL of a Redis or a MongoDB, or RulesFromStore; "" is Rules if there are any,
 	// else RulesFromStore.
 	RulesFrom string `doc:"rules_from" is:"place" secret:"url" value:"PLACE" help:"where rules are kept: a file or a folder, redis://… as for the store, mongodb://HOST/DATABASE?collection=NAME, or the word store, which is the store itself and the default if the configuration has no rules"`

@@ -132,7 +132,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"redisstore.Ready":          deadStore.Ready(ctx),
 		"redisstore.Reset":          deadStore.ResetAll(ctx, stint.Scope{All: true}),
 		"redisstore.Decide":         of(deadStore.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
-		"rueidis.Open":              of(rueidis.Open(rueidis.Connection{URL: "http://h"}, redisstore.Options{KeyPrefix: "{", Partitions: -1})),
+		"rueidis.Open":              of(rueidis.OpenBare(rueidis.Connection{URL: "http://h"}, redisstore.Options{KeyPrefix: "{", Partitions: -1})),
 		"rueidis.Dial":              of(rueidis.Dial(rueidis.Connection{URL: "redis://u:p@h", Username: "u", PasswordFile: "none", TLS: rueidis.TLSFiles{CAFile: "none"}})),
 		"rueidis.Dial TLS":          of(rueidis.Dial(rueidis.Connection{URL: "rediss://h", TLS: rueidis.TLSFiles{CAFile: "none"}})),
 

@@ -201,7 +201,7 @@ func TestPanic(t *testing.T) {
 // surviving puts the fixture's store into one of package failover.
 func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
 	return func(c *server.Config) {
-		store, err := failover.New(failover.Config{Store: c.Store, Mode: mode, Local: memstore.New(memstore.Config{})})
+		store, err := failover.New(failover.Config{Store: c.Store, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: func() int { return 1 }})
 		if err != nil {
 			t.Fatal(err)
 		}

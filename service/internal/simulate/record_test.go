@@ -141,7 +141,7 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 	var locks [2]sync.Mutex
 	var processes sync.WaitGroup
 	for i := range records {
-		store, err := rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
+		store, err := rueidis.OpenBare(rueidis.Connection{URL: server.URL()}, redisstore.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 
 func main() {
 	measure.Listen()
-	store, err := rueidis.Open(rueidis.Connection{URL: os.Args[1]}, redisstore.Options{KeyPrefix: "measure"})
+	store, err := rueidis.OpenBare(rueidis.Connection{URL: os.Args[1]}, redisstore.Options{KeyPrefix: "measure"})
 	must(err)
 	limiter, err := stint.New(store, "measure", stint.TokenBucket(1_000_000, stint.PerSecond(1_000_000)))
 	must(err)

@@ -1,0 +1,56 @@
+package failover
+
+import (
+	"context"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/memstore"
+)
+
+// A Shared store is one that processes share, such as redisstore.Store.
+type Shared interface {
+	stint.Store
+	// Ready waits until the store can make its first decision, or returns why it can't.
+	Ready(ctx context.Context) error
+	// Instances is how many processes share the store, as far as this one knows.
+	Instances() int
+	// Close ends what the store does.
+	Close()
+}
+
+// Protect makes the store for production of one that processes share: its calls are bounded in time, and while it can't
+// be reached a mode decides. The zero [Config] is right for most programs: it admits then. What is Local is decided in a
+// memory store of its own, unless Config.Local is another, by the number of processes that the shared store counts,
+// unless Config.Instances says it. Config.Store must be nil. Close closes the shared store, too.
+//
+// Packages rueidis and goredis have an Open that does so.
+func Protect(shared Shared, config Config) (*Store, error) {
+	if config.Store != nil {
+		return nil, stint.Invalid("store", "given twice", "none in the configuration, beside the one that is shared")
+	}
+	if shared == nil {
+		return New(config)
+	}
+	config.Store = shared
+	if config.Local == nil {
+		config.Local = memstore.New(memstore.Config{})
+	}
+	if config.Instances == nil {
+		config.Instances = shared.Instances
+	}
+	s, err := New(config)
+	if err == nil {
+		s.shared = shared
+	}
+	return s, err
+}
+
+// Ready waits until the shared store can make its first decision: then that takes one round trip. The error is the
+// context's if that ends before, or wraps stint.ErrInvalid if the store can't be used as it is configured. A program may
+// go on after the first: the mode decides until the store is there. A store that [New] made is ready.
+func (s *Store) Ready(ctx context.Context) error {
+	if s.shared == nil {
+		return nil
+	}
+	return s.shared.Ready(ctx)
+}
