@@ -20,7 +20,9 @@ func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce
 	t.Helper()
 	away := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
-	store, err := failover.New(failover.Config{Store: away, Mode: mode, Local: memstore.New(memstore.Config{})})
+	store, err := failover.New(failover.Config{
+		Store: away, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: func() int { return 1 },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -171,7 +171,7 @@ func (s *Server) rate(c *call) metadata.MD {
 	header := c.header
 	if header == nil {
 		header = make(http.Header, len(names))
-		httplimit.WriteHeaders(header, c.policy, c.decision)
+		httplimit.HeadersOf(c.policy, httplimit.XRateLimit|httplimit.RetryAfter).Write(header, c.decision, nil)
 	}
 	var md metadata.MD
 	for _, name := range names {

@@ -7,9 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
 )
@@ -22,7 +24,12 @@ func ExampleMiddleware_Wrap() {
 		fmt.Println(err)
 		return
 	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
+	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -54,10 +54,18 @@ func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
 	return h
 }
 
-// WriteHeaders sets the fields X-RateLimit-Limit, -Remaining and -Reset, and Retry-After on a denial, for a
-// handler that asks a limiter of the policy itself. A [Middleware] does it for the handlers behind it.
-func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision) {
-	HeadersOf(policy, XRateLimit|RetryAfter).Write(header, d, nil)
+// WriteHeaders sets the fields that a [Middleware] sets, for a handler that asks a limiter of the policy itself. each are
+// the outcomes of the policy's limits, as [stint.Limiter.AllowEach] tells them. Without them RateLimit does not say when
+// there will be more permits, and it and RateLimit-Policy are left out of a policy with several limits.
+func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, each ...stint.Outcome) {
+	fields := AllFields
+	if len(each) < policy.Len() {
+		each = []stint.Outcome{{Allowed: d.Allowed, Remaining: d.Remaining, RetryAfter: d.RetryAfter}}
+		if policy.Len() > 1 {
+			fields &^= IETF
+		}
+	}
+	HeadersOf(policy, fields).Write(header, d, each)
 }
 
 // headersOwner owns the headers that policies carry, by their fields.

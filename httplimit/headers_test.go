@@ -1,7 +1,12 @@
 package httplimit_test
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -197,5 +202,51 @@ func BenchmarkWrite(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.Write(header, d, each)
+	}
+}
+
+// WriteHeaders writes what a middleware does.
+func TestWriteHeaders(t *testing.T) {
+	for name, limits := range map[string][]stint.Limit{
+		"one limit": {stint.TokenBucket(2, stint.PerMinute(2))},
+		"several":   {stint.TokenBucket(2, stint.PerMinute(2)), stint.FixedWindow(1, time.Hour).Named("hour")},
+	} {
+		l, clear := limiter(t, limits...), limiter(t, limits...)
+		handler := wrap(t, httplimit.Config{Limiter: l}, hello)
+		for range 3 {
+			want := ask(t, handler, "192.0.2.1:1").Header()
+			each := make([]stint.Outcome, len(limits))
+			d, err := clear.AllowEach(t.Context(), "192.0.2.1", 1, each)
+			got, short := http.Header{}, http.Header{}
+			httplimit.WriteHeaders(got, clear.Policy(), d, each...)
+			httplimit.WriteHeaders(short, clear.Policy(), d)
+			for field := range got {
+				if err != nil || !slices.Equal(got[field], want[field]) {
+					t.Errorf("%s: %s is %q, %v; the middleware writes %q", name, field, got[field], err, want[field])
+				}
+			}
+			if fields := len(got); fields < 5 || len(short) != map[bool]int{true: fields, false: fields - 2}[len(limits) == 1] {
+				t.Errorf("%s: %v, and without outcomes %v", name, got, short)
+			}
+		}
+	}
+}
+
+// A field of a proxy that nobody trusts is told of once.
+func TestIgnoredForwarded(t *testing.T) {
+	var log bytes.Buffer
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { slog.SetDefault(old) })
+	handler := wrap(t, httplimit.Config{Limiter: limiter(t, stint.FixedWindow(100, time.Minute))}, hello)
+	for i, want := range []int{0, 1, 1} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		if i > 0 {
+			r.Header.Set("X-Forwarded-For", "198.51.100.7")
+		}
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+		if n := strings.Count(log.String(), "a forwarded header is ignored"); n != want {
+			t.Errorf("request %d: %d lines, want %d: %s", i, n, want, log.String())
+		}
 	}
 }

@@ -3,7 +3,9 @@ package httplimit
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
@@ -128,13 +130,14 @@ func New(config Config) (*Middleware, error) {
 	}
 	m := &Middleware{fields: config.Fields, failed: config.Failed, unavailable: config.Unavailable, unfit: config.Unfit}
 	if config.Denied != nil {
-		m.denied = func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { config.Denied.ServeHTTP(w, r) }
+		m.denied = func(w http.ResponseWriter, r *http.Request, v *enforce.Verdict) { config.Denied(w, r, v.Decision) }
 	}
 	clients, err := m.complete(config.Clients)
 	if err != nil {
 		return nil, err
 	}
 	m.headers = HeadersOf(config.Limiter.Policy(), m.fields)
+	address := addresses(clients, config.Clients == nil)
 	m.describe = func(r *http.Request, e *enforce.Evaluation) (err error) {
 		claim := &e.Verdict.Claim
 		claim.Permits = 1
@@ -144,7 +147,7 @@ func New(config Config) (*Middleware, error) {
 			}
 		}
 		if config.Key == nil {
-			claim.Key = clients.Key(r.RemoteAddr, r.Header)
+			claim.Key = address(r)
 			return nil
 		}
 		claim.Key, err = config.Key(r)
@@ -179,6 +182,31 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 	return clients, err
 }
 
+// watchedRequests is among how many requests of a middleware one with a forwarded field is looked for.
+const watchedRequests = 1000
+
+// addresses finds the addresses of clients. If no proxy is trusted, and one of the first requests has a field in which
+// proxies name the client, it says so once, by the default logger: behind a proxy all clients count as one.
+func addresses(clients *clientip.Resolver, trustsNobody bool) func(*http.Request) string {
+	if !trustsNobody {
+		return func(r *http.Request) string { return clients.Key(r.RemoteAddr, r.Header) }
+	}
+	var seen atomic.Int64
+	return func(r *http.Request) string {
+		if seen.Load() < watchedRequests {
+			for _, name := range clientip.DefaultHeaders() {
+				if len(r.Header[name]) > 0 && seen.Swap(watchedRequests) < watchedRequests {
+					slog.WarnContext(r.Context(), "httplimit: a forwarded header is ignored, as no proxy is trusted. "+
+						"If the peer is your proxy, all of its clients count as one: name it in Config.Clients",
+						"header", name, "peer", r.RemoteAddr)
+				}
+			}
+			seen.Add(1)
+		}
+		return clients.Key(r.RemoteAddr, r.Header)
+	}
+}
+
 // A Config says what a [Middleware] of plain limits is made of. Only Limiter has no default. Its
 // functions and handlers must be safe for concurrent use.
 type Config struct {
@@ -201,9 +229,9 @@ type Config struct {
 	Fields Fields
 
 	// Denied answers a request that is over the limit, or that will have ended before its turn of
-	// a leaky bucket, which is then left to others; the fields are written by then.
-	// Default: nil, a problem document of status 429.
-	Denied http.Handler
+	// a leaky bucket, which is then left to others; the fields are written by then. The decision
+	// says how much is left, and when to come again. Default: nil, a problem document of status 429.
+	Denied func(http.ResponseWriter, *http.Request, stint.Decision)
 	// Unavailable answers a request that could not be decided, or whose context ended
 	// while it was held. Default: nil, a problem document of status 503.
 	Unavailable http.Handler

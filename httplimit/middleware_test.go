@@ -327,10 +327,13 @@ func TestMiddlewareHandlers(t *testing.T) {
 	says := func(status int) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 	}
-	config := httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Denied: says(418), Unavailable: says(420)}
+	config := httplimit.Config{Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Denied: func(w http.ResponseWriter, _ *http.Request, d stint.Decision) {
+		w.Header().Set("Left", d.String())
+		w.WriteHeader(418)
+	}, Unavailable: says(420)}
 	h := wrap(t, config, hello)
 	ask(t, h, "192.0.2.1:1")
-	if w := ask(t, h, "192.0.2.1:1"); w.Code != 418 || w.Header().Get("Retry-After") != "40" {
+	if w := ask(t, h, "192.0.2.1:1"); w.Code != 418 || w.Header().Get("Retry-After") != "40" || w.Header().Get("Left") != "denied, 0 of 1 left, retry after 40s" {
 		t.Errorf("denied: %d %v", w.Code, w.Header())
 	}
 	config.Limiter = limiterOn(t, failing{err: stint.ErrUnavailable}, stint.FixedWindow(1, time.Minute))

@@ -82,9 +82,10 @@ func NewRules(config RulesConfig) (*Middleware, error) {
 	if err != nil {
 		return nil, err
 	}
+	address := addresses(clients, config.Clients == nil)
 	m.describe = func(r *http.Request, e *enforce.Evaluation) error {
 		e.Request = rules.FromHTTP(r)
-		e.Request.Address = clients.Key(r.RemoteAddr, r.Header)
+		e.Request.Address = address(r)
 		if config.Describe == nil {
 			return nil
 		}

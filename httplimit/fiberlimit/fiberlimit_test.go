@@ -216,10 +216,10 @@ func TestContext(t *testing.T) {
 			}
 			return fiber.Locals[string](c, "user"), nil
 		},
-		Denied: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		Denied: func(w http.ResponseWriter, _ *http.Request, _ stint.Decision) {
 			w.Header().Add("Denied", "1")
 			w.Header().Add("Denied", "2")
-		}),
+		},
 	})
 	app := server(fiber.Config{}, &calls, func(c fiber.Ctx) error {
 		c.Locals("user", user)
@@ -254,7 +254,7 @@ func TestAnswersOfFiber(t *testing.T) {
 	}{
 		"Denied": {httplimit.Config{
 			Cost:   func(*http.Request) (int64, error) { return 3, nil },
-			Denied: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { answer(r) }),
+			Denied: func(_ http.ResponseWriter, r *http.Request, _ stint.Decision) { answer(r) },
 		}, "2"},
 		"Unfit": {httplimit.Config{
 			Cost:  func(*http.Request) (int64, error) { return 0, unfit },

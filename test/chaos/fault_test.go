@@ -169,7 +169,8 @@ func (s *site) store(mode failover.Mode, changed func(failover.Change)) (*failov
 		s.Fatal(err)
 	}
 	store, err := failover.New(failover.Config{
-		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), StateChanged: changed,
+		Store: inner, Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: inner.Instances,
+		StateChanged: changed,
 	})
 	if err != nil {
 		s.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9" //nolint:depguard // docs/start.md shows a program that has a go-redis client
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
@@ -82,6 +84,36 @@ func Example_middleware() {
 	handler := httplimit.PerAddress(limiter).Wrap(mux)
 	get(handler, "")
 	// Output: 200 [99] [] hello
+}
+
+func Example_clients() {
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerDay(100)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, client := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+		r.RemoteAddr = "10.1.2.3:4567"
+		r.Header.Set("X-Forwarded-For", client)
+		w := httptest.NewRecorder()
+		limit.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+		fmt.Println(client, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 192.0.2.1 99
+	// 192.0.2.2 99
+	// 192.0.2.1 98
 }
 
 func Example_redis() {
