@@ -211,15 +211,15 @@ func TestWriteHeaders(t *testing.T) {
 		"one limit": {stint.TokenBucket(2, stint.PerMinute(2))},
 		"several":   {stint.TokenBucket(2, stint.PerMinute(2)), stint.FixedWindow(1, time.Hour).Named("hour")},
 	} {
-		l, clear := limiter(t, limits...), limiter(t, limits...)
+		l, direct := limiter(t, limits...), limiter(t, limits...)
 		handler := wrap(t, httplimit.Config{Limiter: l}, hello)
 		for range 3 {
 			want := ask(t, handler, "192.0.2.1:1").Header()
 			each := make([]stint.Outcome, len(limits))
-			d, err := clear.AllowEach(t.Context(), "192.0.2.1", 1, each)
+			d, err := direct.AllowEach(t.Context(), "192.0.2.1", 1, each)
 			got, short := http.Header{}, http.Header{}
-			httplimit.WriteHeaders(got, clear.Policy(), d, each...)
-			httplimit.WriteHeaders(short, clear.Policy(), d)
+			httplimit.WriteHeaders(got, direct.Policy(), d, each...)
+			httplimit.WriteHeaders(short, direct.Policy(), d)
 			for field := range got {
 				if err != nil || !slices.Equal(got[field], want[field]) {
 					t.Errorf("%s: %s is %q, %v; the middleware writes %q", name, field, got[field], err, want[field])
