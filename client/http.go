@@ -144,7 +144,9 @@ func (c *Client) decode(response *http.Response, text []byte, denial bool, answe
 			return c.refused(response.StatusCode, &problem)
 		}
 	}
-	known := response.StatusCode == http.StatusOK || denial && response.StatusCode == http.StatusTooManyRequests
+	// A denial is 429, or 401 of a rule whose missing_status is that; a token that is not known is a problem.
+	known := response.StatusCode == http.StatusOK ||
+		denial && (response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized)
 	if media != "application/json" || !known || json.Unmarshal(text, answer) != nil {
 		return c.notStint(clip.To(maxClip, fmt.Sprintf("%s, %q", response.Status, media)))
 	}

@@ -61,6 +61,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 	}
 	v.Allowed, v.Matched, v.Shadowed = answer.Allowed, answer.Matched, answer.Shadowed
 	v.Remote = &enforce.Remote{Reason: stint.Reason(answer.Reason), Missing: answer.Missing, Header: header}
+	v.Remote.Unauthenticated = !answer.Allowed && len(header["Www-Authenticate"]) > 0
 	if answer.Rule != "" {
 		v.Rule = &rules.Rule{ID: answer.Rule}
 	}

@@ -124,6 +124,8 @@ type Remote struct {
 	Limit   stint.Limit  // the deciding limit's name, algorithm and capacity; the zero Limit when no limit was asked
 	Missing []string     // what the request lacks, with [stint.ReasonMissing]
 	Header  http.Header  // of the answer, with the rate limit fields
+
+	Unauthenticated bool // as of the verdict
 }
 
 // A shadow is a rule in shadow, which is decided by itself.

@@ -207,6 +207,15 @@ func (v *Verdict) Limit() stint.Limit {
 	return v.Claim.Policy.Limit(int(v.Decision.Index))
 }
 
+// Unauthenticated reports whether the request is denied since it does not say who sends it, by a rule that has that
+// answered 401 (UNAUTHENTICATED in gRPC) rather than 429.
+func (v *Verdict) Unauthenticated() bool {
+	if v.Remote != nil {
+		return v.Remote.Unauthenticated
+	}
+	return !v.Allowed && v.Outcome == rules.Lacking && v.Rule.MissingStatus == 401
+}
+
 // Missing are the parts of the deciding rule's scope that the request lacks; nil but with stint.ReasonMissing.
 func (v *Verdict) Missing() []string {
 	if v.Remote != nil {

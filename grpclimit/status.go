@@ -118,8 +118,12 @@ func deniedBy(v *enforce.Verdict) error {
 		description = "the call lacks what the rule asks for"
 	default:
 	}
+	code := codes.ResourceExhausted
+	if v.Unauthenticated() {
+		code = codes.Unauthenticated
+	}
 	return status.ErrorProto(&spb.Status{
-		Code: int32(codes.ResourceExhausted), Message: "denied by a rule", Details: violation(subject, description),
+		Code: int32(code), Message: "denied by a rule", Details: violation(subject, description),
 	})
 }
 

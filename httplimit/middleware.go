@@ -168,7 +168,15 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 	}
 	if m.denied == nil {
 		denied := problem(http.StatusTooManyRequests, "the rate limit is exceeded")
-		m.denied = func(w http.ResponseWriter, r *http.Request, _ *enforce.Verdict) { denied(w, r) }
+		unknown := problem(http.StatusUnauthorized, "the request does not say who sends it")
+		m.denied = func(w http.ResponseWriter, r *http.Request, v *enforce.Verdict) {
+			if v.Unauthenticated() {
+				w.Header()["Www-Authenticate"] = noCredentials
+				unknown(w, r)
+				return
+			}
+			denied(w, r)
+		}
 	}
 	if m.unavailable == nil {
 		m.unavailable = problem(http.StatusServiceUnavailable, "the rate limit could not be decided")
@@ -181,6 +189,10 @@ func (m *Middleware) complete(clients *clientip.Resolver) (_ *clientip.Resolver,
 	}
 	return clients, err
 }
+
+// noCredentials is the challenge that RFC 9110, section 15.5.2, demands of a 401, by a scheme that no client knows: which
+// credentials the program takes is not known here.
+var noCredentials = []string{"Stint-RateLimit"}
 
 // watchedRequests is among how many requests of a middleware one with a forwarded field is looked for.
 const watchedRequests = 1000

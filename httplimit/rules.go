@@ -42,7 +42,8 @@ type RulesConfig struct {
 	Failed func(*http.Request, error)
 
 	// Denied answers a request that the verdict denies, whose Reason says why; one too that will have ended before its
-	// turn of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429.
+	// turn of a leaky bucket; the fields are written by then. Default: nil, a problem document of status 429, or of 401
+	// where the verdict is Unauthenticated.
 	Denied func(http.ResponseWriter, *http.Request, *enforce.Verdict)
 	// Unavailable answers a request that could not be decided, or whose context ended
 	// while it was held. Default: nil, a problem document of status 503.

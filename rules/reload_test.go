@@ -102,7 +102,7 @@ func TestChangesFrom(t *testing.T) {
 func TestEveryFieldIsAChange(t *testing.T) {
 	values := map[string]any{
 		"Disabled": true, "Priority": 1, "Labels": map[string]string{"a": "b"}, "Match": nil,
-		"Costs": []rules.Cost{{Permits: 2}}, "Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "Cost": rules.Cost{Permits: 2},
+		"Costs": []rules.Cost{{Permits: 2}}, "Scope": []string{rules.PerUser}, "Missing": rules.MissingSkip, "MissingStatus": 401, "Cost": rules.Cost{Permits: 2},
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
@@ -112,6 +112,9 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		old := rule("a")
 		if name == "Scope" {
 			old.Missing = rules.MissingSkip
+		}
+		if name == "MissingStatus" {
+			old.Scope, old.Missing = []string{rules.PerUser}, rules.MissingDeny
 		}
 		if name == "MaxWait" || name == "MaxWaiters" {
 			old.OnExceed, old.MaxWait = rules.Wait, time.Second

@@ -38,6 +38,9 @@ type Rule struct {
 	// Missing is how requests that lack a part of Scope are treated. It has no default
 	// where the scope has a user, an API key or an attribute; elsewhere it is MissingDeny.
 	Missing Missing `doc:"missing"`
+	// MissingStatus is the HTTP status of a request that MissingDeny denies: 401, which asks its sender who it is, and
+	// is UNAUTHENTICATED in gRPC. Default: 0, as other denials: 429.
+	MissingStatus int `doc:"missing_status"`
 	// Cost is what a request takes. Default: 1.
 	Cost Cost `doc:"cost" is:"cost"`
 	// Limits are what each client may do, 1 to 64 of them; none with Unlimited and Banned.
@@ -249,7 +252,7 @@ func (r *Rule) Clone() Rule {
 func (r *Rule) Equal(o *Rule) bool {
 	return r.ID == o.ID && r.Name == o.Name && r.Set == o.Set && r.Disabled == o.Disabled && r.Priority == o.Priority &&
 		maps.Equal(r.Labels, o.Labels) && r.Match.same(&o.Match) &&
-		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.Cost == o.Cost &&
+		slices.Equal(r.Scope, o.Scope) && r.Missing == o.Missing && r.MissingStatus == o.MissingStatus && r.Cost == o.Cost &&
 		slices.Equal(r.Limits, o.Limits) && slices.Equal(r.Costs, o.Costs) && r.Unlimited == o.Unlimited && r.Banned == o.Banned &&
 		r.OnExceed == o.OnExceed && r.MaxWait == o.MaxWait && r.MaxWaiters == o.MaxWaiters &&
 		r.OnStoreFailure == o.OnStoreFailure && r.Timeout == o.Timeout &&

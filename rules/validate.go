@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -248,6 +249,10 @@ func (r *Rule) validateScope(f *faults) {
 		f.invalid("missing", "", "skip, deny or ip: what becomes of a request that lacks what the scope asks for")
 	case r.Missing == MissingIP && slices.Contains(r.Scope, PerIP) && len(r.Scope) == 1:
 		f.invalid("missing", "ip", "skip or deny, since the scope is the address already")
+	case r.MissingStatus != 0 && r.MissingStatus != 401:
+		f.invalid("missing_status", strconv.Itoa(r.MissingStatus), "401, or none")
+	case r.MissingStatus != 0 && r.Missing != MissingDeny:
+		f.invalid("missing_status", strconv.Itoa(r.MissingStatus), "none without missing: deny, by which it is answered")
 	case r.Missing != MissingUnset && slices.Contains(r.Scope, Global):
 		f.invalid("missing", r.Missing.String(), "none with the scope global, which nothing lacks")
 	}

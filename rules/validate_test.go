@@ -85,6 +85,12 @@ func TestValidate(t *testing.T) {
 		{"missing of a parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{id}"), []string{"custom:id"} }, "", ""},
 		{"missing of an encoded parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{%69d}"), []string{"custom:id"} }, "", ""},
 		{"missing of another parameter", func(r *rules.Rule) { r.Match.Paths, r.Scope = one("/u/{id}"), []string{"custom:name"} }, "missing", "skip"},
+		{"missing_status", func(r *rules.Rule) {
+			r.Scope, r.Missing, r.MissingStatus = []string{rules.PerUser}, rules.MissingDeny, 403
+		}, "missing_status", `missing_status is "403"; allowed: 401, or none`},
+		{"missing_status of none denied", func(r *rules.Rule) {
+			r.Scope, r.Missing, r.MissingStatus = []string{rules.PerUser}, rules.MissingSkip, 401
+		}, "missing_status", "without missing: deny"},
 		{"missing unknown", func(r *rules.Rule) { r.Missing = 9 }, "missing", "missing is 9; allowed"},
 		{"missing ip per ip", func(r *rules.Rule) { r.Missing = rules.MissingIP }, "missing", "skip or deny"},
 		{"missing of global", func(r *rules.Rule) { r.Scope, r.Missing = []string{rules.Global}, rules.MissingDeny }, "missing", `"deny"`},

@@ -51,6 +51,7 @@ func randomRule(t *rapid.T) rules.Rule {
 			rapid.Map(some, rules.Custom),
 		), 0, 3).Draw(t, "scope")),
 		Missing:        rapid.SampledFrom([]rules.Missing{0, rules.MissingSkip, rules.MissingDeny, rules.MissingIP}).Draw(t, "missing"),
+		MissingStatus:  rapid.SampledFrom([]int{0, 0, 401}).Draw(t, "missing status"),
 		Cost:           randomCost(t),
 		Limits:         randomLimits(t),
 		Unlimited:      rapid.Bool().Draw(t, "unlimited"),

@@ -39,6 +39,10 @@ func serviceRules(t *testing.T) *rules.Set {
 			ID: "export", Match: match("/export"), Scope: []string{rules.PerAPIKey}, Missing: rules.MissingSkip, Cost: rules.Cost{Header: "X-Size", Permits: 1},
 			Limits: []stint.Limit{stint.SlidingWindowCounter(10, time.Minute)},
 		},
+		{
+			ID: "known", Match: match("/known"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, MissingStatus: 401,
+			Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
+		},
 		{ID: "banned", Match: match("/private/**"), Scope: []string{rules.Global}, Banned: true},
 		{ID: "watched", Match: match("/login"), Scope: []string{rules.Global}, OnExceed: rules.Shadow, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{ID: "held", Match: match("/held"), Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: 5 * time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
@@ -113,7 +117,7 @@ func TestMiddlewareByAService(t *testing.T) {
 		request("/login"), request("/login"), request("/login"), request("/%6Cogin"),
 		request("/search"), request("/search", "X-User", "u"), request("/search", "X-User", "u"), request("/search", "X-User", "v"),
 		request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "7"), request("/export", "X-Key", "k", "X-Size", "11"),
-		request("/private/1"), request("/other"),
+		request("/private/1"), request("/other"), request("/known"), request("/known", "X-User", "u"), request("/known", "X-User", "u"),
 	} {
 		want, wantHeader := ask(here, r)
 		got, gotHeader := ask(c.Rules("x-size"), r)

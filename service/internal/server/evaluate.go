@@ -44,8 +44,11 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		}
 		e.body = e.response.AppendJSON(e.body[:0])
 		e.work.leave()
-		if !e.verdict.Allowed {
-			w.WriteHeader(http.StatusTooManyRequests)
+		switch v := &e.verdict; {
+		case v.Unauthenticated():
+			deny(w, http.StatusUnauthorized)
+		case !v.Allowed:
+			deny(w, http.StatusTooManyRequests)
 		}
 		_, _ = w.Write(e.body) // a client that is gone has no use for the error
 		return nil

@@ -26,6 +26,14 @@ const (
 // is one that none does.
 var noCredentials = []string{"Stint-RateLimit"}
 
+// deny writes the status of a denial.
+func deny(w http.ResponseWriter, status int) {
+	if status == http.StatusUnauthorized {
+		w.Header()["Www-Authenticate"] = noCredentials
+	}
+	w.WriteHeader(status)
+}
+
 // forwardAuth tells a reverse proxy whether the request that it asks about is admitted by the
 // rules that match it: 200, or the status of a denial, without a body.
 func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
@@ -48,10 +56,10 @@ func (s *service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 		}
 		s.describe(w.Header(), e)
 		if !e.verdict.Allowed {
-			if denied == http.StatusUnauthorized {
-				w.Header()["Www-Authenticate"] = noCredentials
+			if e.verdict.Unauthenticated() {
+				denied = http.StatusUnauthorized
 			}
-			w.WriteHeader(denied)
+			deny(w, denied)
 		}
 		return nil
 	})

@@ -307,3 +307,31 @@ func TestForwardAuthConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestMissingStatus: a rule may have a request that does not say who sends it answered 401, whatever the proxy wants of
+// other denials.
+func TestMissingStatus(t *testing.T) {
+	known := rules.Rule{
+		ID: "known", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, MissingStatus: 401,
+		Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)},
+	}
+	f := newFixture(t, func(c *server.Config) {
+		behindProxies(c)
+		c.API.Open, c.Rules = true, compile(t, []rules.Rule{known})
+	})
+	for i, query := range []string{"", "?deny_status=403", "?deny_status=429"} {
+		got := f.ask(query, nginx("GET", "/"))
+		if got.answered(401); got.header.Get("WWW-Authenticate") != "Stint-RateLimit" {
+			t.Errorf("query %d: %v", i, got.header)
+		}
+	}
+	got := f.post(evaluate, `{"path":"/"}`)
+	if got.status != 401 || got.header.Get("WWW-Authenticate") != "Stint-RateLimit" || !strings.Contains(got.body, `"reason":"missing"`) {
+		t.Errorf("evaluate: %d %v %s", got.status, got.header, got.body)
+	}
+	for _, want := range []int{200, 429} { // whoever says it is limited as others are
+		if got := f.post(evaluate, `{"path":"/","attributes":{"userId":"ann"}}`); got.status != want {
+			t.Errorf("with a user: %d, want %d", got.status, want)
+		}
+	}
+}
