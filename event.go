@@ -33,9 +33,9 @@ func ReasonOf(limit Limit, d *Decision, permits int64) Reason {
 	}
 }
 
-// An Event is one decision, as it is told to whoever observes: metrics, a log, alerts. It is made
-// once, when the decision is, and is the same for all of them. The zero value of a field means that
-// it is not known, or does not apply.
+// An Event describes one decision to its observers: metrics, a log, alerts. It is made once, when the
+// decision is, and all observers get the same one. The zero value of a field means that it is not
+// known, or does not apply.
 type Event struct {
 	// At is when the operation began, by this process's clock. Decision.At is the store's.
 	At Instant

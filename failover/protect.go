@@ -21,15 +21,17 @@ type Shared interface {
 // Protect makes the store for production of one that processes share: its calls are bounded in time, and while it can't
 // be reached a mode decides. The zero [Config] is right for most programs: it admits then. What is Local is decided in a
 // memory store of its own, unless Config.Local is another, by the number of processes that the shared store counts,
-// unless Config.Instances says it. Config.Store must be nil. Close closes the shared store, too.
+// unless Config.Instances says it. Config.Store must be nil. Close closes the shared store, too, as Protect does when it
+// fails.
 //
 // Packages rueidis and goredis have an Open that does so.
 func Protect(shared Shared, config Config) (*Store, error) {
-	if config.Store != nil {
-		return nil, stint.Invalid("store", "given twice", "none in the configuration, beside the one that is shared")
-	}
 	if shared == nil {
 		return New(config)
+	}
+	if config.Store != nil {
+		shared.Close()
+		return nil, stint.Invalid("store", "given twice", "none in the configuration, beside the one that is shared")
 	}
 	config.Store = shared
 	if config.Local == nil {
@@ -39,10 +41,12 @@ func Protect(shared Shared, config Config) (*Store, error) {
 		config.Instances = shared.Instances
 	}
 	s, err := New(config)
-	if err == nil {
-		s.shared = shared
+	if err != nil {
+		shared.Close()
+		return nil, err
 	}
-	return s, err
+	s.shared = shared
+	return s, nil
 }
 
 // Ready waits until the shared store can make its first decision: then that takes one round trip. The error is the

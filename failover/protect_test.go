@@ -69,8 +69,11 @@ func TestProtectFaults(t *testing.T) {
 	if _, err := failover.Protect(nil, failover.Config{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("no store: %v", err)
 	}
-	if _, err := failover.Protect(&shared{Faulty: storetest.NewFaulty(memory)}, failover.Config{Store: memory}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("two stores: %v", err)
+	for name, config := range map[string]failover.Config{"two stores": {Store: memory}, "timeout": {Timeout: -1}} {
+		below := &shared{Faulty: storetest.NewFaulty(memory)}
+		if _, err := failover.Protect(below, config); !errors.Is(err, stint.ErrInvalid) || !below.closed {
+			t.Errorf("%s: %v, and the store below is closed: %v", name, err, below.closed)
+		}
 	}
 	store, err := failover.New(failover.Config{Store: memory, Local: memory, ForPolicy: func(*stint.Policy) (failover.PolicyOptions, bool) {
 		return failover.PolicyOptions{Mode: failover.Local}, true

@@ -70,7 +70,7 @@ func (c *call) waits() time.Duration {
 	return time.Since(c.queuedSince)
 }
 
-// lateness receives when the caller's time is up; it is nil of one who has no timeout.
+// lateness receives when the caller's time is up. It is nil of a call without a timeout.
 func (c *call) lateness() <-chan time.Time {
 	switch {
 	case c.timeout == 0:

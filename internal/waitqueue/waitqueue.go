@@ -1,6 +1,6 @@
-// Package waitqueue says who may try for permits, and who waits for whom. It is a state machine without a clock, a lock
-// or a channel: times are arguments, in whatever unit its user has, and whoever may go on is told by a call. So requests
-// in real time and those of a simulation wait alike.
+// Package waitqueue orders requests that wait for permits: which of them may try, and which wait for others. It is a
+// state machine without a clock, a lock or a channel. Times are arguments, in the unit of its user, and a waiter whose
+// turn comes is told by a function of its own. So requests in real time and those of a simulation wait alike.
 //
 // A waiter is a request that counts in one or more queues, such as those of the rules that may hold it, for the client
 // whom each counts. A queue has the waiters that were denied on its behalf, until it would admit them, and the waiters

@@ -16,12 +16,7 @@ func Open(client redis.UniversalClient, options redisstore.Options, config failo
 	if err != nil {
 		return nil, err
 	}
-	store, err := failover.Protect(bare, config)
-	if err != nil {
-		bare.Close()
-		return nil, err
-	}
-	return store, nil
+	return failover.Protect(bare, config)
 }
 
 // OpenBare makes a store on a connection of [New], for those who bring a deadline and an answer to failures of their

@@ -69,12 +69,7 @@ func Open(c Connection, options redisstore.Options, config failover.Config) (*fa
 	if err != nil {
 		return nil, err
 	}
-	store, err := failover.Protect(bare, config)
-	if err != nil {
-		bare.Close()
-		return nil, err
-	}
-	return store, nil
+	return failover.Protect(bare, config)
 }
 
 // OpenBare makes a store on a connection of [Dial], for those who bring a deadline and an answer to failures of their
