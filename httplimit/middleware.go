@@ -204,9 +204,10 @@ func addresses(clients *clientip.Resolver, trustsNobody bool) func(*http.Request
 		return func(r *http.Request) string { return clients.Key(r.RemoteAddr, r.Header) }
 	}
 	var seen atomic.Int64
+	headers := clientip.DefaultHeaders()
 	return func(r *http.Request) string {
 		if seen.Load() < watchedRequests {
-			for _, name := range clientip.DefaultHeaders() {
+			for _, name := range headers {
 				if len(r.Header[name]) > 0 && seen.Swap(watchedRequests) < watchedRequests {
 					slog.WarnContext(r.Context(), "httplimit: a forwarded header is ignored, as no proxy is trusted. "+
 						"If the peer is your proxy, all of its clients count as one: name it in Config.Clients",
