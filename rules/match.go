@@ -145,6 +145,12 @@ func (m *Matches) addIfMatches(c *compiled) {
 			return
 		}
 	}
+	for name, values := range c.Match.Attributes {
+		value, there := m.request.Attributes[name]
+		if !there || !slices.Contains(values, value) && !slices.Contains(values, "*") {
+			return
+		}
+	}
 	if c.except == nil || !m.excepts(c) {
 		m.rules = append(m.rules, match{c, m.at.as})
 	}
@@ -331,7 +337,7 @@ type fieldIndex struct {
 func (l *leaf) add(r *compiled) {
 	switch {
 	case len(r.fields) > 0:
-	case len(r.Match.Methods)+len(r.except) > 0:
+	case len(r.Match.Methods)+len(r.except)+len(r.Match.Attributes) > 0:
 		l.checked = append(l.checked, r)
 		return
 	default:

@@ -209,6 +209,32 @@ func TestHostOfAPath(t *testing.T) {
 	}
 }
 
+// An attribute is what the program gave, and never a header field of its name.
+func TestAttributes(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		match      map[string][]string
+		attributes map[string]string
+		want       bool
+	}{
+		{"value", map[string][]string{"plan": {"free"}}, map[string]string{"plan": "free"}, true},
+		{"another value", map[string][]string{"plan": {"free"}}, map[string]string{"plan": "Free"}, false},
+		{"one of several", map[string][]string{"plan": {"gold", "free"}}, map[string]string{"plan": "free"}, true},
+		{"none there", map[string][]string{"plan": {"free"}}, nil, false},
+		{"any", map[string][]string{"plan": {"*"}}, map[string]string{"plan": ""}, true},
+		{"any of none", map[string][]string{"plan": {"*"}}, map[string]string{"tenant": "a"}, false},
+		{"both", map[string][]string{"plan": {"free"}, "tenant": {"a"}}, map[string]string{"plan": "free", "tenant": "a"}, true},
+		{"one of two", map[string][]string{"plan": {"free"}, "tenant": {"a"}}, map[string]string{"plan": "free"}, false},
+	} {
+		r := rule("a")
+		r.Match.Attributes = test.match
+		request := rules.Request{Attributes: test.attributes, Header: http.Header{"Plan": {"free"}, "plan": {"free"}}}
+		if got := matched(t, compile(t, r), request); (len(got) == 1) != test.want {
+			t.Errorf("%s: matched are %v, want a match: %v", test.name, got, test.want)
+		}
+	}
+}
+
 func TestMethodsAndHeaders(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -250,6 +250,11 @@ func naiveMatch(list []rules.Rule, strict bool, r rules.Request) []string {
 				return true
 			}
 		}
+		for name, values := range m.Attributes {
+			if value, there := r.Attributes[name]; !there || !slices.Contains(values, "*") && !slices.Contains(values, value) {
+				return true
+			}
+		}
 		sent, _, _ := strings.Cut(r.Path, "?")
 		odd := strings.ContainsAny(naiveDecode(sent), ";%")
 		paths, except := naiveWants(m.Paths, strict), naiveWants(m.Except, strict)
@@ -361,6 +366,9 @@ func drawRule(t *rapid.T, i int) rules.Rule {
 	r.Match.Hosts = drawEach(t, 2, some("", "", "a.example", "*.example", "*.a.example", "B.a.example"))
 	r.Match.Methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"GET", "PUT"}, {"HEAD"}}).Draw(t, "methods")
 	r.Match.Headers = rapid.SampledFrom([]map[string]string{nil, nil, nil, {"x-a": "1"}, {"X-A": "*"}, {"X-A": "1", "X-B": "2"}, {"X-A": "*", "X-B": "*"}}).Draw(t, "headers")
+	r.Match.Attributes = rapid.SampledFrom([]map[string][]string{
+		nil, nil, nil, {"plan": {"free"}}, {"plan": {"free", "gold"}}, {"plan": {"*"}}, {"plan": {"gold"}, "tenant": {"a", "*"}},
+	}).Draw(t, "attributes")
 	return r
 }
 
@@ -377,6 +385,9 @@ func drawRequest(t *rapid.T) rules.Request {
 		Host:   some("", "a.example", "A.EXAMPLE:80:80", "a.example..", "b.a.example.", "c.b.a.example", "example").Draw(t, "host"),
 		Path:   path.String(),
 		Header: rapid.SampledFrom([]http.Header{nil, {"X-A": {"1"}}, {"X-A": {"2", "1", "1"}, "X-B": {"2"}}, {"X-B": {"2"}, "X-A": {}}}).Draw(t, "header"),
+		Attributes: rapid.SampledFrom([]map[string]string{
+			nil, {"plan": "free"}, {"plan": "gold", "tenant": "b"}, {"plan": ""}, {"tenant": "a"},
+		}).Draw(t, "attributes of the request"),
 	}
 }
 

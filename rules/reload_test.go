@@ -106,7 +106,7 @@ func TestEveryFieldIsAChange(t *testing.T) {
 		"Limits": []stint.Limit{stint.FixedWindow(1, time.Second)}, "Unlimited": nil, "Banned": nil,
 		"OnExceed": rules.Shadow, "MaxWait": 2 * time.Second, "MaxWaiters": 2, "OnStoreFailure": rules.FailOpen,
 		"Timeout": time.Second, "Overrides": []rules.Override{{Key: "192.0.2.1", Banned: true}},
-		"Name": "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"},
+		"Name": "A", "Set": "s", "Methods": []string{"GET"}, "Paths": one("/a"), "Except": one("/a/b"), "Hosts": one("a"), "Headers": map[string]string{"A": "b"}, "Attributes": map[string][]string{"plan": {"free"}},
 	}
 	check := func(name string, set func(r *rules.Rule)) {
 		old := rule("a")

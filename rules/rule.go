@@ -99,6 +99,10 @@ type Match struct {
 	// Headers are fields that must be there, with exactly this value or, when it is *, with
 	// any. Default: none.
 	Headers map[string]string `doc:"headers"`
+	// Attributes are facts about the request that must be there, each with one of these values or, when * is among them,
+	// with any: what the program knows for certain, such as a plan or a tenant. A header field, which a client may forge,
+	// is never one. Default: none.
+	Attributes map[string][]string `doc:"attributes" is:"attributes"`
 }
 
 // allows reports whether the method is among those that are listed. HEAD is wherever GET is:
@@ -237,6 +241,10 @@ func (r *Rule) Clone() Rule {
 	c.Match.Paths, c.Match.Except = slices.Clone(r.Match.Paths), slices.Clone(r.Match.Except)
 	c.Match.Hosts = slices.Clone(r.Match.Hosts)
 	c.Match.Headers = maps.Clone(r.Match.Headers)
+	c.Match.Attributes = maps.Clone(r.Match.Attributes)
+	for name, values := range c.Match.Attributes {
+		c.Match.Attributes[name] = slices.Clone(values)
+	}
 	c.Scope = slices.Clone(r.Scope)
 	c.Limits, c.Costs = slices.Clone(r.Limits), slices.Clone(r.Costs)
 	c.Overrides = slices.Clone(r.Overrides)
@@ -264,7 +272,8 @@ func (r *Rule) Equal(o *Rule) bool {
 
 func (m *Match) same(o *Match) bool {
 	return slices.Equal(m.Methods, o.Methods) && slices.Equal(m.Paths, o.Paths) && slices.Equal(m.Except, o.Except) &&
-		slices.Equal(m.Hosts, o.Hosts) && maps.Equal(m.Headers, o.Headers)
+		slices.Equal(m.Hosts, o.Hosts) && maps.Equal(m.Headers, o.Headers) &&
+		maps.EqualFunc(m.Attributes, o.Attributes, slices.Equal)
 }
 
 // A Request is what rules know of a request. Its strings are compared as they are, but for

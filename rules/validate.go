@@ -179,6 +179,23 @@ func (m *Match) validate(f *faults) {
 	if len(m.Headers) > maxHeaders {
 		f.invalid("match.headers", len(m.Headers), fmt.Sprintf("at most %d fields", maxHeaders))
 	}
+	if len(m.Attributes) > maxHeaders {
+		f.invalid("match.attributes", len(m.Attributes), fmt.Sprintf("at most %d attributes", maxHeaders))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
+		if name == "" || len(name) > maxText {
+			f.invalid("match.attributes", name, fmt.Sprintf("names of 1 to %d bytes", maxText))
+		}
+		of := "match.attributes." + name
+		if n := len(m.Attributes[name]); n == 0 || n > maxPatterns {
+			f.invalid(of, n, fmt.Sprintf("1 to %d values", maxPatterns))
+		}
+		for _, value := range m.Attributes[name] {
+			if len(value) > maxText {
+				f.invalid(of, value, fmt.Sprintf("values of at most %d bytes, or *", maxText))
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		value := m.Headers[name]
 		if !isToken(name) {

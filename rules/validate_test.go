@@ -72,6 +72,11 @@ func TestValidate(t *testing.T) {
 		{"one of hosts", func(r *rules.Rule) { r.Match.Hosts = []string{"a", "*"} }, "match.hosts[1]", `match.hosts[1] is "*"; allowed: a host`},
 		{"host", func(r *rules.Rule) { r.Match.Hosts = one("a.example:80") }, "match.host", `match.host is "a.example:80"; allowed: a host`},
 		{"fields", func(r *rules.Rule) { r.Match.Headers = pairs(17) }, "match.headers", "is 17; allowed: at most 16"},
+		{"attribute's name", func(r *rules.Rule) { r.Match.Attributes = map[string][]string{"": {"v"}} }, "match.attributes", `is ""; allowed: names`},
+		{"attribute's values", func(r *rules.Rule) { r.Match.Attributes = map[string][]string{"plan": nil} }, "match.attributes.plan", "is 0; allowed: 1 to 64 values"},
+		{"attribute's value", func(r *rules.Rule) {
+			r.Match.Attributes = map[string][]string{"plan": {strings.Repeat("x", 257)}}
+		}, "match.attributes.plan", "at most 256 bytes"},
 		{"field's name", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a:": "v"} }, "match.headers", `"a:"`},
 		{"field's value", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a": " v"} }, "match.headers.a", `" v"`},
 		{"empty value", func(r *rules.Rule) { r.Match.Headers = map[string]string{"a": ""} }, "", ""},

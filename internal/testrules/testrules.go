@@ -43,6 +43,7 @@ func randomRule(t *rapid.T) rules.Rule {
 		Labels:   texts("labels"),
 		Match: rules.Match{
 			Methods: list("methods"), Paths: list("paths"), Except: list("except"), Hosts: list("hosts"), Headers: texts("headers"),
+			Attributes: attributes(t),
 		},
 		Scope: orNone(rapid.SliceOfN(rapid.OneOf(
 			rapid.SampledFrom(
@@ -130,4 +131,14 @@ func randomLimits(t *rapid.T) []stint.Limit {
 		}
 		return limits
 	}).Draw(t, "limits")
+}
+
+// attributes are what a rule asks of a request's attributes.
+func attributes(t *rapid.T) map[string][]string {
+	values := rapid.SliceOfN(rapid.SampledFrom([]string{"free", "gold", "*", "7", "a b"}), 1, 3)
+	of := rapid.MapOfN(rapid.SampledFrom([]string{"plan", "tenant", "a.b"}), values, 0, 2).Draw(t, "attributes")
+	if len(of) == 0 {
+		return nil
+	}
+	return of
 }

@@ -3,6 +3,7 @@ package file
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -153,6 +154,11 @@ func write(of any) document.Value {
 				v.Items = append(v.Items, writeLimit(&(*of)[i]))
 			}
 			return v, true
+		case *map[string][]string:
+			for _, name := range slices.Sorted(maps.Keys(*of)) {
+				v.Kind, v.Fields = document.KindMapping, append(v.Fields, document.Field{Name: name, Value: writeTexts((*of)[name])})
+			}
+			return v, true
 		case *rules.Cost:
 			v.Kind, v.Text = document.KindInteger, fmt.Sprint(of.Permits)
 			return v, of.Header == "" && of.Attribute == ""
@@ -162,18 +168,57 @@ func write(of any) document.Value {
 	})
 }
 
+// writeTexts writes a list of texts, or the one that there is by itself.
+func writeTexts(texts []string) document.Value {
+	list := document.Value{Kind: document.KindList}
+	for _, text := range texts {
+		list.Items = append(list.Items, document.Value{Kind: document.KindText, Text: text})
+	}
+	if len(texts) == 1 {
+		return list.Items[0]
+	}
+	return list
+}
+
 // kinds are the kinds that the tags of package rules name.
 var kinds = document.Kinds{
 	"texts": func(field any, allowed []string) document.Reader {
 		return texts(field.(*[]string), strings.Join(allowed, " "), func(string) bool { return true })
 	},
 	"scope": func(field any, _ []string) document.Reader { return scope(field.(*[]string)) },
-	"cost":  func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
+	"attributes": func(field any, _ []string) document.Reader {
+		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
+			readAttributes(field.(*map[string][]string), path, v, faults)
+		})
+	},
+	"cost": func(field any, _ []string) document.Reader { return cost(field.(*rules.Cost)) },
 	"limits": func(field any, _ []string) document.Reader {
 		return document.ReaderFunc(func(path document.Path, v document.Value, faults *document.Faults) {
 			*field.(*[]stint.Limit), _ = readLimits(path.String(), v, "cost", faults)
 		})
 	},
+}
+
+// readAttributes reads a mapping of names to a text or a list of texts. Of an empty mapping it makes none.
+func readAttributes(field *map[string][]string, path document.Path, v document.Value, faults *document.Faults) {
+	if v.Kind != document.KindMapping && v.Kind != document.KindNull {
+		faults.Invalid(path.String(), v, "a mapping of attributes to a value or a list of values")
+		return
+	}
+	if len(v.Fields) == 0 {
+		return
+	}
+	*field = make(map[string][]string, len(v.Fields))
+	for _, named := range v.Fields {
+		value := named.Value
+		if value.Kind != document.KindList {
+			value = document.Value{Kind: document.KindList, Items: []document.Value{value}, At: value.At}
+		}
+		var values []string
+		read := document.List(&values, "texts", func(text string) (string, bool) { return text, utf8.ValidString(text) })
+		read.ReadDocument(path.Field(named.Name), value, faults)
+		(*field)[named.Name] = values
+	}
 }
 
 // texts reads a list of texts that are allowed and not empty. Of an empty list it makes none.

@@ -107,7 +107,7 @@ function Row({ rule, activity, now, change }: { rule: Rule; activity?: RuleActiv
 export const templates: Record<string, string> = {
   "Every client address": "id: per-address\nscope: per_ip\nlimits:\n  - algorithm: token_bucket\n    capacity: 100\n    refill: 10/s\n",
   "Login attempts": "id: login\nmatch:\n  methods: [POST]\n  path: /login\nscope: per_ip\nlimits:\n  - algorithm: sliding_window_log\n    limit: 5\n    window: 1m\n",
-  "API by key and plan": "id: api-free\nmatch:\n  path: /api/**\n  headers:\n    X-Plan: free\nscope: per_api_key\nmissing: deny\nlimits:\n  - algorithm: fixed_window\n    limit: 1000\n    calendar: day\n",
+  "API by key and plan": "id: api-free\nmatch:\n  path: /api/**\n  attributes:\n    plan: free\nscope: per_api_key\nmissing: deny\nlimits:\n  - algorithm: fixed_window\n    limit: 1000\n    calendar: day\n",
 };
 
 function NoRules({ writes }: { writes: boolean }) {
