@@ -31,7 +31,7 @@ import (
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/alerts"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	redisrules "github.com/stint-go/stint/service/internal/rulestore/redis"
 	"github.com/stint-go/stint/service/internal/server"

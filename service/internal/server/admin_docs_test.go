@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
 // words takes a command apart as a shell does that knows single quotes.

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/rules/file/document"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -56,6 +56,30 @@ func TestOverridesOfARule(t *testing.T) {
 	d.ask("PUT", path+"/x", `{"banned":true,"scope":"global"}`).problem(400, "scope")
 	d.ask("PUT", path+"/x%7Cy", `{"banned":true}`).problem(400, "1 parts")
 	d.ask("PUT", path+"/x", `{"limits":[]}`).problem(400, "limits")
+}
+
+// A raised limit keeps the level that the client has, unless its state is reset with the override, once.
+func TestOverrideThatResets(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
+	d.ask("PUT", "/api/v1/rules/quota", `{"scope":"per_user","missing":"deny","match":{"path":"/quota"},"limits":[{"algorithm":"fixed_window","limit":3,"window":"365d"}]}`).is(201)
+	ask := func(user string, want ...int) {
+		t.Helper()
+		for _, status := range want {
+			d.postPublic(evaluate, `{"path":"/quota","attributes":{"userId":"`+user+`"}}`).evaluated(status)
+		}
+	}
+	ask("ann", 200, 200, 200, 429)
+	ask("bob", 200, 200, 200, 429)
+	const path, five = "/api/v1/rules/quota/overrides/ann", `{"limits":[{"algorithm":"fixed_window","limit":5,"window":"365d"}]}`
+	d.ask("PUT", path, five).is(201)
+	ask("ann", 200, 200, 429) // three of the five are spent
+	d.ask("PUT", path+"?reset=yes", five).problem(400, "reset is")
+	ask("ann", 429)
+	d.ask("PUT", path+"?reset=true", five).is(200)
+	ask("ann", 200, 200, 200, 200, 200, 429)
+	ask("bob", 429)
+	d.ask("PUT", path, five+"x").problem(400)
+	d.ask("PUT", path, `{"reset":true,`+five[1:]).problem(400, "reset")
 }
 
 // Role read sees no API keys; the tags are those of the whole rule.

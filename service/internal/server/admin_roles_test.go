@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/service/internal/adminapi"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 

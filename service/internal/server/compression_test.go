@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
 // What a client refuses compressed comes plain: the metrics, and the dashboard's files.

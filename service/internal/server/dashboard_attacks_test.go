@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 

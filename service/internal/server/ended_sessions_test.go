@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/memstore"
-	rulestore "github.com/stint-go/stint/service/internal/rulestore"
+	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 

@@ -103,7 +103,7 @@ var routes = []route{
 	{"DELETE rules/{rule}", "delete", (*call).remove, true, []string{"comment"}},
 	{"GET rules/{rule}/overrides", "list_overrides", (*call).listOverrides, false, nil},
 	{"GET rules/{rule}/overrides/{client}", "get_override", (*call).get, false, nil},
-	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment"}},
+	{"PUT rules/{rule}/overrides/{client}", "put_override", (*call).putOverride, true, []string{"comment", "reset"}},
 	{"DELETE rules/{rule}/overrides/{client}", "delete_override", (*call).remove, true, []string{"comment"}},
 	{"POST rules/{rule}/reset", "reset", (*call).reset, true, nil},
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},

@@ -245,9 +245,21 @@ func (c *call) checkOne(d *rulestore.Draft) (rule rules.Rule, exists bool, err e
 // editOne changes the rule or override that the path names, and answers with the result. With anew it makes one that
 // does not exist.
 func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) error {
-	var rule rules.Rule
+	rule, created, err := c.changeOne(what, anew, change)
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, created)
+}
+
+// changeOne is editOne before the answer.
+func (c *call) changeOne(
+	what string,
+	anew bool,
+	change func(*rules.Rule) error,
+) (rule rules.Rule, created bool, err error) {
 	exists := false
-	_, err := c.edit(what+" "+problem.Short(c.rule), func(d *rulestore.Draft) (err error) {
+	_, err = c.edit(what+" "+problem.Short(c.rule), func(d *rulestore.Draft) (err error) {
 		if rule, exists, err = c.checkOne(d); err != nil {
 			return err
 		}
@@ -259,10 +271,7 @@ func (c *call) editOne(what string, anew bool, change func(*rules.Rule) error) e
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return c.stored(&rule, !exists)
+	return rule, !exists, err
 }
 
 // replaceAll replaces all rules by those of a document.

@@ -1,6 +1,7 @@
 package rulesapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -38,13 +39,17 @@ func (c *call) listOverrides() error {
 	return c.show(head.Number, tagOf(all), func() ([]byte, error) { return problem.Marshal(list) })
 }
 
-// putOverride makes or replaces the override of a client.
+// putOverride makes or replaces the override of a client, and clears the client's state if reset is asked for.
 func (c *call) putOverride() error {
+	reset := c.query.Get("reset") == "true"
+	if c.query.Has("reset") && !reset {
+		return invalid("reset", c.query.Get("reset"), "true, or none")
+	}
 	override, err := c.readOverride()
 	if err != nil {
 		return err
 	}
-	return c.editOne("put an override of", true, func(rule *rules.Rule) error {
+	rule, created, err := c.changeOne("put an override of", true, func(rule *rules.Rule) error {
 		if at := overrideIndex(rule, c.client); at >= 0 {
 			rule.Overrides[at] = override
 		} else {
@@ -52,6 +57,26 @@ func (c *call) putOverride() error {
 		}
 		return nil
 	})
+	if err == nil && reset {
+		err = c.resetOverridden()
+	}
+	if err != nil {
+		return err
+	}
+	return c.stored(&rule, created)
+}
+
+// resetOverridden clears what the client has used of the rule. A rule that is not in force yet has no state.
+func (c *call) resetOverridden() error {
+	if _, known := c.api.config.Limiter.Set().Rule(c.rule); !known {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), resetTimeout)
+	defer cancel()
+	return stateUnreachable(
+		c.api.config.Limiter.ResetClient(ctx, c.rule, c.client),
+		"the override is stored; the store did not confirm the reset of the client, and whether it was made is not known",
+	)
 }
 
 // readOverride reads an override from the body. The client is in the path, so the body need not name
