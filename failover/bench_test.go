@@ -2,6 +2,7 @@ package failover_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -94,17 +95,17 @@ func BenchmarkAway(b *testing.B) {
 // silent never answers.
 type silent struct{}
 
-func (silent) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
-	<-ctx.Done()
-	return stint.Decision{}, ctx.Err()
+func (silent) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
+	<-time.After(op.Timeout)
+	return stint.Decision{}, fmt.Errorf("%w: %w", stint.ErrUnavailable, context.DeadlineExceeded)
 }
 
 func (silent) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
 
-func (silent) DecideAll(ctx context.Context, _ []stint.Op, results []stint.Result) {
-	<-ctx.Done()
-	for i := range results {
-		results[i] = stint.Result{Err: ctx.Err()}
+func (s silent) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+	for i := range ops {
+		_, err := s.Decide(ctx, ops[i])
+		results[i] = stint.Result{Err: err}
 	}
 }
 
