@@ -56,7 +56,7 @@ func (s *Store) newBatcher(index int) *batcher {
 	br := &batcher{store: s, index: index, pace: newPace(&s.options), wake: make(chan struct{}, maxInFlight)}
 	br.sendCtx, br.cancelSends = context.WithCancelCause(s.life)
 	br.watchdog = watchdog.New(watchdog.Config{
-		Timeout: maxSendTime, Try: br.try, Progress: s.conn.Progress,
+		Timeout: maxSendTime, Try: br.try, Connection: s.conn,
 		Unreachable: func(cause error) {
 			br.mu.Lock()
 			br.cancelSends(cause)

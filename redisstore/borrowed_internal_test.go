@@ -102,7 +102,9 @@ func (c *held) Servers(context.Context) ([]Server, error) { return nil, nil }
 
 func (c *held) ScriptLoads() uint64 { return 0 }
 
-func (c *held) Progress() (uint64, bool) { return 0, false }
+func (c *held) Reads() uint64 { return 0 }
+
+func (c *held) Behind() bool { return false }
 
 func (c *held) Close() {}
 

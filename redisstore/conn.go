@@ -28,10 +28,11 @@ type Conn interface {
 	Cluster() bool
 	// Servers are those that hold keys: the one server, or the primaries of a cluster.
 	Servers(ctx context.Context) ([]Server, error)
-	// Progress tells how far this process has come with the connection: how often something was read of it, and
-	// whether this process is behind, since it has not written what it was given, or not read what has arrived. What it
-	// is behind with is not held against the server. A connection that can't tell returns 0 and false.
-	Progress() (reads uint64, behind bool)
+	// Reads is how often something was read of the connection; 0 if it can't tell. It is asked for each call.
+	Reads() uint64
+	// Behind reports whether this process has not written what it was given, or not read what has arrived, which is not
+	// held against the server; false if it can't tell. It is asked only of a call that may be late.
+	Behind() bool
 	// ScriptLoads counts the scripts that Eval sent whole, since the server did not know them.
 	ScriptLoads() uint64
 	Close()

@@ -34,7 +34,9 @@ func (c *muteConn) Eval(ctx context.Context, _ *redisstore.Script, _, _ []string
 	return "", ctx.Err()
 }
 
-func (c *muteConn) Progress() (reads uint64, behind bool) { return 0, c.behind.Load() }
+func (c *muteConn) Reads() uint64 { return 0 }
+
+func (c *muteConn) Behind() bool { return c.behind.Load() }
 
 func (c *muteConn) Do(_ context.Context, args ...string) (string, error) {
 	if args[0] == "HGET" {

@@ -63,8 +63,11 @@ func (c *Conn) Cluster() bool { return c.cluster }
 // ScriptLoads implements [redisstore.Conn].
 func (c *Conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Progress implements [redisstore.Conn]: it is not known.
-func (c *Conn) Progress() (reads uint64, behind bool) { return 0, false }
+// Reads implements [redisstore.Conn]. The connection does not tell.
+func (c *Conn) Reads() uint64 { return 0 }
+
+// Behind implements [redisstore.Conn]. The connection does not tell.
+func (c *Conn) Behind() bool { return false }
 
 // Ready implements [redisstore.Conn].
 func (c *Conn) Ready(ctx context.Context) error {

@@ -32,7 +32,7 @@ const (
 // ErrSilent is the cause when a server did not answer.
 var ErrSilent = errors.New("the server does not answer")
 
-// Config says what a [Watchdog] watches. Every field but Progress is needed.
+// Config says what a [Watchdog] watches. Every field but Connection is needed.
 type Config struct {
 	// Timeout is the credited time after which a server without a connection, or
 	// with a call unanswered, is unreachable. More than 0.
@@ -45,11 +45,18 @@ type Config struct {
 	// caller left early, since there may be no other call that could tell. The context
 	// ends when the server is unreachable or the watchdog is closed.
 	Try func(ctx context.Context)
-	// Progress tells how far this process has come with its connection, so that what it has not written, or not
-	// read, is not held against the server: how often something was read, and whether this process is behind, since it
-	// has not written what it was given, or not read what has arrived. It must be safe for concurrent use, and not call
-	// the watchdog. Default: nil, it is not known.
-	Progress func() (reads uint64, behind bool)
+	// Connection tells how far this process has come with its connection. Default: nil, it is not known.
+	Connection Connection
+}
+
+// A Connection tells how far this process has come with it, so that what it has not written, or not read, is not held
+// against the server. It must be safe for concurrent use, and not call the watchdog.
+type Connection interface {
+	// Reads is how often something was read. Every call of the server asks for it.
+	Reads() uint64
+	// Behind reports whether this process has not written what it was given, or not read what has arrived. Only a call
+	// that is looked at asks for it.
+	Behind() bool
 }
 
 // A Watchdog watches the calls of one server, over however many connections. It is
@@ -128,8 +135,8 @@ func (w *Watchdog) Begin(c *Call) {
 	w.start()
 	w.sequence++
 	*c = Call{began: w.now(), sequence: w.sequence, previous: w.last}
-	if w.config.Progress != nil {
-		c.reads, _ = w.config.Progress()
+	if w.config.Connection != nil {
+		c.reads = w.config.Connection.Reads()
 	}
 	if w.last == nil {
 		w.first = c
@@ -217,14 +224,14 @@ func (w *Watchdog) Age(c *Call) time.Duration {
 
 // follow looks how far this process has come with the connection since a call began.
 func (w *Watchdog) follow(c *Call) {
-	if w.config.Progress == nil {
+	connection := w.config.Connection
+	if connection == nil {
 		return
 	}
-	reads, behind := w.config.Progress()
-	if reads != c.reads {
+	if reads := connection.Reads(); reads != c.reads {
 		c.reads, c.read = reads, w.now()
 	}
-	if behind {
+	if connection.Behind() {
 		c.behind = w.now()
 	}
 }

@@ -30,8 +30,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{}
 	f.Watchdog = watchdog.New(watchdog.Config{
-		Timeout:  timeout,
-		Progress: f.connection.Progress,
+		Timeout:    timeout,
+		Connection: &f.connection,
 		Unreachable: func(cause error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -161,7 +161,8 @@ type progress struct {
 	behind atomic.Bool
 }
 
-func (p *progress) Progress() (reads uint64, behind bool) { return p.reads.Load(), p.behind.Load() }
+func (p *progress) Reads() uint64 { return p.reads.Load() }
+func (p *progress) Behind() bool  { return p.behind.Load() }
 
 // What this process has not written, or not read, is not held against the server.
 func TestBehind(t *testing.T) {

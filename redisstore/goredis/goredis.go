@@ -90,8 +90,11 @@ func (c *conn) Ready(context.Context) error {
 // ScriptLoads implements [redisstore.Conn].
 func (c *conn) ScriptLoads() uint64 { return c.loads.Load() }
 
-// Progress implements [redisstore.Conn]. The program's client does not tell.
-func (c *conn) Progress() (reads uint64, behind bool) { return 0, false }
+// Reads implements [redisstore.Conn]. The program's client does not tell.
+func (c *conn) Reads() uint64 { return 0 }
+
+// Behind implements [redisstore.Conn]. The program's client does not tell.
+func (c *conn) Behind() bool { return false }
 
 // Eval runs the script by its digest, and by its source if the server answers
 // NOSCRIPT, in which case it has not run.

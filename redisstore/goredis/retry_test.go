@@ -51,7 +51,8 @@ func (plain) Ready(context.Context) error                                   { re
 func (plain) Subscribe(context.Context, string, func(), func(string)) error { return nil }
 func (plain) Cluster() bool                                                 { return true }
 func (plain) Servers(context.Context) ([]redisstore.Server, error)          { return nil, nil }
-func (plain) Progress() (uint64, bool)                                      { return 0, false }
+func (plain) Reads() uint64                                                 { return 0 }
+func (plain) Behind() bool                                                  { return false }
 func (plain) ScriptLoads() uint64                                           { return 0 }
 func (plain) Close()                                                        {}
 

@@ -268,15 +268,18 @@ func (c *clusterConn) Close() {
 	}
 }
 
-// Progress implements [redisstore.Conn]. Which node a command goes to is not known, so
+// Reads implements [redisstore.Conn]. Which node a command goes to is not known.
+func (c *clusterConn) Reads() uint64 { return 0 }
+
+// Behind implements [redisstore.Conn]. Which node a command goes to is not known, so
 // that only a reader that is stalled, at any node, tells that this process is behind.
-func (c *clusterConn) Progress() (reads uint64, behind bool) {
+func (c *clusterConn) Behind() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for conn := range c.conns {
 		if time.Since(conn.epoch)-time.Duration(conn.read.Load()) > stalled && (!conn.reading.Load() || conn.unread()) {
-			return 0, true
+			return true
 		}
 	}
-	return 0, false
+	return false
 }

@@ -22,7 +22,8 @@ type sender interface {
 	Servers(ctx context.Context) ([]redisstore.Server, error)
 	Subscribe(ctx context.Context, channel string, ready func(), message func(string)) error
 	Cluster() bool
-	Progress() (reads uint64, behind bool)
+	Reads() uint64
+	Behind() bool
 	Close()
 	// send sends a command that build puts together, anew for each time that it is sent:
 	// again only after a reply, or a failure, which says that it was not executed.

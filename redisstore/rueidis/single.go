@@ -227,17 +227,21 @@ func (c *singleConn) Close() {
 	c.client.Close()
 }
 
-// Progress implements [redisstore.Conn].
-func (c *singleConn) Progress() (reads uint64, behind bool) {
+// Reads implements [redisstore.Conn].
+func (c *singleConn) Reads() uint64 {
+	if conn := c.up.Load(); conn != nil {
+		return conn.reads.Load()
+	}
+	return 0
+}
+
+// Behind implements [redisstore.Conn].
+func (c *singleConn) Behind() bool {
 	conn := c.up.Load()
-	if conn == nil {
-		return 0, false
+	if conn == nil || !conn.open() {
+		return false // there is nothing to read from
 	}
-	reads = conn.reads.Load()
-	if !conn.open() {
-		return reads, false // there is nothing to read from
-	}
-	return reads, conn.wrote.Load() < c.handed.Load() || !conn.reading.Load() || conn.unread()
+	return conn.wrote.Load() < c.handed.Load() || !conn.reading.Load() || conn.unread()
 }
 
 // After an attempt that failed, the next one waits, ever longer and somewhat by chance: many
