@@ -108,9 +108,8 @@ func misused(format string, args ...any) error {
 	return exit{exitUsage, fmt.Sprintf(format, args...)}
 }
 
-// run carries out one command line until it ends or ctx is done, and returns the
-// exit code. Answers go to Out, everything else to Err.
-func run(ctx context.Context, args []string, p process) int {
+// rootCommand is the program, with all its commands below it.
+func rootCommand(p process) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stint",
 		Short: "A distributed rate limiter",
@@ -119,15 +118,22 @@ func run(ctx context.Context, args []string, p process) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.SetArgs(args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagFault(err) })
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
-		simulateCommand(p), topCommand(p), versionCommand(p),
+		simulateCommand(p), topCommand(p), versionCommand(p), manCommand(),
 	)
+	return root
+}
+
+// run carries out one command line until it ends or ctx is done, and returns the
+// exit code. Answers go to Out, everything else to Err.
+func run(ctx context.Context, args []string, p process) int {
+	root := rootCommand(p)
+	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each command has a man page, and completions know each command and flag.
+func TestManPagesAndCompletions(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "man")
+	if code, _, stderr := do(t, nil, "man", folder); code != exitOK {
+		t.Fatalf("%d, %s", code, stderr)
+	}
+	for name, want := range map[string]string{
+		"stint.1":               "stint-check(1)",
+		"stint-serve.1":         `\fB--store\fP`,
+		"stint-rules-explain.1": `\fB--method\fP`,
+	} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s says\n%s\n%v; want %s in it", name, text, err, want)
+		}
+	}
+	if pages, err := filepath.Glob(filepath.Join(folder, "stint-man*")); err != nil || len(pages) > 0 {
+		t.Errorf("pages of what is hidden: %v, %v", pages, err)
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if code, script, stderr := do(t, nil, "completion", shell); code != exitOK || !strings.Contains(script, "stint") {
+			t.Errorf("%s: %d, %s", shell, code, stderr)
+		}
+	}
+	if _, words, _ := do(t, nil, "__complete", "ru"); !strings.HasPrefix(words, "rules\t") {
+		t.Errorf("ru is completed to %q", words)
+	}
+}
