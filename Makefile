@@ -14,8 +14,10 @@ OPERATIONS ?= 100000
 
 # The modules, which go.work joins, so that they are built with each other as they are here.
 MODULES := $(shell sed -n 's/^\t\.\/\{0,1\}\([a-z/]*\)$$/.\/\1/p' go.work)
-# The server that tests of MongoDB run against is one more, built by itself, without tests.
+# The server that tests of MongoDB run against is built by itself, without tests.
 MONGO := service/internal/testmongo/server
+# So are the packages, whose libraries would choose the versions of all others.
+ALONE := $(MONGO) deploy
 LINTER := $(CURDIR)/bin/golangci-lint
 
 define CURL
@@ -23,7 +25,7 @@ curl -i 'http://127.0.0.1:8080/api/v1/rate-limit/check?key=user:123&algorithm=TO
 endef
 
 # each runs a command in every module, with a second argument in that one too.
-each = for module in $(MODULES); do (cd "$$module" && $(1)); done$(if $(2),; (cd $(MONGO) && export GOWORK=off && $(1)))
+each = for module in $(MODULES); do (cd "$$module" && $(1)); done$(if $(2),; for module in $(ALONE); do (cd "$$module" && export GOWORK=off && $(1)); done)
 
 .PHONY: help
 help: ## list the targets
@@ -72,8 +74,8 @@ test: ## test the library and the service against a real Redis, installing what 
 	@scripts/test quick
 
 .PHONY: test-all
-test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release
-	@scripts/ensure nginx caddy php python3 prometheus
+test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, faults, attacks, the release, packages
+	@scripts/ensure nginx caddy php python3 prometheus rpm systemd-analyze
 	@scripts/test race
 	@scripts/test whole
 
@@ -104,7 +106,7 @@ tidy: ## tidy go.mod and go.sum of every module
 .PHONY: tidy-check
 tidy-check: ## check that go.mod and go.sum of every module are tidy
 	@scripts/tidy -diff
-	@cd $(MONGO) && GOWORK=off go mod tidy -diff
+	@for module in $(ALONE); do (cd "$$module" && GOWORK=off go mod tidy -diff); done
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (5s)
@@ -138,10 +140,20 @@ OUT ?= bin/release
 release: ## build the program for all platforms, with checksums and a bill of materials, into OUT (bin/release)
 	@scripts/release "$(OUT)"
 
+.PHONY: image
+image: web ## make the context of deploy/Dockerfile, in bin/image
+	@CGO_ENABLED=0 go build -trimpath $(TAGS) -ldflags "-s -w -X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint.image ./service/cmd/stint
+	@scripts/image bin/stint.image bin/image && rm bin/stint.image
+
 .PHONY: release-check
 release-check: ## make a release in a folder of its own, and prove that its modules and its program are had from a proxy
 	@scripts/ensure node npm
 	@go test ./test/release -count 1 -v
+
+.PHONY: package-check
+package-check: web ## make a release of this platform, and install, run, upgrade and remove its packages, image and chart; needs root
+	@scripts/ensure redis-server nginx python3 prometheus rpm systemd-analyze
+	@cd deploy && GOWORK=off go test ./... -count 1 -v
 
 .PHONY: measure
 measure: ## count the files, and the types in them, that three kinds of requests run through

@@ -117,6 +117,10 @@ var folders = []folder{
 	{path: "test", floor: 5, testsOnly: true},
 	{path: "test/release", floor: 5, testsOnly: true, uses: []string{"github.com/CycloneDX/cyclonedx-go"}},
 
+	{path: "deploy", floor: 5, testsOnly: true, uses: []string{
+		"github.com/google/go-containerregistry", "github.com/goreleaser/nfpm/v2", "github.com/moby/buildkit", "helm.sh/helm/v3",
+	}},
+
 	{path: "internal/clip", floor: 0},
 	{path: "internal/sleep", floor: -1},
 	{path: "internal/waitqueue", floor: -1},

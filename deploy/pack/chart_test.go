@@ -1,0 +1,333 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// sets are values for the chart: its own; pods that share a Redis; and everything.
+var sets = map[string]string{
+	"alone": "{}",
+	"shared": `
+replicaCount: 3
+config: {store: {url: "redis://redis:6379"}, api: {open: true}}
+rules: [{id: login, scope: global, limits: [{algorithm: fixed_window, limit: 5, window: 24h}]}]
+`,
+	"all": `
+image: {tag: v9, pullPolicy: Always}
+imagePullSecrets: [{name: registry}]
+config:
+  store: {url: "redis://redis:6379", password_file: /etc/stint/secrets/redis}
+  admin: {tokens_file: /etc/stint/secrets/admin}
+secretName: stint-secrets
+admin: {expose: true}
+service: {type: LoadBalancer, port: 80, annotations: {a: b}}
+autoscaling: {enabled: true, maxReplicas: 20}
+serviceMonitor: {enabled: true, labels: {release: prometheus}}
+env: [{name: OTEL_SERVICE_NAME, value: stint}]
+podAnnotations: {a: b}
+podLabels: {team: edge}
+priorityClassName: system-cluster-critical
+nodeSelector: {a: b}
+tolerations: [{key: a, operator: Exists}]
+affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}
+topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+serviceAccount: {create: false, name: own}
+`,
+}
+
+// objects are what the chart makes, as the types that Kubernetes knows.
+type objects struct {
+	deployment apps.Deployment
+	service    core.Service
+	config     core.ConfigMap
+	account    core.ServiceAccount
+	budget     policy.PodDisruptionBudget
+	scaler     autoscaling.HorizontalPodAutoscaler
+	monitor    monitoring.ServiceMonitor
+}
+
+// releasedChart is the chart as it is in the release.
+func releasedChart(t *testing.T) *chart.Chart {
+	t.Helper()
+	chart, err := loader.Load(filepath.Join(released, "stint-"+version+".tgz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
+
+// rendered renders the chart with values, and decodes it strictly: a field that Kubernetes does not know is an error.
+func rendered(t *testing.T, values string) (o objects, kinds []string) {
+	t.Helper()
+	var set map[string]any
+	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+		t.Fatal(err)
+	}
+	documents, err := render(releasedChart(t), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range documents {
+		var head struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(text), &head); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		kinds = append(kinds, head.Kind)
+		as := map[string]any{
+			"Deployment": &o.deployment, "Service": &o.service, "ConfigMap": &o.config, "ServiceAccount": &o.account,
+			"PodDisruptionBudget": &o.budget, "HorizontalPodAutoscaler": &o.scaler, "ServiceMonitor": &o.monitor,
+		}[head.Kind]
+		if err := yaml.UnmarshalStrict([]byte(text), as); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	slices.Sort(kinds)
+	return o, kinds
+}
+
+// The chart of a clone has the version of the modules.
+func TestChartVersion(t *testing.T) {
+	chart, err := loader.Load("../helm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := chart.Metadata; m.Version != version || m.AppVersion != version {
+		t.Errorf("the chart is %s for %s, want %s", m.Version, m.AppVersion, version)
+	}
+}
+
+// What is made of three sets of values is what Kubernetes knows, and belongs together.
+func TestChartRenders(t *testing.T) {
+	for name, want := range map[string]string{
+		"alone":  "ConfigMap Deployment Service ServiceAccount",
+		"shared": "ConfigMap Deployment PodDisruptionBudget Service ServiceAccount",
+		"all":    "ConfigMap Deployment HorizontalPodAutoscaler PodDisruptionBudget Service ServiceMonitor",
+	} {
+		o, kinds := rendered(t, sets[name])
+		if strings.Join(kinds, " ") != want {
+			t.Errorf("%s makes %v, want %s", name, kinds, want)
+		}
+		pod := o.deployment.Spec.Template
+		for what, selector := range map[string]map[string]string{
+			"deployment": o.deployment.Spec.Selector.MatchLabels, "service": o.service.Spec.Selector,
+		} {
+			for key, value := range selector {
+				if pod.Labels[key] != value {
+					t.Errorf("%s: the %s selects %s=%s, the pods have %q", name, what, key, value, pod.Labels[key])
+				}
+			}
+		}
+		container := pod.Spec.Containers[0]
+		for _, port := range o.service.Spec.Ports {
+			if !slices.ContainsFunc(container.Ports, func(p core.ContainerPort) bool { return p.Name == port.TargetPort.StrVal }) {
+				t.Errorf("%s: the service has port %s, the container has %v", name, port.Name, container.Ports)
+			}
+		}
+		if context := container.SecurityContext; !*context.ReadOnlyRootFilesystem || *context.AllowPrivilegeEscalation || context.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("%s: the container may do %+v", name, context)
+		}
+	}
+	o, _ := rendered(t, sets["all"])
+	if o.deployment.Spec.Replicas != nil || *o.scaler.Spec.MinReplicas != 2 || o.scaler.Spec.MaxReplicas != 20 || o.scaler.Spec.ScaleTargetRef.Name != o.deployment.Name {
+		t.Errorf("the deployment has %v pods beside the scaler %+v", o.deployment.Spec.Replicas, o.scaler.Spec)
+	}
+	if endpoint := o.monitor.Spec.Endpoints[0]; endpoint.Port != o.service.Spec.Ports[0].Name || endpoint.Path != "/metrics" || o.monitor.Labels["release"] != "prometheus" {
+		t.Errorf("the monitor is %+v", o.monitor)
+	}
+	if image := o.deployment.Spec.Template.Spec.Containers[0].Image; image != repository+":v9" {
+		t.Errorf("the image is %s", image)
+	}
+}
+
+// What can't work is refused before it is installed, with its name.
+func TestChartRefuses(t *testing.T) {
+	for values, want := range map[string]string{
+		"replicas: 2":                       "replicas",
+		"replicaCount: 2":                   "config.store.url is memory://",
+		"replicaCount: many":                "replicaCount",
+		"admin: {expose: true}":             "config.admin.tokens_file",
+		"config: {listen: a}":               "config",
+		"rules: [{name: a}]":                "id",
+		"autoscaling: {enabled: true}":      "config.store.url",
+		"serviceMonitor: {interval: often}": "interval",
+	} {
+		var set map[string]any
+		if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := render(releasedChart(t), set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", values, err, want)
+		}
+	}
+}
+
+// pod makes a root with what a pod of the chart has: the image, and the files that are mounted, secrets among them.
+func pod(t *testing.T, o objects, secrets map[string]string, replace ...string) *container {
+	t.Helper()
+	root, config, _ := unpack(t)
+	spec := o.deployment.Spec.Template.Spec
+	from := spec.Containers[0]
+	volumes := map[string]map[string]string{}
+	for _, volume := range spec.Volumes {
+		volumes[volume.Name] = map[string]string{}
+		switch {
+		case volume.ConfigMap != nil:
+			for _, item := range volume.ConfigMap.Items {
+				volumes[volume.Name][item.Path] = strings.NewReplacer(replace...).Replace(o.config.Data[item.Key])
+			}
+		case volume.Secret != nil:
+			volumes[volume.Name] = secrets
+		}
+	}
+	for _, mount := range from.VolumeMounts {
+		for name, text := range volumes[mount.Name] {
+			at := filepath.Join(root, mount.MountPath, name)
+			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, []byte(text), 0o444); err != nil {
+				t.Fatal(err)
+			}
+		}
+		delete(volumes, mount.Name)
+	}
+	if len(volumes) > 0 {
+		t.Errorf("nobody mounts %v", slices.Collect(maps.Keys(volumes)))
+	}
+	c := &container{root: root, args: slices.Concat(config.Config.Entrypoint, from.Args), user: uint32(*spec.SecurityContext.RunAsUser)}
+	for _, variable := range from.Env {
+		c.env = append(c.env, variable.Name+"="+variable.Value)
+	}
+	return c
+}
+
+// probe asks a pod as the kubelet does.
+func probe(t *testing.T, c *container, probe *core.Probe) (status int) {
+	t.Helper()
+	status, _, err := get("http://"+c.service+probe.HTTPGet.Path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// A pod with each set of values starts, as its user, with its files, and its probes are answered.
+func TestPods(t *testing.T) {
+	port := freePort(t)
+	background(t, port, "redis-server", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
+	open := freePort(t)
+	background(t, open, "redis-server", "--port", open, "--save", "")
+	secrets := map[string]string{"redis": "a-password-of-redis\n", "admin": "a-token-of-the-admin write somebody\n"}
+	for name, values := range sets {
+		o, _ := rendered(t, values)
+		to := map[string]string{"shared": open, "all": port}[name]
+		c := pod(t, o, secrets, "redis://redis:6379", "redis://127.0.0.1:"+to)
+		c.start(t)
+		from := o.deployment.Spec.Template.Spec.Containers[0]
+		for _, p := range []*core.Probe{from.LivenessProbe, from.ReadinessProbe} {
+			if status := probe(t, c, p); status != http.StatusOK {
+				t.Errorf("%s: %s answers %d", name, p.HTTPGet.Path, status)
+			}
+		}
+		c.answers(t)
+		if name == "all" {
+			if status, _, err := get("http://"+c.admin+"/api/v1/rules", ""); err != nil || status != http.StatusUnauthorized {
+				t.Errorf("without a token the rules are %d, %v", status, err)
+			}
+			if status, body, err := get("http://"+c.admin+"/api/v1/rules", "a-token-of-the-admin"); err != nil || status != http.StatusOK {
+				t.Errorf("with a token the rules are %d, %s, %v", status, body, err)
+			}
+			if _, body, err := get("http://"+c.service+"/actuator/health", ""); err != nil || strings.Contains(body, "DOWN") {
+				t.Errorf("its health: %s, %v", body, err)
+			}
+		}
+	}
+}
+
+// A pod that is replaced loses no request: it is told by SIGTERM, its readiness turns, and its clients, who learn of
+// that a while later, were answered until then. Of all that were decided, no more and no fewer are admitted than the
+// limit says.
+func TestPodsAreReplaced(t *testing.T) {
+	port := freePort(t)
+	background(t, port, "redis-server", "--port", port, "--save", "")
+	o, _ := rendered(t, `
+replicaCount: 2
+config:
+  store: {url: "redis://redis:6379", timeout: 10s}
+  api: {open: true}
+  drain: {delay: 1s, keep_alive: 1s}
+  policies: {many: [{algorithm: fixed_window, limit: 2000, window: 365d}]}
+`)
+	start := func() *container {
+		c := pod(t, o, nil, "redis://redis:6379", "redis://127.0.0.1:"+port)
+		c.start(t)
+		return c
+	}
+	old, grace := start(), time.Duration(*o.deployment.Spec.Template.Spec.TerminationGracePeriodSeconds)*time.Second
+	var endpoint atomic.Pointer[container] // whom the Service names
+	endpoint.Store(old)
+	var admitted, asked, lost atomic.Int64
+	var callers sync.WaitGroup
+	ended := make(chan struct{})
+	for range 8 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				asked.Add(1)
+				status, body, err := get("http://"+endpoint.Load().service+"/api/v1/rate-limit/check?policy=many&key=ann", "")
+				if err != nil || status != http.StatusOK && status != http.StatusTooManyRequests {
+					lost.Add(1)
+					t.Errorf("%d %s %v", status, body, err)
+					return
+				}
+				if status == http.StatusOK {
+					admitted.Add(1)
+				}
+			}
+		})
+	}
+	for generation := range 3 {
+		for asked.Load() < int64(700*(generation+1)) && lost.Load() == 0 {
+			<-time.After(time.Millisecond)
+		}
+		fresh := start()
+		readiness := o.deployment.Spec.Template.Spec.Containers[0].ReadinessProbe
+		for probe(t, fresh, readiness) != http.StatusOK {
+			<-time.After(10 * time.Millisecond)
+		}
+		replaced := endpoint.Load()
+		told := time.AfterFunc(500*time.Millisecond, func() { endpoint.Store(fresh) }) // the Service learns of it later
+		replaced.stop(t, grace)
+		told.Stop()
+	}
+	for asked.Load() < 2500 && lost.Load() == 0 {
+		<-time.After(time.Millisecond)
+	}
+	close(ended)
+	callers.Wait()
+	if got := admitted.Load(); got != 2000 {
+		t.Errorf("of %d requests %d were admitted, want 2000", asked.Load(), got)
+	}
+}

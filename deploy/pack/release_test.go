@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// released is a folder with what `make release` makes for this platform, and version is its version. Tests know
+// nothing else of the program.
+var released, version string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Getuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests install packages in roots of their own, as root alone can")
+		return 1
+	}
+	folder, err := os.MkdirTemp("", "release")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	released = folder
+	command := exec.CommandContext(context.Background(), "scripts/release", released)
+	command.Dir = "../.."
+	command.Env = append(os.Environ(), "PLATFORMS=linux/"+runtime.GOARCH, "GOWORK=")
+	if output, err := command.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "scripts/release: %v\n%s", err, output)
+		return 1
+	}
+	if packages, err := filepath.Glob(filepath.Join(released, "*.deb")); err == nil && len(packages) == 1 {
+		version = strings.Split(filepath.Base(packages[0]), "_")[1]
+	}
+	return m.Run()
+}
+
+// file is the one of the release for this platform with an ending, such as .deb.
+func file(ending string) string {
+	return filepath.Join(released, "stint_"+version+"_linux_"+runtime.GOARCH+ending)
+}
+
+// output runs a program to its end.
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v (`make test-all` installs it)\n%s", name, strings.Join(args, " "), err, text)
+	}
+	return string(text)
+}
+
+// patience is how long a test waits for what should come soon.
+const patience = 60 * time.Second
+
+// A container is a program under a root of its own, as an image, a package or a chart says.
+type container struct {
+	root    string
+	args    []string // the program and its arguments
+	env     []string
+	user    uint32
+	folder  string
+	command *exec.Cmd
+	log     strings.Builder
+	ended   chan struct{}
+	service string // the address of the service, and of the admin listener
+	admin   string
+}
+
+var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
+
+// start starts it on free ports, instead of those that its arguments say.
+func (c *container) start(t *testing.T) {
+	t.Helper()
+	c.command = exec.CommandContext(context.Background(), c.args[0], append(c.args[1:], "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")...)
+	c.command.Env, c.command.Dir = append(c.env, "NOTHING="), filepath.Join("/", c.folder)
+	c.command.SysProcAttr = &syscall.SysProcAttr{
+		Chroot: c.root, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}, Pdeathsig: syscall.SIGKILL,
+	}
+	stderr, err := c.command.StderrPipe()
+	if err == nil {
+		err = c.command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for (c.service == "" || c.admin == "") && lines.Scan() {
+		c.log.WriteString(lines.Text() + "\n")
+		if match := listening.FindStringSubmatch(lines.Text()); match != nil && match[1] == "http" {
+			c.service = match[2]
+		} else if match != nil {
+			c.admin = match[2]
+		}
+	}
+	c.ended = make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		for lines.Scan() {
+			c.log.WriteString(lines.Text() + "\n")
+		}
+	}()
+	t.Cleanup(func() {
+		_ = c.command.Process.Kill()
+		<-c.ended
+		_ = c.command.Wait()
+	})
+	if c.service == "" || c.admin == "" {
+		<-c.ended
+		t.Fatalf("it does not start:\n%s", c.log.String())
+	}
+}
+
+// stop sends the signal with which it is told to end, and sees that it ends by itself within the grace it is given.
+func (c *container) stop(t *testing.T, grace time.Duration) {
+	t.Helper()
+	if err := c.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.ended:
+	case <-time.After(grace):
+		t.Fatalf("it does not end within %v:\n%s", grace, c.log.String())
+	}
+	if err := c.command.Wait(); err != nil || !strings.Contains(c.log.String(), "msg=stopped") {
+		t.Errorf("it ends with %v:\n%s", err, c.log.String())
+	}
+}
+
+// client never waits for long, and keeps a connection for each of its users.
+var client = &http.Client{Timeout: 30 * time.Second}
+
+// get asks for a page, with a token if it is not "".
+func get(url, token string) (status int, body string, err error) {
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), errors.Join(err, response.Body.Close())
+}
+
+// answers sees that it decides, by its clients' addresses, and shows the dashboard.
+func (c *container) answers(t *testing.T) {
+	t.Helper()
+	for url, want := range map[string]string{
+		"http://" + c.service + "/api/v1/rate-limit/check": `"allowed":true`,
+		"http://" + c.admin + "/":                          `<script type="module"`,
+	} {
+		if status, body, err := get(url, ""); err != nil || status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s answers %d %s, %v; want %s", url, status, body, err, want)
+		}
+	}
+}
+
+// freePort is a port on which nobody listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// background starts a program that ends with the test, and waits until it accepts connections on a port.
+func background(t *testing.T, port, name string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(context.Background(), name, args...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	var log strings.Builder
+	command.Stdout, command.Stderr = &log, &log
+	if err := command.Start(); err != nil {
+		t.Fatalf("%v (`make test-all` installs it)", err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = command.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) // its workers, too
+		<-ended
+	})
+	for {
+		if connection, err := new(net.Dialer).DialContext(t.Context(), "tcp", "127.0.0.1:"+port); err == nil {
+			_ = connection.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("%s ended:\n%s", name, log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
