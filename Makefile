@@ -140,6 +140,10 @@ OUT ?= bin/release
 release: ## build the program for all platforms, with checksums and a bill of materials, into OUT (bin/release)
 	@scripts/release "$(OUT)"
 
+.PHONY: push-image
+push-image: ## publish the images of a release in OUT, with the rights of `docker login`
+	@cd deploy && GOWORK=off go run ./pack push "$$(awk '$$1 == "github.com/stint-go/stint" { print $$2 }' ../go.work)" "$(abspath $(OUT))"
+
 .PHONY: image
 image: web ## make the context of deploy/Dockerfile, in bin/image
 	@CGO_ENABLED=0 go build -trimpath $(TAGS) -ldflags "-s -w -X main.commit=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" -o bin/stint.image ./service/cmd/stint

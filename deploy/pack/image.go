@@ -10,11 +10,14 @@ import (
 	"path"
 	"path/filepath"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
@@ -39,6 +42,35 @@ func (b build) image(context, architecture string) error {
 		return err
 	}
 	return tarball.WriteToFile(filepath.Join(b.out, fmt.Sprintf("stint_%s_linux_%s.image.tar", b.version, architecture)), tag, image)
+}
+
+// push publishes the images of a release as one, of which each machine gets that of its architecture.
+func push(version, out, to string) error {
+	tag, err := name.NewTag(to + ":" + version)
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(out, "stint_"+version+"_linux_*.image.tar"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s has no image of version %s", out, version)
+	}
+	index := mutate.IndexMediaType(empty.Index, types.DockerManifestList)
+	for _, file := range files {
+		image, err := tarball.ImageFromPath(file, nil)
+		if err != nil {
+			return err
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			return err
+		}
+		platform := &v1.Platform{OS: config.OS, Architecture: config.Architecture}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain))
 }
 
 // follow makes an image of a context by the instructions of a Dockerfile, of which it knows those that an image

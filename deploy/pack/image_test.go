@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"errors"
 	"io"
+	"log"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,8 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
@@ -120,4 +125,33 @@ func TestImageRuns(t *testing.T) {
 	c.start(t)
 	c.answers(t)
 	c.stop(t, patience)
+}
+
+// A registry that was given the images of a release hands out the one of a machine's architecture.
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	to := strings.TrimPrefix(server.URL, "http://") + "/stint"
+	if err := run([]string{"push", "v" + version, released, to}); err != nil {
+		t.Fatal(err)
+	}
+	reference, err := name.ParseReference(to + ":" + version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := remote.Image(reference, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := image.ConfigName()
+	local, localErr := tarball.ImageFromPath(file(".image.tar"), nil)
+	if err != nil || localErr != nil {
+		t.Fatal(err, localErr)
+	}
+	if want, err := local.ConfigName(); err != nil || got != want {
+		t.Errorf("the registry has %v, want %v, %v", got, want, err)
+	}
+	if err := run([]string{"push", "v9.9.9", released, to}); err == nil {
+		t.Error("a release without images is published")
+	}
 }

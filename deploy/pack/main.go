@@ -2,7 +2,9 @@
 // manifests for Kubernetes. scripts/release calls it, in the folder deploy.
 //
 //	pack VERSION SOURCE OUT
+//	pack push VERSION OUT [REPOSITORY]
 //
+// The second one publishes the images of OUT as one image of several architectures, with the rights of `docker login`.
 // SOURCE has man/ and completions/, and for each architecture linux_ARCH/, the context of the Dockerfile. The time of
 // all files is $SOURCE_DATE_EPOCH.
 package main
@@ -34,6 +36,13 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) > 2 && len(args) < 5 && args[0] == "push" && strings.HasPrefix(args[1], "v") {
+		to := repository
+		if len(args) == 4 {
+			to = args[3]
+		}
+		return push(args[1][1:], args[2], to)
+	}
 	if len(args) != 3 || !strings.HasPrefix(args[0], "v") {
 		return errors.New("usage: pack VERSION SOURCE OUT, with a version such as v0.1.0")
 	}
