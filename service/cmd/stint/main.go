@@ -47,7 +47,7 @@ const (
 	exitUnreachable = 4 // the service or its store did not answer
 )
 
-const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ), 2 wrong usage or configuration,\n" +
+const exitCodes = "Exit codes: 0 done (check, explain: admitted), 1 failed (diff: rules differ; doctor: advice), 2 wrong usage or configuration,\n" +
 	"3 denied, 4 the service or its store is unreachable. " + "`stint check KEY -- COMMAND` passes on the command's."
 
 // A process is what the program knows of the world around it.
@@ -124,7 +124,7 @@ func rootCommand(p process) *cobra.Command {
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
-		simulateCommand(p), topCommand(p), versionCommand(p), manCommand(),
+		simulateCommand(p), topCommand(p), doctorCommand(p), versionCommand(p), manCommand(),
 	)
 	return root
 }

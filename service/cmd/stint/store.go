@@ -28,8 +28,9 @@ type backend struct {
 	ping       func(context.Context) error    // whether the server answers
 	ready      func(context.Context) error    // waits until it can decide
 	advise     func(context.Context) []string // what is unwise about the servers' configuration
-	instances  func() int                     // how many processes share the store
-	health     *promlimit.RedisCollector      // nil too when the server is not asked for its health
+	servers    func(context.Context) []redisstore.Server
+	instances  func() int                // how many processes share the store
+	health     *promlimit.RedisCollector // nil too when the server is not asked for its health
 	figures    func() activity.StoreFigures
 	collectors []prometheus.Collector
 }
@@ -70,7 +71,7 @@ func openBackend(loaded config.Config) (*backend, error) {
 		return nil, storeFault(c, err)
 	}
 	opened := &backend{
-		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise,
+		Store: store, close: store.Close, ping: store.Ping, ready: store.Ready, advise: store.Advise, servers: store.Servers,
 		instances: store.Instances, collectors: []prometheus.Collector{promlimit.NewStatsCollector(store.Stats), registry},
 	}
 	if loaded.Metrics.StoreHealth > 0 {

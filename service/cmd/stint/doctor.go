@@ -1,0 +1,317 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// What a finding of the doctor is. Unknown is what it could not look at.
+const (
+	findingUnknown     = "unknown"
+	findingOK          = "ok"
+	findingAdvice      = "advice"
+	findingWrong       = "wrong"
+	findingUnreachable = "unreachable"
+)
+
+// findingCodes are the exit codes of findings; the largest counts.
+var findingCodes = map[string]int{findingAdvice: 1, findingWrong: exitUsage, findingUnreachable: exitUnreachable}
+
+// A finding is one thing that the doctor looked at.
+type finding struct {
+	Status string `json:"status"`
+	Check  string `json:"check"`
+	Server string `json:"server,omitempty"` // of the store
+	Found  string `json:"found"`
+	Change string `json:"change,omitempty"` // what it would change, and why
+}
+
+// A doctor looks at a configuration and its store. It changes nothing but a key of its own, which soon expires.
+type doctor struct {
+	config   config.Config
+	findings []finding
+}
+
+func (d *doctor) say(status, check, server, found, change string) {
+	d.findings = append(d.findings, finding{status, check, server, found, change})
+}
+
+func doctorCommand(p process) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at a configuration, its rules and its store, and say what to change",
+		Long: "Look at a configuration, its rules and its store: versions, rights, settings, clocks and round\n" +
+			"trips of Redis. Run it with the file and the variables of the service. It changes nothing; it decides with a key of\n" +
+			"its own, whose state expires within minutes.\n\n" +
+			"It exits with 0 when all is well, 1 with advice, 2 when something is configured wrongly, and 4\n" +
+			"when the store or the rules can't be reached.",
+		Args: cobra.NoArgs,
+	}
+	load := settingFlags(p, command.Flags(), append(storeSettings(), "rules_from")...)
+	asJSON := jsonFlag(command)
+	timeout := 5 * time.Second
+	command.Flags().Var((*timeoutFlag)(&timeout), "timeout", "longest `DURATION` to wait for the store, and for the rules")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		loaded, err := load()
+		if err != nil {
+			return err
+		}
+		d := &doctor{config: loaded}
+		d.lookAtConfiguration()
+		d.lookAtRules(command.Context(), timeout)
+		if err := d.lookAtStore(command.Context(), timeout); err != nil {
+			return err
+		}
+		return d.report(p, *asJSON)
+	}
+	return command
+}
+
+// report prints the findings, and exits with the worst.
+func (d *doctor) report(p process, asJSON bool) error {
+	worst := 0
+	rows := [][]string{{"STATUS", "CHECK", "SERVER", "FOUND", "CHANGE"}}
+	for _, f := range d.findings {
+		worst = max(worst, findingCodes[f.Status])
+		rows = append(rows, []string{f.Status, f.Check, cmp.Or(f.Server, "-"), f.Found, cmp.Or(f.Change, "-")})
+	}
+	var err error
+	if asJSON {
+		err = sayJSON(p.Out, d.findings, "")
+	} else {
+		err = sayTable(p.Out, rows)
+	}
+	if err != nil || worst == 0 {
+		return err
+	}
+	return exit{code: worst}
+}
+
+// lookAtConfiguration looks at what no single setting can tell to be wrong.
+func (d *doctor) lookAtConfiguration() {
+	c := d.config
+	d.say(findingOK, "configuration", "", "every setting is known and in range", "")
+	if len(c.ClientIP.TrustedProxies) == 0 && cmp.Or(c.Identity.User, c.Identity.APIKey) != "" {
+		d.say(findingAdvice, "identity", "", "identity names header fields, and no proxy is trusted",
+			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user or an API key now")
+	}
+	if c.Store.Memory() {
+		d.say(findingOK, "store", "", "memory://: each process decides alone, and forgets all when it ends", "")
+	}
+}
+
+// lookAtRules reads the rules where the service would.
+func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	source, err := openRules(d.config, nil)
+	if err != nil {
+		d.say(findingWrong, "rules", "", prefix.Trim(err.Error()), "correct the rules: the service does not start")
+		return
+	}
+	defer source.close()
+	set, err := source.Set(ctx)
+	switch {
+	case errors.Is(err, stint.ErrInvalid):
+		d.say(findingWrong, "rules", "", prefix.Trim(err.Error()), "correct "+source.place+": they are not put in force")
+	case refusesUser(err):
+		d.say(findingWrong, "rules", "", document.Redact(prefix.Trim(err.Error())), "give the user the rights of docs/redis.md")
+	case err != nil:
+		d.say(findingUnreachable, "rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
+	default:
+		d.say(findingOK, "rules", "", fmt.Sprintf("%d rules in %s", set.Len(), source.place), "")
+	}
+}
+
+// lookAtStore asks the servers, and decides by them.
+func (d *doctor) lookAtStore(ctx context.Context, timeout time.Duration) error {
+	if d.config.Store.Memory() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	states, err := openBackend(d.config)
+	if err != nil {
+		return err
+	}
+	defer states.close()
+	if err := states.ping(ctx); refusesUser(err) {
+		d.say(findingWrong, "store", "", prefix.Trim(storeFault(d.config.Store, err).Error()), "correct the user and the password")
+		return nil
+	} else if err != nil {
+		d.say(findingUnreachable, "store", "", prefix.Trim(storeFault(d.config.Store, err).Error()),
+			"see that the server runs, and that its address is right")
+		return nil
+	}
+	for _, server := range states.servers(ctx) {
+		d.lookAtServer(ctx, server)
+	}
+	d.lookAtRights(ctx, states)
+	return nil
+}
+
+// refusesUser reports whether a server answered that the user may not do that, or is not known.
+func refusesUser(err error) bool {
+	reply, replied := redisstore.Reply(err)
+	word, _, _ := strings.Cut(reply, " ")
+	return replied && slices.Contains([]string{"NOPERM", "NOAUTH", "WRONGPASS"}, word)
+}
+
+// lookAtServer asks one server.
+func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
+	lines, err := server.Ask(ctx, "INFO")
+	if err != nil {
+		d.say(findingUnknown, "version", server.Name, "INFO is not allowed to this user", "")
+	} else {
+		d.lookAtVersion(server.Name, infoFields(lines))
+	}
+	d.lookAtTime(ctx, server)
+	for _, s := range redisSettings {
+		value, err := server.Ask(ctx, "CONFIG", "GET", s.name)
+		switch {
+		case err != nil || len(value) < 2:
+			d.say(findingUnknown, s.name, server.Name, "the server does not say (CONFIG GET)", "")
+		case s.well(value[1]):
+			d.say(findingOK, s.name, server.Name, value[1], "")
+		default:
+			d.say(findingAdvice, s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
+		}
+	}
+}
+
+// infoFields are the fields of INFO.
+func infoFields(lines []string) map[string]string {
+	fields := map[string]string{}
+	for _, text := range lines {
+		for line := range strings.Lines(text) {
+			if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+				fields[name] = value
+			}
+		}
+	}
+	return fields
+}
+
+// lookAtVersion: Redis 6.2 and Valkey 7.2 are the first ones that are known to do.
+func (d *doctor) lookAtVersion(name string, info map[string]string) {
+	kind, version, least := "Redis", info["redis_version"], []int{6, 2}
+	if valkey := info["valkey_version"]; valkey != "" {
+		kind, version, least = "Valkey", valkey, []int{7, 2}
+	}
+	var numbers []int
+	for part := range strings.SplitSeq(version, ".") {
+		number, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		numbers = append(numbers, number)
+	}
+	found := kind + " " + version + ", " + cmp.Or(info["role"], "of an unknown role")
+	if slices.Compare(numbers, least) < 0 {
+		d.say(findingWrong, "version", name, found, fmt.Sprintf("%s %d.%d or later", kind, least[0], least[1]))
+		return
+	}
+	d.say(findingOK, "version", name, found, "")
+}
+
+// The clock may differ by so much, and a round trip may take so much of the store's timeout, before the doctor speaks.
+const (
+	clockTolerance = time.Second
+	tripsTimed     = 9
+	tripShare      = 4
+)
+
+// lookAtTime measures round trips, and by the shortest of them how far the server's clock is from this machine's.
+func (d *doctor) lookAtTime(ctx context.Context, server redisstore.Server) {
+	var trips []time.Duration
+	var offset time.Duration
+	for range tripsTimed {
+		asked := time.Now()
+		reply, err := server.Ask(ctx, "TIME")
+		trip := time.Since(asked)
+		if err != nil || len(reply) != 2 {
+			d.say(findingUnknown, "clock", server.Name, "TIME is not allowed to this user", "")
+			return
+		}
+		seconds, _ := strconv.ParseInt(reply[0], 10, 64)
+		micros, _ := strconv.ParseInt(reply[1], 10, 64)
+		if len(trips) == 0 || trip < slices.Min(trips) {
+			offset = time.Unix(seconds, micros*1000).Sub(asked.Add(trip / 2))
+		}
+		trips = append(trips, trip)
+	}
+	slices.Sort(trips)
+	if found := "differs from this machine's by " + offset.Round(time.Millisecond).String(); offset.Abs()-trips[0]/2 > clockTolerance {
+		d.say(findingAdvice, "clock", server.Name, found,
+			"keep the clocks by NTP: limits go by the server's, so resets that clients are told and calendar windows are off by that")
+	} else {
+		d.say(findingOK, "clock", server.Name, found, "")
+	}
+	median := trips[len(trips)/2]
+	found := fmt.Sprintf("%v, the longest of %d %v", median.Round(time.Microsecond), len(trips), trips[len(trips)-1].Round(time.Microsecond))
+	if timeout := d.config.Store.Timeout; median > timeout/tripShare {
+		d.say(findingAdvice, "round trip", server.Name, found,
+			fmt.Sprintf("a store.timeout above %v, which is %v, or a nearer server: a decision that takes longer is on_store_failure's", tripShare*median.Round(time.Millisecond), timeout))
+		return
+	}
+	d.say(findingOK, "round trip", server.Name, found, "")
+}
+
+// A redisSetting is one of docs/redis.conf that matters, with what is wrong without it.
+type redisSetting struct {
+	name, want, why string
+	well            func(value string) bool
+}
+
+var redisSettings = []redisSetting{
+	{"maxmemory-policy", "noeviction", "every other policy drops the state of many clients at once, who may use their whole limits again", is("noeviction")},
+	{"maxmemory", "2gb", "without a bound the server takes all of the machine's memory, and is killed; choose one that leaves room", isNot("0")},
+	{"appendonly", "yes", "without the file a restart forgets all limits, and rules that the store keeps", is("yes")},
+	{"appendfsync", "everysec", "no leaves it to the system when a crash loses admissions", isNot("no")},
+	{"lazyfree-lazy-expire", "yes", "a large key that expires stops the server for a moment", is("yes")},
+	{"lazyfree-lazy-eviction", "yes", "freeing a large key stops the server for a moment", is("yes")},
+	{"lazyfree-lazy-server-del", "yes", "overwriting a large key stops the server for a moment", is("yes")},
+	{"timeout", "0", "idle connections are closed, and the next decision waits for a new one", is("0")},
+}
+
+func is(want string) func(string) bool { return func(value string) bool { return value == want } }
+func isNot(unwise string) func(string) bool {
+	return func(value string) bool { return value != unwise }
+}
+
+// lookAtRights decides by each algorithm, as the service would, so that a command that the user may not use is named.
+func (d *doctor) lookAtRights(ctx context.Context, states *backend) {
+	const key = "doctor"
+	for _, limit := range []stint.Limit{
+		stint.TokenBucket(1, stint.PerSecond(1)), stint.LeakyBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second),
+		stint.SlidingWindowLog(1, time.Second), stint.SlidingWindowCounter(1, time.Second),
+	} {
+		limiter, err := stint.New(states, "stint doctor", limit)
+		if err == nil {
+			_, err = limiter.Allow(ctx, key)
+		}
+		if err == nil {
+			err = limiter.Reset(ctx, key)
+		}
+		if err != nil {
+			d.say(findingWrong, "rights", "", fmt.Sprintf("a decision by %s fails: %s", limit.Algorithm, prefix.Trim(err.Error())),
+				"give the user the rights of docs/redis.md")
+			return
+		}
+	}
+	d.say(findingOK, "rights", "", "decided and reset by all five algorithms", "")
+}
