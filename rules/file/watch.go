@@ -40,6 +40,41 @@ type Source struct {
 // faults, as [ReadSet] does. After that refused is called with the faults, once for each
 // text, and the rules that were taken last stay. They also stay while files are missing.
 func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
+	var current *rules.Set
+	w, err := s.watch(func(texts []source) error {
+		set, list, err := parse(texts).set(rules.Options{Previous: current, StrictSlash: s.StrictSlash, IPv6Prefix: s.IPv6Prefix})
+		if err != nil {
+			return err
+		}
+		current = set
+		take(set)
+		s.Logger.Debug("rules taken over", "path", s.Path, "rules", len(list))
+		return nil
+	})
+	if err == nil {
+		err = w.read()
+	}
+	if err != nil {
+		return err
+	}
+	w.follow(ctx, refused)
+	return nil
+}
+
+// Follow calls read, and again whenever the text of the file or the folder of a path is another, until ctx is done. Its
+// errors, and those of files that can't be read, are told to refused, once for each text. A nil logger is told nothing.
+func Follow(ctx context.Context, path string, logger *slog.Logger, read func() error, refused func(error)) {
+	s := Source{Path: path, Logger: logger}
+	w, err := s.watch(func([]source) error { return read() })
+	if err != nil {
+		refused(err)
+		return
+	}
+	w.follow(ctx, refused)
+}
+
+// watch fills in what is left out, and makes a watch of the source.
+func (s *Source) watch(take func([]source) error) (*watch, error) {
 	if s.Interval == 0 {
 		s.Interval = 30 * time.Second
 	}
@@ -56,16 +91,14 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 	if s.Quiet < time.Millisecond || s.Quiet > 10*time.Second {
 		faults = append(faults, stint.Invalid("Quiet", s.Quiet, "1ms to 10s"))
 	}
-	if err := prefix.Join(faults...); err != nil {
-		return err
-	}
-	w := &watch{Source: s, take: take}
-	if err := w.read(); err != nil {
-		return err
-	}
+	return &watch{Source: s, take: take}, prefix.Join(faults...)
+}
+
+// follow reads whenever something changes, until ctx is done.
+func (w *watch) follow(ctx context.Context, refused func(error)) {
 	notes, err := fsnotify.NewWatcher()
 	if err != nil {
-		s.Logger.Warn("the system reports no changes of files; they are read at intervals", "path", s.Path, "err", err)
+		w.Logger.Warn("the system reports no changes of files; they are read at intervals", "path", w.Path, "err", err)
 		notes = &fsnotify.Watcher{} // which reports nothing
 	} else {
 		defer func() { _ = notes.Close() }()
@@ -80,22 +113,20 @@ func (s Source) Follow(ctx context.Context, take func(*rules.Set), refused func(
 		}
 		w.wait(ctx, notes)
 	}
-	return nil
 }
 
 // A watch is a source that is followed.
 type watch struct {
-	Source
-	take func(*rules.Set)
-	set  *rules.Set        // in force
+	*Source
+	take func([]source) error
 	seen [sha256.Size]byte // digest of the texts or the fault that were read last
 }
 
-// read applies the rules if the files have another text than the last time.
+// read takes the texts over if they are others than the last time.
 func (w *watch) read() error {
-	sources, err := load(w.Path)
+	texts, err := load(w.Path)
 	digest := sha256.New()
-	for _, s := range sources {
+	for _, s := range texts {
 		_, _ = fmt.Fprintf(digest, "%q %d\n", s.name, len(s.data)) // a hash takes all
 		_, _ = digest.Write(s.data)
 	}
@@ -108,14 +139,7 @@ func (w *watch) read() error {
 	if err != nil {
 		return err
 	}
-	set, list, err := parse(sources).set(rules.Options{Previous: w.set, StrictSlash: w.StrictSlash, IPv6Prefix: w.IPv6Prefix})
-	if err != nil {
-		return err
-	}
-	w.set = set
-	w.take(set)
-	w.Logger.Debug("rules taken over", "path", w.Path, "rules", len(list))
-	return nil
+	return w.take(texts)
 }
 
 // listen watches the path, and the folder that it is in, where files and links

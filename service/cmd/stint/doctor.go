@@ -118,7 +118,7 @@ func (d *doctor) lookAtConfiguration() {
 func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	source, err := openRules(d.config, nil)
+	source, err := openRules(d.config, nil, nil)
 	if err != nil {
 		d.say(findingWrong, "rules", "", prefix.Trim(err.Error()), "correct the rules: the service does not start")
 		return

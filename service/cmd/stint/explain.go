@@ -79,7 +79,7 @@ func (e *example) explain(ctx context.Context, p process) error {
 	if e.file != "" {
 		loaded.RulesFrom = e.file
 	}
-	source, err := openRules(loaded, nil)
+	source, err := openRules(loaded, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func serveCommand(p process) *cobra.Command {
 		Short: "Run the service",
 		Long: "Run the service until SIGTERM or SIGINT: then it reports itself not ready, lets the\n" +
 			"requests in flight end and exits with 0. A second signal ends it at once. SIGHUP changes\n" +
-			"nothing: rules of rules_from, certificates and passwords of stores are followed anyway.\n\n" +
+			"nothing: rules, policies, defaults, certificates and passwords of stores are followed anyway.\n\n" +
 			"A flag beats the environment (the name in brackets), which beats the file of --config,\n" +
 			"where the limits are. docs/stint.example.yaml explains the file.",
 		Args: cobra.NoArgs,
@@ -92,7 +92,7 @@ func serveCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), p, loaded, *demo)
+		return serve(command.Context(), p, loaded, load, *demo)
 	}
 	return command
 }

@@ -31,8 +31,8 @@ type ruleSource struct {
 }
 
 // openRules opens the source of the rules. It does not ask a server for rules yet. With a nil logger nothing
-// is logged.
-func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
+// is logged. Those of the configuration's own file are read again by reload, or are not followed if it is nil.
+func openRules(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) (*ruleSource, error) {
 	from := loaded.RulesFrom
 	if from == "" && len(loaded.Rules) == 0 {
 		from = config.RulesFromStore
@@ -40,11 +40,7 @@ func openRules(loaded config.Config, logger *slog.Logger) (*ruleSource, error) {
 	bits := loaded.ClientIP.IPv6Prefix
 	switch {
 	case from == "":
-		set, err := file.Compile(loaded.Rules, loaded.RulesAt, rules.Options{IPv6Prefix: bits})
-		if err != nil {
-			return nil, misconfigured(err)
-		}
-		return &ruleSource{Source: fixed{set}, place: "the configuration", close: func() {}}, nil
+		return &ruleSource{Source: configuredRules{loaded, reload, logger}, place: "the configuration", close: func() {}}, nil
 	case from == config.RulesFromStore && loaded.Store.Memory():
 		return managed(rulestore.NewMemory(), bits, "the process, which forgets them when it ends", nil)
 	case from == config.RulesFromStore || loaded.RulesInRedis() || loaded.RulesInMongo():
@@ -136,14 +132,4 @@ func (s *ruleSource) Set(ctx context.Context) (set *rules.Set, err error) {
 		err = cmp.Or(refused, ctx.Err())
 	}
 	return set, err
-}
-
-// fixed rules never change.
-type fixed struct{ set *rules.Set }
-
-// Follow hands them over.
-func (f fixed) Follow(ctx context.Context, apply func(*rules.Set), _ func(error)) error {
-	apply(f.set)
-	<-ctx.Done()
-	return nil
 }

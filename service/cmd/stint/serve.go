@@ -25,8 +25,8 @@ import (
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// serve runs the service until ctx is done.
-func serve(ctx context.Context, p process, loaded config.Config, demo bool) error {
+// serve runs the service until ctx is done. It reads the configuration again by reload when its file changes.
+func serve(ctx context.Context, p process, loaded config.Config, reload func() (config.Config, error), demo bool) error {
 	signal.Ignore(syscall.SIGPIPE) // the reader of the log may end; lines are lost then
 	queue := logqueue.New(p.Err, lostLine(loaded.Log))
 	defer flush(queue)
@@ -75,16 +75,18 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 	service.Logger, service.Observers, service.Activity = logger, observer.observers(), recent.Recorder
 	service.Middleware = traced.middleware()
 	followed := newRuleFollower(logger, rulesCache(loaded.RulesCache))
-	source, err := openRules(loaded, logger)
+	source, err := openRules(loaded, reload, logger)
 	if err != nil {
 		return err
 	}
 	defer source.close()
+	limits := newLimitFollower(loaded, reload, logger)
+	service.LimitsRefused = limits.isRefused.Load
 	service.HealthDetails = func() map[string]map[string]any {
 		return map[string]map[string]any{"store": store.details(), "rules": followed.details(source.place)}
 	}
 	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
-	service.Collectors = slices.Concat(service.Collectors, observer.collectors, followed.collectors())
+	service.Collectors = slices.Concat(service.Collectors, observer.collectors, followed.collectors(), limits.collectors())
 	service.Collectors = append(service.Collectors, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "rate_limiter_log_lines_lost_total",
 		Help: "Lines of the log that could not be written.",
@@ -114,6 +116,7 @@ func serve(ctx context.Context, p process, loaded config.Config, demo bool) erro
 		return err
 	}
 	defer stop()
+	defer background(ctx, func(ctx context.Context) { limits.run(ctx, s) })()
 	if demo {
 		if err := startDemo(ctx, loaded, token, source.manager, s, logger); err != nil {
 			return err
@@ -153,7 +156,7 @@ func logHangups(logger *slog.Logger) (stop func()) {
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for range hangups {
-			logger.Warn("SIGHUP changes nothing: rules, certificates and passwords are reloaded without it; other settings are read at the start only")
+			logger.Warn("SIGHUP changes nothing: rules, policies, defaults, certificates and passwords are reloaded without it; other settings are read at the start only")
 		}
 	}()
 	return func() {

@@ -71,6 +71,8 @@ type Config struct {
 	Policies policies `doc:"policies"`
 	// Rules are those of the file, well written; rules.Compile checks what they say.
 	Rules ruleList `doc:"rules"`
+	// File is the path of the file that was read, "" if none was.
+	File string
 	// RulesAt says where each of Rules begins.
 	RulesAt []document.Position
 	// AdminAsked says that some source gave AdminListen. When none did, a service may

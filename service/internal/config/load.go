@@ -101,6 +101,7 @@ type Sources struct {
 // is wrong.
 func Load(sources Sources) (Config, error) {
 	config := Default()
+	config.File = sources.File
 	var faults document.Faults
 	l := loader{config: &config, settings: settings(&config), faults: &faults, from: map[string]document.Position{}}
 	if sources.File != "" {

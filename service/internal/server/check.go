@@ -67,7 +67,7 @@ func (s *service) checkBody(w http.ResponseWriter, r *http.Request) error {
 
 // claim is what the request asks for, if it may.
 func (s *service) claim(r *http.Request, q *request) (*target, stint.Claim, error) {
-	t, fallback, err := s.targets.find(q)
+	t, fallback, err := s.targets.Load().find(q)
 	if err != nil {
 		return nil, stint.Claim{}, err
 	}
@@ -102,6 +102,7 @@ func (s *service) check(w http.ResponseWriter, r *http.Request, work *ticket, q 
 	x, _ := s.scratches.Get().(*scratch)
 	op := stint.Op{Verb: stint.Take, Claim: claim}
 	if t.headers.NeedsEach() || q.details {
+		x.each = slices.Grow(x.each[:0], t.policy.Len())
 		op.Each = x.each[:t.policy.Len()]
 	}
 	if q.details {
@@ -401,19 +402,19 @@ type targets struct {
 	unknown UnknownAlgorithm
 }
 
-func newTargets(config *Config) (*targets, error) {
+func newTargets(config *Config, limits Limits) (*targets, error) {
 	ts := &targets{policies: map[string]*target{}, names: "none is configured", unknown: config.API.UnknownAlgorithm}
 	for _, algorithm := range stint.Algorithms() {
-		t, err := newTarget("", config.Headers, config.Defaults[algorithm])
+		t, err := newTarget("", config.Headers, limits.Defaults[algorithm])
 		if err != nil {
 			return nil, prefix.Errorf("defaults: %s: %w", algorithm, err)
 		}
 		ts.defaults[algorithm] = t
 		ts.all = append(ts.all, t)
 	}
-	names := slices.Sorted(maps.Keys(config.Policies))
+	names := slices.Sorted(maps.Keys(limits.Policies))
 	for _, name := range names {
-		t, err := newTarget(name, config.Headers, config.Policies[name]...)
+		t, err := newTarget(name, config.Headers, limits.Policies[name]...)
 		if err != nil {
 			return nil, prefix.Errorf("policies: %s: %w", name, err)
 		}

@@ -97,12 +97,10 @@ type Config struct {
 	// server stays ready.
 	StoreRequired bool
 
-	// Defaults are the limits that an algorithm's name stands for. Missing ones are
-	// taken from DefaultLimits.
-	Defaults map[stint.Algorithm]stint.Limit
-	// Policies are the limits that a policy's name stands for. Their state is never
-	// shared with the defaults', with another policy's or with a rule's. Default: none.
-	Policies map[string][]stint.Limit
+	// Limits are what checks decide by; [Server.SwapLimits] puts others in their place.
+	Limits
+	// LimitsRefused reports whether newer limits than those in force were refused. Default: nil, they never are.
+	LimitsRefused func() bool
 
 	// Rules are what evaluate and forward-auth decide by; [Server.SwapRules] puts others in their
 	// place. A rule holds no request for longer than WriteTimeout leaves after BodyTimeout, or
@@ -267,9 +265,7 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Identity.User = http.CanonicalHeaderKey(c.Identity.User)
 	c.Identity.APIKey = http.CanonicalHeaderKey(c.Identity.APIKey)
-	limits := DefaultLimits()
-	maps.Copy(limits, c.Defaults)
-	c.Defaults = limits
+	c.Limits = c.Limits.withDefaults()
 	return c
 }
 
@@ -342,23 +338,45 @@ func (c Config) Validate() error {
 			add(field.param, field.name, "the name of a header field")
 		}
 	}
-	for _, algorithm := range slices.Sorted(maps.Keys(c.Defaults)) {
-		if limit := c.Defaults[algorithm]; limit.Algorithm != algorithm {
-			add("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String())
+	return prefix.Join(append(faults, c.Limits.validate()...)...)
+}
+
+// Limits are what names in a check stand for.
+type Limits struct {
+	// Defaults are the limits that an algorithm's name stands for. Missing ones are
+	// taken from DefaultLimits.
+	Defaults map[stint.Algorithm]stint.Limit
+	// Policies are the limits that a policy's name stands for. Their state is never
+	// shared with the defaults', with another policy's or with a rule's. Default: none.
+	Policies map[string][]stint.Limit
+}
+
+// withDefaults fills in what is missing.
+func (l Limits) withDefaults() Limits {
+	all := DefaultLimits()
+	maps.Copy(all, l.Defaults)
+	l.Defaults = all
+	return l
+}
+
+func (l Limits) validate() (faults []error) {
+	for _, algorithm := range slices.Sorted(maps.Keys(l.Defaults)) {
+		if limit := l.Defaults[algorithm]; limit.Algorithm != algorithm {
+			faults = append(faults, stint.Invalid("defaults", limit.Algorithm, "a limit of algorithm "+algorithm.String()))
 		} else if err := limit.Validate(); err != nil {
 			faults = append(faults, prefix.Errorf("defaults: %s: %w", algorithm, err))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+	for _, name := range slices.Sorted(maps.Keys(l.Policies)) {
 		if name == "" {
-			add("policies", name, "a name of at least one character")
+			faults = append(faults, stint.Invalid("policies", name, "a name of at least one character"))
 			continue
 		}
-		if _, err := stint.NewPolicy(policyPrefix+name, c.Policies[name]...); err != nil {
+		if _, err := stint.NewPolicy(policyPrefix+name, l.Policies[name]...); err != nil {
 			faults = append(faults, prefix.Errorf("policies: %s: %w", name, err))
 		}
 	}
-	return prefix.Join(faults...)
+	return faults
 }
 
 // A RulesState says how the rules in force are known. The zero value is RulesUnknown.

@@ -78,6 +78,13 @@ func (s *service) readiness(w http.ResponseWriter, r *http.Request) error {
 		}
 	case RulesCurrent:
 	}
+	if s.config.LimitsRefused != nil {
+		limits := api.Component{Status: api.StatusUp}
+		if s.config.LimitsRefused() {
+			limits.Detail = "the new configuration is refused; the current limits stay in force; the log says why"
+		}
+		health.Components["limits"] = limits
+	}
 	if s.draining.Load() {
 		health.Components["server"] = api.Component{Status: api.StatusDown}
 		health.Status = api.StatusDown

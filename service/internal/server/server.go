@@ -72,6 +72,21 @@ func (s *Server) Handler() http.Handler {
 // concurrent use.
 func (s *Server) SwapRules(set *rules.Set) rules.Changes { return s.service.swapRules(set) }
 
+// SwapLimits puts limits in the place of those by which checks are decided, or reports everything that is wrong with
+// them and changes nothing. What clients have used counts on under a limit of the same name and algorithm. Requests that
+// have begun are decided by the limits that they began with. It is safe for concurrent use.
+func (s *Server) SwapLimits(limits Limits) error {
+	limits = limits.withDefaults()
+	if err := prefix.Join(limits.validate()...); err != nil {
+		return err
+	}
+	ts, err := newTargets(s.service.config, limits)
+	if err == nil {
+		s.service.targets.Store(ts)
+	}
+	return err
+}
+
 // Gatherer gathers the metrics that the server serves, for a program that sends them elsewhere too.
 func (s *Server) Gatherer() prometheus.Gatherer { return s.service.registry }
 

@@ -389,11 +389,13 @@ func TestInvalidConfig(t *testing.T) {
 		MaxConnections: -3,
 		API:            server.API{Tokens: []string{"a b"}},
 		ClientIP:       clientip.Config{IPv6Prefix: 200},
-		Defaults: map[stint.Algorithm]stint.Limit{
-			stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
-			stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
+		Limits: server.Limits{
+			Defaults: map[stint.Algorithm]stint.Limit{
+				stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
+				stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
+			},
+			Policies: map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()},
 		},
-		Policies: map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()},
 	}
 	_, err := server.New(config)
 	if !errors.Is(err, stint.ErrInvalid) {

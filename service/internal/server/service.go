@@ -37,7 +37,7 @@ var (
 // A service is the handler of the REST API, metrics and health.
 type service struct {
 	config    *Config
-	targets   *targets
+	targets   atomic.Pointer[targets]
 	authority *authority
 	admission *admission
 	clients   *clientip.Resolver
@@ -78,7 +78,7 @@ type scratch struct {
 }
 
 func newService(config *Config) (*service, error) {
-	ts, err := newTargets(config)
+	ts, err := newTargets(config, config.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +125,8 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := 1
-	for _, t := range ts.all {
-		limits = max(limits, t.policy.Len())
-	}
 	s := &service{
 		config:     config,
-		targets:    ts,
 		authority:  newAuthority(config.API),
 		admission:  newAdmission(config.MaxOperations),
 		clients:    clients,
@@ -142,7 +137,7 @@ func newService(config *Config) (*service, error) {
 		scrapes:    newScrapes(registry, config.MetricsAge),
 		logger:     config.Logger,
 		requestIDs: newRequestIDs(),
-		scratches:  sync.Pool{New: func() any { return &scratch{each: make([]stint.Outcome, limits)} }},
+		scratches:  sync.Pool{New: func() any { return &scratch{} }},
 
 		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
 		ruleMetrics: ruleMetrics,
@@ -168,6 +163,7 @@ func newService(config *Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.targets.Store(ts)
 	s.swapRules(config.Rules)
 	return s, nil
 }

@@ -57,7 +57,8 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authority.mayManage(r); err != nil {
 		return err
 	}
-	r, work, err := s.enter(r, costOf(len(s.targets.all), len(r.URL.RawQuery)))
+	all := s.targets.Load().all
+	r, work, err := s.enter(r, costOf(len(all), len(r.URL.RawQuery)))
 	if err != nil {
 		return err
 	}
@@ -72,8 +73,8 @@ func (s *service) reset(w http.ResponseWriter, r *http.Request) error {
 	case q.has(algorithmMember):
 		response.Algorithm = t.algorithms[0].String()
 	case !q.has(policyMember):
-		op.Policy = s.targets.all[0].policy
-		for _, other := range s.targets.all[1:] {
+		op.Policy = all[0].policy
+		for _, other := range all[1:] {
 			op.And = append(op.And, stint.Claim{Key: claim.Key, Policy: other.policy})
 		}
 	}

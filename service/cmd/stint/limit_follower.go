@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
+	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/service/internal/server"
+)
+
+// A limit follower puts policies and defaults in force as the configuration's file has them. All other settings are
+// those of the start.
+type limitFollower struct {
+	config    config.Config // that the limits in force are of
+	reload    func() (config.Config, error)
+	logger    *slog.Logger
+	refused   prometheus.Counter
+	isRefused atomic.Bool
+}
+
+func newLimitFollower(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) *limitFollower {
+	return &limitFollower{
+		config: loaded, reload: reload, logger: logger,
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rate_limiter_limits_refused_total",
+			Help: "Times that policies and defaults were refused: the configuration had faults, or could not be read.",
+		}),
+	}
+}
+
+// collectors are the limit follower's metrics.
+func (f *limitFollower) collectors() []prometheus.Collector {
+	return []prometheus.Collector{f.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "rate_limiter_limits_current",
+		Help: "1 while policies and defaults in force are the newest; 0 while newer ones were refused or could not be read.",
+	}, func() float64 {
+		if f.isRefused.Load() {
+			return 0
+		}
+		return 1
+	})}
+}
+
+// run follows the file until ctx is done.
+func (f *limitFollower) run(ctx context.Context, s *server.Server) {
+	if f.config.File == "" {
+		return
+	}
+	file.Follow(ctx, f.config.File, f.logger, func() error { return f.read(s) }, f.refuse)
+}
+
+// read puts the limits of the file in force.
+func (f *limitFollower) read(s *server.Server) error {
+	loaded, err := f.reload()
+	if err == nil {
+		err = s.SwapLimits(server.Limits{Defaults: loaded.Defaults, Policies: loaded.Policies})
+	}
+	if err != nil {
+		return err
+	}
+	if f.isRefused.Swap(false) {
+		f.logger.Info("new policies and defaults are accepted again", "from", f.config.File)
+	}
+	before := f.config
+	f.config = loaded
+	var added, removed, changed []string
+	for name, limits := range loaded.Policies {
+		if old, found := before.Policies[name]; !found {
+			added = append(added, name)
+		} else if !slices.Equal(old, limits) {
+			changed = append(changed, name)
+		}
+	}
+	for name := range before.Policies {
+		if _, found := loaded.Policies[name]; !found {
+			removed = append(removed, name)
+		}
+	}
+	for algorithm, limit := range loaded.Defaults {
+		if before.Defaults[algorithm] != limit {
+			changed = append(changed, "the default "+algorithm.String())
+		}
+	}
+	if len(added)+len(removed)+len(changed) > 0 {
+		f.logger.Info("policies changed", "added", sorted(added), "removed", sorted(removed), "changed", sorted(changed))
+	}
+	return nil
+}
+
+func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
+
+// refuse counts and logs what could not be taken over.
+func (f *limitFollower) refuse(err error) {
+	f.refused.Inc()
+	f.isRefused.Store(true)
+	f.logger.Error("the new configuration is refused; the current limits stay in force", "from", f.config.File, "err", document.Redact(err.Error()))
+}
+
+// configuredRules are those of the configuration's own file. They are followed if there is one that can be read again.
+type configuredRules struct {
+	config config.Config
+	reload func() (config.Config, error)
+	logger *slog.Logger
+}
+
+// Follow implements [rules.Source].
+func (c configuredRules) Follow(ctx context.Context, take func(*rules.Set), refused func(error)) error {
+	var current *rules.Set
+	compile := func(loaded config.Config) error {
+		options := rules.Options{Previous: current, IPv6Prefix: loaded.ClientIP.IPv6Prefix}
+		set, err := file.Compile(loaded.Rules, loaded.RulesAt, options)
+		if err == nil {
+			current = set
+			take(set)
+		}
+		return err
+	}
+	if err := compile(c.config); err != nil {
+		return misconfigured(err)
+	}
+	if c.reload == nil || c.config.File == "" {
+		<-ctx.Done()
+		return nil
+	}
+	file.Follow(ctx, c.config.File, c.logger, func() error {
+		loaded, err := c.reload()
+		if err == nil {
+			err = compile(loaded)
+		}
+		return err
+	}, refused)
+	return nil
+}
