@@ -141,6 +141,8 @@ type EvaluateRequest struct {
 	// others are for rules that name them. The service reads an integer as its decimal text.
 	// Default: none.
 	Attributes map[string]string `json:"attributes,omitempty"`
+	// Set names the set whose rules alone decide, which needs a token. Default: "", the rules of all sets.
+	Set string `json:"set,omitempty"`
 	// Wait says whether rules that wait hold the request. If false, they deny a request that would
 	// have to wait. Default: nil, true.
 	Wait *bool `json:"wait,omitempty"`

@@ -94,6 +94,7 @@ func (r *Rules) describe(q *rules.Request) api.EvaluateRequest {
 		Host:       q.Host,
 		IP:         addressOf(q.Address),
 		Attributes: q.Attributes,
+		Set:        q.Set,
 	}
 	for _, name := range r.headers {
 		values := q.Header[name]

@@ -137,7 +137,7 @@ func (s *Set) nameHost(m *Matches) bool {
 
 // addIfMatches adds a rule whose pattern matches, if the rest of it does.
 func (m *Matches) addIfMatches(c *compiled) {
-	if m.isFound(c) || len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
+	if m.isFound(c) || !m.inSet(c) || len(c.Match.Methods) > 0 && !c.Match.allows(m.request.Method) {
 		return
 	}
 	for i := range c.fields {
@@ -157,10 +157,13 @@ func (m *Matches) addIfMatches(c *compiled) {
 }
 
 func (m *Matches) add(c *compiled) {
-	if !m.isFound(c) {
+	if !m.isFound(c) && m.inSet(c) {
 		m.rules = append(m.rules, match{c, m.at.as})
 	}
 }
+
+// inSet reports whether the rule is of the set that the request names, if it names one.
+func (m *Matches) inSet(c *compiled) bool { return m.request.Set == "" || m.request.Set == c.Set }
 
 // isFound reports whether an earlier variant matched.
 func (m *Matches) isFound(c *compiled) bool {

@@ -298,6 +298,8 @@ type Request struct {
 	APIKey string
 	// Attributes are further facts by name. Default: none.
 	Attributes map[string]string
+	// Set names a set of rules: no others hold for the request. Default: "", the rules of all sets.
+	Set string
 }
 
 // SetDefault gives the request an attribute, unless it has one of that name. It replaces the map of attributes by a

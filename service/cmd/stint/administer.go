@@ -188,13 +188,21 @@ func revisionsCommand(p process) *cobra.Command {
 }
 
 func rollbackCommand(p process) *cobra.Command {
-	command, a := administerCommand(p, "rollback NUMBER", "Make a service's rules what they were at a revision",
-		"Make the rules what they were at a revision. This is a new revision; 0 is before the first.")
+	command, a := administerCommand(p, "rollback NUMBER", "Make a service's rules, or one of them, what they were at a revision",
+		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. This is a\n"+
+			"new revision; 0 is before the first.")
 	command.Args = cobra.ExactArgs(1)
+	rule := command.Flags().String("rule", "", "only the rule `ID`")
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		path := "/api/v1/rule-revisions/" + url.PathEscape(args[0]) + "/rollback"
-		return a.edit(call{method: http.MethodPost, path: path, query: commentQuery(*comment)})
+		query := url.Values{}
+		for name, text := range map[string]string{"comment": *comment, "rule": *rule} {
+			if command.Flags().Changed(name) {
+				query.Set(name, text)
+			}
+		}
+		return a.edit(call{method: http.MethodPost, path: path, query: query})
 	}
 	return command
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,13 +11,18 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
+	"github.com/stint-go/stint/rules/file"
+	"github.com/stint-go/stint/rules/file/document"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -25,8 +32,13 @@ type keyCommand struct {
 	*apiCommand
 	algorithm, policy string
 	permits           int64 // of a check, or of what a peek asks about
+	limit, name       string
 	loadStore         func() (config.Config, error)
 }
+
+// limitSpace begins the names of limits that are given on the command line, apart from those of the configuration's
+// policies.
+const limitSpace = "check/"
 
 // newKeyCommand makes a command about one key.
 func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyCommand) {
@@ -35,7 +47,8 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 		Short: short,
 		Long: long + "\n\n" +
 			"It asks a running service; or, with --store, a shared store directly, deciding by the\n" +
-			"limits of --config as a service with the same file would.",
+			"limits of --config as a service with the same file would, or by --limit:\n\n" +
+			"    stint " + use + " --store redis://127.0.0.1:6379 --limit 3/1h nightly",
 		Args: cobra.ExactArgs(1),
 	}
 	k := &keyCommand{
@@ -46,6 +59,12 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 		&k.algorithm, "algorithm", "", "`NAME` of the algorithm whose default limit to use, such as TOKEN_BUCKET",
 	)
 	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
+	flags.StringVar(
+		&k.limit, "limit", "",
+		"`LIMIT` to use, with --store: N/DURATION, never more than N in any such time, or a limit as rules write it, such as\n"+
+			"'{algorithm: token_bucket, capacity: 10, refill: 1/m}'",
+	)
+	flags.StringVar(&k.name, "name", "default", "`NAME` under which the store keeps the state of --limit")
 	k.loadStore = settingFlags(p, flags, storeSettings()...)
 	flags.Lookup("store").DefValue = "" // without it, a service is asked
 	return command, k
@@ -55,7 +74,7 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 func (k *keyCommand) call(s *service, method, path, key string, query url.Values, answer any) ([]byte, error) {
 	query.Set("key", key)
 	for name, text := range map[string]string{"algorithm": k.algorithm, "policy": k.policy} {
-		if k.command.Flags().Changed(name) {
+		if k.command.Flags().Changed(name) || name == "policy" && k.limit != "" {
 			query.Set(name, text)
 		}
 	}
@@ -67,11 +86,17 @@ func (k *keyCommand) call(s *service, method, path, key string, query url.Values
 // closed.
 func (k *keyCommand) connect() (*service, error) {
 	flags := k.command.Flags()
+	if flags.Changed("name") && !flags.Changed("limit") {
+		return nil, misused("--name is given without --limit; allowed: only with it")
+	}
 	if flags.Changed("store") {
 		if flags.Changed("server") {
 			return nil, misused("--server and --store are given; allowed: one of them")
 		}
 		return k.connectStore()
+	}
+	if flags.Changed("limit") {
+		return nil, misused("--limit is given without --store; allowed: with the URL of a shared store, as a service decides by its own limits")
 	}
 	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
 		if flags.Changed(name) {
@@ -95,6 +120,14 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 		return nil, misused(
 			"--store is memory://, which lives in a service's process; allowed: the URL of a shared store, or --server",
 		)
+	}
+	if k.command.Flags().Changed("limit") {
+		limit, err := k.readLimit()
+		if err != nil {
+			return nil, err
+		}
+		k.policy = limitSpace + k.name
+		loaded.Policies[k.policy] = []stint.Limit{limit}
 	}
 	states, err := openBackend(loaded)
 	if err != nil {
@@ -130,6 +163,40 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 	return &service{base: &url.URL{Scheme: "http", Host: "store"}, client: client, close: closing}, nil
 }
 
+// readLimit reads --limit.
+func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
+	for _, name := range []string{"algorithm", "policy"} {
+		if k.command.Flags().Changed(name) {
+			return limit, misused("--limit and --%s are given; allowed: one of them", name)
+		}
+	}
+	if _, err := stint.NewPolicy(limitSpace+k.name, stint.FixedWindow(1, time.Second)); err != nil || k.name == "" {
+		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, stint.MaxNameBytes-len(limitSpace))
+	}
+	if !strings.Contains(k.limit, ":") {
+		rate, err := stint.ParseRate(k.limit)
+		if err != nil {
+			return limit, misused("--limit is %q; allowed: N/DURATION such as 3/1h, or a limit as rules write it", k.limit)
+		}
+		if limit = stint.SlidingWindowLog(rate.Permits, rate.Period); limit.Validate() != nil {
+			return limit, misused("--limit is %q: %s", k.limit, prefix.Trim(limit.Validate().Error()))
+		}
+		return limit, nil
+	}
+	var faults document.Faults
+	value := document.Parse("--limit", []byte(k.limit), maxLimitBytes, &faults)
+	if faults.Err() == nil {
+		limit, _ = file.Limit("the limit", value, stint.Limit{}, &faults)
+	}
+	if err := faults.Err(); err != nil {
+		return limit, misused("%v", err)
+	}
+	return limit, nil
+}
+
+// maxLimitBytes bounds the text of a limit.
+const maxLimitBytes = 4096
+
 // inProcess is a transport that hands requests to a handler.
 type inProcess struct{ handler http.Handler }
 
@@ -146,9 +213,11 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func checkCommand(p process) *cobra.Command {
-	command, k := newKeyCommand(p, "check", "Check a key, taking permits; run a command if it is allowed",
-		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+guardHelp)
-	command.Use = "check KEY [-- COMMAND [ARGUMENT...]]"
+	command, k := newKeyCommand(p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
+		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+
+			"Without a key, the rules of a service decide the request that --method, --path and the like describe.\n\n"+guardHelp)
+	command.Use = "check [KEY] [-- COMMAND [ARGUMENT...]]"
+	var asked description
 	command.Args = func(command *cobra.Command, args []string) error {
 		keys := len(args)
 		if dash := command.ArgsLenAtDash(); dash >= 0 {
@@ -156,11 +225,14 @@ func checkCommand(p process) *cobra.Command {
 				return errors.New("there is no command after --; allowed: a command with its arguments")
 			}
 		}
-		if keys != 1 {
-			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --", keys)
+		if name, described := asked.given(command.Flags()); described && keys > 0 {
+			return fmt.Errorf("there is a key beside --%s; allowed: one of the two, as rules find whom they count", name)
+		} else if !described && keys != 1 {
+			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --, or none with a request such as --path /login", keys)
 		}
 		return nil
 	}
+	asked.register(command.Flags())
 	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
 	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
 	command.Flags().Lookup("wait").NoOptDefVal = "forever"
@@ -169,7 +241,11 @@ func checkCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return k.check(args[0], command.Flags().Changed("wait"), most, args[1:])
+		flags := command.Flags()
+		if _, described := asked.given(flags); described {
+			return k.evaluate(&asked, flags.Changed("wait"), most, args)
+		}
+		return k.check(args[0], flags.Changed("wait"), most, args[1:])
 	}
 	return command
 }
@@ -199,6 +275,59 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 		body, err = k.call(s, http.MethodGet, api.PathCheck, key, permits, &answer)
 		return answer, err
 	}
+	return k.decide(key, once, wait, most, words, func(answer *api.CheckResponse) error {
+		return k.show(body, checkRows(answer)...)
+	})
+}
+
+// evaluate has the rules of a service decide the request, and goes on as check does.
+func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration, words []string) error {
+	for _, name := range []string{"algorithm", "policy", "limit", "name", "permits", "store", "config"} {
+		if k.command.Flags().Changed(name) {
+			return misused("--%s is given for a request that rules decide; allowed: only for a key", name)
+		}
+	}
+	request, err := asked.wire()
+	if err != nil {
+		return err
+	}
+	document, err := json.Marshal(request)
+	if err != nil {
+		return failed(err)
+	}
+	s, err := k.service()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var answer api.EvaluateResponse
+	var body []byte
+	once := func() (api.CheckResponse, error) {
+		answer = api.EvaluateResponse{}
+		body, _, err = k.callOn(s, call{method: http.MethodPost, path: api.PathEvaluate, document: document}, &answer)
+		return answer.CheckResponse, err
+	}
+	return k.decide(cmp.Or(asked.path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
+		rows := [][]string{{"allowed", yesOrNo(answer.Allowed)}, {"rule", cmp.Or(answer.Rule, "none")}, {"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")}}
+		if answer.Reason != "" {
+			rows = append(rows, []string{"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", "))})
+		}
+		if answer.Limit > 0 {
+			rows = append(rows, checkRows(&answer.CheckResponse)[1:]...)
+		}
+		return k.show(body, rows...)
+	})
+}
+
+// decide asks once, waits if it is asked to, and runs the command, if there is one; else it shows the answer.
+func (k *keyCommand) decide(
+	what string,
+	once func() (api.CheckResponse, error),
+	wait bool,
+	most time.Duration,
+	words []string,
+	show func(*api.CheckResponse) error,
+) error {
 	ctx := k.command.Context()
 	answer, err := once()
 	if err == nil && wait && !answer.Allowed {
@@ -211,13 +340,13 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 		return err
 	}
 	if len(words) == 0 || !answer.Allowed && k.json {
-		if err := k.show(body, checkRows(&answer)...); err != nil {
+		if err := show(&answer); err != nil {
 			return err
 		}
 		return deniedExit(answer.Allowed)
 	}
 	if !answer.Allowed {
-		return exit{exitDenied, deniedText(key, &answer)}
+		return exit{exitDenied, deniedText(what, &answer)}
 	}
 	if sleep.For(ctx, time.Duration(answer.DelayMicros)*time.Microsecond) != nil {
 		return errStopped

@@ -130,7 +130,10 @@ func exitOf(state *os.ProcessState, err error) error {
 
 // deniedText says for people why a check was denied.
 func deniedText(key string, answer *api.CheckResponse) string {
-	text := fmt.Sprintf("%s is denied by %s", key, limitText(answer.Limit, answer.Policy, answer.Algorithm))
+	text := key + " is denied"
+	if answer.Limit > 0 {
+		text += " by " + limitText(answer.Limit, answer.Policy, answer.Algorithm)
+	}
 	if answer.Reason != "" {
 		text += ", reason " + answer.Reason
 	}

@@ -70,7 +70,9 @@ func TestLimitsAreFollowed(t *testing.T) {
 	if status, _ := get(t, url+api.PathCheck+"?key=ann&policy=mail"); status != http.StatusBadRequest {
 		t.Errorf("a policy that is gone answers %d", status)
 	}
-	eventually(t, "all is well again", func() bool { return metrics("rate_limiter_limits_current 1\n") && metrics("rate_limiter_rules_current 1\n") })
+	eventually(t, "all is well again", func() bool {
+		return metrics("rate_limiter_limits_current 1\n") && metrics("rate_limiter_rules_current 1\n")
+	})
 	if !strings.Contains(log.String(), "added=[letters] removed=[mail]") {
 		t.Errorf("the log does not say what changed:\n%s", log)
 	}

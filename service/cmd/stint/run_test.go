@@ -153,7 +153,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"sing"}, `stint: unknown command "sing" for "stint"`},
 		{[]string{"serve", "--loud"}, "stint: unknown flag: --loud\nstint: see 'stint serve --help'\n"},
 		{[]string{"serve", "now"}, `stint: unknown command "now" for "stint serve"`},
-		{[]string{"check"}, "stint: there are 0 keys; allowed: one, and a command only after --\nstint: see 'stint check --help'\n"},
+		{[]string{"check"}, "stint: there are 0 keys; allowed: one, and a command only after --, or none with a request such as --path /login\nstint: see 'stint check --help'\n"},
 		{[]string{"check", "k", "--permits", "few"}, `stint: --permits is "few"; allowed: an integer of 64 bits`},
 		{[]string{"check", "k", "--timeout", "0"}, `stint: --timeout is "0"; allowed: a duration above 0 such as 500ms, 1m30s or 1d`},
 		{[]string{"top", "--timeout", "-5s"}, `stint: --timeout is "-5s"; allowed: a duration above 0`},

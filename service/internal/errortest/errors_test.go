@@ -159,8 +159,8 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"store.NewManager":  of(rulestore.NewManager(nil, rulestore.Options{Interval: -1, IPv6Prefix: 300})),
 		"store.Revision":    of(manager.Revision(ctx, 7)),
 		"store.History":     of(manager.History(ctx, -1, 0)),
-		"store.Rollback":    of(manager.Rollback(ctx, rulestore.Author{}, -1, nil)),
-		"store.Rollback to": of(manager.Rollback(ctx, rulestore.Author{}, 7, nil)),
+		"store.Rollback":    of(manager.Rollback(ctx, rulestore.Author{}, -1, "", nil)),
+		"store.Rollback to": of(manager.Rollback(ctx, rulestore.Author{}, 7, "", nil)),
 		"store.Edit": of(manager.Edit(ctx, rulestore.Author{}, func(d *rulestore.Draft) error {
 			d.Replace([]rules.Rule{unsound})
 			return nil

@@ -58,7 +58,7 @@ func TestRollback(t *testing.T) {
 	}
 	author := rulestore.Author{By: "ann", Action: "rollback"}
 	for _, number := range []int64{129, 128, 80, 79, 30, 1, 0, 64} {
-		v, err := r.Rollback(t.Context(), author, number, nil)
+		v, err := r.Rollback(t.Context(), author, number, "", nil)
 		if err != nil || v.Author != author {
 			t.Fatalf("to %d: %+v, %v", number, v, err)
 		}
@@ -69,13 +69,13 @@ func TestRollback(t *testing.T) {
 		holds(t, r, v.Number, want[number])
 	}
 	head := int64(len(want) - 1)
-	if v, err := r.Rollback(t.Context(), author, head, nil); err != nil || v.Number != head || !v.None() {
+	if v, err := r.Rollback(t.Context(), author, head, "", nil); err != nil || v.Number != head || !v.None() {
 		t.Errorf("to where it is: %+v, %v", v, err)
 	}
-	if _, err := r.Rollback(t.Context(), author, head+1, nil); !errors.Is(err, rulestore.ErrNotKept) {
+	if _, err := r.Rollback(t.Context(), author, head+1, "", nil); !errors.Is(err, rulestore.ErrNotKept) {
 		t.Errorf("to what was never: %v", err)
 	}
-	if _, err := r.Rollback(t.Context(), author, -1, nil); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := r.Rollback(t.Context(), author, -1, "", nil); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("to below 0: %v", err)
 	}
 	mine := errors.New("mine")
@@ -85,7 +85,7 @@ func TestRollback(t *testing.T) {
 		}
 		return mine
 	}
-	if _, err := r.Rollback(t.Context(), author, 3, check); !errors.Is(err, mine) {
+	if _, err := r.Rollback(t.Context(), author, 3, "", check); !errors.Is(err, mine) {
 		t.Errorf("check says no: %v", err)
 	}
 	holds(t, r, head, want[head])
@@ -99,12 +99,12 @@ func TestRollbackTooFar(t *testing.T) {
 		edit(t, r, put(rule("a", n+1)))
 	}
 	for _, number := range []int64{1, 20} {
-		if _, err := r.Rollback(t.Context(), rulestore.Author{}, number, nil); !errors.Is(err, rulestore.ErrNotKept) {
+		if _, err := r.Rollback(t.Context(), rulestore.Author{}, number, "", nil); !errors.Is(err, rulestore.ErrNotKept) {
 			t.Errorf("to %d: %v", number, err)
 		}
 	}
 	holds(t, r, made, fmt.Sprintf(" a:%d", made))
-	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 21, nil); err != nil {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 21, "", nil); err != nil {
 		t.Error(err)
 	}
 	holds(t, r, made+1, " a:21")
@@ -124,7 +124,7 @@ func TestRollbackToWhatIsRefused(t *testing.T) {
 		t.Errorf("an edit that leaves it bad: %v", err)
 	}
 	edit(t, r, func(d *rulestore.Draft) error { d.Delete("bad"); d.Put(rule("a", 1)); return nil })
-	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("%v", err)
 	}
 	holds(t, r, 2, " a:1")

@@ -172,10 +172,10 @@ func (m *Manager) Edit(ctx context.Context, author Author, change func(*Draft) e
 	return edited, err
 }
 
-// Rollback makes a revision with the rules of an older one; 0 is before the
-// first. check, which may be nil, is called with the draft before it is
+// Rollback makes a revision with the rules of an older one, or with the one of an ID alone as it was there: removed, if it
+// was not. 0 is before the first. check, which may be nil, is called with the draft before it is
 // changed. The error is ErrNotKept if the older one is not kept.
-func (m *Manager) Rollback(ctx context.Context, author Author, number int64, check func(*Draft) error) (Edited, error) {
+func (m *Manager) Rollback(ctx context.Context, author Author, number int64, id string, check func(*Draft) error) (Edited, error) {
 	if number < 0 {
 		return Edited{}, stint.Invalid("revision", number, "0 or more")
 	}
@@ -195,10 +195,25 @@ func (m *Manager) Rollback(ctx context.Context, author Author, number int64, che
 				return notBegun(err)
 			}
 		}
-		d.Replace(older.Rules)
+		if id == "" {
+			d.Replace(older.Rules)
+			return nil
+		}
+		was := slices.IndexFunc(older.Rules, func(r rules.Rule) bool { return r.ID == id })
+		switch _, is := d.Rule(id); {
+		case was >= 0:
+			d.Put(older.Rules[was])
+		case is:
+			d.Delete(id)
+		default:
+			return fmt.Errorf("%w: %q, neither now nor in revision %d", ErrNoRule, id, number)
+		}
 		return nil
 	})
 }
+
+// ErrNoRule is that there is no rule of an ID.
+var ErrNoRule = errors.New("there is no such rule")
 
 // try makes an edit unless another one comes first.
 func (m *Manager) try(ctx context.Context, author Author, change func(*Draft) error) (Edited, error) {

@@ -234,7 +234,7 @@ func TestLargestRule(t *testing.T) {
 	large.Labels = map[string]string{"text": strings.Replace(large.Labels["text"], "x", "y", 1)}
 	edit(t, r, put(large))
 	edit(t, r, remove("large"))
-	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); err != nil {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -278,7 +278,7 @@ func TestStoreUnreachable(t *testing.T) {
 			return nil
 		}
 	})
-	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, nil); !errors.Is(err, rulestore.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil); !errors.Is(err, rulestore.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("a rollback to a revision that can't be read: %v", err)
 	}
 	done, cancel := context.WithCancel(t.Context())

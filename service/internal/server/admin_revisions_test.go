@@ -169,3 +169,32 @@ func TestRulesWhileTheirStoreIsUnreachable(t *testing.T) {
 	kept.cut.Store(false)
 	d.ask("GET", "/api/v1/rules/a", "").is(200)
 }
+
+// One rule is put back as it was in a revision, while the others stay; one that was not there goes.
+func TestRollbackOfOneRule(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
+	was := d.ask("GET", "/api/v1/rules/login", "").is(200)
+	d.ask("PATCH", "/api/v1/rules/login", `{"priority":7}`).is(200)
+	d.ask("PATCH", "/api/v1/rules/user", `{"priority":7}`).is(200)
+	d.ask("PUT", "/api/v1/rules/new", `{"scope":"global","unlimited":true}`).is(201)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=login&comment=back", "").is(200)
+	if is := d.ask("GET", "/api/v1/rules/login", "").is(200); is.body != was.body {
+		t.Errorf("the rule is %s, was %s", is.body, was.body)
+	}
+	if user := d.ask("GET", "/api/v1/rules/user", "").is(200); !strings.Contains(user.body, `"priority":7`) {
+		t.Errorf("another rule is %s", user.body)
+	}
+	var list adminapi.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions?limit=1", "").is(200).into(&list)
+	if r := list.Revisions[0]; r.Action != "roll back login to revision 1" || r.Comment != "back" || r.Revision != 5 {
+		t.Errorf("the revision is %+v", r)
+	}
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=new", "").is(200)
+	d.ask("GET", "/api/v1/rules/new", "").is(404)
+	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=login", "").is(200)
+	d.ask("GET", "/api/v1/rules/login", "").is(200)
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=nobody", "").problem(404, "nobody", "revision 1")
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback?rule=", "").problem(400, "rule")
+	d.ask("POST", "/api/v1/rule-revisions/99/rollback?rule=login", "").problem(404, "99")
+}

@@ -338,7 +338,7 @@ func (c Config) Validate() error {
 			add(field.param, field.name, "the name of a header field")
 		}
 	}
-	return prefix.Join(append(faults, c.Limits.validate()...)...)
+	return prefix.Join(append(faults, c.validate()...)...)
 }
 
 // Limits are what names in a check stand for.

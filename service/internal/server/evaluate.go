@@ -33,6 +33,9 @@ func (s *service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		if _, err := e.read(text.text, evaluationMembers, s.clients); err != nil {
 			return err
 		}
+		if err := s.authority.mayNameSet(&e.request); err != nil {
+			return err
+		}
 		if err := s.enforce(w, r, e); err != nil {
 			return err
 		}

@@ -36,16 +36,17 @@ const (
 	headersMember
 	attributesMember
 	waitMember
+	setMember
 
 	claimMembers      = keyMember | algorithmMember | policyMember
 	costMembers       = claimMembers | permitsMember
-	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember
+	settledMembers    = methodMember | pathMember | hostMember | ipMember | headersMember | attributesMember | setMember
 	evaluationMembers = settledMembers | waitMember
 )
 
 // memberNames are the names of the members, in their order.
 var memberNames = [...]string{
-	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait",
+	"key", "algorithm", "policy", "permits", "details", "method", "path", "host", "ip", "headers", "attributes", "wait", "set",
 }
 
 // memberNamed returns the member of that name, or 0.
@@ -334,6 +335,10 @@ func (s *scanner) describe(m member, name string) (err error) {
 		q.Address, err = s.address(name)
 	case waitMember:
 		s.evaluation.now, err = s.isFalse(name)
+	case setMember:
+		if q.Set, err = s.textOf(name); err == nil && q.Set == "" {
+			err = stint.Invalid(name, "", "the name of a set of rules")
+		}
 	default: // headers, attributes
 		if s.next() != '{' {
 			return s.mistyped(name, "an object")

@@ -106,6 +106,9 @@ func (s *service) settle(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return stint.Invalid("permits", problem.Short(q.permits), "any integer of 64 bits")
 		}
+		if err := s.authority.mayNameSet(&e.request); err != nil {
+			return err
+		}
 		if q.has(evaluationMembers) {
 			return s.settleRules(w, r, e, &q, permits)
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
 	"github.com/stint-go/stint/service/internal/server/session"
 )
@@ -117,6 +118,15 @@ func (a *authority) mayManage(r *http.Request) error {
 		return forbidden("naming a key, reset, settle and evaluate need a bearer token on a listener that other machines can reach, and none is " +
 			"configured; allowed: requests about the caller's own address. Set api.tokens_file, or api.open to allow all")
 	}
+}
+
+// mayNameSet reports why a request that may be evaluated may not choose the rules by which it is, nil when it may or does
+// not choose. Whoever may is known by a token: the rules of other sets, bans among them, do not hold for it.
+func (a *authority) mayNameSet(r *rules.Request) error {
+	if r.Set == "" || len(a.tokens) > 0 {
+		return nil
+	}
+	return forbidden("the request names a set of rules, and no tokens are configured; allowed: with a token. Set api.tokens_file")
 }
 
 func forbidden(detail string) error {

@@ -211,7 +211,7 @@ func TestRights(t *testing.T) {
 			other := manage(t, open(t, rueidis.Connection{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
 			put(t, other, rule("a", 1), rule("b", 1))
 			f.until("a:1 b:1")
-			if _, err := r.Rollback(t.Context(), rulestore.Author{}, 0, nil); err != nil {
+			if _, err := r.Rollback(t.Context(), rulestore.Author{}, 0, "", nil); err != nil {
 				t.Fatal(err)
 			}
 			f.until("")

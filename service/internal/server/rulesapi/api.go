@@ -109,7 +109,7 @@ var routes = []route{
 	{"POST reset", "reset_all", (*call).resetEverything, true, nil},
 	{"GET rule-revisions", "list_revisions", (*call).listRevisions, false, []string{"before", "limit", "rule"}},
 	{"GET rule-revisions/{number}", "get_revision", (*call).getRevision, false, []string{"since"}},
-	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment"}},
+	{"POST rule-revisions/{number}/rollback", "rollback", (*call).rollback, true, []string{"comment", "rule"}},
 }
 
 // Register has the API answer its paths on a listener. Calls that change something and refused calls are recorded in

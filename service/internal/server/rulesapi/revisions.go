@@ -162,13 +162,24 @@ func (c *call) getRevision() error {
 	})
 }
 
-// rollback makes all rules what they were at a revision.
+// rollback makes all rules, or one of them, what they were at a revision.
 func (c *call) rollback() error {
 	if c.r.ContentLength != 0 {
 		return problem.New(http.StatusBadRequest, "there is a body; allowed: none, as the parameters are in the query")
 	}
-	e, err := c.commit(fmt.Sprintf("roll back to revision %d", c.number), func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
-		e, err := m.Rollback(ctx, author, c.number, c.checkList)
+	id := c.query.Get("rule")
+	if c.query.Has("rule") && id == "" {
+		return invalid("rule", id, "the ID of a rule, or none")
+	}
+	what := fmt.Sprintf("roll back to revision %d", c.number)
+	if id != "" {
+		what = fmt.Sprintf("roll back %s to revision %d", id, c.number)
+	}
+	e, err := c.commit(what, func(ctx context.Context, m *rulestore.Manager, author rulestore.Author) (rulestore.Edited, error) {
+		e, err := m.Rollback(ctx, author, c.number, id, c.checkList)
+		if errors.Is(err, rulestore.ErrNoRule) {
+			return e, problem.New(http.StatusNotFound, "there is no rule %s, neither now nor in revision %d", problem.Short(id), c.number)
+		}
 		return e, c.notKept(ctx, err, 0) // 0 is before the first
 	})
 	if err != nil {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/config"
+)
+
+// A description is a request for rules, as flags describe it.
+type description struct {
+	method, path, host    string
+	address, user, apiKey string
+	set                   string
+	headers, attributes   []string
+}
+
+// descriptionFlags are the names of its flags.
+var descriptionFlags = []string{"method", "path", "host", "ip", "user", "api-key", "set", "header", "attribute"}
+
+func (d *description) register(flags *pflag.FlagSet) {
+	flags.StringVar(&d.method, "method", http.MethodGet, "the request's `METHOD`")
+	flags.StringVar(&d.path, "path", "/", "its `PATH`, as it is sent")
+	flags.StringVar(&d.host, "host", "", "the `NAME` of the host that is asked for")
+	flags.StringVar(&d.address, "ip", "", "the client's `ADDRESS`")
+	flags.StringVar(&d.user, "user", "", "`NAME` of the user")
+	flags.StringVar(&d.apiKey, "api-key", "", "the API `KEY`")
+	flags.StringVar(&d.set, "set", "", "only the rules of the set `NAME` hold")
+	flags.StringArrayVar(&d.headers, "header", nil, "a header field, `NAME: VALUE`; may be given several times")
+	flags.StringArrayVar(&d.attributes, "attribute", nil, "an attribute, `NAME=VALUE`; may be given several times")
+}
+
+// given reports whether any of the flags was given, and which.
+func (d *description) given(flags *pflag.FlagSet) (name string, given bool) {
+	i := slices.IndexFunc(descriptionFlags, flags.Changed)
+	if i < 0 {
+		return "", false
+	}
+	return descriptionFlags[i], true
+}
+
+// ip is the client's address, the zero value if none is given.
+func (d *description) ip() (netip.Addr, error) {
+	if d.address == "" {
+		return netip.Addr{}, nil
+	}
+	address, err := netip.ParseAddr(d.address)
+	if err != nil {
+		return address, misused("--ip is %q; allowed: an address such as 192.0.2.1 or 2001:db8::1", d.address)
+	}
+	return address.WithZone("").Unmap(), nil
+}
+
+// request is the request as rules see it.
+func (d *description) request(loaded config.Config) (*rules.Request, error) {
+	r := &rules.Request{
+		Method: d.method, Path: d.path, Host: d.host, User: d.user, APIKey: d.apiKey, Set: d.set,
+		Header: http.Header{}, Attributes: map[string]string{},
+	}
+	address, err := d.ip()
+	if err != nil {
+		return nil, err
+	}
+	if address.IsValid() {
+		resolver, err := clientip.New(clientip.Config(loaded.ClientIP))
+		if err != nil {
+			return nil, misconfigured(err)
+		}
+		r.Address = resolver.KeyOf(address)
+	}
+	for _, text := range d.headers {
+		name, value, found := strings.Cut(text, ":")
+		if !found || name == "" {
+			return nil, misused("--header is %q; allowed: NAME: VALUE", text)
+		}
+		r.Header.Add(name, strings.TrimSpace(value))
+	}
+	for _, text := range d.attributes {
+		name, value, found := strings.Cut(text, "=")
+		if !found || name == "" {
+			return nil, misused("--attribute is %q; allowed: NAME=VALUE", text)
+		}
+		r.Attributes[name] = value
+	}
+	return r, nil
+}
+
+// wire is the request as a service is told it, which takes each header field once.
+func (d *description) wire() (api.EvaluateRequest, error) {
+	if _, err := d.ip(); err != nil {
+		return api.EvaluateRequest{}, err
+	}
+	withoutAddress := *d
+	withoutAddress.address = "" // the service makes a key of it
+	r, err := withoutAddress.request(config.Config{})
+	if err != nil {
+		return api.EvaluateRequest{}, err
+	}
+	asked := api.EvaluateRequest{
+		Method: r.Method, Path: r.Path, Host: r.Host, IP: d.address, Set: r.Set, Attributes: r.Attributes, Headers: map[string]string{},
+	}
+	for name, values := range r.Header {
+		asked.Headers[name] = strings.Join(values, ", ")
+	}
+	for name, value := range map[string]string{api.AttributeUserID: r.User, api.AttributeAPIKey: r.APIKey} {
+		if value != "" {
+			asked.Attributes[name] = value
+		}
+	}
+	return asked, nil
+}
