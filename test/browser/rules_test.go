@@ -160,3 +160,62 @@ func TestOverview(t *testing.T) {
 	p.click("the change is not told", changed)
 	p.shows("+ priority: 7")
 }
+
+// Rules are counted by what they do, saved as a file and put in force from one, once the page has said what that changes.
+// One rule is put back as it was, while the others stay.
+func TestTransferOfRules(t *testing.T) {
+	t.Parallel()
+	s := ruled(t)
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"enabled": false}, nil); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	p := open(t, s, 1280)
+	p.signIn(writer)
+	p.visit("rules")
+	p.shows("1 off")
+	p.click("shadow is not counted", `[...document.querySelectorAll("main a")].find((a) => a.textContent === "1 in shadow")`)
+	p.until("other rules are shown", `document.querySelectorAll("main tbody tr").length === 1 && document.querySelector("main tbody").innerText.includes("demo-stricter")`)
+
+	p.visit("rules")
+	p.click("there is no export", `[...document.querySelectorAll("summary")].find((s) => s.textContent === "Export and import")`)
+	p.act("there is no export", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Export all rules")`, `(button) => {
+		const make = URL.createObjectURL;
+		URL.createObjectURL = (blob) => { blob.text().then((text) => (window.saved = text)); return make.call(URL, blob); };
+		button.click();
+	}`)
+	p.until("nothing was saved", `window.saved?.includes("id: demo-export")`)
+	choose := func(text string) {
+		t.Helper()
+		p.act("there is no import", `document.querySelector("input[type=file]")`, `(input) => {
+			const files = new DataTransfer();
+			files.items.add(new File([`+text+`], "new.yaml"));
+			input.files = files.files;
+			input.dispatchEvent(new Event("change", { bubbles: true }));
+		}`)
+	}
+	choose(`window.saved`)
+	p.shows("new.yaml changes nothing.")
+	choose(`window.saved.replace("scope: per_ip", "scope: per_moon")`)
+	p.shows("per_moon")
+	choose(`"rules: [{id: only, scope: global, unlimited: true}, " + JSON.stringify({ ...{ id: "demo-export", scope: "global", unlimited: true } }) + "]"`)
+	p.shows("adds 1 (only), changes 1 (demo-export), removes")
+	p.press("Put them in force")
+	p.shows("2 rules, revision")
+	var now struct {
+		Revision int64
+		Rules    []map[string]any
+	}
+	s.ask(http.MethodGet, "/api/v1/rules", nil, &now)
+	if len(now.Rules) != 2 {
+		t.Fatalf("the rules are %+v", now.Rules)
+	}
+
+	p.visit(fmt.Sprint("revisions/", now.Revision))
+	p.shows("imported from new.yaml")
+	p.press("Undo this for demo-export alone")
+	p.shows("It is as it was before.")
+	s.ask(http.MethodGet, "/api/v1/rules", nil, &now)
+	if len(now.Rules) != 2 || now.Rules[0]["id"] != "demo-export" || now.Rules[0]["limits"] == nil {
+		t.Errorf("the rules are %+v", now.Rules)
+	}
+}

@@ -91,13 +91,26 @@ func startDemo(
 		case <-ctx.Done():
 			return
 		}
-		logger.Warn("this is a demonstration: rules and traffic are made up by --demo", "rules", len(list))
+		logger.Warn("this is a demonstration: rules and traffic are made up by --demo", "rules", len(list), "dashboard", dashboardOf(c, s))
 		if token != "" {
 			logger.Warn("the demonstration made an admin token: see it by stint top --token TOKEN", "admin_token", token)
 		}
 		d.run(ctx)
 	}()
 	return nil
+}
+
+// dashboardOf is where the dashboard is, "off" if the service has none.
+func dashboardOf(c config.Config, s *server.Server) string {
+	addr := s.AdminAddr()
+	switch {
+	case addr == nil:
+		return "off"
+	case c.AdminTLS.CertFile != "":
+		return "https://" + addr.String() + "/"
+	default:
+		return "http://" + addr.String() + "/"
+	}
 }
 
 // run makes the traffic. It ends if the service refuses it, but not if it is overloaded.

@@ -23,6 +23,9 @@ func TestDemoAndTop(t *testing.T) {
 	_, lines := readAddr(t, log)
 	token := awaitMatch(t, lines, `admin_token=(\S+)`)
 	admin := "http://" + awaitMatch(t, lines, `service=admin addr=(\S+)`)
+	if dashboard := awaitMatch(t, lines, `dashboard=(\S+)`); dashboard != admin+"/" {
+		t.Errorf("the dashboard is at %s, want %s/", dashboard, admin)
+	}
 	eventually(t, "the traffic of the demo is seen", func() bool {
 		_, out, _ := do(t, nil, "top", "--admin", admin, "--token", token, "--json", "--count", "1")
 		return strings.Contains(out, "demo-user-") && strings.Contains(out, "demo-login")

@@ -57,6 +57,7 @@ export function Revision({ number, writes }: { number: string; writes: boolean }
         <section key={c.id} style={{ margin: "16px 0" }}>
           <h2><a href={at("rules", c.id)}>{c.id}</a> <span class="faint">{c.before ? (c.after ? "changed" : "removed") : "added"}</span></h2>
           <Diff before={c.before ? yaml(c.before) : ""} after={c.after ? yaml(c.after) : ""} />
+          {writes && <div class="row"><Act done="It is as it was before." confirm={`Make ${c.id} what it was before revision ${body.revision}? Other rules stay as they are.`} run={() => ask(`/api/v1/rule-revisions/${body.since}/rollback?rule=${encodeURIComponent(c.id)}`, { method: "POST" })}>Undo this for {c.id} alone</Act></div>}
         </section>
       ))}
       {writes && (

@@ -1,13 +1,14 @@
 // All rules: dense rows, with what each one does now.
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { ask } from "../api";
-import type { Rule, RuleList } from "../api";
+import type { Rule, RuleList, Validation } from "../api";
 import { integer, limitText, share } from "../format";
 import { useLive } from "../live";
 import type { RuleActivity } from "../live";
 import { Spark } from "../plot";
 import { Act, address, at, lastSeconds, messageOf, useAsk, useKept, Window } from "../ui";
+import { yaml } from "../yaml";
 
 const scopes: Record<string, string> = { global: "all together", per_ip: "address", per_user: "user", per_api_key: "API key" };
 
@@ -32,6 +33,20 @@ export function matchText(rule: Rule): string {
 
 export const stateOf = (rule: Rule) => (rule.enabled === false ? "off" : rule.on_exceed === "shadow" ? "shadow" : (rule.on_exceed ?? "reject"));
 
+/** stateNames are what rules are counted by, in this order. */
+const stateNames: Record<string, string> = { reject: "in force", wait: "that wait", shadow: "in shadow", off: "off" };
+
+/** counts are how many rules there are of each state that any has. */
+function Counts({ rules }: { rules: Rule[] }) {
+  const of = (state: string) => rules.filter((r) => stateOf(r) === state).length;
+  const states = Object.keys(stateNames).filter((state) => of(state) > 0);
+  return (
+    <p class="links">
+      {states.map((state) => <a key={state} href={address("rules", { state })} title="shows these rules">{integer(of(state))} {stateNames[state]}</a>)}
+    </p>
+  );
+}
+
 const labelsOf = (rule: Rule) => Object.entries(rule.labels ?? {}).map(([k, v]) => `${k}:${v}`);
 
 const matches = (rule: Rule, words: string[]) => {
@@ -41,18 +56,19 @@ const matches = (rule: Rule, words: string[]) => {
 
 export function Rules({ state, writes }: { state?: string; writes: boolean }) {
   const live = useLive();
-  const { body, fault, again } = useAsk<RuleList>("/api/v1/rules");
-  const [{ q: search, set }, keep] = useKept("rules", { q: "", set: "" }, state);
+  const { body, fault, again, etag } = useAsk<RuleList>("/api/v1/rules");
+  const [{ q: search, set, state: only }, keep] = useKept("rules", { q: "", set: "", state: "" }, state);
   const sets = useMemo(() => [...new Set((body?.rules ?? []).map((r) => r.set).filter((s): s is string => !!s))].sort(), [body]);
   const rows = useMemo(() => {
     const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-    return (body?.rules ?? []).filter((r) => (!set || r.set === set) && matches(r, words));
-  }, [body, search, set]);
+    return (body?.rules ?? []).filter((r) => (!set || r.set === set) && (!only || stateOf(r) === only) && matches(r, words));
+  }, [body, search, set, only]);
   const change = (rule: Rule, patch: Partial<Rule>) =>
     ask(`/api/v1/rules/${encodeURIComponent(rule.id)}`, { method: "PATCH", body: patch, type: "application/merge-patch+json" }).then(again);
   return (
     <>
       <h1 class="lead">{body ? !body.rules.length ? "No rules" : `${integer(body.rules.length)} ${body.rules.length === 1 ? "rule" : "rules"}, revision ${body.revision}` : "Rules"}</h1>
+      {body && body.rules.length > 0 && <Counts rules={body.rules} />}
       <div class="row">
         {body?.rules.length !== 0 && <label class="field"><span>Search ID, path, limit, label</span><input type="search" value={search} size={26} onInput={(e) => keep({ q: e.currentTarget.value })} /></label>}
         {sets.length > 0 && (
@@ -60,6 +76,9 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
             <select value={set} onChange={(e) => keep({ set: e.currentTarget.value })}><option value="">all</option>{sets.map((s) => <option key={s}>{s}</option>)}</select>
           </label>
         )}
+        {only && <label class="field"><span>State</span>
+          <select value={only} onChange={(e) => keep({ state: e.currentTarget.value })}><option value="">all</option>{Object.keys(stateNames).map((s) => <option key={s}>{s}</option>)}</select>
+        </label>}
         <span style={{ flex: 1 }} />
         <span class="links beside">
           <a href="#/explain">Explain a request</a>
@@ -67,6 +86,7 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
           {writes && <a href="#/rules/new">New rule</a>}
         </span>
       </div>
+      {writes && body && <Transfer list={body} tag={etag} done={again} />}
       {fault && <p class="fault" role="alert">{messageOf(fault)}</p>}
       {body && (
         <Window
@@ -77,6 +97,59 @@ export function Rules({ state, writes }: { state?: string; writes: boolean }) {
         />
       )}
     </>
+  );
+}
+
+/** An Import is a file that was chosen, with what it would change. */
+interface Import {
+  name: string;
+  text: string;
+  check: Validation;
+}
+
+const named = (verb: string, ids: string[] = []) => (ids.length ? `${verb} ${integer(ids.length)} (${ids.slice(0, 5).join(", ")}${ids.length > 5 ? ", …" : ""})` : "");
+
+/** Transfer saves all rules as a file, and puts those of a file in their place, once it has said what that changes. */
+function Transfer({ list, tag, done }: { list: RuleList; tag?: string; done: () => void }) {
+  const [chosen, choose] = useState<Import>();
+  const [fault, setFault] = useState("");
+  const save = () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([yaml({ rules: list.rules })], { type: "application/yaml" }));
+    link.download = `rules-${list.revision}.yaml`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const read = async (file: File | undefined) => {
+    choose(undefined);
+    setFault("");
+    if (!file) return;
+    try {
+      const text = await file.text();
+      choose({ name: file.name, text, check: (await ask<Validation>("/api/v1/rules/validate", { method: "POST", text })).body });
+    } catch (e) {
+      setFault(messageOf(e));
+    }
+  };
+  const changes = chosen && [named("adds", chosen.check.added), named("changes", chosen.check.changed), named("removes", chosen.check.removed)].filter(Boolean).join(", ");
+  return (
+    <details>
+      <summary>Export and import</summary>
+      <div class="row">
+        {list.rules.length > 0 && <button onClick={save}>Export all rules</button>}
+        <label class="field"><span>Import all rules from YAML or JSON</span>
+          <input type="file" accept=".yaml,.yml,.json" onChange={(e) => void read(e.currentTarget.files?.[0])} />
+        </label>
+        {fault && <span class="fault" role="alert">{fault}</span>}
+        {chosen?.check.faults?.map((f) => <p key={`${f.line}:${f.column}:${f.detail}`} class="fault" role="alert">{chosen.name}{f.line ? `, line ${f.line}` : ""}: {f.detail}</p>)}
+        {chosen?.check.valid && (
+          <>
+            <span>{changes ? `${chosen.name} ${changes}.` : `${chosen.name} changes nothing.`}</span>
+            {changes && <Act main run={() => ask(`/api/v1/rules?comment=${encodeURIComponent(`imported from ${chosen.name}`)}`, { method: "PUT", text: chosen.text, ifMatch: tag }).then(() => { choose(undefined); done(); })}>Put them in force</Act>}
+          </>
+        )}
+      </div>
+    </details>
   );
 }
 
