@@ -73,31 +73,61 @@ func suggestionText(s *simulate.Suggestion) string {
 	}
 	fmt.Fprintf(&b, "%s: %s\n", s.Rule, strings.Join(s.Texts, " and "))
 	fmt.Fprintf(
-		&b, "  %d of %d clients (%s) are untouched in the first three quarters of the time\n", s.Untouched, s.Clients,
-		percent(s.Untouched, s.Clients),
+		&b, "  With that, %s of %s clients (%s) are never denied", simulate.Group(s.Untouched), simulate.Group(s.Clients), percent(s.Untouched, s.Clients),
 	)
 	for i, below := range s.UntouchedBelow {
+		of := ""
+		if len(s.Texts) > 1 {
+			of = " in " + s.Texts[i]
+		}
 		if below >= 0 {
-			fmt.Fprintf(&b, "  %d (%s) with one less in %s\n", below, percent(below, s.Clients), s.Texts[i])
+			fmt.Fprintf(&b, "; with one less%s it is %s (%s)", of, simulate.Group(below), percent(below, s.Clients))
 		}
 	}
-	fmt.Fprintf(
-		&b, "  %d of %d (%s) in the last quarter, which was not used to find it\n", s.RestUntouched, s.RestClients,
-		percent(s.RestUntouched, s.RestClients),
-	)
+	b.WriteString(".\n")
+	if s.RestClients > 0 {
+		fmt.Fprintf(
+			&b, "  Found on the first three quarters of the time, and tested on the last: there, %s of %s (%s) are never denied.\n",
+			simulate.Group(s.RestUntouched), simulate.Group(s.RestClients), percent(s.RestUntouched, s.RestClients),
+		)
+	} else {
+		b.WriteString("  Found on the first three quarters of the time, and not tested: nobody asked in the last.\n")
+	}
+	for i, curve := range s.Curves {
+		b.WriteString(curveText(curve, s.Values[i], s.Clients))
+	}
 	if s.TooClose+s.BeyondRange > 0 {
 		fmt.Fprintf(
-			&b, "  not counted: %d clients that come closer than min_interval, %d that no valid limit admits\n", s.TooClose,
-			s.BeyondRange,
+			&b, "  Not counted: %s clients that come closer than min_interval, %s that no valid limit admits.\n", simulate.Group(s.TooClose),
+			simulate.Group(s.BeyondRange),
 		)
 	}
 	if s.Maximum {
 		fmt.Fprintf(
-			&b, "  there are too few clients for a share of %s: this is what the heaviest one needs\n",
+			&b, "  There are too few clients for a share of %s: this is what the heaviest one needs.\n",
 			strconv.FormatFloat(s.Goal*100, 'f', -1, 64)+"%",
 		)
 	}
 	return b.String()
+}
+
+// curveText draws the share of clients that are never denied over the value of a limit, from 0 to twice the one that was
+// found, in one line of blocks.
+func curveText(curve []simulate.CurvePoint, found, clients int64) string {
+	const columns, blocks = 40, " ▁▂▃▄▅▆▇█"
+	heights := []rune(blocks)
+	var plot strings.Builder
+	for column := range columns {
+		value, height := 2*found*int64(column+1)/columns, '·' // not known
+		for _, p := range curve {
+			if p.Value <= value {
+				height = heights[(p.Untouched*int64(len(heights)-1)+clients/2)/max(clients, 1)]
+			}
+		}
+		plot.WriteRune(height)
+	}
+	at := strings.Repeat(" ", columns/2-1)
+	return fmt.Sprintf("  share never denied  %s\n  limit               %s^ %s\n", plot.String(), at, simulate.Group(found))
 }
 
 func percent(part, all int64) string {

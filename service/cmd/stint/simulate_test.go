@@ -130,7 +130,7 @@ func TestSimulateSuggest(t *testing.T) {
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less", "in the last quarter"} {
+	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less it is ", "tested on the last: there, ", "share never denied  "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

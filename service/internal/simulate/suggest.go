@@ -55,11 +55,20 @@ type Suggestion struct {
 	// limit; -1 where it is 1 already.
 	Untouched      int64   `json:"untouched"`
 	UntouchedBelow []int64 `json:"untouchedBelow"`
+	// Curves say for each limit how many clients other values of it leave untouched, in the order of values, by what the
+	// clients need; for a rate, by the replays that looked for it. What was found is among them.
+	Curves [][]CurvePoint `json:"curves"`
 	// Maximum says that there are too few clients for the share: all of them are to be untouched.
 	Maximum bool `json:"maximum"`
 	// RestClients asked in the last quarter of the time, and RestUntouched of them are untouched by a replay of all of it.
 	RestClients   int64 `json:"restClients"`
 	RestUntouched int64 `json:"restUntouched"`
+}
+
+// A CurvePoint is how many clients a value leaves untouched.
+type CurvePoint struct {
+	Value     int64 `json:"value"`
+	Untouched int64 `json:"untouched"`
 }
 
 // Suggest finds the least values of a rule's limits under which a share of its clients is untouched, and proves it by a
@@ -115,6 +124,7 @@ type suggestor struct {
 	told    []apart       // of each client
 	asked   int64         // clients with a value to be found
 	wanted  int64         // how many of them are to be untouched
+	probes  []CurvePoint  // of replays that looked for a value
 }
 
 // apart says why no value suits a client.
@@ -301,6 +311,7 @@ func (s *suggestor) bisect(values []int64, i int, low, high int64) (int64, error
 		if err != nil {
 			return 0, err
 		}
+		s.probes = append(s.probes, CurvePoint{values[i], counts[0]})
 		if counts[0] >= s.wanted {
 			high = values[i]
 		} else {
@@ -411,8 +422,39 @@ func (s *suggestor) prove(values []int64) (*Suggestion, error) {
 			return nil, fmt.Errorf("stint: the replay does not prove what was found: %+v", r)
 		}
 	}
+	r.Curves = s.curves(r)
 	r.RestUntouched, r.RestClients, err = s.rest(values)
 	return r, err
+}
+
+// curvePoints is how many values a curve has up to the one that was found, and as many beyond it.
+const curvePoints = 20
+
+// curves are those of a suggestion.
+func (s *suggestor) curves(r *Suggestion) (curves [][]CurvePoint) {
+	for i, found := range r.Values {
+		curve := []CurvePoint{{found, r.Untouched}}
+		if r.UntouchedBelow[i] >= 0 {
+			curve = append(curve, CurvePoint{found - 1, r.UntouchedBelow[i]})
+		}
+		if s.goal.Rate {
+			for _, p := range s.probes {
+				if p.Value <= 2*found {
+					curve = append(curve, p)
+				}
+			}
+		} else {
+			values := slices.Clone(r.Values)
+			for n := int64(1); n <= 2*curvePoints; n++ {
+				if values[i] = found * n / curvePoints; values[i] > 0 && values[i] <= s.most[i] && values[i] != found && values[i] != found-1 {
+					curve = append(curve, CurvePoint{values[i], s.untouched(values, false)})
+				}
+			}
+		}
+		slices.SortFunc(curve, func(a, b CurvePoint) int { return cmp.Compare(a.Value, b.Value) })
+		curves = append(curves, slices.CompactFunc(curve, func(a, b CurvePoint) bool { return a.Value == b.Value }))
+	}
+	return curves
 }
 
 // rest replays all of the time, and counts in its last quarter.

@@ -99,6 +99,12 @@ func TestSuggest(t *testing.T) {
 				if got < wanted || got != s.Untouched || asked != s.Clients || s.Maximum != (wanted == asked) {
 					t.Errorf("%s, %.2f, %v: %d of %d are untouched; it says %+v", kind, share, s.Texts, got, asked, s)
 				}
+				for i, curve := range s.Curves {
+					testCurve(t, s, i, curve, func(limits []stint.Limit) int64 {
+						n, _ := untouched(t, source, limits...)
+						return n
+					})
+				}
 				for i := range s.Limits {
 					less := append([]stint.Limit(nil), s.Limits...)
 					if less[i].Capacity--; less[i].Capacity == 0 {
@@ -200,5 +206,30 @@ func TestSuggestBrackets(t *testing.T) {
 	}
 	if s.Values[0] != window.Milliseconds() {
 		t.Errorf("%+v", s)
+	}
+}
+
+// testCurve holds some points of a limit's curve to a count.
+func testCurve(t *testing.T, s *simulate.Suggestion, i int, curve []simulate.CurvePoint, count func([]stint.Limit) int64) {
+	t.Helper()
+	found := false
+	for at, p := range curve {
+		if at > 0 && (p.Value <= curve[at-1].Value || p.Untouched < curve[at-1].Untouched) {
+			t.Errorf("%v: the curve falls, or is not in order: %v", s.Texts, curve)
+		}
+		if p.Value == s.Values[i] {
+			found = p.Untouched == s.Untouched
+		}
+		if at%9 > 0 {
+			continue
+		}
+		limits := append([]stint.Limit(nil), s.Limits...)
+		limits[i].Capacity = p.Value
+		if want := count(limits); p.Untouched != want {
+			t.Errorf("%v: with %d in limit %d, %d are untouched; the curve says %d", s.Texts, p.Value, i, want, p.Untouched)
+		}
+	}
+	if !found {
+		t.Errorf("%v: the curve of limit %d lacks what was found: %v", s.Texts, i, curve)
 	}
 }

@@ -64,7 +64,7 @@ func (p *svg) axis(most float64, height int, unit string) float64 {
 	for y := 0.0; y <= end+step/2; y += step {
 		at := float64(height-under) - y*scale
 		p.add(`<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" stroke="#e2e8f0"/><text x="%d" y="%.1f" text-anchor="end" fill="#475569">%s</text>`,
-			left, at, plotWidth-right, at, left-6, at+4, group(int64(y)))
+			left, at, plotWidth-right, at, left-6, at+4, Group(int64(y)))
 	}
 	p.add(`<text x="%d" y="%d" fill="#475569">%s</text>`, left, height-8, html.EscapeString(unit))
 	return scale
@@ -160,59 +160,4 @@ func (c *CandidateReport) times(p *svg, n int, step float64) {
 		p.add(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" stroke="#94a3b8"/><text x="%.1f" y="%d" text-anchor="middle" fill="#475569">%s</text>`,
 			x, plotHeight-under, x, plotHeight-under+5, x, plotHeight-under+18, stint.Instant(at).Time().Format(layout))
 	}
-}
-
-// shareNames name the places of Shares.
-var shareNames = [...]string{"none", "≤ 1 %", "≤ 10 %", "≤ 25 %", "≤ 50 %", "≤ 75 %", "< 100 %", "all"}
-
-// SVG draws how many clients were denied which share of their requests.
-func (r *RuleReport) SVG(candidate string) string {
-	p := newSVG(candidate+", "+r.Rule+": clients by the share of their requests that was denied", plotHeight)
-	scale := p.axis(float64(slices.Max(append([]int64{1}, r.Shares...))), plotHeight, "clients")
-	step := float64(plotWidth-left-right) / float64(len(shareNames))
-	for i, n := range r.Shares {
-		colour := colourDenied
-		if i == 0 {
-			colour = colourAdmitted
-		}
-		x, height := float64(left)+float64(i)*step, float64(n)*scale
-		p.add(
-			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`, x+step*0.15, float64(plotHeight-under)-height,
-			step*0.7, height, colour,
-		)
-		p.add(
-			`<text x="%.1f" y="%.1f" text-anchor="middle" fill="#0f172a">%s</text>`, x+step/2,
-			float64(plotHeight-under)-height-4, group(n),
-		)
-		p.add(
-			`<text x="%.1f" y="%d" text-anchor="middle" fill="#475569">%s</text>`, x+step/2, plotHeight-under+18,
-			html.EscapeString(shareNames[i]),
-		)
-	}
-	return p.close()
-}
-
-// HTML is the report as one page that needs nothing else, and no script: it works under any content security policy
-// that admits style attributes.
-func (r *Report) HTML() string {
-	var b strings.Builder
-	b.WriteString("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>stint simulate</title>\n<style>\n" +
-		"body { font: 15px/1.5 system-ui, sans-serif; color: #0f172a; max-width: 900px; margin: 2em auto; padding: 0 1em }\n" +
-		"svg { max-width: 100%; height: auto } pre { overflow-x: auto; background: #f1f5f9; padding: 1em; font-size: 13px }\n" +
-		"</style>\n</head>\n<body>\n<h1>stint simulate</h1>\n<pre>")
-	var text strings.Builder
-	_ = r.WriteText(&text, false) // to memory
-	b.WriteString(html.EscapeString(text.String()) + "</pre>\n")
-	for i := range r.Candidates {
-		c := &r.Candidates[i]
-		fmt.Fprintf(&b, "<h2>%s</h2>\n%s", html.EscapeString(c.Name), c.SVG())
-		for j := range c.Rules {
-			if c.Rules[j].Clients > 1 {
-				b.WriteString(c.Rules[j].SVG(c.Name))
-			}
-		}
-	}
-	b.WriteString("</body>\n</html>\n")
-	return b.String()
 }

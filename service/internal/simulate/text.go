@@ -35,7 +35,7 @@ const (
 // WriteText writes the report for people, with the colours of a terminal or without.
 func (r *Report) WriteText(out io.Writer, coloured bool) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s requests in %s, from %s to %s\n\n", group(r.Events), round(int64(r.Last-r.First)), r.First, r.Last)
+	fmt.Fprintf(&b, "%s requests in %s, from %s to %s\n\n", Group(r.Events), round(int64(r.Last-r.First)), r.First, r.Last)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	// Painted columns have invisible bytes, the same number in each row.
 	_, _ = fmt.Fprintf(
@@ -71,14 +71,14 @@ func (r *RuleReport) row(w io.Writer, candidate string, coloured bool) {
 	if len(r.Limits) > 0 {
 		l := &r.Limits[0]
 		least := map[bool]string{true: "≥"}[l.AtLeast]
-		peak, per, client = least+group(l.Peak), stint.FormatDuration(micros(l.Span)), least+group(l.ClientPeak)
+		peak, per, client = least+Group(l.Peak), stint.FormatDuration(micros(l.Span)), least+Group(l.ClientPeak)
 	}
 	shut, clients, once := "", "", ""
 	if r.Clients > 0 {
-		clients, once, shut = group(r.Clients), group(r.ClientsDenied), round(r.LongestShut)
+		clients, once, shut = Group(r.Clients), Group(r.ClientsDenied), round(r.LongestShut)
 	}
-	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate, r.Rule, group(r.Requests),
-		paint(group(r.Admitted), slate, coloured), paint(group(r.Denied), vermilion, coloured), paint(group(r.Shadow), violet, coloured),
+	_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", candidate, r.Rule, Group(r.Requests),
+		paint(Group(r.Admitted), slate, coloured), paint(Group(r.Denied), vermilion, coloured), paint(Group(r.Shadow), violet, coloured),
 		percent(r.Denied, r.Requests), clients, once, shut, peak, per, client, round(max(r.LongestWait, r.LongestDelay)))
 }
 
@@ -93,8 +93,8 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 			break
 		}
 		fmt.Fprintf(
-			b, "%s %q %s of %s (shut out %s)", map[bool]string{true: ","}[i > 0], c.Key, group(c.Denied),
-			group(c.Admitted+c.Denied), round(c.Shut),
+			b, "%s %q %s of %s (shut out %s)", map[bool]string{true: ","}[i > 0], c.Key, Group(c.Denied),
+			Group(c.Admitted+c.Denied), round(c.Shut),
 		)
 	}
 	b.WriteByte('\n')
@@ -104,18 +104,18 @@ func (r *RuleReport) writeDenied(b *strings.Builder, candidate string) {
 func (r *Report) Notes() (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if r.Limited > 0 {
-		note("%s requests of the log were answered with 429: it shows what another limit let through, and clients may have asked more often because of it.", group(r.Limited))
+		note("%s requests of the log were answered with 429: it shows what another limit let through, and clients may have asked more often because of it.", Group(r.Limited))
 	}
 	if in := r.Input; in != nil && in.Malformed > 0 {
 		note(
-			"%s of %s lines are malformed and left out. The first: %s", group(in.Malformed), group(in.Lines),
+			"%s of %s lines are malformed and left out. The first: %s", Group(in.Malformed), Group(in.Lines),
 			in.FirstMalformed,
 		)
 	}
 	if r.Late > 0 {
 		note(
 			"%s requests are earlier than one before them, and count as of its time. --reorder sorts what is a little late.",
-			group(r.Late),
+			Group(r.Late),
 		)
 	}
 	if r.WholeSeconds > 0 {
@@ -125,14 +125,14 @@ func (r *Report) Notes() (notes []string) {
 				busiest = max(busiest, rule.Busiest)
 			}
 		}
-		note("the times of %s requests are whole seconds; they are spread evenly within their second. One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, and a client's count in a window may be off by that much.", group(r.WholeSeconds), group(busiest))
+		note("the times of %s requests are whole seconds; they are spread evenly within their second. One client asks for up to %s permits in a second of the log: the log hides in what order and how close together, and a client's count in a window may be off by that much.", Group(r.WholeSeconds), Group(busiest))
 	}
 	for _, c := range r.Candidates {
 		if len(c.Unmet) > 0 {
 			const most = 20
 			more := ""
 			if n := len(c.Unmet) - most; n > 0 {
-				more = fmt.Sprintf(" and %s more", group(int64(n)))
+				more = fmt.Sprintf(" and %s more", Group(int64(n)))
 			}
 			note(
 				"No request met these rules of %s: %s%s. Nothing is known of what they would do.", c.Name,
@@ -143,14 +143,14 @@ func (r *Report) Notes() (notes []string) {
 			if rule.Sample > 1 {
 				note(
 					"%s of %s: only 1 client of %d is simulated at the end; the rule is left out for %s requests of others.",
-					rule.Rule, c.Name, rule.Sample, group(rule.Unsampled),
+					rule.Rule, c.Name, rule.Sample, Group(rule.Unsampled),
 				)
 			}
 			for _, l := range rule.Limits {
 				if l.AtLeast {
 					note(
 						"%s of %s: more than %s admissions in %s; peaks are at least what they say.", rule.Rule, c.Name,
-						group(maxAdmissions), stint.FormatDuration(micros(l.Span)),
+						Group(maxAdmissions), stint.FormatDuration(micros(l.Span)),
 					)
 				}
 			}
@@ -188,8 +188,8 @@ func (v *Verdict) AppendJSON(to []byte) []byte {
 	return append(append(to, text...), '\n')
 }
 
-// group writes a number with its digits in groups of three.
-func group(n int64) string {
+// Group writes a number with its digits in groups of three.
+func Group(n int64) string {
 	text := itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
 		text = text[:i] + "," + text[i:]

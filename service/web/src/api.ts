@@ -174,6 +174,7 @@ export interface Suggestion {
   beyondRange: number;
   untouched: number;
   untouchedBelow: number[];
+  curves?: { value: number; untouched: number }[][];
   maximum: boolean;
   restClients: number;
   restUntouched: number;

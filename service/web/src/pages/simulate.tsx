@@ -369,11 +369,31 @@ function Saves({ done, rules, again }: { done: Done; rules: Rule[]; again: () =>
 function Evidence({ s }: { s: Suggestion }) {
   return (
     <>
-      {compact(s.untouched)} of {compact(s.clients)} clients ({share(s.untouched, s.clients)}) are never denied
-      {s.untouchedBelow.map((below, i) => below >= 0 && <>; {compact(below)} with one less{s.limits.length > 1 && ` in ${s.limits[i]}`}</>)}.{" "}
-      {s.restClients > 0 ? <>Tested: {compact(s.restUntouched)} of {compact(s.restClients)} ({share(s.restUntouched, s.restClients)}).</> : "Not tested: nobody asked in the last quarter."}
+      With that, {compact(s.untouched)} of {compact(s.clients)} clients ({share(s.untouched, s.clients)}) are never denied
+      {s.untouchedBelow.map((below, i) => below >= 0 && <>; with one less{s.limits.length > 1 && ` in ${s.limits[i]}`} it is {compact(below)}</>)}.{" "}
+      {s.restClients > 0 ? <>In the last quarter, {compact(s.restUntouched)} of {compact(s.restClients)} ({share(s.restUntouched, s.restClients)}) are not.</> : "Not tested: nobody asked in the last quarter."}
       {s.tooClose + s.beyondRange > 0 && <> Not counted: {compact(s.tooClose)} that come closer than min_interval, {compact(s.beyondRange)} that no valid limit admits.</>}
       {s.maximum && s.goal < 1 && <> Too few clients for {100 * s.goal} %: the heaviest one decides.</>}
+      {s.curves?.map((points, i) => <Curve key={i} points={points} found={s.values[i] ?? 0} clients={s.clients} name={s.limits[i] ?? ""} />)}
     </>
+  );
+}
+
+/** A Curve is the share of clients that are never denied over the value of a limit, with the one that was found. */
+function Curve({ points, found, clients, name }: { points: { value: number; untouched: number }[]; found: number; clients: number; name: string }) {
+  const [width, height, left] = [200, 48, 30];
+  const x = (value: number) => left + ((width - left - 4) * value) / (2 * found);
+  const y = (untouched: number) => height - 14 - ((height - 20) * untouched) / clients;
+  const line = points.map((p, i) => (i ? `H${x(p.value)}V${y(p.untouched)}` : `M${x(p.value)} ${y(p.untouched)}`)).join("");
+  const at = points.find((p) => p.value === found);
+  return (
+    <svg class="curve" width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={`Clients never denied over the value of ${name}`}>
+      <path d={`M${left} ${y(clients)}H${width - 4}M${left} ${y(0)}H${width - 4}`} class="rule" />
+      <path d={`${line}H${width - 4}`} class="line" />
+      {at && <circle cx={x(found)} cy={y(at.untouched)} r="3" />}
+      <text x={left - 4} y={y(clients) + 4} text-anchor="end">all</text>
+      <text x={left - 4} y={y(0)} text-anchor="end">0</text>
+      <text x={x(found)} y={height - 1} text-anchor="middle">{compact(found)}</text>
+    </svg>
   );
 }
