@@ -232,9 +232,9 @@ func probe(t *testing.T, c *container, probe *core.Probe) (status int) {
 // A pod with each set of values starts, as its user, with its files, and its probes are answered.
 func TestPods(t *testing.T) {
 	port := freePort(t)
-	background(t, port, "redis-server", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
+	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
 	open := freePort(t)
-	background(t, open, "redis-server", "--port", open, "--save", "")
+	background(t, open, "redis-server", "--bind", "127.0.0.1", "--port", open, "--save", "")
 	secrets := map[string]string{"redis": "a-password-of-redis\n", "admin": "a-token-of-the-admin write somebody\n"}
 	for name, values := range sets {
 		o, _ := rendered(t, values)
@@ -267,7 +267,7 @@ func TestPods(t *testing.T) {
 // limit says.
 func TestPodsAreReplaced(t *testing.T) {
 	port := freePort(t)
-	background(t, port, "redis-server", "--port", port, "--save", "")
+	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
 	o, _ := rendered(t, `
 replicaCount: 2
 config:

@@ -69,7 +69,7 @@ func TestCompose(t *testing.T) {
 	}
 
 	redis, application, front := freePort(t), freePort(t), freePort(t)
-	background(t, redis, "redis-server", mounted(t, project, "redis", "/etc/redis/redis.conf"), "--port", redis, "--dir", t.TempDir())
+	background(t, redis, "redis-server", mounted(t, project, "redis", "/etc/redis/redis.conf"), "--bind", "127.0.0.1", "--port", redis, "--dir", t.TempDir())
 
 	// stint, in the image, with the files that are mounted.
 	root, config, _ := unpack(t)
