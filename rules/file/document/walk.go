@@ -209,6 +209,12 @@ type Setting struct {
 	Tag reflect.StructTag
 
 	reader Reader
+	value  reflect.Value
+}
+
+// Same reports whether two settings, of one name but of different structs, have the same value.
+func (s Setting) Same(as Setting) bool {
+	return reflect.DeepEqual(s.value.Interface(), as.value.Interface())
 }
 
 // Set gives the setting a value, or records what is wrong with it.
@@ -221,7 +227,7 @@ func (k Kinds) settings(of reflect.Value, prefix string) (all []Setting) {
 	for _, f := range tagged(of) {
 		if reader := k.reader(f.value, f.tag); reader != nil {
 			if f.tag.Get("help") != "" {
-				all = append(all, Setting{prefix + f.name, f.tag, reader})
+				all = append(all, Setting{prefix + f.name, f.tag, reader, f.value})
 			}
 		} else if f.value.Kind() == reflect.Struct {
 			all = append(all, k.settings(f.value, prefix+f.name+".")...)

@@ -18,7 +18,9 @@ import (
 // A limit follower puts policies and defaults in force as the configuration's file has them. All other settings are
 // those of the start.
 type limitFollower struct {
+	start     config.Config // which all other settings are of
 	config    config.Config // that the limits in force are of
+	others    []string      // settings that were told to need a restart
 	reload    func() (config.Config, error)
 	logger    *slog.Logger
 	refused   prometheus.Counter
@@ -27,7 +29,7 @@ type limitFollower struct {
 
 func newLimitFollower(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) *limitFollower {
 	return &limitFollower{
-		config: loaded, reload: reload, logger: logger,
+		start: loaded, config: loaded, reload: reload, logger: logger,
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rate_limiter_limits_refused_total",
 			Help: "Times that policies and defaults were refused: the configuration had faults, or could not be read.",
@@ -67,6 +69,12 @@ func (f *limitFollower) read(s *server.Server) error {
 	}
 	if f.isRefused.Swap(false) {
 		f.logger.Info("new policies and defaults are accepted again", "from", f.config.File)
+	}
+	if others := config.Differing(f.start, loaded); !slices.Equal(others, f.others) {
+		f.others = others
+		if len(others) > 0 {
+			f.logger.Warn("these settings are read at the start only: restart the service to have them in force", "settings", others)
+		}
 	}
 	before := f.config
 	f.config = loaded

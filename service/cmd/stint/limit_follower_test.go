@@ -65,7 +65,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 		t.Errorf("the log does not name the fault:\n%s", log)
 	}
 
-	put(strings.Replace(text("300", "500", "700"), "mail:", "letters:", 1))
+	put(strings.Replace(text("300", "500", "700"), "mail:", "letters:", 1) + "drain: {delay: 7s}\n")
 	eventually(t, "the policy has another name", func() bool { return check("policy=letters", `"limit":300,"remaining":300`) })
 	if status, _ := get(t, url+api.PathCheck+"?key=ann&policy=mail"); status != http.StatusBadRequest {
 		t.Errorf("a policy that is gone answers %d", status)
@@ -73,6 +73,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 	eventually(t, "all is well again", func() bool {
 		return metrics("rate_limiter_limits_current 1\n") && metrics("rate_limiter_rules_current 1\n")
 	})
+	eventually(t, "the log names the setting that needs a restart", func() bool { return strings.Contains(log.String(), "settings=[drain.delay]") })
 	if !strings.Contains(log.String(), "added=[letters] removed=[mail]") {
 		t.Errorf("the log does not say what changed:\n%s", log)
 	}

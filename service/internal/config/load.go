@@ -62,6 +62,18 @@ func (s Setting) Hidden() bool { return strings.HasPrefix(s.Tag.Get("is"), "not-
 // help shows it.
 func Settings() []Setting { return settings(new(Config)) }
 
+// Differing are the names of the settings that two configurations have different values of. Policies, defaults and rules are
+// none of them.
+func Differing(a, b Config) (names []string) {
+	as := settings(&b)
+	for i, s := range settings(&a) {
+		if !s.Same(as[i].Setting) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
 // settings binds the settings to a configuration.
 func settings(c *Config) (all []Setting) {
 	for _, s := range kinds.Settings(c) {
