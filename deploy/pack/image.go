@@ -41,7 +41,8 @@ func (b build) image(context, architecture string) error {
 	if err != nil {
 		return err
 	}
-	return tarball.WriteToFile(filepath.Join(b.out, fmt.Sprintf("stint_%s_linux_%s.image.tar", b.version, architecture)), tag, image)
+	file := fmt.Sprintf("stint_%s_linux_%s.image.tar", b.version, architecture)
+	return tarball.WriteToFile(filepath.Join(b.out, file), tag, image)
 }
 
 // push publishes the images of a release as one, of which each machine gets that of its architecture.
@@ -67,8 +68,8 @@ func push(version, out, to string) error {
 		if err != nil {
 			return err
 		}
-		platform := &v1.Platform{OS: config.OS, Architecture: config.Architecture}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
+		of := v1.Descriptor{Platform: &v1.Platform{OS: config.OS, Architecture: config.Architecture}}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: of})
 	}
 	return remote.WriteIndex(tag, index, remote.WithAuthFromKeychain(authn.DefaultKeychain))
 }
@@ -88,7 +89,10 @@ func (b build) follow(dockerfile io.Reader, context, architecture string) (v1.Im
 		return nil, fmt.Errorf("it has %d stages; want one, FROM scratch", len(stages))
 	}
 	image := empty.Image
-	config := v1.Config{Labels: map[string]string{"org.opencontainers.image.version": b.version}, ExposedPorts: map[string]struct{}{}}
+	config := v1.Config{
+		Labels:       map[string]string{"org.opencontainers.image.version": b.version},
+		ExposedPorts: map[string]struct{}{},
+	}
 	words := shell.NewLex(parsed.EscapeToken)
 	for _, command := range stages[0].Commands {
 		if quoted, ok := command.(instructions.SupportsSingleWordExpansion); ok {
@@ -102,7 +106,8 @@ func (b build) follow(dockerfile io.Reader, context, architecture string) (v1.Im
 		}
 		switch c := command.(type) {
 		case *instructions.CopyCommand:
-			if len(c.SourcePaths) != 1 || c.Chown+c.Chmod+c.From != "" || c.Link || c.Parents || len(c.SourceContents)+len(c.ExcludePatterns) > 0 {
+			if len(c.SourcePaths) != 1 || c.Chown+c.Chmod+c.From != "" || c.Link || c.Parents ||
+				len(c.SourceContents)+len(c.ExcludePatterns) > 0 {
 				return nil, fmt.Errorf("COPY has options, or other than one source: %s", c)
 			}
 			layer, err := b.layer(filepath.Join(context, c.SourcePaths[0]), c.DestPath)
@@ -186,5 +191,7 @@ func (b build) layer(folder, to string) (v1.Layer, error) {
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files.Bytes())), nil
+	})
 }

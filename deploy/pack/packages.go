@@ -28,10 +28,12 @@ func (b build) linuxPackage(format, context, architecture string) error {
 		return err
 	}
 	values := map[string]string{
-		"ARCH": architecture, "VERSION": b.version, "TIME": b.time.Format(time.RFC3339), "PROGRAM": program, "SHARE": source,
+		"ARCH": architecture, "VERSION": b.version, "TIME": b.time.Format(time.RFC3339),
+		"PROGRAM": program, "SHARE": source,
 	}
 	// All of the file, since nfpm itself leaves some of its fields as they are.
-	config, err := nfpm.Parse(strings.NewReader(os.Expand(string(text), func(name string) string { return values[name] })))
+	expanded := os.Expand(string(text), func(name string) string { return values[name] })
+	config, err := nfpm.Parse(strings.NewReader(expanded))
 	if err != nil {
 		return err
 	}

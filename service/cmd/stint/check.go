@@ -61,7 +61,7 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
 	flags.StringVar(
 		&k.limit, "limit", "",
-		"`LIMIT` to use, with --store: N/DURATION, never more than N in any such time, or a limit as rules write it, such as\n"+
+		"`LIMIT` to use, with --store: N/DURATION, never more than N in any such time, or as rules write it, such as\n"+
 			"'{algorithm: token_bucket, capacity: 10, refill: 1/m}'",
 	)
 	flags.StringVar(&k.name, "name", "default", "`NAME` under which the store keeps the state of --limit")
@@ -96,7 +96,8 @@ func (k *keyCommand) connect() (*service, error) {
 		return k.connectStore()
 	}
 	if flags.Changed("limit") {
-		return nil, misused("--limit is given without --store; allowed: with the URL of a shared store, as a service decides by its own limits")
+		return nil, misused("--limit is given without --store; allowed: with the URL of a shared store, " +
+			"as a service decides by its own limits")
 	}
 	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
 		if flags.Changed(name) {
@@ -171,7 +172,8 @@ func (k *keyCommand) readLimit() (limit stint.Limit, err error) {
 		}
 	}
 	if _, err := stint.NewPolicy(limitSpace+k.name, stint.FixedWindow(1, time.Second)); err != nil || k.name == "" {
-		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, stint.MaxNameBytes-len(limitSpace))
+		most := stint.MaxNameBytes - len(limitSpace)
+		return limit, misused("--name is %q; allowed: 1 to %d characters of printable ASCII", k.name, most)
 	}
 	if !strings.Contains(k.limit, ":") {
 		rate, err := stint.ParseRate(k.limit)
@@ -213,9 +215,13 @@ func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func checkCommand(p process) *cobra.Command {
-	command, k := newKeyCommand(p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
-		"Check whether a request of the key is allowed, and take its permits if so. It exits\nwith 0 when allowed and with 3 when denied.\n\n"+
-			"Without a key, the rules of a service decide the request that --method, --path and the like describe.\n\n"+guardHelp)
+	command, k := newKeyCommand(
+		p, "check", "Check a key, or a request by the rules, taking permits; run a command if it is allowed",
+		"Check whether a request of the key is allowed, and take its permits if so. It exits\n"+
+			"with 0 when allowed and with 3 when denied.\n\n"+
+			"Without a key, the rules of a service decide the request that --method, --path and the like\n"+
+			"describe.\n\n"+guardHelp,
+	)
 	command.Use = "check [KEY] [-- COMMAND [ARGUMENT...]]"
 	var asked description
 	command.Args = func(command *cobra.Command, args []string) error {
@@ -228,7 +234,8 @@ func checkCommand(p process) *cobra.Command {
 		if name, described := asked.given(command.Flags()); described && keys > 0 {
 			return fmt.Errorf("there is a key beside --%s; allowed: one of the two, as rules find whom they count", name)
 		} else if !described && keys != 1 {
-			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --, or none with a request such as --path /login", keys)
+			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --, "+
+				"or none with a request such as --path /login", keys)
 		}
 		return nil
 	}
@@ -308,7 +315,11 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 		return answer.CheckResponse, err
 	}
 	return k.decide(cmp.Or(asked.path, "/"), once, wait, most, words, func(*api.CheckResponse) error {
-		rows := [][]string{{"allowed", yesOrNo(answer.Allowed)}, {"rule", cmp.Or(answer.Rule, "none")}, {"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")}}
+		rows := [][]string{
+			{"allowed", yesOrNo(answer.Allowed)},
+			{"rule", cmp.Or(answer.Rule, "none")},
+			{"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")},
+		}
 		if answer.Reason != "" {
 			rows = append(rows, []string{"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", "))})
 		}

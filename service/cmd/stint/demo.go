@@ -91,7 +91,10 @@ func startDemo(
 		case <-ctx.Done():
 			return
 		}
-		logger.Warn("this is a demonstration: rules and traffic are made up by --demo", "rules", len(list), "dashboard", dashboardOf(c, s))
+		logger.Warn(
+			"this is a demonstration: rules and traffic are made up by --demo", "rules", len(list),
+			"dashboard", dashboardOf(c, s),
+		)
 		if token != "" {
 			logger.Warn("the demonstration made an admin token: see it by stint top --token TOKEN", "admin_token", token)
 		}

@@ -104,7 +104,8 @@ func (d *description) wire() (api.EvaluateRequest, error) {
 		return api.EvaluateRequest{}, err
 	}
 	asked := api.EvaluateRequest{
-		Method: r.Method, Path: r.Path, Host: r.Host, IP: d.address, Set: r.Set, Attributes: r.Attributes, Headers: map[string]string{},
+		Method: r.Method, Path: r.Path, Host: r.Host, IP: d.address, Set: r.Set,
+		Attributes: r.Attributes, Headers: map[string]string{},
 	}
 	for name, values := range r.Header {
 		asked.Headers[name] = strings.Join(values, ", ")

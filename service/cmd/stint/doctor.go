@@ -46,8 +46,24 @@ type doctor struct {
 	findings []finding
 }
 
-func (d *doctor) say(status, check, server, found, change string) {
-	d.findings = append(d.findings, finding{status, check, server, found, change})
+func (d *doctor) ok(check, server, found string) {
+	d.findings = append(d.findings, finding{findingOK, check, server, found, ""})
+}
+
+func (d *doctor) unknown(check, server, found string) {
+	d.findings = append(d.findings, finding{findingUnknown, check, server, found, ""})
+}
+
+func (d *doctor) advise(check, server, found, change string) {
+	d.findings = append(d.findings, finding{findingAdvice, check, server, found, change})
+}
+
+func (d *doctor) wrong(check, server, found, change string) {
+	d.findings = append(d.findings, finding{findingWrong, check, server, found, change})
+}
+
+func (d *doctor) unreachable(check, server, found, change string) {
+	d.findings = append(d.findings, finding{findingUnreachable, check, server, found, change})
 }
 
 func doctorCommand(p process) *cobra.Command {
@@ -104,13 +120,13 @@ func (d *doctor) report(p process, asJSON bool) error {
 // lookAtConfiguration looks at what no single setting can tell to be wrong.
 func (d *doctor) lookAtConfiguration() {
 	c := d.config
-	d.say(findingOK, "configuration", "", "every setting is known and in range", "")
+	d.ok("configuration", "", "every setting is known and in range")
 	if len(c.ClientIP.TrustedProxies) == 0 && cmp.Or(c.Identity.User, c.Identity.APIKey) != "" {
-		d.say(findingAdvice, "identity", "", "identity names header fields, and no proxy is trusted",
-			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user or an API key now")
+		d.advise("identity", "", "identity names header fields, and no proxy is trusted",
+			"name the proxy in trusted_proxies: the fields are believed from there only, so nobody has a user now")
 	}
 	if c.Store.Memory() {
-		d.say(findingOK, "store", "", "memory://: each process decides alone, and forgets all when it ends", "")
+		d.ok("store", "", "memory://: each process decides alone, and forgets all when it ends")
 	}
 }
 
@@ -120,20 +136,20 @@ func (d *doctor) lookAtRules(ctx context.Context, timeout time.Duration) {
 	defer cancel()
 	source, err := openRules(d.config, nil, nil)
 	if err != nil {
-		d.say(findingWrong, "rules", "", prefix.Trim(err.Error()), "correct the rules: the service does not start")
+		d.wrong("rules", "", prefix.Trim(err.Error()), "correct the rules: the service does not start")
 		return
 	}
 	defer source.close()
 	set, err := source.Set(ctx)
 	switch {
 	case errors.Is(err, stint.ErrInvalid):
-		d.say(findingWrong, "rules", "", prefix.Trim(err.Error()), "correct "+source.place+": they are not put in force")
+		d.wrong("rules", "", prefix.Trim(err.Error()), "correct "+source.place+": they are not put in force")
 	case refusesUser(err):
-		d.say(findingWrong, "rules", "", document.Redact(prefix.Trim(err.Error())), "give the user the rights of docs/redis.md")
+		d.wrong("rules", "", document.Redact(prefix.Trim(err.Error())), "give the user the rights of docs/redis.md")
 	case err != nil:
-		d.say(findingUnreachable, "rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
+		d.unreachable("rules", "", document.Redact(prefix.Trim(err.Error())), "see that "+source.place+" can be reached")
 	default:
-		d.say(findingOK, "rules", "", fmt.Sprintf("%d rules in %s", set.Len(), source.place), "")
+		d.ok("rules", "", fmt.Sprintf("%d rules in %s", set.Len(), source.place))
 	}
 }
 
@@ -149,12 +165,13 @@ func (d *doctor) lookAtStore(ctx context.Context, timeout time.Duration) error {
 		return err
 	}
 	defer states.close()
-	if err := states.ping(ctx); refusesUser(err) {
-		d.say(findingWrong, "store", "", prefix.Trim(storeFault(d.config.Store, err).Error()), "correct the user and the password")
-		return nil
-	} else if err != nil {
-		d.say(findingUnreachable, "store", "", prefix.Trim(storeFault(d.config.Store, err).Error()),
-			"see that the server runs, and that its address is right")
+	if err := states.ping(ctx); err != nil {
+		found := prefix.Trim(storeFault(d.config.Store, err).Error())
+		if refusesUser(err) {
+			d.wrong("store", "", found, "correct the user and the password")
+		} else {
+			d.unreachable("store", "", found, "see that the server runs, and that its address is right")
+		}
 		return nil
 	}
 	for _, server := range states.servers(ctx) {
@@ -175,7 +192,7 @@ func refusesUser(err error) bool {
 func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 	lines, err := server.Ask(ctx, "INFO")
 	if err != nil {
-		d.say(findingUnknown, "version", server.Name, "INFO is not allowed to this user", "")
+		d.unknown("version", server.Name, "INFO is not allowed to this user")
 	} else {
 		d.lookAtVersion(server.Name, infoFields(lines))
 	}
@@ -184,11 +201,11 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 		value, err := server.Ask(ctx, "CONFIG", "GET", s.name)
 		switch {
 		case err != nil || len(value) < 2:
-			d.say(findingUnknown, s.name, server.Name, "the server does not say (CONFIG GET)", "")
+			d.unknown(s.name, server.Name, "the server does not say (CONFIG GET)")
 		case s.well(value[1]):
-			d.say(findingOK, s.name, server.Name, value[1], "")
+			d.ok(s.name, server.Name, value[1])
 		default:
-			d.say(findingAdvice, s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
+			d.advise(s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
 		}
 	}
 }
@@ -222,10 +239,10 @@ func (d *doctor) lookAtVersion(name string, info map[string]string) {
 	}
 	found := kind + " " + version + ", " + cmp.Or(info["role"], "of an unknown role")
 	if slices.Compare(numbers, least) < 0 {
-		d.say(findingWrong, "version", name, found, fmt.Sprintf("%s %d.%d or later", kind, least[0], least[1]))
+		d.wrong("version", name, found, fmt.Sprintf("%s %d.%d or later", kind, least[0], least[1]))
 		return
 	}
-	d.say(findingOK, "version", name, found, "")
+	d.ok("version", name, found)
 }
 
 // The clock may differ by so much, and a round trip may take so much of the store's timeout, before the doctor speaks.
@@ -244,7 +261,7 @@ func (d *doctor) lookAtTime(ctx context.Context, server redisstore.Server) {
 		reply, err := server.Ask(ctx, "TIME")
 		trip := time.Since(asked)
 		if err != nil || len(reply) != 2 {
-			d.say(findingUnknown, "clock", server.Name, "TIME is not allowed to this user", "")
+			d.unknown("clock", server.Name, "TIME is not allowed to this user")
 			return
 		}
 		seconds, _ := strconv.ParseInt(reply[0], 10, 64)
@@ -255,20 +272,22 @@ func (d *doctor) lookAtTime(ctx context.Context, server redisstore.Server) {
 		trips = append(trips, trip)
 	}
 	slices.Sort(trips)
-	if found := "differs from this machine's by " + offset.Round(time.Millisecond).String(); offset.Abs()-trips[0]/2 > clockTolerance {
-		d.say(findingAdvice, "clock", server.Name, found,
-			"keep the clocks by NTP: limits go by the server's, so resets that clients are told and calendar windows are off by that")
+	found := "differs from this machine's by " + offset.Round(time.Millisecond).String()
+	if offset.Abs()-trips[0]/2 > clockTolerance {
+		d.advise("clock", server.Name, found,
+			"keep the clocks by NTP: limits go by the server's, so resets that clients are told are off by that")
 	} else {
-		d.say(findingOK, "clock", server.Name, found, "")
+		d.ok("clock", server.Name, found)
 	}
-	median := trips[len(trips)/2]
-	found := fmt.Sprintf("%v, the longest of %d %v", median.Round(time.Microsecond), len(trips), trips[len(trips)-1].Round(time.Microsecond))
+	median, longest := trips[len(trips)/2], trips[len(trips)-1].Round(time.Microsecond)
+	found = fmt.Sprintf("%v, the longest of %d %v", median.Round(time.Microsecond), len(trips), longest)
 	if timeout := d.config.Store.Timeout; median > timeout/tripShare {
-		d.say(findingAdvice, "round trip", server.Name, found,
-			fmt.Sprintf("a store.timeout above %v, which is %v, or a nearer server: a decision that takes longer is on_store_failure's", tripShare*median.Round(time.Millisecond), timeout))
+		d.advise("round trip", server.Name, found,
+			fmt.Sprintf("a store.timeout above %v (it is %v), or a nearer server: what takes longer is on_store_failure's",
+				tripShare*median.Round(time.Microsecond), timeout))
 		return
 	}
-	d.say(findingOK, "round trip", server.Name, found, "")
+	d.ok("round trip", server.Name, found)
 }
 
 // A redisSetting is one of docs/redis.conf that matters, with what is wrong without it.
@@ -278,8 +297,8 @@ type redisSetting struct {
 }
 
 var redisSettings = []redisSetting{
-	{"maxmemory-policy", "noeviction", "every other policy drops the state of many clients at once, who may use their whole limits again", is("noeviction")},
-	{"maxmemory", "2gb", "without a bound the server takes all of the machine's memory, and is killed; choose one that leaves room", isNot("0")},
+	{"maxmemory-policy", "noeviction", "every other policy drops many clients at once, who may use their limits again", is("noeviction")},
+	{"maxmemory", "2gb", "without a bound the server takes all memory, and is killed; leave room", isNot("0")},
 	{"appendonly", "yes", "without the file a restart forgets all limits, and rules that the store keeps", is("yes")},
 	{"appendfsync", "everysec", "no leaves it to the system when a crash loses admissions", isNot("no")},
 	{"lazyfree-lazy-expire", "yes", "a large key that expires stops the server for a moment", is("yes")},
@@ -297,8 +316,9 @@ func isNot(unwise string) func(string) bool {
 func (d *doctor) lookAtRights(ctx context.Context, states *backend) {
 	const key = "doctor"
 	for _, limit := range []stint.Limit{
-		stint.TokenBucket(1, stint.PerSecond(1)), stint.LeakyBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second),
-		stint.SlidingWindowLog(1, time.Second), stint.SlidingWindowCounter(1, time.Second),
+		stint.TokenBucket(1, stint.PerSecond(1)), stint.LeakyBucket(1, stint.PerSecond(1)),
+		stint.FixedWindow(1, time.Second), stint.SlidingWindowLog(1, time.Second),
+		stint.SlidingWindowCounter(1, time.Second),
 	} {
 		limiter, err := stint.New(states, "stint doctor", limit)
 		if err == nil {
@@ -308,10 +328,10 @@ func (d *doctor) lookAtRights(ctx context.Context, states *backend) {
 			err = limiter.Reset(ctx, key)
 		}
 		if err != nil {
-			d.say(findingWrong, "rights", "", fmt.Sprintf("a decision by %s fails: %s", limit.Algorithm, prefix.Trim(err.Error())),
-				"give the user the rights of docs/redis.md")
+			found := fmt.Sprintf("a decision by %s fails: %s", limit.Algorithm, prefix.Trim(err.Error()))
+			d.wrong("rights", "", found, "give the user the rights of docs/redis.md")
 			return
 		}
 	}
-	d.say(findingOK, "rights", "", "decided and reset by all five algorithms", "")
+	d.ok("rights", "", "decided and reset by all five algorithms")
 }

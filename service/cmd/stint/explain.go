@@ -40,14 +40,15 @@ func explainCommand(p process) *cobra.Command {
 		Use:   "explain",
 		Short: "Say which rules hold for a request, and what they decide, taking nothing",
 		Long: "Say which rules hold for a request, whom each of them counts, and what they decide.\n" +
-			"Nothing is taken. With --server, of a running service. With --store, of a shared store, clients have what is kept there; else\n" +
-			"they have done nothing yet. Rules are those of --rules, or of --config, or else those\n" +
-			"that the store keeps.\n\n" +
+			"Nothing is taken. With --server, a running service says so of its own. Else rules are those\n" +
+			"of --rules, or of --config, or else those that the store keeps; with --store, clients have\n" +
+			"what is kept there, and without they have done nothing yet.\n\n" +
 			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	e := &example{apiCommand: newAPICommand(p, command, "server", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", explainTimeout)}
+	const standard = "http://127.0.0.1:8079"
+	e := &example{apiCommand: newAPICommand(p, command, "server", standard, "STINT_ADMIN_TOKEN", explainTimeout)}
 	flags.Lookup("server").Usage = "`URL` of the admin listener of a running service, which is asked then"
 	flags.Lookup("server").DefValue = "" // without it, none is asked
 	flags.StringVar(&e.tokenFile, "token-file", "", "`FILE` with the token in its first line")
@@ -62,14 +63,15 @@ func explainCommand(p process) *cobra.Command {
 		if !flags.Changed("server") {
 			return e.explain(command.Context())
 		}
-		var refused string
+		known := append([]string{"json", "server", "timeout", "token", "token-file"}, descriptionFlags...)
+		var other string
 		flags.Visit(func(f *pflag.Flag) {
-			if _, own := slices.BinarySearch([]string{"json", "server", "timeout", "token", "token-file"}, f.Name); !own && !slices.Contains(descriptionFlags, f.Name) {
-				refused = f.Name
+			if !slices.Contains(known, f.Name) {
+				other = f.Name
 			}
 		})
-		if refused != "" {
-			return misused("--%s is given beside --server; allowed: one of the two, as a service goes by its own", refused)
+		if other != "" {
+			return misused("--%s is given beside --server; allowed: one of the two, as a service goes by its own", other)
 		}
 		return e.ask()
 	}
@@ -141,7 +143,10 @@ func (e *example) explain(ctx context.Context) error {
 		}
 		store = states
 	}
-	return e.explainWith(ctx, enforce.Config{Store: store, Set: set, RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault}, request)
+	return e.explainWith(ctx, enforce.Config{
+		Store: store, Set: set,
+		RejectAmbiguousPaths: loaded.RejectAmbiguousPaths, DenyByDefault: loaded.DenyByDefault,
+	}, request)
 }
 
 // explainWith prints what a limiter makes of the request.
@@ -176,13 +181,16 @@ func (e *example) print(x *adminapi.Explanation) error {
 		rule := &x.Rules[i]
 		row := []string{rule.Rule, outcome(rule), "-", "-", "-", "-", "-"}
 		if len(rule.Limits) > 0 {
-			least := slices.MinFunc(rule.Limits, func(a, b adminapi.ExplainedLimit) int { return cmp.Compare(a.Remaining, b.Remaining) })
+			least := slices.MinFunc(rule.Limits, func(a, b adminapi.ExplainedLimit) int {
+				return cmp.Compare(a.Remaining, b.Remaining)
+			})
 			// -1 is never, which is the longest.
 			last := slices.MaxFunc(rule.Limits, func(a, b adminapi.ExplainedLimit) int {
 				return cmp.Compare(uint64(a.RetryAfterMicros), uint64(b.RetryAfterMicros))
 			})
 			row = append(
-				row[:2], rule.Key, fmt.Sprint(rule.Cost), yesOrNo(rule.Allowed), fmt.Sprint(least.Remaining), waitText(last.RetryAfterMicros),
+				row[:2], rule.Key, fmt.Sprint(rule.Cost), yesOrNo(rule.Allowed), fmt.Sprint(least.Remaining),
+				waitText(last.RetryAfterMicros),
 			)
 		}
 		rows = append(rows, row)

@@ -73,7 +73,9 @@ func (f *limitFollower) read(s *server.Server) error {
 	if others := config.Differing(f.start, loaded); !slices.Equal(others, f.others) {
 		f.others = others
 		if len(others) > 0 {
-			f.logger.Warn("these settings are read at the start only: restart the service to have them in force", "settings", others)
+			f.logger.Warn(
+				"these settings are read at the start only: restart the service to have them in force", "settings", others,
+			)
 		}
 	}
 	before := f.config
@@ -108,7 +110,10 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 func (f *limitFollower) refuse(err error) {
 	f.refused.Inc()
 	f.isRefused.Store(true)
-	f.logger.Error("the new configuration is refused; the current limits stay in force", "from", f.config.File, "err", document.Redact(err.Error()))
+	f.logger.Error(
+		"the new configuration is refused; the current limits stay in force", "from", f.config.File,
+		"err", document.Redact(err.Error()),
+	)
 }
 
 // configuredRules are those of the configuration's own file. They are followed if there is one that can be read again.

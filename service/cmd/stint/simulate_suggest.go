@@ -73,7 +73,8 @@ func suggestionText(s *simulate.Suggestion) string {
 	}
 	fmt.Fprintf(&b, "%s: %s\n", s.Rule, strings.Join(s.Texts, " and "))
 	fmt.Fprintf(
-		&b, "  With that, %s of %s clients (%s) are never denied", simulate.Group(s.Untouched), simulate.Group(s.Clients), percent(s.Untouched, s.Clients),
+		&b, "  With that, %s of %s clients (%s) are never denied", simulate.Group(s.Untouched),
+		simulate.Group(s.Clients), percent(s.Untouched, s.Clients),
 	)
 	for i, below := range s.UntouchedBelow {
 		of := ""
@@ -87,7 +88,8 @@ func suggestionText(s *simulate.Suggestion) string {
 	b.WriteString(".\n")
 	if s.RestClients > 0 {
 		fmt.Fprintf(
-			&b, "  Found on the first three quarters of the time, and tested on the last: there, %s of %s (%s) are never denied.\n",
+			&b, "  Found on the first three quarters of the time, and tested on the last: "+
+				"there, %s of %s (%s) are never denied.\n",
 			simulate.Group(s.RestUntouched), simulate.Group(s.RestClients), percent(s.RestUntouched, s.RestClients),
 		)
 	} else {

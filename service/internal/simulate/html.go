@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	_ "embed"
 	"fmt"
 	"html"
 	"slices"
@@ -18,30 +19,20 @@ const (
 // toTheSecond is how a time is written to the second.
 const toTheSecond = "2006-01-02 15:04:05"
 
-// pageStyle is for light and dark, and for wide and narrow screens: there a row of a table is a card.
-const pageStyle = `
-:root { --text: #0f172a; --faint: #526075; --line: #e2e8f0; --ground: #ffffff; --admitted: #64748b; --denied: #c2410c; --shadow: #7c3aed }
-@media (prefers-color-scheme: dark) {
-	:root { --text: #e2e8f0; --faint: #a3b1c6; --line: #334155; --ground: #0f172a; --admitted: #94a3b8; --denied: #fb8a5a; --shadow: #b79bff }
-}
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--ground); max-width: 1080px; margin: 2em auto; padding: 0 1em }
-h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin-top: 2em } h3 { font-size: 1em; margin: 1.5em 0 .3em }
-p, figcaption { max-width: 70ch } .faint, figcaption, th { color: var(--faint) }
-.admitted { color: var(--admitted) } .denied { color: var(--denied) } .shadow { color: var(--shadow) }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(280px, 1fr)); gap: 1.2em }
-figure { margin: 0 } figcaption b { color: var(--text) } svg { width: 100%; height: auto; display: block } svg text { fill: var(--faint); font-size: 11px }
-svg .a { fill: var(--admitted) } svg .d { fill: var(--denied) } svg .s { fill: var(--shadow) } svg line { stroke: var(--line) }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
-th, td { text-align: left; padding: .3em .8em .3em 0; border-bottom: 1px solid var(--line); font-weight: normal; vertical-align: top } td { overflow-wrap: anywhere }
-td { min-width: 6em } td.n, th.n { text-align: right; min-width: 0 } td.n { white-space: nowrap } td:last-child, th:last-child { padding-right: 0 }
-.beside { display: grid; grid-template-columns: 300px 1fr; gap: 2em; align-items: start }
-@media (max-width: 720px) {
-	.beside { display: block }
-	thead { display: none } tr { display: block; border-bottom: 1px solid var(--line); padding: .5em 0 } td:first-child { font-weight: bold }
-	td, td.n { display: flex; justify-content: space-between; gap: 1em; border: 0; padding: .1em 0; text-align: right; white-space: normal }
-	td::before { content: attr(data-of); color: var(--faint); font-weight: normal; text-align: left }
-}
+const pageHead = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>stint simulate</title>
 `
+
+// pageStyle is for light and dark, and for wide and narrow screens.
+//
+//go:embed report.css
+var pageStyle string
 
 // An htmlPage is a page under work.
 type htmlPage struct{ text strings.Builder }
@@ -92,12 +83,12 @@ func (p *htmlPage) table(columns []column, rows [][]string) {
 // that admits style attributes. Candidates are drawn on one scale.
 func (r *Report) HTML() string {
 	p := &htmlPage{}
-	p.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
-		"<meta name=\"color-scheme\" content=\"light dark\">\n" +
-		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n" +
-		"<title>stint simulate</title>\n<style>" + pageStyle + "</style>\n</head>\n<body>\n")
+	p.raw(pageHead + "<style>" + pageStyle + "</style>\n</head>\n<body>\n")
 	p.add("<h1>What the limits would have done</h1>")
-	p.add(`<p class="faint">%s requests in %s, from %s to %s UTC.</p>`, Group(r.Events), round(int64(r.Last-r.First)), r.First.Time().Format(toTheSecond), r.Last.Time().Format(toTheSecond))
+	p.add(
+		`<p class="faint">%s requests in %s, from %s to %s UTC.</p>`, Group(r.Events), round(int64(r.Last-r.First)),
+		r.First.Time().Format(toTheSecond), r.Last.Time().Format(toTheSecond),
+	)
 	p.overview(r)
 	p.figures(r)
 	p.hurt(r)
@@ -122,14 +113,18 @@ func (p *htmlPage) overview(r *Report) {
 		}
 	}
 	p.raw(`<h2>Requests over time</h2>
-<p>Each plot has all requests, by the same scales: <span class="admitted">■ admitted</span>, <span class="denied">■ denied</span>`)
+<p>Each plot has all requests, by the same scales: <span class="admitted">■ admitted</span>,
+<span class="denied">■ denied</span>`)
 	if shadow {
 		p.raw(`, <span class="shadow">■ admitted, and denied if rules in shadow were enforced</span>`)
 	}
 	p.raw(".</p>\n<div class=\"grid\">\n")
 	for i := range r.Candidates {
 		c := &r.Candidates[i]
-		p.add("<figure><figcaption><b>%s</b> denies %s of %s requests (%s)</figcaption>", c.Name, Group(c.Total.Denied), Group(c.Total.Requests), percent(c.Total.Denied, c.Total.Requests))
+		p.add(
+			"<figure><figcaption><b>%s</b> denies %s of %s requests (%s)</figcaption>", c.Name,
+			Group(c.Total.Denied), Group(c.Total.Requests), percent(c.Total.Denied, c.Total.Requests),
+		)
 		p.small(c, most)
 		p.raw("</figure>\n")
 	}
@@ -140,12 +135,15 @@ func (p *htmlPage) overview(r *Report) {
 func (p *htmlPage) small(c *CandidateReport, most int64) {
 	const width, height = smallWidth - smallLeft - 4, smallHeight - smallUnder - 8
 	per := stint.Per(1, micros(c.Step)).String()[1:] // such as /s and /5m
+	denied := percent(c.Total.Denied, c.Total.Requests)
 	p.add(`<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, smallWidth, smallHeight,
-		fmt.Sprintf("%s: requests per %s, up to %s; %s denied", c.Name, per[1:], Group(most), percent(c.Total.Denied, c.Total.Requests)))
+		fmt.Sprintf("%s: requests per %s, up to %s; %s denied", c.Name, per[1:], Group(most), denied))
 	scale, n := float64(height)/float64(max(most, 1)), max(len(c.Steps), 1)
 	step, floor := float64(width)/float64(n), float64(smallHeight-smallUnder)
-	p.add(`<line x1="%d" y1="8" x2="%d" y2="8"/><line x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, smallLeft, smallWidth, smallLeft, floor, smallWidth, floor)
-	p.add(`<text x="%d" y="12" text-anchor="end">%s</text><text x="%d" y="26" text-anchor="end">%s</text>`, smallLeft-5, Group(most), smallLeft-5, per)
+	p.add(`<line x1="%d" y1="8" x2="%d" y2="8"/>`, smallLeft, smallWidth)
+	p.add(`<line x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`, smallLeft, floor, smallWidth, floor)
+	p.add(`<text x="%d" y="12" text-anchor="end">%s</text>`, smallLeft-5, Group(most))
+	p.add(`<text x="%d" y="26" text-anchor="end">%s</text>`, smallLeft-5, per)
 	for _, part := range []struct {
 		class    string
 		from, to func(Step) int64
@@ -157,7 +155,8 @@ func (p *htmlPage) small(c *CandidateReport, most int64) {
 		var d strings.Builder
 		for i, s := range c.Steps {
 			if tall := float64(part.to(s)-part.from(s)) * scale; tall > 0 {
-				fmt.Fprintf(&d, "M%.1f %.1fh%.2fv%.1fh-%.2fz", smallLeft+float64(i)*step, floor-float64(part.to(s))*scale, step, tall, step)
+				x, y := smallLeft+float64(i)*step, floor-float64(part.to(s))*scale
+				fmt.Fprintf(&d, "M%.1f %.1fh%.2fv%.1fh-%.2fz", x, y, step, tall, step)
 			}
 		}
 		if d.Len() > 0 {
@@ -245,18 +244,32 @@ func (p *htmlPage) hurt(r *Report) {
 			for _, n := range rule.Shares[half:] {
 				much += n
 			}
-			p.add("<p>%s of %s (%s) %s denied at least once, %s of them more than half of what they ask for. The longest that one was shut out is %s.</p>",
+			are, many := "are", Group(much)
+			if rule.ClientsDenied == 1 {
+				are = "is"
+			}
+			if much == 0 {
+				many = "none"
+			}
+			p.add(
+				"<p>%s of %s (%s) %s denied at least once, %s of them more than half of what they ask for. "+
+					"The longest that one was shut out is %s.</p>",
 				Group(rule.ClientsDenied), counted(rule.Clients, "client"), percent(rule.ClientsDenied, rule.Clients),
-				map[bool]string{true: "is", false: "are"}[rule.ClientsDenied == 1], map[bool]string{true: "none", false: Group(much)}[much == 0], round(rule.LongestShut))
+				are, many, round(rule.LongestShut),
+			)
 			p.raw("<div class=\"beside\">\n<figure><figcaption>Clients by the share of their requests that is denied</figcaption>\n")
 			p.shares(rule)
 			p.raw("</figure>\n<div>\n")
 			var rows [][]string
 			for _, client := range rule.MostDenied {
 				asked := client.Admitted + client.Denied
-				rows = append(rows, []string{client.Key, Group(asked), Group(client.Denied), percent(client.Denied, asked), round(client.Shut)})
+				rows = append(rows, []string{
+					client.Key, Group(asked), Group(client.Denied), percent(client.Denied, asked), round(client.Shut),
+				})
 			}
-			p.table([]column{{"most denied", false}, {"requests", true}, {"denied", true}, {"of them", true}, {"longest shut out", true}}, rows)
+			p.table([]column{
+				{"most denied", false}, {"requests", true}, {"denied", true}, {"of them", true}, {"longest shut out", true},
+			}, rows)
 			p.raw("</div>\n</div>\n")
 		}
 	}
@@ -285,8 +298,9 @@ func (p *htmlPage) shares(rule *RuleReport) {
 		if n > 0 {
 			width = max(width, 1)
 		}
-		p.add(`<text x="%d" y="%d" text-anchor="end">%s</text><rect class="%s" x="%d" y="%d" width="%.1f" height="%d"/><text x="%.1f" y="%d">%s</text>`,
-			smallLeft+14, y+12, shareNames[i], class, smallLeft+20, y+3, width, row-5, smallLeft+24+width, y+12, Group(n))
+		p.add(`<text x="%d" y="%d" text-anchor="end">%s</text>`, smallLeft+14, y+12, shareNames[i])
+		p.add(`<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"/>`, class, smallLeft+20, y+3, width, row-5)
+		p.add(`<text x="%.1f" y="%d">%s</text>`, smallLeft+24+width, y+12, Group(n))
 	}
 	p.raw("</svg>\n")
 }
