@@ -1,0 +1,103 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/promlimit"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/rueidis"
+)
+
+// scrape is what a handler serves at /metrics of stint's own metrics, one a line.
+func scrape(handler http.Handler) (lines []string) {
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil)) //nolint:noctx // of a test
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, "rate_limiter_") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+func Example_metrics() {
+	registry := prometheus.NewRegistry()
+	mux := http.NewServeMux()
+	metrics, err := promlimit.New(registry)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	policy, err := stint.NewPolicy("api", stint.TokenBucket(2, stint.PerMinute(2)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	store := memstore.New(memstore.Config{Now: still})
+	limiter, err := stint.NewLimiter(stint.Config{Store: store, Policy: policy, Observe: metrics.Observe})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	registry.MustRegister(promlimit.NewStatsCollector(store.Stats)) // clients, bytes, evictions
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+
+	for range 3 {
+		_, _ = limiter.Allow(context.Background(), "ann")
+	}
+	for _, line := range scrape(mux) {
+		if strings.HasPrefix(line, "rate_limiter_requests_total") && !strings.HasSuffix(line, " 0") {
+			fmt.Println(line)
+		}
+	}
+	// Output:
+	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="false"} 1
+	// rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2
+}
+
+func TestMetricsOfRedis(t *testing.T) {
+	server, ctx := testredis.Start(t), t.Context()
+	registry := prometheus.NewRegistry()
+	calls, err := promlimit.NewCalls(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := redisstore.Options{OnCall: calls.Done}
+	store, err := rueidis.Open(rueidis.Connection{URL: "redis://" + server.Addr()}, options, failover.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry.MustRegister(promlimit.NewStatsCollector(store.Stats)) // what is unreachable, and who decided meanwhile
+	defer store.Close()
+
+	limiter, err := stint.New(store, "api", stint.TokenBucket(2, stint.PerMinute(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Allow(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	lines := scrape(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	for _, want := range []string{`rate_limiter_store_round_trip_seconds_count{outcome="answered"} `, "rate_limiter_store_shards"} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("no metric begins with %s: %s", want, strings.Join(lines, "\n"))
+		}
+	}
+}
