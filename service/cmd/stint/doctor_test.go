@@ -99,6 +99,30 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// Of a cluster each primary is looked at.
+func TestDoctorOfACluster(t *testing.T) {
+	cluster := testredis.StartCluster(t, 3)
+	code, stdout, stderr := do(t, nil, "doctor", "--json", "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m")
+	var all []finding
+	if err := json.Unmarshal([]byte(stdout), &all); err != nil || code != 1 {
+		t.Fatalf("%d, %v:\n%s%s", code, err, stdout, stderr)
+	}
+	versions := map[string]bool{}
+	for _, f := range all {
+		if f.Check == "version" {
+			versions[f.Server] = f.Status == findingOK
+		}
+		if f.Check == "rights" && f.Status != findingOK {
+			t.Errorf("rights are %+v", f)
+		}
+	}
+	for _, node := range cluster.Nodes {
+		if !versions[node.Addr()] {
+			t.Errorf("nothing, or nothing good, is said of the version of %s: %v", node.Addr(), versions)
+		}
+	}
+}
+
 // The doctor and docs/redis.conf recommend the same.
 func TestDoctorAgreesWithTheDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/redis.conf")
