@@ -67,16 +67,21 @@ func (s *Store) Servers(ctx context.Context) []Server {
 	return servers
 }
 
-// infoOf is the value of a field of INFO, "" if there is none.
-func infoOf(info []string, field string) string {
-	for _, text := range info {
+// Info asks for sections of INFO, the standard ones if none are named, and returns their fields by name.
+func (s Server) Info(ctx context.Context, sections ...string) (map[string]string, error) {
+	reply, err := s.Ask(ctx, append([]string{"INFO"}, sections...)...)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	for _, text := range reply {
 		for line := range strings.Lines(text) {
-			if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == field {
-				return value
+			if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+				fields[name] = value
 			}
 		}
 	}
-	return ""
+	return fields, nil
 }
 
 // Advise returns what is unwise about the servers' configuration, in sentences for a log, as far as INFO
@@ -90,8 +95,8 @@ func (s *Store) Advise(ctx context.Context) (advice []string) {
 	for _, server := range s.Servers(ctx) {
 		// A server that evicts drops all clients of a partition with one key. The hashes expire, so the policies
 		// named volatile drop them before others' keys that do not expire, or expire later.
-		if info, err := server.Ask(ctx, "INFO", "memory"); err == nil {
-			if policy := infoOf(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
+		if info, err := server.Info(ctx, "memory"); err == nil {
+			if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
 				say(fmt.Sprintf("the server's maxmemory-policy is %s: at its memory limit it drops the state of many clients at once, "+
 					"and these may use their whole limits again; use noeviction, in a Redis that nothing else shares", policy))
 			}

@@ -14,7 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 )
 
-// chart writes the chart, and the manifests of it for those who have no Helm, with its own values.
+// chart writes the chart, and what it makes with its default values as manifests, for use without Helm.
 func (b build) chart() error {
 	chart, err := loader.Load(filepath.Join(b.deploy, "helm"))
 	if err != nil {

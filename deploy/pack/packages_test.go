@@ -98,16 +98,7 @@ func repack(t *testing.T, version string) string {
 	source, out := t.TempDir(), t.TempDir()
 	output(t, "tar", "-xzf", file(".tar.gz"), "--strip-components=1", "-C", source)
 	output(t, "../../scripts/image", filepath.Join(source, "stint"), filepath.Join(source, "linux_"+runtime.GOARCH))
-	output(t, filepath.Join(source, "stint"), "man", filepath.Join(source, "man"))
-	if err := os.Mkdir(filepath.Join(source, "completions"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for _, shell := range []string{"bash", "zsh", "fish"} {
-		script := output(t, filepath.Join(source, "stint"), "completion", shell)
-		if err := os.WriteFile(filepath.Join(source, "completions", "stint."+shell), []byte(script), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	output(t, "../../scripts/share", filepath.Join(source, "stint"), source)
 	b := build{version: version, deploy: "..", source: source, out: out, time: time.Unix(1_800_000_000, 0)}
 	if err := b.linuxPackage("deb", filepath.Join(source, "linux_"+runtime.GOARCH), runtime.GOARCH); err != nil {
 		t.Fatal(err)
@@ -174,7 +165,6 @@ func TestUnit(t *testing.T) {
 	}
 	// Targets that the unit names are the distribution's.
 	output(t, "sh", "-c", "cp /usr/lib/systemd/system/*.target /usr/lib/systemd/system/*.mount /usr/lib/systemd/system/*.slice "+root+"/usr/lib/systemd/system/ 2>/dev/null || true")
-	t.Setenv("MANPATH", filepath.Join(root, "usr/share/man"))
 	for _, page := range []string{"stint", "stint-serve"} {
 		if _, err := os.Stat(filepath.Join(root, "usr/share/man/man1", page+".1.gz")); err != nil {
 			t.Error(err)

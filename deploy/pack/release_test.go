@@ -74,7 +74,6 @@ type container struct {
 	args    []string // the program and its arguments
 	env     []string
 	user    uint32
-	folder  string
 	command *exec.Cmd
 	log     strings.Builder
 	ended   chan struct{}
@@ -88,7 +87,7 @@ var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+
 func (c *container) start(t *testing.T) {
 	t.Helper()
 	c.command = exec.CommandContext(context.Background(), c.args[0], append(c.args[1:], "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0")...)
-	c.command.Env, c.command.Dir = append(c.env, "NOTHING="), filepath.Join("/", c.folder)
+	c.command.Env, c.command.Dir = append([]string{}, c.env...), "/" // none of the test's own variables
 	c.command.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: c.root, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}, Pdeathsig: syscall.SIGKILL,
 	}

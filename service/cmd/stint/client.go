@@ -168,7 +168,7 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 		}
 		return nil, failed(&problem)
 	}
-	// A rule may ask who sends a request: 401, by `missing_status`.
+	// 401 is the denial of a rule with `missing_status: 401`.
 	denied := response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusUnauthorized
 	if media != "application/json" || response.StatusCode != http.StatusOK && !denied || json.Unmarshal(body, answer) != nil {
 		return nil, failed(fmt.Errorf("%s does not answer like stint: %s, %q", s.base.Redacted(), response.Status, media))

@@ -60,20 +60,27 @@ func (d *description) ip() (netip.Addr, error) {
 
 // request is the request as rules see it.
 func (d *description) request(loaded config.Config) (*rules.Request, error) {
-	r := &rules.Request{
-		Method: d.method, Path: d.path, Host: d.host, User: d.user, APIKey: d.apiKey, Set: d.set,
-		Header: http.Header{}, Attributes: map[string]string{},
-	}
 	address, err := d.ip()
 	if err != nil {
 		return nil, err
 	}
-	if address.IsValid() {
-		resolver, err := clientip.New(clientip.Config(loaded.ClientIP))
-		if err != nil {
-			return nil, misconfigured(err)
-		}
-		r.Address = resolver.KeyOf(address)
+	r, err := d.withoutAddress()
+	if err != nil || !address.IsValid() {
+		return r, err
+	}
+	resolver, err := clientip.New(clientip.Config(loaded.ClientIP))
+	if err != nil {
+		return nil, misconfigured(err)
+	}
+	r.Address = resolver.KeyOf(address)
+	return r, nil
+}
+
+// withoutAddress is the request but for the client's address, of which the configuration makes a key.
+func (d *description) withoutAddress() (*rules.Request, error) {
+	r := &rules.Request{
+		Method: d.method, Path: d.path, Host: d.host, User: d.user, APIKey: d.apiKey, Set: d.set,
+		Header: http.Header{}, Attributes: map[string]string{},
 	}
 	for _, text := range d.headers {
 		name, value, found := strings.Cut(text, ":")
@@ -97,9 +104,7 @@ func (d *description) wire() (api.EvaluateRequest, error) {
 	if _, err := d.ip(); err != nil {
 		return api.EvaluateRequest{}, err
 	}
-	withoutAddress := *d
-	withoutAddress.address = "" // the service makes a key of it
-	r, err := withoutAddress.request(config.Config{})
+	r, err := d.withoutAddress()
 	if err != nil {
 		return api.EvaluateRequest{}, err
 	}

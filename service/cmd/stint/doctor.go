@@ -190,11 +190,11 @@ func refusesUser(err error) bool {
 
 // lookAtServer asks one server.
 func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
-	lines, err := server.Ask(ctx, "INFO")
+	info, err := server.Info(ctx)
 	if err != nil {
 		d.unknown("version", server.Name, "INFO is not allowed to this user")
 	} else {
-		d.lookAtVersion(server.Name, infoFields(lines))
+		d.lookAtVersion(server.Name, info)
 	}
 	d.lookAtTime(ctx, server)
 	for _, s := range redisSettings {
@@ -208,19 +208,6 @@ func (d *doctor) lookAtServer(ctx context.Context, server redisstore.Server) {
 			d.advise(s.name, server.Name, cmp.Or(value[1], `""`), s.name+" "+s.want+": "+s.why)
 		}
 	}
-}
-
-// infoFields are the fields of INFO.
-func infoFields(lines []string) map[string]string {
-	fields := map[string]string{}
-	for _, text := range lines {
-		for line := range strings.Lines(text) {
-			if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-				fields[name] = value
-			}
-		}
-	}
-	return fields
 }
 
 // lookAtVersion: Redis 6.2 and Valkey 7.2 are the first ones that are known to do.

@@ -39,15 +39,11 @@ func newLimitFollower(loaded config.Config, reload func() (config.Config, error)
 
 // collectors are the limit follower's metrics.
 func (f *limitFollower) collectors() []prometheus.Collector {
-	return []prometheus.Collector{f.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rate_limiter_limits_current",
-		Help: "1 while policies and defaults in force are the newest; 0 while newer ones were refused or could not be read.",
-	}, func() float64 {
-		if f.isRefused.Load() {
-			return 0
-		}
-		return 1
-	})}
+	return []prometheus.Collector{f.refused, currentGauge(
+		"rate_limiter_limits_current",
+		"1 while policies and defaults in force are the newest; 0 while newer ones were refused or could not be read.",
+		func() bool { return !f.isRefused.Load() },
+	)}
 }
 
 // run follows the file until ctx is done.

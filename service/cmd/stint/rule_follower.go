@@ -45,15 +45,21 @@ func newRuleFollower(logger *slog.Logger, cache rulesCache) *ruleFollower {
 
 // collectors are the rule follower's metrics.
 func (f *ruleFollower) collectors() []prometheus.Collector {
-	return []prometheus.Collector{f.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rate_limiter_rules_current",
-		Help: "1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
-	}, func() float64 {
-		if f.known() == server.RulesCurrent {
+	return []prometheus.Collector{f.refused, currentGauge(
+		"rate_limiter_rules_current",
+		"1 while the rules in force are the newest; 0 while newer ones were refused or could not be read, and before any were read.",
+		func() bool { return f.known() == server.RulesCurrent },
+	)}
+}
+
+// currentGauge is 1 while what is in force is current, else 0.
+func currentGauge(name, help string, current func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		if current() {
 			return 1
 		}
 		return 0
-	})}
+	})
 }
 
 // known says how the rules in force are known.

@@ -212,7 +212,7 @@ func (m *Manager) Rollback(ctx context.Context, author Author, number int64, id 
 	})
 }
 
-// ErrNoRule is that there is no rule of an ID.
+// ErrNoRule says that no rule has an ID, neither now nor where it was looked for.
 var ErrNoRule = errors.New("there is no such rule")
 
 // try makes an edit unless another one comes first.

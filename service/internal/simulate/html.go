@@ -6,6 +6,7 @@ import (
 	"html"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -15,9 +16,6 @@ const (
 	smallWidth, smallHeight = 320, 130
 	smallLeft, smallUnder   = 44, 20
 )
-
-// toTheSecond is how a time is written to the second.
-const toTheSecond = "2006-01-02 15:04:05"
 
 const pageHead = `<!doctype html>
 <html lang="en">
@@ -87,7 +85,7 @@ func (r *Report) HTML() string {
 	p.add("<h1>What the limits would have done</h1>")
 	p.add(
 		`<p class="faint">%s requests in %s, from %s to %s UTC.</p>`, Group(r.Events), round(int64(r.Last-r.First)),
-		r.First.Time().Format(toTheSecond), r.Last.Time().Format(toTheSecond),
+		r.First.Time().Format(time.DateTime), r.Last.Time().Format(time.DateTime),
 	)
 	p.overview(r)
 	p.figures(r)
