@@ -17,6 +17,9 @@ import (
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
+// standardAdmin is the URL of the admin listener unless admin_listen moves it.
+const standardAdmin = "http://127.0.0.1:8079"
+
 // administerCommand makes a command that asks the admin API.
 func administerCommand(p process, use, short, long string) (*cobra.Command, *apiCommand) {
 	command := &cobra.Command{
@@ -25,7 +28,7 @@ func administerCommand(p process, use, short, long string) (*cobra.Command, *api
 		Long:  long + "\n\nIt asks the admin listener of a running service.",
 		Args:  cobra.NoArgs,
 	}
-	a := newAPICommand(p, command, "admin", "http://127.0.0.1:8079", "STINT_ADMIN_TOKEN", 30*time.Second)
+	a := newAPICommand(p, command, "admin", standardAdmin, "STINT_ADMIN_TOKEN", 30*time.Second)
 	command.Flags().StringVar(&a.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	return command, a
 }
@@ -115,6 +118,7 @@ func listRulesCommand(p process) *cobra.Command {
 	labels := flags.StringArray("label", nil, "only rules with the label `NAME:VALUE`; may be given several times")
 	prefix := flags.String("prefix", "", "only rules whose IDs begin with `TEXT`")
 	enabled := flags.Bool("enabled", true, "only rules that are enabled, or with =false only those that are not")
+	flags.Lookup("enabled").DefValue = "" // without it, all are listed
 	command.RunE = func(*cobra.Command, []string) error {
 		for name, text := range map[string]string{"set": *set, "prefix": *prefix} {
 			if text != "" {
@@ -191,7 +195,12 @@ func rollbackCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "rollback NUMBER", "Make a service's rules, or one of them, what they were at a revision",
 		"Make the rules what they were at a revision, or with --rule one of them, which is removed if it was not there. This is a\n"+
 			"new revision; 0 is before the first.")
-	command.Args = cobra.ExactArgs(1)
+	command.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("there are %d revisions; allowed: the number of one, as `stint rules revisions` lists them", len(args))
+		}
+		return nil
+	}
 	rule := command.Flags().String("rule", "", "only the rule `ID`")
 	comment := command.Flags().String("comment", "", "`TEXT` that is kept with the revision")
 	command.RunE = func(_ *cobra.Command, args []string) error {

@@ -61,12 +61,14 @@ func newKeyCommand(p process, use, short, long string) (*cobra.Command, *keyComm
 	flags.StringVar(&k.policy, "policy", "", "`NAME` of the policy to use")
 	flags.StringVar(
 		&k.limit, "limit", "",
-		"`LIMIT` to use, with --store: N/DURATION, never more than N in any such time, or as rules write it, such as\n"+
+		"`LIMIT` to use, with a shared store: N/DURATION, never more than N in any such time, or as rules write it, such as\n"+
 			"'{algorithm: token_bucket, capacity: 10, refill: 1/m}'",
 	)
 	flags.StringVar(&k.name, "name", "default", "`NAME` under which the store keeps the state of --limit")
 	k.loadStore = settingFlags(p, flags, storeSettings()...)
-	flags.Lookup("store").DefValue = "" // without it, a service is asked
+	store := flags.Lookup("store")
+	store.DefValue = "" // without it, a service is asked
+	store.Usage = strings.Replace(store.Usage, "[STINT_STORE]", "[with --limit also STINT_STORE]", 1)
 	return command, k
 }
 
@@ -89,15 +91,11 @@ func (k *keyCommand) connect() (*service, error) {
 	if flags.Changed("name") && !flags.Changed("limit") {
 		return nil, misused("--name is given without --limit; allowed: only with it")
 	}
-	if flags.Changed("store") {
+	if flags.Changed("store") || flags.Changed("limit") {
 		if flags.Changed("server") {
-			return nil, misused("--server and --store are given; allowed: one of them")
+			return nil, misused("--server is given beside --store or --limit; allowed: without these, as a service decides by its own limits")
 		}
 		return k.connectStore()
-	}
-	if flags.Changed("limit") {
-		return nil, misused("--limit is given without --store; allowed: with the URL of a shared store, " +
-			"as a service decides by its own limits")
 	}
 	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
 		if flags.Changed(name) {
@@ -116,6 +114,9 @@ func (k *keyCommand) connectStore() (_ *service, err error) {
 	loaded, err := k.loadStore()
 	if err != nil {
 		return nil, err
+	}
+	if loaded.Store.Memory() && !k.command.Flags().Changed("store") {
+		return nil, misused("--limit is given without a store; allowed: with the URL of a shared one in --store or STINT_STORE")
 	}
 	if loaded.Store.Memory() {
 		return nil, misused(
@@ -231,9 +232,13 @@ func checkCommand(p process) *cobra.Command {
 				return errors.New("there is no command after --; allowed: a command with its arguments")
 			}
 		}
-		if name, described := asked.given(command.Flags()); described && keys > 0 {
+		name, described := asked.given(command.Flags())
+		switch {
+		case described && keys > 0:
 			return fmt.Errorf("there is a key beside --%s; allowed: one of the two, as rules find whom they count", name)
-		} else if !described && keys != 1 {
+		case keys > 1 && command.Flags().Lookup("wait").Value.String() == waitForever:
+			return fmt.Errorf("there are %d keys; allowed: one, and the duration of --wait only after =, as in --wait=5s", keys)
+		case !described && keys != 1:
 			return fmt.Errorf("there are %d keys; allowed: one, and a command only after --, "+
 				"or none with a request such as --path /login", keys)
 		}
@@ -242,7 +247,7 @@ func checkCommand(p process) *cobra.Command {
 	asked.register(command.Flags())
 	command.Flags().Int64Var(&k.permits, "permits", 1, "`N`, the cost of the request")
 	wait := command.Flags().String("wait", "", "wait until the check is allowed; --wait=`DURATION` for that long at most")
-	command.Flags().Lookup("wait").NoOptDefVal = "forever"
+	command.Flags().Lookup("wait").NoOptDefVal = waitForever
 	command.RunE = func(command *cobra.Command, args []string) error {
 		most, err := waitOfFlag(*wait)
 		if err != nil {
@@ -257,9 +262,12 @@ func checkCommand(p process) *cobra.Command {
 	return command
 }
 
+// waitForever is --wait without a duration.
+const waitForever = "forever"
+
 // waitOfFlag reads --wait; 0 is no bound.
 func waitOfFlag(text string) (time.Duration, error) {
-	if text == "" || text == "forever" {
+	if text == "" || text == waitForever {
 		return 0, nil
 	}
 	most, err := time.ParseDuration(text)
@@ -319,6 +327,9 @@ func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration,
 			{"allowed", yesOrNo(answer.Allowed)},
 			{"rule", cmp.Or(answer.Rule, "none")},
 			{"matched", cmp.Or(strings.Join(answer.Matched, ", "), "none")},
+		}
+		if len(answer.Shadowed) > 0 {
+			rows = append(rows, []string{"shadow", "would be denied by " + strings.Join(answer.Shadowed, ", ")})
 		}
 		if answer.Reason != "" {
 			rows = append(rows, []string{"reason", joined(" ", answer.Reason, strings.Join(answer.Missing, ", "))})

@@ -38,6 +38,11 @@ func TestLimitOfTheCommandLine(t *testing.T) {
 	if said := ask(exitOK, "check", "k", "--limit", "{algorithm: token_bucket, capacity: 10, refill: 1/1m}", "--json"); !strings.Contains(said, `"limit":10,"remaining":9`) {
 		t.Errorf("by a token bucket, check says %s", said)
 	}
+	// The store may be the environment's.
+	inherited := map[string]string{"STINT_STORE": redis.URL(), "STINT_STORE_TIMEOUT": "1m"}
+	if code, said, stderr := do(t, inherited, "peek", "weekly", "--limit", "3/1h", "--timeout=1m"); code != exitOK || !strings.Contains(said, "remaining    2\n") {
+		t.Errorf("with STINT_STORE, peek exits with %d: %s%s", code, said, stderr)
+	}
 	// A policy of the configuration has a state of its own.
 	config := writeFile(t, "policies: {default: [{algorithm: sliding_window_log, limit: 3, window: 1h}]}\n")
 	if said := ask(exitOK, "check", "nightly", "--config", config, "--policy", "default", "--json"); !strings.Contains(said, `"remaining":2`) {
@@ -51,8 +56,8 @@ func TestLimitOfTheCommandLineIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--limit", "3/1m"}, "--limit is given without --store"},
-		{[]string{"--limit", "3/1m", "--server", "http://127.0.0.1:1"}, "--limit is given without --store"},
+		{[]string{"--limit", "3/1m"}, "--limit is given without a store; allowed: with the URL of a shared one in --store or STINT_STORE"},
+		{[]string{"--limit", "3/1m", "--server", "http://127.0.0.1:1"}, "--server is given beside --store or --limit"},
 		{[]string{"--store", store, "--limit", "3"}, `--limit is "3"; allowed: N/DURATION`},
 		{[]string{"--store", store, "--limit", "0/1m"}, `--limit is "0/1m"`},
 		{[]string{"--store", store, "--limit", "3/9000d"}, `--limit is "3/9000d"`},
@@ -90,7 +95,7 @@ func TestRequestOfTheCommandLine(t *testing.T) {
 		return stdout + stderr
 	}
 	check := append([]string{"check", "--server", base}, request...)
-	explain := append([]string{"rules", "explain", "--server", admin}, request...)
+	explain := append([]string{"rules", "explain", "--admin", admin}, request...)
 	if said := ask(exitOK, explain...); !strings.Contains(said, "login  limited  192.0.2.1  1     yes      2") {
 		t.Errorf("explain says\n%s", said)
 	}
@@ -121,9 +126,9 @@ func TestRequestOfTheCommandLine(t *testing.T) {
 		{"check", "--ip", "x"},
 		{"check", "--header", "x", "--server", base},
 		{"check"},
-		{"rules", "explain", "--server", admin, "--rules", "x"},
-		{"rules", "explain", "--server", admin, "--store", "redis://127.0.0.1:1"},
-		{"rules", "explain", "--server", "x"},
+		{"rules", "explain", "--admin", admin, "--rules", "x"},
+		{"rules", "explain", "--admin", admin, "--store", "redis://127.0.0.1:1"},
+		{"rules", "explain", "--admin", "x"},
 	} {
 		ask(exitUsage, args...)
 	}
@@ -133,6 +138,6 @@ func TestRequestOfTheCommandLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask(exitUnreachable, "rules", "explain", "--server", "http://"+where.Host)
+	ask(exitUnreachable, "rules", "explain", "--admin", "http://"+where.Host)
 	ask(exitUnreachable, "check", "--server", "http://"+where.Host, "--path", "/x")
 }

@@ -29,7 +29,7 @@ type apiCommand struct {
 	process
 	command *cobra.Command
 
-	flag             string // that names the service
+	flag, standard   string // that names the service, and the URL without it
 	token, tokenFile string
 	tokenVariable    string
 	json             bool
@@ -44,7 +44,7 @@ func newAPICommand(
 	flag, standard, tokenVariable string,
 	timeout time.Duration,
 ) *apiCommand {
-	a := &apiCommand{process: p, command: command, flag: flag, tokenVariable: tokenVariable}
+	a := &apiCommand{process: p, command: command, flag: flag, standard: standard, tokenVariable: tokenVariable}
 	flags := command.Flags()
 	flags.String(flag, standard, "`URL` of the service [STINT_"+strings.ToUpper(flag)+"]")
 	flags.StringVar(&a.token, "token", "", "bearer `TOKEN`; other users may see a flag ["+tokenVariable+"]")
@@ -52,6 +52,12 @@ func newAPICommand(
 	a.timeout = timeout
 	flags.Var((*timeoutFlag)(&a.timeout), "timeout", "longest `DURATION` to wait for an answer")
 	return a
+}
+
+// listenerOf says whose URL a flag takes.
+var listenerOf = map[string]string{
+	"admin":  "the admin listener, as admin_listen has it (127.0.0.1:8079)",
+	"server": "the REST API, as listen has it (127.0.0.1:8080)",
 }
 
 // A service is the one that a command calls.
@@ -80,7 +86,7 @@ func (a *apiCommand) service() (*service, error) {
 	}
 	base, err := url.Parse(text)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.RawQuery != "" {
-		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), flag.DefValue)
+		return nil, misused("%s is %q; allowed: a URL such as %s", from, document.RedactURL(text), a.standard)
 	}
 	token := cmp.Or(a.token, a.env(a.tokenVariable))
 	if a.tokenFile != "" {
@@ -165,6 +171,9 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 	if media == api.ProblemType && json.Unmarshal(body, &problem) == nil {
 		if response.StatusCode == http.StatusServiceUnavailable {
 			return nil, unreachable(&problem)
+		}
+		if response.StatusCode == http.StatusNotFound && strings.HasPrefix(problem.Detail, "path is ") {
+			return nil, failed(fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag, listenerOf[s.flag]))
 		}
 		return nil, failed(&problem)
 	}

@@ -40,17 +40,17 @@ func explainCommand(p process) *cobra.Command {
 		Use:   "explain",
 		Short: "Say which rules hold for a request, and what they decide, taking nothing",
 		Long: "Say which rules hold for a request, whom each of them counts, and what they decide.\n" +
-			"Nothing is taken. With --server, a running service says so of its own. Else rules are those\n" +
+			"Nothing is taken. With --admin, a running service says so of its own. Else rules are those\n" +
 			"of --rules, or of --config, or else those that the store keeps; with --store, clients have\n" +
 			"what is kept there, and without they have done nothing yet.\n\n" +
+			"    stint rules explain --admin http://127.0.0.1:8079 --path /login --ip 192.0.2.1\n\n" +
 			"It exits with 0 when the request would be allowed and with 3 when it would be denied.",
 		Args: cobra.NoArgs,
 	}
 	flags := command.Flags()
-	const standard = "http://127.0.0.1:8079"
-	e := &example{apiCommand: newAPICommand(p, command, "server", standard, "STINT_ADMIN_TOKEN", explainTimeout)}
-	flags.Lookup("server").Usage = "`URL` of the admin listener of a running service, which is asked then"
-	flags.Lookup("server").DefValue = "" // without it, none is asked
+	e := &example{apiCommand: newAPICommand(p, command, "admin", standardAdmin, "STINT_ADMIN_TOKEN", explainTimeout)}
+	flags.Lookup("admin").Usage = "`URL` of the admin listener of a running service, which is asked then [STINT_ADMIN]"
+	flags.Lookup("admin").DefValue = "" // without it, none is asked
 	flags.StringVar(&e.tokenFile, "token-file", "", "`FILE` with the token in its first line")
 	flags.StringVar(
 		&e.file, "rules", "",
@@ -60,20 +60,21 @@ func explainCommand(p process) *cobra.Command {
 	e.loadStore = settingFlags(p, flags, append(storeSettings(), "ipv6_prefix", "ambiguous_paths", "rules_default")...)
 	flags.Lookup("store").DefValue = "" // without it, clients have done nothing
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if !flags.Changed("server") {
-			return e.explain(command.Context())
-		}
-		known := append([]string{"json", "server", "timeout", "token", "token-file"}, descriptionFlags...)
-		var other string
+		known := append([]string{"json", "admin", "timeout", "token", "token-file"}, descriptionFlags...)
+		var own string // a flag that names rules, a store or how they are read
 		flags.Visit(func(f *pflag.Flag) {
 			if !slices.Contains(known, f.Name) {
-				other = f.Name
+				own = f.Name
 			}
 		})
-		if other != "" {
-			return misused("--%s is given beside --server; allowed: one of the two, as a service goes by its own", other)
+		switch {
+		case own != "" && flags.Changed("admin"):
+			return misused("--%s is given beside --admin; allowed: one of the two, as a service goes by its own", own)
+		case flags.Changed("admin") || own == "" && p.env("STINT_ADMIN") != "":
+			return e.ask()
+		default:
+			return e.explain(command.Context())
 		}
-		return e.ask()
 	}
 	return command
 }
@@ -112,6 +113,10 @@ func (e *example) explain(ctx context.Context) error {
 	}
 	if e.file != "" {
 		loaded.RulesFrom = e.file
+	}
+	if loaded.Store.Memory() && len(loaded.Rules) == 0 && (loaded.RulesFrom == "" || loaded.RulesFrom == config.RulesFromStore) {
+		return misused("no rules are named; allowed: the URL of a service with --admin or STINT_ADMIN, files with --rules, " +
+			"or a configuration or a shared store that has rules, with --config or --store")
 	}
 	source, err := openRules(loaded, nil, nil)
 	if err != nil {

@@ -124,7 +124,7 @@ func rootCommand(p process) *cobra.Command {
 	root.Version = versionText()
 	root.AddCommand(
 		serveCommand(p), checkCommand(p), peekCommand(p), resetCommand(p), resetAllCommand(p), rulesCommand(p),
-		simulateCommand(p), topCommand(p), doctorCommand(p), versionCommand(p), manCommand(),
+		simulateCommand(p), topCommand(p), denialsCommand(p), doctorCommand(p), versionCommand(p), manCommand(),
 	)
 	return root
 }

@@ -31,7 +31,7 @@ func rulesCommand(p process) *cobra.Command {
 	}
 	command.AddCommand(
 		validateCommand(p), explainCommand(p),
-		listRulesCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p), importCommand(p),
+		listRulesCommand(p), patchRuleCommand(p), applyCommand(p), diffCommand(p), revisionsCommand(p), rollbackCommand(p), importCommand(p),
 	)
 	return command
 }

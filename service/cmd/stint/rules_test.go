@@ -158,7 +158,7 @@ func TestRulesExplain(t *testing.T) {
 		"--attribute =x":     "--attribute is",
 		"--rules /dev/null/": "/dev/null/",
 	} {
-		code, _, stderr := do(t, nil, append([]string{"rules", "explain"}, strings.Fields(args)...)...)
+		code, _, stderr := do(t, nil, append([]string{"rules", "explain", "--rules", file}, strings.Fields(args)...)...)
 		if code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %s", args, code, stderr)
 		}
