@@ -291,10 +291,17 @@ var redisSettings = []redisSetting{
 	{"lazyfree-lazy-expire", "yes", "a large key that expires stops the server for a moment", is("yes")},
 	{"lazyfree-lazy-eviction", "yes", "freeing a large key stops the server for a moment", is("yes")},
 	{"lazyfree-lazy-server-del", "yes", "overwriting a large key stops the server for a moment", is("yes")},
+	{"lazyfree-lazy-user-del", "yes", "deleting a large key stops the server for a moment", is("yes")},
+	{"lazyfree-lazy-user-flush", "yes", "emptying the server stops it for long", is("yes")},
+	{"save", `""`, "snapshots add nothing to the append-only file, and copy the memory", is("", `""`)},
 	{"timeout", "0", "idle connections are closed, and the next decision waits for a new one", is("0")},
 }
 
-func is(want string) func(string) bool { return func(value string) bool { return value == want } }
+// is reports of a value whether it is one of those that are well.
+func is(well ...string) func(string) bool {
+	return func(value string) bool { return slices.Contains(well, value) }
+}
+
 func isNot(unwise string) func(string) bool {
 	return func(value string) bool { return value != unwise }
 }

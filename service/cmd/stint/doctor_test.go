@@ -65,6 +65,7 @@ func TestDoctor(t *testing.T) {
 	found := examine(t, 1, "--store", plain.URL(), "--store-timeout=1m")
 	for check, want := range map[string]string{
 		"maxmemory-policy": findingAdvice, "maxmemory": findingAdvice, "appendonly": findingAdvice, "lazyfree-lazy-expire": findingAdvice,
+		"lazyfree-lazy-user-del": findingAdvice, "lazyfree-lazy-user-flush": findingAdvice, "save": findingOK,
 		"version": findingOK, "rights": findingOK, "rules": findingOK, "clock": findingOK, "round trip": findingOK,
 	} {
 		if found[check].Status != want {

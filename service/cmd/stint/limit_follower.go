@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 	"github.com/stint-go/stint/rules/file/document"
@@ -18,13 +19,13 @@ import (
 // A limit follower puts policies and defaults in force as the configuration's file has them. All other settings are
 // those of the start.
 type limitFollower struct {
-	start     config.Config // which all other settings are of
-	config    config.Config // that the limits in force are of
-	others    []string      // settings that were told to need a restart
-	reload    func() (config.Config, error)
-	logger    *slog.Logger
-	refused   prometheus.Counter
-	isRefused atomic.Bool
+	start   config.Config // which all other settings are of
+	config  config.Config // that the limits in force are of
+	others  []string      // settings that were told to need a restart
+	reload  func() (config.Config, error)
+	logger  *slog.Logger
+	refused prometheus.Counter
+	refusal atomic.Pointer[string] // why newer limits are not in force, nil if they are
 }
 
 func newLimitFollower(loaded config.Config, reload func() (config.Config, error), logger *slog.Logger) *limitFollower {
@@ -42,7 +43,7 @@ func (f *limitFollower) collectors() []prometheus.Collector {
 	return []prometheus.Collector{f.refused, currentGauge(
 		"rate_limiter_limits_current",
 		"1 while policies and defaults in force are the newest; 0 while newer ones were refused or could not be read.",
-		func() bool { return !f.isRefused.Load() },
+		func() bool { return !f.isRefused() },
 	)}
 }
 
@@ -63,7 +64,7 @@ func (f *limitFollower) read(s *server.Server) error {
 	if err != nil {
 		return err
 	}
-	if f.isRefused.Swap(false) {
+	if f.refusal.Swap(nil) != nil {
 		f.logger.Info("new policies and defaults are accepted again", "from", f.config.File)
 	}
 	if others := config.Differing(f.start, loaded); !slices.Equal(others, f.others) {
@@ -105,11 +106,22 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 // refuse counts and logs what could not be taken over.
 func (f *limitFollower) refuse(err error) {
 	f.refused.Inc()
-	f.isRefused.Store(true)
+	reason := document.Redact(prefix.Trim(err.Error()))
+	f.refusal.Store(&reason)
 	f.logger.Error(
 		"the new configuration is refused; the current limits stay in force", "from", f.config.File,
-		"err", document.Redact(err.Error()),
+		"err", reason,
 	)
+}
+
+func (f *limitFollower) isRefused() bool { return f.refusal.Load() != nil }
+
+// details are facts for operators about the policies and defaults in force.
+func (f *limitFollower) details() map[string]any {
+	if reason := f.refusal.Load(); reason != nil {
+		return map[string]any{"state": "refused", "reason": *reason}
+	}
+	return map[string]any{"state": "current"}
 }
 
 // configuredRules are those of the configuration's own file. They are followed if there is one that can be read again.

@@ -61,6 +61,10 @@ func TestLimitsAreFollowed(t *testing.T) {
 	if !strings.Contains(health, "the new configuration is refused; the current limits stay in force") || !check("policy=mail", `"limit":30`) {
 		t.Errorf("health says %s", health)
 	}
+	_, health = get(t, url+api.PathHealth+"?details=true")
+	if !strings.Contains(health, `"state":"refused"`) || !strings.Contains(health, `policies.mail[0].limit is \"many\"`) {
+		t.Errorf("with details, health says %s", health)
+	}
 	if !strings.Contains(log.String(), `policies.mail[0].limit is \"many\"`) {
 		t.Errorf("the log does not name the fault:\n%s", log)
 	}

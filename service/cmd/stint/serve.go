@@ -81,9 +81,11 @@ func serve(ctx context.Context, p process, loaded config.Config, reload func() (
 	}
 	defer source.close()
 	limits := newLimitFollower(loaded, reload, logger)
-	service.LimitsRefused = limits.isRefused.Load
+	service.LimitsRefused = limits.isRefused
 	service.HealthDetails = func() map[string]map[string]any {
-		return map[string]map[string]any{"store": store.details(), "rules": followed.details(source.place)}
+		return map[string]map[string]any{
+			"store": store.details(), "rules": followed.details(source.place), "limits": limits.details(),
+		}
 	}
 	service.RulesState, service.Manager, service.RulesFrom = followed.known, source.manager, source.place
 	service.Collectors = slices.Concat(service.Collectors, observer.collectors, followed.collectors(), limits.collectors())
