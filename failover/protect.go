@@ -10,7 +10,7 @@ import (
 // A Shared store is one that processes share, such as redisstore.Store.
 type Shared interface {
 	stint.Store
-	// Ready waits until the store can make its first decision, or returns why it can't.
+	// Ready waits until the store can make its first decision, or returns why the attempt under way has failed.
 	Ready(ctx context.Context) error
 	// Instances is how many processes share the store, as far as this one knows.
 	Instances() int
@@ -49,9 +49,16 @@ func Protect(shared Shared, config Config) (*Store, error) {
 	return s, nil
 }
 
-// Ready waits until the shared store can make its first decision: then that takes one round trip. The error is the
-// context's if that ends before, or wraps stint.ErrInvalid if the store can't be used as it is configured. A program may
-// go on after the first: the mode decides until the store is there. A store that [New] made is ready.
+// Ready waits until the shared store can make its first decision: then that takes one round trip. It does not wait for a
+// server that comes later. The error
+//
+//   - wraps stint.ErrUnavailable as soon as an attempt to reach the store has failed, such as when the server refuses
+//     connections: at once with package rueidis, after go-redis's own attempts with package goredis;
+//   - is the context's if that ends before, such as when the server is silent;
+//   - wraps stint.ErrInvalid if the store can't be used as it is configured, which no time mends.
+//
+// The first two are for the log, and no reason to end the program: the store goes on connecting in the background, and
+// the mode decides until it can be reached. A store that [New] made is ready.
 func (s *Store) Ready(ctx context.Context) error {
 	if s.shared == nil {
 		return nil

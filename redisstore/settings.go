@@ -290,8 +290,9 @@ func (s *Store) started(ctx context.Context) error {
 	}
 }
 
-// Ready waits until layout and scripts are known, or returns why not: an error that wraps
-// stint.ErrInvalid if the options name another layout.
+// Ready waits until layout and scripts are known, or returns why not: the context's error, one that wraps
+// stint.ErrUnavailable when an attempt to reach the server has failed, or one that wraps stint.ErrInvalid if the options
+// name another layout. The store goes on trying after the first two.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err

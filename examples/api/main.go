@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		ready, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if err := shared.Ready(ready); err != nil { // else the first request pays for connecting and loading scripts
-			return err
+			logger.Warn("the store admits until it reaches Redis", "error", err)
 		}
 		store = shared
 	}

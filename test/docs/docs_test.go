@@ -42,7 +42,7 @@ func plain(code string) string {
 		}
 	}
 	code = strings.Join(lines, "\n") + "\n"
-	handling := regexp.MustCompile(`(?m)^if err != nil \{\n(fmt\.Println|t\.Fatal|t\.Error)\(err\)\n(return\n)?\}\n`)
+	handling := regexp.MustCompile(`(?m)^if err != nil \{\n((fmt\.Println|t\.Fatal|t\.Error)\(err\)\n(return\n)?|return err\n)\}\n`)
 	code = handling.ReplaceAllString(code, "")
 	return strings.NewReplacer(
 		`"redis://" + server.Addr()`, `"redis://127.0.0.1:6379"`,
@@ -95,6 +95,9 @@ func TestReady(t *testing.T) {
 			found++
 			if !strings.Contains(code, ".Ready(") {
 				t.Errorf("%s opens a store and does not wait for it:\n%s", where, code)
+			}
+			if strings.HasSuffix(where, ".md") && !strings.Contains(code, "log.Print(err)") {
+				t.Errorf("%s does not show that the error of Ready is for the log:\n%s", where, code)
 			}
 		}
 	}

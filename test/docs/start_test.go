@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -124,10 +125,8 @@ func Example_redis() {
 		fmt.Println(err)
 		return
 	}
-	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
-	if err != nil {
-		fmt.Println(err)
-		return
+	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
+		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	defer store.Close()
 	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100)))
@@ -150,10 +149,8 @@ func Example_goredis() {
 		fmt.Println(err)
 		return
 	}
-	err = store.Ready(ctx) // connected, so that the first decision takes one round trip
-	if err != nil {
-		fmt.Println(err)
-		return
+	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
+		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	defer store.Close()
 	fmt.Println(store.Down())

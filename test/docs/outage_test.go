@@ -1,0 +1,110 @@
+package docs_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9" //nolint:depguard // docs/start.md shows a program that has a go-redis client
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/redisstore"
+	"github.com/stint-go/stint/redisstore/goredis"
+	"github.com/stint-go/stint/redisstore/rueidis"
+)
+
+// clients open a store by each of the clients that there are.
+var clients = map[string]func(*testing.T, *testredis.Server, failover.Config) (*failover.Store, error){
+	"rueidis": func(_ *testing.T, server *testredis.Server, config failover.Config) (*failover.Store, error) {
+		return rueidis.Open(rueidis.Connection{URL: server.URL()}, redisstore.Options{}, config)
+	},
+	"goredis": func(t *testing.T, server *testredis.Server, config failover.Config) (*failover.Store, error) {
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		t.Cleanup(func() { _ = client.Close() })
+		return goredis.Open(client, redisstore.Options{}, config)
+	},
+}
+
+// open opens a store, and a limiter of 2 a day on it, and tells the channel of changes.
+func open(t *testing.T, client string, server *testredis.Server) (*failover.Store, *stint.Limiter, <-chan failover.Change) {
+	t.Helper()
+	changes := make(chan failover.Change, 10)
+	store, err := clients[client](t, server, failover.Config{StateChanged: func(c failover.Change) { changes <- c }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	limiter, err := stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, limiter, changes
+}
+
+// next is the next change, which comes within ten seconds.
+func next(t *testing.T, changes <-chan failover.Change) failover.Change {
+	t.Helper()
+	select {
+	case c := <-changes:
+		return c
+	case <-time.After(10 * time.Second):
+		t.Fatal("no change was told")
+		return failover.Change{}
+	}
+}
+
+// Ready does not wait for a server that refuses connections, or for longer than its context, and a program that goes on
+// after its error admits, and decides by the store when the server has come.
+func TestReadyWithoutServer(t *testing.T) {
+	for client := range clients {
+		t.Run(client, func(t *testing.T) {
+			server := testredis.Start(t)
+			if err := server.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			store, limiter, changes := open(t, client, server)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := store.Ready(ctx); !errors.Is(err, stint.ErrUnavailable) || ctx.Err() != nil {
+				t.Errorf("a server that refuses: %v; want %v before the context ends", err, stint.ErrUnavailable)
+			}
+			for range 3 {
+				if d, err := limiter.Allow(ctx, "ann"); err != nil || !d.Allowed || !d.Degraded {
+					t.Errorf("without a server: %v, %v; want it admitted, degraded", d, err)
+				}
+			}
+			if c := next(t, changes); c.Up {
+				t.Errorf("the first change is %+v", c)
+			}
+			server.Restart(t)
+			if c := next(t, changes); !c.Up {
+				t.Errorf("the second change is %+v", c)
+			}
+			for {
+				d, err := limiter.Allow(ctx, "ann") // a busy machine may not answer the first one in time
+				if err != nil && ctx.Err() != nil {
+					t.Fatalf("with a server: %v, %v", d, err)
+				}
+				if err == nil && !d.Degraded {
+					break
+				}
+			}
+
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			store, _, _ = open(t, client, server)
+			short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer end()
+			if err := store.Ready(short); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a server that is silent: %v; want %v", err, context.DeadlineExceeded)
+			}
+			if err := server.Resume(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
