@@ -180,6 +180,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // known only when the work is done. [Decision.Applied] says how much of it was
 // applied: a charge may go into debt down to the limit's MaxDebt, a refund never
 // exceeds what was taken. A leaky bucket's refund is refused.
+//
+// The context of a request ends when its client hangs up, and nothing is settled then: give Settle
+// [context.WithoutCancel] of it.
 func (l *Limiter) Settle(ctx context.Context, key string, n int64) (Decision, error) {
 	return l.decide(ctx, Settle, key, n)
 }

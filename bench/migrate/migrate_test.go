@@ -181,57 +181,27 @@ func TestWorker(t *testing.T) {
 var errBusy = errors.New("over the limit")
 
 // complete is a model that always uses 1,050 tokens.
-func complete(string) (string, int) { return "yes", 1050 }
+func complete(context.Context, string) (string, int, error) { return "yes", 1050, nil }
 
 func TestModelByTime(t *testing.T) {
 	limiter, estimate := rate.NewLimiter(rate.Every(time.Minute/1000), 1000), 200
-	ask := func(prompt string) (string, error) {
+	ask := func(ctx context.Context, prompt string) (string, error) {
 		if !limiter.AllowN(time.Now(), estimate) {
 			return "", errBusy
 		}
-		answer, tokens := complete(prompt)
+		answer, tokens, err := complete(ctx, prompt)
 		limiter.ReserveN(time.Now(), tokens-estimate) // above the burst it charges nothing
-		return answer, nil
+		return answer, err
 	}
-	if answer, err := ask("is it?"); answer != "yes" || err != nil {
+	if answer, err := ask(t.Context(), "is it?"); answer != "yes" || err != nil {
 		t.Errorf("%q, %v", answer, err)
 	}
-	if _, err := ask("is it?"); !errors.Is(err, errBusy) {
+	if _, err := ask(t.Context(), "is it?"); !errors.Is(err, errBusy) {
 		t.Errorf("%v; want %v", err, errBusy)
 	}
 	if limiter.ReserveN(time.Now(), 1001).OK() {
 		t.Error("more than the burst was charged")
 	}
-}
-
-func TestModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, user, estimate := t.Context(), "ann", int64(200)
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "tokens", stint.TokenBucket(1000, stint.PerMinute(1000)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ask := func(prompt string) (string, error) {
-			decision, err := limiter.AllowN(ctx, user, estimate)
-			if err != nil || !decision.Allowed {
-				return "", errors.Join(err, errBusy)
-			}
-			answer, tokens := complete(prompt)
-			_, err = limiter.Settle(ctx, user, int64(tokens)-estimate) // refunds what is negative
-			return answer, err
-		}
-		if answer, err := ask("is it?"); answer != "yes" || err != nil {
-			t.Errorf("%q, %v", answer, err)
-		}
-		if _, err := ask("is it?"); !errors.Is(err, errBusy) {
-			t.Errorf("%v; want %v", err, errBusy)
-		}
-		//nolint:forbidigo // in a synctest bubble
-		time.Sleep(15 * time.Second) // 50 tokens of debt and 200 to spend, at 1,000 a minute
-		if _, err := ask("is it?"); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func TestRouterByUlule(t *testing.T) {
